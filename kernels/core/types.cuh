@@ -1,0 +1,139 @@
+// Element types as they lie in memory, and exact conversions of each to the type it accumulates in.
+#pragma once
+
+typedef signed char i8;
+typedef unsigned char u8;
+typedef short i16;
+typedef unsigned short u16;
+typedef int i32;
+typedef unsigned int u32;
+typedef long long i64;
+typedef unsigned long long u64;
+typedef float f32;
+typedef double f64;
+
+struct boolean { u8 byte; };    // NumPy's bool: one byte, 0 or 1
+struct half { u16 bits; };      // IEEE binary16
+struct bfloat16 { u16 bits; };  // the upper half of a binary32
+template <class Real> struct alignas(2 * sizeof(Real)) complex { Real re, im; };
+typedef complex<f32> c64;
+typedef complex<f64> c128;
+
+#ifdef GR_EMULATED  // host C++ and CUDA spell a bit cast alike, but only CUDA has these names
+#define GR_HD inline
+#else
+#define GR_HD __device__ __forceinline__
+#endif
+
+template <class To, class From> GR_HD To bit_cast(From from) {
+    static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
+    union { From from; To to; } both = {from};
+    return both.to;
+}
+
+GR_HD f32 to_f32(bfloat16 x) { return bit_cast<f32>((u32)x.bits << 16); }
+
+GR_HD f32 to_f32(half x) {
+#ifndef GR_EMULATED
+    f32 wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
+    return wide;
+#else
+    u32 sign = (u32)(x.bits & 0x8000u) << 16, exponent = (x.bits >> 10) & 31u, fraction = x.bits & 1023u;
+    if (exponent == 31) return bit_cast<f32>(sign | 0x7f800000u | (fraction << 13));
+    if (exponent != 0) return bit_cast<f32>(sign | ((exponent + 112) << 23) | (fraction << 13));
+    f32 tiny = (f32)fraction * bit_cast<f32>(0x33800000u);  // 2^-24 a unit
+    return sign ? -tiny : tiny;
+#endif
+}
+
+// Rounds to nearest even, once, straight from binary64.
+GR_HD half to_half(f64 x) {
+    u64 bits = bit_cast<u64>(x);
+    u32 sign = (u32)(bits >> 48) & 0x8000u;
+    i32 exponent = (i32)((bits >> 52) & 2047) - 1023;
+    u64 fraction = (bits & 0xfffffffffffffull) | 0x10000000000000ull;
+    if (exponent == 1024) return {(u16)(sign | 0x7c00u | ((fraction & 0xfffffffffffffull) ? 0x200u : 0u))};
+    if (exponent > 15) return {(u16)(sign | 0x7c00u)};
+    if (exponent < -25) return {(u16)sign};
+    i32 drop = exponent >= -14 ? 42 : 42 + (-14 - exponent);
+    u64 kept = fraction >> drop, rest = fraction & ((1ull << drop) - 1), tie = 1ull << (drop - 1);
+    kept += rest > tie || (rest == tie && (kept & 1));
+    u32 base = exponent >= -14 ? (u32)(exponent + 14) << 10 : 0u;  // the implicit bit adds the missing one
+    return {(u16)(sign | (base + (u32)kept))};
+}
+
+GR_HD bfloat16 to_bfloat16(f64 x) {
+    f32 narrow = (f32)x;
+    u32 bits = bit_cast<u32>(narrow);
+    if (narrow != narrow) return {(u16)((bits >> 16) | 0x40u)};
+    // Rounding twice is wrong where binary32 lands on a tie it did not have: step back towards x first.
+    f64 back = (f64)narrow;
+    if ((bits & 0xffffu) == 0x8000u && back != x) bits += ((x > back) == (x > 0)) ? 1u : (u32)-1;
+    return {(u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+// The value of an element as a number of type To; complex keeps both parts.
+template <class To, class From> struct Cast {
+    static GR_HD To of(From x) { return (To)x; }
+};
+template <class To> struct Cast<To, boolean> {
+    static GR_HD To of(boolean x) { return (To)(x.byte != 0); }
+};
+template <class To> struct Cast<To, half> {
+    static GR_HD To of(half x) { return (To)to_f32(x); }
+};
+template <class To> struct Cast<To, bfloat16> {
+    static GR_HD To of(bfloat16 x) { return (To)to_f32(x); }
+};
+template <class From> struct Cast<half, From> {
+    static GR_HD half of(From x) { return to_half((f64)x); }
+};
+template <class From> struct Cast<bfloat16, From> {
+    static GR_HD bfloat16 of(From x) { return to_bfloat16((f64)x); }
+};
+template <class From> struct Cast<boolean, From> {
+    static GR_HD boolean of(From x) { return {(u8)(x != From(0))}; }
+};
+template <class Real, class From> struct Cast<complex<Real>, From> {
+    static GR_HD complex<Real> of(From x) { return {Cast<Real, From>::of(x), Real(0)}; }
+};
+template <class Real, class Part> struct Cast<complex<Real>, complex<Part>> {
+    static GR_HD complex<Real> of(complex<Part> x) { return {(Real)x.re, (Real)x.im}; }
+};
+template <class Real> struct Cast<complex<Real>, boolean> {
+    static GR_HD complex<Real> of(boolean x) { return {(Real)(x.byte != 0), Real(0)}; }
+};
+template <class Real> struct Cast<complex<Real>, half> {
+    static GR_HD complex<Real> of(half x) { return {(Real)to_f32(x), Real(0)}; }
+};
+template <class Real> struct Cast<complex<Real>, bfloat16> {
+    static GR_HD complex<Real> of(bfloat16 x) { return {(Real)to_f32(x), Real(0)}; }
+};
+template <> struct Cast<half, half> { static GR_HD half of(half x) { return x; } };
+template <> struct Cast<bfloat16, bfloat16> { static GR_HD bfloat16 of(bfloat16 x) { return x; } };
+template <> struct Cast<boolean, boolean> { static GR_HD boolean of(boolean x) { return x; } };
+template <> struct Cast<half, bfloat16> { static GR_HD half of(bfloat16 x) { return to_half(to_f32(x)); } };
+template <> struct Cast<bfloat16, half> { static GR_HD bfloat16 of(half x) { return to_bfloat16(to_f32(x)); } };
+template <> struct Cast<half, boolean> { static GR_HD half of(boolean x) { return to_half(x.byte != 0); } };
+template <> struct Cast<bfloat16, boolean> { static GR_HD bfloat16 of(boolean x) { return to_bfloat16(x.byte != 0); } };
+template <> struct Cast<boolean, half> { static GR_HD boolean of(half x) { return {(u8)((x.bits & 0x7fffu) != 0)}; } };
+template <> struct Cast<boolean, bfloat16> {
+    static GR_HD boolean of(bfloat16 x) { return {(u8)((x.bits & 0x7fffu) != 0)}; }
+};
+
+template <class To, class From> GR_HD To cast(From x) { return Cast<To, From>::of(x); }
+
+// Traits: is x missing (NaN), and is it different from zero (NaN is)?
+template <class T> GR_HD bool is_nan(T) { return false; }
+GR_HD bool is_nan(f32 x) { return x != x; }
+GR_HD bool is_nan(f64 x) { return x != x; }
+GR_HD bool is_nan(half x) { return (x.bits & 0x7fffu) > 0x7c00u; }
+GR_HD bool is_nan(bfloat16 x) { return (x.bits & 0x7fffu) > 0x7f80u; }
+template <class Real> GR_HD bool is_nan(complex<Real> x) { return is_nan(x.re) || is_nan(x.im); }
+
+template <class T> GR_HD bool is_nonzero(T x) { return x != T(0); }
+GR_HD bool is_nonzero(boolean x) { return x.byte != 0; }
+GR_HD bool is_nonzero(half x) { return (x.bits & 0x7fffu) != 0; }
+GR_HD bool is_nonzero(bfloat16 x) { return (x.bits & 0x7fffu) != 0; }
+template <class Real> GR_HD bool is_nonzero(complex<Real> x) { return x.re != Real(0) || x.im != Real(0); }

@@ -1,0 +1,35 @@
+// Mixed-radix walks: a linear position to byte offsets in strided arrays, division-free.
+#pragma once
+#include "types.cuh"
+
+const int MAX_DIMS = 8;
+
+// Division by a value fixed at launch: a multiplication and a shift (Granlund and Montgomery, 1994).
+// size >= 2; right for every n < 2^63. magic = ceil(2^(63 + l) / size), shift = l - 1, l = ceil(log2 size).
+struct Div {
+    u64 size, magic;
+    u64 shift;
+    GR_HD u64 of(u64 n) const { return __umul64hi(n, magic) >> shift; }
+};
+
+// Where a position lies: dims[0] is the slowest. `a` and `b` are byte strides of the operands, `c` a third
+// stride: of the output cell for kept dimensions, of the element's index for reduced ones.
+struct Offset { i64 a, b, c; };
+
+struct Walk {
+    u64 count;  // dimensions in use, at least 1
+    Div div[MAX_DIMS];
+    i64 a[MAX_DIMS], b[MAX_DIMS], c[MAX_DIMS];
+
+    GR_HD Offset at(u64 n) const {
+        Offset offset = {0, 0, 0};
+        for (int d = (int)count - 1; d > 0; d--) {
+            u64 q = div[d].of(n);
+            i64 r = (i64)(n - q * div[d].size);
+            offset.a += r * a[d]; offset.b += r * b[d]; offset.c += r * c[d];
+            n = q;
+        }
+        offset.a += (i64)n * a[0]; offset.b += (i64)n * b[0]; offset.c += (i64)n * c[0];
+        return offset;
+    }
+};

@@ -1,0 +1,177 @@
+// Rows of many elements: one or several blocks a row, each warp striding over tiles of it.
+#pragma once
+#include "../core/line.cuh"
+#include "finish.cuh"
+
+// How slots are numbered: the row is one line; lines of many slots (a division a tile); of few (one a slot).
+const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINES = 2;
+
+// One lane's share of a tile: Items slots, Lanes apart, of one line. All loads are issued before the first use.
+template <class Op, int V, int Lanes, int Items, int Chunks>
+GR_HD void absorb_tile(typename Op::Acc& acc, const Task<Chunks>& task, const Base* base,
+                       const Line<typename Op::In, V>& line, u64 slot) {
+    typedef typename Op::In In;
+    Pack<In, V> pack[Items];
+    bool whole[Items];
+    const i64 end = (i64)task.length;
+#pragma unroll
+    for (int i = 0; i < Items; i++) {
+        i64 from = line.position(slot + i * Lanes);
+        whole[i] = from >= 0 && from + V <= end;
+        if (whole[i]) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
+    }
+#pragma unroll
+    for (int i = 0; i < Items; i++) {
+        u64 at = slot + i * Lanes;
+        if (whole[i]) Op::absorb_pack(acc, pack[i], line.index + line.position(at) * task.step_c, task.step_c);
+        else if (V > 1) absorb_edge<Op, V>(acc, task, base, line, at, task.length);
+    }
+}
+
+// The same for a tile known to lie inside its line.
+template <class Op, int V, int Lanes, int Items, int Chunks>
+GR_HD void absorb_whole_tile(typename Op::Acc& acc, const Task<Chunks>& task, const Line<typename Op::In, V>& line,
+                             u64 slot) {
+    typedef typename Op::In In;
+    Pack<In, V> pack[Items];
+#pragma unroll
+    for (int i = 0; i < Items; i++) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
+#pragma unroll
+    for (int i = 0; i < Items; i++)
+        Op::absorb_pack(acc, pack[i], line.index + line.position(slot + i * Lanes) * task.step_c, task.step_c);
+}
+
+// Tile by tile through lines of many slots. `team` of `teams` teams of Lanes lanes takes every teams-th tile.
+template <class Op, int V, int Lanes, int Items, int Lines, int Chunks>
+GR_HD void absorb_lines(typename Op::Acc& acc, const Task<Chunks>& task, const Offset& row, u64 team, u64 teams) {
+    typedef typename Op::In In;
+    const Base* base;
+    const u32 lane = threadIdx.x % Lanes;
+    const u64 tiles = task.tiles * (Lines == ONE_LINE ? 1 : task.runs * task.chunks);
+    Line<In, V> line = find_line<In, V>(task, row, 0, base);
+    for (u64 tile = team; tile < tiles; tile += teams) {
+        u64 in_line = tile;
+        if (Lines != ONE_LINE) {
+            u64 run = task.tiles == 1 ? tile : task.by_tiles.of(tile);
+            in_line -= run * task.tiles;
+            line = find_line<In, V>(task, row, run, base);
+        }
+        u64 first = in_line * (Lanes * Items);
+        bool whole = line.position(first) >= 0 && line.position(first + Lanes * Items) <= (i64)task.length;
+        if (whole) absorb_whole_tile<Op, V, Lanes, Items>(acc, task, line, first + lane);
+        else absorb_tile<Op, V, Lanes, Items>(acc, task, base, line, first + lane);
+    }
+}
+
+// Slot by slot through lines of few slots, numbered through all of them.
+template <class Op, int V, int Lanes, int Items, int Chunks>
+GR_HD void absorb_short_lines(typename Op::Acc& acc, const Task<Chunks>& task, const Offset& row, u64 team, u64 teams) {
+    typedef typename Op::In In;
+    const u64 slots = task.slots * task.runs * task.chunks;
+    const i64 end = (i64)task.length;
+    for (u64 tile = team * (Lanes * Items); tile < slots; tile += teams * (Lanes * Items)) {
+        Pack<In, V> pack[Items];
+        Line<In, V> line[Items];
+        const Base* base[Items];
+        u64 slot[Items];
+        i64 from[Items];
+#pragma unroll
+        for (int i = 0; i < Items; i++) {
+            u64 at = tile + i * Lanes + threadIdx.x % Lanes;
+            u64 run = task.slots == 1 ? at : task.by_slots.of(at);
+            slot[i] = at - run * task.slots;
+            from[i] = end;
+            if (at >= slots) continue;
+            line[i] = find_line<In, V>(task, row, run, base[i]);
+            from[i] = line[i].position(slot[i]);
+            if (from[i] >= 0 && from[i] + V <= end) pack[i] = read_slot<In, V>(task, line[i], slot[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < Items; i++) {
+            if (from[i] >= end) continue;
+            if (from[i] >= 0 && from[i] + V <= end)
+                Op::absorb_pack(acc, pack[i], line[i].index + from[i] * task.step_c, task.step_c);
+            else if (V > 1) absorb_edge<Op, V>(acc, task, base[i], line[i], slot[i], task.length);
+        }
+    }
+}
+
+template <class Op, int V, int Lanes, int Items, int Lines, int Chunks>
+GR_HD void absorb_row(typename Op::Acc& acc, const Task<Chunks>& task, const Offset& row, u64 team, u64 teams) {
+    if (Lines == SHORT_LINES) absorb_short_lines<Op, V, Lanes, Items>(acc, task, row, team, teams);
+    else absorb_lines<Op, V, Lanes, Items, Lines>(acc, task, row, team, teams);
+}
+
+// Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Items, int Lines, int Finish, int Chunks>
+__global__ void __launch_bounds__(Threads) reduce_rows(const __grid_constant__ Task<Chunks> task) {
+    const u32 warps = Threads / 32, warp = threadIdx.x / 32;
+    for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
+        u64 row = work / task.splits, split = work - row * task.splits;
+        Offset at = task.row.at(row);
+        typename Op::Acc acc = Op::start();
+        absorb_row<Op, V, 32, Items, Lines>(acc, task, at, split * warps + warp, task.splits * warps);
+        typename Op::State state = block_reduce<Op, Threads>(Op::settle(acc));
+        finish_cell<Op, Emit, Threads, Finish>(task, row, split, task.first_cell + at.c, state);
+    }
+}
+
+// One slot of each of Batch rows a lane: all loads are issued before the first use.
+template <class Op, int V, int Lanes, int Batch, int Chunks>
+GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Task<Chunks>& task, const Offset (&at)[Batch],
+                               const u64 (&row)[Batch]) {
+    typedef typename Op::In In;
+    Pack<In, V> pack[Batch];
+    Line<In, V> line[Batch];
+    bool whole[Batch];
+    const u64 slot = threadIdx.x % Lanes;
+#pragma unroll
+    for (int r = 0; r < Batch; r++) {
+        whole[r] = false;
+        if (row[r] >= task.rows) continue;
+        line[r] = line_at<In, V>(task.base[0].a + at[r].a, task.base[0].b + at[r].b, task.base[0].index);
+        i64 from = line[r].position(slot);
+        whole[r] = from >= 0 && from + V <= (i64)task.length;
+        if (whole[r]) pack[r] = read_slot<In, V>(task, line[r], slot);
+    }
+#pragma unroll
+    for (int r = 0; r < Batch; r++) {
+        if (row[r] >= task.rows) continue;
+        if (whole[r]) Op::absorb_pack(acc[r], pack[r], line[r].index + line[r].position(slot) * task.step_c, task.step_c);
+        else if (V > 1) absorb_edge<Op, V>(acc[r], task, &task.base[0], line[r], slot, task.length);
+    }
+}
+
+// Rows of few elements: a team of Lanes lanes takes Batch rows at a time, so that many loads are in flight.
+// Grid: any number of blocks. For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Items, int Lines, int Chunks>
+__global__ void __launch_bounds__(Threads) reduce_short_rows(const __grid_constant__ Task<Chunks> task) {
+    typedef typename Op::In In;
+    const u64 teams = (u64)gridDim.x * (Threads / Lanes), team = (u64)blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes;
+    typename Emit::Out* out = (typename Emit::Out*)task.out;
+    // Whole warps go round together: a team without a row still takes part in the shuffles.
+    const u64 rounds = (task.rows + teams * Batch - 1) / (teams * Batch);
+    for (u64 round = 0; round < rounds; round++) {
+        typename Op::Acc acc[Batch];
+        Offset at[Batch];
+        u64 row[Batch];
+#pragma unroll
+        for (int r = 0; r < Batch; r++) {
+            acc[r] = Op::start();
+            row[r] = (round * Batch + r) * teams + team;
+            if (row[r] < task.rows) at[r] = task.row.at(row[r]);
+        }
+        if (Lines == ONE_LINE && Items == 1) {
+            absorb_single_slots<Op, V, Lanes, Batch>(acc, task, at, row);
+        } else {
+#pragma unroll
+            for (int r = 0; r < Batch; r++)
+                if (row[r] < task.rows) absorb_row<Op, V, Lanes, Items, Lines>(acc[r], task, at[r], 0, 1);
+        }
+#pragma unroll
+        for (int r = 0; r < Batch; r++) {
+            typename Op::State state = warp_reduce<Op, Lanes>(Op::settle(acc[r]));
+            if (threadIdx.x % Lanes == 0 && row[r] < task.rows) out[task.first_cell + at[r].c] = Emit::of(state, task.option);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+// Central moments: power sums about a pivot within a thread, (count, mean, M2, ...) between threads.
+// Merging: Chan, Golub and LeVeque 1979; Pebay 2008 for the third and fourth moment.
+#pragma once
+#include "plain.cuh"
+
+struct Moments2 { f64 count, mean, m2; };
+struct Moments4 { f64 count, mean, m2, m3, m4; };
+struct ComplexMoments2 { f64 count, mean_re, mean_im, m2; };
+
+GR_HD f64 variance(f64 count, f64 m2, const f64* option) {
+    f64 freedom = count - option[0];
+    return m2 / (freedom > 0 ? freedom : 0);  // 0/0 is NaN and x/0 infinite, as NumPy has it
+}
+
+// Elements' power sums about the thread's first element: no division an element, and no loss while they lie
+// closer to it than to zero.
+template <int Order> struct PowerSums {
+    f64 pivot, sum[Order];
+    i64 count;
+    GR_HD void take(f64 x) {
+        f64 d = x - pivot, power = d;
+#pragma unroll
+        for (int k = 0; k < Order; k++) sum[k] += power, power *= d;
+    }
+};
+
+GR_HD Moments2 settle_powers(const PowerSums<2>& acc) {
+    f64 n = (f64)acc.count, shift = acc.count ? acc.sum[0] / n : 0, m2 = acc.sum[1] - acc.sum[0] * shift;
+    return {n, acc.count ? acc.pivot + shift : 0, m2 < 0 ? 0 : m2};
+}
+GR_HD Moments4 settle_powers(const PowerSums<4>& acc) {
+    f64 n = (f64)acc.count, d = acc.count ? acc.sum[0] / n : 0;
+    f64 m2 = acc.sum[1] - acc.sum[0] * d;
+    f64 m3 = acc.sum[2] - 3 * d * acc.sum[1] + 2 * n * d * d * d;
+    f64 m4 = acc.sum[3] - 4 * d * acc.sum[2] + 6 * d * d * acc.sum[1] - 3 * n * d * d * d * d;
+    return {n, acc.count ? acc.pivot + d : 0, m2 < 0 ? 0 : m2, m3, m4 < 0 ? 0 : m4};
+}
+
+GR_HD Moments2 merge(Moments2 a, Moments2 b) {
+    if (a.count == 0) return b;
+    if (b.count == 0) return a;
+    f64 n = a.count + b.count, delta = b.mean - a.mean, part = b.count / n;
+    return {n, a.mean + delta * part, a.m2 + b.m2 + delta * delta * a.count * part};
+}
+GR_HD Moments4 merge(Moments4 a, Moments4 b) {
+    if (a.count == 0) return b;
+    if (b.count == 0) return a;
+    f64 n = a.count + b.count, delta = b.mean - a.mean, d = delta / n, d2 = d * d, both = a.count * b.count;
+    f64 m2 = a.m2 + b.m2 + delta * d * both;
+    f64 m3 = a.m3 + b.m3 + delta * d2 * both * (a.count - b.count) + 3 * d * (a.count * b.m2 - b.count * a.m2);
+    f64 m4 = a.m4 + b.m4 + delta * d * d2 * both * (a.count * a.count - both + b.count * b.count) +
+             6 * d2 * (a.count * a.count * b.m2 + b.count * b.count * a.m2) + 4 * d * (a.count * b.m3 - b.count * a.m3);
+    return {n, a.mean + d * b.count, m2, m3, m4};
+}
+
+// Order 2 or 4; SkipNan leaves NaN out of count and sums.
+template <class T, int Order, bool SkipNan, class Packed>
+struct PivotMoments : Plain<PivotMoments<T, Order, SkipNan, Packed>, T, Packed> {
+    typedef PowerSums<Order> Acc;
+    static GR_HD Acc start() { return Acc(); }
+    static GR_HD void absorb(Acc& acc, T element, i64) {
+        f64 x = cast<f64>(element);
+        if (SkipNan && x != x) return;
+        if (acc.count == 0) acc.pivot = x;
+        acc.count++;
+        acc.take(x);
+    }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<T, V>& pack, i64, i64) {
+        if (SkipNan || acc.count == 0) {
+#pragma unroll
+            for (int j = 0; j < V; j++) absorb(acc, pack.at[j], 0);
+            return;
+        }
+        acc.count += V;
+#pragma unroll
+        for (int j = 0; j < V; j++) acc.take(cast<f64>(pack.at[j]));
+    }
+    static GR_HD Packed settle(const Acc& acc) { return settle_powers(acc); }
+    static GR_HD Packed identity() { return Packed(); }
+    static GR_HD Packed combine(Packed earlier, Packed later) { return merge(earlier, later); }
+};
+
+template <class T, bool SkipNan> struct Var : PivotMoments<T, 2, SkipNan, Moments2> {
+    static GR_HD f64 finalise(Moments2 state, const f64* option) { return variance(state.count, state.m2, option); }
+};
+template <class T, bool SkipNan> struct Std : PivotMoments<T, 2, SkipNan, Moments2> {
+    static GR_HD f64 finalise(Moments2 state, const f64* option) { return sqrt(variance(state.count, state.m2, option)); }
+};
+template <class T> struct CentralMoments : PivotMoments<T, 4, false, Moments4> {};
+
+// The variance of complex numbers is the mean of |x - mean|^2.
+template <class Real, bool SkipNan>
+struct ComplexMoments : Plain<ComplexMoments<Real, SkipNan>, complex<Real>, ComplexMoments2> {
+    typedef ComplexMoments2 State;
+    struct Acc { PowerSums<2> re, im; };
+    static GR_HD Acc start() { return Acc(); }
+    static GR_HD void absorb(Acc& acc, complex<Real> x, i64 index) {
+        if (SkipNan && is_nan(x)) return;
+        PivotMoments<f64, 2, false, Moments2>::absorb(acc.re, (f64)x.re, index);
+        PivotMoments<f64, 2, false, Moments2>::absorb(acc.im, (f64)x.im, index);
+    }
+    static GR_HD State settle(const Acc& acc) {
+        Moments2 re = settle_powers(acc.re), im = settle_powers(acc.im);
+        return {re.count, re.mean, im.mean, re.m2 + im.m2};
+    }
+    static GR_HD State identity() { return State(); }
+    static GR_HD State combine(State a, State b) {
+        Moments2 re = merge(Moments2{a.count, a.mean_re, a.m2}, Moments2{b.count, b.mean_re, b.m2});
+        Moments2 im = merge(Moments2{a.count, a.mean_im, 0}, Moments2{b.count, b.mean_im, 0});
+        return {re.count, re.mean, im.mean, re.m2 + im.m2};
+    }
+    static GR_HD f64 finalise(State state, const f64* option) { return variance(state.count, state.m2, option); }
+};
+template <class Real, bool SkipNan> struct ComplexStd : ComplexMoments<Real, SkipNan> {
+    static GR_HD f64 finalise(ComplexMoments2 state, const f64* option) {
+        return sqrt(variance(state.count, state.m2, option));
+    }
+};

@@ -1,0 +1,58 @@
+// What the grid asks of an operator, and the defaults for one whose running value is its state.
+//
+//   In, State, Acc        element, packed state, a thread's running value
+//   commutative           false keeps element order
+//   start, absorb, absorb_pack, settle     begin a running value, take elements in, turn it into a state
+//   identity, combine, finalise            the algebra; combine's left argument is the earlier one
+//   atomic                folds a state into a cell at once, where that is exact and order-free
+#pragma once
+#include "../core/pack.cuh"
+
+template <class Op, class Element, class Packed> struct Plain {
+    typedef Element In;
+    typedef Packed State;
+    typedef Packed Acc;
+    static const bool commutative = true;
+
+    static GR_HD State start() { return Op::identity(); }
+    static GR_HD void absorb(State& acc, In x, i64 index) { acc = Op::combine(acc, Op::lift(x, index)); }
+    template <class Running, int V>
+    static GR_HD void absorb_pack(Running& acc, const Pack<In, V>& pack, i64 index, i64 step) {
+#pragma unroll
+        for (int j = 0; j < V; j++) Op::absorb(acc, pack.at[j], index + j * step);
+    }
+    static GR_HD State settle(const State& acc) { return acc; }
+};
+
+// Elements that are cast before the operator sees them.
+template <class Op, class Stored> struct Casting : Op {
+    typedef Stored In;
+    static GR_HD void absorb(typename Op::Acc& acc, Stored x, i64 index) {
+        Op::absorb(acc, cast<typename Op::In>(x), index);
+    }
+    template <int V>
+    static GR_HD void absorb_pack(typename Op::Acc& acc, const Pack<Stored, V>& pack, i64 index, i64 step) {
+#pragma unroll
+        for (int j = 0; j < V; j++) Op::absorb(acc, cast<typename Op::In>(pack.at[j]), index + j * step);
+    }
+};
+
+// Elements that are states already: partials folded by the kernels that made them.
+template <class Op> struct Refold : Plain<Refold<Op>, typename Op::State, typename Op::State> {
+    typedef typename Op::State State;
+    static const bool commutative = Op::commutative;
+    static GR_HD State identity() { return Op::identity(); }
+    static GR_HD State lift(State x, i64) { return x; }
+    static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
+    static GR_HD auto finalise(State state, const f64* option) { return Op::finalise(state, option); }
+};
+
+// An operator that a user wrote: struct Text { struct State; identity(); lift(In, i64); combine(State, State); }.
+template <class Text, class Element, bool Commutes>
+struct User : Plain<User<Text, Element, Commutes>, Element, typename Text::State> {
+    typedef typename Text::State State;
+    static const bool commutative = Commutes;
+    static GR_HD State identity() { return Text::identity(); }
+    static GR_HD State lift(Element x, i64 index) { return Text::lift(x, index); }
+    static GR_HD State combine(State earlier, State later) { return Text::combine(earlier, later); }
+};

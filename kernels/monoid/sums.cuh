@@ -1,0 +1,263 @@
+// Sums of a term of each element: sum, mean, sum of squares, norms, counts, dot products, weighted means.
+#pragma once
+#include "../core/line.cuh"
+#include "plain.cuh"
+
+// A sum kept as an unevaluated pair, hi + lo: the rounding error of each addition is carried along.
+// TwoSum: Knuth, The Art of Computer Programming 2, 4.2.2; TwoProd by fused multiply-add.
+struct Twofold {
+    f64 hi, lo;
+};
+template <class A> struct Parts {  // a complex sum
+    A re, im;
+};
+
+GR_HD void add(i64& sum, i64 x) { sum = (i64)((u64)sum + (u64)x); }  // wraps, as NumPy's does
+GR_HD void add(u64& sum, u64 x) { sum += x; }
+GR_HD void add(f64& sum, f64 x) { sum = __dadd_rn(sum, x); }
+GR_HD void add(Twofold& sum, f64 x) {
+    f64 s = __dadd_rn(sum.hi, x), shadow = __dsub_rn(s, sum.hi);
+    f64 error = __dadd_rn(__dsub_rn(sum.hi, __dsub_rn(s, shadow)), __dsub_rn(x, shadow));
+    sum.hi = s;
+    sum.lo = __dadd_rn(sum.lo, error);
+}
+GR_HD void add(Twofold& sum, Twofold x) {
+    add(sum, x.hi);
+    sum.lo = __dadd_rn(sum.lo, x.lo);
+}
+template <class A, class Term> GR_HD void add(Parts<A>& sum, Term x) {
+    add(sum.re, x.re);
+    add(sum.im, x.im);
+}
+
+GR_HD i64 value_of(i64 sum) { return sum; }
+GR_HD u64 value_of(u64 sum) { return sum; }
+GR_HD f64 value_of(f64 sum) { return sum; }
+// Past overflow, and after an infinity, the error term is NaN and means nothing.
+GR_HD f64 value_of(Twofold sum) { return sum.hi - sum.hi == 0 ? sum.hi + sum.lo : sum.hi; }
+template <class A> GR_HD c128 value_of(Parts<A> sum) { return {(f64)value_of(sum.re), (f64)value_of(sum.im)}; }
+
+// Terms. Each turns an element into what is added.
+GR_HD Twofold two_prod(f64 x, f64 y) {
+    f64 p = __dmul_rn(x, y);
+    return {p, p - p == 0 ? __fma_rn(x, y, -p) : 0};
+}
+GR_HD void multiply(f64 x, f64 y, f64& product) { product = x * y; }
+GR_HD void multiply(f64 x, f64 y, Twofold& product) { product = two_prod(x, y); }
+GR_HD void multiply(i64 x, i64 y, i64& product) { product = (i64)((u64)x * (u64)y); }
+GR_HD void multiply(u64 x, u64 y, u64& product) { product = x * y; }
+
+template <class Element, class To> struct Value {
+    typedef Element In;
+    typedef To Term;
+    static GR_HD bool counts(In) { return true; }
+    static GR_HD Term of(In x) { return cast<To>(x); }
+};
+template <class Element, class To> struct NonNan {
+    typedef Element In;
+    typedef To Term;
+    static GR_HD bool counts(In x) { return !is_nan(x); }
+    static GR_HD Term of(In x) { return is_nan(x) ? Term() : cast<To>(x); }
+};
+template <class Element, class Number, class To> struct Square {
+    typedef Element In;
+    typedef To Term;
+    static GR_HD bool counts(In) { return true; }
+    static GR_HD Term of(In x) {
+        Number n = cast<Number>(x);
+        To square;
+        multiply(n, n, square);
+        return square;
+    }
+};
+template <class Real, class To> struct Square<complex<Real>, f64, To> {
+    typedef complex<Real> In;
+    typedef To Term;
+    static GR_HD bool counts(In) { return true; }
+    static GR_HD Term of(In x) {
+        To re, im;
+        multiply((f64)x.re, (f64)x.re, re);
+        multiply((f64)x.im, (f64)x.im, im);
+        add(re, im);
+        return re;
+    }
+};
+template <class Element> struct Magnitude {
+    typedef Element In;
+    typedef f64 Term;
+    static GR_HD bool counts(In) { return true; }
+    static GR_HD f64 of(In x) { return fabs(cast<f64>(x)); }
+};
+template <class Real> struct Magnitude<complex<Real>> {
+    typedef complex<Real> In;
+    typedef f64 Term;
+    static GR_HD bool counts(In) { return true; }
+    static GR_HD f64 of(In x) { return hypot((f64)x.re, (f64)x.im); }
+};
+// x * y, and conj(x) * y for complex: the terms of a dot product.
+template <class A, class B, class Number, class To> struct Product {
+    typedef Pair<A, B> In;
+    typedef To Term;
+    static GR_HD bool counts(In) { return true; }
+    static GR_HD Term of(In x) {
+        To product;
+        multiply(cast<Number>(x.a), cast<Number>(x.b), product);
+        return product;
+    }
+};
+template <class A, class B, class To> struct Product<A, B, c128, Parts<To>> {
+    typedef Pair<A, B> In;
+    typedef Parts<To> Term;
+    static GR_HD bool counts(In) { return true; }
+    static GR_HD Term of(In pair) {
+        c128 x = cast<c128>(pair.a), y = cast<c128>(pair.b);
+        Parts<To> product, other;
+        multiply(x.re, y.re, product.re);
+        multiply(x.im, y.im, other.re);
+        multiply(x.re, y.im, product.im);
+        multiply(-x.im, y.re, other.im);
+        add(product, other);
+        return product;
+    }
+};
+
+// Two running sums for a Twofold: the additions of one wait for each other, those of two overlap.
+template <class A> struct Lanes { static const int count = 1; };
+template <> struct Lanes<Twofold> { static const int count = 2; };
+
+// Sums of V integers of a few bits, exact in 32 bits.
+template <int V> GR_HD i32 narrow_sum(const Pack<i8, V>& pack) {
+    i32 sum = 0;
+#pragma unroll
+    for (int w = 0; w < V / 4; w++) sum = __dp4a(((const i32*)&pack)[w], 0x01010101, sum);
+    return sum;
+}
+template <int V> GR_HD i32 narrow_sum(const Pack<u8, V>& pack) {
+    u32 sum = 0;
+#pragma unroll
+    for (int w = 0; w < V / 4; w++) sum = __dp4a(((const u32*)&pack)[w], 0x01010101u, sum);
+    return (i32)sum;
+}
+template <int V> GR_HD i32 narrow_sum(const Pack<boolean, V>& pack) { return narrow_sum((const Pack<u8, V>&)pack); }
+template <class T, int V> GR_HD i32 narrow_sum(const Pack<T, V>& pack) {
+    i32 sum = 0;
+#pragma unroll
+    for (int j = 0; j < V; j++) sum += (i32)pack.at[j];
+    return sum;
+}
+template <class Map> struct IsNarrow { static const bool yes = false; };
+template <class To> struct IsNarrow<Value<i8, To>> { static const bool yes = true; };
+template <class To> struct IsNarrow<Value<u8, To>> { static const bool yes = true; };
+template <class To> struct IsNarrow<Value<i16, To>> { static const bool yes = true; };
+template <class To> struct IsNarrow<Value<u16, To>> { static const bool yes = true; };
+template <class To> struct IsNarrow<Value<boolean, To>> { static const bool yes = true; };
+
+// Takes a pack of V elements into running sums: narrow integers in 32 bits first, floats pairwise.
+template <class Map, class A, int V> GR_HD void add_pack(A* sum, const Pack<typename Map::In, V>& pack) {
+    typedef typename Map::Term Term;
+    if constexpr (IsNarrow<Map>::yes && V >= 4) {
+        add(sum[0], (Term)narrow_sum(pack));
+    } else {
+        const int lanes = Lanes<A>::count;
+        A terms[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            if constexpr (lanes > 1) add(sum[j % lanes], Map::of(pack.at[j]));
+            else terms[j] = A(), add(terms[j], Map::of(pack.at[j]));
+        }
+        if constexpr (lanes == 1) {
+#pragma unroll
+            for (int gap = 1; gap < V; gap *= 2)
+#pragma unroll
+                for (int j = 0; j + gap < V; j += 2 * gap) add(terms[j], terms[j + gap]);
+            add(sum[0], terms[0]);
+        }
+    }
+}
+
+template <class A> struct Running { A sum[Lanes<A>::count]; };
+
+template <class Map, class A> struct Sum : Plain<Sum<Map, A>, typename Map::In, A> {
+    typedef typename Map::In In;
+    typedef A State;
+    typedef Running<A> Acc;
+    static GR_HD Acc start() { return Acc(); }
+    static GR_HD void absorb(Acc& acc, In x, i64) { add(acc.sum[0], Map::of(x)); }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64, i64) {
+        add_pack<Map, A, V>(acc.sum, pack);
+    }
+    static GR_HD State settle(const Acc& acc) {
+        A sum = acc.sum[0];
+#pragma unroll
+        for (int i = 1; i < Lanes<A>::count; i++) add(sum, acc.sum[i]);
+        return sum;
+    }
+    static GR_HD State identity() { return A(); }
+    static GR_HD State combine(State earlier, State later) { add(earlier, later); return earlier; }
+    static GR_HD auto finalise(State state, const f64*) { return value_of(state); }
+    static GR_HD void atomic(State* cell, State state) {
+        static_assert(sizeof(A) == 8, "only 64-bit integers add in any order");
+        atomicAdd((u64*)cell, bit_cast<u64>(state));
+    }
+};
+
+// The Euclidean norm: the root of a sum of squares.
+template <class Map, class A> struct RootSum : Sum<Map, A> {
+    static GR_HD f64 finalise(A state, const f64*) { return sqrt((f64)value_of(state)); }
+};
+
+template <class A> struct Averaged { A sum; i64 count; };
+template <class A> struct Counting { Running<A> running; i64 count; };
+
+GR_HD f64 over(f64 sum, f64 count) { return sum / count; }
+GR_HD f64 over(i64 sum, f64 count) { return (f64)sum / count; }
+GR_HD f64 over(u64 sum, f64 count) { return (f64)sum / count; }
+GR_HD c128 over(c128 sum, f64 count) { return {sum.re / count, sum.im / count}; }
+
+template <class Map, class A> struct Mean : Plain<Mean<Map, A>, typename Map::In, Averaged<A>> {
+    typedef typename Map::In In;
+    typedef Averaged<A> State;
+    typedef Counting<A> Acc;
+    typedef Sum<Map, A> Total;
+    static GR_HD Acc start() { return Acc(); }
+    static GR_HD void absorb(Acc& acc, In x, i64 index) {
+        Total::absorb(acc.running, x, index);
+        acc.count += Map::counts(x);
+    }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64 index, i64 step) {
+        Total::absorb_pack(acc.running, pack, index, step);
+        i32 counted = 0;
+#pragma unroll
+        for (int j = 0; j < V; j++) counted += Map::counts(pack.at[j]);
+        acc.count += counted;
+    }
+    static GR_HD State settle(const Acc& acc) { return {Total::settle(acc.running), acc.count}; }
+    static GR_HD State identity() { return {A(), 0}; }
+    static GR_HD State combine(State earlier, State later) {
+        add(earlier.sum, later.sum);
+        earlier.count += later.count;
+        return earlier;
+    }
+    static GR_HD auto finalise(State state, const f64*) { return over(value_of(state.sum), (f64)state.count); }
+};
+
+// Sum of weight * x, and of weight: In is Pair<x, weight>.
+template <class A> struct Weighted { A total, weight; };
+template <class X, class W, class A> struct Average : Plain<Average<X, W, A>, Pair<X, W>, Weighted<A>> {
+    typedef Pair<X, W> In;
+    typedef Weighted<A> State;
+    static GR_HD State identity() { return {A(), A()}; }
+    static GR_HD void absorb(State& acc, In x, i64) {
+        f64 weight = cast<f64>(x.b);
+        A product;
+        multiply(cast<f64>(x.a), weight, product);
+        add(acc.total, product);
+        add(acc.weight, weight);
+    }
+    static GR_HD State combine(State earlier, State later) {
+        add(earlier.total, later.total);
+        add(earlier.weight, later.weight);
+        return earlier;
+    }
+    static GR_HD f64 finalise(State state, const f64*) { return value_of(state.total) / value_of(state.weight); }
+};
