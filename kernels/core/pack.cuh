@@ -2,8 +2,6 @@
 #pragma once
 #include "types.cuh"
 
-constexpr int pack_align(int bytes) { return bytes >= 16 ? 16 : bytes; }
-
 template <class T, int N> struct Pack { T at[N]; };
 
 template <int Bytes> struct Word;
@@ -13,16 +11,17 @@ template <> struct Word<4> { typedef u32 type; };
 template <> struct Word<8> { typedef uint2 type; };
 template <> struct Word<16> { typedef uint4 type; };
 
-constexpr int word_bytes(int bytes, int align) {
-    int b = align > 16 ? 16 : align;
-    while (bytes % b) b /= 2;
-    return b;
-}
+// The widest word, of at most `align` bytes, that a stretch of `bytes` is made of.
+template <int Bytes, int Align, bool Fits = (Bytes % Align == 0)> struct WordBytes {
+    static const int count = WordBytes<Bytes, Align / 2>::count;
+};
+template <int Bytes, int Align> struct WordBytes<Bytes, Align, true> { static const int count = Align; };
 
 // Loads N elements that lie together; the address is a multiple of their size (of 16 when larger).
 // Streams: each byte is read once, so it need not stay in L1.
 template <class T, int N> GR_HD Pack<T, N> load_pack(const void* from) {
-    const int wide = N == 1 ? word_bytes(sizeof(T), alignof(T)) : word_bytes(sizeof(T) * N, 16);
+    const bool own = N > 1 || sizeof(T) == 8 || sizeof(T) == 16;  // aligned to its own size, not just its parts
+    const int wide = WordBytes<sizeof(T) * N, (own ? 16 : alignof(T))>::count;
     typedef typename Word<wide>::type W;
     union { W words[sizeof(T) * N / wide]; Pack<T, N> pack; } both;
 #pragma unroll

@@ -17,6 +17,7 @@ template <int Chunks> struct Task {
     u64 splits;       // blocks that share a row (or a tile of columns)
     u64 tiles;        // warp tiles a line
     u64 chunks;       // chunks in the batch: the slowest reduced dimension
+    u64 cells;        // cells of the output: with two passes, the distance between partials of one cell
     u64 tail;         // flat columns: elements in the last, incomplete line
     i64 step_a, step_b, step_c;  // from one element of a line to the next: bytes, bytes, index or output cell
     i64 first_cell;              // cell of row 0

@@ -15,7 +15,7 @@ typedef double f64;
 struct boolean { u8 byte; };    // NumPy's bool: one byte, 0 or 1
 struct half { u16 bits; };      // IEEE binary16
 struct bfloat16 { u16 bits; };  // the upper half of a binary32
-template <class Real> struct alignas(2 * sizeof(Real)) complex { Real re, im; };
+template <class Real> struct complex { Real re, im; };
 typedef complex<f32> c64;
 typedef complex<f64> c128;
 

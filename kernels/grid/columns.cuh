@@ -116,7 +116,7 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     const State* each = (const State*)GR_SHARED;
     const u32 columns = Wide * V;
     for (u32 q = threadIdx.x; q < columns; q += Threads) {
-        if (Partial && Finish != ATOMIC) {
+        if constexpr (Partial && Finish == TICKET) {
             store_state((State*)task.partials + (tile * task.splits + split) * columns + q, each[q]);
             continue;
         }
@@ -128,7 +128,8 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
         i64 c = (i64)((x - outer * task.slots) * V + q % V) - phase;
         if (c < 0 || c >= (i64)task.length) continue;
         i64 cell = task.first_cell + at.c + c * task.step_c;
-        if (Partial) Op::atomic((State*)task.out + cell, each[q]);
+        if constexpr (Partial && Finish == ATOMIC) Op::atomic((State*)task.out + cell, each[q]);
+        else if constexpr (Partial) ((State*)task.partials)[split * task.cells + cell] = each[q];  // a second launch folds
         else ((typename Emit::Out*)task.out)[cell] = Emit::of(each[q], task.option);
     }
 }

@@ -39,7 +39,7 @@ GR_HD void finish_cell(const Task<Chunks>& task, u64 row, u64 split, i64 cell, t
         if (threadIdx.x == 0) out[cell] = Emit::of(state, task.option);
         return;
     }
-    if (Finish == ATOMIC) {
+    if constexpr (Finish == ATOMIC) {
         if (threadIdx.x == 0) Op::atomic((State*)task.out + cell, state);
         return;
     }

@@ -1,0 +1,111 @@
+"""NVRTC, straight: name expressions to functions, once a kernel and GPU, failures remembered.
+
+CuPy's own compile path appends ``-ftz=true``, which would lose float32 subnormals; its binding of NVRTC does not.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+from ..errors import CompileError, DeviceError, message
+from . import sources
+
+OPTIONS = ("-std=c++17", "-lineinfo")
+OLDEST = 70  # compute capability 7.0: independent thread scheduling, which the kernels rely on
+
+_cubins: dict[tuple[str, str, str], tuple[bytes, str] | CompileError] = {}
+_functions: dict[tuple[str, str, int], Any] = {}
+_lock = threading.RLock()
+
+
+def clear() -> None:
+    """Forget every compiled kernel and every remembered failure."""
+    with _lock:
+        _cubins.clear()
+        _functions.clear()
+
+
+def cubin(kernel: str, arch: str, text: str = "") -> tuple[bytes, str]:
+    """Machine code of one name expression for ``arch`` (``sm_90``), and the name it has in it. Needs no GPU.
+
+    ``text`` is CUDA C++ put behind the shipped kernels: a user's operator.
+    """
+    key = (kernel, arch, text)
+    with _lock:
+        if key not in _cubins:
+            try:
+                _cubins[key] = _compile(kernel, arch, text)
+            except CompileError as error:
+                _cubins[key] = error
+        found = _cubins[key]
+    if isinstance(found, CompileError):
+        raise CompileError(str(found))
+    return found
+
+
+def _compile(kernel: str, arch: str, text: str) -> tuple[bytes, str]:
+    code, name, _ = compile_text(_program(text), kernel, (*OPTIONS, f"-arch={arch}"))
+    return code, name
+
+
+def _program(text: str) -> str:
+    return sources.source() + (f'#line 1 "operator.cu"\n{text}\n' if text else "")
+
+
+def compile_text(program: str, kernel: str, options: tuple[str, ...]) -> tuple[bytes, str, str]:
+    """Compile a program to machine code: the code, the kernel's lowered name, the compiler's log."""
+    from cupy_backends.cuda.libs import nvrtc
+
+    handle = nvrtc.createProgram(program, "gpureduce.cu", (), ())
+    try:
+        nvrtc.addNameExpression(handle, kernel)
+        nvrtc.compileProgram(handle, options)
+        return nvrtc.getCUBIN(handle), nvrtc.getLoweredName(handle, kernel), nvrtc.getProgramLog(handle)
+    except nvrtc.NVRTCError as error:
+        log = nvrtc.getProgramLog(handle) or str(error)
+        raise CompileError(
+            message("compile", f"{kernel} does not compile", "CUDA C++17 without headers", f"NVRTC says:\n{log}")
+        ) from None
+    finally:
+        nvrtc.destroyProgram(handle)
+
+
+@functools.cache
+def architecture(device: int) -> str:
+    """The target of a GPU, ``sm_90`` say."""
+    import cupy
+
+    capability = cupy.cuda.Device(device).compute_capability
+    if int(capability) < OLDEST:
+        raise DeviceError(
+            message(
+                "compile",
+                f"GPU {device} has compute capability {capability[:-1]}.{capability[-1]}",
+                "7.0 or newer",
+                "Keep the arrays on the host, or use a newer GPU.",
+            )
+        )
+    return f"sm_{capability}"
+
+
+def function(kernel: str, device: int, text: str = "") -> Any:
+    """The kernel loaded on a GPU, which must be current."""
+    key = (kernel, text, device)
+    found = _functions.get(key)
+    if found is None:
+        with _lock:
+            if key not in _functions:
+                _functions[key] = _load(kernel, architecture(device), text)
+            found = _functions[key]
+    return found
+
+
+def _load(kernel: str, arch: str, text: str) -> Any:
+    from cupy.cuda.function import Module
+
+    code, name = cubin(kernel, arch, text)
+    module = Module()
+    module.load(code)
+    return module.get_function(name)

@@ -1,0 +1,139 @@
+"""A chunk of any rank and strides, collapsed to what the kernels walk: kept and reduced dimensions, few and merged.
+
+Nothing is copied: a negative stride is walked from its other end, dimensions are taken in memory order where the
+operator commutes, and neighbours that continue each other become one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..errors import ArgumentError, message
+
+MAX_DIMS = 8  # of a Walk in kernels/core/walk.cuh
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One dimension: its size, the byte strides of two operands, and the step of the output cell (kept) or of the
+    element's index (reduced)."""
+
+    size: int
+    a: int
+    b: int = 0
+    c: int = 0
+
+    def flipped(self) -> Dim:
+        return replace(self, a=-self.a, b=-self.b, c=-self.c)
+
+    def continues(self, inner: Dim, indexed: bool) -> bool:
+        """True where this dimension goes on exactly where ``inner`` ends."""
+        same = self.a == inner.size * inner.a and self.b == inner.size * inner.b
+        return same and (not indexed or self.c == inner.size * inner.c)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Kept and reduced dimensions, slowest first, and where the walk starts."""
+
+    kept: tuple[Dim, ...]
+    reduced: tuple[Dim, ...]
+    offset_a: int  # bytes from the operand's first element to the walk's first
+    offset_b: int
+    cell: int  # output cell of the walk's first row
+    index: int  # index of the walk's first element, relative to the chunk's first
+    low_a: int  # bytes the operands own, relative to the walk's first element
+    high_a: int
+    low_b: int
+    high_b: int
+
+
+def _merged(dims: list[Dim], indexed: bool) -> tuple[Dim, ...]:
+    out: list[Dim] = []
+    for dim in dims:
+        if out and out[-1].continues(dim, indexed):
+            dim = Dim(out.pop().size * dim.size, dim.a, dim.b, dim.c)
+        out.append(dim)
+    return tuple(out)
+
+
+def _span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+    high = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
+    return low, high + itemsize
+
+
+def collapse(
+    shape: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+    itemsizes: tuple[int, ...],
+    axes: tuple[int, ...],
+    index_strides: tuple[int, ...],
+    commutative: bool,
+    indexed: bool,
+) -> Layout:
+    """The layout of a chunk with no empty axis.
+
+    Parameters
+    ----------
+    shape, axes : tuple of int
+        The chunk's shape and its reduced axes.
+    strides : one or two tuples of int
+        Byte strides of each operand.
+    index_strides : tuple of int
+        Step of the element index along each of ``axes``.
+    """
+    second = strides[1] if len(strides) > 1 else (0,) * len(shape)
+    kept: list[Dim] = []
+    reduced: list[Dim] = []
+    offset_a = offset_b = cell = index = 0
+    cell_step = 1
+    cells = {}
+    for axis in reversed(range(len(shape))):
+        if axis not in axes:
+            cells[axis] = cell_step
+            cell_step *= shape[axis]
+    for axis, size in enumerate(shape):
+        if size == 1:
+            continue
+        is_kept = axis not in axes
+        c = cells[axis] if is_kept else index_strides[axes.index(axis)]
+        dim = Dim(size, strides[0][axis], second[axis], c)
+        if dim.a < 0 and (is_kept or commutative):
+            offset_a += (size - 1) * dim.a
+            offset_b += (size - 1) * dim.b
+            if is_kept:
+                cell += (size - 1) * dim.c
+            else:
+                index += (size - 1) * dim.c
+            dim = dim.flipped()
+        (kept if is_kept else reduced).append(dim)
+    outermost_first = lambda d: (d.a != 0, -abs(d.a), -abs(d.b))  # noqa: E731
+    kept.sort(key=outermost_first)
+    if commutative:
+        reduced.sort(key=outermost_first)
+    spans = [_span(shape, s, n) for s, n in zip(strides, itemsizes, strict=True)]
+    if len(spans) == 1:
+        spans.append((0, 0))
+    layout = Layout(
+        _merged(kept, True),
+        _merged(reduced, indexed),
+        offset_a,
+        offset_b,
+        cell,
+        index,
+        spans[0][0] - offset_a,
+        spans[0][1] - offset_a,
+        spans[1][0] - offset_b,
+        spans[1][1] - offset_b,
+    )
+    if max(len(layout.kept), len(layout.reduced)) > MAX_DIMS:
+        raise ArgumentError(
+            message(
+                "reduce",
+                f"strides {strides} that leave {max(len(layout.kept), len(layout.reduced))} dimensions",
+                f"at most {MAX_DIMS} after merging",
+                "Make the chunk contiguous, or reduce fewer axes at a time.",
+            )
+        )
+    return layout

@@ -1,0 +1,425 @@
+"""From a layout to launches: which kernel, with which template arguments, on which grid.
+
+Nothing here asks which GPU it is for: the same chunk is cut the same way everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ..monoid import DType
+from . import tuning
+from .layout import Dim, Layout
+from .task import Work
+
+CHUNK, PARTIALS, FLAT, RESULT = "chunk", "partials", "flat", "result"  # where a launch reads and writes
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What a kernel needs to know of an operator: its CUDA type, element sizes, and the state's size."""
+
+    type: str
+    itemsizes: tuple[int, ...]
+    state_bytes: int
+    commutative: bool = True
+    emit: str = ""  # the type a cell is stored as; a state by default
+
+    @property
+    def emits(self) -> str:
+        return f"Final<{self.type}, {self.emit}>" if self.emit else f"Keep<{self.type}>"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch, complete but for its pointers."""
+
+    kernel: str  # a name expression
+    blocks: int
+    work: Work
+    shared_bytes: int = 0
+    partial_states: int = 0  # states of scratch for its blocks' partials
+    tickets: int = 0
+    reads: str = CHUNK  # or PARTIALS of the launch before, or FLAT
+    writes: str = RESULT  # or FLAT: states of work.cells cells
+    threads: int = tuning.THREADS
+
+
+def _blocks_for(tiles: int) -> int:
+    """Blocks that share this many warp tiles: one tile a warp up to a wave, then TILES_PER_WARP, then a full grid."""
+    warps = tuning.THREADS // 32
+    blocks = -(-tiles // warps)
+    if blocks > tuning.ONE_WAVE:
+        blocks = max(tuning.ONE_WAVE, -(-tiles // (warps * tuning.TILES_PER_WARP)))
+    return min(blocks, tuning.BLOCKS)
+
+
+def _aligned(dims: Sequence[Dim], stride: str, unit: int) -> bool:
+    return all(getattr(d, stride) % unit == 0 for d in dims)
+
+
+def _slots(length: int, vector: int, aligned: bool) -> int:
+    return -(-length // vector) if aligned else (length + 2 * vector - 2) // vector
+
+
+def _common(layout: Layout, chunks: int, batch: int, option: tuple[float, float], cells: int) -> Work:
+    return Work(
+        chunks=chunks,
+        batch=batch,
+        cells=cells,
+        option=option,
+        first_cell=layout.cell,
+        low_a=layout.low_a,
+        high_a=layout.high_a,
+        low_b=layout.low_b,
+        high_b=layout.high_b,
+    )
+
+
+class Plan:
+    """Chooses the launches that reduce ``chunks`` chunks of one layout into one partial."""
+
+    def __init__(
+        self,
+        op: Operator,
+        layout: Layout,
+        phases: tuple[int, ...],
+        chunks: int = 1,
+        finish: str = "ticket",
+        option: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """``phases``: addresses of the walk's first elements modulo 16, one an operand, the same in every chunk."""
+        self.op, self.layout, self.chunks, self.finish = op, layout, chunks, finish
+        self.phases = phases
+        self.batch = 1 if chunks == 1 else 120
+        self.cells = math.prod(d.size for d in layout.kept)
+        self.option = option
+        self.work = _common(layout, chunks, self.batch, option, self.cells)
+
+    def launches(self) -> list[Launch]:
+        """The launches, in order."""
+        if self._columns_lie_together():
+            return self._column_launches()
+        return self._row_launches()
+
+    # ---- rows
+
+    def _columns_lie_together(self) -> bool:
+        kept, reduced = self.layout.kept, self.layout.reduced
+        if not kept or not kept[-1].a:
+            return False
+        return not reduced or not reduced[-1].a or abs(kept[-1].a) < abs(reduced[-1].a)
+
+    def _row_launches(self) -> list[Launch]:
+        layout, op = self.layout, self.op
+        line = layout.reduced[-1] if layout.reduced else Dim(1, op.itemsizes[0], op.itemsizes[-1])
+        runs = layout.reduced[:-1]
+        vector = self._row_vector(line, (*layout.kept, *runs))
+        unit = vector * op.itemsizes[0]
+        aligned = self.phases[0] % unit == 0 and _aligned((*layout.kept, *runs), "a", unit)
+        slots = _slots(line.size, vector, aligned)
+        work = replace(
+            self.work,
+            rows=self.cells,
+            runs=math.prod(d.size for d in runs),
+            length=line.size,
+            slots=slots,
+            step_a=line.a,
+            step_b=line.b,
+            step_c=line.c,
+            row=layout.kept,
+            run=runs,
+        )
+        if not op.commutative:
+            return self._ordered(work)
+        if self._is_staged(line, runs, vector, aligned):
+            return [self._staged(work)]
+        row_slots = slots * work.runs * self.chunks
+        if row_slots <= tuning.SHORT_ROW_SLOTS and (work.rows >= tuning.BLOCKS or row_slots <= 32):
+            return [self._short_rows(work, vector, row_slots)]
+        return self._block_rows(work, vector)
+
+    def _row_vector(self, line: Dim, others: Sequence[Dim]) -> int:
+        """Elements a load: 16 bytes' worth where elements lie together, and operands at one phase."""
+        sizes = self.op.itemsizes
+        if line.a != sizes[0] or sizes[0] not in (1, 2, 4, 8, 16) or "Refold" in self.op.type:
+            return 1
+        if len(sizes) == 1:
+            return 16 // sizes[0]
+        vector = 16 // max(sizes)
+        same = line.b == sizes[1] and self.phases[0] // sizes[0] % vector == self.phases[1] // sizes[1] % vector
+        for dim in others:
+            same = same and dim.a // sizes[0] % vector == dim.b // sizes[1] % vector
+        return vector if same else 1
+
+    def _is_staged(self, line: Dim, runs: Sequence[Dim], vector: int, aligned: bool) -> bool:
+        op, kept, row_bytes = self.op, self.layout.kept, line.size * self.op.itemsizes[0]
+        if vector == 1 or aligned or runs or self.chunks > 1 or len(op.itemsizes) > 1:
+            return False
+        together = len(kept) == 1 and kept[0].a == row_bytes and self.phases[0] == 0
+        return together and row_bytes < tuning.STAGED_ROW_BYTES
+
+    def _staged(self, work: Work) -> Launch:
+        row_bytes = work.length * self.op.itemsizes[0]
+        tile_rows = max(16, tuning.STAGED_TILE_BYTES // row_bytes // 16 * 16)
+        blocks = min(-(-work.rows // tile_rows), tuning.BLOCKS)
+        name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {tuning.THREADS}, {self.batch}>"
+        return Launch(name, blocks, replace(work, slots=tile_rows), tile_rows * row_bytes)
+
+    def _lines(self, work: Work, lanes: int, items: int) -> str:
+        if work.runs * self.chunks == 1:
+            return "ONE_LINE"
+        return "LONG_LINES" if work.slots * 4 >= lanes * items * 3 else "SHORT_LINES"
+
+    def _items(self, vector: int) -> int:
+        """Loads in flight: more where each brings less."""
+        return tuning.ROW_ITEMS if vector * sum(self.op.itemsizes) >= 16 else 2 * tuning.ROW_ITEMS
+
+    def _short_rows(self, work: Work, vector: int, row_slots: int) -> Launch:
+        lanes = min(32, 1 << (row_slots - 1).bit_length())
+        single = row_slots <= lanes and work.runs * self.chunks == 1
+        items, batch = (1, tuning.SHORT_ROW_BATCH) if single else (self._items(vector), 1)
+        while items > 1 and lanes * items >= 2 * row_slots:
+            items //= 2
+        lines = self._lines(work, lanes, items)
+        teams = tuning.THREADS // lanes
+        blocks = min(-(-work.rows // (teams * batch)), 4 * tuning.BLOCKS)
+        op, threads = self.op, tuning.THREADS
+        if lines == "ONE_LINE" and items == 1 and not single:
+            items = 2
+        name = (
+            f"reduce_short_rows<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {batch}, {items}, "
+            f"{lines}, {self.batch}>"
+        )
+        return Launch(name, blocks, replace(work, tiles=-(-work.slots // (lanes * items))))
+
+    def _block_rows(self, work: Work, vector: int) -> list[Launch]:
+        items = self._items(vector)
+        lines = self._lines(work, 32, items)
+        tiles = -(-work.slots // (32 * items))
+        row_tiles = tiles * work.runs * self.chunks
+        if lines == "SHORT_LINES":
+            row_tiles = -(-work.slots * work.runs * self.chunks // (32 * items))
+        splits = self._splits(work.rows, row_tiles)
+        op = self.op
+        head = f"reduce_rows<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {lines}, {{}}, {self.batch}>"
+        work = replace(work, tiles=tiles, splits=splits)
+        return self._finished(head, work, min(work.rows * splits, 4 * tuning.BLOCKS), work.rows)
+
+    def _splits(self, rows: int, row_tiles: int) -> int:
+        if rows >= tuning.ONE_WAVE * 4:
+            return 1
+        wanted = -(-_blocks_for(rows * row_tiles) // rows)
+        return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
+
+    def _ordered(self, work: Work) -> list[Launch]:
+        items = 4
+        elements = work.length * work.runs * self.chunks
+        splits = self._splits(work.rows, -(-elements // (32 * items)))
+        name = f"reduce_ordered<{self.op.type}, {{}}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
+        work = replace(work, slots=work.length, splits=splits)
+        return self._finished(name, work, min(work.rows * splits, 4 * tuning.BLOCKS), work.rows)
+
+    # ---- columns
+
+    def _column_launches(self) -> list[Launch]:
+        layout, op = self.layout, self.op
+        line, rows, runs = layout.kept[-1], layout.kept[:-1], layout.reduced
+        together = line.a == op.itemsizes[0] and (len(op.itemsizes) == 1 or line.b == op.itemsizes[1])
+        if together and self._flat_fits(line, rows, runs):
+            return self._flat_columns(line, rows, runs[0])
+        vector = self._column_vector(line, (*rows, *runs)) if together else 1
+        aligned = vector == 1 or (
+            self.phases[0] % (vector * op.itemsizes[0]) == 0 and _aligned(rows, "a", vector * op.itemsizes[0])
+        )
+        work = replace(
+            self.work,
+            rows=math.prod(d.size for d in rows),
+            runs=math.prod(d.size for d in runs),
+            length=line.size,
+            slots=_slots(line.size, vector, aligned),
+            step_a=line.a,
+            step_b=line.b,
+            step_c=line.c,
+            row=rows,
+            run=runs,
+        )
+        return self._tiles(work, vector, flat=False)
+
+    def _widest(self) -> int:
+        """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
+        sizes = self.op.itemsizes
+        if sizes[0] not in (1, 2, 4, 8, 16) or "Refold" in self.op.type:
+            return 1
+        vector = 16 // max(sizes)
+        while vector > 1 and vector * self.op.state_bytes > tuning.COLUMN_STATE_BYTES:
+            vector //= 2
+        return vector
+
+    def _column_vector(self, line: Dim, others: Sequence[Dim]) -> int:
+        """The most columns that keep every run of a thread at one phase."""
+        vector = self._widest()
+        for stride, size in zip("ab", self.op.itemsizes, strict=False):
+            while vector > 1 and not _aligned(others, stride, vector * size):
+                vector //= 2
+        if len(self.op.itemsizes) == 2:
+            size_a, size_b = self.op.itemsizes
+            while vector > 1 and self.phases[0] // size_a % vector != self.phases[1] // size_b % vector:
+                vector //= 2
+        return vector
+
+    def _flat_fits(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
+        """Lines that follow one another without a gap can be read as longer, aligned ones."""
+        size, vector = self.op.itemsizes[0], self._widest()
+        if len(self.op.itemsizes) > 1 or vector == 1 or not self.op.commutative or len(runs) != 1:
+            return False
+        if runs[0].a != line.size * size or self.phases[0] or not _aligned(rows, "a", vector * size):
+            return False
+        periods = self._periods(line, vector)
+        misaligned = line.size % vector != 0
+        return (misaligned or line.size < tuning.FLAT_SLOTS * vector) and runs[0].size >= 4 * periods
+
+    def _periods(self, line: Dim, vector: int) -> int:
+        """Lines laid end to end: a whole number of vectors, up to a block's width of them."""
+        least = vector // math.gcd(line.size, vector)
+        return least * max(1, tuning.THREADS * vector // (least * line.size))
+
+    def _flat_columns(self, line: Dim, rows: Sequence[Dim], run: Dim) -> list[Launch]:
+        vector = self._widest()
+        periods = self._periods(line, vector)
+        length = periods * line.size
+        outer = math.prod(d.size for d in rows)
+        cell_rows = tuple(Dim(d.size, d.a, d.b, _row_major(rows, i) * length) for i, d in enumerate(rows))
+        work = replace(
+            self.work,
+            rows=outer,
+            runs=run.size // periods,
+            length=length,
+            slots=length // vector,
+            tail=run.size % periods * line.size,
+            cells=outer * length,
+            first_cell=0,
+            step_a=line.a,
+            step_b=run.c,
+            step_c=1,
+            width=line.size,
+            row=cell_rows,
+            run=(Dim(run.size // periods, run.a * periods, 0, run.c * periods),),
+        )
+        first = replace(self.op, emit="")
+        launches = self._tiles(work, vector, flat=True, op=first)
+        launches = [replace(launch, writes=FLAT) for launch in launches]
+        state = self.op.state_bytes
+        folded = Layout(
+            kept=tuple(Dim(d.size, _row_major(rows, i) * length * state, 0, d.c) for i, d in enumerate(rows))
+            + (Dim(line.size, state, 0, line.c),),
+            reduced=(Dim(periods, line.size * state),),
+            offset_a=0,
+            offset_b=0,
+            cell=self.layout.cell,
+            index=0,
+            low_a=0,
+            high_a=outer * length * state,
+            low_b=0,
+            high_b=0,
+        )
+        return launches + fold_launches(self.op, folded, FLAT, self.option)
+
+    def _tiles(self, work: Work, vector: int, flat: bool, op: Operator | None = None) -> list[Launch]:
+        op = op or self.op
+        runs = work.runs * self.chunks
+        wide = self._width(work, runs)
+        tiles = -(-work.rows * work.slots // wide)
+        tall = tuning.THREADS // wide
+        load = vector * sum(op.itemsizes)
+        items = min(16, max(2, tuning.COLUMN_LOAD_BYTES // load))
+        while items > 1 and items * tall >= 2 * runs:
+            items //= 2
+        wanted = -(-_blocks_for(tiles * runs * wide // (32 * items)) // tiles)
+        splits = max(1, min(wanted, runs // max(1, tall * items)))
+        name = (
+            f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
+            f"{str(flat).lower()}, {{}}, {self.batch}>"
+        )
+        shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
+        return self._finished(
+            name, replace(work, splits=splits), tiles * splits, tiles, wide * vector, shared, work.cells, op
+        )
+
+    def _width(self, work: Work, runs: int) -> int:
+        """Threads across a tile; the rest of the block goes down it."""
+        wide = 256
+        while wide > 32 and runs >= 2 * tuning.THREADS // wide:
+            wide //= 2
+        if runs < 16:
+            return 256
+        while wide > 4 and wide >= 2 * work.rows * work.slots:
+            wide //= 2
+        return wide
+
+    # ---- finishing
+
+    def _finished(
+        self,
+        name: str,
+        work: Work,
+        blocks: int,
+        groups: int,
+        columns: int = 1,
+        shared: int = 0,
+        cells: int = 0,
+        op: Operator | None = None,
+    ) -> list[Launch]:
+        """The launch, and with it whatever brings the partials of its blocks together."""
+        op = op or self.op
+        shared = max(shared, tuning.THREADS // 32 * op.state_bytes, 16)
+        if work.splits == 1 or self.finish == "ticket":
+            scratch = groups * work.splits * columns if work.splits > 1 else 0
+            kernel = name.format(op.emits, "TICKET")
+            return [Launch(kernel, blocks, work, shared, scratch, groups if work.splits > 1 else 0)]
+        keep = replace(op, emit="")
+        if self.finish == "atomic":
+            fill = Launch(
+                f"fill_cells<{op.type}, {keep.emits}, {tuning.THREADS}, 1>",
+                min(-(-work.cells // tuning.THREADS), tuning.BLOCKS),
+                Work(rows=work.cells),
+            )
+            return [fill, Launch(name.format(keep.emits, "ATOMIC"), blocks, work, shared)]
+        cells = cells or work.rows
+        first = Launch(name.format(keep.emits, "TWO_PASS"), blocks, work, shared, cells * work.splits)
+        state = op.state_bytes
+        by_cell = columns == 1  # rows publish (row, split); columns (split, cell)
+        kept = Dim(cells, (work.splits if by_cell else 1) * state, 0, 1)
+        reduced = Dim(work.splits, state if by_cell else cells * state)
+        if by_cell:
+            kept_dims = tuple(
+                Dim(d.size, _row_major(work.row, i) * work.splits * state, 0, d.c) for i, d in enumerate(work.row)
+            )
+        else:
+            kept_dims = (kept,) if cells > 1 else ()
+        first_cell = work.first_cell if by_cell else 0
+        layout = Layout(kept_dims, (reduced,), 0, 0, first_cell, 0, 0, cells * work.splits * state, 0, 0)
+        return [first, *fold_launches(op, layout, PARTIALS, self.option)]
+
+
+def _row_major(dims: Sequence[Dim], i: int) -> int:
+    """How far apart neighbours along dimension i are when dims are numbered one after another."""
+    return math.prod(d.size for d in dims[i + 1 :])
+
+
+def refold(op: Operator) -> Operator:
+    """The same operator on states."""
+    return replace(op, type=f"Refold<{op.type}>", itemsizes=(op.state_bytes,))
+
+
+def fold_launches(op: Operator, layout: Layout, reads: str, option: tuple[float, float]) -> list[Launch]:
+    """Launches that fold states, laid out so, by the operator that made them."""
+    inner = op if op.type.startswith("Refold<") else refold(op)
+    return [replace(launch, reads=reads) for launch in Plan(inner, layout, (0,), option=option).launches()]
+
+
+def operator(cuda_type: str, dtypes: Sequence[DType], state: DType, commutative: bool, emit: str = "") -> Operator:
+    """The operator of these element dtypes; ``emit`` is the CUDA type of finished cells, states if empty."""
+    return Operator(cuda_type, tuple(d.itemsize for d in dtypes), state.itemsize, commutative, emit)

@@ -1,0 +1,78 @@
+"""The bytes of ``Task`` (kernels/core/task.cuh): every member is eight bytes wide."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .layout import MAX_DIMS, Dim
+
+BATCH = 120  # chunks a launch: a kernel's parameters end at 4096 bytes
+POINTERS = 3  # out, partials, tickets come first
+_MASK = (1 << 64) - 1
+
+
+def div_words(size: int) -> list[int]:
+    """A ``Div``: size, magic, shift. Sizes below 2 are never divided by."""
+    if size < 2:
+        return [max(size, 1), 0, 0]
+    bits = (size - 1).bit_length()
+    return [size, -(-(1 << (63 + bits)) // size), bits - 1]
+
+
+def walk_words(dims: Sequence[Dim]) -> list[int]:
+    """A ``Walk``: the number of dimensions, their divisors, and three strides each. No dimensions: one of stride 0."""
+    dims = list(dims) or [Dim(1, 0)]
+    pad = [0] * (MAX_DIMS - len(dims))
+    words = [len(dims)]
+    for dim in dims:
+        words += div_words(dim.size)
+    words += [0] * (3 * (MAX_DIMS - len(dims)))
+    for strides in ([d.a for d in dims], [d.b for d in dims], [d.c for d in dims]):
+        words += strides + pad
+    return words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """What a launch does, apart from its pointers; the members are those of ``Task``."""
+
+    rows: int = 1
+    runs: int = 1
+    length: int = 1
+    slots: int = 1
+    splits: int = 1
+    tiles: int = 1
+    chunks: int = 1
+    cells: int = 1
+    tail: int = 0
+    step_a: int = 0
+    step_b: int = 0
+    step_c: int = 0
+    first_cell: int = 0
+    low_a: int = 0
+    high_a: int = 0
+    low_b: int = 0
+    high_b: int = 0
+    option: tuple[float, float] = (0.0, 0.0)
+    width: int = 1
+    row: tuple[Dim, ...] = ()
+    run: tuple[Dim, ...] = ()
+    batch: int = field(default=1)  # Bases the Task has room for
+
+    def words(self) -> bytes:
+        """The members after the pointers and before the bases."""
+        numbers = [self.rows, self.runs, self.length, self.slots, self.splits, self.tiles, self.chunks, self.cells]
+        numbers += [self.tail, self.step_a, self.step_b, self.step_c, self.first_cell]
+        numbers += [self.low_a, self.high_a, self.low_b, self.high_b]
+        divs = div_words(self.slots) + div_words(self.tiles) + div_words(self.runs) + div_words(self.width)
+        rest = divs + walk_words(self.row) + walk_words(self.run)
+        packed = [struct.pack(f"{len(part)}Q", *(n & _MASK for n in part)) for part in (numbers, rest)]
+        return packed[0] + struct.pack("2d", *self.option) + packed[1]
+
+
+def base_bytes(bases: Sequence[tuple[int, int, int]], batch: int) -> bytes:
+    """The ``Base`` table: (pointer a, pointer b, index) a chunk, padded to the Task's room."""
+    numbers = [n & _MASK for base in bases for n in base]
+    return struct.pack(f"{3 * batch}Q", *numbers, *[0] * (3 * batch - len(numbers)))
