@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 
@@ -22,6 +24,10 @@ class AxisError(GpureduceError, np.exceptions.AxisError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # NumPy's class keeps its text outside of ``args``, where pickles between processes may lose it.
+        return type(self), (str(self),)
 
 
 class EmptyError(GpureduceError, ValueError):
@@ -45,6 +51,10 @@ class DeviceError(GpureduceError, RuntimeError):
 
 class DeviceMemoryError(GpureduceError, MemoryError):
     """A GPU ran out of memory, also after its pool was freed."""
+
+
+class ExtraError(GpureduceError, ImportError):
+    """An optional package is not installed."""
 
 
 def message(operation: str, received: str, expected: str, remedy: str) -> str:

@@ -1,0 +1,95 @@
+"""Statistics along every axis of an array that is larger than the memory of the workers that reduce it.
+
+    python examples/larger_than_memory.py            4 GiB through two workers that may hold 1 GiB together
+    python examples/larger_than_memory.py --gib 400
+    python examples/larger_than_memory.py --cupy     the same with CuPy chunks
+
+The array has the shape of a reanalysis, (time, latitude, longitude), and is made chunk by chunk: no chunk exists for
+longer than it takes to reduce it. It is the sum of a signal in time and one in space, so that every statistic is known
+beforehand, and the script checks each of them.
+"""
+
+import argparse
+import time
+
+import dask
+import dask.array as da
+import numpy as np
+from distributed import Client, LocalCluster
+
+import gpureduce_dask as gr
+
+LATITUDES, LONGITUDES = 360, 720
+WORKER_MEMORY = 512 * 2**20
+
+
+def signals(gib: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A trend in time, one value a latitude and one a longitude; multiples of 1/8: float32 adds them exactly."""
+    times = max(2, round(gib * 2**30 / (4 * LATITUDES * LONGITUDES)))
+    trend = (np.arange(times) % 1000 / 8).astype(np.float32)
+    zonal = (np.arange(LATITUDES) % 7 / 8).astype(np.float32)
+    meridional = (np.arange(LONGITUDES) % 11 / 8).astype(np.float32)
+    return trend, zonal, meridional
+
+
+def make(trend: np.ndarray, zonal: np.ndarray, meridional: np.ndarray, xp=np) -> da.Array:
+    """The array, lazily, in chunks of 16 MiB."""
+    steps = 16 * 2**20 // (4 * LATITUDES * LONGITUDES)
+    parts = [
+        da.from_array(part, chunks=(n,)) for part, n in zip((trend, zonal, meridional), (steps, -1, -1), strict=True)
+    ]
+    in_time, in_latitude, in_longitude = (part.map_blocks(xp.asarray) for part in parts)
+    return in_time[:, None, None] + (in_latitude[:, None] + in_longitude)
+
+
+def known_answers(trend: np.ndarray, zonal: np.ndarray, meridional: np.ndarray) -> dict[str, np.ndarray]:
+    t, z, m = (part.astype(np.float64) for part in (trend, zonal, meridional))
+    space = z[:, None] + m
+    return {
+        "mean over time": t.mean() + space,
+        "standard deviation over time": np.full_like(space, t.std()),
+        "mean over space": t + space.mean(),
+        "maximum by latitude": t.max() + z + m.max(),
+        "step of the maximum": np.full(space.shape, t.argmax()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gib", type=float, default=4, help="size of the array (default: %(default)s)")
+    parser.add_argument("--cupy", action="store_true", help="make the chunks on the GPU")
+    arguments = parser.parse_args()
+    xp = np
+    if arguments.cupy:
+        import cupy as xp
+
+    trend, zonal, meridional = signals(arguments.gib)
+    x = make(trend, zonal, meridional, xp)
+    statistics = {
+        "mean over time": gr.mean(x, axis=0),
+        "standard deviation over time": gr.std(x, axis=0),
+        "mean over space": gr.mean(x, axis=(1, 2)),
+        "maximum by latitude": gr.max(x, axis=(0, 2)),
+        "step of the maximum": gr.argmax(x, axis=0),
+    }
+    print(f"{x.nbytes / 2**30:.1f} GiB of {x.dtype}, shape {x.shape}, {x.npartitions} chunks")
+
+    loopback = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, memory_limit=WORKER_MEMORY, **loopback) as cluster,
+        Client(cluster),
+    ):
+        start = time.perf_counter()
+        (results,) = dask.compute(statistics)
+        seconds = time.perf_counter() - start
+
+    for name, expected in known_answers(trend, zonal, meridional).items():
+        got = results[name].get() if hasattr(results[name], "get") else results[name]
+        np.testing.assert_allclose(got, expected, rtol=1e-6, err_msg=name)
+        print(f"  {name:28} {got.shape!s:12} right")
+    print(f"five statistics in {seconds:.1f} s, {x.nbytes / seconds / 1e9:.2f} GB/s")
+    print(f"two workers of {WORKER_MEMORY / 2**20:.0f} MiB each reduced {x.nbytes / 2**20:,.0f} MiB")
+
+
+if __name__ == "__main__":
+    main()

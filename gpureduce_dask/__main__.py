@@ -1,0 +1,7 @@
+"""``python -m gpureduce_dask``."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,45 @@
+"""Every example runs and checks its own answer."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+# script: (arguments, what it must print)
+RUNS = {
+    "land_share.py": ([], "33.18% of the cells are land, but 28.93% of the Earth"),
+    "larger_than_memory.py": (["--gib", "0.2"], "step of the maximum"),
+    "own_monoid.py": ([], "right for all 16 stations, over 15 chunks in time"),
+}
+
+
+def run(script: str, *arguments: str) -> str:
+    command = [sys.executable, str(EXAMPLES / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_example_is_run():
+    assert set(RUNS) == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+@pytest.mark.parametrize("script", sorted(RUNS))
+def test_example(script):
+    arguments, expected = RUNS[script]
+    assert expected in run(script, *arguments)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("script", sorted(RUNS))
+def test_example_on_a_gpu(script):
+    arguments, expected = RUNS[script]
+    assert expected in run(script, "--cupy", *arguments)
+
+
+@pytest.mark.slow
+def test_an_array_larger_than_its_workers():
+    assert "two workers of 512 MiB each reduced 2," in run("larger_than_memory.py", "--gib", "2")

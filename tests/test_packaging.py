@@ -1,0 +1,101 @@
+"""The wheel and the sdist carry every kernel, byte for byte; an editable install reads the live ones."""
+
+import subprocess
+import sys
+import tomllib
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+KERNELS = {path.relative_to(ROOT / "kernels").as_posix(): path.read_bytes() for path in ROOT.glob("kernels/**/*.cuh")}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+# Prints where the package and its kernels are, with no help from the current folder.
+WHERE = """
+import gpureduce_dask
+from gpureduce_dask.device.sources import kernels_folder
+print(gpureduce_dask.__file__)
+print(kernels_folder().resolve())
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> dict[str, Path]:
+    """A wheel and an sdist of this tree."""
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--wheel", "--sdist", "--outdir", str(out), str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [wheel], [sdist] = out.glob("*.whl"), out.glob("*.tar.gz")
+    return {"wheel": wheel, "sdist": sdist}
+
+
+def fresh_environment(folder: Path) -> Path:
+    """A new environment that finds this one's dependencies, but not its gpureduce_dask; its Python."""
+    venv.create(folder)
+    python = folder / "bin" / "python" if sys.platform != "win32" else folder / "Scripts" / "python.exe"
+    command = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    site = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    # A path in a .pth file is not searched for .pth files of its own, so an editable install here stays out of sight.
+    dependencies = {str(Path(module.__file__).parent.parent) for module in (pytest, __import__("numpy"))}
+    Path(site, "dependencies.pth").write_text("\n".join(sorted(dependencies)))
+    return python
+
+
+def install(python: Path, *what: str) -> None:
+    offline = ["--quiet", "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check"]
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", *offline, *what]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def where(python: Path, folder: Path) -> tuple[Path, Path]:
+    done = subprocess.run([python, "-I", "-c", WHERE], capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    package, kernels = done.stdout.split("\n")[:2]
+    return Path(package).parent, Path(kernels)
+
+
+@pytest.mark.parametrize("kind", ["wheel", "sdist"])
+def test_installed_kernels_are_the_tree_s(built, kind, tmp_path):
+    python = fresh_environment(tmp_path / "env")
+    install(python, str(built[kind]))
+    package, kernels = where(python, tmp_path)
+    assert tmp_path in package.parents
+    assert kernels == package / "_kernels"
+    installed = {
+        path.relative_to(kernels).as_posix(): path.read_bytes() for path in kernels.rglob("*") if path.is_file()
+    }
+    assert installed == KERNELS
+    assert len(KERNELS) > 10
+
+
+def test_editable_install_reads_the_live_kernels(tmp_path):
+    python = fresh_environment(tmp_path / "env")
+    install(python, "--editable", str(ROOT))
+    assert where(python, tmp_path) == (ROOT / "gpureduce_dask", ROOT / "kernels")
+    assert not (ROOT / "gpureduce_dask" / "_kernels").exists()
+
+
+def test_sdist_holds_what_tests_need(built):
+    import tarfile
+
+    with tarfile.open(built["sdist"]) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"tests/conftest.py", "examples/own_monoid.py", "README.md", "LICENSE", "CHANGELOG.md"} <= names
+
+
+def test_needs_only_numpy_dask_and_distributed():
+    assert sorted(need.split(">")[0] for need in PROJECT["dependencies"]) == ["dask[array]", "distributed", "numpy"]
+    assert set(PROJECT["optional-dependencies"]) >= {"cuda12", "cuda13", "cluster", "demo", "test", "dev"}
+
+
+def test_readme_has_exactly_two_set_up_commands():
+    readme = (ROOT / "README.md").read_text()
+    commands = [line for line in readme.splitlines() if line.startswith("pip install -e ")]
+    assert commands == [
+        'pip install -e ".[demo]" && python -m gpureduce_dask demo',
+        'pip install -e ".[test]" && pytest',
+    ]
