@@ -1,6 +1,9 @@
-"""Markers: ``gpu`` tests are skipped where there is no CUDA GPU."""
+"""Markers: ``gpu`` tests are skipped where there is no CUDA GPU. One run of the demo serves every test of it."""
 
 import functools
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -20,3 +23,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if marked and not has_gpu():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="needs a CUDA GPU"))
+
+
+@pytest.fixture(scope="session")
+def demo_run(tmp_path_factory) -> tuple[str, str, Path]:
+    """What the demo prints on the CPU, on its two streams, and the chart it writes."""
+    chart = tmp_path_factory.mktemp("demo") / "land.png"
+    command = [sys.executable, "-m", "gpureduce_dask", "demo", "--cpu", "--output", str(chart)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, done.stderr, chart

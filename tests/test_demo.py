@@ -19,22 +19,12 @@ sys.exit(main({arguments!r}))
 """
 
 
-@pytest.fixture(scope="module")
-def output(tmp_path_factory):
-    """What the demo prints on the CPU, and the chart it writes."""
-    chart = tmp_path_factory.mktemp("demo") / "land.png"
-    command = [sys.executable, "-m", "gpureduce_dask", "demo", "--cpu", "--output", str(chart)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout, done.stderr, chart
-
-
 def share(text: str, label: str) -> float:
     return float(re.search(rf"{label}\s+([\d.]+)%", text)[1])
 
 
-def test_demo_answers(output):
-    text, errors, chart = output
+def test_demo_answers(demo_run):
+    text, errors, chart = demo_run
     assert not errors
     assert share(text, "land, share of cells") == 33.18
     assert share(text, "land, share of area") == 28.93
@@ -46,8 +36,8 @@ def test_demo_answers(output):
     assert chart.read_bytes().startswith(b"\x89PNG")
 
 
-def test_demo_shows_progress_and_speed(output):
-    text, _, _ = output
+def test_demo_shows_progress_and_speed(demo_run):
+    text, _, _ = demo_run
     assert [line.split()[0] for line in text.splitlines() if "100%" in line] == ["reading", "reducing", "again"]
     assert re.search(r"0\.93 GB in [\d.]+ s \([\d.]+ GB/s\)", text)
 

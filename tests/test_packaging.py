@@ -90,12 +90,3 @@ def test_sdist_holds_what_tests_need(built):
 def test_needs_only_numpy_dask_and_distributed():
     assert sorted(need.split(">")[0] for need in PROJECT["dependencies"]) == ["dask[array]", "distributed", "numpy"]
     assert set(PROJECT["optional-dependencies"]) >= {"cuda12", "cuda13", "cluster", "demo", "test", "dev"}
-
-
-def test_readme_has_exactly_two_set_up_commands():
-    readme = (ROOT / "README.md").read_text()
-    commands = [line for line in readme.splitlines() if line.startswith("pip install -e ")]
-    assert commands == [
-        'pip install -e ".[demo]" && python -m gpureduce_dask demo',
-        'pip install -e ".[test]" && pytest',
-    ]

@@ -1,0 +1,64 @@
+"""The README is true: its commands, its code, its list of functions and the demo's output."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import dask
+import pytest
+
+import gpureduce_dask as gr
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+BLOCKS = re.findall(r"^```python\n(.*?)^```", README, re.S | re.M)
+
+
+def between(name: str) -> str:
+    return re.search(rf"<!-- {name} -->\n(.*?)<!-- /{name} -->", README, re.S)[1]
+
+
+def test_exactly_two_set_up_commands():
+    commands = [line for line in README.splitlines() if line.startswith("pip install")]
+    assert commands == [
+        'pip install -e ".[demo]" && python -m gpureduce_dask demo',
+        'pip install -e ".[test]" && pytest',
+    ]
+
+
+def test_code_runs(tmp_path):
+    """All but the first block, whose data is the reader's, in one namespace, as a module whose functions pickle."""
+    code = "\n".join(block for block in BLOCKS if "cupy" not in block)
+    assert code.count("gr.") > 10
+    module = tmp_path / "readme.py"
+    module.write_text(code)
+    done = subprocess.run([sys.executable, str(module)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("sum: axis 2")
+
+
+def test_operator_of_the_readme_is_right(monkeypatch):
+    monkeypatch.setattr(dask.config, "config", {**dask.config.config, "scheduler": "sync"})
+    names: dict[str, object] = {}
+    exec("\n".join(block for block in BLOCKS if "cupy" not in block), names)
+    special = pytest.importorskip("scipy.special")
+    x = names["x"] * 300  # past the overflow of a plain exponential
+    got = gr.reduction(x, names["logsumexp"], axis=1).compute()
+    assert got == pytest.approx(special.logsumexp(x.compute(), axis=1), rel=1e-12)
+
+
+def test_every_public_function_is_listed():
+    listed = set(re.findall(r"`(\w+)[`(]", README))
+    assert not set(gr.__all__) - listed - {"errors"}
+
+
+def test_demo_output_is_the_demo_s(demo_run):
+    """Every line but for the figures of time."""
+
+    def timeless(text: str) -> list[str]:
+        return [
+            re.sub(r"[\d.]+ (s|GB/s)\b", r"_ \1", line).rstrip() for line in text.splitlines() if "chart" not in line
+        ]
+
+    shown = [line for line in timeless(between("demo")) if "```" not in line]
+    assert [re.sub(" +", " ", line) for line in shown] == [re.sub(" +", " ", line) for line in timeless(demo_run[0])]
