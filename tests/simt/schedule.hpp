@@ -1,0 +1,158 @@
+// The scheduler: which thread of which block runs next.
+//
+// A thread runs until it waits (barrier, warp collective), ends, or comes to a point where others may act first
+// (fence, atomic, hooked load or store, barrier, collective) and the schedule takes the processor from it. Every
+// schedule is an execution that CUDA allows; a kernel is right only if each of them gives the right answer.
+//
+//   forward      blocks start first to last, each thread runs as far as it can, memory is sequentially consistent
+//   reverse      blocks start last to first, two at a time; last thread first
+//   random       any thread of any block at any point
+//   starved      random, but one block hardly runs, one warp of each block comes last, and threads fall asleep for
+//                long: a thread that stops between its fence and its atomic is what breaks a wrong protocol
+//   round_robin  another block and another thread at every point
+#pragma once
+
+#include <algorithm>
+
+#include "machine.hpp"
+
+namespace simt {
+
+// The nearest thread that can run, at `from` or after it (before it when `down`), or -1.
+inline int nearest(const Block& block, int from, bool down) {
+    int word = from / 64;
+    std::uint64_t bits = block.ready[word] & (down ? ~0ull >> (63 - from % 64) : ~0ull << (from % 64));
+    for (;;) {
+        if (bits) return word * 64 + (down ? 63 - __builtin_clzll(bits) : __builtin_ctzll(bits));
+        word += down ? -1 : 1;
+        if (word < 0 || word > 15) return -1;
+        bits = block.ready[word];
+    }
+}
+
+inline int nearest_round(const Block& block, int from, bool down) {
+    int found = nearest(block, from, down);
+    return found >= 0 ? found : nearest(block, down ? 1023 : 0, down);
+}
+
+// The block that started first, its first thread (its last when `down`). A thread that polls gives way to those
+// after it, or the one it waits for would never run.
+inline Thread* pick_in_order(bool down, bool give_way) {
+    std::size_t count = machine.resident.size(), begin = 0;
+    if (give_way) {
+        int after = int(machine.current->rank) + (down ? -1 : 1);
+        while (machine.resident[begin].get() != machine.current->block) ++begin;
+        int found = after < 0 || after > 1023 ? -1 : nearest(*machine.resident[begin], after, down);
+        if (found >= 0) return &machine.resident[begin]->threads[found];
+        ++begin;
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+        Block& block = *machine.resident[(begin + i) % count];
+        if (block.runnable) return &block.threads[nearest(block, down ? 1023 : 0, down)];
+    }
+    return nullptr;
+}
+
+inline Thread* pick_at_random(bool starve) {
+    std::size_t count = machine.resident.size(), begin = draw() % count;
+    Block* block = nullptr;
+    for (std::size_t i = 0; i < count; ++i) {
+        Block& next = *machine.resident[(begin + i) % count];
+        if (!next.runnable) continue;
+        block = &next;
+        if (!starve || next.number != machine.victim || machine.steps % 1024 == 0) break;
+    }
+    if (!block) return nullptr;
+    int found = nearest_round(*block, int(draw() % block->count), draw() & 1);
+    unsigned warps = (block->count + 31) / 32, last = (machine.victim + block->number) % warps;
+    if (starve && warps > 1 && block->threads[found].warp == last)
+        found = nearest_round(*block, int((last + 1) % warps * 32), false);  // its own warp if no other can run
+    return &block->threads[found];
+}
+
+inline Thread* pick_in_turn() {
+    std::size_t count = machine.resident.size();
+    for (std::size_t i = 0; i < count; ++i) {
+        Block& block = *machine.resident[++machine.turn % count];
+        if (!block.runnable) continue;
+        int found = nearest_round(block, int(block.cursor % block.count), false);
+        block.cursor = unsigned(found) + 1;
+        return &block.threads[found];
+    }
+    return nullptr;
+}
+
+// The current thread stops where it is, for longer than blocks take to their end unless all others wait for it.
+inline void sleep() {
+    constexpr std::uint64_t kLongest = 65536;
+    set_ready(*machine.current, false);
+    machine.asleep.push_back({machine.steps + draw() % kLongest, machine.current});
+}
+
+// Wakes the threads whose time has come; where nobody else can run, whoever would wake first.
+inline void wake() {
+    auto& asleep = machine.asleep;
+    std::uint64_t now = machine.steps;
+    bool idle = true;
+    for (auto& block : machine.resident) idle = idle && !block->runnable;
+    if (idle)
+        for (std::size_t i = 0; i < asleep.size(); ++i) now = i ? std::min(now, asleep[i].until) : asleep[i].until;
+    for (std::size_t i = 0; i < asleep.size();) {
+        if (asleep[i].until > now) {
+            ++i;
+            continue;
+        }
+        set_ready(*asleep[i].thread, true);
+        asleep[i] = asleep.back();
+        asleep.pop_back();
+    }
+}
+
+inline Thread* pick(bool give_way) {
+    if (!machine.asleep.empty()) wake();
+    switch (machine.request.schedule) {
+        case Schedule::forward: return pick_in_order(false, give_way);
+        case Schedule::reverse: return pick_in_order(true, give_way);
+        case Schedule::random: return pick_at_random(false);
+        case Schedule::starved: return pick_at_random(true);
+        default: return pick_in_turn();
+    }
+}
+
+// Leaves the current fibre for the one the schedule names, or for the main loop where none can run.
+inline void move_on(bool give_way = false) {
+    Thread* from = machine.current;
+    Thread* to = pick(give_way);
+    if (to == from) return;
+    machine.current = to;
+    swap(from->fibre, to ? to->fibre : machine.main);
+}
+
+inline void note_progress() { machine.progress = machine.steps; }
+
+inline void count_step() {
+    if (++machine.steps - machine.progress <= machine.request.budget) return;
+    const Thread& t = *machine.current;
+    fail("%llu steps without progress, a spin waits for what cannot come (last barrier or collective: %s:%d)",
+         static_cast<unsigned long long>(machine.request.budget), t.file, t.line);
+}
+
+// A point where other threads may act before the current one goes on. `decisive`: a fence or an atomic.
+inline void pause(bool decisive = false) {
+    count_step();
+    switch (machine.request.schedule) {
+        case Schedule::forward:
+        case Schedule::reverse:
+            if (++machine.current->polls % 32 == 0) move_on(true);
+            return;
+        case Schedule::round_robin: return move_on();
+        case Schedule::starved:
+            if (draw() % (decisive ? 2 : 1024) == 0) sleep(), move_on();
+            else if (draw() % 4 == 0) move_on();
+            return;
+        default:
+            if (draw() % 4 == 0) move_on();
+    }
+}
+
+}  // namespace simt
