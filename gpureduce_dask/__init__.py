@@ -1,0 +1,145 @@
+"""Reductions of dask arrays in CUDA and NumPy: ``import gpureduce_dask as gr; gr.sum(x, axis=0)``.
+
+Importing this package imports neither CuPy nor dask: a name is fetched from its module when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import errors
+from .monoid import Monoid
+from .operators import OPERATORS
+
+if TYPE_CHECKING:
+    from .nanreductions import (
+        nanargmax,
+        nanargmin,
+        nanmax,
+        nanmean,
+        nanmin,
+        nanprod,
+        nanstd,
+        nansum,
+        nanvar,
+    )
+    from .reductions import (
+        all,
+        any,
+        argmax,
+        argmin,
+        count_nonzero,
+        max,
+        min,
+        norm,
+        prod,
+        ptp,
+        reduction,
+        sum,
+        sumsq,
+        tree,
+        vdot,
+    )
+    from .statistics import (
+        average,
+        kurtosis,
+        mean,
+        moment,
+        skew,
+        std,
+        var,
+    )
+    from .trees.meta import device_meta
+
+_LAZY = {
+    "nanreductions": (
+        "nanargmax",
+        "nanargmin",
+        "nanmax",
+        "nanmean",
+        "nanmin",
+        "nanprod",
+        "nanstd",
+        "nansum",
+        "nanvar",
+    ),
+    "reductions": (
+        "all",
+        "any",
+        "argmax",
+        "argmin",
+        "count_nonzero",
+        "max",
+        "min",
+        "norm",
+        "prod",
+        "ptp",
+        "reduction",
+        "sum",
+        "sumsq",
+        "tree",
+        "vdot",
+    ),
+    "statistics": (
+        "average",
+        "kurtosis",
+        "mean",
+        "moment",
+        "skew",
+        "std",
+        "var",
+    ),
+    "trees.meta": ("device_meta",),
+}
+_MODULES = {name: module for module, names in _LAZY.items() for name in names}
+
+__all__ = [
+    "OPERATORS",
+    "Monoid",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "average",
+    "count_nonzero",
+    "device_meta",
+    "errors",
+    "kurtosis",
+    "max",
+    "mean",
+    "min",
+    "moment",
+    "nanargmax",
+    "nanargmin",
+    "nanmax",
+    "nanmean",
+    "nanmin",
+    "nanprod",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "norm",
+    "prod",
+    "ptp",
+    "reduction",
+    "skew",
+    "std",
+    "sum",
+    "sumsq",
+    "tree",
+    "var",
+    "vdot",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,184 @@
+"""The chunk protocol: reduce, combine and finalise, on the host or on a GPU.
+
+A chunk is a NumPy or a CuPy array; a partial is the packed states of its cells, a structured NumPy array on the
+host and CuPy bytes with a last axis of the state's size on a GPU. The side is chosen here, by type, and nowhere
+else. CuPy is imported with the first chunk that needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import cuda_types
+from ..errors import ArgumentError, DtypeError, message
+from ..monoid import Bound, DType
+from . import host
+from .place import Place
+
+__all__ = [
+    "Place",
+    "combine",
+    "combine_axis",
+    "extents",
+    "finalise",
+    "is_device",
+    "leave",
+    "like",
+    "move",
+    "reduce",
+    "reduce_many",
+    "results",
+    "to_device",
+    "to_host",
+]
+
+Chunks = tuple[Any, ...]
+
+# A partial up to this size leaves the GPU as host bytes: it costs less to copy and send than to keep on a device.
+SMALL = 64 * 1024
+NUMPY = (np.ndarray, np.generic)
+
+
+def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Any:
+    """The partial of one chunk (one array for each of the monoid's arity), of size 1 along every axis in ``axes``."""
+    chunks = _admit(chunks, bound)
+    return _side(is_device(chunks[0])).reduce(chunks, bound, axes, place)
+
+
+def reduce_many(
+    chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
+) -> Any:
+    """The partial of several chunks folded left to right, with one launch on a GPU."""
+    admitted = [_admit(each, bound) for each in chunks]
+    device = any(is_device(each[0]) for each in admitted)
+    moved = [tuple(move(c, device) for c in each) for each in admitted]
+    return _side(device).reduce_many(moved, bound, axes, places)
+
+
+def results(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> Any:
+    """The results of a chunk that holds all of its slices, of size 1 along ``axes``; on a GPU in one launch."""
+    chunks = _admit(chunks, bound)
+    device = is_device(chunks[0])
+    if device and _finishes_on_device(bound):
+        return _side(device).reduce(chunks, bound, axes, final=True)
+    return finalise(_side(device).reduce(chunks, bound, axes), bound)
+
+
+def combine(partials: Sequence[Any], bound: Bound) -> Any:
+    """Partials of one shape to one partial, cell by cell; the first is the earliest."""
+    device = any(is_device(p) for p in partials)
+    if device and not all(is_device(p) for p in partials):
+        device = any(is_device(p) and p.nbytes > SMALL for p in partials)
+        partials = [to_device(p, bound) if device else to_host(p, bound) for p in partials]
+    return _side(device).combine(partials, bound)
+
+
+def combine_axis(partial: Any, bound: Bound, axis: int) -> Any:
+    """A partial folded in order along one of its own axes, which keeps size 1."""
+    return _side(is_device(partial)).combine_axis(partial, bound, axis)
+
+
+def finalise(partial: Any, bound: Bound) -> Any:
+    """A partial's results, of the same shape and side."""
+    if is_device(partial) and not _finishes_on_device(bound):
+        return move(host.finalise(to_host(partial, bound), bound), True)
+    return _side(is_device(partial)).finalise(partial, bound)
+
+
+def extents(partial: Any) -> tuple[int, ...]:
+    """How many cells a partial has along each axis of the array it came from."""
+    shape: tuple[int, ...] = partial.shape
+    return shape[:-1] if is_device(partial) else shape
+
+
+def is_device(array: Any) -> bool:
+    """True for CuPy arrays."""
+    return type(array).__module__.partition(".")[0] == "cupy"
+
+
+def leave(partial: Any, bound: Bound) -> Any:
+    """A small device partial as a host partial; any other unchanged."""
+    return to_host(partial, bound) if is_device(partial) and partial.nbytes <= SMALL else partial
+
+
+def to_host(partial: Any, bound: Bound) -> Any:
+    """A partial as a structured NumPy array."""
+    return partial.get().view(bound.state)[..., 0] if is_device(partial) else partial
+
+
+def to_device(partial: Any, bound: Bound) -> Any:
+    """A partial as CuPy bytes on the current device."""
+    if is_device(partial):
+        return partial
+    packed = np.ascontiguousarray(partial).reshape(partial.shape)
+    return move(np.frombuffer(packed.tobytes(), np.uint8).reshape(*packed.shape, bound.state.itemsize), True)
+
+
+def move(array: Any, device: bool) -> Any:
+    """An array of elements as a CuPy array (``device``) or as a NumPy array."""
+    if is_device(array) == device:
+        return array
+    if not device:
+        return array.get()
+    import cupy
+
+    return cupy.asarray(array)
+
+
+def like(array: Any, other: Any) -> Any:
+    """An array of elements on the side that ``other`` is on."""
+    return move(array, is_device(other))
+
+
+def _finishes_on_device(bound: Bound) -> bool:
+    """True where the CUDA struct has a ``finalise``, for results that CUDA has a type for."""
+    return not bound.monoid.unsafe_cuda and cuda_types.element(bound.result) is not None
+
+
+def _side(device: bool) -> Any:
+    if not device:
+        return host
+    from . import device as gpu
+
+    return gpu
+
+
+def _admit(chunks: Chunks, bound: Bound) -> Chunks:
+    """Chunks of one shape on one side, of the dtypes that the graph was built for."""
+    arrays = tuple(_admit_one(c, d, bound.name) for c, d in zip(chunks, bound.dtypes, strict=True))
+    if len({a.shape for a in arrays}) > 1:
+        shapes = " and ".join(str(a.shape) for a in arrays)
+        raise ArgumentError(
+            message(bound.name, f"chunks of shapes {shapes}", "one shape", "Call compute_chunk_sizes() and rechunk.")
+        )
+    device = any(is_device(a) for a in arrays)
+    return tuple(move(a, device) for a in arrays)
+
+
+def _admit_one(chunk: Any, dtype: DType, name: str) -> Any:
+    if not is_device(chunk):
+        if isinstance(chunk, np.ma.MaskedArray) or (hasattr(chunk, "dtype") and not isinstance(chunk, NUMPY)):
+            raise DtypeError(
+                message(
+                    name,
+                    f"a chunk of type {type(chunk).__name__} where the array's meta says NumPy or CuPy",
+                    "chunks of the meta's type",
+                    "Pass meta= to the call that made the array.",
+                )
+            )
+        chunk = np.asarray(chunk)
+    if chunk.dtype in (dtype, dtype.newbyteorder()):
+        return chunk
+    if not np.can_cast(chunk.dtype, dtype, "same_kind"):
+        raise DtypeError(
+            message(
+                name,
+                f"a chunk of {chunk.dtype} in an array of {dtype}",
+                "chunks of the array's dtype",
+                "Pass the right dtype= to the call that made the array.",
+            )
+        )
+    return chunk.astype(dtype)

@@ -1,0 +1,74 @@
+"""Public reductions that skip NaN and NaT; arguments as in :mod:`gpureduce_dask.reductions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .trees.apply import apply
+
+
+def nansum(
+    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+) -> Any:
+    """Sum of the elements that are not NaN; 0 for none. Dtypes and accuracy as in ``sum``."""
+    return apply("nansum", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def nanprod(
+    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+) -> Any:
+    """Product of the elements that are not NaN; 1 for none."""
+    return apply("nanprod", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def nanmin(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """Least of the elements that are not NaN; NaN and a RuntimeWarning where all are. Empty: EmptyError."""
+    return apply("nanmin", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def nanmax(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """Greatest of the elements that are not NaN; NaN and a RuntimeWarning where all are. Empty: EmptyError."""
+    return apply("nanmax", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def nanmean(
+    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+) -> Any:
+    """Mean of the elements that are not NaN; NaN for none."""
+    return apply("nanmean", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def nanvar(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    ddof: float = 0,
+    split_every: Any = None,
+    out: Any = None,
+) -> Any:
+    """Variance of the elements that are not NaN, over their count less ``ddof``; NaN where that is not positive."""
+    return apply("nanvar", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
+
+
+def nanstd(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    ddof: float = 0,
+    split_every: Any = None,
+    out: Any = None,
+) -> Any:
+    """Square root of :func:`nanvar`."""
+    return apply("nanstd", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
+
+
+def nanargmin(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """Position of the least element that is not NaN, the first of equals. All NaN, or empty: EmptyError."""
+    return apply("nanargmin", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def nanargmax(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """Position of the greatest element that is not NaN, the first of equals. All NaN, or empty: EmptyError."""
+    return apply("nanargmax", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)

@@ -1,0 +1,136 @@
+"""Public reductions, by dask.array's names and signatures.
+
+Common to all: ``a`` is a dask array, or anything that makes one (then it is one chunk). ``axis`` is None for all
+axes, an integer or a tuple. ``keepdims`` leaves reduced axes at size 1. ``split_every`` (an integer, or a dict of
+axis to integer, 2 or more) bounds how many partials one task combines. ``out`` is a dask array to overwrite. The
+result is a dask array whose chunks are of the type of ``a``'s. Errors are those of :mod:`gpureduce_dask.errors`,
+raised when the graph is built unless only the data can tell.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import ArgumentError, message
+from .monoid import Monoid
+from .trees.apply import apply, apply_many
+from .trees.pairs import dot
+from .trees.recipe import recipe
+
+NORMS = {1: "norm1", 2: "norm2", float("inf"): "norminf"}
+
+
+def sum(
+    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+) -> Any:
+    """Sum of elements; 0 for none.
+
+    bool and integers sum in 64 bits and wrap as in NumPy. float16, bfloat16 and float32 are added in float64,
+    float64 in pairs of float64 (Knuth's TwoSum), and rounded once.
+    """
+    return apply("sum", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def prod(
+    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+) -> Any:
+    """Product of elements; 1 for none. Result dtypes are those of :func:`sum`."""
+    return apply("prod", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def min(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """Least element; NaN or NaT where there is one. An empty slice raises EmptyError."""
+    return apply("min", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def max(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """Greatest element; NaN or NaT where there is one. An empty slice raises EmptyError."""
+    return apply("max", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def any(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """True where an element is not zero (NaN is not); False for none."""
+    return apply("any", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def all(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """True where no element is zero; True for none."""
+    return apply("all", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None) -> Any:
+    """How many elements are not zero, as int64."""
+    return apply("count_nonzero", a, axis=axis, keepdims=keepdims, split_every=split_every)
+
+
+def ptp(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None) -> Any:
+    """Greatest less least element, in the dtype of ``a`` (timedelta64 for times); NaN where there is one.
+
+    An empty slice raises EmptyError; complex numbers raise DtypeError.
+    """
+    return apply("ptp", a, axis=axis, keepdims=keepdims, split_every=split_every)
+
+
+def argmin(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """Position of the least element (int64), the first of equals, the first NaN where there is one.
+
+    With several axes, positions count in C order over the reduced axes. An empty slice raises EmptyError; unknown
+    chunk sizes along chunked reduced axes raise ArgumentError.
+    """
+    return apply("argmin", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def argmax(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+    """Position of the greatest element (int64); ties, NaN and errors as in :func:`argmin`."""
+    return apply("argmax", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def sumsq(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None) -> Any:
+    """Sum of squares ``|x|**2``; accumulators are those of :func:`sum`, and complex numbers give a real result."""
+    return apply("sumsq", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every)
+
+
+def norm(a: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False, split_every: Any = None) -> Any:
+    """Vector norm of the elements along ``axis``: ``ord`` 1 (sum of ``|x|``), 2 (Euclidean) or inf (greatest).
+
+    All axes together are one vector, as in ``numpy.linalg.vector_norm``; matrix norms are not offered.
+    """
+    return apply(_norm(ord), a, axis=axis, keepdims=keepdims, split_every=split_every, name="norm")
+
+
+def vdot(a: Any, b: Any) -> Any:
+    """``sum(conj(a) * b)`` over all elements, 0-d, without an array of products. Sizes must be equal."""
+    return dot(a, b)
+
+
+def reduction(
+    x: Any,
+    monoid: str | Monoid,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+) -> Any:
+    """Reduce by an operator of the table or a :class:`~gpureduce_dask.Monoid` of one's own.
+
+    For a monoid of arity 2, ``x`` is a tuple of two arrays of one shape. A monoid that does not commute meets the
+    elements in C order, whatever the chunks.
+    """
+    return apply_many(monoid, x, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def tree(op: str | Monoid, dtype: Any, **options: Any) -> dict[str, Any]:
+    """Keyword arguments that make stock dask run an operator: ``da.reduction(x, **tree("sum", x.dtype), axis=0)``.
+
+    ``dtype`` is that of the array (for an operator of two arrays a tuple; the second goes in as ``weights=``).
+    ``options`` are the operator's, as ``ddof``. An operator that needs positions, such as argmin, raises
+    ArgumentError: stock dask tells a chunk no position.
+    """
+    return recipe(op, dtype, options)
+
+
+def _norm(ord: Any) -> str:
+    if ord not in NORMS:
+        raise ArgumentError(message("norm", f"ord {ord!r}", "1, 2 or inf", "Use numpy.linalg or dask.array.linalg."))
+    return NORMS[ord]

@@ -1,0 +1,86 @@
+"""Public means, variances and moments; arguments as in :mod:`gpureduce_dask.reductions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .trees.apply import apply
+from .trees.moments import central_moment
+from .trees.pairs import weighted_mean
+
+
+def mean(
+    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+) -> Any:
+    """Mean; float64 for integers and bool, else the dtype of ``a``; NaN for none. Accuracy as in ``sum``."""
+    return apply("mean", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+
+
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    ddof: float = 0,
+    split_every: Any = None,
+    out: Any = None,
+) -> Any:
+    """Variance: the mean of ``|x - mean|**2``, over ``n - ddof``; real for complex ``a``.
+
+    One pass in float64, chunks merged by Chan, Golub and LeVeque (1979). NaN where ``n - ddof`` is zero.
+    """
+    return apply("var", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
+
+
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    ddof: float = 0,
+    split_every: Any = None,
+    out: Any = None,
+) -> Any:
+    """Standard deviation, the square root of :func:`var`."""
+    return apply("std", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
+
+
+def moment(
+    a: Any,
+    order: int,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    ddof: float = 0,
+    split_every: Any = None,
+    out: Any = None,
+) -> Any:
+    """Central moment: the sum of ``(x - mean)**order`` over ``n - ddof``, for real ``a``.
+
+    Merged by Pebay's formulas (Sandia report SAND2008-6212). Order 0 is 1 and order 1 is 0, as in dask, which
+    computes the orders above 4.
+    """
+    return central_moment(
+        a, order, axis=axis, dtype=dtype, keepdims=keepdims, ddof=ddof, split_every=split_every, out=out
+    )
+
+
+def skew(a: Any, axis: Any = 0, bias: bool = True, keepdims: bool = False, split_every: Any = None) -> Any:
+    """Skewness ``m3 / m2**1.5`` as in ``scipy.stats``; with ``bias=False`` the unbiased estimate. Real ``a``."""
+    return apply("skew", a, axis=axis, keepdims=keepdims, split_every=split_every, bias=bias)
+
+
+def kurtosis(
+    a: Any, axis: Any = 0, fisher: bool = True, bias: bool = True, keepdims: bool = False, split_every: Any = None
+) -> Any:
+    """Kurtosis ``m4 / m2**2``, less 3 with ``fisher``, as in ``scipy.stats``. Real ``a``."""
+    return apply("kurtosis", a, axis=axis, keepdims=keepdims, split_every=split_every, fisher=fisher, bias=bias)
+
+
+def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
+    """Weighted mean ``sum(w * a) / sum(w)``; the plain mean without weights.
+
+    ``weights`` have the shape of ``a``, or its sizes along ``axis``. With ``returned``, a pair: the means and, in
+    their shape, the sums of the weights.
+    """
+    return weighted_mean(a, axis, weights, returned, keepdims)

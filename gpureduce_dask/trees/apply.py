@@ -1,0 +1,119 @@
+"""From what a caller passes to a tree: coerce, check, bind, and hand to stock dask what belongs there."""
+
+from __future__ import annotations
+
+import inspect
+from numbers import Real
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.array.core import handle_out
+
+from .. import operators
+from ..chunk import is_device
+from ..errors import ArgumentError, message
+from ..monoid import Bound, Monoid
+from .reduction import reduce_array
+from .stock import belongs_to_stock, call, foreign, given_arguments, require_native
+
+
+def apply(
+    op: str | Monoid,
+    *inputs: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    name: str | None = None,
+    **options: Any,
+) -> Any:
+    """Reduce array-likes by an operator; ``name`` is the public function's where it is not the operator's.
+
+    ``options`` go to the operator's ``finalise``.
+    """
+    monoid = operators.get(op)
+    name = name or monoid.name
+    arrays = tuple(as_dask(name, x) for x in inputs)
+    if belongs_to_stock(arrays, dtype):
+        if isinstance(op, Monoid):
+            raise foreign(name, arrays)
+        given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}
+        return call(name, arrays, **given_arguments({**given, **options}))
+    bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
+    result = reduce_array(align(name, arrays), bound, axis, keepdims, split_every, name)
+    return handle_out(out, result)
+
+
+def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:
+    """:func:`apply` with all inputs in one argument: an array, or a tuple of them for a monoid of arity 2."""
+    arity = operators.get(op).arity
+    if arity == 1:
+        return apply(op, x, **arguments)
+    if not isinstance(x, tuple) or len(x) != arity:
+        received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
+        raise ArgumentError(
+            message(operators.get(op).name, received, f"a tuple of {arity} arrays", "Pass as many as the arity.")
+        )
+    return apply(op, *x, **arguments)
+
+
+def as_dask(name: str, x: Any) -> Any:
+    """A dask array as it is; NumPy and CuPy arrays, lists and numbers as a dask array of one chunk."""
+    if da.array_expr_enabled():
+        raise ArgumentError(
+            message(
+                name,
+                "dask's array expressions (array.query-planning is on)",
+                "dask's graph-based arrays",
+                "Set dask.config.set({'array.query-planning': False}) before dask.array is first imported.",
+            )
+        )
+    if is_device(x):
+        # A name at random: a token would copy the array to the host.
+        return da.from_array(x, chunks=x.shape, asarray=False, name=False)
+    return da.asanyarray(x)
+
+
+def bind(monoid: Monoid, given: tuple[Any, ...], dtype: Any, options: dict[str, Any], name: str) -> Bound:
+    """A monoid bound to the arrays' dtypes in native byte order, its options checked."""
+    for each in (*given, *(() if dtype is None else (np.dtype(dtype),))):
+        require_native(name, each)
+    check_options(monoid, options, name)
+    if options:
+        monoid = monoid.with_options(**options)
+    return monoid.bind(*(d.newbyteorder("=") for d in given), dtype=dtype)
+
+
+def check_options(monoid: Monoid, options: dict[str, Any], name: str) -> None:
+    """Raise for options that the monoid's ``finalise`` does not take."""
+    if not isinstance(options.get("ddof", 0), Real):
+        raise ArgumentError(message(name, f"ddof {options['ddof']!r}", "a real number", "Pass 0 or 1, as a rule."))
+    parameters = list(inspect.signature(monoid.finalise).parameters.values())
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    known = [p.name for p in parameters[2:]]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        expected = " or ".join(known) or "no option"
+        raise ArgumentError(message(name, f"option {', '.join(unknown)}", expected, "Leave it out."))
+
+
+def align(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays of one shape, cut into the same chunks."""
+    if len(arrays) == 1:
+        return arrays
+    x, y = arrays
+    if x.ndim != y.ndim or any(m != n for m, n in zip(x.shape, y.shape, strict=True) if m == m and n == n):
+        raise ArgumentError(
+            message(name, f"arrays of shapes {x.shape} and {y.shape}", "one shape", "Broadcast or reshape one of them.")
+        )
+    if np.isnan(x.shape).any() or np.isnan(y.shape).any():
+        if x.numblocks != y.numblocks:
+            raise ArgumentError(
+                message(name, "unknown chunk sizes", "the same chunks in both", "Call compute_chunk_sizes() first.")
+            )
+        return arrays
+    inds = tuple(range(x.ndim))
+    return tuple(da.core.unify_chunks(x, inds, y, inds)[1])

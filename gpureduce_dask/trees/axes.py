@@ -1,0 +1,136 @@
+"""Axes, fan-in and positions: what a reduction asks of an array's shape, checked when the graph is built."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import dask
+
+from ..errors import ArgumentError, AxisError, EmptyError, message
+from ..monoid import Bound
+
+Axes = tuple[int, ...]
+Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown
+
+FAN_IN = 32  # partials one combine takes: time follows tasks, not bytes,
+FAN_IN_BYTES = 128 * 2**20  # until they are large: a combine holds its inputs at once.
+FAN_IN_LEAST = 4
+FAN_IN_UNKNOWN = 8  # where chunk sizes are unknown
+
+
+def normalise_axes(name: str, axis: Any, ndim: int) -> Axes:
+    """``axis`` as a sorted tuple of axes in ``range(ndim)``; None means all of them."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
+    axes = tuple(_one_axis(name, a, ndim) for a in given)
+    if len(set(axes)) < len(axes):
+        raise AxisError(message(name, f"axis {axis!r} names one axis twice", "distinct axes", "Name each axis once."))
+    return tuple(sorted(axes))
+
+
+def _one_axis(name: str, axis: Any, ndim: int) -> int:
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        number = ndim
+    if not -ndim <= number < ndim:
+        expected = f"None or integers from {-ndim} to {ndim - 1}" if ndim else "None or () for a 0-d array"
+        raise AxisError(message(name, f"axis {axis!r} of an array of {ndim} dimensions", expected, "Correct the axis."))
+    return number % ndim
+
+
+def fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks) -> int | dict[int, int]:
+    """How many partials one combine takes: one number for all axes together, or one for each reduced axis."""
+    if split_every is None:
+        split_every = dask.config.get("split_every", None)
+    if split_every is None:
+        return _default_fan_in(bound, axes, chunks)
+    if isinstance(split_every, dict):
+        given = {_one_axis(name, a, len(chunks)): _at_least_two(name, n) for a, n in split_every.items()}
+        return {a: given.get(a, 2) for a in axes}
+    return _at_least_two(name, split_every)
+
+
+def _at_least_two(name: str, number: Any) -> int:
+    if not isinstance(number, Integral) or isinstance(number, bool) or int(number) < 2:
+        raise ArgumentError(
+            message(
+                name,
+                f"split_every {number!r}",
+                "None, an integer of 2 or more, or a dict of axis to such integers",
+                "A combine takes at least two partials, or it never ends.",
+            )
+        )
+    return int(number)
+
+
+def _default_fan_in(bound: Bound, axes: Axes, chunks: Chunks) -> int:
+    held = [sizes for a, sizes in enumerate(chunks) if a not in stages(bound, tuple(map(len, chunks)), axes)[0]]
+    if any(math.isnan(n) for sizes in held for n in sizes):
+        return FAN_IN_UNKNOWN
+    cells = math.prod(max(sizes) for sizes in held)
+    fits = FAN_IN_BYTES // max(int(cells) * bound.state.itemsize, 1)
+    return min(max(fits, FAN_IN_LEAST), FAN_IN)
+
+
+def refuse_empty(name: str, bound: Bound, shape: tuple[float, ...], axes: Axes) -> None:
+    """Raise now where a reduction without identity is known to meet an empty slice."""
+    empty = [a for a in axes if shape[a] == 0]
+    if empty and bound.monoid.empty == "raise":
+        raise empty_slice(name, f"shape {shape}, empty along axis {empty[0]}")
+
+
+def empty_slice(name: str, received: str) -> EmptyError:
+    """The error for a slice that has no element, hence no answer."""
+    return EmptyError(
+        message(name, received, "at least one element in each slice (it has no identity)", "Drop the empty axes first.")
+    )
+
+
+def needs_places(bound: Bound, numblocks: tuple[int, ...], axes: Axes) -> bool:
+    """True where a chunk must know where in the whole array it lies."""
+    return bound.indexed and any(numblocks[a] > 1 for a in axes)
+
+
+def place_chunks(name: str, chunks: Chunks, axes: Axes) -> tuple[tuple[int, ...], ...]:
+    """Chunk sizes that give every chunk its position along the reduced axes; other axes count as nothing.
+
+    A position needs the sizes of the chunks before it and, but for the first reduced axis, of the whole axis.
+    """
+    for axis in axes:
+        sizes = chunks[axis][:-1] if axis == axes[0] else chunks[axis]
+        if any(math.isnan(n) for n in sizes):
+            raise ArgumentError(
+                message(
+                    name,
+                    f"unknown chunk sizes along axis {axis}",
+                    "known sizes, because the result depends on positions",
+                    "Call x.compute_chunk_sizes() first.",
+                )
+            )
+    return tuple(
+        tuple(0 if a not in axes or math.isnan(n) else int(n) for n in sizes) for a, sizes in enumerate(chunks)
+    )
+
+
+def stages(bound: Bound, numblocks: tuple[int, ...], axes: Axes) -> list[Axes]:
+    """The sets of axes to reduce one after another, first to last.
+
+    A commutative monoid takes all at once. Otherwise the elements keep their C order: the last axes go first, and
+    a stage ends at an axis of several chunks, because the rows of chunks that lie side by side interleave.
+    """
+    if bound.monoid.commutative:
+        return [axes]
+    done: list[Axes] = []
+    run: Axes = ()
+    for axis in reversed(axes):
+        run = (axis, *run)
+        if numblocks[axis] > 1:
+            done.append(run)
+            run = ()
+    return [*done, run] if run or not done else done

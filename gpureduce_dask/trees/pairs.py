@@ -1,0 +1,79 @@
+"""Reductions of two arrays: how the second one is brought to the shape of the first."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from ..errors import ArgumentError, message
+from . import meta, tasks
+from .apply import apply, as_dask
+from .axes import normalise_axes
+from .stock import belongs_to_stock
+
+
+def dot(a: Any, b: Any) -> Any:
+    """``sum(conj(a) * b)`` over all elements; arrays of two shapes and one size are flattened, as NumPy does."""
+    x, y = as_dask("vdot", a), as_dask("vdot", b)
+    if x.ndim != y.ndim or (x.shape != y.shape and x.size == y.size):
+        x, y = x.ravel(), y.ravel()
+    return apply("vdot", x, y)
+
+
+def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: bool) -> Any:
+    """The mean by weights of ``a``'s shape or along ``axis``, and with ``returned`` the sum of the weights."""
+    x = as_dask("average", a)
+    if weights is None:
+        mean = apply("mean", x, axis=axis, keepdims=keepdims, name="average")
+        return (mean, _counts(x, mean, axis)) if returned else mean
+    w = as_dask("average", weights)
+    if belongs_to_stock((x, w), None):
+        return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
+    given = (axis,) if np.ndim(axis) == 0 else tuple(axis)
+    axes = tuple(range(x.ndim)) if axis is None else tuple(normalise_axes("average", a, x.ndim)[0] for a in given)
+    whole = w.shape == x.shape
+    mean = apply("average", x, w if whole else _spread(x, w, axes), axis=axis, keepdims=keepdims)
+    if not returned:
+        return mean
+    total = apply("sum", w, axis=axes if whole else None, dtype=mean.dtype, keepdims=whole and keepdims)
+    return mean, total if whole else da.broadcast_to(total, mean.shape, chunks=mean.chunks)
+
+
+def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
+    """Weights along ``axes`` as an array of ``x``'s shape and chunks whose chunks are views."""
+    if weights.shape != tuple(x.shape[a] for a in axes):
+        raise ArgumentError(
+            message(
+                "average",
+                f"weights of shape {weights.shape} for an array of shape {x.shape} and axes {axes}",
+                "the array's shape, or its sizes along the axes",
+                "Reshape or broadcast the weights.",
+            )
+        )
+    inds = tuple(range(x.ndim))
+    return da.blockwise(
+        partial(tasks.broadcast_weights, axes=axes),
+        inds,
+        x,
+        inds,
+        weights.rechunk(tuple(x.chunks[a] for a in axes)),
+        axes,
+        token="gr-average-weights",
+        dtype=weights.dtype,
+        meta=meta.like(x._meta, x.ndim, weights.dtype),
+        align_arrays=False,
+    )
+
+
+def _counts(x: Any, mean: Any, axis: Any) -> Any:
+    """How many elements each mean is of, in the mean's dtype and shape."""
+    count = math.prod(x.shape[a] for a in normalise_axes("average", axis, x.ndim))
+    if math.isnan(count):
+        raise ArgumentError(
+            message("average", "returned=True and unknown sizes", "known sizes", "Call x.compute_chunk_sizes() first.")
+        )
+    return da.full_like(mean, count)

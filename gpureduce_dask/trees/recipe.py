@@ -1,0 +1,91 @@
+"""An operator as chunk, combine and aggregate for stock ``dask.array.reduction``."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import chunk, operators
+from ..errors import ArgumentError, message
+from ..monoid import Bound, Monoid
+from . import meta, tasks
+from .apply import bind
+from .axes import Axes
+
+
+def recipe(op: str | Monoid, dtype: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments for ``dask.array.reduction``; ``dtype`` is the array's, or one for each of two arrays."""
+    monoid = operators.get(op)
+    given = tuple(map(np.dtype, dtype)) if isinstance(dtype, tuple) else (np.dtype(dtype),)
+    bound = bind(monoid, given, None, options, f"tree {monoid.name}")
+    if bound.indexed:
+        raise ArgumentError(
+            message(
+                "tree",
+                f"{monoid.name} of {given[0]}, which needs the position of every chunk",
+                "an operator without positions",
+                f"dask.array.reduction tells a chunk no position; call gpureduce_dask.reduction(x, {monoid.name!r}).",
+            )
+        )
+    return {
+        "chunk": partial(reduce_chunk, bound=bound),
+        "combine": partial(combine, bound=bound),
+        "aggregate": partial(aggregate, bound=bound),
+        "concatenate": False,
+        "dtype": bound.result,
+        "name": f"gr-{monoid.name}",
+    }
+
+
+def reduce_chunk(*blocks: Any, bound: Bound, axis: Axes, keepdims: bool, computing_meta: bool = False) -> Any:
+    """A chunk's partial. A monoid that does not commute takes the last axis alone: see ``_merge``."""
+    if computing_meta:
+        return blocks[0]
+    axes = tuple(sorted(axis))
+    axes = axes if bound.monoid.commutative else axes[-1:]
+    return None if tasks.lacks_answer(blocks[0], bound, axes) else chunk.reduce(blocks, bound, axes)
+
+
+def combine(partials: Any, bound: Bound, axis: Axes, keepdims: bool, computing_meta: bool = False) -> Any:
+    """The partials of neighbouring chunks, lists nested by axis, to one."""
+    return partials if computing_meta else _merge(partials, bound, tuple(sorted(axis)))
+
+
+def aggregate(partials: Any, bound: Bound, axis: Axes, keepdims: bool, computing_meta: bool = False) -> Any:
+    """The last partials to results."""
+    if computing_meta:
+        return meta.reduced(partials, axis, keepdims, bound.result)
+    axes = tuple(sorted(axis))
+    merged = _merge(partials, bound, axes)
+    if not bound.monoid.commutative:
+        merged = tasks.fold(merged, bound, axes[:-1])
+    return tasks.result(merged, bound, None if keepdims else axes, chunk.is_device(merged))
+
+
+def _merge(partials: Any, bound: Bound, axes: Axes) -> Any:
+    """Nested lists of partials to one partial.
+
+    A monoid that does not commute combines along the last axis; along the others its partials are joined end to
+    end, because their rows stay apart until each is complete.
+    """
+    if bound.monoid.commutative:
+        return tasks.merge(list(_flat(partials)), bound)
+    if not isinstance(partials, list):
+        return partials
+    if len(axes) == 1:
+        return tasks.merge(partials, bound)
+    rows = [row for row in (_merge(p, bound, axes[1:]) for p in partials) if row is not None]
+    if not rows:
+        return None
+    joined = np.concatenate([chunk.to_host(r, bound) for r in rows], axis=axes[0])
+    return chunk.to_device(joined, bound) if chunk.is_device(rows[0]) else joined
+
+
+def _flat(partials: Any) -> Any:
+    if isinstance(partials, list):
+        for each in partials:
+            yield from _flat(each)
+    else:
+        yield partials

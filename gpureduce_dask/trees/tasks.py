@@ -1,0 +1,105 @@
+"""What the tasks of a tree run. Every function is of this module, so that a task pickles as its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import chunk
+from ..chunk import Place
+from ..monoid import Bound
+from .axes import Axes, empty_slice
+
+# None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
+# would pass for a value.
+Partial = Any
+
+
+def reduce_chunk(*blocks: Any, bound: Bound, axes: Axes, shape: tuple[int, ...] | None = None) -> Partial:
+    """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices."""
+    place = None
+    if shape is not None:
+        *blocks, where = blocks  # type: ignore[assignment]
+        place = Place(tuple(s.start for s in where), shape)
+    if lacks_answer(blocks[0], bound, axes):
+        return None
+    return chunk.leave(chunk.reduce(tuple(blocks), bound, axes, place), bound)
+
+
+def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:
+    """True for a chunk that is empty along ``axes`` where the monoid has no answer for nothing."""
+    return bound.monoid.empty == "raise" and any(np.shape(block)[a] == 0 for a in axes)
+
+
+def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device: bool) -> Any:
+    """One chunk that holds all of its slices, to its results."""
+    blocks = tuple(_only(b) for b in blocks)
+    if lacks_answer(blocks[0], bound, axes):
+        raise empty_slice(bound.name, f"a chunk of shape {np.shape(blocks[0])}")
+    return _leave_axes(chunk.results(blocks, bound, axes), None if keepdims else axes, device)
+
+
+def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
+    """Partials in order to one, then folded along the axes whose turn is next."""
+    folded = fold(merge(partials, bound), bound, then)
+    return None if folded is None else chunk.leave(folded, bound)
+
+
+def finish(partials: list[Partial], bound: Bound, drop: Axes | None, device: bool) -> Any:
+    """The last partials of a tree to results; ``drop`` are the axes to lose, None keeps all."""
+    return result(merge(partials, bound), bound, drop, device)
+
+
+def broadcast_weights(block: Any, weights: Any, axes: Axes) -> Any:
+    """Weights along ``axes``, in that order, as a view of the shape of their chunk and on its side."""
+    weights = chunk.like(weights, block).transpose(np.argsort(axes).tolist())
+    shape = tuple(n if a in axes else 1 for a, n in enumerate(block.shape))
+    weights = weights.reshape(shape)
+    if chunk.is_device(weights):
+        import cupy
+
+        return cupy.broadcast_to(weights, block.shape)
+    return np.broadcast_to(weights, block.shape)
+
+
+def merge(partials: list[Partial], bound: Bound) -> Partial:
+    """Partials of one shape to one, the first the earliest."""
+    present = [p for p in partials if p is not None]
+    if not present:
+        return None
+    return present[0] if len(present) == 1 else chunk.combine(present, bound)
+
+
+def fold(partial: Partial, bound: Bound, axes: Axes) -> Partial:
+    """A partial folded along its own axes, the last first."""
+    for axis in reversed(axes):
+        if partial is None:
+            return None
+        size = chunk.extents(partial)[axis]
+        if size == 0 and bound.monoid.empty == "raise":
+            return None
+        if size != 1:
+            partial = chunk.combine_axis(partial, bound, axis)
+    return partial
+
+
+def result(partial: Partial, bound: Bound, drop: Axes | None, device: bool) -> Any:
+    """A partial's results without the axes to drop (None keeps all), as CuPy or NumPy arrays."""
+    if partial is None:
+        raise empty_slice(bound.name, "an empty slice")
+    return _leave_axes(chunk.finalise(partial, bound), drop, device)
+
+
+def _leave_axes(values: Any, drop: Axes | None, device: bool) -> Any:
+    values = chunk.move(values, device)
+    if drop is not None:
+        values = values.reshape(tuple(n for a, n in enumerate(values.shape) if a not in drop))
+    return values[()] if isinstance(values, np.ndarray) and values.ndim == 0 else values
+
+
+def _only(block: Any) -> Any:
+    """The one chunk in the nested lists that dask hands over for axes which end here."""
+    while isinstance(block, list):
+        (block,) = block
+    return block

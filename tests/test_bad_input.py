@@ -1,0 +1,220 @@
+"""What bad input gets: an error when the graph is built, that names the operation and the remedy."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpureduce_dask as gr
+from gpureduce_dask import errors
+
+X = da.ones((4, 6), chunks=2)
+EVERY = [
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "any",
+    "all",
+    "count_nonzero",
+    "mean",
+    "var",
+    "std",
+    "argmin",
+    "argmax",
+    "ptp",
+    "sumsq",
+    "norm",
+    "skew",
+    "kurtosis",
+    "nansum",
+]
+EVERY += ["nanprod", "nanmin", "nanmax", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax", "average"]
+
+
+@pytest.mark.parametrize("axis", [2, -3, (0, 2), "x", 1.0, (0, None)])
+@pytest.mark.parametrize("name", EVERY)
+def test_unknown_axis(name, axis):
+    with pytest.raises(errors.AxisError, match=rf"^{name}: axis .* 2 dimensions; expected None or integers"):
+        getattr(gr, name)(X, axis=axis)
+
+
+@pytest.mark.parametrize("axis", [(0, 0), (1, -1), [0, 1, 0]])
+def test_axis_named_twice(axis):
+    with pytest.raises(np.exceptions.AxisError, match="twice"):
+        gr.sum(X, axis=axis)
+
+
+def test_axis_of_a_scalar():
+    with pytest.raises(errors.AxisError, match="0-d"):
+        gr.sum(da.asarray(3.0), axis=0)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@pytest.mark.parametrize(
+    "dtype, remedy", [(object, "astype"), ("U3", "astype"), ("S3", "astype"), ([("a", "f4")], r"x\['field'\]")]
+)
+def test_dtypes_without_meaning(name, dtype, remedy):
+    x = da.from_array(np.empty((2, 2), dtype), chunks=1)
+    with pytest.raises(errors.DtypeError, match=rf"^{name}: dtype .*{remedy}"):
+        getattr(gr, name)(x)
+
+
+@pytest.mark.parametrize("dtype", [object, "U5"])
+def test_result_dtypes_without_meaning(dtype):
+    with pytest.raises(errors.DtypeError, match="sum: dtype"):
+        gr.sum(X, dtype=dtype)
+
+
+@pytest.mark.parametrize("name", ["ptp", "skew", "kurtosis"])
+def test_complex_without_meaning(name):
+    with pytest.raises(errors.DtypeError, match=f"{name}.*complex"):
+        getattr(gr, name)(X.astype("c8"))
+
+
+@pytest.mark.parametrize("split_every", [1, 0, -4, 2.5, "4", True, {0: 1}, {0: 2, 1: 0}])
+def test_split_every(split_every):
+    with pytest.raises(errors.ArgumentError, match=r"^mean: split_every .*2 or more"):
+        gr.mean(X, split_every=split_every)
+
+
+def test_split_every_of_an_unknown_axis():
+    with pytest.raises(errors.AxisError, match="axis 5"):
+        gr.mean(X, split_every={5: 2})
+
+
+def test_unknown_operator():
+    with pytest.raises(errors.OperatorError, match=r"argmx.*argmax"):
+        gr.reduction(X, "argmx")
+    with pytest.raises(KeyError, match="frobnicate"):
+        gr.reduction(X, "frobnicate")
+
+
+@pytest.mark.parametrize(
+    "name", ["min", "max", "argmin", "argmax", "ptp", "nanmin", "nanmax", "nanargmin", "nanargmax"]
+)
+def test_empty_without_identity(name):
+    function = getattr(gr, name)
+    for x in (X[:0], X[:, :0], X[:0, :0]):
+        with pytest.raises(errors.EmptyError, match=rf"^{name}: shape \({x.shape[0]}, {x.shape[1]}\)"):
+            function(x)
+    assert function(X[:0], axis=1).compute(scheduler="sync").shape == (0,)
+    with pytest.raises(ValueError, match=name):
+        function(X[:0, :0], axis=0)
+
+
+@pytest.mark.parametrize("name", ["nanargmin", "nanargmax"])
+def test_all_nan(name):
+    x = da.full((2, 3), np.nan, chunks=1)
+    with pytest.raises(errors.EmptyError, match="NaN"):
+        getattr(gr, name)(x, axis=1).compute(scheduler="sync")
+
+
+@pytest.mark.parametrize("name", ["nanmin", "nanmax"])
+def test_all_nan_warns(name):
+    x = da.full((2, 3), np.nan, chunks=1)
+    with pytest.warns(RuntimeWarning, match="NaN"):
+        result = getattr(gr, name)(x, axis=1).compute(scheduler="sync")
+    assert np.isnan(result).all()
+
+
+def test_unknown_keyword():
+    with pytest.raises(TypeError, match=r"sum\(\).*where"):
+        gr.sum(X, where=True)
+
+
+def test_arity():
+    with pytest.raises(errors.ArgumentError, match="vdot"):
+        gr.reduction(X, "vdot")
+    with pytest.raises(errors.ArgumentError, match="tuple of 3"):
+        gr.reduction((X, X, X), "vdot")
+
+
+def test_two_arrays_of_two_shapes():
+    with pytest.raises(errors.ArgumentError, match=r"vdot.*shapes"):
+        gr.vdot(X, da.ones(7))
+    with pytest.raises(errors.ArgumentError, match=r"average.*weights of shape \(3,\)"):
+        gr.average(X, axis=0, weights=[1, 2, 3])
+
+
+def test_two_arrays_whose_chunks_turn_out_to_differ():
+    x, y = da.ones(6, chunks=3), da.ones(8, chunks=4)
+    x._chunks = y._chunks = ((np.nan, np.nan),)
+    with pytest.raises(errors.ArgumentError, match=r"vdot: chunks of shapes \(3,\) and \(4,\)"):
+        gr.vdot(x, y).compute(scheduler="sync")
+
+
+@pytest.mark.parametrize("ord", [3, 0, "fro", None, -np.inf])
+def test_norm(ord):
+    with pytest.raises(errors.ArgumentError, match=r"norm: ord"):
+        gr.norm(X, ord=ord)
+
+
+@pytest.mark.parametrize("order", [-1, 2.5, "2"])
+def test_moment_order(order):
+    with pytest.raises(errors.ArgumentError, match=r"moment: order"):
+        gr.moment(X, order)
+
+
+@pytest.mark.parametrize("ddof", ["1", None, 1j])
+def test_ddof(ddof):
+    with pytest.raises(errors.ArgumentError, match=r"var: ddof"):
+        gr.var(X, ddof=ddof)
+
+
+def test_out_of_another_shape():
+    with pytest.raises(ValueError, match="shape"):
+        gr.sum(X, axis=0, out=da.empty(3))
+
+
+def test_returned_needs_sizes():
+    x = da.ones(6, chunks=3)
+    x._chunks = ((np.nan, np.nan),)
+    with pytest.raises(errors.ArgumentError, match="compute_chunk_sizes"):
+        gr.average(x, returned=True)
+
+
+def test_errors_pickle():
+    pytest.importorskip("distributed")  # it changes how errors pickle
+    for error in (
+        errors.AxisError("m"),
+        errors.OperatorError("m"),
+        errors.EmptyError("m"),
+        errors.DtypeError("m"),
+        errors.ArgumentError("m"),
+    ):
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error) and str(again) == str(error) == "m"
+
+
+def test_array_expressions_are_refused():
+    code = """
+import dask
+dask.config.set({"array.query-planning": True})
+import dask.array as da, gpureduce_dask as gr
+try:
+    gr.sum(da.ones(3))
+except gr.errors.ArgumentError as error:
+    assert "query-planning" in str(error), error
+else:
+    raise SystemExit("no error")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_import_is_light():
+    code = """
+import sys, gpureduce_dask
+loaded = {m.partition(".")[0] for m in sys.modules} & {"cupy", "dask", "distributed", "matplotlib", "scipy"}
+assert not loaded, loaded
+gpureduce_dask.sum
+assert "dask" in sys.modules
+loaded = {m.partition(".")[0] for m in sys.modules} & {"distributed", "matplotlib"}
+assert not loaded, loaded
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,120 @@
+"""Masked, sparse and long double arrays go to stock dask, unchanged."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpureduce_dask as gr
+from gpureduce_dask import chunk
+
+NAMES = [
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "any",
+    "all",
+    "mean",
+    "var",
+    "std",
+    "argmin",
+    "argmax",
+    "nansum",
+    "nanmax",
+    "nanvar",
+    "nanargmin",
+]
+
+
+class SparseLike(np.lib.mixins.NDArrayOperatorsMixin):
+    """A foreign chunk: the metadata of an array, and no data that NumPy can read."""
+
+    def __init__(self, shape, dtype):
+        self.shape, self.dtype, self.ndim = shape, np.dtype(dtype), len(shape)
+
+    def __getitem__(self, key):
+        return SparseLike((0,) * self.ndim, self.dtype)
+
+    def astype(self, dtype):
+        return SparseLike(self.shape, dtype)
+
+    def __array__(self, *args, **kwargs):
+        raise AssertionError("a sparse chunk was made dense")
+
+    def __array_function__(self, func, types, args, kwargs):
+        return NotImplemented
+
+    def __array_ufunc__(self, *args, **kwargs):
+        return NotImplemented
+
+
+@pytest.fixture
+def untouched(monkeypatch):
+    """Fail where a chunk reaches our protocol."""
+
+    def refuse(*args, **kwargs):
+        raise AssertionError("a foreign chunk was reduced here")
+
+    for name in ("reduce", "reduce_many", "combine", "finalise"):
+        monkeypatch.setattr(chunk, name, refuse)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_longdouble(name, untouched):
+    if np.finfo(np.longdouble).nmant == np.finfo(np.float64).nmant:
+        pytest.skip("longdouble is float64 here")
+    x = da.from_array(np.arange(12, dtype=np.longdouble).reshape(3, 4) + 1, chunks=2)
+    got, want = getattr(gr, name)(x, axis=0), getattr(da, name)(x, axis=0)
+    assert got.name == want.name and got.dtype == want.dtype
+    np.testing.assert_array_equal(got.compute(scheduler="sync"), want.compute(scheduler="sync"))
+
+
+def test_a_longdouble_result(untouched):
+    x = da.ones(10, chunks=3)
+    if np.finfo(np.longdouble).nmant > np.finfo(np.float64).nmant:
+        assert gr.sum(x, dtype=np.longdouble).name == da.sum(x, dtype=np.longdouble).name
+
+
+@pytest.mark.parametrize("name", NAMES[:9])
+def test_masked(name, untouched):
+    x = da.ma.masked_greater(da.from_array(np.arange(12.0).reshape(3, 4), chunks=2), 7)
+    got, want = getattr(gr, name)(x, axis=1), getattr(da, name)(x, axis=1)
+    assert got.name == want.name
+    np.testing.assert_array_equal(got.compute(scheduler="sync"), want.compute(scheduler="sync"))
+
+
+def test_masked_numpy_arrays_and_functions_with_other_arguments(untouched):
+    x = np.ma.masked_less(np.arange(12.0).reshape(3, 4), 2)
+    assert gr.sum(x).compute(scheduler="sync") == x.sum()
+    assert gr.average(x, axis=0, weights=[1, 2, 3]).compute(scheduler="sync").shape == (4,)
+    d = da.ma.masked_less(da.from_array(np.arange(12.0), chunks=5), 2)
+    assert gr.moment(d, 3, ddof=1).name == da.moment(d, 3, ddof=1).name
+
+
+def test_sparse(untouched):
+    x = da.ones((4, 6), chunks=2)
+    x._meta = SparseLike((0, 0), "f8")
+    assert gr.sum(x, axis=0).name == da.sum(x, axis=0).name
+    with pytest.raises(gr.errors.DtypeError, match=r"sumsq.*SparseLike"):
+        gr.sumsq(x)
+    with pytest.raises(gr.errors.ArgumentError, match=r"ptp.*keepdims.*SparseLike"):
+        gr.ptp(x, keepdims=True)
+    with pytest.raises(gr.errors.DtypeError, match="SparseLike"):
+        gr.reduction(x, gr.OPERATORS["sum"])
+
+
+def test_a_masked_chunk_behind_a_numpy_meta_is_refused():
+    x = da.ones(4, chunks=2).map_blocks(lambda b: np.ma.masked_array(b, b > 0), meta=np.empty(0))
+    with pytest.raises(gr.errors.DtypeError, match="meta="):
+        gr.sum(x).compute(scheduler="sync")
+
+
+def test_a_chunk_of_another_dtype():
+    """A chunk may be narrower than its array says, never of another kind."""
+    x = da.ones(4, chunks=2).map_blocks(lambda b: b.astype("f4"), meta=np.empty(0))
+    assert gr.sum(x).compute(scheduler="sync") == 4
+    x = da.ones(4, chunks=2).map_blocks(lambda b: b * 1j, meta=np.empty(0))
+    with pytest.raises(gr.errors.DtypeError, match=r"complex128.*float64"):
+        gr.sum(x).compute(scheduler="sync")
