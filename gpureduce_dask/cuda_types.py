@@ -200,8 +200,16 @@ def nan_deviation(dtype: DType) -> str:
     return _spread(dtype, True, True)
 
 
-def moments(dtype: DType) -> str:
-    return f"CentralMoments<{element(dtype)}>"
+def moment(dtype: DType) -> str:
+    return f"CentralMoment<{element(dtype)}>"
+
+
+def skewness(dtype: DType) -> str:
+    return f"Skewness<{element(dtype)}>"
+
+
+def kurtosis(dtype: DType) -> str:
+    return f"Kurtosis<{element(dtype)}>"
 
 
 def dot(x: DType, y: DType) -> str:

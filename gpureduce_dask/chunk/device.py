@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -11,8 +12,8 @@ import numpy as np
 
 from .. import cuda_types
 from ..device import launch
-from ..device.layout import Dim, Layout, collapse
-from ..device.specialise import Launch, Operator, Plan, fold_launches, operator, refold
+from ..device.layout import EMPTY, Layout, collapse
+from ..device.specialise import Launch, Operator, Plan, operator, refold
 from ..device.task import BATCH, Work
 from ..device.tuning import BLOCKS, THREADS
 from ..errors import ArgumentError, CompileError, DtypeError, message
@@ -163,7 +164,7 @@ def _prepare(
     shape = chunk[0].shape
     keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
     if math.prod(shape) == 0:
-        layout = Layout((), (), 0, 0, 0, 0, 0, 0, 0, 0)
+        layout = EMPTY
         launches = [_fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
     else:
         strides = tuple(a.strides for a in chunk)
@@ -228,8 +229,11 @@ def cuda_operator(bound: Bound, final: bool = False) -> Operator:
 
 
 def _options(bound: Bound) -> tuple[float, float]:
-    """The arguments of ``finalise`` that its CUDA form takes, in the order of their names."""
-    values = [float(v) for _, v in bound.monoid.options if isinstance(v, (bool, int, float))]
+    """The keyword arguments of ``finalise`` as numbers, in the order of their names: what its CUDA form takes."""
+    parameters = inspect.signature(bound.monoid.finalise).parameters.values()
+    given = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+    given.update(bound.monoid.options)
+    values = [float(v) for _, v in sorted(given.items()) if isinstance(v, (bool, int, float, np.number))]
     return (values + [0.0, 0.0])[0], (values + [0.0, 0.0])[1]
 
 
@@ -262,7 +266,7 @@ def combine_axis(partial: Any, bound: Bound, axis: int) -> Any:
 def _prepare_fold(shape: tuple[int, ...], keepdims: tuple[int, ...], axis: int, bound: Bound, device: int) -> Prepared:
     op, size = refold(cuda_operator(bound)), bound.state.itemsize
     if math.prod(shape) == 0:
-        layout = Layout((), (), 0, 0, 0, 0, 0, 0, 0, 0)
+        layout = EMPTY
         launches = [_fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
     else:
         strides = tuple(size * math.prod(shape[a + 1 :]) for a in range(len(shape)))
@@ -294,7 +298,7 @@ def finalise(partial: Any, bound: Bound) -> Any:
                 name = f"finalise_cells<{op.type}, {op.emits}, {THREADS}, 1>"
                 work = Work(rows=cells, cells=cells, option=_options(bound))
                 step = Launch(name, min(-(-cells // THREADS), BLOCKS), work)
-                layout = Layout((), (), 0, 0, 0, 0, 0, 0, 0, 0)
+                layout = EMPTY
                 ready = launch.ready([step], device, bound.monoid.unsafe_cuda)
                 prepared = _plans[key] = Prepared(ready, layout, shape, bound.state.itemsize)
             launch.run(prepared.steps, [(states.data.ptr, 0, 0)], out.data.ptr, bound.state.itemsize, device)

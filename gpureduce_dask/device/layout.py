@@ -48,6 +48,9 @@ class Layout:
     high_b: int
 
 
+EMPTY = Layout((), (), 0, 0, 0, 0, 0, 0, 0, 0)  # of a chunk without elements
+
+
 def _merged(dims: list[Dim], indexed: bool) -> tuple[Dim, ...]:
     out: list[Dim] = []
     for dim in dims:

@@ -384,7 +384,7 @@ class Plan:
             fill = Launch(
                 f"fill_cells<{op.type}, {keep.emits}, {tuning.THREADS}, 1>",
                 min(-(-work.cells // tuning.THREADS), tuning.BLOCKS),
-                Work(rows=work.cells),
+                Work(rows=work.cells, cells=work.cells),
             )
             return [fill, Launch(name.format(keep.emits, "ATOMIC"), blocks, work, shared)]
         cells = cells or work.rows

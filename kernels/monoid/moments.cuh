@@ -86,7 +86,38 @@ template <class T, bool SkipNan> struct Var : PivotMoments<T, 2, SkipNan, Moment
 template <class T, bool SkipNan> struct Std : PivotMoments<T, 2, SkipNan, Moments2> {
     static GR_HD f64 finalise(Moments2 state, const f64* option) { return sqrt(variance(state.count, state.m2, option)); }
 };
-template <class T> struct CentralMoments : PivotMoments<T, 4, false, Moments4> {};
+// The central moment of order option[1], over count - option[0].
+template <class T> struct CentralMoment : PivotMoments<T, 4, false, Moments4> {
+    static GR_HD f64 finalise(Moments4 s, const f64* option) {
+        if (option[1] < 2) return s.count > 0 ? 1 - option[1] : bit_cast<f64>(0x7ff8000000000000ull);
+        f64 sum = option[1] == 2 ? s.m2 : option[1] == 3 ? s.m3 : s.m4;
+        return sum / (s.count - option[0]);
+    }
+};
+
+// All elements are one number up to rounding: a standardised moment has no meaning.
+GR_HD bool is_degenerate(Moments4 s) {
+    f64 rounding = bit_cast<f64>(0x3cb0000000000000ull) * s.mean;  // 2^-52
+    return s.m2 <= s.count * rounding * rounding;
+}
+
+// m3 / m2^(3/2); option[0]: biased.
+template <class T> struct Skewness : PivotMoments<T, 4, false, Moments4> {
+    static GR_HD f64 finalise(Moments4 s, const f64* option) {
+        f64 n = s.count, skew = sqrt(n) * s.m3 / (s.m2 * sqrt(s.m2));
+        if (option[0] == 0 && n > 2) skew *= sqrt((n - 1) * n) / (n - 2);
+        return is_degenerate(s) ? bit_cast<f64>(0x7ff8000000000000ull) : skew;
+    }
+};
+
+// m4 / m2^2; option[0]: biased; option[1]: less 3, Fisher's.
+template <class T> struct Kurtosis : PivotMoments<T, 4, false, Moments4> {
+    static GR_HD f64 finalise(Moments4 s, const f64* option) {
+        f64 n = s.count, kurtosis = n * s.m4 / (s.m2 * s.m2);
+        if (option[0] == 0 && n > 3) kurtosis = ((n * n - 1) * kurtosis - 3 * (n - 1) * (n - 1)) / ((n - 2) * (n - 3)) + 3;
+        return is_degenerate(s) ? bit_cast<f64>(0x7ff8000000000000ull) : kurtosis - 3 * option[1];
+    }
+};
 
 // The variance of complex numbers is the mean of |x - mean|^2.
 template <class Real, bool SkipNan>

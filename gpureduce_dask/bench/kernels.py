@@ -1,0 +1,168 @@
+"""``python -m gpureduce_dask bench kernels``: every reduction kernel beside its peers and the ceiling."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .. import operators
+from ..monoid import Bound
+from .cases import SMALL, VIEWS, Case, cases
+from .ceilings import measure
+from .peers import PEERS
+from .reference import agrees, expected
+from .timing import device_seconds, host_seconds
+
+Row = dict[str, Any]
+
+
+def _dtype(name: str) -> Any:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
+
+
+def make_data(case: Case) -> Any:
+    """Random data of the case's shape: fresh bits, finite, and no product or sum that overflows."""
+    import cupy as cp
+
+    rng = cp.random.default_rng(7)
+    dtype = _dtype(case.dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, case.shape, dtype="u1").view("?")
+    if dtype.kind in "iu":
+        top = min(int(np.iinfo(dtype).max), 1 << 40)
+        low = 1 if case.op == "all" else 0
+        if dtype.itemsize == 1:
+            words = rng.integers(0, 1 << 62, math.prod(case.shape) // 8 + 1, dtype="i8").view("u1")
+            return (words[: math.prod(case.shape)] & (255 if dtype.kind == "u" else 127)).view(dtype).reshape(case.shape)
+        return rng.integers(low, top, case.shape, dtype="i8").astype(dtype)
+    parts = 2 if dtype.kind == "c" else 1
+    real = rng.random(math.prod(case.shape) * parts, dtype="f8" if dtype.itemsize == 16 else "f4")
+    real -= np.float32(0.25)
+    if case.op.endswith("prod"):
+        real *= np.float32(1e-4)
+        real += np.float32(1 - 0.25e-4)
+    if dtype.kind == "c":
+        return real.view(dtype).reshape(case.shape)
+    return real.astype(dtype).reshape(case.shape)
+
+
+def our_call(bound: Bound, x: Any, axes: tuple[int, ...]) -> Any:
+    """One chunk reduced to finished results, by the chunk protocol's device side."""
+    from ..chunk import device
+
+    final = bound.name != "moments"
+    return lambda: device.reduce((x,), bound, axes, final=final)
+
+
+def _drop(x: Any, axes: tuple[int, ...]) -> Any:
+    return x.reshape(tuple(n for a, n in enumerate(x.shape) if a not in axes))
+
+
+def run_case(case: Case, ceiling: float, data: Any, with_peers: bool = True) -> Row:
+    """Check one case, then time it and its peers."""
+    import cupy as cp
+
+    x = VIEWS[case.view](data)
+    bound = operators.get(case.op).bind(x.dtype)
+    axes = tuple(a % x.ndim for a in case.axes)
+    call = our_call(bound, x, axes)
+    row: Row = {"case": case.label, "op": case.op, "dtype": case.dtype}
+    begin = time.perf_counter()
+    ours = call()
+    cp.cuda.get_current_stream().synchronize()
+    row["first_call_s"] = time.perf_counter() - begin
+    wanted = expected(case.op, x, case.axis)
+    row["checked"] = None if wanted is None else agrees(_drop(ours, axes), wanted)
+    del ours, wanted
+    cp.get_default_memory_pool().free_all_blocks()
+    nbytes = case.nbytes(x.dtype.itemsize, bound.result.itemsize)
+    row["bytes"] = nbytes
+    row["ours_s"] = device_seconds(call)
+    row["ours"] = nbytes / row["ours_s"] / ceiling
+    for name, peer in PEERS.items() if with_peers else ():
+        try:
+            other = peer(case.op, x, case.axis)
+            row[name] = None if other is None else nbytes / device_seconds(other, patience=0.3) / ceiling
+        except Exception as error:
+            row[name] = None
+            row[f"{name}_error"] = f"{type(error).__name__}: {str(error)[:120]}"
+        cp.get_default_memory_pool().free_all_blocks()
+    return row
+
+
+def run_small() -> list[Row]:
+    """Host microseconds of one call on a small array."""
+    import cupy as cp
+
+    rows: list[Row] = []
+    for case in SMALL:
+        x = make_data(case)
+        call = our_call(operators.get(case.op).bind(x.dtype), x, case.axes)
+        row: Row = {"case": case.label, "ours_us": host_seconds(call) * 1e6}
+        row["ours_device_us"] = device_seconds(call, 50) * 1e6
+        for name in ("CuPy", "torch"):
+            other = PEERS[name](case.op, x, case.axis)
+            row[f"{name}_us"] = None if other is None else host_seconds(other) * 1e6
+        rows.append(row)
+        cp.get_default_memory_pool().free_all_blocks()
+    return rows
+
+
+def run(gib: float = 4, only: str = "", with_peers: bool = True, out: Path | None = None) -> dict[str, Any]:
+    """All cases whose label matches ``only``; prints as it goes, returns and optionally writes the whole."""
+    import cupy as cp
+
+    name = cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)["name"].decode()
+    ceiling = measure(int(gib * 2**30))
+    cp.get_default_memory_pool().free_all_blocks()
+    versions = {"cupy": cp.__version__, "numpy": np.__version__, "gib": gib, "date": time.strftime("%Y-%m-%d")}
+    result: dict[str, Any] = {"gpu": name, **versions, **ceiling, "rows": [], "small": run_small()}
+    print(f"{name}: R {ceiling['R'] / 1e9:,.0f} GB/s, C {ceiling['C'] / 1e9:,.0f} GB/s", flush=True)
+    for small in result["small"]:
+        print({k: round(v, 1) if isinstance(v, float) else v for k, v in small.items()}, flush=True)
+    previous: tuple[Any, ...] = ()
+    data: Any = None
+    for case in sorted(_matching(cases(gib), only), key=lambda c: (c.dtype, c.shape, c.op == "all", "prod" in c.op)):
+        wanted = (case.dtype, case.shape, case.op == "all", "prod" in case.op)
+        if wanted != previous:
+            data = None
+            cp.get_default_memory_pool().free_all_blocks()
+            data, previous = make_data(case), wanted
+        try:
+            row = run_case(case, ceiling["R"], data, with_peers)
+        except Exception as error:
+            row = {"case": case.label, "error": f"{type(error).__name__}: {error}"[:2000]}
+        result["rows"].append(row)
+        print(describe(row), flush=True)
+        if out:
+            out.write_text(json.dumps(result, indent=1))
+    return result
+
+
+def _matching(rows: Iterable[Case], only: str) -> list[Case]:
+    return [c for c in rows if re.search(only, c.label)]
+
+
+def describe(row: Row) -> str:
+    """One line a row: our share of R, the peers', and whether the result was right."""
+    if "error" in row:
+        return f"{row['case']:48s} ERROR {row['error'][:300]}"
+    shares = "  ".join(f"{p} {row[p]:.3f}" for p in PEERS if row.get(p) is not None)
+    flag = {True: "", False: "  WRONG", None: "  unchecked"}[row["checked"]]
+    return f"{row['case']:48s} ours {row['ours']:.3f} R  {shares}{flag}"
+
+
+if __name__ == "__main__":
+    run(float(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")
