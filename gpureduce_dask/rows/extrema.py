@@ -1,0 +1,115 @@
+"""Rows min, max, nanmin, nanmax and ptp. The first NaN wins; the nan-rows have NaN for their identity.
+
+The extremum of complex elements needs their positions to break ties, so its state is that of argmin.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import kind
+from ..monoid import Array, DType, Fields, State
+from . import positions
+from .limits import highest, lowest
+
+
+def fields(dtype: DType) -> Fields:
+    return positions.fields(dtype) if dtype.kind == "c" else (("value", dtype),)
+
+
+def min_identity(dtype: DType) -> tuple[Any, ...]:
+    return positions.min_identity(dtype)[: len(fields(dtype))]
+
+
+def max_identity(dtype: DType) -> tuple[Any, ...]:
+    return positions.max_identity(dtype)[: len(fields(dtype))]
+
+
+def nanmin_identity(dtype: DType) -> tuple[Any, ...]:
+    return positions.nanmin_identity(dtype)[: len(fields(dtype))]
+
+
+def nanmax_identity(dtype: DType) -> tuple[Any, ...]:
+    return positions.nanmax_identity(dtype)[: len(fields(dtype))]
+
+
+def lift(x: Array, index: Array) -> State:
+    return positions.lift(x, index) if x.dtype.kind == "c" else (x,)
+
+
+def nan_lift(x: Array, index: Array) -> State:
+    return positions.nan_lift(x, index) if x.dtype.kind == "c" else (x,)
+
+
+def min_combine(earlier: State, later: State) -> State:
+    return positions.min_combine(earlier, later) if len(earlier) == 2 else (np.minimum(earlier[0], later[0]),)
+
+
+def max_combine(earlier: State, later: State) -> State:
+    return positions.max_combine(earlier, later) if len(earlier) == 2 else (np.maximum(earlier[0], later[0]),)
+
+
+def nanmin_combine(earlier: State, later: State) -> State:
+    return positions.min_combine(earlier, later) if len(earlier) == 2 else (np.fmin(earlier[0], later[0]),)
+
+
+def nanmax_combine(earlier: State, later: State) -> State:
+    return positions.max_combine(earlier, later) if len(earlier) == 2 else (np.fmax(earlier[0], later[0]),)
+
+
+def min_fold(block: Array, index: Any) -> State:
+    return positions.min_fold(block, index) if block.dtype.kind == "c" else (np.minimum.reduce(block, axis=1),)
+
+
+def max_fold(block: Array, index: Any) -> State:
+    return positions.max_fold(block, index) if block.dtype.kind == "c" else (np.maximum.reduce(block, axis=1),)
+
+
+def nanmin_fold(block: Array, index: Any) -> State:
+    return positions.nanmin_fold(block, index) if block.dtype.kind == "c" else (np.fmin.reduce(block, axis=1),)
+
+
+def nanmax_fold(block: Array, index: Any) -> State:
+    return positions.nanmax_fold(block, index) if block.dtype.kind == "c" else (np.fmax.reduce(block, axis=1),)
+
+
+def finalise(state: State, dtype: DType) -> Array:
+    return state[0].astype(dtype, copy=False)
+
+
+def nan_finalise(state: State, dtype: DType) -> Array:
+    """A slice of nothing but NaN gives NaN, with NumPy's warning."""
+    values = finalise(state, dtype)
+    if kind(dtype) in "fcmM" and np.any(np.isnan(values)):
+        warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
+    return values
+
+
+# ---- ptp
+
+
+def ptp_fields(dtype: DType) -> Fields:
+    return (("low", dtype), ("high", dtype))
+
+
+def ptp_identity(dtype: DType) -> tuple[Any, ...]:
+    return highest(dtype), lowest(dtype)
+
+
+def ptp_lift(x: Array, index: Array) -> State:
+    return x, x
+
+
+def ptp_combine(earlier: State, later: State) -> State:
+    return np.minimum(earlier[0], later[0]), np.maximum(earlier[1], later[1])
+
+
+def ptp_fold(block: Array, index: Any) -> State:
+    return np.minimum.reduce(block, axis=1), np.maximum.reduce(block, axis=1)
+
+
+def ptp_finalise(state: State, dtype: DType) -> Array:
+    return (state[1] - state[0]).astype(dtype, copy=False)

@@ -1,0 +1,144 @@
+"""Rows argmin, argmax, nanargmin and nanargmax: a value and its position, -1 for none.
+
+Ties go to the lowest position and the first NaN wins, whatever order states are combined in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import kind
+from ..errors import EmptyError, message
+from ..monoid import INDEX, Array, DType, Fields, State
+from .exact import I8
+from .limits import highest, lowest, void
+
+
+def fields(dtype: DType) -> Fields:
+    return (("value", dtype), (INDEX, I8))
+
+
+def min_identity(dtype: DType) -> tuple[Any, ...]:
+    return highest(dtype), -1
+
+
+def max_identity(dtype: DType) -> tuple[Any, ...]:
+    return lowest(dtype), -1
+
+
+def nanmin_identity(dtype: DType) -> tuple[Any, ...]:
+    return void(dtype, highest(dtype)), -1
+
+
+def nanmax_identity(dtype: DType) -> tuple[Any, ...]:
+    return void(dtype, lowest(dtype)), -1
+
+
+def isnan(x: Array) -> Array:
+    return np.isnan(x) if kind(x.dtype) in "fcmM" else np.zeros(np.shape(x), bool)
+
+
+def lift(x: Array, index: Array) -> State:
+    return x, np.broadcast_to(index, np.shape(x))
+
+
+def nan_lift(x: Array, index: Array) -> State:
+    return x, np.where(isnan(x), -1, index)
+
+
+def combine(better: Callable[[Array, Array], Array], earlier: State, later: State) -> State:
+    """The better of two elements that exist; NaN is better than any number, and of equals the lower position."""
+    (x, i), (y, j) = earlier, later
+    x_nan, y_nan = isnan(x), isnan(y)
+    equal = (x == y) | (x_nan & y_nan)
+    wins = better(y, x) & ~x_nan | (y_nan & ~x_nan) | (equal & (j < i))
+    take = (j >= 0) & ((i < 0) | wins)
+    return np.where(take, y, x), np.where(take, j, i)
+
+
+def min_combine(earlier: State, later: State) -> State:
+    return combine(np.less, earlier, later)
+
+
+def max_combine(earlier: State, later: State) -> State:
+    return combine(np.greater, earlier, later)
+
+
+# ---- folds
+
+
+def first(flags: Array) -> tuple[Array, Array]:
+    """Where along the middle axis the first true flag is, and whether there is one.
+
+    For columns the flags are weighted with how far they stand from the end and their largest is taken: both
+    passes run on small integers along memory, where argmax would walk across it.
+    """
+    _, n, inner = flags.shape
+    if inner == 1:
+        at = np.argmax(flags, axis=1)
+        return at, np.take_along_axis(flags, at[:, None], axis=1)[:, 0]
+    small = np.uint8 if n < 256 else np.uint16 if n < 65536 else np.int64
+    left = np.maximum.reduce(flags * np.arange(n, 0, -1, dtype=small)[:, None], axis=1)
+    return n - left.astype(I8), left > 0
+
+
+def locate(block: Array, values: Array, index: Array) -> State:
+    """The state of these extrema of a block: the first element equal to each, or the first NaN."""
+    at, found = first(block == values[:, None])
+    if not np.all(found):
+        nan_at, _ = first(isnan(block))
+        at = np.where(found, at, nan_at)
+    return values, index[at]
+
+
+def choose(arg: Callable[..., Array], block: Array, index: Array) -> State:
+    """The state of a block whose extremum NumPy's own arg-reduction finds."""
+    at = arg(block, axis=1)
+    return np.take_along_axis(block, at[:, None], axis=1)[:, 0], index[at]
+
+
+def min_fold(block: Array, index: Array) -> State:
+    if block.shape[2] == 1 or block.dtype.kind == "c":
+        return choose(np.argmin, block, index)
+    return locate(block, np.minimum.reduce(block, axis=1), index)
+
+
+def max_fold(block: Array, index: Array) -> State:
+    if block.shape[2] == 1 or block.dtype.kind == "c":
+        return choose(np.argmax, block, index)
+    return locate(block, np.maximum.reduce(block, axis=1), index)
+
+
+def nan_fold(reduce: Callable[..., Array], block: Array, index: Array) -> State:
+    """As :func:`locate`, with position -1 where there is nothing but NaN."""
+    values = reduce(block, axis=1)
+    at, found = first(block == values[:, None])
+    return values, np.where(found, index[np.where(found, at, 0)], -1)
+
+
+def nanmin_fold(block: Array, index: Array) -> State:
+    return nan_fold(np.fmin.reduce, block, index)
+
+
+def nanmax_fold(block: Array, index: Array) -> State:
+    return nan_fold(np.fmax.reduce, block, index)
+
+
+# ---- results
+
+
+def finalise(state: State, dtype: DType) -> Array:
+    if np.any(state[1] < 0):
+        raise EmptyError(
+            message("argmin/argmax", "an empty slice", "at least one element", "Drop empty slices, or mask the result.")
+        )
+    return state[1].astype(dtype, copy=False)
+
+
+def nan_finalise(state: State, dtype: DType) -> Array:
+    if np.any(state[1] < 0):
+        raise EmptyError("All-NaN slice encountered: nanargmin and nanargmax need one element that is not NaN.")
+    return state[1].astype(dtype, copy=False)

@@ -1,0 +1,86 @@
+"""Result and element dtypes of the rows: which kinds an operator takes, and what it makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..dtypes import is_native, kind, mean_result, real, refuse, sum_result
+from ..errors import ArgumentError, message
+from ..monoid import DType
+
+WORDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex", "m": "timedelta64", "M": "datetime64"}
+
+
+def check(operation: str, kinds: str, dtype: DType) -> DType:
+    """The dtype itself, or an error that says which kinds the operation takes."""
+    if not is_native(dtype) or kind(dtype) not in kinds:
+        expected = ", ".join(WORDS[k] for k in kinds)
+        raise refuse(operation, dtype, f"one of {expected}", "Convert the array with astype, or use another reduction.")
+    return dtype
+
+
+def result(
+    operation: str, kinds: str, rule: Callable[[DType], DType], *dtypes: DType, dtype: DType | None = None
+) -> DType:
+    """What a rule makes of the inputs' common dtype, or the dtype that the caller asked for."""
+    for each in dtypes:
+        check(operation, kinds, each)
+    return rule(np.result_type(*dtypes)) if dtype is None else check(operation, kinds, dtype)
+
+
+def fixed(
+    operation: str, kinds: str, rule: Callable[[DType], DType], *dtypes: DType, dtype: DType | None = None
+) -> DType:
+    """As :func:`result`, for an operation whose result dtype cannot be chosen."""
+    if dtype is not None:
+        raise ArgumentError(message(operation, f"dtype={dtype}", "no dtype", "Convert the result with astype."))
+    return result(operation, kinds, rule, *dtypes)
+
+
+def native(*dtypes: DType, dtype: DType | None = None) -> tuple[DType, ...]:
+    """Elements keep their dtype, in native byte order."""
+    return tuple(same(d) for d in dtypes)
+
+
+def recast(*dtypes: DType, dtype: DType | None = None) -> tuple[DType, ...]:
+    """Elements change dtype only where the caller's has another kind, as from integers to floats."""
+    own = native(*dtypes)
+    if dtype is None:
+        return own
+    return tuple(d if kind(d) == kind(dtype) or (kind(d) == "b" and kind(dtype) == "i") else same(dtype) for d in own)
+
+
+def same(dtype: DType) -> DType:
+    return dtype.newbyteorder("=") if dtype.kind != "V" else dtype
+
+
+def summed(dtype: DType) -> DType:
+    return sum_result(same(dtype))
+
+
+def averaged(dtype: DType) -> DType:
+    return mean_result(same(dtype))
+
+
+def spread(dtype: DType) -> DType:
+    """Variances and norms are real."""
+    return real(averaged(dtype))
+
+
+def squared(dtype: DType) -> DType:
+    return real(summed(dtype))
+
+
+def difference(dtype: DType) -> DType:
+    """The dtype of the difference of two elements: dates give a duration."""
+    return np.dtype(same(dtype).str.replace("M8", "m8")) if dtype.kind == "M" else same(dtype)
+
+
+def truth(dtype: DType) -> DType:
+    return np.dtype(bool)
+
+
+def position(dtype: DType) -> DType:
+    return np.dtype(np.int64)

@@ -1,0 +1,87 @@
+"""Row moments: count, mean and the second to fourth central sums of real elements; skewness and kurtosis from them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..monoid import Array, DType, Fields, State
+from . import exact
+from .exact import F8
+from .moments import deviations, merged
+
+
+def fields(dtype: DType) -> Fields:
+    return tuple((name, F8) for name in ("count", "mean", "m2", "m3", "m4"))
+
+
+def identity(dtype: DType) -> tuple[float, ...]:
+    return (0.0,) * 5
+
+
+def lift(x: Array, index: Array) -> State:
+    """One element: its spread is 0, and NaN where the element is not finite."""
+    mean = x.astype(F8)
+    return np.ones(np.shape(x)), mean, mean - mean, mean - mean, mean - mean
+
+
+def fold(block: Array, index: Array | None) -> State:
+    """Power sums about the block's mean, moved by what rounding left of the first (Pebay 2008, eq. 2.1)."""
+    block = exact.widen(block, F8) if block.dtype.kind == "V" else block
+    n = np.full((block.shape[0], block.shape[2]), float(block.shape[1]))
+    mean, away = deviations(block, None, n)
+    slip = np.add.reduce(away, axis=1) / n
+    square = away * away
+    s2, s3, s4 = np.add.reduce(square, axis=1), exact.dot(square, away, F8), exact.dot(square, square, F8)
+    m2 = np.maximum(s2 - n * slip**2, 0)
+    m3 = s3 - 3 * slip * s2 + 2 * n * slip**3
+    m4 = s4 - 4 * slip * s3 + 6 * slip**2 * s2 - 3 * n * slip**4
+    return n, mean + slip, m2, m3, m4
+
+
+def combine(earlier: State, later: State) -> State:
+    """Pebay's merge of the first four moments."""
+    (na, mean_a, a2, a3, a4), (nb, mean_b, b2, b3, b4) = earlier, later
+    n = na + nb
+    pa, pb = na / np.maximum(n, 1), nb / np.maximum(n, 1)  # the share of each side
+    d = mean_b - mean_a
+    cross = d * d * na * pb
+    m3 = a3 + b3 + cross * d * (pa - pb) + 3 * d * (pa * b2 - pb * a2)
+    m4 = a4 + b4 + cross * d * d * (pa * pa - pa * pb + pb * pb)
+    m4 = m4 + 6 * d * d * (pa * pa * b2 + pb * pb * a2) + 4 * d * (pa * b3 - pb * a3)
+    return merged(earlier, later, (n, mean_a + d * pb, a2 + b2 + cross, m3, m4))
+
+
+def degenerate(state: State) -> Array:
+    """Where all elements are the same number up to rounding, so that a standardised moment has no meaning."""
+    n, mean, m2 = state[:3]
+    return m2 <= n * (np.finfo(F8).eps * mean) ** 2
+
+
+def moment_finalise(state: State, dtype: DType, order: int = 2, ddof: float = 0) -> Array:
+    """The central moment of this order, 0 to 4; ``ddof`` is taken from the count."""
+    n = state[0]
+    if order < 2:
+        return exact.cast(np.where(n > 0, 1.0 - order, np.nan), dtype)
+    with np.errstate(all="ignore"):
+        return exact.cast(state[order] / (n - ddof), dtype)
+
+
+def skew_finalise(state: State, dtype: DType, bias: bool = True) -> Array:
+    """Fisher's skewness m3 / m2^(3/2), as ``scipy.stats.skew``; NaN where all elements are equal."""
+    n, _, m2, m3, _ = state
+    with np.errstate(all="ignore"):
+        skew = np.sqrt(n) * m3 / m2**1.5
+        if not bias:
+            skew = np.where(n > 2, skew * np.sqrt((n - 1) * n) / (n - 2), skew)
+        return exact.cast(np.where(degenerate(state), np.nan, skew), dtype)
+
+
+def kurtosis_finalise(state: State, dtype: DType, fisher: bool = True, bias: bool = True) -> Array:
+    """Kurtosis m4 / m2^2, less 3 for Fisher's, as ``scipy.stats.kurtosis``; NaN where all elements are equal."""
+    n, _, m2, _, m4 = state
+    with np.errstate(all="ignore"):
+        kurtosis = n * m4 / m2**2
+        if not bias:
+            corrected = ((n**2 - 1) * kurtosis - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
+            kurtosis = np.where(n > 3, corrected, kurtosis)
+        return exact.cast(np.where(degenerate(state), np.nan, kurtosis - 3 * fisher), dtype)

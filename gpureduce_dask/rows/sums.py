@@ -1,0 +1,148 @@
+"""Rows sum, nansum, prod, nanprod, mean and nanmean."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import kind
+from ..monoid import Array, DType, Fields, State
+from . import exact
+from .exact import F8, I8
+
+
+def zeros(fields: Fields) -> tuple[Any, ...]:
+    return (0,) * len(fields)
+
+
+def fields(dtype: DType) -> Fields:
+    return exact.sum_fields(dtype)
+
+
+def identity(dtype: DType) -> tuple[Any, ...]:
+    return zeros(fields(dtype))
+
+
+def lift(x: Array, index: Array) -> State:
+    return exact.lift(x)
+
+
+def fold(block: Array, index: Array | None) -> State:
+    return exact.fold(block)
+
+
+def combine(earlier: State, later: State) -> State:
+    return exact.add(earlier, later)
+
+
+def finalise(state: State, dtype: DType) -> Array:
+    return exact.cast(exact.total(state), dtype)
+
+
+def present(x: Array, fill: int) -> Array:
+    """Elements with this value in place of NaN."""
+    return np.where(np.isnan(x), np.asarray(fill, x.dtype), x) if kind(x.dtype) in "fc" else x
+
+
+def lift_present(x: Array, index: Array) -> State:
+    return exact.lift(present(x, 0))
+
+
+def fold_present(block: Array, index: Array | None) -> State:
+    return exact.fold(present(block, 0))
+
+
+# ---- products
+
+
+def product_fields(dtype: DType) -> Fields:
+    return (("value", exact.wide(dtype)),)
+
+
+def product_identity(dtype: DType) -> tuple[Any, ...]:
+    return (1,)
+
+
+def product_lift(x: Array, index: Array) -> State:
+    return (exact.widen(x),)
+
+
+def product_combine(earlier: State, later: State) -> State:
+    return (earlier[0] * later[0],)
+
+
+def product_fold(block: Array, index: Array | None) -> State:
+    return (np.multiply.reduce(block, axis=1, dtype=exact.wide(block.dtype)),)
+
+
+def product_finalise(state: State, dtype: DType) -> Array:
+    return exact.cast(state[0], dtype)
+
+
+def product_lift_present(x: Array, index: Array) -> State:
+    return product_lift(present(x, 1), index)
+
+
+def product_fold_present(block: Array, index: Array | None) -> State:
+    return product_fold(present(block, 1), index)
+
+
+# ---- means: the state of a sum, then a count
+
+
+def summand(dtype: DType) -> DType:
+    """What a mean adds up: narrow integers as int64, those of 64 bits as float64, where their sum cannot wrap."""
+    if dtype.kind in "iu":
+        return F8 if dtype.itemsize == 8 else I8
+    return dtype
+
+
+def mean_fields(dtype: DType) -> Fields:
+    return (*exact.sum_fields(summand(dtype)), ("count", I8))
+
+
+def mean_identity(dtype: DType) -> tuple[Any, ...]:
+    return zeros(mean_fields(dtype))
+
+
+def mean_lift(x: Array, index: Array) -> State:
+    return (*exact.lift(x.astype(summand(x.dtype), copy=False)), np.ones(np.shape(x), I8))
+
+
+def mean_fold(block: Array, index: Array | None) -> State:
+    dtype = summand(block.dtype)
+    state = exact.fold(block) if dtype == block.dtype else exact.split(exact.add_up(block, dtype), dtype)
+    return (*state, np.full(state[0].shape, block.shape[1], I8))
+
+
+def mean_combine(earlier: State, later: State) -> State:
+    return (*exact.add(earlier[:-1], later[:-1]), earlier[-1] + later[-1])
+
+
+def mean_lift_present(x: Array, index: Array) -> State:
+    return (*mean_lift(present(x, 0), index)[:-1], (~missing(x)).astype(I8))
+
+
+def mean_fold_present(block: Array, index: Array | None) -> State:
+    state = mean_fold(present(block, 0), index)
+    return (*state[:-1], state[-1] - np.add.reduce(missing(block), axis=1, dtype=I8))
+
+
+def missing(x: Array) -> Array:
+    """Where elements are NaN."""
+    return np.isnan(x) if kind(x.dtype) in "fc" else np.zeros(np.shape(x), bool)
+
+
+def mean_finalise(state: State, dtype: DType) -> Array:
+    """Sum by count; the mean of nothing is NaN (NaT for durations), with NumPy's warning."""
+    total, count = exact.total(state[:-1]), state[-1]
+    empty = count == 0
+    if np.any(empty):
+        warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
+    with np.errstate(all="ignore"):
+        if dtype.kind != "m":
+            return exact.cast(exact.cast(total, np.result_type(total, F8)) / count, dtype)
+        ticks = (total / np.maximum(count, 1)).astype(I8)
+        return exact.cast(np.where(empty | (total == exact.NAT), exact.NAT, ticks), dtype)
