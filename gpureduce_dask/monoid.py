@@ -181,6 +181,3 @@ class Bound:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Bound, (self.monoid, self.dtypes, self.dtype)
-
-    def __dask_tokenize__(self) -> tuple[Any, ...]:
-        return ("gpureduce_dask.Bound", self.monoid, self.dtypes, self.dtype)

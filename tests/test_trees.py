@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from functools import partial
 
 import cloudpickle
@@ -162,6 +164,15 @@ def test_keys():
         gr.std(x, axis=0),
     ]
     assert len({a.name, *(o.name for o in others)}) == 1 + len(others)
+
+
+def test_names_are_the_same_in_every_process():
+    code = (
+        "import dask.array as da, gpureduce_dask as gr; x = da.ones((6, 6), chunks=2); "
+        "print(gr.var(x, axis=0).name, gr.argmax(x).name, gr.average(x, weights=x).name)"
+    )
+    runs = {subprocess.run([sys.executable, "-c", code], check=True, capture_output=True).stdout for _ in range(2)}
+    assert len(runs) == 1
 
 
 def test_a_layer_fuses_with_the_chain_before_it():
