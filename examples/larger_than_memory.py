@@ -1,6 +1,6 @@
 """Statistics along every axis of an array that is larger than the memory of the workers that reduce it.
 
-    python examples/larger_than_memory.py            4 GiB through two workers that may hold 1 GiB together
+    python examples/larger_than_memory.py            2 GiB through two workers that may hold 1 GiB together
     python examples/larger_than_memory.py --gib 400
     python examples/larger_than_memory.py --cupy     the same with CuPy chunks
 
@@ -20,6 +20,7 @@ from distributed import Client, LocalCluster
 import gpureduce_dask as gr
 
 LATITUDES, LONGITUDES = 360, 720
+CHUNK = (256, 90, 180)
 WORKER_MEMORY = 512 * 2**20
 
 
@@ -34,11 +35,8 @@ def signals(gib: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def make(trend: np.ndarray, zonal: np.ndarray, meridional: np.ndarray, xp=np) -> da.Array:
     """The array, lazily, in chunks of 16 MiB."""
-    steps = 16 * 2**20 // (4 * LATITUDES * LONGITUDES)
-    parts = [
-        da.from_array(part, chunks=(n,)) for part, n in zip((trend, zonal, meridional), (steps, -1, -1), strict=True)
-    ]
-    in_time, in_latitude, in_longitude = (part.map_blocks(xp.asarray) for part in parts)
+    parts = zip((trend, zonal, meridional), CHUNK, strict=True)
+    in_time, in_latitude, in_longitude = (da.from_array(p, chunks=n).map_blocks(xp.asarray) for p, n in parts)
     return in_time[:, None, None] + (in_latitude[:, None] + in_longitude)
 
 
@@ -56,7 +54,7 @@ def known_answers(trend: np.ndarray, zonal: np.ndarray, meridional: np.ndarray) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gib", type=float, default=4, help="size of the array (default: %(default)s)")
+    parser.add_argument("--gib", type=float, default=2, help="size of the array (default: %(default)s)")
     parser.add_argument("--cupy", action="store_true", help="make the chunks on the GPU")
     arguments = parser.parse_args()
     xp = np

@@ -47,9 +47,8 @@ class Shares:
         return float(np.interp(north_of[-1] / 2, north_of, self.edges))
 
 
-def land_shares(ocean: da.Array, compute: Callable[[list[da.Array]], list[Any]], xp: ModuleType = np) -> Shares:
+def land_shares(land: da.Array, compute: Callable[[list[da.Array]], list[Any]], xp: ModuleType = np) -> Shares:
     """Reduce a mask of the globe (rows from north to south, columns from 180 W) with this package's functions."""
-    land = ~ocean
     height, width = land.shape
     weights = band_areas(np.linspace(90.0, -90.0, height + 1))
     bands = da.from_array(weights, chunks=(land.chunks[0],)).map_blocks(xp.asarray)
@@ -141,17 +140,17 @@ def run_with_progress(client: Any, label: str, work: list[da.Array]) -> tuple[li
 
 
 def load(client: Any, xp: ModuleType) -> Any:
-    """The mask as a dask array whose chunks are in the workers' memory, on the GPU if ``xp`` is CuPy."""
+    """The mask of land, a dask array whose chunks are in the workers' memory, on the GPU if ``xp`` is CuPy."""
     from distributed import wait
 
     start = time.perf_counter()
     blocks = [
-        da.from_delayed(client.scatter(block, hash=False), block.shape, block.dtype)
+        da.from_delayed(client.scatter(~block, hash=False), block.shape, block.dtype)
         for block in read_mask(progress=lambda done: show_progress("reading", done, time.perf_counter() - start))
     ]
-    ocean = da.concatenate(blocks).map_blocks(xp.asarray).persist()
-    wait(ocean)
-    return ocean
+    land = da.concatenate(blocks).map_blocks(xp.asarray).persist()
+    wait(land)
+    return land
 
 
 def array_module(cpu: bool) -> tuple[ModuleType, str]:
@@ -180,8 +179,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     xp, where = array_module(arguments.cpu)
     with LocalCluster(processes=False, **LOOPBACK) as cluster, Client(cluster) as client:
-        ocean = load(client, xp)
-        print(f"{ocean.size:,} cells of 30 arc-seconds, {ocean.npartitions} chunks: {where}")
+        land = load(client, xp)
+        print(f"{land.size:,} cells of 30 arc-seconds, {land.npartitions} chunks: {where}")
         seconds: dict[str, float] = {}
 
         def compute(work: list[da.Array]) -> list[Any]:
@@ -189,11 +188,11 @@ def run(arguments: argparse.Namespace) -> int:
             results, seconds[label] = run_with_progress(client, label, work)
             return results
 
-        shares = land_shares(ocean, compute, xp)
-        land_shares(ocean, compute, xp)  # the first time includes start-up, and compiling for a GPU
+        shares = land_shares(land, compute, xp)
+        land_shares(land, compute, xp)  # the first time includes start-up, and compiling for a GPU
     first, again = seconds.values()
-    print(f"\n{report(shares, ocean.size)}\n")
-    gigabytes = ocean.nbytes / 1e9
+    print(f"\n{report(shares, land.size)}\n")
+    gigabytes = land.nbytes / 1e9
     print(
         f"{gigabytes:.2f} GB in {first:.2f} s ({gigabytes / first:.2f} GB/s), again in {again:.2f} s "
         f"({gigabytes / again:.2f} GB/s)"
