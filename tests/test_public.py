@@ -11,6 +11,7 @@ import dask.array as da
 import ml_dtypes
 import numpy as np
 import pytest
+from dask.array.utils import assert_eq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_trees import chunkings
@@ -273,6 +274,26 @@ def test_empty_arrays():
                 warnings.simplefilter("ignore")
                 got = getattr(gr, name)(da.from_array(x, chunks=2), axis=axis).compute(scheduler="sync")
                 np.testing.assert_array_equal(got, getattr(np, name)(x, axis=axis))
+
+
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("name", [*PLAIN, *SKIPPING, *ORDERED, "nanmin", "nanargmax", "ptp"])
+def test_arrays_pass_dasks_own_checks(name, keepdims):
+    """Graph, chunks, meta and dtype, by the function that dask's tests use."""
+    x = np.random.default_rng(9).random((5, 6, 4))
+    d = da.from_array(x, chunks=(2, 6, 3))
+    for axis in (None, 0, 1, -1):
+        got = getattr(gr, name)(d, axis=axis, keepdims=keepdims)
+        want = getattr(np, name)(x, axis=axis, keepdims=keepdims)
+        assert_eq(got, want)
+        assert_eq(got * 2, want * 2)
+
+
+def test_xarray_and_dask_lists():
+    xarray = pytest.importorskip("xarray")
+    x = np.arange(6.0).reshape(2, 3)
+    assert gr.sum(xarray.DataArray(da.from_array(x, chunks=2))).compute(scheduler="sync") == 15
+    np.testing.assert_array_equal(gr.sum([da.ones(3), da.zeros(3)], axis=1).compute(scheduler="sync"), [3, 0])
 
 
 def test_out():
