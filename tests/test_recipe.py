@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -62,6 +65,18 @@ def test_schedulers(scheduler):
     x = da.from_array(X, chunks=5)
     got = da.reduction(x, **gr.tree("sum", x.dtype)).compute(scheduler=scheduler)
     np.testing.assert_allclose(got, X.sum(dtype=np.float64), rtol=1e-5)
+
+
+def test_array_expressions():
+    """The recipe runs in dask's array-expression mode too, where the functions of this package do not."""
+    code = """
+import dask
+dask.config.set({"array.query-planning": True})
+import dask.array as da, gpureduce_dask as gr
+x = da.arange(12.0, chunks=5)
+assert da.reduction(x, **gr.tree("var", x.dtype)).compute(scheduler="sync") == 143 / 12
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_positions_are_refused():

@@ -243,6 +243,11 @@ def test_filtered_arrays():
     with pytest.raises(gr.errors.EmptyError, match="min"):
         gr.min(x[x > 99]).compute(scheduler="sync")
     assert gr.sum(x[x > 99]).compute(scheduler="sync") == 0
+    assert gr.vdot(kept, kept).compute(scheduler="sync") == (ref[14:] ** 2).sum()
+    weights = da.arange(20.0, chunks=4)[x > 13]
+    np.testing.assert_allclose(
+        gr.average(kept, weights=weights).compute(scheduler="sync"), np.average(ref[14:], weights=ref[14:])
+    )
 
 
 def test_empty_chunks():

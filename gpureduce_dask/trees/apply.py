@@ -67,7 +67,8 @@ def as_dask(name: str, x: Any) -> Any:
                 name,
                 "dask's array expressions (array.query-planning is on)",
                 "dask's graph-based arrays",
-                "Set dask.config.set({'array.query-planning': False}) before dask.array is first imported.",
+                "Set dask.config.set({'array.query-planning': False}) before dask.array is first imported, "
+                "or call dask.array.reduction(x, **gpureduce_dask.tree(...)), which runs in both.",
             )
         )
     if is_device(x):
@@ -88,6 +89,8 @@ def bind(monoid: Monoid, given: tuple[Any, ...], dtype: Any, options: dict[str, 
 
 def check_options(monoid: Monoid, options: dict[str, Any], name: str) -> None:
     """Raise for options that the monoid's ``finalise`` does not take."""
+    if not options:
+        return
     if not isinstance(options.get("ddof", 0), Real):
         raise ArgumentError(message(name, f"ddof {options['ddof']!r}", "a real number", "Pass 0 or 1, as a rule."))
     parameters = list(inspect.signature(monoid.finalise).parameters.values())

@@ -35,7 +35,7 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
         return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
     given = (axis,) if np.ndim(axis) == 0 else tuple(axis)
     axes = tuple(range(x.ndim)) if axis is None else tuple(normalise_axes("average", a, x.ndim)[0] for a in given)
-    whole = w.shape == x.shape
+    whole = w.ndim == x.ndim and all(m == n or math.isnan(m + n) for m, n in zip(w.shape, x.shape, strict=True))
     mean = apply("average", x, w if whole else _spread(x, w, axes), axis=axis, keepdims=keepdims)
     if not returned:
         return mean
