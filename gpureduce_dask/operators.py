@@ -340,7 +340,7 @@ _ROWS = (
 
 OPERATORS: Mapping[str, Monoid] = MappingProxyType({row.name: row for row in _ROWS})
 
-# What a fold costs the host in scratch decides how much it is given at once: nothing for these,
+# What a fold takes of the host's memory decides how large a block it is given: nothing for these,
 STREAMING = frozenset(
     {
         sums.fold,
@@ -357,6 +357,8 @@ STREAMING = frozenset(
         extrema.ptp_fold,
     }
 )
+# one panel at a time for these,
+PANELLED = frozenset({sums.fold_present, sums.mean_fold_present, moments.fold, moments.fold_present, shape.fold})
 # and a byte or two an element for these.
 POSITIONS = frozenset({positions.min_fold, positions.max_fold, positions.nanmin_fold, positions.nanmax_fold})
 

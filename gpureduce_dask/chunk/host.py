@@ -8,20 +8,25 @@ they come. Nothing of the chunk's size is made but the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ..monoid import INDEX, Array, Bound, State
-from ..operators import POSITIONS, STREAMING
+from ..operators import PANELLED, POSITIONS, STREAMING
 from .place import Place, whole
-from .tiles import Walk, lay_out, walk
+from .tiles import Budget, Slices, Walk, plan
 
 Chunks = tuple[Array, ...]
 
-# Elements of a tile. Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11.
-WORKED = 1 << 15  # where a fold or a conversion makes temporaries: they stay in L2
-FLAGGED = 1 << 17  # where those are a byte or two an element
-STREAMED = 1 << 20  # where a fold is one NumPy reduction without a scratch: fewer calls
+# Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
+WORKED = Budget(1 << 15, 1, 1 << 15)  # folds that make temporaries: they stay in L2
+FLAGGED = Budget(1 << 17, 1, 1 << 15)  # folds whose temporaries are a byte or two an element
+PANELS = Budget(1 << 16, 16, 1 << 15)  # folds that cut their block along n themselves
+STREAMED = Budget(1 << 18, 8, 1 << 15)  # folds that are NumPy reductions without a scratch: fewer calls
+PENDING = 32  # states of one cell that wait to be combined together, by halves
+PENDING_BYTES = 1 << 20
+NARROW = 256  # cells along inner below which n is folded into it: short inner loops cost a call each
 
 
 def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Array:
@@ -32,77 +37,118 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
     if 0 in shape:
         return bound.identities(keepdims)
     place = place or whole(shape)
-    monoid = bound.monoid
-    ordered = not monoid.commutative
-    c_order = ordered or bound.indexed or monoid.fold is None
-    layout = lay_out(arrays, axes, place.steps(axes), c_order)
-    tiles = walk(arrays, bound.elements, layout, _budgets(bound), ordered)
-    kept = tuple(d.size for d in (*layout.outer, *layout.inner))
-    cells = np.zeros(kept, bound.state)
+    placed, ordered = bound.indexed or bound.monoid.fold is None, not bound.monoid.commutative
+    layout = plan(
+        shape,
+        tuple(x.strides for x in arrays),
+        axes,
+        place.steps(axes) if placed else (0,) * len(axes),
+        _budget(bound),
+        placed or ordered,
+        ordered,
+        all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
+    )
+    cells = np.zeros(tuple(d.size for d in (*layout.outer, *layout.inner)), bound.state)
     with np.errstate(all="ignore"):
-        _fill(cells, tiles, bound, place.start(axes))
-    return _in_order(cells, layout.kept, keepdims)
+        _fill(cells, Walk(arrays, bound.elements, layout), bound, place.start(axes) if placed else 0)
+    unmerged = cells.reshape([keepdims[a] for a in layout.kept])
+    back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
+    return np.ascontiguousarray(unmerged.transpose(back)).reshape(keepdims)
 
 
-def _budgets(bound: Bound) -> tuple[int, int]:
-    """Elements of a tile that is a view, and of one that is copied."""
+def _budget(bound: Bound) -> Budget:
     fold = bound.monoid.fold
-    plain = all(d.kind in "biufM" for d in bound.elements)
-    if plain and fold in STREAMING:
-        return STREAMED, WORKED
-    return (FLAGGED if plain and fold in POSITIONS else WORKED), WORKED
+    if any(d.kind not in "biufc" for d in bound.elements):
+        return WORKED
+    if fold in STREAMING:
+        return STREAMED
+    return PANELS if fold in PANELLED else FLAGGED if fold in POSITIONS else WORKED
 
 
-def _fill(cells: Array, tiles: Walk, bound: Bound, start: int) -> None:
+def _fill(cells: Array, walk: Walk, bound: Bound, start: int) -> None:
     """Every cell's state, from its tiles in order."""
-    runs = tiles.runs()
-    for outer, inner in tiles.cells():
-        state: State = ()
+    runs = walk.runs()
+    for outer, inner in walk.cells():
+        pending: list[State] = []
         for run in runs:
-            new = _state(tiles, (outer, run, inner), bound, start)
-            state = bound.monoid.combine(state, new) if state else new
-        for (name, _), values in zip(bound.fields, state, strict=True):
+            state = _state(walk, (outer, run, inner), bound, start)
+            pending.append(state)
+            if len(pending) == PENDING or len(pending) * state[0].size * bound.state.itemsize > PENDING_BYTES:
+                pending = [_together(pending, bound)]
+        for (name, _), values in zip(bound.fields, _together(pending, bound), strict=True):
             target = cells[name][(*outer, *inner, ...)]
             target[...] = values.reshape(target.shape)
 
 
-def _state(tiles: Walk, tile: tuple[tuple[slice, ...], ...], bound: Bound, start: int) -> State:
+def _together(states: list[State], bound: Bound) -> State:
+    """States of the same cells to one, in order."""
+    if len(states) == 1:
+        return states[0]
+    if len(states) == 2:
+        return _fields(bound.monoid.combine(*states), bound, states[0][0].shape)
+    stacked = tuple(np.stack(f) for f in zip(*states, strict=True))
+    return tuple(f[0] for f in _halve(stacked, bound, 0))
+
+
+def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start: int) -> State:
     """The states of one tile's cells, of shape (outer, inner)."""
     monoid = bound.monoid
-    blocks = tiles.blocks(*tile)
+    blocks = walk.blocks(*tile)
+    outer, _, inner = blocks[0].shape
     if monoid.fold is None:
-        local, base = tiles.positions(tile[1])
+        local, base = walk.positions(tile[1])
         lifted = monoid.lift(*blocks, (local + (base + start))[None, :, None])
-        return tuple(f[:, 0].copy() for f in halve(as_fields(lifted, bound, blocks[0].shape), bound, 1))
+        return tuple(f[:, 0].copy() for f in _halve(_fields(lifted, bound, blocks[0].shape), bound, 1))
     if not bound.indexed:
-        return as_fields(monoid.fold(*blocks, None), bound, _cells(blocks[0]))
-    local, base = tiles.positions(tile[1])
-    state = as_fields(monoid.fold(*blocks, local), bound, _cells(blocks[0]))
+        return _fields(_fold(blocks, bound), bound, (outer, inner))
+    local, base = walk.positions(tile[1])
+    state = _fields(monoid.fold(*blocks, local), bound, (outer, inner))
     return tuple(
         np.where(f < 0, f, f + (base + start)) if name == INDEX else f
         for (name, _), f in zip(bound.fields, state, strict=True)
     )
 
 
-def _cells(block: Array) -> tuple[int, int]:
-    return block.shape[0], block.shape[2]
+def _fold(blocks: list[Array], bound: Bound) -> State:
+    """A block's states. Where a few cells lie side by side, stretches of n become cells of their own first."""
+    fold, commutes = bound.monoid.fold, bound.monoid.commutative
+    assert fold is not None
+    outer, n, inner = blocks[0].shape
+    if not commutes or not 1 < inner < NARROW or n < 2 * NARROW or any(not _packed(b) for b in blocks):
+        return fold(*blocks, None)
+    times = max(NARROW // inner, n // NARROW)
+    even = n - n % times
+    wide = (outer, even // times, times * inner)
+    state = _fields(fold(*(b[:, :even].reshape(wide) for b in blocks), None), bound, (outer, times * inner))
+    state = tuple(f[:, 0] for f in _halve(tuple(f.reshape(outer, times, inner) for f in state), bound, 1))
+    if even == n:
+        return state
+    rest = _fields(fold(*(b[:, even:] for b in blocks), None), bound, (outer, inner))
+    return _together([state, rest], bound)
 
 
-def as_fields(state: State, bound: Bound, shape: tuple[int, ...]) -> State:
+def _packed(block: Array) -> bool:
+    """True where the last two axes lie together in memory."""
+    return block.strides[1:] == (block.shape[2] * block.itemsize, block.itemsize)
+
+
+def _fields(state: State, bound: Bound, shape: tuple[int, ...]) -> State:
     """What a monoid's function gave, in the dtypes of the fields and of this shape."""
     return tuple(
-        np.broadcast_to(np.asarray(f).astype(dtype, copy=False), shape)
+        f
+        if isinstance(f, np.ndarray) and f.dtype == dtype and f.shape == shape
+        else np.broadcast_to(np.asarray(f).astype(dtype, copy=False), shape)
         for f, (_, dtype) in zip(state, bound.fields, strict=True)
     )
 
 
-def halve(state: State, bound: Bound, axis: int) -> State:
+def _halve(state: State, bound: Bound, axis: int) -> State:
     """Fold an axis by combining neighbours until one is left; left stays earlier."""
-    ahead = (slice(None),) * axis
+    ahead: Any = (slice(None),) * axis
     while (n := state[0].shape[axis]) > 1:
         even = tuple(f[(*ahead, slice(0, n - 1, 2))] for f in state)
         odd = tuple(f[(*ahead, slice(1, n, 2))] for f in state)
-        folded = as_fields(bound.monoid.combine(even, odd), bound, even[0].shape)
+        folded = _fields(bound.monoid.combine(even, odd), bound, even[0].shape)
         if n % 2:
             last = tuple(f[(*ahead, slice(n - 1, n))] for f in state)
             folded = tuple(np.concatenate(pair, axis) for pair in zip(folded, last, strict=True))
@@ -110,44 +156,35 @@ def halve(state: State, bound: Bound, axis: int) -> State:
     return state
 
 
-def _in_order(cells: Array, kept: tuple[int, ...], keepdims: tuple[int, ...]) -> Array:
-    """Cells in the order they were walked, as a partial in the order of the chunk's axes."""
-    order = sorted(kept)
-    unmerged = cells.reshape([keepdims[a] for a in kept])
-    return np.ascontiguousarray(unmerged.transpose([kept.index(a) for a in order])).reshape(keepdims)
-
-
 def reduce_many(
     chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
 ) -> Array:
     """The partial of several chunks of one kept shape, folded left to right."""
-    state: State = ()
-    for i, each in enumerate(chunks):
-        new = bound.unpack(reduce(each, bound, axes, places[i] if places else None))
-        state = _combined(state, new, bound) if state else new
-    return bound.pack(state)
-
-
-def _combined(earlier: State, later: State, bound: Bound) -> State:
-    with np.errstate(all="ignore"):
-        return as_fields(bound.monoid.combine(earlier, later), bound, earlier[0].shape)
+    partial = reduce(chunks[0], bound, axes, places[0] if places else None)
+    for i, each in enumerate(chunks[1:], 1):
+        partial = combine([partial, reduce(each, bound, axes, places[i] if places else None)], bound)
+    return partial
 
 
 def combine(partials: Sequence[Array], bound: Bound) -> Array:
     """Partials of one shape to one, cell by cell; the first is the earliest."""
+    if len(partials) == 1:
+        return partials[0]
     state = bound.unpack(partials[0])
-    for partial in partials[1:]:
-        state = _combined(state, bound.unpack(partial), bound)
-    return bound.pack(state) if len(partials) > 1 else partials[0]
+    with np.errstate(all="ignore"):
+        for partial in partials[1:]:
+            state = _fields(bound.monoid.combine(state, bound.unpack(partial)), bound, partial.shape)
+    return bound.pack(state)
 
 
 def combine_axis(partial: Array, bound: Bound, axis: int) -> Array:
     """A partial folded in order along one of its own axes, which keeps size 1."""
-    shape = tuple(1 if a == axis % partial.ndim else n for a, n in enumerate(partial.shape))
+    axis %= partial.ndim
+    shape = tuple(1 if a == axis else n for a, n in enumerate(partial.shape))
     if partial.shape[axis] == 0:
         return bound.identities(shape)
     with np.errstate(all="ignore"):
-        return bound.pack(halve(bound.unpack(partial), bound, axis % partial.ndim))
+        return bound.pack(_halve(bound.unpack(partial), bound, axis))
 
 
 def finalise(partial: Array, bound: Bound) -> Array:
@@ -155,4 +192,4 @@ def finalise(partial: Array, bound: Bound) -> Array:
     monoid = bound.monoid
     with np.errstate(all="ignore"):
         values = monoid.finalise(bound.unpack(partial), bound.result, **dict(monoid.options))
-    return np.asarray(values).astype(bound.result, copy=False).reshape(partial.shape)
+        return np.asarray(values).astype(bound.result, copy=False).reshape(partial.shape)

@@ -13,13 +13,13 @@ class Place:
     offsets: tuple[int, ...]
     shape: tuple[int, ...]
 
-    def steps(self, axes: tuple[int, ...]) -> dict[int, int]:
+    def steps(self, axes: tuple[int, ...]) -> tuple[int, ...]:
         """How far an element's position moves with one step along each reduced axis: C order over those axes."""
-        return {a: math.prod(self.shape[b] for b in axes if b > a) for a in axes}
+        return tuple(math.prod(self.shape[b] for b in axes[i + 1 :]) for i in range(len(axes)))
 
     def start(self, axes: tuple[int, ...]) -> int:
         """The position of the chunk's first element."""
-        return sum(self.offsets[a] * step for a, step in self.steps(axes).items())
+        return sum(self.offsets[a] * step for a, step in zip(axes, self.steps(axes), strict=True))
 
 
 def whole(shape: tuple[int, ...]) -> Place:

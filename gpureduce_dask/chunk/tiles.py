@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from ..monoid import Array, DType
 
 Slices = tuple[slice, ...]
 
-# Xeon 2.6 GHz, NumPy 2.4, chunks of 64 MiB, 2026-11
-ROWS = 64  # a column tile's least depth where the axis has it: what combining tiles costs is shared by these rows
+# Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
+DEPTH = 16  # rows of a column tile at least, where the axis has them: wide rows are read at full speed
 ENOUGH = 1 << 13  # elements: a smaller tile that needs no copy is worth less than a larger one that does
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Elements of a tile that is a view, how many such tiles one call takes along n, and elements of a copy."""
+
+    view: int
+    calls: int
+    copy: int
 
 
 @dataclass(frozen=True)
@@ -30,42 +38,77 @@ class Dim:
 
     size: int
     strides: tuple[int, ...]
-    step: int = 0
+    step: int
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The axes of a chunk in the order they are walked, those of size 1 left out."""
+class Plan:
+    """The axes of a chunk in the order they are walked, and the extents of a tile. Axes of size 1 are left out."""
 
     outer: tuple[Dim, ...]
     reduced: tuple[Dim, ...]
     inner: tuple[Dim, ...]
-    kept: tuple[int, ...]  # the chunk's kept axes in the order of outer and inner
+    order: tuple[int, ...]  # the chunk's axes: outer, reduced, inner, and those left out
+    kept: tuple[int, ...]  # the chunk's kept axes: outer and inner
+    extents: tuple[int, ...] = ()
+    direct: bool = False
 
     @property
     def dims(self) -> tuple[Dim, ...]:
         return (*self.outer, *self.reduced, *self.inner)
 
 
-def lay_out(arrays: tuple[Array, ...], axes: tuple[int, ...], steps: dict[int, int], c_order: bool) -> Layout:
-    """Sort the axes by stride and merge what lies together; ``c_order`` leaves the reduced axes in their order."""
-    shape = arrays[0].shape
+@lru_cache(maxsize=256)
+def plan(
+    shape: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+    axes: tuple[int, ...],
+    steps: tuple[int, ...],
+    budget: Budget,
+    c_order: bool,
+    ordered: bool,
+    readable: bool,
+) -> Plan:
+    """Axes sorted and merged, and tiles that are views where they can be, else copies in a scratch.
+
+    ``steps`` are those of the positions along ``axes``. With ``c_order`` the reduced axes stay in their order, with
+    ``ordered`` a tile is one stretch of them. ``readable`` elements need no cast.
+    """
+    laid = _lay_out(shape, strides, axes, dict(zip(axes, steps, strict=True)), c_order)
+    total = math.prod(d.size for d in laid.dims)
+    if readable:
+        extents = _repeat(laid, _grow(laid, budget.view, ordered, True), budget.calls)
+        if math.prod(extents) >= min(ENOUGH, total):
+            return Plan(laid.outer, laid.reduced, laid.inner, laid.order, laid.kept, extents, True)
+    extents = _grow(laid, budget.copy, ordered, False)
+    return Plan(laid.outer, laid.reduced, laid.inner, laid.order, laid.kept, extents, False)
+
+
+def _lay_out(
+    shape: tuple[int, ...],
+    strides: tuple[tuple[int, ...], ...],
+    axes: tuple[int, ...],
+    steps: dict[int, int],
+    c_order: bool,
+) -> Plan:
     live = [a for a in range(len(shape)) if shape[a] > 1]
-    stride = {a: abs(arrays[0].strides[a]) for a in live}
-    by_stride = sorted(live, key=lambda a: -stride[a])
+    by_stride = sorted(live, key=lambda a: -abs(strides[0][a]))
     reduced = [a for a in (live if c_order else by_stride) if a in axes]
     kept = [a for a in by_stride if a not in axes]
-    least = min((stride[a] for a in reduced), default=0)
-    inner = [a for a in kept if stride[a] < least]
-    outer = [a for a in kept if stride[a] >= least]
+    least = min((abs(strides[0][a]) for a in reduced), default=0)
+    inner = [a for a in kept if abs(strides[0][a]) < least]
+    outer = [a for a in kept if abs(strides[0][a]) >= least]
 
     def dims(group: list[int]) -> tuple[Dim, ...]:
-        return merge(Dim(shape[a], tuple(x.strides[a] for x in arrays), steps.get(a, 0)) for a in group)
+        return _merge(Dim(shape[a], tuple(s[a] for s in strides), steps.get(a, 0)) for a in group)
 
-    return Layout(dims(outer), dims(reduced), dims(inner), (*outer, *inner))
+    rest = (a for a in range(len(shape)) if shape[a] == 1)
+    order = (*outer, *reduced, *inner, *rest)
+    unit = tuple(a for a in range(len(shape)) if shape[a] == 1 and a not in axes)
+    return Plan(dims(outer), dims(reduced), dims(inner), order, (*outer, *inner, *unit))
 
 
-def merge(dims: Iterator[Dim]) -> tuple[Dim, ...]:
+def _merge(dims: Iterable[Dim]) -> tuple[Dim, ...]:
     """Neighbours that one stride (and one step of the position) walks through become one."""
     merged: list[Dim] = []
     for dim in dims:
@@ -77,50 +120,61 @@ def merge(dims: Iterator[Dim]) -> tuple[Dim, ...]:
     return tuple(merged)
 
 
-def grow(layout: Layout, budget: int, ordered: bool, apart: bool) -> tuple[int, ...]:
+def _grow(laid: Plan, budget: int, ordered: bool, apart: bool) -> tuple[int, ...]:
     """The extents of a tile of at most ``budget`` elements, grown from the shortest stride on.
 
-    With ``apart`` at most one axis of a group grows, so that the tile is a view of three axes. With ``ordered`` the
-    reduced part stays one stretch in C order.
+    With ``apart`` at most one axis of a group grows, so that the tile is a view of three axes.
     """
-    dims = layout.dims
-    first, last = len(layout.outer), len(layout.outer) + len(layout.reduced)
-    depth = math.prod(d.size for d in layout.reduced)
+    dims = laid.dims
+    first, last = len(laid.outer), len(laid.outer) + len(laid.reduced)
+    depth = math.prod(d.size for d in laid.reduced)
     extents = [1] * len(dims)
-    room = budget if depth == 1 else max(budget // min(depth, ROWS), 1)
+    room = max(budget // min(depth, DEPTH), 1)
     for i in range(len(dims) - 1, last - 1, -1):
         extents[i] = min(dims[i].size, room)
         room //= extents[i]
-        if extents[i] < dims[i].size or apart:
+        if apart or extents[i] < dims[i].size:
             break
     room = budget // math.prod(extents)
     rest = list(range(last - 1, -1, -1))
     if not ordered:
         rest.sort(key=lambda i: abs(dims[i].strides[0]))
-    blocked = [False, False]
+    closed = [False, False]  # the outer axes, the reduced ones
     for i in rest:
         group = first <= i < last
-        if not blocked[group]:
-            square = not ordered and not apart and i != rest[-1] and _crossed(layout)
-            extents[i] = min(dims[i].size, math.isqrt(room) if square else room)
-            room //= extents[i]
-            blocked[group] = extents[i] > 1 if apart else False
-            blocked[group] |= ordered and group and extents[i] < dims[i].size
+        if closed[group]:
+            continue
+        # Reduced axes in C order may lie across memory: a square tile uses all of each cache line it touches.
+        square = not apart and group and not ordered and i > first and _is_crossed(laid)
+        extents[i] = min(dims[i].size, math.isqrt(room) if square else room)
+        room //= extents[i]
+        closed[group] = (apart and extents[i] > 1) or (ordered and group and extents[i] < dims[i].size)
     return tuple(extents)
 
 
-def _crossed(layout: Layout) -> bool:
-    """True where the reduced axes, in C order, do not lie in that order in memory."""
-    strides = [abs(d.strides[0]) for d in layout.reduced]
+def _is_crossed(laid: Plan) -> bool:
+    """True where the reduced axes do not lie in memory in the order they are walked."""
+    strides = [abs(d.strides[0]) for d in laid.reduced]
     return strides != sorted(strides, reverse=True)
+
+
+def _repeat(laid: Plan, extents: tuple[int, ...], calls: int) -> tuple[int, ...]:
+    """A tile made longer along the reduced axis that has grown, if one has."""
+    first, last = len(laid.outer), len(laid.outer) + len(laid.reduced)
+    longer = (
+        min(d.size, e * calls) if first <= i < last and e > 1 else e
+        for i, (d, e) in enumerate(zip(laid.dims, extents, strict=True))
+    )
+    return tuple(longer)
 
 
 @lru_cache(maxsize=8)
 def positions(extents: tuple[int, ...], steps: tuple[int, ...]) -> Array:
-    """Positions of a tile's elements along its reduced axes, from that of its first."""
-    at = np.zeros((), np.int64)
-    for extent, step in zip(extents, steps, strict=True):
-        at = at[..., None] + np.arange(extent, dtype=np.int64) * step
+    """Positions of a tile's elements along its reduced axes, counted from that of its first."""
+    grid = [np.arange(e, dtype=np.int64) * step for e, step in zip(extents, steps, strict=True)]
+    at: Array = np.zeros((), np.int64)
+    for along in grid:
+        at = at[..., None] + along
     at = at.reshape(-1)
     at.flags.writeable = False
     return at
@@ -129,36 +183,27 @@ def positions(extents: tuple[int, ...], steps: tuple[int, ...]) -> Array:
 class Walk:
     """The tiles of one chunk: which there are, and the block of elements of each."""
 
-    def __init__(self, arrays: tuple[Array, ...], dtypes: tuple[DType, ...], layout: Layout, extents: tuple[int, ...]):
-        self.layout, self.extents, self.dtypes = layout, extents, dtypes
-        shape = tuple(d.size for d in layout.dims)
-        self.views = [
-            as_strided(x, shape, tuple(d.strides[k] for d in layout.dims), writeable=False)
-            for k, x in enumerate(arrays)
-        ]
-        self.first = len(layout.outer)
-        self.last = self.first + len(layout.reduced)
-        size = 0 if self.is_direct() else math.prod(extents)
+    def __init__(self, arrays: tuple[Array, ...], dtypes: tuple[DType, ...], plan: Plan):
+        self.plan = plan
+        shape = tuple(d.size for d in plan.dims)
+        self.views = [x.transpose(plan.order).reshape(shape) for x in arrays]  # never a copy: strides have merged
+        self.first = len(plan.outer)
+        self.last = self.first + len(plan.reduced)
+        size = 0 if plan.direct else math.prod(plan.extents)
         self.scratch = [np.empty(size, dtype) for dtype in dtypes]
 
-    def is_direct(self) -> bool:
-        """True where every tile is a view of three axes of the right dtype, so that nothing is copied."""
-        groups = (self.extents[: self.first], self.extents[self.first : self.last], self.extents[self.last :])
-        plain = all(v.dtype == d and v.flags.aligned for v, d in zip(self.views, self.dtypes, strict=True))
-        return plain and all(sum(e > 1 for e in group) <= 1 for group in groups)
-
     def _ranges(self, start: int, stop: int) -> list[list[slice]]:
-        dims = zip(self.layout.dims[start:stop], self.extents[start:stop], strict=True)
+        dims = zip(self.plan.dims[start:stop], self.plan.extents[start:stop], strict=True)
         return [[slice(i, min(i + e, d.size)) for i in range(0, d.size, e)] for d, e in dims]
 
     def cells(self) -> Iterator[tuple[Slices, Slices]]:
         """The kept part of every tile: slices of the outer and of the inner axes."""
         n = self.first
-        for kept in itertools.product(*self._ranges(0, n), *self._ranges(self.last, len(self.extents))):
+        for kept in itertools.product(*self._ranges(0, n), *self._ranges(self.last, len(self.plan.dims))):
             yield kept[:n], kept[n:]
 
     def runs(self) -> list[Slices]:
-        """The reduced part of every tile, in C order where the layout is."""
+        """The reduced part of every tile, in C order where the plan is."""
         return list(itertools.product(*self._ranges(self.first, self.last)))
 
     def blocks(self, outer: Slices, run: Slices, inner: Slices) -> list[Array]:
@@ -166,37 +211,17 @@ class Walk:
         out = []
         for view, scratch in zip(self.views, self.scratch, strict=True):
             tile = view[(*outer, *run, *inner)]
-            sizes = tile.shape
             if scratch.size:
-                copy = scratch[: tile.size].reshape(sizes)
+                copy = scratch[: tile.size].reshape(tile.shape)
                 np.copyto(copy, tile, casting="unsafe")
                 tile = copy
-            out.append(
-                tile.reshape(
-                    math.prod(sizes[: self.first]),
-                    math.prod(sizes[self.first : self.last]),
-                    math.prod(sizes[self.last :]),
-                )
-            )
+            shape = tile.shape
+            rows, n = math.prod(shape[: self.first]), math.prod(shape[self.first : self.last])
+            out.append(tile.reshape(rows, n, math.prod(shape[self.last :])))
         return out
 
     def positions(self, run: Slices) -> tuple[Array, int]:
         """Positions of a run's elements from that of its first, and the first's from the chunk's."""
-        steps = tuple(d.step for d in self.layout.reduced)
+        steps = tuple(d.step for d in self.plan.reduced)
         start = sum(s.start * step for s, step in zip(run, steps, strict=True))
         return positions(tuple(s.stop - s.start for s in run), steps), start
-
-
-def walk(
-    arrays: tuple[Array, ...],
-    dtypes: tuple[DType, ...],
-    layout: Layout,
-    budgets: tuple[int, int],
-    ordered: bool,
-) -> Walk:
-    """Tiles that are views where they can be (of the first budget), else copies in a scratch (of the second)."""
-    direct = Walk(arrays, dtypes, layout, grow(layout, budgets[0], ordered, True))
-    total = math.prod(d.size for d in layout.dims)
-    if direct.is_direct() and math.prod(direct.extents) >= min(ENOUGH, total):
-        return direct
-    return Walk(arrays, dtypes, layout, grow(layout, budgets[1], ordered, False))

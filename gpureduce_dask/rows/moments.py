@@ -1,7 +1,7 @@
 """Rows var, std, nanvar, nanstd and moments: counts, means and central sums, merged pairwise.
 
 Merging: Chan, Golub & LeVeque 1979 for the second moment, Pebay 2008 for the third and fourth. A block is
-measured from its own mean, and what rounding leaves of the first moment is taken out again.
+measured from a pivot near its elements.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ import numpy as np
 from ..monoid import Array, DType, Fields, State
 from . import exact, sums
 from .exact import F8
+from .panels import panels
+
+SHARE = 64
 
 
 def fields(dtype: DType) -> Fields:
@@ -40,40 +43,68 @@ def lift_present(x: Array, index: Array) -> State:
     return (count, *lift(sums.present(x, 0), index)[1:])
 
 
-def deviations(part: Array, gaps: Array | None, count: Array) -> tuple[Array, Array]:
-    """Block mean and deviations from it as float64; deviations are 0 in the gaps."""
-    if gaps is not None:
-        part = np.where(gaps, np.zeros((), part.dtype), part)
-    mean = exact.add_up(part, F8) / np.maximum(count, 1)
-    away = np.subtract(part, mean[:, None], dtype=F8)
-    if gaps is not None:
-        away[gaps] = 0
-    return mean, away
+def pivot(block: Array, gaps: Array | None) -> Array:
+    """A number near each cell's elements: the mean of its first sixty-fourth.
+
+    It is that of a part of the block, so its square distance to the block's mean is at most 64 variances, and that
+    bounds what cancellation costs.
+    """
+    head = block[:, : -(-block.shape[1] // SHARE)]
+    if gaps is None:
+        return exact.add_up(head, F8) / head.shape[1]
+    held = ~gaps[:, : head.shape[1]]
+    count = np.add.reduce(held, axis=1, dtype=F8)
+    return exact.add_up(np.where(held, head, np.zeros((), head.dtype)), F8) / np.maximum(count, 1)
 
 
-def block_state(block: Array, gaps: Array | None) -> State:
-    """(count, mean..., m2) over the middle axis."""
-    n = np.float64(block.shape[1])
-    held = np.zeros((block.shape[0], block.shape[2])) if gaps is None else np.add.reduce(gaps, axis=1, dtype=F8)
-    count = n - held
-    divisor = np.maximum(count, 1)
-    means, m2 = [], np.zeros_like(count)
-    for part in parts(block):
-        mean, away = deviations(part, gaps, count)
-        slip = np.add.reduce(away, axis=1)
-        m2 = m2 + np.maximum(exact.dot(away, away, F8) - slip * slip / divisor, 0)
-        means.append(mean + slip / divisor)
-    return (count, *means, m2)
+def power_sums(block: Array, around: Array, skip: bool) -> tuple[Array, Array, Array]:
+    """Counts, and sums of the deviations from ``around`` and of their squares; ``skip`` leaves NaN out."""
+    count = np.full(around.shape, float(block.shape[1]))
+    first, second = np.zeros_like(around), np.zeros_like(around)
+    for panel in panels(block):
+        away = np.subtract(panel, around[:, None], dtype=F8)
+        total = np.add.reduce(away, axis=1)
+        if skip and not np.all(np.isfinite(total)):
+            gaps = np.isnan(away)
+            np.copyto(away, 0, where=gaps)
+            count -= np.add.reduce(gaps, axis=1, dtype=F8)
+            total = np.add.reduce(away, axis=1)
+        first += total
+        second += exact.dot(away, away, F8)
+    return count, first, second
+
+
+def block_state(block: Array, skip: bool) -> State:
+    """(count, mean, m2) of real elements over the middle axis."""
+    around = pivot(block, None)
+    if skip and not np.all(np.isfinite(around)):
+        head = block[:, : -(-block.shape[1] // SHARE)]
+        around = pivot(block, np.isnan(head))
+    count, first, second = power_sums(block, around, skip)
+    slip = first / np.maximum(count, 1)
+    return count, around + slip, np.maximum(second - first * slip, 0)
 
 
 def fold(block: Array, index: Array | None) -> State:
-    return block_state(exact.widen(block, F8) if block.dtype.kind == "V" else block, None)
+    if block.dtype.kind == "c":
+        (count, re, m2), (_, im, more) = (block_state(p, False) for p in parts(block))
+        return count, re, im, m2 + more
+    return block_state(numeric(block), False)
 
 
 def fold_present(block: Array, index: Array | None) -> State:
-    gaps = sums.missing(block)
-    block = exact.widen(block, F8) if block.dtype.kind == "V" else block
-    return block_state(block, gaps if np.any(gaps) else None)
+    if block.dtype.kind == "c":
+        gaps = np.isnan(block)
+        if not np.any(gaps):
+            return fold(block, index)
+        (count, re, m2), (_, im, more) = (block_state(np.where(gaps, np.nan, p), True) for p in parts(block))
+        return count, re, im, m2 + more
+    return block_state(numeric(block), True)
+
+
+def numeric(block: Array) -> Array:
+    """Elements of a dtype that NumPy's own loops take."""
+    return exact.widen(block) if block.dtype.kind == "V" else block
 
 
 def merged(earlier: State, later: State, state: State) -> State:

@@ -78,8 +78,9 @@ def first(flags: Array) -> tuple[Array, Array]:
     """
     _, n, inner = flags.shape
     if inner == 1:
-        at = np.argmax(flags, axis=1)
-        return at, np.take_along_axis(flags, at[:, None], axis=1)[:, 0]
+        rows = flags[:, :, 0]
+        at = np.argmax(rows, axis=1)
+        return at[:, None], rows[np.arange(len(rows)), at][:, None]
     small = np.uint8 if n < 256 else np.uint16 if n < 65536 else np.int64
     left = np.maximum.reduce(flags * np.arange(n, 0, -1, dtype=small)[:, None], axis=1)
     return n - left.astype(I8), left > 0
@@ -96,6 +97,11 @@ def locate(block: Array, values: Array, index: Array) -> State:
 
 def choose(arg: Callable[..., Array], block: Array, index: Array) -> State:
     """The state of a block whose extremum NumPy's own arg-reduction finds."""
+    outer, _, inner = block.shape
+    if inner == 1:
+        rows = block[:, :, 0]
+        at = arg(rows, axis=1)
+        return rows[np.arange(outer), at][:, None], index[at][:, None]
     at = arg(block, axis=1)
     return np.take_along_axis(block, at[:, None], axis=1)[:, 0], index[at]
 

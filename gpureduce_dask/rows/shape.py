@@ -7,7 +7,8 @@ import numpy as np
 from ..monoid import Array, DType, Fields, State
 from . import exact
 from .exact import F8
-from .moments import deviations, merged
+from .moments import merged, numeric, pivot
+from .panels import panels
 
 
 def fields(dtype: DType) -> Fields:
@@ -25,17 +26,20 @@ def lift(x: Array, index: Array) -> State:
 
 
 def fold(block: Array, index: Array | None) -> State:
-    """Power sums about the block's mean, moved by what rounding left of the first (Pebay 2008, eq. 2.1)."""
-    block = exact.widen(block, F8) if block.dtype.kind == "V" else block
-    n = np.full((block.shape[0], block.shape[2]), float(block.shape[1]))
-    mean, away = deviations(block, None, n)
-    slip = np.add.reduce(away, axis=1) / n
-    square = away * away
-    s2, s3, s4 = np.add.reduce(square, axis=1), exact.dot(square, away, F8), exact.dot(square, square, F8)
-    m2 = np.maximum(s2 - n * slip**2, 0)
-    m3 = s3 - 3 * slip * s2 + 2 * n * slip**3
-    m4 = s4 - 4 * slip * s3 + 6 * slip**2 * s2 - 3 * n * slip**4
-    return n, mean + slip, m2, m3, m4
+    """Power sums about a pivot, moved to the mean (Pebay 2008, eq. 2.1), panel by panel."""
+    block = numeric(block)
+    around = pivot(block, None)
+    state: State = ()
+    for panel in panels(block):
+        away = np.subtract(panel, around[:, None], dtype=F8)
+        slip = np.add.reduce(away, axis=1) / panel.shape[1]
+        away -= slip[:, None]
+        square = away * away
+        m3, m4 = exact.dot(square, away, F8), exact.dot(square, square, F8)
+        count = np.full(around.shape, float(panel.shape[1]))
+        new = count, around + slip, np.add.reduce(square, axis=1), m3, m4
+        state = combine(state, new) if state else new
+    return state
 
 
 def combine(earlier: State, later: State) -> State:

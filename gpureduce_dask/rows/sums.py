@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..dtypes import kind
 from ..monoid import Array, DType, Fields, State
 from . import exact
 from .exact import F8, I8
+from .panels import panels
 
 
 def zeros(fields: Fields) -> tuple[Any, ...]:
@@ -51,7 +53,11 @@ def lift_present(x: Array, index: Array) -> State:
 
 
 def fold_present(block: Array, index: Array | None) -> State:
-    return exact.fold(present(block, 0))
+    """The plain sum where it is finite, since no NaN was in it; else panel by panel without them."""
+    state = exact.fold(block)
+    if np.all(np.isfinite(state[0])) and np.all(np.isfinite(state[-1])):
+        return state
+    return reduce(exact.add, (exact.fold(present(panel, 0)) for panel in panels(block)))
 
 
 # ---- products
@@ -126,8 +132,16 @@ def mean_lift_present(x: Array, index: Array) -> State:
 
 
 def mean_fold_present(block: Array, index: Array | None) -> State:
-    state = mean_fold(present(block, 0), index)
-    return (*state[:-1], state[-1] - np.add.reduce(missing(block), axis=1, dtype=I8))
+    """As :func:`fold_present`, with a count of what is there."""
+    state = mean_fold(block, index)
+    if np.all(np.isfinite(state[0])) and np.all(np.isfinite(state[-2])):
+        return state
+    return reduce(mean_combine, (mean_panel(panel) for panel in panels(block)))
+
+
+def mean_panel(panel: Array) -> State:
+    state = mean_fold(present(panel, 0), None)
+    return (*state[:-1], state[-1] - np.add.reduce(missing(panel), axis=1, dtype=I8))
 
 
 def missing(x: Array) -> Array:
