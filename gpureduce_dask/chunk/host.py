@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..monoid import INDEX, Array, Bound, State
+from ..monoid import Array, Bound, State
 from ..operators import PANELLED, POSITIONS, STREAMING
 from .place import Place, whole
 from .tiles import Budget, Slices, Walk, plan
@@ -20,10 +20,11 @@ from .tiles import Budget, Slices, Walk, plan
 Chunks = tuple[Array, ...]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
-WORKED = Budget(1 << 15, 1, 1 << 15)  # folds that make temporaries: they stay in L2
-FLAGGED = Budget(1 << 17, 1, 1 << 15)  # folds whose temporaries are a byte or two an element
-PANELS = Budget(1 << 16, 16, 1 << 15)  # folds that cut their block along n themselves
-STREAMED = Budget(1 << 18, 8, 1 << 15)  # folds that are NumPy reductions without a scratch: fewer calls
+WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
+PANELS = Budget(1 << 16, 1 << 16, 1 << 20, 1 << 15)  # folds that cut their block along n themselves
+FLAGGED = Budget(1 << 19, 1 << 17, 0, 1 << 15)  # folds that make a byte or two an element, of columns alone
+STREAMED = Budget(1 << 24, 1 << 18, 1 << 20, 1 << 15)  # folds that are NumPy reductions: fewer calls
+PAIRED = Budget(1 << 24, 1 << 18, 1 << 9, 1 << 15)  # the same where a column's terms are rounded one by one
 PENDING = 32  # states of one cell that wait to be combined together, by halves
 PENDING_BYTES = 1 << 20
 NARROW = 256  # cells along inner below which n is folded into it: short inner loops cost a call each
@@ -61,7 +62,7 @@ def _budget(bound: Bound) -> Budget:
     if any(d.kind not in "biufc" for d in bound.elements):
         return WORKED
     if fold in STREAMING:
-        return STREAMED
+        return PAIRED if bound.elements[0].itemsize >= 8 else STREAMED
     return PANELS if fold in PANELLED else FLAGGED if fold in POSITIONS else WORKED
 
 
@@ -96,17 +97,13 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
     blocks = walk.blocks(*tile)
     outer, _, inner = blocks[0].shape
     if monoid.fold is None:
-        local, base = walk.positions(tile[1])
-        lifted = monoid.lift(*blocks, (local + (base + start))[None, :, None])
-        return tuple(f[:, 0].copy() for f in _halve(_fields(lifted, bound, blocks[0].shape), bound, 1))
+        index = walk.positions(tile[1], start).all()[None, :, None]
+        lifted = _fields(monoid.lift(*blocks, index), bound, blocks[0].shape)
+        return tuple(f[:, 0].copy() for f in _halve(lifted, bound, 1))
     if not bound.indexed:
         return _fields(_fold(blocks, bound), bound, (outer, inner))
-    local, base = walk.positions(tile[1])
-    state = _fields(monoid.fold(*blocks, local), bound, (outer, inner))
-    return tuple(
-        np.where(f < 0, f, f + (base + start)) if name == INDEX else f
-        for (name, _), f in zip(bound.fields, state, strict=True)
-    )
+    where = walk.positions(tile[1], start)
+    return _fields(monoid.fold(*blocks, where if monoid.fold in POSITIONS else where.all()), bound, (outer, inner))
 
 
 def _fold(blocks: list[Array], bound: Bound) -> State:

@@ -25,10 +25,14 @@ ENOUGH = 1 << 13  # elements: a smaller tile that needs no copy is worth less th
 
 @dataclass(frozen=True)
 class Budget:
-    """Elements of a tile that is a view, how many such tiles one call takes along n, and elements of a copy."""
+    """Elements of a tile: one of rows or of columns that is a view, and one that is copied.
 
-    view: int
-    calls: int
+    A view that holds a part of the reduced axis is made longer along it, to at most ``depth``.
+    """
+
+    rows: int
+    columns: int
+    depth: int
     copy: int
 
 
@@ -77,7 +81,7 @@ def plan(
     laid = _lay_out(shape, strides, axes, dict(zip(axes, steps, strict=True)), c_order)
     total = math.prod(d.size for d in laid.dims)
     if readable:
-        extents = _repeat(laid, _grow(laid, budget.view, ordered, True), budget.calls)
+        extents = _deepen(laid, _grow(laid, budget.columns if laid.inner else budget.rows, ordered, True), budget.depth)
         if math.prod(extents) >= min(ENOUGH, total):
             return Plan(laid.outer, laid.reduced, laid.inner, laid.order, laid.kept, extents, True)
     extents = _grow(laid, budget.copy, ordered, False)
@@ -158,26 +162,36 @@ def _is_crossed(laid: Plan) -> bool:
     return strides != sorted(strides, reverse=True)
 
 
-def _repeat(laid: Plan, extents: tuple[int, ...], calls: int) -> tuple[int, ...]:
+def _deepen(laid: Plan, extents: tuple[int, ...], depth: int) -> tuple[int, ...]:
     """A tile made longer along the reduced axis that has grown, if one has."""
     first, last = len(laid.outer), len(laid.outer) + len(laid.reduced)
     longer = (
-        min(d.size, e * calls) if first <= i < last and e > 1 else e
+        min(d.size, max(e, depth)) if first <= i < last and e > 1 else e
         for i, (d, e) in enumerate(zip(laid.dims, extents, strict=True))
     )
     return tuple(longer)
 
 
-@lru_cache(maxsize=8)
-def positions(extents: tuple[int, ...], steps: tuple[int, ...]) -> Array:
-    """Positions of a tile's elements along its reduced axes, counted from that of its first."""
-    grid = [np.arange(e, dtype=np.int64) * step for e, step in zip(extents, steps, strict=True)]
-    at: Array = np.zeros((), np.int64)
-    for along in grid:
-        at = at[..., None] + along
-    at = at.reshape(-1)
-    at.flags.writeable = False
-    return at
+@dataclass(frozen=True)
+class Positions:
+    """Where the elements of a tile stand along the reduced axes, by their number within the tile."""
+
+    extents: tuple[int, ...]
+    steps: tuple[int, ...]
+    start: int
+
+    def __getitem__(self, at: Array) -> Array:
+        where = np.full(np.shape(at), self.start, np.int64)
+        for extent, step in zip(self.extents[:0:-1], self.steps[:0:-1], strict=True):
+            at, along = np.divmod(at, extent)
+            where += along * step
+        if self.steps:
+            where += at * self.steps[0]
+        return where
+
+    def all(self) -> Array:
+        """The positions of all elements of the tile, in order."""
+        return self[np.arange(math.prod(self.extents))]
 
 
 class Walk:
@@ -220,8 +234,8 @@ class Walk:
             out.append(tile.reshape(rows, n, math.prod(shape[self.last :])))
         return out
 
-    def positions(self, run: Slices) -> tuple[Array, int]:
-        """Positions of a run's elements from that of its first, and the first's from the chunk's."""
+    def positions(self, run: Slices, start: int) -> Positions:
+        """The positions of a run's elements, where the chunk's first element has position ``start``."""
         steps = tuple(d.step for d in self.plan.reduced)
-        start = sum(s.start * step for s, step in zip(run, steps, strict=True))
-        return positions(tuple(s.stop - s.start for s in run), steps), start
+        first = start + sum(s.start * step for s, step in zip(run, steps, strict=True))
+        return Positions(tuple(s.stop - s.start for s in run), steps, first)

@@ -1,6 +1,7 @@
 """Rows argmin, argmax, nanargmin and nanargmax: a value and its position, -1 for none.
 
-Ties go to the lowest position and the first NaN wins, whatever order states are combined in.
+Ties go to the lowest position and the first NaN wins, whatever order states are combined in. The folds look up
+positions only of what they find, so ``index`` need not be an array.
 """
 
 from __future__ import annotations
