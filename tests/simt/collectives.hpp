@@ -29,7 +29,7 @@ inline void release_barrier(Block& block) {
 inline void barrier(const char* file, int line) {
     Thread& t = *machine.current;
     Block& block = *t.block;
-    count_step();
+    ++machine.steps;
     if (block.arrived && (block.line != line || std::strcmp(block.file, file)))
         fail("__syncthreads at %s:%d while %u threads of the block wait at %s:%d", file, line, block.arrived,
              block.file, block.line);
@@ -99,7 +99,7 @@ inline std::uint64_t meet(Wait kind, unsigned mask, std::uint64_t value, int arg
                           int line) {
     Thread& t = *machine.current;
     Block& block = *t.block;
-    count_step();
+    ++machine.steps;
     t.wait = kind, t.mask = mask, t.value = value, t.argument = argument, t.width = width;
     t.file = file, t.line = line;
     if (!(mask >> t.lane & 1)) fail("%s at %s:%d: mask %08x leaves out the caller", name(kind), file, line, mask);

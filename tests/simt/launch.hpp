@@ -114,7 +114,7 @@ inline void choose_order(unsigned blocks) {
 inline void run_grid() {
     const Request& r = machine.request;
     machine.random = r.seed * 0x9E3779B97F4A7C15ull + 0x1234567;
-    machine.steps = machine.progress = machine.clock = machine.started = 0;
+    machine.steps = machine.idle = machine.clock = machine.started = 0;
     machine.turn = machine.eventual = 0;
     machine.weak = r.schedule != Schedule::forward;
     choose_order(r.grid.x * r.grid.y * r.grid.z);

@@ -81,7 +81,7 @@ struct Request {
     unsigned shared_bytes;
     Schedule schedule;
     std::uint64_t seed;
-    std::uint64_t budget;  // steps without progress after which a spin counts as endless
+    std::uint64_t budget;  // accesses without progress after which a spin counts as endless
 };
 
 struct Sleeper {
@@ -99,7 +99,7 @@ struct Machine {
     std::vector<Sleeper> asleep;
     std::vector<unsigned> order;                   // of block numbers: which starts next
     std::size_t started = 0, window = 1;
-    std::uint64_t random = 1, steps = 0, progress = 0, clock = 0;
+    std::uint64_t random = 1, steps = 0, idle = 0, clock = 0;
     unsigned victim = 0, turn = 0, eventual = 0;
     bool weak = false;  // writes are published late and read stale, as far as the model allows
     std::unordered_map<std::uintptr_t, std::vector<Old>> history;

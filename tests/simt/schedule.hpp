@@ -128,18 +128,17 @@ inline void move_on(bool give_way = false) {
     swap(from->fibre, to ? to->fibre : machine.main);
 }
 
-inline void note_progress() { machine.progress = machine.steps; }
-
-inline void count_step() {
-    if (++machine.steps - machine.progress <= machine.request.budget) return;
-    const Thread& t = *machine.current;
-    fail("%llu steps without progress, a spin waits for what cannot come (last barrier or collective: %s:%d)",
-         static_cast<unsigned long long>(machine.request.budget), t.file, t.line);
-}
+// A block starts, a thread ends, memory changes.
+inline void note_progress() { machine.idle = 0; }
 
 // A point where other threads may act before the current one goes on. `decisive`: a fence or an atomic.
 inline void pause(bool decisive = false) {
-    count_step();
+    ++machine.steps;
+    if (++machine.idle > machine.request.budget) {
+        const Thread& t = *machine.current;
+        fail("%llu accesses without progress, a spin waits for what cannot come (last barrier or collective: %s:%d)",
+             static_cast<unsigned long long>(machine.idle), t.file, t.line);
+    }
     switch (machine.request.schedule) {
         case Schedule::forward:
         case Schedule::reverse:

@@ -126,7 +126,11 @@ MUTANTS = {
         "if (threadIdx.x % 32 < 16) sum += __shfl_down_sync",
     ),
     "shuffle mask without the source": ("shuffle_blocks", "0xffffffffu, sum", "1u << (threadIdx.x % 32), sum"),
-    "lane leaves before a shuffle": ("shuffle_blocks", "int sum = own_sum(task);", "if (threadIdx.x == 9) return;\nint sum = own_sum(task);"),
+    "lane leaves before a shuffle": (
+        "shuffle_blocks",
+        "int sum = own_sum(task);",
+        "if (threadIdx.x == 9) return;\nint sum = own_sum(task);",
+    ),
     "fence dropped before the ticket": ("ticket_sum", "__threadfence();  // release", ""),
     "fence dropped after the ticket": ("ticket_sum", "__threadfence();  // acquire", ""),
     "ticket off by one": ("ticket_sum", "== gridDim.x - 1;", "== gridDim.x - 2;"),

@@ -1,0 +1,119 @@
+"""The device side of the package on the emulated machine.
+
+:class:`Emulator` stands in for the GPU under :mod:`gpureduce_dask.chunk.device`: plans, task bytes, scratch memory and
+the order of launches are the package's own; only compiling, starting a kernel and asking CUDA for memory are replaced.
+Arrays are CuPy arrays over host memory that ends at a page nobody may touch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import cupy
+import numpy as np
+import pytest
+
+from gpureduce_dask.chunk import device
+from gpureduce_dask.device import compile as compiler
+from gpureduce_dask.device import launch, sources
+
+from . import SCHEDULES, Guarded, Kernels, Unit
+
+ALIGNMENT = 16  # the least that the kernels ask of memory they write; CuPy gives 512
+
+
+def _cupy_array(view: np.ndarray[Any, Any], owner: Any) -> Any:
+    """A CuPy array over the same memory: shape, strides and dtype are the view's."""
+    memory = cupy.cuda.UnownedMemory(view.ctypes.data, max(view.nbytes, 1), owner, 0)
+    return cupy.ndarray(view.shape, view.dtype, cupy.cuda.MemoryPointer(memory, 0), view.strides)
+
+
+def put(array: np.ndarray[Any, Any], view: Callable[[Any], Any] | None = None, front: bool = False) -> Any:
+    """A copy of an array in guarded memory, seen through ``view``."""
+    guarded = Guarded(array, front)
+    seen = guarded.array if view is None else view(guarded.array)
+    return _cupy_array(seen, guarded)
+
+
+def get(array: Any) -> np.ndarray[Any, Any]:
+    """The elements of a C-contiguous CuPy array over host memory."""
+    size = array.size * array.dtype.itemsize
+    raw = (ctypes.c_char * size).from_address(array.data.ptr) if size else b""
+    return np.frombuffer(bytes(raw), array.dtype).reshape(array.shape)
+
+
+def _allocate(nbytes: int) -> Any:
+    """Noise that ends at a guard page, give or take the alignment."""
+    guarded = Guarded(np.random.default_rng(nbytes).integers(0, 256, -(-nbytes // ALIGNMENT) * ALIGNMENT, np.uint8))
+    memory = cupy.cuda.UnownedMemory(guarded.address, nbytes, guarded, 0)
+    return cupy.cuda.MemoryPointer(memory, 0)
+
+
+class Emulator:
+    """Runs what the package launches. First collects the kernels that some calls need, to compile them at once."""
+
+    def __init__(self, text: str | None = None) -> None:
+        self.text = sources.source() if text is None else text
+        self.schedule, self.seed = "forward", 0
+        self.collecting = False  # calls give noise: their results must not be looked at
+        self._tickets = put(np.zeros(launch.TICKETS, np.uint32))
+        self._wanted: dict[str, dict[str, None]] = {}  # an operator's own text, and its kernels
+        self._owners: list[str] = []
+        self._kernels: dict[tuple[str, str], Kernels] = {}
+
+    def collect(self, calls: Callable[[], object], parts: int = 1) -> list[Unit]:
+        """The kernels that these calls launch, a text's dealt out to so many units."""
+        self.collecting = True
+        try:
+            with self.installed():
+                calls()
+        finally:
+            self.collecting = False
+        dealt = [
+            (own, Unit(f"{self.text}\n{own}", tuple(names)[i::parts]))
+            for own, names in self._wanted.items()
+            for i in range(min(parts, len(names)))
+        ]
+        self._owners = [own for own, _ in dealt]
+        return [unit for _, unit in dealt]
+
+    def adopt(self, compiled: Sequence[Kernels]) -> None:
+        """Takes the compiled units of :meth:`collect`, in its order."""
+        for own, kernels in zip(self._owners, compiled, strict=True):
+            self._kernels.update(((own, name), kernels) for name in kernels.names)
+
+    def orders(self, seeds: int = 1) -> Iterator[None]:
+        """Every schedule in turn, with so many seeds each."""
+        for self.seed, self.schedule in itertools.product(range(seeds), SCHEDULES):
+            yield
+
+    def start(self, step: Any, task: bytes, stream: int) -> None:
+        name, own = step.function
+        if self.collecting:
+            self._wanted.setdefault(own, {})[name] = None
+            return
+        todo = step.launch
+        run = self._kernels[own, name].launch
+        run(name, task, todo.blocks, todo.threads, todo.shared_bytes, self.schedule, self.seed)
+        assert not get(self._tickets).any(), f"{name} leaves tickets behind"
+
+    @contextmanager
+    def installed(self) -> Iterator[Emulator]:
+        """The package's device side runs here, until the end of the block."""
+        with pytest.MonkeyPatch.context() as patch, cupy.cuda.using_allocator(_allocate):
+            patch.setattr(compiler, "function", lambda kernel, device, text="": (kernel, text))
+            patch.setattr(launch, "start", self.start)
+            patch.setattr(launch, "_tickets_of", lambda device, stream: self._tickets)
+            patch.setattr(device, "_on", lambda number: nullcontext())
+            patch.setattr(cupy.cuda, "get_current_stream", lambda: SimpleNamespace(ptr=0))
+            patch.setattr(cupy, "stack", lambda arrays: put(np.stack([get(a) for a in arrays])))
+            device.clear()
+            try:
+                yield self
+            finally:
+                device.clear()

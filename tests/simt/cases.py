@@ -1,0 +1,255 @@
+"""What the emulated GPU is tried on: arrays, layouts and operators, and the answers of the host."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from gpu.samples import DTYPES, close, make, rows, view_of
+
+from gpureduce_dask.chunk import Place, device, host
+from gpureduce_dask.monoid import Bound, Monoid
+from gpureduce_dask.operators import OPERATORS
+
+from .backend import Emulator, get, put
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A shape, the reduced axes, and a view of the array; each leads to another kernel, or another edge of one."""
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    view: Any = None
+
+
+LINE = Layout((20011,), (0,))
+LAYOUTS = {
+    "line": LINE,
+    "line inside": Layout((20011,), (0,), lambda x: x[3:-2]),
+    "line backwards": Layout((9001,), (0,), lambda x: x[::-1]),
+    "line with gaps": Layout((9001,), (0,), lambda x: x[1::3]),
+    "one element": Layout((1,), (0,)),
+    "long rows": Layout((3, 9001), (1,)),
+    "rows with edges": Layout((5, 2411), (1,), lambda x: x[:, 1:-1]),
+    "short rows": Layout((901, 32), (1,)),
+    "staged rows": Layout((901, 7), (1,)),
+    "short lines": Layout((6, 50, 33), (0, 2), lambda x: x[:, :, 1:]),
+    "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:]),
+    "columns": Layout((517, 70), (0,)),
+    "few columns": Layout((1500, 3), (0,)),
+    "columns inside": Layout((300, 1029), (0,), lambda x: x[::-1, 5:-3]),
+    "planes": Layout((20, 30, 40), (1,)),
+    "transposed": Layout((20, 30, 40), (1, 2), lambda x: x.transpose(2, 0, 1)),
+    "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2]),
+    "broadcast": Layout((40, 1000), (0,), "broadcast"),
+}
+TABLE_LAYOUTS = ("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes")
+
+
+BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
+PARTIAL, BOTH = (False,), (False, True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One reduction of one chunk."""
+
+    bound: Bound
+    layout: str
+    seed: int = 0
+    finish: str = "ticket"
+    nan: bool = False
+    forms: tuple[bool, ...] = BOTH  # the partial; the results in one launch
+
+    def arrays(self) -> list[np.ndarray[Any, Any]]:
+        shape = LAYOUTS[self.layout].shape
+        arrays = [make(shape, d, self.seed + i, self.nan) for i, d in enumerate(self.bound.dtypes)]
+        if self.bound.name == "average":
+            arrays[1] = np.abs(arrays[1]) + 1
+        return arrays
+
+    def check(self, machine: Emulator) -> None:
+        """The partial and the results of the emulated GPU, against the host's."""
+        bound, layout = self.bound, LAYOUTS[self.layout]
+        arrays = self.arrays()
+        hosts = tuple(view_of(a, layout.view) for a in arrays)
+        chunks = tuple(put(a, lambda x: view_of(x, layout.view), self.seed % 2 == 1) for a in arrays)
+        for final in self.forms:
+            ours = device.reduce(chunks, bound, layout.axes, finish=self.finish, final=final)
+            if not machine.collecting:
+                self.compare(get(ours) if final else unpacked(ours, bound), hosts, final)
+
+    def compare(self, ours: np.ndarray[Any, Any], hosts: tuple[np.ndarray[Any, Any], ...], final: bool) -> None:
+        bound = self.bound
+        wanted = host.reduce(hosts, bound, LAYOUTS[self.layout].axes)
+        if bound.name.startswith("nanarg"):  # a slice of NaN has no answer, but it has a state
+            np.testing.assert_array_equal(ours if final else ours["index"], wanted["index"])
+            return
+        terms = max(1, hosts[0].size // max(1, wanted.size))
+        if bound.name in ("skew", "kurtosis"):
+            terms *= 10000  # differences of moments that are close to each other
+        ours, wanted = ours if final else host.finalise(ours, bound), host.finalise(wanted, bound)
+        if wanted.dtype == BFLOAT16:
+            ours, wanted = ours.view("u2").astype("i4"), wanted.view("u2").astype("i4")
+            np.testing.assert_allclose(ours, wanted, atol=1)  # neighbours, or the same
+            return
+        close(ours, wanted, bound, terms)
+
+
+def unpacked(partial: Any, bound: Bound) -> np.ndarray[Any, Any]:
+    return get(partial).view(bound.state)[..., 0]
+
+
+AFFINE = """
+struct Affine {  // x -> a x + b, first the earlier map and then the later: associative, and never commutative
+    struct State { u64 a, b; };
+    static GR_HD State identity() { return {1, 0}; }
+    static GR_HD State lift(i32 x, i64) { return {2 * (u64)(i64)x + 1, (u64)(i64)x}; }
+    static GR_HD State combine(State earlier, State later) {
+        return {later.a * earlier.a, later.a * earlier.b + later.b};
+    }
+};
+"""
+
+
+def affine_lift(x: Any, index: Any) -> tuple[Any, Any]:
+    wide = x.astype(np.int64).view(np.uint64)
+    return np.uint64(2) * wide + np.uint64(1), wide
+
+
+def affine_combine(earlier: Any, later: Any) -> tuple[Any, Any]:
+    return later[0] * earlier[0], later[0] * earlier[1] + later[1]
+
+
+def affine_value(state: Any, dtype: Any) -> Any:
+    return (state[0] * np.uint64(12345) + state[1]).astype(dtype)
+
+
+affine = Monoid(
+    name="Affine",
+    fields={"a": "u8", "b": "u8"},
+    identity=(1, 0),
+    lift=affine_lift,
+    combine=affine_combine,
+    finalise=affine_value,
+    result=lambda *dtypes, dtype=None: np.dtype("u8"),
+    commutative=False,
+    unsafe_cuda=AFFINE,
+)
+
+
+def table_cases(dtype: np.dtype[Any]) -> list[Case]:
+    """Every row of this dtype, each on two layouts, all layouts in turn: once its results, once its partial."""
+    cases = []
+    for number, name in enumerate(rows(dtype)):
+        bound = OPERATORS[name].bind(dtype)
+        for step in range(2):
+            layout = TABLE_LAYOUTS[(number + 3 * step + dtype.num) % len(TABLE_LAYOUTS)]
+            nan = dtype.kind in "fc" and (step == 1 or name.startswith("nan"))
+            cases.append(Case(bound, layout, number, nan=nan, forms=(step == 0,)))
+    return cases
+
+
+PAIRS = [("f4", "f4"), ("f8", "f8"), ("i4", "i8"), ("u1", "u1"), ("f4", "f8"), ("c8", "c16"), ("f2", "f4")]
+TABLE = {d.name: table_cases(d) for d in [*DTYPES, BFLOAT16]}
+TABLE["pairs"] = [
+    Case(OPERATORS[name].bind(a, b), layout, i)
+    for i, (a, b) in enumerate(PAIRS)
+    for name, layout in [("vdot", "line inside"), ("average", "rows with edges"), ("average", "columns")]
+    if name == "vdot" or "c" not in a
+]
+TABLE["dtype given"] = [
+    Case(OPERATORS[name].bind(given, dtype=dtype), "line inside")
+    for name, given, dtype in [("sum", "i4", "f8"), ("mean", "u1", "f4"), ("prod", "f4", "i8"), ("sum", "f4", "c16")]
+]
+
+# Operators that stand for the others on every layout: pairs, packed words, positions, moments, order.
+DEEP = {
+    "sum": OPERATORS["sum"].bind("f8"),
+    "argmax": OPERATORS["argmax"].bind("f4"),
+    "max": OPERATORS["max"].bind("u1"),
+    "var": OPERATORS["var"].bind("f4"),
+    "affine": affine.bind("i4"),
+}
+FINISHES = [
+    Case(OPERATORS[name].bind(dtype), layout, finish=finish, forms=PARTIAL)
+    for name, dtype in [("sum", "i4"), ("max", "i8"), ("any", "f2"), ("all", "u1"), ("count_nonzero", "f4")]
+    for layout in ("line inside", "long rows", "columns")
+    for finish in ("atomic", "two-pass")
+]
+LOGIC = [
+    OPERATORS[name].bind(dtype)
+    for name in ("any", "all", "count_nonzero")
+    for dtype in ("?", "u1", "i2", "i8", "f2", "f4", "c16")
+]
+
+
+def check_zeros(machine: Emulator, bound: Bound) -> None:
+    """Rows of zeros, of minus zeros, of NaN, and with one element that is something else, at every place."""
+    dtype, width = bound.dtypes[0], 37
+    x = np.zeros((3 + 2 * width, width), dtype)
+    x[3 + width :] = 1
+    np.fill_diagonal(x[3 : 3 + width], 1)
+    np.fill_diagonal(x[3 + width :], 0)
+    if dtype.kind in "fc":
+        x[1], x[2] = -x[1], np.nan
+    partial = device.reduce((put(x),), bound, (1,))
+    if not machine.collecting:
+        wanted = {"any": np.any, "all": np.all, "count_nonzero": np.count_nonzero}[bound.name](x, axis=1, keepdims=True)
+        np.testing.assert_array_equal(unpacked(partial, bound)["value"], wanted)
+
+
+def check_exact(machine: Emulator) -> None:
+    """A float64 sum whose terms cancel is right to the last bit but one: its error does not grow with n."""
+    bound = DEEP["sum"]
+    x = np.random.default_rng(8).standard_normal(20000) * 10.0 ** np.arange(20000).clip(0, 15)
+    x = np.concatenate([x, [0.7], -x[::-1]])
+    result = device.reduce((put(x),), bound, (0,), final=True)
+    if not machine.collecting:
+        assert get(result)[0] == pytest.approx(math.fsum(x), rel=1e-12, abs=0)
+
+
+def check_batch(machine: Emulator, name: str) -> None:
+    """Several chunks in one launch are one array: along rows, along columns, and both axes together."""
+    bound = DEEP[name]
+    chunks = [make((30, 90), bound.dtypes[0], i) for i in range(5)]
+    for axis, axes in [(0, (0,)), (1, (1,)), (0, (0, 1))]:
+        whole = np.concatenate(chunks, axis)
+        places = [Place((30 * i, 0) if axis == 0 else (0, 90 * i), whole.shape) for i in range(5)]
+        partial = device.reduce_many([(put(c),) for c in chunks], bound, axes, places)
+        if not machine.collecting:
+            wanted = host.finalise(host.reduce((whole,), bound, axes), bound)
+            close(host.finalise(unpacked(partial, bound), bound), wanted, bound, whole.size)
+
+
+def check_fold(machine: Emulator, name: str) -> None:
+    """Partials folded along an axis, and combined, are the partial of all elements."""
+    bound = DEEP[name]
+    x = make((24, 50), bound.dtypes[0], 1)
+    places = [Place((i, 0), x.shape) for i in range(0, 24, 8)]
+    partials = [device.reduce((put(x[p.offsets[0] : p.offsets[0] + 8]),), bound, (0,), p) for p in places]
+    folded = [device.combine(partials, bound)]
+    stacked = partials[0] if machine.collecting else put(np.concatenate([get(p) for p in partials]))
+    folded.append(device.combine_axis(stacked, bound, 0))
+    finished = None if bound.monoid.unsafe_cuda else device.finalise(folded[0], bound)
+    if machine.collecting:
+        return
+    wanted = host.finalise(host.reduce((x,), bound, (0,)), bound)
+    for partial in folded:
+        close(host.finalise(unpacked(partial, bound), bound), wanted, bound, 24)
+    if finished is not None:
+        close(get(finished), wanted, bound, 24)
+
+
+def check_empty(machine: Emulator) -> None:
+    """The reduction of nothing is the identity in every cell."""
+    for name in ("sum", "var", "affine"):
+        bound = DEEP[name]
+        partial = device.reduce((put(np.empty((0, 5), bound.dtypes[0])),), bound, (0,))
+        if not machine.collecting:
+            np.testing.assert_array_equal(unpacked(partial, bound), bound.identities((1, 5)))

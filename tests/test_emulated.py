@@ -1,0 +1,118 @@
+"""The kernels on the CPU: the same text, plans and task bytes as on a GPU, against the host's answers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
+
+from gpu.samples import make
+from simt import SCHEDULES, build
+from simt.backend import Emulator, put
+from simt.cases import (
+    DEEP,
+    FINISHES,
+    LAYOUTS,
+    LOGIC,
+    PARTIAL,
+    TABLE,
+    Case,
+    check_batch,
+    check_empty,
+    check_exact,
+    check_fold,
+    check_zeros,
+    unpacked,
+)
+
+from gpureduce_dask.chunk import device
+from gpureduce_dask.device import tuning
+from gpureduce_dask.monoid import Bound
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def calls(machine: Emulator) -> None:
+    """Everything that the tests below launch."""
+    for case in itertools.chain(*TABLE.values(), FINISHES):
+        case.check(machine)
+    for bound, layout, seed in itertools.product(DEEP.values(), LAYOUTS, (0, 1)):  # at either end of its memory
+        Case(bound, layout, seed, forms=PARTIAL).check(machine)
+    for name in DEEP:
+        check_batch(machine, name)
+        check_fold(machine, name)
+    for bound in LOGIC:
+        check_zeros(machine, bound)
+    check_exact(machine)
+    check_empty(machine)
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Emulator]:
+    """The emulated GPU, with few blocks to a full grid so that small arrays make blocks go round."""
+    emulator = Emulator()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "BLOCKS", 6)
+        patch.setattr(tuning, "ONE_WAVE", 4)
+        emulator.adopt(build(emulator.collect(lambda: calls(emulator), parts=4), libraries=4))
+        with emulator.installed():
+            yield emulator
+
+
+@pytest.mark.parametrize("dtype", TABLE)
+def test_every_row(machine: Emulator, dtype: str) -> None:
+    for number, case in enumerate(TABLE[dtype]):
+        machine.schedule, machine.seed = SCHEDULES[number % len(SCHEDULES)], number
+        case.check(machine)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", DEEP)
+def test_every_layout_and_schedule(machine: Emulator, name: str, layout: str) -> None:
+    for number, _ in enumerate(machine.orders()):
+        Case(DEEP[name], layout, number, forms=PARTIAL).check(machine)
+
+
+@pytest.mark.parametrize("case", FINISHES, ids=lambda c: f"{c.bound.name}-{c.layout}-{c.finish}")
+def test_finishes_agree(machine: Emulator, case: Case) -> None:
+    for _ in machine.orders():
+        case.check(machine)
+
+
+@pytest.mark.parametrize("bound", LOGIC, ids=lambda b: f"{b.name}-{b.dtypes[0]}")
+def test_zeros(machine: Emulator, bound: Bound) -> None:
+    check_zeros(machine, bound)
+
+
+def test_float64_sums_are_exact(machine: Emulator) -> None:
+    check_exact(machine)
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_batches(machine: Emulator, name: str) -> None:
+    for _ in machine.orders():
+        check_batch(machine, name)
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_folds(machine: Emulator, name: str) -> None:
+    for _ in machine.orders():
+        check_fold(machine, name)
+
+
+def test_empty(machine: Emulator) -> None:
+    check_empty(machine)
+
+
+@pytest.mark.parametrize("name", DEEP)
+def test_bits_do_not_depend_on_the_schedule(machine: Emulator, name: str) -> None:
+    layout, bound = LAYOUTS["line inside"], DEEP[name]
+    chunk = put(make(layout.shape, bound.dtypes[0]), layout.view)
+    seen = set()
+    for _ in machine.orders(seeds=3):
+        state = unpacked(device.reduce((chunk,), bound, layout.axes), bound)
+        seen.add(tuple(field.tobytes() for field in bound.unpack(state)))  # padding between fields is nobody's
+    assert len(seen) == 1
