@@ -355,12 +355,19 @@ STREAMING = frozenset(
         extrema.nanmin_fold,
         extrema.nanmax_fold,
         extrema.ptp_fold,
+        logic.fold_any,
+        logic.fold_all,
+        norms.largest_fold,
     }
 )
 # one panel at a time for these,
 PANELLED = frozenset({sums.fold_present, sums.mean_fold_present, moments.fold, moments.fold_present, shape.fold})
 # and a byte or two an element for these.
 POSITIONS = frozenset({positions.min_fold, positions.max_fold, positions.nanmin_fold, positions.nanmax_fold})
+
+
+# NumPy compares along short rows element by element, but along columns many at a time.
+ACROSS = POSITIONS | {f for f in STREAMING if f.__module__ == extrema.__name__}
 
 
 def get(op: str | Monoid) -> Monoid:

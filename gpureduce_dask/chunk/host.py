@@ -8,12 +8,13 @@ they come. Nothing of the chunk's size is made but the result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..monoid import Array, Bound, State
-from ..operators import PANELLED, POSITIONS, STREAMING
+from ..operators import ACROSS, PANELLED, POSITIONS, STREAMING
 from .place import Place, whole
 from .tiles import Budget, Slices, Walk, plan
 
@@ -21,13 +22,15 @@ Chunks = tuple[Array, ...]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
-PANELS = Budget(1 << 16, 1 << 16, 1 << 20, 1 << 15)  # folds that cut their block along n themselves
-FLAGGED = Budget(1 << 19, 1 << 17, 0, 1 << 15)  # folds that make a byte or two an element, of columns alone
-STREAMED = Budget(1 << 24, 1 << 18, 1 << 20, 1 << 15)  # folds that are NumPy reductions: fewer calls
-PAIRED = Budget(1 << 24, 1 << 18, 1 << 9, 1 << 15)  # the same where a column's terms are rounded one by one
+PANELS = Budget(1 << 16, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their block along n themselves
+FLAGGED = Budget(1 << 22, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
+STREAMED = Budget(1 << 24, 1 << 18, 1 << 20, 1 << 16)  # folds that are NumPy reductions: fewer calls
+PAIRED = Budget(1 << 24, 1 << 20, 0, 1 << 16)  # the same where a column's terms are rounded one by one
+SHORT = 32  # elements of a row, or cells of a column, up to which turning pays for folds that compare
 PENDING = 32  # states of one cell that wait to be combined together, by halves
 PENDING_BYTES = 1 << 20
-NARROW = 256  # cells along inner below which n is folded into it: short inner loops cost a call each
+DEEP = 64  # elements of n at least for each cell
+WIDE = 1 << 12  # cells along inner up to which stretches of n become cells: short inner loops cost a call each
 
 
 def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Array:
@@ -58,12 +61,19 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
 
 
 def _budget(bound: Bound) -> Budget:
+    """How much of a chunk this monoid's fold takes at once."""
     fold = bound.monoid.fold
-    if any(d.kind not in "biufc" for d in bound.elements):
-        return WORKED
-    if fold in STREAMING:
-        return PAIRED if bound.elements[0].itemsize >= 8 else STREAMED
-    return PANELS if fold in PANELLED else FLAGGED if fold in POSITIONS else WORKED
+    budget = WORKED
+    if all(d.kind in "biufc" for d in bound.elements):
+        if fold in STREAMING:
+            budget = PAIRED if bound.elements[0].itemsize >= 8 else STREAMED
+        elif fold in PANELLED or fold in POSITIONS:
+            budget = PANELS if fold in PANELLED else FLAGGED
+    return replace(
+        budget,
+        short=SHORT if fold is None or fold in ACROSS else 0,
+        narrow=SHORT if fold is None or fold in POSITIONS else 0,
+    )
 
 
 def _fill(cells: Array, walk: Walk, bound: Bound, start: int) -> None:
@@ -111,9 +121,9 @@ def _fold(blocks: list[Array], bound: Bound) -> State:
     fold, commutes = bound.monoid.fold, bound.monoid.commutative
     assert fold is not None
     outer, n, inner = blocks[0].shape
-    if not commutes or not 1 < inner < NARROW or n < 2 * NARROW or any(not _packed(b) for b in blocks):
+    times = min(WIDE // inner, n // DEEP)
+    if not commutes or inner == 1 or times < 2 or any(not _packed(b) for b in blocks):
         return fold(*blocks, None)
-    times = max(NARROW // inner, n // NARROW)
     even = n - n % times
     wide = (outer, even // times, times * inner)
     state = _fields(fold(*(b[:, :even].reshape(wide) for b in blocks), None), bound, (outer, times * inner))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -20,6 +20,7 @@ Slices = tuple[slice, ...]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 DEPTH = 16  # rows of a column tile at least, where the axis has them: wide rows are read at full speed
+CELLS = 1 << 15  # kept elements of a tile at most: its states are temporaries
 ENOUGH = 1 << 13  # elements: a smaller tile that needs no copy is worth less than a larger one that does
 
 
@@ -34,6 +35,8 @@ class Budget:
     columns: int
     depth: int
     copy: int
+    short: int = 0  # up to this length, rows are copied into columns
+    narrow: int = 0  # up to this width, columns are copied into rows
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Plan:
     kept: tuple[int, ...]  # the chunk's kept axes: outer and inner
     extents: tuple[int, ...] = ()
     direct: bool = False
+    turned: bool = False  # a copy holds rows as columns, or columns as rows
 
     @property
     def dims(self) -> tuple[Dim, ...]:
@@ -79,13 +83,15 @@ def plan(
     ``ordered`` a tile is one stretch of them. ``readable`` elements need no cast.
     """
     laid = _lay_out(shape, strides, axes, dict(zip(axes, steps, strict=True)), c_order)
-    total = math.prod(d.size for d in laid.dims)
-    if readable:
+    total, length, width = (math.prod(d.size for d in dims) for dims in (laid.dims, laid.reduced, laid.inner))
+    few = width <= budget.narrow < length if laid.inner else 1 < length <= budget.short
+    turned = few and total >= ENOUGH
+    if readable and not turned:
         extents = _deepen(laid, _grow(laid, budget.columns if laid.inner else budget.rows, ordered, True), budget.depth)
         if math.prod(extents) >= min(ENOUGH, total):
-            return Plan(laid.outer, laid.reduced, laid.inner, laid.order, laid.kept, extents, True)
+            return replace(laid, extents=extents, direct=True)
     extents = _grow(laid, budget.copy, ordered, False)
-    return Plan(laid.outer, laid.reduced, laid.inner, laid.order, laid.kept, extents, False)
+    return replace(laid, extents=extents, turned=turned)
 
 
 def _lay_out(
@@ -133,12 +139,13 @@ def _grow(laid: Plan, budget: int, ordered: bool, apart: bool) -> tuple[int, ...
     first, last = len(laid.outer), len(laid.outer) + len(laid.reduced)
     depth = math.prod(d.size for d in laid.reduced)
     extents = [1] * len(dims)
-    room = max(budget // min(depth, DEPTH), 1)
+    room = min(max(budget // min(depth, DEPTH), 1), CELLS)
     for i in range(len(dims) - 1, last - 1, -1):
         extents[i] = min(dims[i].size, room)
         room //= extents[i]
         if apart or extents[i] < dims[i].size:
             break
+    cells = CELLS // math.prod(extents)
     room = budget // math.prod(extents)
     rest = list(range(last - 1, -1, -1))
     if not ordered:
@@ -150,8 +157,10 @@ def _grow(laid: Plan, budget: int, ordered: bool, apart: bool) -> tuple[int, ...
             continue
         # Reduced axes in C order may lie across memory: a square tile uses all of each cache line it touches.
         square = not apart and group and not ordered and i > first and _is_crossed(laid)
-        extents[i] = min(dims[i].size, math.isqrt(room) if square else room)
+        most = math.isqrt(room) if square else room if group else min(room, cells)
+        extents[i] = min(dims[i].size, most)
         room //= extents[i]
+        cells //= 1 if group else extents[i]
         closed[group] = (apart and extents[i] > 1) or (ordered and group and extents[i] < dims[i].size)
     return tuple(extents)
 
@@ -222,17 +231,20 @@ class Walk:
 
     def blocks(self, outer: Slices, run: Slices, inner: Slices) -> list[Array]:
         """The elements of one tile, of shape (outer, n, inner) each; valid until the next call."""
-        out = []
-        for view, scratch in zip(self.views, self.scratch, strict=True):
-            tile = view[(*outer, *run, *inner)]
-            if scratch.size:
-                copy = scratch[: tile.size].reshape(tile.shape)
-                np.copyto(copy, tile, casting="unsafe")
-                tile = copy
-            shape = tile.shape
-            rows, n = math.prod(shape[: self.first]), math.prod(shape[self.first : self.last])
-            out.append(tile.reshape(rows, n, math.prod(shape[self.last :])))
-        return out
+        return [self._block(v[(*outer, *run, *inner)], s) for v, s in zip(self.views, self.scratch, strict=True)]
+
+    def _block(self, tile: Array, scratch: Array) -> Array:
+        rows, n = math.prod(tile.shape[: self.first]), math.prod(tile.shape[self.first : self.last])
+        inner = math.prod(tile.shape[self.last :])
+        if self.plan.direct:
+            return tile.reshape(rows, n, inner)
+        if self.plan.turned:
+            outer, middle, last = range(self.first), range(self.first, self.last), range(self.last, tile.ndim)
+            tile = tile.transpose(*outer, *last, *middle) if inner > 1 else tile.transpose(*middle, *outer)
+            rows, inner = (rows * inner, 1) if inner > 1 else (1, rows)
+        copy = scratch[: tile.size]
+        np.copyto(copy.reshape(tile.shape), tile, casting="unsafe")
+        return copy.reshape(rows, n, inner)
 
     def positions(self, run: Slices, start: int) -> Positions:
         """The positions of a run's elements, where the chunk's first element has position ``start``."""

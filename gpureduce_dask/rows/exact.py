@@ -39,6 +39,11 @@ def widen(x: Array, dtype: DType | None = None) -> Array:
     return np.asarray(x).astype(wide(x.dtype) if dtype is None else dtype, copy=False)
 
 
+def numeric(x: Array) -> Array:
+    """Elements in a dtype that NumPy's own loops take: bfloat16 as float64."""
+    return widen(x) if x.dtype.kind == "V" else x
+
+
 def sum_fields(dtype: DType, prefix: str = "") -> Fields:
     """The fields of a sum of these elements, each name behind a prefix."""
     if prefix:
@@ -97,8 +102,7 @@ def split(total: Array, dtype: DType) -> State:
 def add_up(block: Array, dtype: DType) -> Array:
     """The sum over the middle axis of a block of shape (outer, n, inner), in this dtype."""
     if block.dtype != dtype and dtype in (F8, C16) and block.shape[2] < FEW:
-        numbers = widen(block) if block.dtype.kind == "V" else block
-        return np.asarray(np.einsum("oni->oi", numbers, dtype=dtype, casting="unsafe"))
+        return np.asarray(np.einsum("oni->oi", numeric(block), dtype=dtype, casting="unsafe"))
     return np.asarray(np.add.reduce(block, axis=1, dtype=dtype))
 
 
@@ -112,9 +116,7 @@ def fold(block: Array) -> State:
 
 def dot(x: Array, y: Array, dtype: DType) -> Array:
     """The sum of products over the middle axis of two blocks, in this dtype."""
-    if x.dtype.kind == "V" or y.dtype.kind == "V":
-        x, y = x.astype(dtype), y.astype(dtype)
-    return np.asarray(np.einsum("oni,oni->oi", x, y, dtype=dtype, casting="unsafe"))
+    return np.asarray(np.einsum("oni,oni->oi", numeric(x), numeric(y), dtype=dtype, casting="unsafe"))
 
 
 def total(state: State) -> Array:

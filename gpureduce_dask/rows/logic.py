@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..monoid import Array, DType, Fields, State
-from .exact import I8
+from .exact import I8, numeric
 
 BYTES = 255  # rows of flags that a sum of single bytes holds
 
@@ -42,11 +42,11 @@ def both(earlier: State, later: State) -> State:
 
 
 def fold_any(block: Array, index: Array | None) -> State:
-    return (np.logical_or.reduce(nonzero(block), axis=1),)
+    return (np.logical_or.reduce(numeric(block), axis=1),)
 
 
 def fold_all(block: Array, index: Array | None) -> State:
-    return (np.logical_and.reduce(nonzero(block), axis=1),)
+    return (np.logical_and.reduce(numeric(block), axis=1),)
 
 
 def finalise(state: State, dtype: DType) -> Array:

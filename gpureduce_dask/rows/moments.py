@@ -89,7 +89,7 @@ def fold(block: Array, index: Array | None) -> State:
     if block.dtype.kind == "c":
         (count, re, m2), (_, im, more) = (block_state(p, False) for p in parts(block))
         return count, re, im, m2 + more
-    return block_state(numeric(block), False)
+    return block_state(exact.numeric(block), False)
 
 
 def fold_present(block: Array, index: Array | None) -> State:
@@ -99,12 +99,7 @@ def fold_present(block: Array, index: Array | None) -> State:
             return fold(block, index)
         (count, re, m2), (_, im, more) = (block_state(np.where(gaps, np.nan, p), True) for p in parts(block))
         return count, re, im, m2 + more
-    return block_state(numeric(block), True)
-
-
-def numeric(block: Array) -> Array:
-    """Elements of a dtype that NumPy's own loops take."""
-    return exact.widen(block) if block.dtype.kind == "V" else block
+    return block_state(exact.numeric(block), True)
 
 
 def merged(earlier: State, later: State, state: State) -> State:

@@ -92,7 +92,8 @@ def norm1_lift(x: Array, index: Array) -> State:
 
 
 def norm1_fold(block: Array, index: Array | None) -> State:
-    total = np.add.reduce(magnitudes(block), axis=1)
+    sizes = np.abs(block) if block.dtype.kind == "f" else magnitudes(block)
+    total = exact.add_up(sizes, F8)
     return exact.lift(total) if len(norm1_fields(block.dtype)) == 2 else (total,)
 
 
@@ -113,7 +114,10 @@ def largest_combine(earlier: State, later: State) -> State:
 
 
 def largest_fold(block: Array, index: Array | None) -> State:
-    return (np.maximum.reduce(magnitudes(block), axis=1),)
+    if block.dtype.kind == "c":
+        return (np.maximum.reduce(magnitudes(block), axis=1),)
+    low, high = np.minimum.reduce(block, axis=1), np.maximum.reduce(block, axis=1)
+    return (np.maximum(magnitudes(low), magnitudes(high)),)
 
 
 # ---- two arrays read together

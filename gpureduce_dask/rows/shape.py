@@ -7,7 +7,7 @@ import numpy as np
 from ..monoid import Array, DType, Fields, State
 from . import exact
 from .exact import F8
-from .moments import merged, numeric, pivot
+from .moments import merged, pivot
 from .panels import panels
 
 
@@ -26,20 +26,21 @@ def lift(x: Array, index: Array) -> State:
 
 
 def fold(block: Array, index: Array | None) -> State:
-    """Power sums about a pivot, moved to the mean (Pebay 2008, eq. 2.1), panel by panel."""
-    block = numeric(block)
-    around = pivot(block, None)
-    state: State = ()
+    """Power sums about a pivot, moved to the mean (Pebay 2008, eq. 2.1)."""
+    block = exact.numeric(block)
+    around, n = pivot(block, None), float(block.shape[1])
+    s1, s2, s3, s4 = (np.zeros_like(around) for _ in range(4))
     for panel in panels(block):
         away = np.subtract(panel, around[:, None], dtype=F8)
-        slip = np.add.reduce(away, axis=1) / panel.shape[1]
-        away -= slip[:, None]
         square = away * away
-        m3, m4 = exact.dot(square, away, F8), exact.dot(square, square, F8)
-        count = np.full(around.shape, float(panel.shape[1]))
-        new = count, around + slip, np.add.reduce(square, axis=1), m3, m4
-        state = combine(state, new) if state else new
-    return state
+        s1 += np.add.reduce(away, axis=1)
+        s2 += np.add.reduce(square, axis=1)
+        s3 += exact.dot(square, away, F8)
+        s4 += exact.dot(square, square, F8)
+    slip = s1 / n
+    m3 = s3 - slip * (3 * s2 - 2 * n * slip**2)
+    m4 = s4 - slip * (4 * s3 - slip * (6 * s2 - 3 * n * slip**2))
+    return np.full(around.shape, n), around + slip, np.maximum(s2 - s1 * slip, 0), m3, m4
 
 
 def combine(earlier: State, later: State) -> State:
