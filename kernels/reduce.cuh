@@ -7,6 +7,7 @@
 #include "monoid/sums.cuh"
 #include "grid/cells.cuh"
 #include "grid/columns.cuh"
+#include "grid/even_rows.cuh"
 #include "grid/ordered.cuh"
 #include "grid/rows.cuh"
 #include "grid/staged.cuh"

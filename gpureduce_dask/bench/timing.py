@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import time
 from collections.abc import Callable
@@ -10,14 +11,25 @@ from typing import Any
 REPEATS = 15
 PATIENCE = 1.0  # seconds a measurement may take before it settles for fewer repeats
 FEWEST = 3
+SPIN_CYCLES = 300_000  # about 0.15 ms on an H200: longer than any call takes on the host
+SPIN = 'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n) {} }'
+
+
+@functools.cache
+def _spin() -> Any:
+    import cupy
+
+    return cupy.RawKernel(SPIN, "spin")
 
 
 def device_seconds(call: Callable[[], Any], repeats: int = REPEATS, patience: float = PATIENCE) -> float:
     """Median seconds of GPU time of ``call`` on the current stream, after two warm-up calls.
 
-    Results are dropped as soon as the call returns, so memory comes from the pool and not from the driver.
+    A kernel that does nothing but wait keeps the GPU occupied while the call is prepared, so that host time does
+    not count. Results are dropped as soon as the call returns, so memory comes from the pool, not from the driver.
     """
     import cupy
+    import numpy as np
 
     stream = cupy.cuda.get_current_stream()
     for _ in range(2):
@@ -25,6 +37,7 @@ def device_seconds(call: Callable[[], Any], repeats: int = REPEATS, patience: fl
     stream.synchronize()
     times: list[float] = []
     for _ in range(repeats):
+        _spin()((1,), (1,), (np.int64(SPIN_CYCLES),))
         start, end = cupy.cuda.Event(), cupy.cuda.Event()
         start.record(stream)
         call()

@@ -15,7 +15,7 @@ from ..device import launch
 from ..device.layout import EMPTY, Layout, collapse
 from ..device.specialise import Launch, Operator, Plan, operator, refold
 from ..device.task import BATCH, Work
-from ..device.tuning import BLOCKS, THREADS
+from ..device.tuning import GRID, THREADS
 from ..errors import ArgumentError, CompileError, DtypeError, message
 from ..monoid import Bound
 from .place import Place
@@ -185,7 +185,7 @@ def _prepare(
 
 
 def _fill(op: Operator, cells: int, bound: Bound) -> Launch:
-    blocks = min(-(-cells // THREADS), BLOCKS)
+    blocks = min(-(-cells // THREADS), GRID)
     name = f"fill_cells<{op.type}, {op.emits}, {THREADS}, 1>"
     return Launch(name, blocks, Work(rows=cells, cells=cells, option=_options(bound)))
 
@@ -297,7 +297,7 @@ def finalise(partial: Any, bound: Bound) -> Any:
                 op = cuda_operator(bound, True)
                 name = f"finalise_cells<{op.type}, {op.emits}, {THREADS}, 1>"
                 work = Work(rows=cells, cells=cells, option=_options(bound))
-                step = Launch(name, min(-(-cells // THREADS), BLOCKS), work)
+                step = Launch(name, min(-(-cells // THREADS), GRID), work)
                 layout = EMPTY
                 ready = launch.ready([step], device, bound.monoid.unsafe_cuda)
                 prepared = _plans[key] = Prepared(ready, layout, shape, bound.state.itemsize)

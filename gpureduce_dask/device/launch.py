@@ -14,7 +14,7 @@ from . import compile as compiler
 from .specialise import CHUNK, FLAT, PARTIALS, Launch
 from .task import base_bytes
 
-TICKETS = 8192  # a launch shares out fewer groups of blocks than tuning.BLOCKS twice over
+TICKETS = 16896  # groups of blocks in a launch: never more than it has blocks
 PER_THREAD_STREAM = 2  # one handle, another stream in each thread
 
 Base = tuple[int, int, int]
@@ -82,9 +82,9 @@ def run(steps: Sequence[Ready], bases: Sequence[Base], out: int, state_bytes: in
     out : int
         Address of the result.
     """
-    from cupy.cuda import stream as streams
+    import cupy
 
-    stream = streams.get_current_stream_ptr()
+    stream = cupy.cuda.get_current_stream().ptr
     partials: Any = None
     flat: Any = None
     for step in steps:

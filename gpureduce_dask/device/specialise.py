@@ -137,7 +137,9 @@ class Plan:
         if self._is_staged(line, runs, vector, aligned):
             return [self._staged(work)]
         row_slots = slots * work.runs * self.chunks
-        if row_slots <= tuning.SHORT_ROW_SLOTS and (work.rows >= tuning.BLOCKS or row_slots <= 32):
+        if slots <= 32 and self._is_even(work, vector, aligned):
+            return [self._even_rows(work, vector)]
+        if row_slots <= tuning.SHORT_ROW_SLOTS and (work.rows >= tuning.GRID or row_slots <= 32):
             return [self._short_rows(work, vector, row_slots)]
         return self._block_rows(work, vector)
 
@@ -154,6 +156,20 @@ class Plan:
             same = same and dim.a // sizes[0] % vector == dim.b // sizes[1] % vector
         return vector if same else 1
 
+    def _is_even(self, work: Work, vector: int, aligned: bool) -> bool:
+        """Rows of a slot a lane, one stride apart, enough of them to fill the GPU."""
+        one_run = work.runs * self.chunks == 1 and len(work.row) <= 1
+        return vector > 1 and aligned and one_run and work.length % vector == 0 and work.rows >= tuning.GRID
+
+    def _even_rows(self, work: Work, vector: int) -> Launch:
+        lanes = 1 << (work.slots - 1).bit_length()
+        batch = tuning.EVEN_ROW_BATCH
+        rows_a_block = tuning.THREADS // lanes * batch
+        blocks = min(-(-work.rows // rows_a_block), tuning.BLOCKS)
+        op = self.op
+        name = f"reduce_even_rows<{op.type}, {op.emits}, {vector}, {tuning.THREADS}, {lanes}, {batch}, {self.batch}>"
+        return Launch(name, blocks, work)
+
     def _is_staged(self, line: Dim, runs: Sequence[Dim], vector: int, aligned: bool) -> bool:
         op, kept, row_bytes = self.op, self.layout.kept, line.size * self.op.itemsizes[0]
         if vector == 1 or aligned or runs or self.chunks > 1 or len(op.itemsizes) > 1:
@@ -163,8 +179,8 @@ class Plan:
 
     def _staged(self, work: Work) -> Launch:
         row_bytes = work.length * self.op.itemsizes[0]
-        tile_rows = max(16, tuning.STAGED_TILE_BYTES // row_bytes // 16 * 16)
-        blocks = min(-(-work.rows // tile_rows), tuning.BLOCKS)
+        tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
+        blocks = min(-(-work.rows // tile_rows), tuning.GRID)
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {tuning.THREADS}, {self.batch}>"
         return Launch(name, blocks, replace(work, slots=tile_rows), tile_rows * row_bytes)
 
@@ -175,7 +191,8 @@ class Plan:
 
     def _items(self, vector: int) -> int:
         """Loads in flight: more where each brings less."""
-        return tuning.ROW_ITEMS if vector * sum(self.op.itemsizes) >= 16 else 2 * tuning.ROW_ITEMS
+        items = tuning.ROW_ITEMS // 2 if self.op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.ROW_ITEMS
+        return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
 
     def _short_rows(self, work: Work, vector: int, row_slots: int) -> Launch:
         lanes = min(32, 1 << (row_slots - 1).bit_length())
@@ -185,7 +202,7 @@ class Plan:
             items //= 2
         lines = self._lines(work, lanes, items)
         teams = tuning.THREADS // lanes
-        blocks = min(-(-work.rows // (teams * batch)), 4 * tuning.BLOCKS)
+        blocks = min(-(-work.rows // (teams * batch)), tuning.BLOCKS)
         op, threads = self.op, tuning.THREADS
         if lines == "ONE_LINE" and items == 1 and not single:
             items = 2
@@ -206,10 +223,10 @@ class Plan:
         op = self.op
         head = f"reduce_rows<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {lines}, {{}}, {self.batch}>"
         work = replace(work, tiles=tiles, splits=splits)
-        return self._finished(head, work, min(work.rows * splits, 4 * tuning.BLOCKS), work.rows)
+        return self._finished(head, work, min(work.rows * splits, tuning.BLOCKS), work.rows)
 
     def _splits(self, rows: int, row_tiles: int) -> int:
-        if rows >= tuning.ONE_WAVE * 4:
+        if rows >= tuning.GRID:
             return 1
         wanted = -(-_blocks_for(rows * row_tiles) // rows)
         return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
@@ -220,7 +237,7 @@ class Plan:
         splits = self._splits(work.rows, -(-elements // (32 * items)))
         name = f"reduce_ordered<{self.op.type}, {{}}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         work = replace(work, slots=work.length, splits=splits)
-        return self._finished(name, work, min(work.rows * splits, 4 * tuning.BLOCKS), work.rows)
+        return self._finished(name, work, min(work.rows * splits, tuning.BLOCKS), work.rows)
 
     # ---- columns
 
@@ -330,7 +347,7 @@ class Plan:
     def _tiles(self, work: Work, vector: int, flat: bool, op: Operator | None = None) -> list[Launch]:
         op = op or self.op
         runs = work.runs * self.chunks
-        wide = self._width(work, runs)
+        wide, even = self._width(work, runs), self.chunks == 1 and len(work.run) <= 1
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
@@ -341,7 +358,7 @@ class Plan:
         splits = max(1, min(wanted, runs // max(1, tall * items)))
         name = (
             f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
-            f"{str(flat).lower()}, {{}}, {self.batch}>"
+            f"{str(even).lower()}, {str(flat).lower()}, {{}}, {self.batch}>"
         )
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
         return self._finished(
@@ -383,7 +400,7 @@ class Plan:
         if self.finish == "atomic":
             fill = Launch(
                 f"fill_cells<{op.type}, {keep.emits}, {tuning.THREADS}, 1>",
-                min(-(-work.cells // tuning.THREADS), tuning.BLOCKS),
+                min(-(-work.cells // tuning.THREADS), tuning.GRID),
                 Work(rows=work.cells, cells=work.cells),
             )
             return [fill, Launch(name.format(keep.emits, "ATOMIC"), blocks, work, shared)]

@@ -46,3 +46,14 @@ template <class State> GR_HD State shuffle_down(u32 mask, State state, int down,
     for (int i = 0; i < words; i++) both.words[i] = __shfl_down_sync(mask, both.words[i], down, width);
     return both.state;
 }
+
+// All lanes of `mask` call. The state of the lane whose number differs by the bits of `bits`.
+template <class State> GR_HD State shuffle_xor(u32 mask, State state, int bits) {
+    union Both { GR_HD Both() {} State state; u32 words[(sizeof(State) + 3) / 4]; } both;
+    const int words = (sizeof(State) + 3) / 4;
+    both.words[words - 1] = 0;
+    both.state = state;
+#pragma unroll
+    for (int i = 0; i < words; i++) both.words[i] = __shfl_xor_sync(mask, both.words[i], bits);
+    return both.state;
+}

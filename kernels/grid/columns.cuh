@@ -1,6 +1,7 @@
 // Columns: the kept dimension is the one that lies together. A thread owns V neighbouring columns and walks down them.
 #pragma once
 #include "../core/line.cuh"
+#include "../monoid/columns.cuh"
 #include "finish.cuh"
 
 // The column tile of a block: Wide threads across, Threads / Wide down.
@@ -19,69 +20,83 @@ template <int Wide> struct Column {
     }
 };
 
-// One run: V elements of one line into V accumulators; those outside [0, length) are left out.
-template <class Op, int V, int Chunks>
-GR_HD void absorb_columns_edge(typename Op::Acc (&acc)[V], const Task<Chunks>& task, const Base* base,
-                               const Line<typename Op::In, V>& line, u64 slot, i64 length, const i64 (&within)[V]) {
-    typedef typename Op::In In;
-    i64 from = line.position(slot);
-#pragma unroll
+// A slot at an end of its line, element by element where it passes the operands' memory. Columns outside the line
+// hold whatever lies there: they are never written out.
+template <class In, int V, int Chunks>
+GR_HD Pack<In, V> read_end_slot(const Task<Chunks>& task, const Base* base, const Line<In, V>& line, u64 slot) {
+    if (V == 1 || owns_slot<In, V>(task, base, line, slot)) return read_slot<In, V>(task, line, slot);
+    Pack<In, V> pack = Pack<In, V>();
+    const i64 from = line.position(slot);
     for (int j = 0; j < V; j++) {
-        if (from + j < 0 || from + j >= length) continue;
-        i64 at = (i64)(slot * V + j);
-        In x = V == 1 ? Reader<In>::one(line.a + at * task.step_a, line.b + at * task.step_b)
-                      : Reader<In>::one(line.a + at * Reader<In>::size_a, line.b + at * Reader<In>::size_b);
-        Op::absorb(acc[j], x, line.index + within[j]);
+        if (from + j < 0 || from + j >= (i64)task.length) continue;
+        const i64 at = (i64)(slot * V + j);
+        In x = Reader<In>::one(line.a + at * Reader<In>::size_a, line.b + at * Reader<In>::size_b);
+#pragma unroll
+        for (int k = 0; k < V; k++)  // a constant index keeps the pack in registers
+            if (k == j) pack.at[k] = x;
     }
+    return pack;
 }
 
-// Runs first, first + stride, ... below end, Items loads in flight.
-template <class Op, int V, int Items, int Chunks>
-GR_HD void absorb_columns(typename Op::Acc (&acc)[V], const Task<Chunks>& task, const Offset& row, u64 slot, u64 first,
+// Runs first, first + stride, ... below end, Items loads in flight. Even runs lie one stride apart in one chunk.
+template <class Op, int V, int Items, bool Even, int Chunks>
+GR_HD void absorb_columns(Columns<Op, V>& columns, const Task<Chunks>& task, const Offset& row, u64 slot, u64 first,
                           u64 end, u64 stride, const i64 (&within)[V]) {
     typedef typename Op::In In;
-    const i64 length = (i64)task.length;
     const Base* base;
-    i64 from = find_line<In, V>(task, row, 0, base).position(slot);  // the same in every run: the plan sees to that
-    bool whole = from >= 0 && from + V <= length;
-    for (u64 run = first; run < end; run += stride * Items) {
-        if (!whole) {
-            for (int i = 0; i < Items && run + i * stride < end; i++) {
-                Line<In, V> line = find_line<In, V>(task, row, run + i * stride, base);
-                absorb_columns_edge<Op, V>(acc, task, base, line, slot, length, within);
+    const Line<In, V> origin = find_line<In, V>(task, row, 0, base);
+    const i64 from = origin.position(slot);  // the same in every run: the plan sees to that
+    const bool whole = from >= 0 && from + V <= (i64)task.length;
+    u64 run = first;
+    if (whole) {
+        for (; run + (Items - 1) * stride < end; run += stride * Items) {
+            Pack<In, V> pack[Items];
+            i64 index[Items];
+#pragma unroll
+            for (int i = 0; i < Items; i++) {
+                Line<In, V> line = origin;
+                if (Even) {
+                    const i64 n = (i64)(run + i * stride);
+                    line.a += n * task.run.a[0];
+                    line.b += n * task.run.b[0];
+                    line.index += n * task.run.c[0];
+                } else {
+                    line = find_line<In, V>(task, row, run + i * stride, base);
+                }
+                index[i] = line.index;
+                pack[i] = read_slot<In, V>(task, line, slot);
             }
-            continue;
-        }
-        Pack<In, V> pack[Items];
-        i64 index[Items];
 #pragma unroll
-        for (int i = 0; i < Items; i++) {
-            if (run + i * stride >= end) continue;
-            Line<In, V> line = find_line<In, V>(task, row, run + i * stride, base);
-            index[i] = line.index;
-            pack[i] = read_slot<In, V>(task, line, slot);
+            for (int i = 0; i < Items; i++) columns.take(pack[i], index[i], within);
         }
-#pragma unroll
-        for (int i = 0; i < Items; i++) {
-            if (run + i * stride >= end) continue;
-#pragma unroll
-            for (int j = 0; j < V; j++) Op::absorb(acc[j], pack[i].at[j], index[i] + within[j]);
-        }
+    }
+    for (; run < end; run += stride) {
+        Line<In, V> line = find_line<In, V>(task, row, run, base);
+        columns.take(read_end_slot<In, V>(task, base, line, slot), line.index, within);
     }
 }
 
-// All threads call. Folds the states of the threads down each column, in run order. The column numbered q of the
-// tile is left in each[q]. Uses Threads * V states of shared memory. Two block barriers.
-template <class Op, int V, int Threads, int Wide>
-GR_HD void fold_down(const typename Op::Acc (&acc)[V]) {
-    typename Op::State* each = (typename Op::State*)GR_SHARED;
-    const u32 columns = Wide * V, across = threadIdx.x % Wide, down = threadIdx.x / Wide;
-#pragma unroll
-    for (int j = 0; j < V; j++) each[down * columns + across * V + j] = Op::settle(acc[j]);
+// Flat columns: the state with the incomplete last line's element of this column, where it has one.
+template <class Op, int V, int Chunks>
+GR_HD typename Op::State with_tail(typename Op::State state, const Task<Chunks>& task, const Offset& row, u64 column,
+                                   i64 within) {
+    typedef typename Op::In In;
+    if (column >= task.tail) return state;
+    const Base* base;
+    Line<In, V> line = find_line<In, V>(task, row, task.runs * task.chunks, base);
+    typename Op::Acc acc = Op::start();
+    Op::absorb(acc, Reader<In>::one(line.a + column * Reader<In>::size_a, line.b), line.index + within);
+    return Op::combine(state, Op::settle(acc));
+}
+
+// All threads call; each has put its states into shared memory. Folds them down each column, in run order: the
+// column numbered q of the tile is left in place q. Two block barriers.
+template <class State, class Op, int Columns, int Threads, int Tall> GR_HD void fold_down() {
+    State* each = (State*)GR_SHARED;
     __syncthreads();
-    for (u32 q = threadIdx.x; q < columns; q += Threads) {
-        typename Op::State state = each[q];
-        for (u32 y = 1; y < Threads / Wide; y++) state = Op::combine(state, each[y * columns + q]);
+    for (u32 q = threadIdx.x; q < Columns; q += Threads) {
+        State state = each[q];
+        for (u32 y = 1; y < Tall; y++) state = Op::combine(state, each[y * Columns + q]);
         each[q] = state;  // only this thread touches column q
     }
     __syncthreads();
@@ -134,40 +149,42 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     }
 }
 
-// Grid: one block a (tile of columns, split of the runs). Threads across a tile: Wide. With Flat, a line holds
-// several periods of the kept columns one after another, the last line `tail` elements; the caller folds periods.
-template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Flat, int Finish, int Chunks>
+// Grid: one block a (tile of columns, split of the runs). Threads across a tile: Wide. Even: one chunk, runs one
+// stride apart. With Flat, a line holds several periods of the kept columns one after another, the last line `tail`
+// elements; the caller folds periods. Uses Threads * V states of shared memory.
+template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, bool Flat, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads) reduce_columns(const __grid_constant__ Task<Chunks> task) {
-    typedef typename Op::In In;
     typedef typename Op::State State;
+    State* each = (State*)GR_SHARED;
+    const int tall = Threads / Wide;
     const u64 tile = blockIdx.x / task.splits, split = blockIdx.x - tile * task.splits;
-    const u64 runs = task.runs * task.chunks, tall = Threads / Wide;
+    const u64 runs = task.runs * task.chunks;
     Column<Wide> column(task, tile);
-    typename Op::Acc acc[V];
+    Columns<Op, V> columns;
+    columns.start();
+    i64 within[V];
 #pragma unroll
-    for (int j = 0; j < V; j++) acc[j] = Op::start();
+    for (int j = 0; j < V; j++) within[j] = Flat ? (i64)task.by_width.of(column.slot * V + j) * task.step_b : 0;
+    const Offset row = task.row.at(column.outer);
     if (column.inside) {
-        Offset row = task.row.at(column.outer);
-        i64 within[V];
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            within[j] = Flat ? (i64)task.by_width.of(column.slot * V + j) * task.step_b : 0;
-        const u64 share = (runs + task.splits - 1) / task.splits;
-        u64 begin = split * share, end = begin + share < runs ? begin + share : runs;
+        const u64 share = (runs + task.splits - 1) / task.splits, begin = split * share;
+        u64 end = begin + share < runs ? begin + share : runs;
         if (Op::commutative) {
-            absorb_columns<Op, V, Items>(acc, task, row, column.slot, begin + column.down, end, tall, within);
+            absorb_columns<Op, V, Items, Even>(columns, task, row, column.slot, begin + column.down, end, tall, within);
         } else {  // each thread takes neighbouring runs, so that the threads down a column stand in order
-            u64 part = (share + tall - 1) / tall, mine = begin + column.down * part;
+            const u64 part = (share + tall - 1) / tall, mine = begin + column.down * part;
             end = mine + part < end ? mine + part : end;
-            absorb_columns<Op, V, Items>(acc, task, row, column.slot, mine, end, 1, within);
-        }
-        if (Flat && task.tail && split == task.splits - 1 && column.down == 0) {
-            const Base* base;
-            Line<In, V> line = find_line<In, V>(task, row, runs, base);
-            absorb_columns_edge<Op, V>(acc, task, base, line, column.slot, (i64)task.tail, within);
+            absorb_columns<Op, V, Items, Even>(columns, task, row, column.slot, mine, end, 1, within);
         }
     }
-    fold_down<Op, V, Threads, Wide>(acc);
+    const bool tail = Flat && column.inside && task.tail && split == task.splits - 1 && column.down == 0;
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        State state = columns.settle(j);
+        if (tail) state = with_tail<Op, V>(state, task, row, column.slot * V + j, within[j]);
+        each[column.down * (Wide * V) + column.across * V + j] = state;
+    }
+    fold_down<State, Op, Wide * V, Threads, tall>();
     if (task.splits == 1) {
         write_tile<Op, Emit, V, Threads, Wide, Finish, false>(task, tile, split);
         return;

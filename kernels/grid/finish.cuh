@@ -21,12 +21,16 @@ GR_HD bool is_last_block(u32* ticket, u64 splits) {
     return mine;
 }
 
-// All threads call. Folds `count` published partials left to right. Result valid in thread 0. Block barriers.
+// All threads call. Folds `count` published partials, always in the same order and left to right where that matters.
+// Result valid in thread 0. Block barriers.
 template <class Op, int Threads>
 GR_HD typename Op::State fold_partials(const typename Op::State* partials, u64 count) {
     typename Op::State state = Op::identity();
-    const u64 share = (count + Threads - 1) / Threads, first = threadIdx.x * share;
-    for (u64 i = first; i < first + share && i < count; i++) state = Op::combine(state, load_state(partials + i));
+    const u64 share = (count + Threads - 1) / Threads;
+    const u64 first = Op::commutative ? threadIdx.x : threadIdx.x * share, step = Op::commutative ? Threads : 1;
+    const u64 end = Op::commutative || first + share > count ? count : first + share;
+#pragma unroll 8
+    for (u64 i = first; i < end; i += step) state = Op::combine(state, load_state(partials + i));
     return block_reduce<Op, Threads>(state);
 }
 

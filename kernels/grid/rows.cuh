@@ -6,39 +6,41 @@
 // How slots are numbered: the row is one line; lines of many slots (a division a tile); of few (one a slot).
 const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINES = 2;
 
-// One lane's share of a tile: Items slots, Lanes apart, of one line. All loads are issued before the first use.
-template <class Op, int V, int Lanes, int Items, int Chunks>
-GR_HD void absorb_tile(typename Op::Acc& acc, const Task<Chunks>& task, const Base* base,
-                       const Line<typename Op::In, V>& line, u64 slot) {
-    typedef typename Op::In In;
-    Pack<In, V> pack[Items];
-    bool whole[Items];
-    const i64 end = (i64)task.length;
-#pragma unroll
-    for (int i = 0; i < Items; i++) {
-        i64 from = line.position(slot + i * Lanes);
-        whole[i] = from >= 0 && from + V <= end;
-        if (whole[i]) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
-    }
-#pragma unroll
-    for (int i = 0; i < Items; i++) {
-        u64 at = slot + i * Lanes;
-        if (whole[i]) Op::absorb_pack(acc, pack[i], line.index + line.position(at) * task.step_c, task.step_c);
-        else if (V > 1) absorb_edge<Op, V>(acc, task, base, line, at, task.length);
+// A line's slots that lie in it whole: [first, end). The slots before and after hold its edges.
+struct Whole { u64 first, end; };
+template <class In, int V> GR_HD Whole whole_slots(const Line<In, V>& line, u64 length) {
+    return {line.phase ? 1ull : 0ull, (u64)(line.phase + (i64)length) / V};
+}
+
+// The elements before the first whole slot (`which` 0) and after the last (`which` 1).
+template <class Op, int V, int Chunks>
+GR_HD void absorb_edges(typename Op::Acc& acc, const Task<Chunks>& task, const Base* base,
+                        const Line<typename Op::In, V>& line, u32 which, u32 step) {
+    if (V == 1) return;
+    const Whole whole = whole_slots(line, task.length);
+    for (; which < 2; which += step) {
+        bool present = which == 0 ? line.phase != 0 : whole.end >= whole.first && (line.phase + (i64)task.length) % V;
+        if (present) absorb_edge<Op, V>(acc, task, base, line, which == 0 ? 0 : whole.end, task.length);
     }
 }
 
-// The same for a tile known to lie inside its line.
-template <class Op, int V, int Lanes, int Items, int Chunks>
-GR_HD void absorb_whole_tile(typename Op::Acc& acc, const Task<Chunks>& task, const Line<typename Op::In, V>& line,
-                             u64 slot) {
+// One lane's share of a tile: Items slots, Lanes apart, those below `end`. All loads are issued before the first use.
+template <class Op, int V, int Lanes, int Items, bool Bounded, int Chunks>
+GR_HD void absorb_tile(typename Op::Acc& acc, const Task<Chunks>& task, const Line<typename Op::In, V>& line, u64 slot,
+                       u64 end) {
     typedef typename Op::In In;
     Pack<In, V> pack[Items];
 #pragma unroll
-    for (int i = 0; i < Items; i++) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
+    for (int i = 0; i < Items; i++)
+        if (!Bounded || slot + i * Lanes < end) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
+    const i64 index = line.index + line.position(slot) * task.step_c, gap = (i64)(Lanes * V) * task.step_c;
+    if (!Bounded) {
+        Op::absorb_packs(acc, pack, index, gap, task.step_c);
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < Items; i++)
-        Op::absorb_pack(acc, pack[i], line.index + line.position(slot + i * Lanes) * task.step_c, task.step_c);
+        if (slot + i * Lanes < end) Op::absorb_pack(acc, pack[i], index + i * gap, task.step_c);
 }
 
 // Tile by tile through lines of many slots. `team` of `teams` teams of Lanes lanes takes every teams-th tile.
@@ -49,17 +51,22 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const Task<Chunks>& task, const O
     const u32 lane = threadIdx.x % Lanes;
     const u64 tiles = task.tiles * (Lines == ONE_LINE ? 1 : task.runs * task.chunks);
     Line<In, V> line = find_line<In, V>(task, row, 0, base);
+    Whole whole = whole_slots(line, task.length);
+    if (Lines == ONE_LINE && team == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
     for (u64 tile = team; tile < tiles; tile += teams) {
         u64 in_line = tile;
         if (Lines != ONE_LINE) {
             u64 run = task.tiles == 1 ? tile : task.by_tiles.of(tile);
             in_line -= run * task.tiles;
             line = find_line<In, V>(task, row, run, base);
+            whole = whole_slots(line, task.length);
+            if (in_line == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
         }
-        u64 first = in_line * (Lanes * Items);
-        bool whole = line.position(first) >= 0 && line.position(first + Lanes * Items) <= (i64)task.length;
-        if (whole) absorb_whole_tile<Op, V, Lanes, Items>(acc, task, line, first + lane);
-        else absorb_tile<Op, V, Lanes, Items>(acc, task, base, line, first + lane);
+        u64 first = whole.first + in_line * (Lanes * Items);
+        if (first + Lanes * Items <= whole.end)
+            absorb_tile<Op, V, Lanes, Items, false>(acc, task, line, first + lane, whole.end);
+        else
+            absorb_tile<Op, V, Lanes, Items, true>(acc, task, line, first + lane, whole.end);
     }
 }
 

@@ -14,6 +14,7 @@ __global__ void __launch_bounds__(Threads) reduce_staged_rows(const __grid_const
     const In* all = (const In*)task.base[0].a;
     for (u64 first = blockIdx.x * tile_rows; first < task.rows; first += gridDim.x * tile_rows) {
         const u64 begin = first * task.length;
+#pragma unroll 4
         for (u64 pack = threadIdx.x; pack < tile_packs; pack += Threads) {
             u64 at = begin + pack * V;
             if (at + V <= total) ((Pack<uint4, 1>*)GR_SHARED)[pack] = load_pack<uint4, 1>(all + at);

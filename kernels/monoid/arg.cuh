@@ -52,19 +52,35 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         if (best.index < 0 || won > 0 || (won == 0 && index < best.index)) best = {x, index};
     }
     static GR_HD void absorb(State& acc, T x, i64 index) { offer(acc, x, index); }
-    // The best value of a pack first, without positions; only where it can win are the elements looked at one by one.
-    template <int V> static GR_HD void absorb_pack(State& acc, const Pack<T, V>& pack, i64 index, i64 step) {
-        bool look = true;
-        if constexpr (!IsComplex<T>::yes) {
-            Best<T, Max, SkipNan> best = Best<T, Max, SkipNan>::start();
-            best.take(pack);
-            int won = Contest<T, Max>::of(acc.value, best.settle());
-            i64 lowest = step < 0 ? index + (V - 1) * step : index;
-            look = acc.index < 0 || won > 0 || (won == 0 && lowest < acc.index);
-        }
-        if (!look) return;
+    // The best value of many packs first, without positions; only where it wins or ties are they searched for it.
+    template <int V, int N>
+    static GR_HD void absorb_packs(State& acc, const Pack<T, V> (&packs)[N], i64 index, i64 gap, i64 step) {
+        if constexpr (IsComplex<T>::yes) {
 #pragma unroll
-        for (int j = 0; j < V; j++) offer(acc, pack.at[j], index + j * step);
+            for (int i = 0; i < N * V; i++) offer(acc, packs[i / V].at[i % V], index + i / V * gap + i % V * step);
+        } else {
+            Best<T, Max, SkipNan> running = Best<T, Max, SkipNan>::start();
+#pragma unroll
+            for (int i = 0; i < N; i++) running.take(packs[i]);
+            const T best = running.settle();
+            if (SkipNan && is_nan(best)) return;
+            const int won = Contest<T, Max>::of(acc.value, best);
+            const i64 lowest = step < 0 ? index + (N - 1) * gap + (V - 1) * step : index;
+            if (acc.index >= 0 && (won < 0 || (won == 0 && lowest > acc.index))) return;
+            int first = 0, last = 0;  // places of the best value: the first found, and the last
+#pragma unroll
+            for (int i = N * V - 1; i >= 0; i--)
+                if (Contest<T, Max>::of(packs[i / V].at[i % V], best) == 0) first = i;
+#pragma unroll
+            for (int i = 0; i < N * V; i++)
+                if (Contest<T, Max>::of(packs[i / V].at[i % V], best) == 0) last = i;
+            const int place = step < 0 ? last : first;
+            offer(acc, best, index + place / V * gap + place % V * step);
+        }
+    }
+    template <int V> static GR_HD void absorb_pack(State& acc, const Pack<T, V>& pack, i64 index, i64 step) {
+        const Pack<T, V> packs[1] = {pack};
+        absorb_packs(acc, packs, index, 0, step);
     }
     static GR_HD State combine(State earlier, State later) {
         if (later.index >= 0) offer(earlier, later.value, later.index);

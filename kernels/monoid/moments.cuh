@@ -53,6 +53,48 @@ GR_HD Moments4 merge(Moments4 a, Moments4 b) {
     return {n, a.mean + d * b.count, m2, m3, m4};
 }
 
+// Bytes need no pivot: their power sums are integers, exact in 64 bits, four elements an instruction.
+struct BytePowers { i64 sum, square, count; };
+GR_HD Moments2 settle_powers(const BytePowers& acc) {
+    f64 n = (f64)acc.count, mean = acc.count ? (f64)acc.sum / n : 0;
+    // count * square < 2^63 for up to 2^23 bytes, where the difference is exact; past that both lose the same bits
+    f64 spread = acc.count < (1 << 23) ? (f64)(acc.count * acc.square - acc.sum * acc.sum)
+                                       : n * (f64)acc.square - (f64)acc.sum * (f64)acc.sum;
+    return {n, mean, acc.count && spread > 0 ? spread / n : 0};
+}
+GR_HD i32 dot_words(i32 a, i32 b, i8) { return __dp4a(a, b, 0); }
+GR_HD i32 dot_words(i32 a, i32 b, u8) { return (i32)__dp4a((u32)a, (u32)b, 0u); }
+GR_HD i32 dot_words(i32 a, i32 b, boolean) { return (i32)__dp4a((u32)a, (u32)b, 0u); }
+template <class T> struct ByteMoments : Plain<ByteMoments<T>, T, Moments2> {
+    typedef BytePowers Acc;
+    static GR_HD Acc start() { return Acc(); }
+    static GR_HD void absorb(Acc& acc, T element, i64) {
+        i64 x = cast<i64>(element);
+        acc.sum += x;
+        acc.square += x * x;
+        acc.count++;
+    }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<T, V>& pack, i64 index, i64 step) {
+        if constexpr (V % 4 != 0) {
+            Plain<ByteMoments<T>, T, Moments2>::absorb_pack(acc, pack, index, step);
+        } else {
+            i32 sum = 0, square = 0;
+#pragma unroll
+            for (int w = 0; w < V / 4; w++) {
+                i32 word = ((const i32*)&pack)[w];
+                sum += dot_words(word, 0x01010101, T());
+                square += dot_words(word, word, T());
+            }
+            acc.sum += sum;
+            acc.square += square;
+            acc.count += V;
+        }
+    }
+    static GR_HD Moments2 settle(const Acc& acc) { return settle_powers(acc); }
+    static GR_HD Moments2 identity() { return Moments2(); }
+    static GR_HD Moments2 combine(Moments2 earlier, Moments2 later) { return merge(earlier, later); }
+};
+
 // Order 2 or 4; SkipNan leaves NaN out of count and sums.
 template <class T, int Order, bool SkipNan, class Packed>
 struct PivotMoments : Plain<PivotMoments<T, Order, SkipNan, Packed>, T, Packed> {
@@ -80,10 +122,15 @@ struct PivotMoments : Plain<PivotMoments<T, Order, SkipNan, Packed>, T, Packed> 
     static GR_HD Packed combine(Packed earlier, Packed later) { return merge(earlier, later); }
 };
 
-template <class T, bool SkipNan> struct Var : PivotMoments<T, 2, SkipNan, Moments2> {
+template <class T, bool SkipNan> struct Spread : PivotMoments<T, 2, SkipNan, Moments2> {};
+template <bool SkipNan> struct Spread<i8, SkipNan> : ByteMoments<i8> {};
+template <bool SkipNan> struct Spread<u8, SkipNan> : ByteMoments<u8> {};
+template <bool SkipNan> struct Spread<boolean, SkipNan> : ByteMoments<boolean> {};
+
+template <class T, bool SkipNan> struct Var : Spread<T, SkipNan> {
     static GR_HD f64 finalise(Moments2 state, const f64* option) { return variance(state.count, state.m2, option); }
 };
-template <class T, bool SkipNan> struct Std : PivotMoments<T, 2, SkipNan, Moments2> {
+template <class T, bool SkipNan> struct Std : Spread<T, SkipNan> {
     static GR_HD f64 finalise(Moments2 state, const f64* option) { return sqrt(variance(state.count, state.m2, option)); }
 };
 // The central moment of order option[1], over count - option[0].

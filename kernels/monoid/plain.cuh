@@ -2,7 +2,7 @@
 //
 //   In, State, Acc        element, packed state, a thread's running value
 //   commutative           false keeps element order
-//   start, absorb, absorb_pack, settle     begin a running value, take elements in, turn it into a state
+//   start, absorb, absorb_pack(s), settle  begin a running value, take elements in, turn it into a state
 //   identity, combine, finalise            the algebra; combine's left argument is the earlier one
 //   atomic                folds a state into a cell at once, where that is exact and order-free
 #pragma once
@@ -21,6 +21,12 @@ template <class Op, class Element, class Packed> struct Plain {
 #pragma unroll
         for (int j = 0; j < V; j++) Op::absorb(acc, pack.at[j], index + j * step);
     }
+    // Packs `gap` apart in index.
+    template <class Running, int V, int N>
+    static GR_HD void absorb_packs(Running& acc, const Pack<In, V> (&packs)[N], i64 index, i64 gap, i64 step) {
+#pragma unroll
+        for (int i = 0; i < N; i++) Op::absorb_pack(acc, packs[i], index + i * gap, step);
+    }
     static GR_HD State settle(const State& acc) { return acc; }
 };
 
@@ -34,6 +40,11 @@ template <class Op, class Stored> struct Casting : Op {
     static GR_HD void absorb_pack(typename Op::Acc& acc, const Pack<Stored, V>& pack, i64 index, i64 step) {
 #pragma unroll
         for (int j = 0; j < V; j++) Op::absorb(acc, cast<typename Op::In>(pack.at[j]), index + j * step);
+    }
+    template <int V, int N>
+    static GR_HD void absorb_packs(typename Op::Acc& acc, const Pack<Stored, V> (&packs)[N], i64 index, i64 gap, i64 step) {
+#pragma unroll
+        for (int i = 0; i < N; i++) absorb_pack(acc, packs[i], index + i * gap, step);
     }
 };
 

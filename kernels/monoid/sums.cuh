@@ -29,6 +29,7 @@ template <class A, class Term> GR_HD void add(Parts<A>& sum, Term x) {
     add(sum.re, x.re);
     add(sum.im, x.im);
 }
+GR_HD void add(c128& sum, c128 x) { sum = {__dadd_rn(sum.re, x.re), __dadd_rn(sum.im, x.im)}; }
 
 GR_HD i64 value_of(i64 sum) { return sum; }
 GR_HD u64 value_of(u64 sum) { return sum; }
@@ -125,47 +126,59 @@ template <class A, class B, class To> struct Product<A, B, c128, Parts<To>> {
 template <class A> struct Lanes { static const int count = 1; };
 template <> struct Lanes<Twofold> { static const int count = 2; };
 
-// Sums of V integers of a few bits, exact in 32 bits.
-template <int V> GR_HD i32 narrow_sum(const Pack<i8, V>& pack) {
-    i32 sum = 0;
+// Sums over a pack of narrow integers, exact in 32 bits: of the elements, or of their squares.
+template <class T> struct ByteWord { static const bool yes = false; };
+template <> struct ByteWord<i8> { static const bool yes = true; static GR_HD i32 dot(i32 a, i32 b) { return __dp4a(a, b, 0); } };
+template <> struct ByteWord<u8> { static const bool yes = true; static GR_HD i32 dot(i32 a, i32 b) { return (i32)__dp4a((u32)a, (u32)b, 0u); } };
+template <> struct ByteWord<boolean> : ByteWord<u8> {};
+
+template <class Map> struct Narrow { static const bool yes = false; };
+template <class T> struct NarrowValue {
+    static const bool yes = true;
+    template <int V> static GR_HD i32 sum(const Pack<T, V>& pack) {
+        i32 sum = 0;
+        if constexpr (ByteWord<T>::yes) {
 #pragma unroll
-    for (int w = 0; w < V / 4; w++) sum = __dp4a(((const i32*)&pack)[w], 0x01010101, sum);
-    return sum;
-}
-template <int V> GR_HD i32 narrow_sum(const Pack<u8, V>& pack) {
-    u32 sum = 0;
+            for (int w = 0; w < V / 4; w++) sum += ByteWord<T>::dot(((const i32*)&pack)[w], 0x01010101);
+        } else {
 #pragma unroll
-    for (int w = 0; w < V / 4; w++) sum = __dp4a(((const u32*)&pack)[w], 0x01010101u, sum);
-    return (i32)sum;
-}
-template <int V> GR_HD i32 narrow_sum(const Pack<boolean, V>& pack) { return narrow_sum((const Pack<u8, V>&)pack); }
-template <class T, int V> GR_HD i32 narrow_sum(const Pack<T, V>& pack) {
-    i32 sum = 0;
+            for (int j = 0; j < V; j++) sum += (i32)pack.at[j];
+        }
+        return sum;
+    }
+};
+template <class T> struct NarrowSquare {
+    static const bool yes = true;
+    template <int V> static GR_HD i32 sum(const Pack<T, V>& pack) {
+        i32 sum = 0;
 #pragma unroll
-    for (int j = 0; j < V; j++) sum += (i32)pack.at[j];
-    return sum;
-}
-template <class Map> struct IsNarrow { static const bool yes = false; };
-template <class To> struct IsNarrow<Value<i8, To>> { static const bool yes = true; };
-template <class To> struct IsNarrow<Value<u8, To>> { static const bool yes = true; };
-template <class To> struct IsNarrow<Value<i16, To>> { static const bool yes = true; };
-template <class To> struct IsNarrow<Value<u16, To>> { static const bool yes = true; };
-template <class To> struct IsNarrow<Value<boolean, To>> { static const bool yes = true; };
+        for (int w = 0; w < V / 4; w++) sum += ByteWord<T>::dot(((const i32*)&pack)[w], ((const i32*)&pack)[w]);
+        return sum;
+    }
+};
+template <class To> struct Narrow<Value<i8, To>> : NarrowValue<i8> {};
+template <class To> struct Narrow<Value<u8, To>> : NarrowValue<u8> {};
+template <class To> struct Narrow<Value<boolean, To>> : NarrowValue<boolean> {};
+template <class To> struct Narrow<Value<i16, To>> : NarrowValue<i16> {};
+template <class To> struct Narrow<Value<u16, To>> : NarrowValue<u16> {};
+template <class Number, class To> struct Narrow<Square<i8, Number, To>> : NarrowSquare<i8> {};
+template <class Number, class To> struct Narrow<Square<u8, Number, To>> : NarrowSquare<u8> {};
+template <class Number, class To> struct Narrow<Square<boolean, Number, To>> : NarrowSquare<boolean> {};
 
 // Takes a pack of V elements into running sums: narrow integers in 32 bits first, floats pairwise.
 template <class Map, class A, int V> GR_HD void add_pack(A* sum, const Pack<typename Map::In, V>& pack) {
     typedef typename Map::Term Term;
-    if constexpr (IsNarrow<Map>::yes && V >= 4) {
-        add(sum[0], (Term)narrow_sum(pack));
+    if constexpr (Narrow<Map>::yes && V >= 4 && Lanes<A>::count == 1) {
+        add(sum[0], (Term)Narrow<Map>::sum(pack));
     } else {
         const int lanes = Lanes<A>::count;
-        A terms[V];
+        if constexpr (lanes > 1 || V == 1) {
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            if constexpr (lanes > 1) add(sum[j % lanes], Map::of(pack.at[j]));
-            else terms[j] = A(), add(terms[j], Map::of(pack.at[j]));
-        }
-        if constexpr (lanes == 1) {
+            for (int j = 0; j < V; j++) add(sum[j % lanes], Map::of(pack.at[j]));
+        } else {
+            Term terms[V];
+#pragma unroll
+            for (int j = 0; j < V; j++) terms[j] = Map::of(pack.at[j]);
 #pragma unroll
             for (int gap = 1; gap < V; gap *= 2)
 #pragma unroll

@@ -10,3 +10,37 @@ template <class Op, int Lanes> GR_HD typename Op::State warp_reduce(typename Op:
         state = Op::combine(state, shuffle_down(0xffffffffu, state, down, Lanes));
     return state;
 }
+
+// All lanes call. Reduces Rows states a lane across teams of Lanes neighbouring lanes, Rows results at once: at each
+// step a lane gives away half of its rows and takes in its neighbour's share of the other half. Rows and Lanes are
+// powers of two. Results valid in states[0 .. max(1, Rows / Lanes)): those of the rows that kept_row names, several
+// lanes holding the same where Lanes > Rows. No block barrier.
+template <class Op, int Lanes, int Rows, int Step = 1> struct TransposeReduce {
+    static GR_HD void run(typename Op::State (&states)[Rows]) {
+        typedef typename Op::State State;
+        const bool upper = threadIdx.x & Step;
+        if constexpr (Step < Lanes) {
+            const int half = Rows / (2 * Step);  // rows that a lane still holds after this step
+            if constexpr (half >= 1) {
+#pragma unroll
+                for (int r = 0; r < half; r++) {
+                    State give = upper ? states[r] : states[r + half], keep = upper ? states[r + half] : states[r];
+                    State got = shuffle_xor(0xffffffffu, give, Step);
+                    states[r] = upper ? Op::combine(got, keep) : Op::combine(keep, got);
+                }
+            } else {
+                State got = shuffle_xor(0xffffffffu, states[0], Step);
+                states[0] = upper ? Op::combine(got, states[0]) : Op::combine(states[0], got);
+            }
+            TransposeReduce<Op, Lanes, Rows, 2 * Step>::run(states);
+        }
+    }
+    // The row that states[r] belongs to after the reduction, in this lane.
+    static GR_HD int kept_row(int r) {
+        int row = r, half = Rows / 2;
+#pragma unroll
+        for (int step = 1; step < Lanes && half >= 1; step *= 2, half /= 2)
+            if (threadIdx.x & step) row += half;
+        return row;
+    }
+};

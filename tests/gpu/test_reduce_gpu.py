@@ -33,17 +33,17 @@ def test_every_row_and_layout(gpu, dtype, number):
     host_array = make(shape, dtype, number)
     x, chunk = view_of(host_array, view), view_of(cp.asarray(host_array), view)
     assert chunk.strides == x.strides or x.size == 0
-    names = rows(dtype) if number % 4 == 0 else ["sum", "max", "argmin", "mean", "any"]
+    every = rows(dtype)
+    names = {every[(5 * number + 11 * i) % len(every)] for i in range(3)} | {("sum", "max", "argmin", "var")[number % 4]}
     n = max(1, int(np.prod([x.shape[a] for a in axes])))
-    for name in names:
-        if name not in rows(dtype) or _empty_has_no_answer(OPERATORS[name], x, axes):
+    for name in sorted(names):
+        if name not in every or _empty_has_no_answer(OPERATORS[name], x, axes):
             continue
         bound = OPERATORS[name].bind(x.dtype)
         wanted = host.finalise(host.reduce((x,), bound, axes), bound)
         partial = gpu.reduce((chunk,), bound, axes)
         close(gpu.finalise(partial, bound).get(), wanted, bound, n)
-        if name != "moments":
-            close(gpu.reduce((chunk,), bound, axes, final=True).get(), wanted, bound, n)
+        close(gpu.reduce((chunk,), bound, axes, final=True).get(), wanted, bound, n)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -1,0 +1,42 @@
+"""One small reduction through every kernel family and finish, to run under compute-sanitizer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gpureduce_dask.chunk import device
+from gpureduce_dask.operators import OPERATORS
+
+from .samples import LAYOUTS, make, rows, view_of
+
+
+def main() -> None:
+    import cupy as cp
+
+    for number, (shape, axes, view) in enumerate(LAYOUTS):
+        if number in (5,):
+            continue  # large: nothing new
+        for dtype in ("uint8", "float32", "float64"):
+            x = make(shape, dtype, number)
+            chunk = view_of(cp.asarray(x), view)
+            names = rows(dtype)
+            for name in ("sum", names[number % len(names)]):
+                monoid = OPERATORS[name]
+                if monoid.empty == "raise" and 0 in shape:
+                    continue
+                bound = monoid.bind(x.dtype)
+                partial = device.reduce((chunk,), bound, axes)
+                device.finalise(partial, bound).get()
+                if name == "sum" and dtype == "uint8" and number % 3 == 0:
+                    for finish in ("atomic", "two-pass"):
+                        device.reduce((chunk,), bound, axes, finish=finish).get()
+    chunks = [(cp.asarray(make((60, 90), "float32", i)),) for i in range(5)]
+    bound = OPERATORS["sum"].bind(np.dtype("f4"))
+    for axes in ((0,), (1,), (0, 1)):
+        device.finalise(device.reduce_many(chunks, bound, axes), bound).get()
+    cp.cuda.Device().synchronize()
+    print(f"walked {len(LAYOUTS)} layouts")
+
+
+if __name__ == "__main__":
+    main()
