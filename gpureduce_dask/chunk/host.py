@@ -23,7 +23,7 @@ Chunks = tuple[Array, ...]
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
 PANELS = Budget(1 << 16, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their block along n themselves
-FLAGGED = Budget(1 << 22, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
+FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 STREAMED = Budget(1 << 24, 1 << 18, 1 << 20, 1 << 16)  # folds that are NumPy reductions: fewer calls
 PAIRED = Budget(1 << 24, 1 << 20, 0, 1 << 16)  # the same where a column's terms are rounded one by one
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays for folds that compare
@@ -71,6 +71,7 @@ def _budget(bound: Bound) -> Budget:
             budget = PANELS if fold in PANELLED else FLAGGED
     return replace(
         budget,
+        unit=bound.elements[0].itemsize if fold in POSITIONS else 0,
         short=SHORT if fold is None or fold in ACROSS else 0,
         narrow=SHORT if fold is None or fold in POSITIONS else 0,
     )
@@ -80,6 +81,7 @@ def _fill(cells: Array, walk: Walk, bound: Bound, start: int) -> None:
     """Every cell's state, from its tiles in order."""
     runs = walk.runs()
     for outer, inner in walk.cells():
+        cell: Any = (*outer, *inner, ...)
         pending: list[State] = []
         for run in runs:
             state = _state(walk, (outer, run, inner), bound, start)
@@ -87,7 +89,7 @@ def _fill(cells: Array, walk: Walk, bound: Bound, start: int) -> None:
             if len(pending) == PENDING or len(pending) * state[0].size * bound.state.itemsize > PENDING_BYTES:
                 pending = [_together(pending, bound)]
         for (name, _), values in zip(bound.fields, _together(pending, bound), strict=True):
-            target = cells[name][(*outer, *inner, ...)]
+            target = cells[name][cell]
             target[...] = values.reshape(target.shape)
 
 

@@ -35,6 +35,7 @@ class Budget:
     columns: int
     depth: int
     copy: int
+    unit: int = 0  # bytes from one element of a row to the next that a view must have; 0 for any
     short: int = 0  # up to this length, rows are copied into columns
     narrow: int = 0  # up to this width, columns are copied into rows
 
@@ -86,7 +87,8 @@ def plan(
     total, length, width = (math.prod(d.size for d in dims) for dims in (laid.dims, laid.reduced, laid.inner))
     few = width <= budget.narrow < length if laid.inner else 1 < length <= budget.short
     turned = few and total >= ENOUGH
-    if readable and not turned:
+    spread = budget.unit and not laid.inner and laid.reduced and laid.reduced[-1].strides[0] != budget.unit
+    if readable and not turned and not spread:
         extents = _deepen(laid, _grow(laid, budget.columns if laid.inner else budget.rows, ordered, True), budget.depth)
         if math.prod(extents) >= min(ENOUGH, total):
             return replace(laid, extents=extents, direct=True)

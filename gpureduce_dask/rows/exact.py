@@ -133,8 +133,8 @@ def total(state: State) -> Array:
 
 
 def cast(values: Any, dtype: DType) -> Array:
-    """Results in the dtype asked for; int64 ticks become times, and a real result drops a zero imaginary part."""
-    values = np.asarray(values)
+    """Results in the dtype asked for; int64 ticks become times."""
+    numbers: Array = np.asarray(values)
     if dtype.kind in "mM":
-        return values.astype(I8, copy=False).view(dtype)
-    return values.astype(dtype, copy=False)
+        numbers = numbers.astype(I8, copy=False).view(dtype)
+    return numbers.astype(dtype, copy=False)

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import cuda_types as cuda
 from ..dtypes import kind
-from ..monoid import Array, DType, Fields, State
-from . import positions
+from ..monoid import Array, DType, Fields, Monoid, State
+from . import positions, rules
 from .limits import highest, lowest
 
 
@@ -113,3 +114,60 @@ def ptp_fold(block: Array, index: Any) -> State:
 
 def ptp_finalise(state: State, dtype: DType) -> Array:
     return (state[1] - state[0]).astype(dtype, copy=False)
+
+
+def _extreme(name: str, **functions: Any) -> Monoid:
+    return rules.row(name, rules.ORDERED, rules.same, empty="raise", fields=fields, **functions)
+
+
+ROWS = (
+    _extreme(
+        "min",
+        identity=min_identity,
+        lift=lift,
+        combine=min_combine,
+        finalise=finalise,
+        fold=min_fold,
+        cuda=cuda.minimum,
+    ),
+    _extreme(
+        "max",
+        identity=max_identity,
+        lift=lift,
+        combine=max_combine,
+        finalise=finalise,
+        fold=max_fold,
+        cuda=cuda.maximum,
+    ),
+    _extreme(
+        "nanmin",
+        identity=nanmin_identity,
+        lift=nan_lift,
+        combine=nanmin_combine,
+        finalise=nan_finalise,
+        fold=nanmin_fold,
+        cuda=cuda.nan_minimum,
+    ),
+    _extreme(
+        "nanmax",
+        identity=nanmax_identity,
+        lift=nan_lift,
+        combine=nanmax_combine,
+        finalise=nan_finalise,
+        fold=nanmax_fold,
+        cuda=cuda.nan_maximum,
+    ),
+    rules.row(
+        "ptp",
+        rules.APART,
+        rules.difference,
+        empty="raise",
+        fields=ptp_fields,
+        identity=ptp_identity,
+        lift=ptp_lift,
+        combine=ptp_combine,
+        finalise=ptp_finalise,
+        fold=ptp_fold,
+        cuda=cuda.peak_to_peak,
+    ),
+)

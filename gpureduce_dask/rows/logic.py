@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..monoid import Array, DType, Fields, State
+from .. import cuda_types as cuda
+from ..monoid import Array, DType, Fields, Monoid, State
+from . import rules
 from .exact import I8, numeric
 
 BYTES = 255  # rows of flags that a sum of single bytes holds
@@ -77,3 +79,26 @@ def count_fold(block: Array, index: Array | None) -> State:
     if block.shape[1] <= BYTES:
         return (np.add.reduce(flags.view(np.uint8), axis=1, dtype=np.uint8).astype(I8),)
     return (np.add.reduce(flags, axis=1, dtype=I8),)
+
+
+def _flag(name: str, **functions: Any) -> Monoid:
+    shared: dict[str, Any] = {"fields": flag_fields, "lift": lift, "finalise": finalise}
+    return rules.row(name, rules.ORDERED, rules.truth, **shared, **functions)
+
+
+ROWS = (
+    _flag("any", identity=false, combine=either, fold=fold_any, cuda=cuda.any_true),
+    _flag("all", identity=true, combine=both, fold=fold_all, cuda=cuda.all_true),
+    rules.row(
+        "count_nonzero",
+        rules.ORDERED,
+        rules.position,
+        fields=count_fields,
+        identity=zero,
+        lift=count_lift,
+        combine=count_combine,
+        finalise=finalise,
+        fold=count_fold,
+        cuda=cuda.count_nonzero,
+    ),
+)

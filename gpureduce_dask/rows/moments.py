@@ -7,11 +7,14 @@ measured from a pivot near its elements.
 from __future__ import annotations
 
 import warnings
+from functools import reduce
+from typing import Any
 
 import numpy as np
 
-from ..monoid import Array, DType, Fields, State
-from . import exact, sums
+from .. import cuda_types as cuda
+from ..monoid import Array, DType, Fields, Monoid, State
+from . import exact, rules, sums
 from .exact import F8
 from .panels import panels
 
@@ -43,18 +46,18 @@ def lift_present(x: Array, index: Array) -> State:
     return (count, *lift(sums.present(x, 0), index)[1:])
 
 
-def pivot(block: Array, gaps: Array | None) -> Array:
+def pivot(block: Array, skip: bool) -> Array:
     """A number near each cell's elements: the mean of its first sixty-fourth.
 
     It is that of a part of the block, so its square distance to the block's mean is at most 64 variances, and that
     bounds what cancellation costs.
     """
     head = block[:, : -(-block.shape[1] // SHARE)]
-    if gaps is None:
-        return exact.add_up(head, F8) / head.shape[1]
-    held = ~gaps[:, : head.shape[1]]
-    count = np.add.reduce(held, axis=1, dtype=F8)
-    return exact.add_up(np.where(held, head, np.zeros((), head.dtype)), F8) / np.maximum(count, 1)
+    mean = exact.add_up(head, F8) / head.shape[1]
+    if not skip or np.all(np.isfinite(mean)):
+        return mean
+    count = np.maximum(np.add.reduce(~np.isnan(head), axis=1, dtype=F8), 1)
+    return np.asarray(exact.add_up(sums.present(head, 0), F8) / count)
 
 
 def power_sums(block: Array, around: Array, skip: bool) -> tuple[Array, Array, Array]:
@@ -65,7 +68,7 @@ def power_sums(block: Array, around: Array, skip: bool) -> tuple[Array, Array, A
         away = np.subtract(panel, around[:, None], dtype=F8)
         total = np.add.reduce(away, axis=1)
         if skip and not np.all(np.isfinite(total)):
-            gaps = np.isnan(away)
+            gaps = np.isnan(panel)
             np.copyto(away, 0, where=gaps)
             count -= np.add.reduce(gaps, axis=1, dtype=F8)
             total = np.add.reduce(away, axis=1)
@@ -76,29 +79,29 @@ def power_sums(block: Array, around: Array, skip: bool) -> tuple[Array, Array, A
 
 def block_state(block: Array, skip: bool) -> State:
     """(count, mean, m2) of real elements over the middle axis."""
-    around = pivot(block, None)
-    if skip and not np.all(np.isfinite(around)):
-        head = block[:, : -(-block.shape[1] // SHARE)]
-        around = pivot(block, np.isnan(head))
+    around = pivot(block, skip)
     count, first, second = power_sums(block, around, skip)
     slip = first / np.maximum(count, 1)
     return count, around + slip, np.maximum(second - first * slip, 0)
 
 
+def complex_state(block: Array, skip: bool) -> State:
+    """(count, mean_re, mean_im, m2) of complex elements; NaN in one part leaves both out."""
+    gaps = np.isnan(block) if skip else np.zeros((), bool)
+    missing = np.asarray(np.nan, block.real.dtype)
+    (count, re, m2), (_, im, more) = (
+        block_state(np.where(gaps, missing, p) if np.any(gaps) else p, skip) for p in parts(block)
+    )
+    return count, re, im, m2 + more
+
+
 def fold(block: Array, index: Array | None) -> State:
-    if block.dtype.kind == "c":
-        (count, re, m2), (_, im, more) = (block_state(p, False) for p in parts(block))
-        return count, re, im, m2 + more
-    return block_state(exact.numeric(block), False)
+    return complex_state(block, False) if block.dtype.kind == "c" else block_state(exact.numeric(block), False)
 
 
 def fold_present(block: Array, index: Array | None) -> State:
     if block.dtype.kind == "c":
-        gaps = np.isnan(block)
-        if not np.any(gaps):
-            return fold(block, index)
-        (count, re, m2), (_, im, more) = (block_state(np.where(gaps, np.nan, p), True) for p in parts(block))
-        return count, re, im, m2 + more
+        return reduce(combine, (complex_state(panel, True) for panel in panels(block)))
     return block_state(exact.numeric(block), True)
 
 
@@ -148,3 +151,16 @@ def nanvar_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
 
 def nanstd_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
     return exact.cast(np.sqrt(spread(state, ddof, False)), dtype)
+
+
+def _spread(name: str, **functions: Any) -> Monoid:
+    shared = {"elements": rules.native, "fields": fields, "identity": identity, "combine": combine}
+    return rules.row(name, rules.NUMBERS, rules.spread, free=True, **shared, options=(("ddof", 0),), **functions)
+
+
+ROWS = (
+    _spread("var", lift=lift, fold=fold, finalise=var_finalise, cuda=cuda.variance),
+    _spread("std", lift=lift, fold=fold, finalise=std_finalise, cuda=cuda.deviation),
+    _spread("nanvar", lift=lift_present, fold=fold_present, finalise=nanvar_finalise, cuda=cuda.nan_variance),
+    _spread("nanstd", lift=lift_present, fold=fold_present, finalise=nanstd_finalise, cuda=cuda.nan_deviation),
+)

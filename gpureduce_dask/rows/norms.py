@@ -1,4 +1,4 @@
-"""Rows sumsq, norm1, norm2, norminf, vdot and average: sums of what is made of the elements."""
+"""Rows sumsq, norm1, norm2 and norminf: sums of squares and magnitudes, and the largest magnitude."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from .. import cuda_types as cuda
 from ..dtypes import kind, real
-from ..monoid import Array, DType, Fields, State
-from . import exact, sums
-from .exact import C16, F8, I8, U8
+from ..monoid import Array, DType, Fields, Monoid, State
+from . import exact, rules, sums
+from .exact import C16, F8
 
 
 def square_fields(dtype: DType) -> Fields:
@@ -42,12 +43,7 @@ def square_fold(block: Array, index: Array | None) -> State:
     return exact.split(total, real(block.dtype))
 
 
-def combine(earlier: State, later: State) -> State:
-    return exact.add(earlier, later)
-
-
 # ---- norms: integers are measured as float64
-
 
 
 def norm2_fields(dtype: DType) -> Fields:
@@ -83,7 +79,7 @@ def norm1_identity(dtype: DType) -> tuple[Any, ...]:
 
 def magnitudes(x: Array) -> Array:
     """|x| as float64."""
-    return np.abs(x.astype(C16 if x.dtype.kind == "c" else F8))
+    return np.asarray(np.abs(x.astype(C16 if x.dtype.kind == "c" else F8)))
 
 
 def norm1_lift(x: Array, index: Array) -> State:
@@ -120,75 +116,49 @@ def largest_fold(block: Array, index: Array | None) -> State:
     return (np.maximum(magnitudes(low), magnitudes(high)),)
 
 
-# ---- two arrays read together
+def _norm(name: str, **functions: Any) -> Monoid:
+    shared = {"combine": sums.combine, "finalise": sums.finalise}
+    return rules.row(name, rules.NUMBERS, rules.spread, **{**shared, **functions})
 
 
-def product(dtype: DType, other: DType) -> DType:
-    """The element dtype whose sums have the state of a sum of products of these."""
-    kinds, size = kind(dtype) + kind(other), max(real(dtype).itemsize, real(other).itemsize)
-    if "c" in kinds:
-        return np.dtype("c16" if size == 8 else "c8")
-    if "f" not in kinds:
-        return U8 if kinds == "uu" else I8
-    return np.dtype("f4") if kinds == "ff" and size < 8 else F8
-
-
-def dot_fields(dtype: DType, other: DType) -> Fields:
-    return exact.sum_fields(product(dtype, other))
-
-
-def dot_identity(dtype: DType, other: DType) -> tuple[Any, ...]:
-    return sums.zeros(dot_fields(dtype, other))
-
-
-def dot_lift(x: Array, y: Array, index: Array) -> State:
-    dtype = product(x.dtype, y.dtype)
-    wide = exact.wide(dtype)
-    return exact.split(np.conj(x.astype(wide)) * y.astype(wide), dtype)
-
-
-def dot_fold(block: Array, other: Array, index: Array | None) -> State:
-    dtype = product(block.dtype, other.dtype)
-    left = np.conj(block) if block.dtype.kind == "c" else block
-    return exact.split(exact.dot(left, other, exact.wide(dtype)), dtype)
-
-
-def weighted(dtype: DType, weight: DType) -> DType:
-    """As :func:`product`; integers are weighted as float64."""
-    common = product(dtype, weight)
-    return F8 if common.kind in "iu" else common
-
-
-def average_fields(dtype: DType, weight: DType) -> Fields:
-    common = weighted(dtype, weight)
-    return (*exact.sum_fields(common, "total"), *exact.sum_fields(common, "weight"))
-
-
-def average_identity(dtype: DType, weight: DType) -> tuple[Any, ...]:
-    return sums.zeros(average_fields(dtype, weight))
-
-
-def average_lift(x: Array, weight: Array, index: Array) -> State:
-    common, w = weighted(x.dtype, weight.dtype), weight.astype(F8)
-    return (*exact.split(x.astype(F8) * w, common), *exact.split(w, common))
-
-
-def average_combine(earlier: State, later: State) -> State:
-    half = len(earlier) // 2
-    return (*exact.add(earlier[:half], later[:half]), *exact.add(earlier[half:], later[half:]))
-
-
-def average_fold(block: Array, weight: Array, index: Array | None) -> State:
-    common = weighted(block.dtype, weight.dtype)
-    total, weights = exact.dot(block, weight, F8), exact.add_up(weight, F8)
-    return (*exact.split(total, common), *exact.split(weights, common))
-
-
-def average_finalise(state: State, dtype: DType) -> Array:
-    """Weighted mean; weights that sum to zero are an error, as in NumPy."""
-    half = len(state) // 2
-    total, weight = exact.total(state[:half]), exact.total(state[half:])
-    if np.any(weight == 0):
-        raise ZeroDivisionError("average: weights sum to zero, can't be normalized; expected a sum other than 0.")
-    with np.errstate(all="ignore"):
-        return exact.cast(total / weight, dtype)
+ROWS = (
+    rules.row(
+        "sumsq",
+        rules.NUMBERS,
+        rules.squared,
+        free=True,
+        fields=square_fields,
+        identity=square_identity,
+        lift=square_lift,
+        combine=sums.combine,
+        finalise=sums.finalise,
+        fold=square_fold,
+        cuda=cuda.sum_of_squares,
+    ),
+    _norm(
+        "norm1",
+        fields=norm1_fields,
+        identity=norm1_identity,
+        lift=norm1_lift,
+        fold=norm1_fold,
+        cuda=cuda.norm_one,
+    ),
+    _norm(
+        "norm2",
+        fields=norm2_fields,
+        identity=norm2_identity,
+        lift=norm2_lift,
+        finalise=norm2_finalise,
+        fold=norm2_fold,
+        cuda=cuda.norm_two,
+    ),
+    _norm(
+        "norminf",
+        fields=largest_fields,
+        identity=largest_identity,
+        lift=largest_lift,
+        combine=largest_combine,
+        fold=largest_fold,
+        cuda=cuda.norm_inf,
+    ),
+)

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from .. import cuda_types as cuda
 from ..dtypes import kind
 from ..errors import EmptyError, message
-from ..monoid import INDEX, Array, DType, Fields, State
+from ..monoid import INDEX, Array, DType, Fields, Monoid, State
+from . import rules
 from .exact import I8
 from .limits import highest, lowest, void
 
@@ -149,3 +151,51 @@ def nan_finalise(state: State, dtype: DType) -> Array:
     if np.any(state[1] < 0):
         raise EmptyError("All-NaN slice encountered: nanargmin and nanargmax need one element that is not NaN.")
     return state[1].astype(dtype, copy=False)
+
+
+def _position(name: str, kinds: str, **functions: Any) -> Monoid:
+    return rules.row(name, kinds, rules.position, empty="raise", fields=fields, **functions)
+
+
+ROWS = (
+    _position(
+        "argmin",
+        rules.ORDERED,
+        identity=min_identity,
+        lift=lift,
+        combine=min_combine,
+        finalise=finalise,
+        fold=min_fold,
+        cuda=cuda.arg_minimum,
+    ),
+    _position(
+        "argmax",
+        rules.ORDERED,
+        identity=max_identity,
+        lift=lift,
+        combine=max_combine,
+        finalise=finalise,
+        fold=max_fold,
+        cuda=cuda.arg_maximum,
+    ),
+    _position(
+        "nanargmin",
+        rules.NUMBERS,
+        identity=nanmin_identity,
+        lift=nan_lift,
+        combine=min_combine,
+        finalise=nan_finalise,
+        fold=nanmin_fold,
+        cuda=cuda.nan_arg_minimum,
+    ),
+    _position(
+        "nanargmax",
+        rules.NUMBERS,
+        identity=nanmax_identity,
+        lift=nan_lift,
+        combine=max_combine,
+        finalise=nan_finalise,
+        fold=nanmax_fold,
+        cuda=cuda.nan_arg_maximum,
+    ),
+)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ..dtypes import is_native, kind, mean_result, real, refuse, sum_result
 from ..errors import ArgumentError, message
-from ..monoid import DType
+from ..monoid import DType, Monoid
 
+REAL = "biuf"
+NUMBERS = "biufc"
+ADDED = "biufcm"  # durations have a sum
+ORDERED = "biufcmM"
+APART = "iufmM"  # what has differences of its own kind
 WORDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex", "m": "timedelta64", "M": "datetime64"}
 
 
@@ -84,3 +91,9 @@ def truth(dtype: DType) -> DType:
 
 def position(dtype: DType) -> DType:
     return np.dtype(np.int64)
+
+
+def row(name: str, kinds: str, rule: Callable[[DType], DType], *, free: bool = False, **functions: Any) -> Monoid:
+    """A row that takes these kinds and has ``rule`` for its result dtype; ``free`` where the caller may choose it."""
+    check = partial(result if free else fixed, name, kinds, rule)
+    return Monoid(name=name, result=check, **{"elements": recast if free else native, **functions})

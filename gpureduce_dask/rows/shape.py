@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from ..monoid import Array, DType, Fields, State
-from . import exact
+from .. import cuda_types as cuda
+from ..monoid import Array, DType, Fields, Monoid, State
+from . import exact, rules
 from .exact import F8
 from .moments import merged, pivot
 from .panels import panels
@@ -28,7 +32,7 @@ def lift(x: Array, index: Array) -> State:
 def fold(block: Array, index: Array | None) -> State:
     """Power sums about a pivot, moved to the mean (Pebay 2008, eq. 2.1)."""
     block = exact.numeric(block)
-    around, n = pivot(block, None), float(block.shape[1])
+    around, n = pivot(block, False), float(block.shape[1])
     s1, s2, s3, s4 = (np.zeros_like(around) for _ in range(4))
     for panel in panels(block):
         away = np.subtract(panel, around[:, None], dtype=F8)
@@ -59,7 +63,7 @@ def combine(earlier: State, later: State) -> State:
 def degenerate(state: State) -> Array:
     """Where all elements are the same number up to rounding, so that a standardised moment has no meaning."""
     n, mean, m2 = state[:3]
-    return m2 <= n * (np.finfo(F8).eps * mean) ** 2
+    return np.asarray(m2 <= n * (np.finfo(F8).eps * mean) ** 2)
 
 
 def moment_finalise(state: State, dtype: DType, order: int = 2, ddof: float = 0) -> Array:
@@ -90,3 +94,29 @@ def kurtosis_finalise(state: State, dtype: DType, fisher: bool = True, bias: boo
             corrected = ((n**2 - 1) * kurtosis - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
             kurtosis = np.where(n > 3, corrected, kurtosis)
         return exact.cast(np.where(degenerate(state), np.nan, kurtosis - 3 * fisher), dtype)
+
+
+def _shape(name: str, finalise: Callable[..., Array], struct: Callable[..., str], **options: Any) -> Monoid:
+    return rules.row(
+        name,
+        rules.REAL,
+        rules.averaged,
+        free=True,
+        elements=rules.native,
+        fields=fields,
+        identity=identity,
+        lift=lift,
+        combine=combine,
+        finalise=finalise,
+        fold=fold,
+        cuda=struct,
+        options=tuple(options.items()),
+    )
+
+
+ROWS = (
+    _shape("moments", moment_finalise, cuda.moment, ddof=0, order=2),
+    _shape("moment", moment_finalise, cuda.moment, ddof=0, order=2),
+    _shape("skew", skew_finalise, cuda.skewness, bias=True),
+    _shape("kurtosis", kurtosis_finalise, cuda.kurtosis, bias=True, fisher=True),
+)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from .. import cuda_types as cuda
 from ..dtypes import kind
-from ..monoid import Array, DType, Fields, State
-from . import exact
+from ..monoid import Array, DType, Fields, Monoid, State
+from . import exact, rules
 from .exact import F8, I8
 from .panels import panels
 
@@ -160,3 +161,28 @@ def mean_finalise(state: State, dtype: DType) -> Array:
             return exact.cast(exact.cast(total, np.result_type(total, F8)) / count, dtype)
         ticks = (total / np.maximum(count, 1)).astype(I8)
         return exact.cast(np.where(empty | (total == exact.NAT), exact.NAT, ticks), dtype)
+
+
+def _sum(name: str, kinds: str, **functions: Any) -> Monoid:
+    shared = {"fields": fields, "identity": identity, "combine": combine, "finalise": finalise}
+    return rules.row(name, kinds, rules.summed, free=True, **shared, **functions)
+
+
+def _product(name: str, **functions: Any) -> Monoid:
+    shared = {"fields": product_fields, "identity": product_identity, "combine": product_combine}
+    return rules.row(name, rules.NUMBERS, rules.summed, free=True, **shared, finalise=product_finalise, **functions)
+
+
+def _mean(name: str, kinds: str, **functions: Any) -> Monoid:
+    shared = {"fields": mean_fields, "identity": mean_identity, "combine": mean_combine, "finalise": mean_finalise}
+    return rules.row(name, kinds, rules.averaged, free=True, **shared, **functions)
+
+
+ROWS = (
+    _sum("sum", rules.ADDED, lift=lift, fold=fold, cuda=cuda.total),
+    _sum("nansum", rules.NUMBERS, lift=lift_present, fold=fold_present, cuda=cuda.nan_total),
+    _product("prod", lift=product_lift, fold=product_fold, cuda=cuda.product),
+    _product("nanprod", lift=product_lift_present, fold=product_fold_present, cuda=cuda.nan_product),
+    _mean("mean", rules.ADDED, lift=mean_lift, fold=mean_fold, cuda=cuda.mean),
+    _mean("nanmean", rules.NUMBERS, lift=mean_lift_present, fold=mean_fold_present, cuda=cuda.nan_mean),
+)
