@@ -28,7 +28,7 @@ STREAMED = Budget(1 << 24, 1 << 18, 1 << 20, 1 << 16)  # folds that are NumPy re
 PAIRED = Budget(1 << 24, 1 << 20, 0, 1 << 16)  # the same where a column's terms are rounded one by one
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays for folds that compare
 PENDING = 32  # states of one cell that wait to be combined together, by halves
-PENDING_BYTES = 1 << 20
+PENDING_BYTES = 1 << 18
 DEEP = 64  # elements of n at least for each cell
 WIDE = 1 << 12  # cells along inner up to which stretches of n become cells: short inner loops cost a call each
 

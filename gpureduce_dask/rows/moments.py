@@ -53,7 +53,7 @@ def pivot(block: Array, skip: bool) -> Array:
     bounds what cancellation costs.
     """
     head = block[:, : -(-block.shape[1] // SHARE)]
-    mean = exact.add_up(head, F8) / head.shape[1]
+    mean: Array = exact.add_up(head, F8) / head.shape[1]
     if not skip or np.all(np.isfinite(mean)):
         return mean
     count = np.maximum(np.add.reduce(~np.isnan(head), axis=1, dtype=F8), 1)
@@ -128,29 +128,36 @@ def combine(earlier: State, later: State) -> State:
     return merged(earlier, later, (count, *means, m2))
 
 
-def spread(state: State, ddof: float, floor: bool) -> Array:
-    """Variance with NumPy's warning where there are no degrees of freedom."""
+def spread(state: State, ddof: float) -> Array:
+    """Variance with NumPy's warning, and NaN or infinity, where there are no degrees of freedom."""
     freedom = state[0] - ddof
     if np.any(freedom <= 0):
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=3)
-    with np.errstate(all="ignore"):
-        return state[-1] / (np.maximum(freedom, 0) if floor else np.where(freedom <= 0, np.nan, freedom))
+        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
+    return np.asarray(state[-1] / np.maximum(freedom, 0))
+
+
+def nanspread(state: State, ddof: float) -> Array:
+    """As :func:`spread`, and NaN where there are no degrees of freedom."""
+    freedom = state[0] - ddof
+    if np.any(freedom <= 0):
+        warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=2)
+    return np.where(freedom > 0, state[-1] / freedom, np.nan)
 
 
 def var_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
-    return exact.cast(spread(state, ddof, True), dtype)
+    return exact.cast(spread(state, ddof), dtype)
 
 
 def std_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
-    return exact.cast(np.sqrt(spread(state, ddof, True)), dtype)
+    return exact.cast(np.sqrt(spread(state, ddof)), dtype)
 
 
 def nanvar_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
-    return exact.cast(spread(state, ddof, False), dtype)
+    return exact.cast(nanspread(state, ddof), dtype)
 
 
 def nanstd_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
-    return exact.cast(np.sqrt(spread(state, ddof, False)), dtype)
+    return exact.cast(np.sqrt(nanspread(state, ddof)), dtype)
 
 
 def _spread(name: str, **functions: Any) -> Monoid:

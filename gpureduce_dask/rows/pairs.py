@@ -80,8 +80,7 @@ def average_finalise(state: State, dtype: DType) -> Array:
     total, weight = exact.total(state[:half]), exact.total(state[half:])
     if np.any(weight == 0):
         raise ZeroDivisionError("average: weights sum to zero, can't be normalized; expected a sum other than 0.")
-    with np.errstate(all="ignore"):
-        return exact.cast(total / weight, dtype)
+    return exact.cast(total / weight, dtype)
 
 
 ROWS = (

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import is_native, kind, mean_result, real, refuse, sum_result
-from ..errors import ArgumentError, message
+from ..errors import ArgumentError, DtypeError, message
 from ..monoid import DType, Monoid
 
 REAL = "biuf"
@@ -28,22 +28,34 @@ def check(operation: str, kinds: str, dtype: DType) -> DType:
     return dtype
 
 
-def result(
-    operation: str, kinds: str, rule: Callable[[DType], DType], *dtypes: DType, dtype: DType | None = None
-) -> DType:
-    """What a rule makes of the inputs' common dtype, or the dtype that the caller asked for."""
-    for each in dtypes:
-        check(operation, kinds, each)
-    return rule(np.result_type(*dtypes)) if dtype is None else check(operation, kinds, dtype)
+@dataclass(frozen=True)
+class Rule:
+    """The result dtype of an operator that takes some kinds: what ``of`` makes of the inputs' common dtype.
 
+    ``free`` lets the caller ask for another. A class, since rows that went through a pickle must equal the table's.
+    """
 
-def fixed(
-    operation: str, kinds: str, rule: Callable[[DType], DType], *dtypes: DType, dtype: DType | None = None
-) -> DType:
-    """As :func:`result`, for an operation whose result dtype cannot be chosen."""
-    if dtype is not None:
-        raise ArgumentError(message(operation, f"dtype={dtype}", "no dtype", "Convert the result with astype."))
-    return result(operation, kinds, rule, *dtypes)
+    operation: str
+    kinds: str
+    of: Callable[[DType], DType]
+    free: bool
+
+    def __call__(self, *dtypes: DType, dtype: DType | None = None) -> DType:
+        for each in dtypes:
+            check(self.operation, self.kinds, each)
+        if dtype is not None:
+            if self.free:
+                return check(self.operation, self.kinds, dtype)
+            raise ArgumentError(
+                message(self.operation, f"dtype={dtype}", "no dtype", "Convert the result with astype.")
+            )
+        try:
+            return self.of(np.result_type(*dtypes))
+        except TypeError as error:
+            received = f"dtypes {' and '.join(map(str, dtypes))}"
+            raise DtypeError(
+                message(self.operation, received, "dtypes with a common one", "Convert one with astype.")
+            ) from error
 
 
 def native(*dtypes: DType, dtype: DType | None = None) -> tuple[DType, ...]:
@@ -93,7 +105,7 @@ def position(dtype: DType) -> DType:
     return np.dtype(np.int64)
 
 
-def row(name: str, kinds: str, rule: Callable[[DType], DType], *, free: bool = False, **functions: Any) -> Monoid:
-    """A row that takes these kinds and has ``rule`` for its result dtype; ``free`` where the caller may choose it."""
-    check = partial(result if free else fixed, name, kinds, rule)
-    return Monoid(name=name, result=check, **{"elements": recast if free else native, **functions})
+def row(name: str, kinds: str, of: Callable[[DType], DType], *, free: bool = False, **functions: Any) -> Monoid:
+    """A row that takes these kinds and has ``of`` for its result dtype; ``free`` where the caller may choose it."""
+    result = Rule(name, kinds, of, free)
+    return Monoid(name=name, result=result, **{"elements": recast if free else native, **functions})

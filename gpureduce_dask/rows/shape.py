@@ -71,29 +71,26 @@ def moment_finalise(state: State, dtype: DType, order: int = 2, ddof: float = 0)
     n = state[0]
     if order < 2:
         return exact.cast(np.where(n > 0, 1.0 - order, np.nan), dtype)
-    with np.errstate(all="ignore"):
-        return exact.cast(state[order] / (n - ddof), dtype)
+    return exact.cast(state[order] / (n - ddof), dtype)
 
 
 def skew_finalise(state: State, dtype: DType, bias: bool = True) -> Array:
     """Fisher's skewness m3 / m2^(3/2), as ``scipy.stats.skew``; NaN where all elements are equal."""
     n, _, m2, m3, _ = state
-    with np.errstate(all="ignore"):
-        skew = np.sqrt(n) * m3 / m2**1.5
-        if not bias:
-            skew = np.where(n > 2, skew * np.sqrt((n - 1) * n) / (n - 2), skew)
-        return exact.cast(np.where(degenerate(state), np.nan, skew), dtype)
+    skew = np.sqrt(n) * m3 / m2**1.5
+    if not bias:
+        skew = np.where(n > 2, skew * np.sqrt((n - 1) * n) / (n - 2), skew)
+    return exact.cast(np.where(degenerate(state), np.nan, skew), dtype)
 
 
 def kurtosis_finalise(state: State, dtype: DType, fisher: bool = True, bias: bool = True) -> Array:
     """Kurtosis m4 / m2^2, less 3 for Fisher's, as ``scipy.stats.kurtosis``; NaN where all elements are equal."""
     n, _, m2, _, m4 = state
-    with np.errstate(all="ignore"):
-        kurtosis = n * m4 / m2**2
-        if not bias:
-            corrected = ((n**2 - 1) * kurtosis - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
-            kurtosis = np.where(n > 3, corrected, kurtosis)
-        return exact.cast(np.where(degenerate(state), np.nan, kurtosis - 3 * fisher), dtype)
+    kurtosis = n * m4 / m2**2
+    if not bias:
+        corrected = ((n**2 - 1) * kurtosis - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
+        kurtosis = np.where(n > 3, corrected, kurtosis)
+    return exact.cast(np.where(degenerate(state), np.nan, kurtosis - 3 * fisher), dtype)
 
 
 def _shape(name: str, finalise: Callable[..., Array], struct: Callable[..., str], **options: Any) -> Monoid:

@@ -156,11 +156,11 @@ def mean_finalise(state: State, dtype: DType) -> Array:
     empty = count == 0
     if np.any(empty):
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
-    with np.errstate(all="ignore"):
-        if dtype.kind != "m":
-            return exact.cast(exact.cast(total, np.result_type(total, F8)) / count, dtype)
-        ticks = (total / np.maximum(count, 1)).astype(I8)
-        return exact.cast(np.where(empty | (total == exact.NAT), exact.NAT, ticks), dtype)
+    if dtype.kind != "m":
+        wide = np.result_type(total, F8)
+        return exact.cast(total.astype(wide) / count, dtype)
+    ticks = np.sign(total) * (np.abs(total) // np.maximum(count, 1))  # NumPy's durations round towards zero
+    return exact.cast(np.where(empty | (total == exact.NAT), exact.NAT, ticks), dtype)
 
 
 def _sum(name: str, kinds: str, **functions: Any) -> Monoid:

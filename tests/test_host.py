@@ -1,0 +1,439 @@
+"""The host side of the chunk protocol against NumPy and exact arithmetic: values, layouts, positions, memory."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import BFLOAT16, CASES, PAIRS, SINGLE, case_id, fortran, keepdims, layouts_of, rows_of, swapped, values
+
+from gpureduce_dask import errors
+from gpureduce_dask.chunk import Place, host
+from gpureduce_dask.operators import get
+
+RNG = np.random.default_rng(1)
+
+
+def run(row, x, axes, **options):
+    chunks = x if isinstance(x, tuple) else (x,)
+    bound = get(row).with_options(**options).bind(*(c.dtype for c in chunks))
+    return host.finalise(host.reduce(chunks, bound, axes), bound)
+
+
+# ---- every row against NumPy
+
+
+def wide(x):
+    """Elements that NumPy reduces without rounding of its own: float64 for narrower floats."""
+    if x.dtype.kind in "fVc":
+        return x.astype("c16" if x.dtype.kind == "c" else "f8")
+    return x.astype(x.dtype.newbyteorder("="))
+
+
+def norm(order):
+    return lambda x, **k: np.linalg.norm(np.abs(x).astype("f8"), order, axis=-1)
+
+
+def sumsq(x, **k):
+    squares = (x.real.astype("f8") ** 2 + x.imag.astype("f8") ** 2) if x.dtype.kind in "fc" else None
+    if squares is None:
+        squares = x.astype("u8" if x.dtype.kind == "u" else "i8") ** 2
+    return squares.sum(axis=-1)
+
+
+def moment(order):
+    return lambda x, **k: scipy.stats.moment(x.astype("f8"), order, axis=-1)
+
+
+def nanarg(arg):
+    """NumPy's own puts infinities in place of NaN, and may give the position of one."""
+
+    def of_row(row):
+        there = np.flatnonzero(~np.isnan(row))
+        return there[arg(row[there])]
+
+    return lambda x, **k: np.apply_along_axis(of_row, -1, x) if x.size else arg(x, **k)
+
+
+REFERENCE = {
+    "nanargmin": nanarg(np.argmin),
+    "nanargmax": nanarg(np.argmax),
+    "norm1": norm(1),
+    "norm2": norm(2),
+    "norminf": norm(np.inf),
+    "sumsq": sumsq,
+    "moments": moment(2),
+    "moment": moment(2),
+    "skew": lambda x, **k: scipy.stats.skew(x.astype("f8"), axis=-1),
+    "kurtosis": lambda x, **k: scipy.stats.kurtosis(x.astype("f8"), axis=-1),
+}
+
+
+def expected(name, x, axes):
+    """NumPy's answer over the reduced axes as one, or the error it raises, and the warnings it gives."""
+    line = wide(rows_of(x, axes))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            answer = REFERENCE.get(name, getattr(np, name, None))(line, axis=-1)
+        except ValueError as error:
+            return error, caught
+    return np.asarray(answer).reshape(keepdims(x, axes)), caught
+
+
+def assert_close(got, want, dtype, line):
+    """Equal but for rounding of the result dtype, and of float64 sums where terms cancel."""
+    if dtype.kind not in "fcV":
+        np.testing.assert_array_equal(got, want)
+        return
+    complex_ = dtype.kind == "c"
+    kind = "c16" if complex_ else "f8"
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = want.astype(dtype).astype(kind)  # overflows as the result does
+    got = got.astype(kind)
+    eps = {2: 1e-3, 4: 1e-6}.get(dtype.itemsize // (2 if complex_ else 1), 1e-12)
+    eps = 8e-3 if dtype == BFLOAT16 else eps
+    if complex_:  # products of infinities differ in which part is NaN
+        got, want = (np.where(np.isfinite(v), v, np.nan) for v in (got, want))
+    np.testing.assert_allclose(got, want, rtol=eps, atol=1e-12, equal_nan=True)
+
+
+@settings(max_examples=30, deadline=None)
+@pytest.mark.parametrize("row", SINGLE, ids=case_id)
+@given(data=st.data())
+def test_numpy_says_the_same(row, data):
+    dtype = data.draw(st.sampled_from([d for r, d in CASES if r is row]))
+    shaped = row.name in ("skew", "kurtosis", "moment", "moments")
+    x, axes = data.draw(layouts_of(dtype, special=not shaped))
+    want, numpy_warnings = expected(row.name, x, axes)
+    bound = row.bind(x.dtype)
+    if isinstance(want, Exception) or (0 in x.shape and row.empty == "raise"):
+        return  # empty and all-NaN slices have tests of their own
+    before = x.tobytes()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        partial = host.reduce((x,), bound, axes)
+        assert not caught
+        got = host.finalise(partial, bound)
+    assert type(got) is np.ndarray
+    assert partial.dtype == bound.state
+    assert got.dtype == bound.result
+    assert got.shape == partial.shape == keepdims(x, axes)
+    assert got.dtype.isnative
+    assert_close(got, want, bound.result, x)
+    assert x.tobytes() == before
+    ours, theirs = ({str(w.message).strip(".") for w in each} for each in (caught, numpy_warnings))
+    assert ours <= theirs
+
+
+@pytest.mark.parametrize("shape", [(70_001,), (501, 401), (3, 40_000), (40_000, 3), (33, 7, 301), (5, 20, 11, 40)])
+@pytest.mark.parametrize("layout", [np.ascontiguousarray, fortran, swapped, np.flip], ids=lambda f: f.__name__)
+def test_many_tiles(shape, layout):
+    for dtype in ("f4", "f8") if len(shape) > 1 else ("u1", "f4", "f8", "c8"):
+        x = layout(values(shape, dtype, special=False))
+        for axes in {(0,), (x.ndim - 1,), tuple(range(0, x.ndim, 2)), tuple(range(x.ndim))}:
+            for row in (r for r, d in CASES if d == dtype and r.name not in ("prod", "nanprod")):
+                want, _ = expected(row.name, x, axes)
+                assert_close(run(row.name, x, axes), want, row.bind(dtype).result, x)
+
+
+@pytest.mark.parametrize("name", ["nansum", "nanmean", "nanvar", "nanmin", "nanargmax", "argmin", "max", "any"])
+def test_many_tiles_with_nan(name):
+    for shape in [(70_001,), (501, 401), (40_000, 3), (3, 40_000)]:
+        x = np.where(RNG.random(shape) < 1e-3, np.nan, RNG.integers(0, 9, shape)).astype("f4")
+        for axes in {(0,), (x.ndim - 1,), tuple(range(x.ndim))}:
+            want, _ = expected(name, x, axes)
+            assert_close(run(name, x, axes), want, get(name).bind("f4").result, x)
+
+
+@pytest.mark.parametrize(("row", "x", "y"), PAIRS, ids=case_id)
+def test_two_arrays(row, x, y):
+    for axes in [(0,), (1,), (0, 1)]:
+        a, b = values((5, 7), x, 1, False), np.asfortranarray(values((5, 7), y, 2, False) * np.asarray(1, y))
+        bound = row.bind(x, y)
+        left, right = (rows_of(v, axes) for v in (a, b))
+        common = np.result_type(x, y)
+        if row.name == "vdot":
+            numbers = common if common.kind in "biuc" else np.dtype("f8")
+            product = np.conj(left.astype(numbers)) * right.astype(numbers)
+            want = product.any(axis=-1) if common.kind == "b" else product.sum(axis=-1).astype(common)
+        else:
+            right = right.astype("f8") + 20
+            b = (b.astype("f8") + 20).astype(y)
+            want = (left.astype("f8") * right).sum(axis=-1) / right.sum(axis=-1)
+        assert_close(run(row, (a, b), axes), want.reshape(keepdims(a, axes)), bound.result, a)
+
+
+def test_weights_of_zero_sum_are_an_error():
+    with pytest.raises(ZeroDivisionError, match="average"):
+        run("average", (np.ones(3), np.array([1.0, -1, 0])), (0,))
+
+
+# ---- exact arithmetic
+
+
+@pytest.mark.parametrize("shape", [(1_000_003,), (1003, 997), (100_003, 10), (10, 100_003)])
+@pytest.mark.parametrize("order", "CF")
+def test_float64_sums_do_not_lose_with_size(shape, order):
+    """The bound is that of a tile's rounding, not of the number of elements."""
+    x = np.asarray(RNG.standard_normal(shape) * 10 ** RNG.uniform(-3, 3, shape), order=order)
+    for axes in {(0,), (x.ndim - 1,), tuple(range(x.ndim))}:
+        lines = rows_of(x, axes)
+        for got, line in zip(run("sum", x, axes).ravel()[:9], lines.reshape(-1, lines.shape[-1]), strict=False):
+            assert abs(got - math.fsum(line)) <= 2 * np.finfo("f8").eps * math.fsum(np.abs(line))
+
+
+def test_pairs_keep_what_float64_drops():
+    """Partials are added without error: a large one does not swallow the small ones."""
+    bound = get("sum").bind("f8")
+    terms = [1e16, *[1.0] * 1000, -1e16]
+    partials = [host.reduce((np.array([t]),), bound, (0,)) for t in terms]
+    assert host.finalise(host.combine(partials, bound), bound)[0] == 1000.0
+    assert host.finalise(host.combine_axis(np.stack(partials), bound, 0), bound)[0, 0] == 1000.0
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "norm1"])
+@pytest.mark.parametrize("dtype", ["f2", BFLOAT16, "f4"], ids=str)
+def test_narrow_floats_are_rounded_once(name, dtype):
+    x = (RNG.standard_normal((300_001,)) + 1).astype(dtype)
+    terms = np.abs(x) if name == "norm1" else x
+    exact = math.fsum(terms.astype("f8")) / (len(x) if name == "mean" else 1)
+    with np.errstate(over="ignore"):
+        assert run(name, x, (0,))[0] == np.float64(exact).astype(dtype)
+
+
+@pytest.mark.parametrize("offset", [0, 1e4, 1e8])
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)])
+def test_variance_against_fractions(offset, axes):
+    x = RNG.standard_normal((200, 300)) + offset
+    line = rows_of(x, axes).reshape(-1, rows_of(x, axes).shape[-1])[0]
+    terms = [Fraction(v) for v in line]
+    mean = sum(terms) / len(terms)
+    exact = float(sum((t - mean) ** 2 for t in terms) / len(terms))
+    rel = 1e-12 + offset * np.finfo("f8").eps  # a merge sees means rounded to float64
+    assert run("var", x, axes).ravel()[0] == pytest.approx(exact, rel=rel)
+    assert run("std", x, axes).ravel()[0] == pytest.approx(math.sqrt(exact), rel=rel)
+
+
+def test_variance_of_outliers_and_of_equal_elements():
+    x = np.r_[np.full(10, 1e9), RNG.standard_normal(200_000)]
+    assert run("var", x, (0,))[0] == pytest.approx(np.var(x.astype(np.longdouble)), rel=1e-10)
+    x = np.r_[RNG.standard_normal(200_000), np.full(10, 1e9)]
+    assert run("var", x, (0,))[0] == pytest.approx(np.var(x.astype(np.longdouble)), rel=1e-10)
+    assert run("var", np.full(100_000, 0.1), (0,))[0] < 1e-30
+    assert run("var", np.full(100_000, 3, "f4"), (0,))[0] == 0
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "sumsq"])
+@pytest.mark.parametrize("dtype", ["i1", "i8", "u1", "u4", "u8"])
+def test_integers_wrap(name, dtype):
+    info = np.iinfo(dtype)
+    x = RNG.integers(info.min, info.max, 4001, dtype, endpoint=True)
+    terms = [int(v) ** (2 if name == "sumsq" else 1) for v in x]
+    exact = (math.prod(terms) if name == "prod" else sum(terms)) % 2**64
+    got = run(name, x, (0,))
+    assert got.dtype == np.sum(x).dtype
+    assert int(got[0]) % 2**64 == exact
+
+
+def test_means_of_large_integers_do_not_wrap():
+    assert run("mean", np.full(10, 2**62), (0,))[0] == 2.0**62
+    assert run("mean", np.full(10, 2**64 - 1, "u8"), (0,))[0] == 2.0**64
+    assert run("mean", np.full(10, 2**32 - 1, "u4"), (0,))[0] == 2**32 - 1
+
+
+def test_durations():
+    x = np.array([[-7, 2], [-3, 4]], "m8[s]")
+    np.testing.assert_array_equal(run("mean", x, (0, 1)), np.mean(x, keepdims=True))
+    np.testing.assert_array_equal(run("mean", x, (0,)), np.mean(x, axis=0, keepdims=True))
+    huge = np.full(4, 2**60 + 1, "m8[ns]")
+    assert run("mean", huge, (0,))[0] == huge[0]
+    x[0, 1] = "NaT"
+    np.testing.assert_array_equal(run("sum", x, (0,)), np.sum(x, axis=0, keepdims=True))
+    np.testing.assert_array_equal(run("ptp", x.view("M8[s]"), (1,)), np.ptp(x.view("M8[s]"), axis=1, keepdims=True))
+
+
+# ---- positions
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_positions_in_the_whole_array(data):
+    name = data.draw(st.sampled_from(["argmin", "argmax", "nanargmin", "nanargmax", "max"]))
+    x, axes = data.draw(layouts_of(data.draw(st.sampled_from(["i1", "f4", "c8"])), least=1))
+    bound = get(name).bind(x.dtype)
+    cuts = [data.draw(st.integers(0, n)) for n in x.shape]
+    partials = {}
+    for corner in np.ndindex(*(2,) * x.ndim):
+        at = tuple(slice(c, None) if k else slice(0, c) for k, c in zip(corner, cuts, strict=True))
+        place = Place(tuple(s.start for s in at), x.shape)
+        cell = tuple(k for a, k in enumerate(corner) if a not in axes)
+        partials.setdefault(cell, []).append(host.reduce((x[at],), bound, axes, place))
+    whole = host.reduce((x,), bound, axes)
+    for cell, parts in partials.items():
+        kept = iter(cell)
+        at = tuple(
+            slice(None) if a in axes else (slice(c, None) if next(kept) else slice(0, c)) for a, c in enumerate(cuts)
+        )
+        joined = host.combine(data.draw(st.permutations(parts)), bound)
+        for field in bound.state.names:
+            np.testing.assert_array_equal(joined[field], whole[at][field])
+
+
+def test_first_of_equals_and_first_nan():
+    x = np.zeros((50, 2000), "f4")
+    assert run("argmax", x, (0, 1)).ravel() == 0
+    x[3, 7] = x[30, 1] = np.nan
+    assert run("argmax", x, (0, 1)).ravel() == 3 * 2000 + 7
+    assert run("argmin", np.asfortranarray(x), (0, 1)).ravel() == 3 * 2000 + 7
+    assert run("argmax", x[::-1, ::-1], (0, 1)).ravel() == 19 * 2000 + 1998
+    assert run("nanargmin", x, (0, 1)).ravel() == 0
+    assert run("nanargmin", np.array([np.nan, np.inf]), (0,))[0] == 1
+
+
+def test_positions_above_two_to_the_32():
+    x = np.broadcast_to(np.zeros((), "u1"), (2, 2))
+    place = Place((2**20, 2**20), (2**21, 2**21))
+    bound = get("argmax").bind("u1")
+    got = host.finalise(host.reduce((x,), bound, (0, 1), place), bound)
+    assert got[0, 0] == 2**20 * 2**21 + 2**20
+
+
+# ---- empty slices
+
+
+@pytest.mark.parametrize("row", SINGLE, ids=case_id)
+def test_empty_chunks_are_identities(row):
+    bound = row.bind("f8")
+    for shape, axes in [((0,), (0,)), ((3, 0), (1,)), ((0, 3), (1,)), ((3, 0, 2), (1, 2))]:
+        x = np.empty(shape)
+        partial = host.reduce((x,), bound, axes)
+        assert partial.shape == keepdims(x, axes)
+        assert partial.tobytes() == bound.identities(partial.shape).tobytes()
+
+
+def test_results_of_nothing():
+    nothing = np.empty((2, 0))
+    assert run("sum", nothing, (1,)).tolist() == [[0.0], [0.0]]
+    assert not np.signbit(run("sum", np.full(3, -0.0), (0,)))[0]
+    assert run("prod", nothing, (1,)).tolist() == [[1.0], [1.0]]
+    assert run("all", nothing, (1,)).tolist() == [[True], [True]]
+    assert run("norminf", nothing, (1,)).tolist() == [[0.0], [0.0]]
+    with pytest.warns(RuntimeWarning, match="Mean of empty slice"):
+        assert np.isnan(run("mean", nothing, (1,))).all()
+    with pytest.warns(RuntimeWarning, match="Degrees of freedom"):
+        assert np.isnan(run("var", nothing, (1,))).all()
+    with pytest.warns(RuntimeWarning, match="Mean of empty slice"):
+        assert np.isnat(run("mean", np.empty(0, "m8[s]"), (0,))).all()
+    with pytest.raises(errors.EmptyError):
+        run("argmax", nothing, (1,))
+
+
+def test_slices_of_nothing_but_nan():
+    x = np.array([[np.nan, np.nan], [1, np.nan]])
+    with pytest.warns(RuntimeWarning, match="All-NaN slice"):
+        np.testing.assert_array_equal(run("nanmin", x, (1,)), [[np.nan], [1]])
+    with pytest.warns(RuntimeWarning, match="Mean of empty slice"):
+        np.testing.assert_array_equal(run("nanmean", x, (1,)), [[np.nan], [1]])
+    with pytest.raises(errors.EmptyError, match="All-NaN"):
+        run("nanargmin", x, (1,))
+    assert run("nansum", x, (1,)).tolist() == [[0.0], [1.0]]
+
+
+# ---- options
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("ddof", [0, 1, 1.5, 3, 4])
+@pytest.mark.filterwarnings("ignore")
+def test_ddof(name, ddof):
+    x = np.array([[1.0, 2, 4], [5, 5, 5]])
+    np.testing.assert_allclose(
+        run(name, x, (1,), ddof=ddof), getattr(np, name)(x, axis=1, ddof=ddof, keepdims=True), rtol=1e-14, atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.filterwarnings("ignore")
+def test_standardised_moments(bias):
+    for x in (RNG.gamma(2.0, size=(50, 40)), np.ones((3, 3)), RNG.random((3, 2)), RNG.random((2, 3)) + 1e6):
+        for fisher in (True, False):
+            got = run("kurtosis", x, (1,), bias=bias, fisher=fisher)
+            want = scipy.stats.kurtosis(x, axis=1, bias=bias, fisher=fisher, keepdims=True)
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+        got = run("skew", x, (1,), bias=bias)
+        np.testing.assert_allclose(got, scipy.stats.skew(x, axis=1, bias=bias, keepdims=True), rtol=1e-6, atol=1e-9)
+    for order in (2, 3, 4):
+        got = run("moment", x, (0,), order=order)
+        np.testing.assert_allclose(got, scipy.stats.moment(x, order, axis=0, keepdims=True), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "asked"),
+    [
+        ("sum", "f8", "i4"),
+        ("sum", "i4", "f4"),
+        ("sum", "f4", "f8"),
+        ("sum", "i8", "i1"),
+        ("sum", "i4", "c8"),
+        ("sum", "f4", "?"),
+        ("sum", "u1", "i8"),
+        ("sum", "i1", "u2"),
+        ("prod", "i2", "f8"),
+        ("mean", "i4", "f4"),
+        ("mean", "f4", "f8"),
+        ("mean", "f8", "c16"),
+        ("var", "f4", "f8"),
+        ("nansum", "f4", "f8"),
+    ],
+)
+def test_result_dtypes_of_ones_choice(name, given, asked):
+    x = (RNG.random((4, 5)) * 9).astype(given)
+    bound = get(name).bind(given, dtype=asked)
+    got = host.finalise(host.reduce((x,), bound, (0,)), bound)
+    assert got.dtype == asked
+    np.testing.assert_allclose(got, getattr(np, name)(x, axis=0, dtype=asked, keepdims=True), rtol=1e-5)
+
+
+# ---- memory
+
+
+@pytest.fixture(scope="module")
+def large():
+    return RNG.standard_normal((4096, 4096), np.float32)  # 64 MiB
+
+
+def peak_of(chunks, bound, axes):
+    """The most bytes that a reduction held beside its result."""
+    tracemalloc.start()
+    try:
+        kept = host.reduce(chunks, bound, axes)
+        return tracemalloc.get_traced_memory()[1] - kept.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("row", SINGLE, ids=case_id)
+def test_no_temporary_of_the_chunks_size(row, large):
+    bound = row.bind(large.dtype)
+    narrow = large.reshape(-1, 16)
+    for x, axes in [(large, (0,)), (large, (1,)), (large.ravel(), (0,)), (narrow, (0,)), (large.T[::2], (0,))]:
+        assert peak_of((x,), bound, axes) < 0.05 * large.nbytes, (x.shape, axes)
+
+
+@pytest.mark.parametrize("name", ["sum", "max", "argmax", "nanvar", "nansum", "moment", "any"])
+def test_no_temporary_of_the_chunks_size_in_any_dtype(name, large):
+    missing = large.copy()
+    missing[::7, ::5] = np.nan
+    swapped_bytes = large.view(large.dtype.newbyteorder())
+    for x in (missing, swapped_bytes, large.view("f8"), large.view("i2"), large.view("f2"), large.reshape(8, 512, -1)):
+        bound = get(name).bind(x.dtype)
+        for axes in ((0,), (x.ndim - 1,), tuple(range(x.ndim))):
+            assert peak_of((x,), bound, axes) < 0.05 * large.nbytes, (x.dtype, x.shape, axes)
