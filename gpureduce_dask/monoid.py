@@ -127,6 +127,13 @@ class Bound:
     def __post_init__(self) -> None:
         self.result  # noqa: B018  raises early for a dtype without meaning
 
+    def __hash__(self) -> int:
+        return self._hash  # hashing a row walks all of its functions, and a plan is looked up at every call
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.monoid, self.dtypes, self.dtype))
+
     @property
     def name(self) -> str:
         return self.monoid.name

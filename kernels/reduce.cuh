@@ -8,6 +8,7 @@
 #include "grid/cells.cuh"
 #include "grid/columns.cuh"
 #include "grid/even_rows.cuh"
+#include "grid/flat_columns.cuh"
 #include "grid/ordered.cuh"
 #include "grid/rows.cuh"
 #include "grid/staged.cuh"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..device import compile as compiler
@@ -31,7 +32,7 @@ def _best(kind: str, shapes: tuple[tuple[int, int, int], ...], source: Any, targ
     for blocks, threads, items in shapes:
         _, function = _kernel(f"{kind}<{threads}, {items}>", source.data.device_id)
         arguments = (source.data.ptr, np.uint64(words), target.data.ptr)
-        best = min(best, device_seconds(lambda f=function, b=blocks, t=threads, a=arguments: f((b,), (t,), a)))
+        best = min(best, device_seconds(partial(function, (blocks,), (threads,), arguments)))
     return best
 
 
@@ -45,4 +46,3 @@ def measure(nbytes: int = 4 << 30) -> dict[str, float]:
     target = cupy.empty_like(source)
     copy = 2 * nbytes / _best("copy_all", COPIES, source, target)
     return {"R": read, "C": copy}
-

@@ -47,7 +47,9 @@ def make_data(case: Case) -> Any:
         low = 1 if case.op == "all" else 0
         if dtype.itemsize == 1:
             words = rng.integers(0, 1 << 62, math.prod(case.shape) // 8 + 1, dtype="i8").view("u1")
-            return (words[: math.prod(case.shape)] & (255 if dtype.kind == "u" else 127)).view(dtype).reshape(case.shape)
+            return (
+                (words[: math.prod(case.shape)] & (255 if dtype.kind == "u" else 127)).view(dtype).reshape(case.shape)
+            )
         return rng.integers(low, top, case.shape, dtype="i8").astype(dtype)
     parts = 2 if dtype.kind == "c" else 1
     real = rng.random(math.prod(case.shape) * parts, dtype="f8" if dtype.itemsize == 16 else "f4")

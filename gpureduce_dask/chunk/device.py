@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,11 +25,24 @@ Chunks = tuple[Any, ...]
 _plans: dict[tuple[Any, ...], Prepared] = {}
 
 
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """Everything about reducing chunks of one layout that does not change from call to call."""
 
-    def __init__(self, steps: tuple[launch.Ready, ...], layout: Layout, shape: tuple[int, ...], state_bytes: int):
-        self.steps, self.layout, self.shape, self.state_bytes = steps, layout, shape, state_bytes
+    steps: tuple[launch.Ready, ...]
+    layout: Layout
+    shape: tuple[int, ...]  # of the array it writes, and its dtype and bytes
+    dtype: Any
+    nbytes: int
+    state_bytes: int
+
+
+def _prepared(
+    steps: tuple[launch.Ready, ...], layout: Layout, cells: tuple[int, ...], bound: Bound, final: bool
+) -> Prepared:
+    state = bound.state.itemsize
+    shape, dtype = (cells, bound.result) if final else ((*cells, state), np.dtype(np.uint8))
+    return Prepared(steps, layout, shape, dtype, max(1, math.prod(shape) * dtype.itemsize), state)
 
 
 def clear() -> None:
@@ -94,48 +107,33 @@ def _reduce(
     finish: str,
     final: bool,
 ) -> Any:
+    device = chunks[0][0].data.device_id
+    if launch.current_device() != device:
+        import cupy
+
+        with cupy.cuda.Device(device):
+            return _reduce(chunks, bound, axes, places, finish, final)
     first = chunks[0]
-    device = first[0].data.device_id
-    with _on(device):
-        steps = _index_steps(first[0].shape, axes, places[0] if places else None) if bound.indexed else ()
-        key = (
-            *((a.shape, a.strides, a.data.ptr % 16) for a in first),
-            len(chunks),
-            bound,
-            axes,
-            steps,
-            finish,
-            final,
-            device,
-        )
-        prepared = _plans.get(key)
-        if prepared is None:
-            prepared = _plans[key] = _prepare(first, len(chunks), bound, axes, steps, finish, final, device)
-        out, pointer = _output(prepared, bound, final)
-        layout = prepared.layout
-        bases = []
-        for i, chunk in enumerate(chunks):
-            index = layout.index
-            if bound.indexed and places:
-                index += sum(s * places[i].offsets[a] for s, a in zip(steps, axes, strict=True))
-            elif bound.indexed and i:
-                raise ArgumentError(message(bound.name, "several chunks without places", "one place a chunk", ""))
-            second = chunk[1].data.ptr + layout.offset_b if len(chunk) > 1 else 0
-            bases.append((chunk[0].data.ptr + layout.offset_a, second, index))
-        launch.run(prepared.steps, bases, pointer, prepared.state_bytes, device)
-        return out
+    steps = _index_steps(first[0].shape, axes, places[0] if places else None) if bound.indexed else ()
+    layouts = [(a.shape, a.strides, a.data.ptr % 16) for a in first]
+    key = (*layouts, len(chunks), bound, axes, steps, finish, final, device)
+    prepared = _plans.get(key)
+    if prepared is None:
+        prepared = _plans[key] = _prepare(first, len(chunks), bound, axes, steps, finish, final, device)
+    out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
+    bases = [_base(chunk, prepared.layout) for chunk in chunks]
+    if bound.indexed and places:
+        starts = [sum(s * p.offsets[a] for s, a in zip(steps, axes, strict=True)) for p in places]
+        bases = [(a, b, start) for (a, b, _), start in zip(bases, starts, strict=True)]
+    elif bound.indexed and len(chunks) > 1:
+        raise ArgumentError(message(bound.name, "several chunks without places", "one place a chunk", "Pass places=."))
+    launch.run(prepared.steps, bases, pointer, prepared.state_bytes, device)
+    return out
 
 
-def _output(prepared: Prepared, bound: Bound, final: bool) -> tuple[Any, int]:
-    """The array a plan writes to, and its address."""
-    import cupy
-
-    if final:
-        shape, dtype = prepared.shape, bound.result
-    else:
-        shape, dtype = (*prepared.shape, bound.state.itemsize), np.dtype(np.uint8)
-    memory = launch.allocate(max(1, math.prod(shape) * dtype.itemsize))
-    return cupy.ndarray(shape, dtype, memory), memory.ptr
+def _base(chunk: Chunks, layout: Layout) -> launch.Base:
+    second = chunk[1].data.ptr + layout.offset_b if len(chunk) > 1 else 0
+    return chunk[0].data.ptr + layout.offset_a, second, 0
 
 
 def _index_steps(shape: tuple[int, ...], axes: tuple[int, ...], place: Place | None) -> tuple[int, ...]:
@@ -181,7 +179,7 @@ def _prepare(
                 )
         launches = Plan(op, layout, phases, count, finish, _options(bound)).launches()
     ready = launch.ready(launches, device, bound.monoid.unsafe_cuda)
-    return Prepared(ready, layout, keepdims, bound.state.itemsize)
+    return _prepared(ready, layout, keepdims, bound, final)
 
 
 def _fill(op: Operator, cells: int, bound: Bound) -> Launch:
@@ -243,14 +241,16 @@ def combine(partials: Sequence[Any], bound: Bound) -> Any:
         return partials[0]
     import cupy
 
-    with _on(partials[0].data.device_id):
+    with cupy.cuda.Device(partials[0].data.device_id):
         return combine_axis(cupy.stack(list(partials)), bound, 0)[0]
 
 
 def combine_axis(partial: Any, bound: Bound, axis: int) -> Any:
     """A partial folded along one of its own axes, which keeps size 1."""
+    import cupy
+
     device = partial.data.device_id
-    with _on(device):
+    with cupy.cuda.Device(device):
         states = partial if partial.flags.c_contiguous else partial.copy()
         shape, size = states.shape[:-1], bound.state.itemsize
         keepdims = tuple(1 if a == axis % len(shape) else n for a, n in enumerate(shape))
@@ -258,7 +258,7 @@ def combine_axis(partial: Any, bound: Bound, axis: int) -> Any:
         prepared = _plans.get(key)
         if prepared is None:
             prepared = _plans[key] = _prepare_fold(shape, keepdims, axis % len(shape), bound, device)
-        out, pointer = _output(prepared, bound, False)
+        out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
         launch.run(prepared.steps, [(states.data.ptr, 0, 0)], pointer, size, device)
         return out
 
@@ -272,7 +272,7 @@ def _prepare_fold(shape: tuple[int, ...], keepdims: tuple[int, ...], axis: int, 
         strides = tuple(size * math.prod(shape[a + 1 :]) for a in range(len(shape)))
         layout = collapse(shape, (strides,), (size,), (axis,), (0,), op.commutative, False)
         launches = Plan(op, layout, (0,)).launches()
-    return Prepared(launch.ready(launches, device, bound.monoid.unsafe_cuda), layout, keepdims, size)
+    return _prepared(launch.ready(launches, device, bound.monoid.unsafe_cuda), layout, keepdims, bound, False)
 
 
 def finalise(partial: Any, bound: Bound) -> Any:
@@ -282,36 +282,21 @@ def finalise(partial: Any, bound: Bound) -> Any:
     from . import host
 
     device = partial.data.device_id
-    with _on(device):
+    with cupy.cuda.Device(device):
         states = partial if partial.flags.c_contiguous else partial.copy()
         if bound.monoid.unsafe_cuda or not cuda_types.element(bound.result):
             packed = states.get().view(bound.state)[..., 0]
             return cupy.asarray(host.finalise(packed, bound))
         shape = states.shape[:-1]
-        cells = math.prod(shape)
-        out = cupy.empty(shape, bound.result)
-        if cells:
-            key = ("finalise", cells, bound, device)
-            prepared = _plans.get(key)
-            if prepared is None:
-                op = cuda_operator(bound, True)
-                name = f"finalise_cells<{op.type}, {op.emits}, {THREADS}, 1>"
-                work = Work(rows=cells, cells=cells, option=_options(bound))
-                step = Launch(name, min(-(-cells // THREADS), GRID), work)
-                layout = EMPTY
-                ready = launch.ready([step], device, bound.monoid.unsafe_cuda)
-                prepared = _plans[key] = Prepared(ready, layout, shape, bound.state.itemsize)
-            launch.run(prepared.steps, [(states.data.ptr, 0, 0)], out.data.ptr, bound.state.itemsize, device)
+        key = ("finalise", shape, bound, device)
+        prepared = _plans.get(key)
+        if prepared is None:
+            op = cuda_operator(bound, True)
+            cells = math.prod(shape)
+            name = f"finalise_cells<{op.type}, {op.emits}, {THREADS}, 1>"
+            step = Launch(name, min(-(-cells // THREADS), GRID), Work(rows=cells, cells=cells, option=_options(bound)))
+            ready = launch.ready([step] if cells else [], device, bound.monoid.unsafe_cuda)
+            prepared = _plans[key] = _prepared(ready, EMPTY, shape, bound, True)
+        out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
+        launch.run(prepared.steps, [(states.data.ptr, 0, 0)], pointer, bound.state.itemsize, device)
         return out
-
-
-@contextlib.contextmanager
-def _on(device: int) -> Iterator[None]:
-    """Work on the GPU that holds the data; free where it is the current one already."""
-    import cupy
-
-    if cupy.cuda.runtime.getDevice() == device:
-        yield
-    else:
-        with cupy.cuda.Device(device):
-            yield

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from ..errors import DeviceMemoryError, message
@@ -16,6 +18,8 @@ from .task import base_bytes
 
 TICKETS = 16896  # groups of blocks in a launch: never more than it has blocks
 PER_THREAD_STREAM = 2  # one handle, another stream in each thread
+
+_POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
 
 Base = tuple[int, int, int]
 _tickets: dict[tuple[int, int, int], Any] = {}
@@ -27,22 +31,41 @@ class Ready:
 
     launch: Launch
     function: Any
+    entry: int  # the function's handle
     words: bytes
 
 
 def ready(launches: Sequence[Launch], device: int, text: str = "") -> tuple[Ready, ...]:
     """Compile and load what these launches need. The device must be current."""
-    return tuple(Ready(x, compiler.function(x.kernel, device, text), x.work.words()) for x in launches)
+    functions = [compiler.function(x.kernel, device, text) for x in launches]
+    return tuple(Ready(x, f, f.ptr, x.work.words()) for x, f in zip(launches, functions, strict=True))
+
+
+def current_device() -> int:
+    """The GPU that CuPy works on in this thread."""
+    device: int = _runtime().current_device()
+    return device
+
+
+def new_array(shape: tuple[int, ...], dtype: Any, nbytes: int) -> tuple[Any, int]:
+    """An uninitialised CuPy array, and its address."""
+    memory = allocate(nbytes)
+    return _runtime().ndarray(shape, dtype, memory), memory.ptr
 
 
 def allocate(nbytes: int) -> Any:
     """Device memory from CuPy's current allocator; frees its pool and tries once more before it gives up."""
+    cuda = _runtime()
+    try:
+        return cuda.alloc(nbytes)
+    except cuda.OutOfMemory:
+        return _allocate_again(nbytes)
+
+
+def _allocate_again(nbytes: int) -> Any:
     import cupy
 
-    try:
-        return cupy.cuda.alloc(nbytes)
-    except cupy.cuda.memory.OutOfMemoryError:
-        cupy.get_default_memory_pool().free_all_blocks()
+    cupy.get_default_memory_pool().free_all_blocks()
     try:
         return cupy.cuda.alloc(nbytes)
     except cupy.cuda.memory.OutOfMemoryError as error:
@@ -58,20 +81,20 @@ def allocate(nbytes: int) -> Any:
         ) from error
 
 
-def _tickets_of(device: int, stream: int) -> Any:
-    """Counters of this stream: zero before and after every launch, so launches on one stream may share them."""
-    import cupy
-
+def _tickets_of(device: int, stream: int) -> int:
+    """Address of this stream's counters: zero before and after every launch, so its launches may share them."""
     owner = threading.get_ident() if stream == PER_THREAD_STREAM else 0
     key = (device, stream, owner)
     found = _tickets.get(key)
     if found is None:
+        import cupy
+
         found = _tickets.setdefault(key, cupy.zeros(TICKETS, "u4"))
-    return found
+    return int(found.data.ptr)
 
 
 def run(steps: Sequence[Ready], bases: Sequence[Base], out: int, state_bytes: int, device: int) -> None:
-    """Launch the steps one after another on the current stream.
+    """Launch the steps one after another on the current stream of ``device``, which is current.
 
     Parameters
     ----------
@@ -82,9 +105,7 @@ def run(steps: Sequence[Ready], bases: Sequence[Base], out: int, state_bytes: in
     out : int
         Address of the result.
     """
-    import cupy
-
-    stream = cupy.cuda.get_current_stream().ptr
+    stream = _runtime().current_stream().ptr
     partials: Any = None
     flat: Any = None
     for step in steps:
@@ -95,31 +116,41 @@ def run(steps: Sequence[Ready], bases: Sequence[Base], out: int, state_bytes: in
             partials = allocate(launch.partial_states * state_bytes)
         if launch.writes == FLAT and flat is None:
             flat = allocate(launch.work.cells * state_bytes)
-        pointers = (
+        pointers = _POINTERS.pack(
             flat.ptr if launch.writes == FLAT else out,
             partials.ptr if launch.partial_states else 0,
-            _tickets_of(device, stream).data.ptr if launch.tickets else 0,
+            _tickets_of(device, stream) if launch.tickets else 0,
         )
-        start(step, struct.pack("3Q", *pointers) + step.words + base_bytes(bases, launch.work.batch), stream)
+        start(step, pointers + step.words + base_bytes(bases, launch.work.batch), stream)
 
 
 def start(step: Ready, task: bytes, stream: int) -> None:
     """One launch: the Task travels by value, so its buffer is free again on return."""
-    from cupy_backends.cuda.api import driver
-
-    buffer = (ctypes.c_char * len(task)).from_buffer_copy(task)
-    arguments = (ctypes.c_void_p * 1)(ctypes.addressof(buffer))
+    buffer = ctypes.create_string_buffer(task, len(task))
+    arguments = ctypes.c_void_p(ctypes.addressof(buffer))
     launch = step.launch
-    driver.launchKernel(
-        step.function.ptr,
-        launch.blocks,
-        1,
-        1,
-        launch.threads,
-        1,
-        1,
+    _runtime().launch(
+        step.entry,
+        *(launch.blocks, 1, 1),
+        *(launch.threads, 1, 1),
         launch.shared_bytes,
         stream,
         ctypes.addressof(arguments),
         0,
+    )
+
+
+@functools.cache
+def _runtime() -> Any:
+    """CuPy's bindings for what happens at every call: found once, on first use."""
+    import cupy
+    from cupy_backends.cuda.api import driver
+
+    return SimpleNamespace(
+        launch=driver.launchKernel,
+        current_stream=cupy.cuda.get_current_stream,
+        current_device=cupy.cuda.runtime.getDevice,
+        ndarray=cupy.ndarray,
+        alloc=cupy.cuda.alloc,
+        OutOfMemory=cupy.cuda.memory.OutOfMemoryError,
     )

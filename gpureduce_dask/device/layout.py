@@ -1,7 +1,8 @@
 """A chunk of any rank and strides, collapsed to what the kernels walk: kept and reduced dimensions, few and merged.
 
-Nothing is copied: a negative stride is walked from its other end, dimensions are taken in memory order where the
-operator commutes, and neighbours that continue each other become one.
+Nothing is copied: a negative stride is walked from its other end (unless positions count: their order along a line
+is kept), dimensions are taken in memory order where the operator commutes, and neighbours that continue each other
+become one.
 """
 
 from __future__ import annotations
@@ -41,14 +42,13 @@ class Layout:
     offset_a: int  # bytes from the operand's first element to the walk's first
     offset_b: int
     cell: int  # output cell of the walk's first row
-    index: int  # index of the walk's first element, relative to the chunk's first
     low_a: int  # bytes the operands own, relative to the walk's first element
     high_a: int
     low_b: int
     high_b: int
 
 
-EMPTY = Layout((), (), 0, 0, 0, 0, 0, 0, 0, 0)  # of a chunk without elements
+EMPTY = Layout((), (), 0, 0, 0, 0, 0, 0, 0)  # of a chunk without elements
 
 
 def _merged(dims: list[Dim], indexed: bool) -> tuple[Dim, ...]:
@@ -89,7 +89,7 @@ def collapse(
     second = strides[1] if len(strides) > 1 else (0,) * len(shape)
     kept: list[Dim] = []
     reduced: list[Dim] = []
-    offset_a = offset_b = cell = index = 0
+    offset_a = offset_b = cell = 0
     cell_step = 1
     cells = {}
     for axis in reversed(range(len(shape))):
@@ -102,13 +102,11 @@ def collapse(
         is_kept = axis not in axes
         c = cells[axis] if is_kept else index_strides[axes.index(axis)]
         dim = Dim(size, strides[0][axis], second[axis], c)
-        if dim.a < 0 and (is_kept or commutative):
+        if dim.a < 0 and (is_kept or (commutative and not indexed)):
             offset_a += (size - 1) * dim.a
             offset_b += (size - 1) * dim.b
             if is_kept:
                 cell += (size - 1) * dim.c
-            else:
-                index += (size - 1) * dim.c
             dim = dim.flipped()
         (kept if is_kept else reduced).append(dim)
     outermost_first = lambda d: (d.a != 0, -abs(d.a), -abs(d.b))  # noqa: E731
@@ -124,7 +122,6 @@ def collapse(
         offset_a,
         offset_b,
         cell,
-        index,
         spans[0][0] - offset_a,
         spans[0][1] - offset_a,
         spans[1][0] - offset_b,

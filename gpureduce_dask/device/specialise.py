@@ -14,6 +14,8 @@ from . import tuning
 from .layout import Dim, Layout
 from .task import Work
 
+# byte operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh)
+NARROW_COLUMNS = tuple(f"{op}<{t}, " for op in ("Arg", "Var", "Std") for t in ("i8", "u8", "boolean"))
 CHUNK, PARTIALS, FLAT, RESULT = "chunk", "partials", "flat", "result"  # where a launch reads and writes
 
 
@@ -163,7 +165,7 @@ class Plan:
 
     def _even_rows(self, work: Work, vector: int) -> Launch:
         lanes = 1 << (work.slots - 1).bit_length()
-        batch = tuning.EVEN_ROW_BATCH
+        batch = tuning.EVEN_ROW_BATCH if self.op.state_bytes <= 8 else tuning.EVEN_ROW_BATCH // 2
         rows_a_block = tuning.THREADS // lanes * batch
         blocks = min(-(-work.rows // rows_a_block), tuning.BLOCKS)
         op = self.op
@@ -182,7 +184,7 @@ class Plan:
         tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
         blocks = min(-(-work.rows // tile_rows), tuning.GRID)
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {tuning.THREADS}, {self.batch}>"
-        return Launch(name, blocks, replace(work, slots=tile_rows), tile_rows * row_bytes)
+        return Launch(name, blocks, replace(work, slots=tile_rows), 2 * tile_rows * row_bytes)
 
     def _lines(self, work: Work, lanes: int, items: int) -> str:
         if work.runs * self.chunks == 1:
@@ -271,9 +273,15 @@ class Plan:
         if sizes[0] not in (1, 2, 4, 8, 16) or "Refold" in self.op.type:
             return 1
         vector = 16 // max(sizes)
+        if any(self.op.type.startswith(t) for t in NARROW_COLUMNS):
+            return 8
         while vector > 1 and vector * self.op.state_bytes > tuning.COLUMN_STATE_BYTES:
             vector //= 2
         return vector
+
+    def _column_items(self, load_bytes: int) -> int:
+        heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        return min(16, max(2, tuning.COLUMN_LOAD_BYTES // (2 if heavy else 1) // load_bytes))
 
     def _column_vector(self, line: Dim, others: Sequence[Dim]) -> int:
         """The most columns that keep every run of a thread at one phase."""
@@ -308,6 +316,8 @@ class Plan:
         periods = self._periods(line, vector)
         length = periods * line.size
         outer = math.prod(d.size for d in rows)
+        if length <= tuning.THREADS * vector:
+            return self._one_flat_tile(line, rows, run, vector, periods)
         cell_rows = tuple(Dim(d.size, d.a, d.b, _row_major(rows, i) * length) for i, d in enumerate(rows))
         work = replace(
             self.work,
@@ -329,20 +339,46 @@ class Plan:
         launches = self._tiles(work, vector, flat=True, op=first)
         launches = [replace(launch, writes=FLAT) for launch in launches]
         state = self.op.state_bytes
+        outer_dims = [Dim(d.size, _row_major(rows, i) * length * state, 0, d.c) for i, d in enumerate(rows)]
         folded = Layout(
-            kept=tuple(Dim(d.size, _row_major(rows, i) * length * state, 0, d.c) for i, d in enumerate(rows))
-            + (Dim(line.size, state, 0, line.c),),
+            kept=(*outer_dims, Dim(line.size, state, 0, line.c)),
             reduced=(Dim(periods, line.size * state),),
             offset_a=0,
             offset_b=0,
             cell=self.layout.cell,
-            index=0,
             low_a=0,
             high_a=outer * length * state,
             low_b=0,
             high_b=0,
         )
         return launches + fold_launches(self.op, folded, FLAT, self.option)
+
+    def _one_flat_tile(self, line: Dim, rows: Sequence[Dim], run: Dim, vector: int, periods: int) -> list[Launch]:
+        """A long line that one block spans: the block folds its periods itself."""
+        op, length = self.op, periods * line.size
+        long = Dim(run.size // periods, run.a * periods, 0, run.c * periods)
+        work = replace(
+            self.work,
+            rows=math.prod(d.size for d in rows),
+            runs=long.size,
+            length=length,
+            slots=length // vector,
+            tail=run.size % periods * line.size,
+            step_a=line.a,
+            step_b=run.c,
+            step_c=line.c,
+            width=line.size,
+            row=tuple(rows),
+            run=(long,),
+        )
+        items = self._column_items(vector * op.itemsizes[0])
+        wanted = -(-tuning.FLAT_BLOCKS // work.rows)
+        splits = max(1, min(wanted, long.size // items), -(-long.size // tuning.MOST_TAKEN))
+        name = f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
+        shared = tuning.THREADS * vector * op.state_bytes
+        return self._finished(
+            name, replace(work, splits=splits), work.rows * splits, work.rows, line.size, shared, work.cells
+        )
 
     def _tiles(self, work: Work, vector: int, flat: bool, op: Operator | None = None) -> list[Launch]:
         op = op or self.op
@@ -351,11 +387,11 @@ class Plan:
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
-        items = min(16, max(2, tuning.COLUMN_LOAD_BYTES // load))
+        items = self._column_items(load)
         while items > 1 and items * tall >= 2 * runs:
             items //= 2
-        wanted = -(-_blocks_for(tiles * runs * wide // (32 * items)) // tiles)
-        splits = max(1, min(wanted, runs // max(1, tall * items)))
+        wanted = -(-min(tuning.COLUMN_BLOCKS, _blocks_for(tiles * runs * wide // (32 * items))) // tiles)
+        splits = max(1, min(wanted, runs // max(1, tall * items)), -(-runs // (tall * tuning.MOST_TAKEN)))
         name = (
             f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
             f"{str(even).lower()}, {str(flat).lower()}, {{}}, {self.batch}>"
@@ -368,7 +404,7 @@ class Plan:
     def _width(self, work: Work, runs: int) -> int:
         """Threads across a tile; the rest of the block goes down it."""
         wide = 256
-        while wide > 32 and runs >= 2 * tuning.THREADS // wide:
+        while wide > tuning.COLUMN_WIDTH and runs >= 2 * tuning.THREADS // wide:
             wide //= 2
         if runs < 16:
             return 256
@@ -417,7 +453,7 @@ class Plan:
         else:
             kept_dims = (kept,) if cells > 1 else ()
         first_cell = work.first_cell if by_cell else 0
-        layout = Layout(kept_dims, (reduced,), 0, 0, first_cell, 0, 0, cells * work.splits * state, 0, 0)
+        layout = Layout(kept_dims, (reduced,), 0, 0, first_cell, 0, cells * work.splits * state, 0, 0)
         return [first, *fold_launches(op, layout, PARTIALS, self.option)]
 
 

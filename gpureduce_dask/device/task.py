@@ -72,7 +72,9 @@ class Work:
         return packed[0] + struct.pack("2d", *self.option) + packed[1]
 
 
+_BASE = struct.Struct("QQq")
+
+
 def base_bytes(bases: Sequence[tuple[int, int, int]], batch: int) -> bytes:
     """The ``Base`` table: (pointer a, pointer b, index) a chunk, padded to the Task's room."""
-    numbers = [n & _MASK for base in bases for n in base]
-    return struct.pack(f"{3 * batch}Q", *numbers, *[0] * (3 * batch - len(numbers)))
+    return b"".join(_BASE.pack(*base) for base in bases).ljust(_BASE.size * batch, b"\0")

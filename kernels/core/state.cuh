@@ -36,24 +36,37 @@ template <class State> GR_HD State load_state(const State* from) {
 #endif
 }
 
-// All lanes of `mask` call. The state of the lane `down` places further on; the caller's own past the width.
-template <class State> GR_HD State shuffle_down(u32 mask, State state, int down, int width) {
-    union Both { GR_HD Both() {} State state; u32 words[(sizeof(State) + 3) / 4]; } both;
-    const int words = (sizeof(State) + 3) / 4;
-    both.words[words - 1] = 0;
-    both.state = state;
+// A value as 32-bit words, which is what lanes exchange.
+template <class T> union Exchanged {
+    static const int count = (sizeof(T) + 3) / 4;
+    T value;
+    u32 words[count];
+    GR_HD Exchanged(T x) {
+        words[count - 1] = 0;  // a value smaller than its words leaves no byte unset
+        value = x;
+    }
+};
+
+// All lanes of `mask` call. The value of the lane `down` places further on; the caller's own past the width.
+template <class T> GR_HD T shuffle_down(u32 mask, T value, int down, int width) {
+    Exchanged<T> both(value);
 #pragma unroll
-    for (int i = 0; i < words; i++) both.words[i] = __shfl_down_sync(mask, both.words[i], down, width);
-    return both.state;
+    for (int i = 0; i < both.count; i++) both.words[i] = __shfl_down_sync(mask, both.words[i], down, width);
+    return both.value;
 }
 
-// All lanes of `mask` call. The state of the lane whose number differs by the bits of `bits`.
-template <class State> GR_HD State shuffle_xor(u32 mask, State state, int bits) {
-    union Both { GR_HD Both() {} State state; u32 words[(sizeof(State) + 3) / 4]; } both;
-    const int words = (sizeof(State) + 3) / 4;
-    both.words[words - 1] = 0;
-    both.state = state;
+// All lanes of `mask` call. The value of the lane whose number differs by the bits of `bits`.
+template <class T> GR_HD T shuffle_xor(u32 mask, T value, int bits) {
+    Exchanged<T> both(value);
 #pragma unroll
-    for (int i = 0; i < words; i++) both.words[i] = __shfl_xor_sync(mask, both.words[i], bits);
-    return both.state;
+    for (int i = 0; i < both.count; i++) both.words[i] = __shfl_xor_sync(mask, both.words[i], bits);
+    return both.value;
+}
+
+// All lanes of `mask` call. The value of lane `lane` of each team of `width` lanes.
+template <class T> GR_HD T shuffle_from(u32 mask, T value, int lane, int width) {
+    Exchanged<T> both(value);
+#pragma unroll
+    for (int i = 0; i < both.count; i++) both.words[i] = __shfl_sync(mask, both.words[i], lane, width);
+    return both.value;
 }

@@ -38,9 +38,13 @@ GR_HD Pack<In, V> read_end_slot(const Task<Chunks>& task, const Base* base, cons
     return pack;
 }
 
-// Runs first, first + stride, ... below end, Items loads in flight. Even runs lie one stride apart in one chunk.
-template <class Op, int V, int Items, bool Even, int Chunks>
-GR_HD void absorb_columns(Columns<Op, V>& columns, const Task<Chunks>& task, const Offset& row, u64 slot, u64 first,
+// The running values for even runs (one stride apart in one chunk), or for any.
+template <class Op, int V, bool Even> struct ColumnsFor { typedef EvenColumns<Op, V> type; };
+template <class Op, int V> struct ColumnsFor<Op, V, false> { typedef Columns<Op, V> type; };
+
+// Runs first, first + stride, ... below end, Items loads in flight.
+template <class Op, int V, int Items, bool Even, class Running, int Chunks>
+GR_HD void absorb_columns(Running& columns, const Task<Chunks>& task, const Offset& row, u64 slot, u64 first,
                           u64 end, u64 stride, const i64 (&within)[V]) {
     typedef typename Op::In In;
     const Base* base;
@@ -74,6 +78,19 @@ GR_HD void absorb_columns(Columns<Op, V>& columns, const Task<Chunks>& task, con
         Line<In, V> line = find_line<In, V>(task, row, run, base);
         columns.take(read_end_slot<In, V>(task, base, line, slot), line.index, within);
     }
+}
+
+// The state of column j; a position is looked up from how many elements the thread had taken, from run `first` on.
+template <class Op, int V, class Running, int Chunks>
+GR_HD typename Op::State settle_column(Running& columns, int j, const Task<Chunks>& task, const Offset& row, u64 first,
+                                       u64 stride, i64 within) {
+    typename Op::State state = columns.settle(j);
+    if constexpr (Running::counts) {
+        const Base* base;
+        if (state.index >= 0)
+            state.index = find_line<typename Op::In, V>(task, row, first + columns.winner(j) * stride, base).index + within;
+    }
+    return state;
 }
 
 // Flat columns: the state with the incomplete last line's element of this column, where it has one.
@@ -160,14 +177,14 @@ __global__ void __launch_bounds__(Threads) reduce_columns(const __grid_constant_
     const u64 tile = blockIdx.x / task.splits, split = blockIdx.x - tile * task.splits;
     const u64 runs = task.runs * task.chunks;
     Column<Wide> column(task, tile);
-    Columns<Op, V> columns;
+    typename ColumnsFor<Op, V, Even && Op::commutative>::type columns;
     columns.start();
     i64 within[V];
 #pragma unroll
     for (int j = 0; j < V; j++) within[j] = Flat ? (i64)task.by_width.of(column.slot * V + j) * task.step_b : 0;
     const Offset row = task.row.at(column.outer);
+    const u64 share = (runs + task.splits - 1) / task.splits, begin = split * share;
     if (column.inside) {
-        const u64 share = (runs + task.splits - 1) / task.splits, begin = split * share;
         u64 end = begin + share < runs ? begin + share : runs;
         if (Op::commutative) {
             absorb_columns<Op, V, Items, Even>(columns, task, row, column.slot, begin + column.down, end, tall, within);
@@ -180,7 +197,7 @@ __global__ void __launch_bounds__(Threads) reduce_columns(const __grid_constant_
     const bool tail = Flat && column.inside && task.tail && split == task.splits - 1 && column.down == 0;
 #pragma unroll
     for (int j = 0; j < V; j++) {
-        State state = columns.settle(j);
+        State state = settle_column<Op, V>(columns, j, task, row, begin + column.down, tall, within[j]);
         if (tail) state = with_tail<Op, V>(state, task, row, column.slot * V + j, within[j]);
         each[column.down * (Wide * V) + column.across * V + j] = state;
     }

@@ -35,7 +35,7 @@ GR_HD void absorb_tile(typename Op::Acc& acc, const Task<Chunks>& task, const Li
         if (!Bounded || slot + i * Lanes < end) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
     const i64 index = line.index + line.position(slot) * task.step_c, gap = (i64)(Lanes * V) * task.step_c;
     if (!Bounded) {
-        Op::absorb_packs(acc, pack, index, gap, task.step_c);
+        Op::template absorb_packs<Lanes>(acc, pack, index, gap, task.step_c);
         return;
     }
 #pragma unroll

@@ -1,13 +1,17 @@
-// The running values of V neighbouring columns of one thread: what the columns kernel keeps in registers.
+// The running values of V neighbouring columns of one thread: what the columns kernels keep in registers.
 //
 //   take(pack, index, within)   one element of each column; element j has index `index + within[j]`
 //   settle(j)                   the state of column j
+//   counts                      true where settle(j) leaves the index to the kernel: winner(j) says how many elements
+//                               of the column came before the one that won
+// A thread takes fewer than 2^23 elements a column: the plan sees to that.
 #pragma once
 #include "arg.cuh"
 #include "moments.cuh"
 #include "sums.cuh"
 
 template <class Op, int V> struct Columns {
+    static const bool counts = false;
     typename Op::Acc acc[V];
     GR_HD void start() {
 #pragma unroll
@@ -19,11 +23,14 @@ template <class Op, int V> struct Columns {
     }
     GR_HD typename Op::State settle(int j) { return Op::settle(acc[j]); }
 };
+// Elements come in order of their index, evenly spaced: what holds for every operator but the positions is kept.
+template <class Op, int V> struct EvenColumns : Columns<Op, V> {};
 
 // Bytes are summed four to a word in 16-bit lanes, and those emptied into 64 bits before they can overflow.
 template <class T> struct ByteBias { static const u32 word = 0, each = 0; };
 template <> struct ByteBias<i8> { static const u32 word = 0x80808080u, each = 128; };  // signed bytes, shifted to 0..255
 template <class T, class A, int V> struct ByteColumns {
+    static const bool counts = false;
     static const int words = V / 4, most = 256;  // 256 * 255 < 2^16
     u32 even[words], odd[words];
     i64 wide[V], taken;
@@ -65,6 +72,7 @@ template <class T, class A, int V> struct ByteColumns {
 
 // Narrow extremes: two 16-bit lanes a word, as in the row kernels, but each lane a column of its own.
 template <class T, bool Max, bool SkipNan, int V> struct ExtremeColumns {
+    static const bool counts = false;
     typedef Halves<T, Max, SkipNan> Lane;
     static const int words = V / 2;
     u32 best[words];
@@ -98,6 +106,7 @@ template <class T, bool Max, bool SkipNan, int V> struct ExtremeColumns {
 
 // One count serves all columns of a thread: without NaN to skip, each has taken as many elements.
 template <class Map, class A, int V> struct MeanColumns {
+    static const bool counts = false;
     Columns<Sum<Map, A>, V> sums;
     i64 count;
     GR_HD void start() {
@@ -111,6 +120,7 @@ template <class Map, class A, int V> struct MeanColumns {
     GR_HD Averaged<A> settle(int j) { return {sums.settle(j), count}; }
 };
 template <class T, int Order, int V> struct MomentColumns {
+    static const bool counts = false;
     f64 pivot[V], sum[V][Order];
     i64 count;
     GR_HD void start() {
@@ -144,41 +154,96 @@ template <class T, int Order, int V> struct MomentColumns {
         return settle_powers(acc);
     }
 };
-// Power sums of bytes: 32 bits hold 2^16 squares, then they are emptied into binary64, which holds the rest exactly.
+// Power sums of bytes: a thread's sum fits 32 bits; its squares are emptied into binary64, exactly, every 2^16.
 template <class T, int V> struct ByteMomentColumns {
-    u32 sum[V], square[V], pending;
-    f64 wide_sum[V], wide_square[V], count;
+    static const bool counts = false;
+    i32 sum[V];
+    u32 square[V], count;
+    f64 squares[V];
     GR_HD void start() {
 #pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = square[j] = 0, wide_sum[j] = wide_square[j] = 0;
+        for (int j = 0; j < V; j++) sum[j] = 0, square[j] = 0, squares[j] = 0;
         count = 0;
-        pending = 0;
     }
     GR_HD void empty() {
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            wide_sum[j] += (f64)(i32)sum[j];
-            wide_square[j] += (f64)square[j];
-            sum[j] = square[j] = 0;
-        }
-        count += pending;
-        pending = 0;
+        for (int j = 0; j < V; j++) squares[j] += (f64)square[j], square[j] = 0;
     }
     GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
             i32 x = cast<i32>(pack.at[j]);
-            sum[j] += (u32)x;
+            sum[j] += x;
             square[j] += (u32)(x * x);
         }
-        if (++pending == 65536) empty();
+        if ((++count & 0xffffu) == 0) empty();
     }
     GR_HD Moments2 settle(int j) {
-        if (pending) empty();
-        f64 mean = count > 0 ? wide_sum[j] / count : 0, m2 = wide_square[j] - wide_sum[j] * mean;
-        return {count, mean, m2 > 0 ? m2 : 0};
+        f64 n = (f64)count, mean = count ? (f64)sum[j] / n : 0;
+        f64 m2 = squares[j] + (f64)square[j] - (f64)sum[j] * mean;
+        return {n, mean, m2 > 0 ? m2 : 0};
     }
 };
+
+// The best value of each column, and how many elements came before it: ties keep the earlier.
+template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
+    typedef Arg<T, Max, SkipNan> Op;
+    static const bool counts = true;
+    T best[V];
+    u32 place[V], count;
+    GR_HD void start() {
+#pragma unroll
+        for (int j = 0; j < V; j++) best[j] = Op::identity().value, place[j] = 0xffffffffu;
+        count = 0;
+    }
+    GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            // The first that counts wins even where it equals the identity's value.
+            bool wins = Op::beats(best[j], pack.at[j]) || (place[j] == 0xffffffffu && !(SkipNan && is_nan(pack.at[j])));
+            best[j] = wins ? pack.at[j] : best[j];
+            place[j] = wins ? count : place[j];
+        }
+        count++;
+    }
+    GR_HD u32 winner(int j) { return place[j]; }
+    GR_HD Placed<T> settle(int j) { return {best[j], place[j] == 0xffffffffu ? -1 : 0}; }
+};
+// Bytes with their place below them in one word, so that one comparison settles both.
+template <class T, bool Max, int V> struct ByteArgColumns {
+    static const bool counts = true;
+    static const u32 places = 0xffffffu;
+    static const u32 flip = (Max ? 0u : 0xffu) ^ (T(-1) < T(0) ? 0x80u : 0u);
+    u32 best[V], count;
+    GR_HD void start() {
+#pragma unroll
+        for (int j = 0; j < V; j++) best[j] = 0;
+        count = 0;
+    }
+    GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
+        const u32 later = places - count;  // of equal bytes the earlier is the larger word; at least 2^23
+        count++;
+#pragma unroll
+        for (int w = 0; w < V / 4; w++) {
+            const u32 word = ((const u32*)&pack)[w] ^ flip * 0x01010101u;
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                u32 key = __byte_perm(word, later, 0x0654 | k << 12);
+                best[4 * w + k] = key > best[4 * w + k] ? key : best[4 * w + k];
+            }
+        }
+    }
+    GR_HD u32 winner(int j) { return places - (best[j] & places); }
+    GR_HD Placed<T> settle(int j) { return {(T)((best[j] >> 24) ^ flip), best[j] == 0 ? -1 : 0}; }
+};
+template <class T, bool Max, bool SkipNan, int V>
+struct EvenColumns<Arg<T, Max, SkipNan>, V> : ArgColumns<T, Max, SkipNan, V> {};
+template <class Real, bool Max, bool SkipNan, int V>
+struct EvenColumns<Arg<complex<Real>, Max, SkipNan>, V> : Columns<Arg<complex<Real>, Max, SkipNan>, V> {};
+template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 8> : ByteArgColumns<u8, Max, 8> {};
+template <bool Max> struct EvenColumns<Arg<i8, Max, false>, 8> : ByteArgColumns<i8, Max, 8> {};
+template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 16> : ByteArgColumns<u8, Max, 16> {};
+template <bool Max> struct EvenColumns<Arg<i8, Max, false>, 16> : ByteArgColumns<i8, Max, 16> {};
 
 template <class A> struct Columns<Sum<Value<i8, A>, A>, 16> : ByteColumns<i8, A, 16> {};
 template <class A> struct Columns<Sum<Value<i8, A>, A>, 8> : ByteColumns<i8, A, 8> {};

@@ -21,8 +21,8 @@ template <class Op, class Element, class Packed> struct Plain {
 #pragma unroll
         for (int j = 0; j < V; j++) Op::absorb(acc, pack.at[j], index + j * step);
     }
-    // Packs `gap` apart in index.
-    template <class Running, int V, int N>
+    // Packs `gap` apart in index. With Lanes 32, all lanes of a warp call, and walk one row together.
+    template <int Lanes, class Running, int V, int N>
     static GR_HD void absorb_packs(Running& acc, const Pack<In, V> (&packs)[N], i64 index, i64 gap, i64 step) {
 #pragma unroll
         for (int i = 0; i < N; i++) Op::absorb_pack(acc, packs[i], index + i * gap, step);
@@ -41,7 +41,7 @@ template <class Op, class Stored> struct Casting : Op {
 #pragma unroll
         for (int j = 0; j < V; j++) Op::absorb(acc, cast<typename Op::In>(pack.at[j]), index + j * step);
     }
-    template <int V, int N>
+    template <int Lanes, int V, int N>
     static GR_HD void absorb_packs(typename Op::Acc& acc, const Pack<Stored, V> (&packs)[N], i64 index, i64 gap, i64 step) {
 #pragma unroll
         for (int i = 0; i < N; i++) absorb_pack(acc, packs[i], index + i * gap, step);

@@ -1,4 +1,4 @@
-"""``--shard 2/8`` runs every eighth test from the second on: kernels compile on one core, so several runs go side by side."""
+"""``--shard 2/8`` runs every eighth test from the second on: kernels compile on one core, so runs go side by side."""
 
 
 def pytest_addoption(parser):

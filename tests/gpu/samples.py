@@ -97,7 +97,12 @@ def rows(dtype):
 def close(ours, wanted, bound, n):
     """Equal where the operator is exact; else within rounding of the result dtype and of sums of n terms."""
     ours, wanted = np.asarray(ours), np.asarray(wanted)
-    assert ours.shape == wanted.shape and ours.dtype == wanted.dtype, (ours.dtype, wanted.dtype, ours.shape, wanted.shape)
+    assert ours.shape == wanted.shape and ours.dtype == wanted.dtype, (
+        ours.dtype,
+        wanted.dtype,
+        ours.shape,
+        wanted.shape,
+    )
     if wanted.dtype.kind in "biu":
         np.testing.assert_array_equal(ours, wanted)
         return

@@ -34,7 +34,9 @@ def test_every_row_and_layout(gpu, dtype, number):
     x, chunk = view_of(host_array, view), view_of(cp.asarray(host_array), view)
     assert chunk.strides == x.strides or x.size == 0
     every = rows(dtype)
-    names = {every[(5 * number + 11 * i) % len(every)] for i in range(3)} | {("sum", "max", "argmin", "var")[number % 4]}
+    names = {every[(5 * number + 11 * i) % len(every)] for i in range(3)} | {
+        ("sum", "max", "argmin", "var")[number % 4]
+    }
     n = max(1, int(np.prod([x.shape[a] for a in axes])))
     for name in sorted(names):
         if name not in every or _empty_has_no_answer(OPERATORS[name], x, axes):
@@ -67,7 +69,7 @@ def test_nan(gpu, dtype, axes):
 @pytest.mark.parametrize("finish", ["ticket", "two-pass", "atomic"])
 @pytest.mark.parametrize("number", [5, 12, 14, 20, 29])
 def test_finishes_agree(gpu, finish, number):
-    shape, axes, view = LAYOUTS[number]
+    shape, axes, _ = LAYOUTS[number]
     x = make(shape, "int32", number)
     for name in ("sum", "max", "any", "count_nonzero"):
         bound = OPERATORS[name].bind(x.dtype)

@@ -1,0 +1,66 @@
+// Few columns whose lines follow one another without a gap: several lines are read as one long, aligned line, and the
+// block folds the periods of it before it publishes anything.
+#pragma once
+#include "columns.cuh"
+
+// All threads call. Folds `rows` by `columns` states in shared memory down each column; column q is left in place q.
+// Order is fixed, but not the rows': for commutative operators. Block barriers.
+template <class Op, int Threads> GR_HD void fold_periods(u32 rows, u32 columns) {
+    typename Op::State* each = (typename Op::State*)GR_SHARED;
+    __syncthreads();
+    for (u32 half = (rows + 1) / 2; rows > 1; rows = half, half = (rows + 1) / 2) {
+        for (u32 i = threadIdx.x; i < (rows - half) * columns; i += Threads)
+            each[i] = Op::combine(each[i], each[i + half * columns]);
+        __syncthreads();
+    }
+}
+
+// Grid: one block a (row, split of its runs). A run is a long line of `length` elements: lines of `by_width.size`
+// columns end to end; `slots` slots, one a thread. step_b is the index from one short line to the next, step_c the
+// output cell from one column to the next. Uses Threads * V states of shared memory. For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Items, int Finish, int Chunks>
+__global__ void __launch_bounds__(Threads) reduce_flat_columns(const __grid_constant__ Task<Chunks> task) {
+    typedef typename Op::State State;
+    State* each = (State*)GR_SHARED;
+    const u64 row = blockIdx.x / task.splits, split = blockIdx.x - row * task.splits;
+    const u32 width = (u32)task.by_width.size, periods = (u32)task.length / width, slot = threadIdx.x;
+    const Offset at = task.row.at(row);
+    EvenColumns<Op, V> columns;
+    columns.start();
+    i64 within[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) within[j] = (i64)((slot * V + j) / width) * task.step_b;
+    if (slot < task.slots) {
+        const u64 share = (task.runs + task.splits - 1) / task.splits, begin = split * share;
+        const u64 end = begin + share < task.runs ? begin + share : task.runs;
+        absorb_columns<Op, V, Items, true>(columns, task, at, slot, begin, end, 1, within);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            State state = settle_column<Op, V>(columns, j, task, at, begin, 1, within[j]);
+            if (task.tail && split == task.splits - 1)
+                state = with_tail<Op, V>(state, task, at, slot * V + j, within[j]);
+            each[slot * V + j] = state;
+        }
+    }
+    fold_periods<Op, Threads>(periods, width);
+    const i64 cell = task.first_cell + at.c;
+    if (task.splits > 1) {
+        for (u32 q = threadIdx.x; q < width; q += Threads) {
+            if constexpr (Finish == TICKET)
+                store_state((State*)task.partials + (row * task.splits + split) * width + q, each[q]);
+            else if constexpr (Finish == ATOMIC) Op::atomic((State*)task.out + cell + q * task.step_c, each[q]);
+            else ((State*)task.partials)[split * task.cells + cell + q * task.step_c] = each[q];
+        }
+        if (Finish != TICKET || !is_last_block(task.tickets + row, task.splits)) return;
+        const State* partials = (const State*)task.partials + row * task.splits * width;
+        const u32 teams = Threads * V / width;  // as many partial folds as shared memory holds
+        for (u32 i = threadIdx.x; i < teams * width; i += Threads) {
+            State state = Op::identity();
+            for (u64 s = i / width; s < task.splits; s += teams) state = Op::combine(state, load_state(partials + s * width + i % width));
+            each[i] = state;
+        }
+        fold_periods<Op, Threads>(teams, width);
+    }
+    for (u32 q = threadIdx.x; q < width; q += Threads)
+        ((typename Emit::Out*)task.out)[cell + q * task.step_c] = Emit::of(each[q], task.option);
+}

@@ -1,0 +1,59 @@
+// What lanes that share a short row exchange: less than a state where that is cheaper to add up.
+//
+//   of(pack, pivot, place, index, step)   a lane's elements; the first is number `place` of the row
+//   combine, empty                        as of a monoid; the left lane's elements come first
+//   settle(raw, index, step)              the row's state; `index` is that of its first element
+#pragma once
+#include "arg.cuh"
+#include "moments.cuh"
+
+// The state itself.
+template <class Op> struct RawState {
+    typedef typename Op::State State;
+    static const bool pivots = false;
+    static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
+    static GR_HD State settle(State raw, i64, i64) { return raw; }
+    static GR_HD State empty(f64) { return Op::identity(); }
+    template <int V> static GR_HD State of(const Pack<typename Op::In, V>& pack, f64, i32 place, i64 index, i64 step) {
+        typename Op::Acc acc = Op::start();
+        Op::absorb_pack(acc, pack, index + place * step, step);
+        return Op::settle(acc);
+    }
+};
+template <class Op> struct Raw : RawState<Op> {};
+// Power sums about one pivot, the row's first element, which every lane is given.
+template <class T, int Order> struct RawPowers {
+    typedef PowerSums<Order> State;
+    static const bool pivots = true;
+    static GR_HD State empty(f64 pivot) {
+        State raw = State();
+        raw.pivot = pivot;
+        return raw;
+    }
+    static GR_HD State combine(State a, State b) {
+#pragma unroll
+        for (int k = 0; k < Order; k++) a.sum[k] += b.sum[k];
+        a.count += b.count;
+        return a;
+    }
+    static GR_HD auto settle(State raw, i64, i64) { return settle_powers(raw); }
+    template <int V> static GR_HD State of(const Pack<T, V>& pack, f64 pivot, i32, i64, i64) {
+        State raw = empty(pivot);
+        raw.count = V;
+#pragma unroll
+        for (int j = 0; j < V; j++) raw.take(cast<f64>(pack.at[j]));
+        return raw;
+    }
+};
+template <class T, bool Max, bool SkipNan> struct Raw<Arg<T, Max, SkipNan>> : RawArg<T, Max, SkipNan> {};
+template <class T> struct Raw<Var<T, false>> : RawPowers<T, 2> {};
+template <class T> struct Raw<Std<T, false>> : RawPowers<T, 2> {};
+template <class T> struct Raw<CentralMoment<T>> : RawPowers<T, 4> {};
+template <class T> struct Raw<Skewness<T>> : RawPowers<T, 4> {};
+template <class T> struct Raw<Kurtosis<T>> : RawPowers<T, 4> {};
+template <> struct Raw<Var<i8, false>> : RawState<Var<i8, false>> {};
+template <> struct Raw<Var<u8, false>> : RawState<Var<u8, false>> {};
+template <> struct Raw<Var<boolean, false>> : RawState<Var<boolean, false>> {};
+template <> struct Raw<Std<i8, false>> : RawState<Std<i8, false>> {};
+template <> struct Raw<Std<u8, false>> : RawState<Std<u8, false>> {};
+template <> struct Raw<Std<boolean, false>> : RawState<Std<boolean, false>> {};
