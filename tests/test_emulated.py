@@ -14,6 +14,7 @@ from simt import SCHEDULES, build
 from simt.backend import Emulator, put
 from simt.cases import (
     DEEP,
+    DEEP_CASES,
     FINISHES,
     LAYOUTS,
     LOGIC,
@@ -24,12 +25,13 @@ from simt.cases import (
     check_empty,
     check_exact,
     check_fold,
+    check_nothing,
     check_zeros,
+    small_grids,
     unpacked,
 )
 
 from gpureduce_dask.chunk import device
-from gpureduce_dask.device import tuning
 from gpureduce_dask.monoid import Bound
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -39,24 +41,22 @@ def calls(machine: Emulator) -> None:
     """Everything that the tests below launch."""
     for case in itertools.chain(*TABLE.values(), FINISHES):
         case.check(machine)
-    for bound, layout, seed in itertools.product(DEEP.values(), LAYOUTS, (0, 1)):  # at either end of its memory
-        Case(bound, layout, seed, forms=PARTIAL).check(machine)
+    for (name, layout), seed in itertools.product(DEEP_CASES, (0, 1)):  # at either end of its memory
+        Case(DEEP[name], layout, seed, forms=PARTIAL).check(machine)
     for name in DEEP:
         check_batch(machine, name)
         check_fold(machine, name)
     for bound in LOGIC:
         check_zeros(machine, bound)
     check_exact(machine)
+    check_nothing(machine)
     check_empty(machine)
 
 
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Emulator]:
-    """The emulated GPU, with few blocks to a full grid so that small arrays make blocks go round."""
     emulator = Emulator()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "BLOCKS", 6)
-        patch.setattr(tuning, "ONE_WAVE", 4)
+    with small_grids():
         emulator.adopt(build(emulator.collect(lambda: calls(emulator), parts=4), libraries=4))
         with emulator.installed():
             yield emulator
@@ -69,8 +69,7 @@ def test_every_row(machine: Emulator, dtype: str) -> None:
         case.check(machine)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", DEEP)
+@pytest.mark.parametrize(("name", "layout"), DEEP_CASES)
 def test_every_layout_and_schedule(machine: Emulator, name: str, layout: str) -> None:
     for number, _ in enumerate(machine.orders()):
         Case(DEEP[name], layout, number, forms=PARTIAL).check(machine)
@@ -85,6 +84,11 @@ def test_finishes_agree(machine: Emulator, case: Case) -> None:
 @pytest.mark.parametrize("bound", LOGIC, ids=lambda b: f"{b.name}-{b.dtypes[0]}")
 def test_zeros(machine: Emulator, bound: Bound) -> None:
     check_zeros(machine, bound)
+
+
+def test_zeros_in_every_block(machine: Emulator) -> None:
+    for _ in machine.orders(seeds=3):
+        check_nothing(machine)
 
 
 def test_float64_sums_are_exact(machine: Emulator) -> None:

@@ -64,7 +64,7 @@ class Kernels:
         self._launch.restype = ctypes.c_char_p
         self._launch.argtypes = [
             *(ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.POINTER(ctypes.c_uint)),
-            *(ctypes.c_uint, ctypes.c_int, ctypes.c_ulonglong, ctypes.c_ulonglong),
+            *(ctypes.c_uint, ctypes.c_int, ctypes.c_ulonglong, ctypes.c_ulonglong, ctypes.c_void_p, ctypes.c_uint),
         ]
 
     def launch(
@@ -77,6 +77,7 @@ class Kernels:
         schedule: str = "forward",
         seed: int = 0,
         budget: int = BUDGET,
+        memory: Iterable[tuple[int, int]] = (),
     ) -> None:
         """Runs one kernel to its end.
 
@@ -93,10 +94,16 @@ class Kernels:
             One of ``SCHEDULES``; with ``seed`` it fixes the order of everything.
         budget : int
             Fences, atomics and hooked accesses without progress after which a spin counts as endless.
+        memory : iterable of (int, int)
+            Address and size of every array the kernel may touch; unchecked if there is none.
         """
         shape = (ctypes.c_uint * 6)(*_three(grid), *_three(block))
         which, order = self.names.index(name), SCHEDULES.index(schedule)
-        message = self._launch(self._place, which, task, len(task), shape, shared, order, seed, budget)
+        ranges = np.array(sorted((begin, begin + size) for begin, size in memory), np.uint64)
+        where = ranges.ctypes.data if ranges.size else None
+        message = self._launch(
+            *(self._place, which, task, len(task), shape, shared, order, seed, budget, where, len(ranges))
+        )
         if message:
             raise SimtError(f"{name} under {schedule}, seed {seed}: {message.decode(errors='replace')}")
 
@@ -126,8 +133,9 @@ def _source(units: Sequence[Unit]) -> str:
         f"static const simt::Kernel* const units[] = {{{tables}}};",
         'extern "C" __attribute__((visibility("default"))) const char* simt_launch(int unit, int which,',
         "    const void* task, unsigned task_bytes, const unsigned* shape, unsigned shared_bytes, int schedule,",
-        "    unsigned long long seed, unsigned long long budget) {",
-        "    return simt::launch(units[unit][which], task, task_bytes, shape, shared_bytes, schedule, seed, budget);",
+        "    unsigned long long seed, unsigned long long budget, const void* ranges, unsigned range_count) {",
+        "    return simt::launch(units[unit][which], task, task_bytes, shape, shared_bytes, schedule, seed, budget,",
+        "                        ranges, range_count);",
         "}\n",
     ]
     return "\n".join(parts)

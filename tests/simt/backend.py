@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
@@ -27,6 +28,15 @@ from . import SCHEDULES, Guarded, Kernels, Unit
 ALIGNMENT = 16  # the least that the kernels ask of memory they write; CuPy gives 512
 
 
+_memory: weakref.WeakSet[Guarded] = weakref.WeakSet()  # all that kernels may touch
+
+
+def _guarded(values: np.ndarray[Any, Any], front: bool = False) -> Guarded:
+    guarded = Guarded(values, front)
+    _memory.add(guarded)
+    return guarded
+
+
 def _cupy_array(view: np.ndarray[Any, Any], owner: Any) -> Any:
     """A CuPy array over the same memory: shape, strides and dtype are the view's."""
     memory = cupy.cuda.UnownedMemory(view.ctypes.data, max(view.nbytes, 1), owner, 0)
@@ -35,7 +45,7 @@ def _cupy_array(view: np.ndarray[Any, Any], owner: Any) -> Any:
 
 def put(array: np.ndarray[Any, Any], view: Callable[[Any], Any] | None = None, front: bool = False) -> Any:
     """A copy of an array in guarded memory, seen through ``view``."""
-    guarded = Guarded(array, front)
+    guarded = _guarded(array, front)
     seen = guarded.array if view is None else view(guarded.array)
     return _cupy_array(seen, guarded)
 
@@ -49,7 +59,7 @@ def get(array: Any) -> np.ndarray[Any, Any]:
 
 def _allocate(nbytes: int) -> Any:
     """Noise that ends at a guard page, give or take the alignment."""
-    guarded = Guarded(np.random.default_rng(nbytes).integers(0, 256, -(-nbytes // ALIGNMENT) * ALIGNMENT, np.uint8))
+    guarded = _guarded(np.random.default_rng(nbytes).integers(0, 256, -(-nbytes // ALIGNMENT) * ALIGNMENT, np.uint8))
     memory = cupy.cuda.UnownedMemory(guarded.address, nbytes, guarded, 0)
     return cupy.cuda.MemoryPointer(memory, 0)
 
@@ -99,7 +109,8 @@ class Emulator:
             return
         todo = step.launch
         run = self._kernels[own, name].launch
-        run(name, task, todo.blocks, todo.threads, todo.shared_bytes, self.schedule, self.seed)
+        memory = [(g.address, g.array.nbytes) for g in _memory]
+        run(name, task, todo.blocks, todo.threads, todo.shared_bytes, self.schedule, self.seed, memory=memory)
         assert not get(self._tickets).any(), f"{name} leaves tickets behind"
 
     @contextmanager

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from gpu.samples import DTYPES, close, make, rows, view_of
 
 from gpureduce_dask.chunk import Place, device, host
+from gpureduce_dask.device import tuning
 from gpureduce_dask.monoid import Bound, Monoid
 from gpureduce_dask.operators import OPERATORS
 
@@ -37,12 +40,13 @@ LAYOUTS = {
     "long rows": Layout((3, 9001), (1,)),
     "rows with edges": Layout((5, 2411), (1,), lambda x: x[:, 1:-1]),
     "short rows": Layout((901, 32), (1,)),
-    "staged rows": Layout((901, 7), (1,)),
+    "few short rows": Layout((40, 33), (1,)),
+    "staged rows": Layout((2000, 7), (1,)),
     "short lines": Layout((6, 50, 33), (0, 2), lambda x: x[:, :, 1:]),
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:]),
     "columns": Layout((517, 70), (0,)),
-    "few columns": Layout((1500, 3), (0,)),
-    "columns inside": Layout((300, 1029), (0,), lambda x: x[::-1, 5:-3]),
+    "few columns": Layout((9000, 3), (0,)),
+    "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3]),
     "planes": Layout((20, 30, 40), (1,)),
     "transposed": Layout((20, 30, 40), (1, 2), lambda x: x.transpose(2, 0, 1)),
     "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2]),
@@ -105,11 +109,20 @@ def unpacked(partial: Any, bound: Bound) -> np.ndarray[Any, Any]:
     return get(partial).view(bound.state)[..., 0]
 
 
+@contextmanager
+def small_grids() -> Iterator[None]:
+    """Few blocks to a full grid, so that small arrays make blocks go round."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"BLOCKS": 6, "GRID": 6, "ONE_WAVE": 4}.items():
+            patch.setattr(tuning, name, value)
+        yield
+
+
 AFFINE = """
 struct Affine {  // x -> a x + b, first the earlier map and then the later: associative, and never commutative
     struct State { u64 a, b; };
     static GR_HD State identity() { return {1, 0}; }
-    static GR_HD State lift(i32 x, i64) { return {2 * (u64)(i64)x + 1, (u64)(i64)x}; }
+    static GR_HD State lift(i32 x, i64) { return {2 * (u64)(i64)x + 1, 1}; }
     static GR_HD State combine(State earlier, State later) {
         return {later.a * earlier.a, later.a * earlier.b + later.b};
     }
@@ -119,7 +132,7 @@ struct Affine {  // x -> a x + b, first the earlier map and then the later: asso
 
 def affine_lift(x: Any, index: Any) -> tuple[Any, Any]:
     wide = x.astype(np.int64).view(np.uint64)
-    return np.uint64(2) * wide + np.uint64(1), wide
+    return np.uint64(2) * wide + np.uint64(1), np.ones_like(wide)
 
 
 def affine_combine(earlier: Any, later: Any) -> tuple[Any, Any]:
@@ -182,6 +195,12 @@ FINISHES = [
     for layout in ("line inside", "long rows", "columns")
     for finish in ("atomic", "two-pass")
 ]
+DEEP_CASES = [
+    (name, layout)
+    for name in DEEP
+    for layout in LAYOUTS
+    if name != "affine" or layout not in ("short rows", "staged rows")  # as "few short rows", for longer
+]
 LOGIC = [
     OPERATORS[name].bind(dtype)
     for name in ("any", "all", "count_nonzero")
@@ -192,16 +211,27 @@ LOGIC = [
 def check_zeros(machine: Emulator, bound: Bound) -> None:
     """Rows of zeros, of minus zeros, of NaN, and with one element that is something else, at every place."""
     dtype, width = bound.dtypes[0], 37
-    x = np.zeros((3 + 2 * width, width), dtype)
-    x[3 + width :] = 1
+    lowest = np.zeros(dtype.itemsize, np.uint8)
+    lowest[-1] = 1 if dtype.kind == "b" else 128
+    x = np.zeros((3 + 3 * width, width), dtype)
+    x[3 + width : 3 + 2 * width] = 1
     np.fill_diagonal(x[3 : 3 + width], 1)
-    np.fill_diagonal(x[3 + width :], 0)
+    np.fill_diagonal(x[3 + width : 3 + 2 * width], 0)
+    np.fill_diagonal(x[3 + 2 * width :], lowest.view(dtype)[0])  # the top bit alone
     if dtype.kind in "fc":
         x[1], x[2] = -x[1], np.nan
     partial = device.reduce((put(x),), bound, (1,))
     if not machine.collecting:
         wanted = {"any": np.any, "all": np.all, "count_nonzero": np.count_nonzero}[bound.name](x, axis=1, keepdims=True)
         np.testing.assert_array_equal(unpacked(partial, bound)["value"], wanted)
+
+
+def check_nothing(machine: Emulator) -> None:
+    """Lines of zeros: a state of nothing but zeros is a state, and a tie with the identity goes to the element."""
+    for bound in (DEEP["sum"], OPERATORS["argmax"].bind("u1")):
+        state = device.reduce((put(np.zeros(70001, bound.dtypes[0])),), bound, (0,))
+        if not machine.collecting:
+            assert all(field == 0 for field in bound.unpack(unpacked(state, bound)))
 
 
 def check_exact(machine: Emulator) -> None:

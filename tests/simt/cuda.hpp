@@ -32,13 +32,15 @@ inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
 // Loads and stores with a cache hint. A GPU faults on an address that is no multiple of the size.
-template <class T> inline void check_aligned(const T* at) {
+template <class T> inline T* simt_checked(T* at) {
     if (reinterpret_cast<std::uintptr_t>(at) % sizeof(T))
         simt::fail("access of %zu bytes at %p: misaligned", sizeof(T), static_cast<const void*>(at));
+    simt::check_owned(at, sizeof(T));
+    return at;
 }
-template <class T> inline T __ldcs(const T* at) { return check_aligned(at), *at; }
-template <class T> inline T __ldcg(const T* at) { return check_aligned(at), *at; }
-template <class T> inline void __stcs(T* at, T value) { check_aligned(at), *at = value; }
+template <class T> inline T __ldcs(const T* at) { return *simt_checked(at); }
+template <class T> inline T __ldcg(const T* at) { return *simt_checked(at); }
+template <class T> inline void __stcs(T* at, T value) { *simt_checked(at) = value; }
 
 // Barriers and fences. Where the call stands in the source is part of every message.
 inline void __syncthreads(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
@@ -110,6 +112,12 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
     return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {
+    unsigned long long both = a | (unsigned long long)b << 32;
+    unsigned result = 0;
+    for (int i = 0; i < 4; i++) result |= (unsigned)(both >> (selector >> (4 * i) & 7) * 8 & 255) << (8 * i);
+    return result;
+}
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
 inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
 inline int __clz(int x) { return x ? __builtin_clz(unsigned(x)) : 32; }

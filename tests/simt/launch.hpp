@@ -48,6 +48,7 @@ inline void start_block(unsigned number) {
     block.index = {number % r.grid.x, number / r.grid.x % r.grid.y, number / r.grid.x / r.grid.y};
     block.count = block.live = r.block.x * r.block.y * r.block.z;
     block.arrived = block.runnable = block.cursor = 0;
+    block.asleep_until = 0;
     std::memset(block.ready, 0, sizeof block.ready);
     std::memset(block.lanes, 0, sizeof block.lanes);
     std::memset(block.waiting, 0, sizeof block.waiting);
@@ -59,7 +60,8 @@ inline void start_block(unsigned number) {
         t.stack = machine.stacks.take();
         t.index = {i % r.block.x, i / r.block.x % r.block.y, i / r.block.x / r.block.y};
         t.rank = i, t.lane = i % 32, t.warp = i / 32;
-        t.wait = Wait::none, t.view = 0, t.polls = 0, t.file = "start of the kernel", t.line = 0;
+        t.wait = Wait::none, t.view = 0, t.polls = t.groups = 0, t.file = "start of the kernel", t.line = 0;
+        t.copies.clear();
         block.lanes[t.warp] |= 1u << t.lane;
         prepare(t.fibre, t.stack, run_thread);
         set_ready(t, true);
@@ -108,7 +110,6 @@ inline void choose_order(unsigned blocks) {
     unsigned threads = machine.request.block.x * machine.request.block.y * machine.request.block.z;
     std::size_t most = std::clamp(8192u / threads, 2u, 16u);
     machine.window = schedule == Schedule::reverse ? 2 : schedule == Schedule::random ? 2 + draw() % (most - 1) : most;
-    machine.victim = unsigned(draw() % std::min(blocks, unsigned(most)));
 }
 
 inline void run_grid() {
@@ -207,7 +208,8 @@ template <class Task, void (*Name)(Task)> struct Entry<Name> {
 
 // What the Python driver calls. Empty text, or what went wrong.
 inline const char* launch(const Kernel& kernel, const void* task, unsigned task_bytes, const unsigned* shape,
-                          unsigned shared_bytes, int schedule, std::uint64_t seed, std::uint64_t budget) {
+                          unsigned shared_bytes, int schedule, std::uint64_t seed, std::uint64_t budget,
+                          const void* ranges, unsigned range_count) {
     if (task_bytes != kernel.task_bytes) {
         std::snprintf(machine.message, sizeof machine.message, "task of %u bytes; the kernel takes %u", task_bytes,
                       kernel.task_bytes);
@@ -217,7 +219,8 @@ inline const char* launch(const Kernel& kernel, const void* task, unsigned task_
     if (task_bytes > sizeof copy) __builtin_trap();
     std::memcpy(copy, task, task_bytes);
     return launch(Request{kernel.body, copy, {shape[0], shape[1], shape[2]}, {shape[3], shape[4], shape[5]},
-                          shared_bytes, static_cast<Schedule>(schedule), seed, budget});
+                          shared_bytes, static_cast<Schedule>(schedule), seed, budget,
+                          static_cast<const Range*>(ranges), range_count});
 }
 
 }  // namespace simt

@@ -30,6 +30,13 @@ inline const char* name(Wait wait) {
 
 struct Block;
 
+// An asynchronous copy from global to shared memory that may still be on its way.
+struct Copy {
+    void* to;
+    const void* from;
+    unsigned bytes, group;
+};
+
 struct Thread {
     Fibre fibre;
     Block* block;
@@ -42,6 +49,8 @@ struct Thread {
     std::uint64_t value;  // given to the collective, then got from it
     std::uint64_t view;   // it sees every write published up to this time (memory.hpp)
     unsigned polls;
+    unsigned groups;      // of copies it has closed
+    std::vector<Copy> copies;
     const char* file;     // the last barrier or collective it came to
     int line;
 };
@@ -58,6 +67,7 @@ struct Write {
 struct Block {
     Index3 index;
     unsigned number, count, live, arrived, runnable, cursor;
+    std::uint64_t asleep_until;
     const char* file;  // the barrier that threads wait at
     int line;
     std::vector<Thread> threads;
@@ -74,6 +84,11 @@ struct Old {
     unsigned char at, bytes, value[16];
 };
 
+// Memory that kernels may touch.
+struct Range {
+    std::uintptr_t begin, end;
+};
+
 struct Request {
     void (*body)(const void* task);
     const void* task;
@@ -82,6 +97,8 @@ struct Request {
     Schedule schedule;
     std::uint64_t seed;
     std::uint64_t budget;  // accesses without progress after which a spin counts as endless
+    const Range* ranges;   // sorted; none: unchecked
+    unsigned range_count;
 };
 
 struct Sleeper {
@@ -100,7 +117,7 @@ struct Machine {
     std::vector<unsigned> order;                   // of block numbers: which starts next
     std::size_t started = 0, window = 1;
     std::uint64_t random = 1, steps = 0, idle = 0, clock = 0;
-    unsigned victim = 0, turn = 0, eventual = 0;
+    unsigned turn = 0, eventual = 0;
     bool weak = false;  // writes are published late and read stale, as far as the model allows
     std::unordered_map<std::uintptr_t, std::vector<Old>> history;
     bool failed = false;

@@ -23,6 +23,18 @@
 
 namespace simt {
 
+// Loads and stores that the shim sees are checked to the byte; others meet the guard pages around arrays.
+inline void check_owned(const void* at, unsigned bytes) {
+    const Request& r = machine.request;
+    if (!r.ranges) return;
+    auto first = reinterpret_cast<std::uintptr_t>(at);
+    auto shared = reinterpret_cast<std::uintptr_t>(machine.current->block->shared);
+    if (first >= shared && first + bytes <= shared + r.shared_bytes) return;
+    const Range* next = std::upper_bound(r.ranges, r.ranges + r.range_count, first,
+                                         [](std::uintptr_t address, const Range& range) { return address < range.begin; });
+    if (next == r.ranges || first + bytes > next[-1].end) fail("access of %u bytes at %p: in no array", bytes, at);
+}
+
 enum : unsigned char { kOwn, kWarp, kBlock };  // how far a write has been handed on
 
 inline bool overlaps(const Write& w, const void* at, unsigned bytes) {
@@ -83,6 +95,7 @@ inline void write(void* to, const void* from, unsigned bytes, bool eventual) {
 }
 
 inline void store(void* to, const void* from, unsigned bytes) {
+    check_owned(to, bytes);
     pause();
     auto* target = static_cast<unsigned char*>(to);
     auto* source = static_cast<const unsigned char*>(from);
@@ -117,6 +130,7 @@ inline void rewind(std::uint64_t view, unsigned char* to, const unsigned char* f
 }
 
 inline void load(void* to, const void* from, unsigned bytes) {
+    check_owned(from, bytes);
     pause();
     auto* target = static_cast<unsigned char*>(to);
     auto* source = static_cast<const unsigned char*>(from);
@@ -127,6 +141,7 @@ inline void load(void* to, const void* from, unsigned bytes) {
 }
 
 inline void check_whole(const void* at, unsigned bytes, const char* what) {
+    check_owned(at, bytes);
     if (bytes > 16 || (bytes & (bytes - 1))) fail("%s of %u bytes; expected 1, 2, 4, 8 or 16", what, bytes);
     if (reinterpret_cast<std::uintptr_t>(at) % bytes) fail("%s of %u bytes at %p: misaligned", what, bytes, at);
 }
@@ -149,11 +164,13 @@ inline void load_relaxed(void* to, const void* from, unsigned bytes) {
 template <class T, class Change> inline T rmw(T* at, Change change) {
     check_whole(at, sizeof(T), "atomic");
     pause(true);
+    stop_block();
     Thread& t = *machine.current;
     publish_where(*t.block, [&](const Write& w) { return sees(t, w) && overlaps(w, at, sizeof(T)); });
     T old = *at, now = change(old);
     if (std::memcmp(&old, &now, sizeof(T))) note_progress();
     *at = now;
+    stop_block();
     return old;
 }
 
@@ -163,5 +180,25 @@ inline void fence() {
     publish_where(*t.block, [&](const Write& w) { return sees(t, w); });
     t.view = machine.clock;
 }
+
+// cp.async and its groups: a copy may be made at once, and need not be made before its thread waits for it.
+inline void wait_copies(unsigned pending) {
+    Thread& t = *machine.current;
+    auto rest = t.copies.begin();
+    for (const Copy& c : t.copies) {
+        if (c.group + pending < t.groups) std::memcpy(c.to, c.from, c.bytes);
+        else *rest++ = c;
+    }
+    t.copies.erase(rest, t.copies.end());
+}
+
+inline void copy_async(void* to_shared, const void* from, unsigned bytes) {
+    check_whole(to_shared, bytes, "asynchronous copy to shared memory");
+    check_whole(from, bytes, "asynchronous copy");
+    if (machine.weak && draw() % 8) machine.current->copies.push_back({to_shared, from, bytes, machine.current->groups});
+    else std::memcpy(to_shared, from, bytes);
+}
+
+inline void commit_copies() { ++machine.current->groups; }
 
 }  // namespace simt

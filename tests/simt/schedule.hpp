@@ -7,8 +7,9 @@
 //   forward      blocks start first to last, each thread runs as far as it can, memory is sequentially consistent
 //   reverse      blocks start last to first, two at a time; last thread first
 //   random       any thread of any block at any point
-//   starved      random, but one block hardly runs, one warp of each block comes last, and threads fall asleep for
-//                long: a thread that stops between its fence and its atomic is what breaks a wrong protocol
+//   starved      random, but one warp of each block comes last, and with an even seed threads fall asleep at fences
+//                and atomics, with an odd one whole blocks do before or after an atomic: what breaks a wrong protocol
+//                is somebody who stops between two steps of it for as long as all the others take
 //   round_robin  another block and another thread at every point
 #pragma once
 
@@ -53,18 +54,25 @@ inline Thread* pick_in_order(bool down, bool give_way) {
     return nullptr;
 }
 
-inline Thread* pick_at_random(bool starve) {
+// The resident block, at random, that runs next; those asleep only where no other can run, the first to wake first.
+inline Block* pick_block() {
     std::size_t count = machine.resident.size(), begin = draw() % count;
     Block* block = nullptr;
     for (std::size_t i = 0; i < count; ++i) {
         Block& next = *machine.resident[(begin + i) % count];
         if (!next.runnable) continue;
-        block = &next;
-        if (!starve || next.number != machine.victim || machine.steps % 1024 == 0) break;
+        if (next.asleep_until <= machine.steps) return &next;
+        if (!block || next.asleep_until < block->asleep_until) block = &next;
     }
+    if (block) block->asleep_until = 0;
+    return block;
+}
+
+inline Thread* pick_at_random(bool starve) {
+    Block* block = pick_block();
     if (!block) return nullptr;
     int found = nearest_round(*block, int(draw() % block->count), draw() & 1);
-    unsigned warps = (block->count + 31) / 32, last = (machine.victim + block->number) % warps;
+    unsigned warps = (block->count + 31) / 32, last = block->number % warps;
     if (starve && warps > 1 && block->threads[found].warp == last)
         found = nearest_round(*block, int((last + 1) % warps * 32), false);  // its own warp if no other can run
     return &block->threads[found];
@@ -82,11 +90,13 @@ inline Thread* pick_in_turn() {
     return nullptr;
 }
 
-// The current thread stops where it is, for longer than blocks take to their end unless all others wait for it.
+// Longer than blocks take to their end; whoever sleeps wakes earlier where all others wait for it.
+inline std::uint64_t nap() { return machine.steps + draw() % 65536; }
+
+// The current thread stops where it is.
 inline void sleep() {
-    constexpr std::uint64_t kLongest = 65536;
     set_ready(*machine.current, false);
-    machine.asleep.push_back({machine.steps + draw() % kLongest, machine.current});
+    machine.asleep.push_back({nap(), machine.current});
 }
 
 // Wakes the threads whose time has come; where nobody else can run, whoever would wake first.
@@ -131,6 +141,15 @@ inline void move_on(bool give_way = false) {
 // A block starts, a thread ends, memory changes.
 inline void note_progress() { machine.idle = 0; }
 
+inline bool sleepy() { return machine.request.schedule == Schedule::starved && machine.request.seed % 2 == 0; }
+
+// Before and after an atomic the whole block may stop.
+inline void stop_block() {
+    if (machine.request.schedule != Schedule::starved || sleepy() || draw() % 3) return;
+    machine.current->block->asleep_until = nap();
+    move_on();
+}
+
 // A point where other threads may act before the current one goes on. `decisive`: a fence or an atomic.
 inline void pause(bool decisive = false) {
     ++machine.steps;
@@ -146,7 +165,7 @@ inline void pause(bool decisive = false) {
             return;
         case Schedule::round_robin: return move_on();
         case Schedule::starved:
-            if (draw() % (decisive ? 2 : 1024) == 0) sleep(), move_on();
+            if (sleepy() && draw() % (decisive ? 2 : 1024) == 0) sleep(), move_on();
             else if (draw() % 4 == 0) move_on();
             return;
         default:

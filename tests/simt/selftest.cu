@@ -152,3 +152,25 @@ __global__ void lanes(const LaneTask task) {
         task.doubles[128 + lane] = each[4 - lane];
     }
 }
+
+// Two tiles of shared memory: the next tile is copied while this one is added up.
+__global__ void staged_sum(const SumTask task) {
+    const unsigned stride = gridDim.x * blockDim.x * 4;
+    int* tiles = (int*)GR_SHARED;
+    int sum = 0;
+    unsigned first = blockIdx.x * blockDim.x * 4, turn = 0;
+    simt::copy_async(tiles + 4 * threadIdx.x, task.in + first + 4 * threadIdx.x, 16);
+    simt::commit_copies();
+    for (; first < task.size; first += stride, turn ^= 1) {
+        if (first + stride < task.size)
+            simt::copy_async(tiles + (4 * blockDim.x) * (turn ^ 1) + 4 * threadIdx.x,
+                             task.in + first + stride + 4 * threadIdx.x, 16);
+        simt::commit_copies();
+        simt::wait_copies(1);
+        __syncthreads();  // tile copied
+        for (unsigned i = 0; i < 4; i++) sum += tiles[(4 * blockDim.x) * turn + blockDim.x * i + threadIdx.x];
+        __syncthreads();  // tile used
+    }
+    sum = tree_sum(sum);
+    if (threadIdx.x == 0) task.out[blockIdx.x] = sum;
+}

@@ -13,7 +13,7 @@ import pytest
 from . import SCHEDULES, SHIM, CompileFailure, Guarded, Kernels, SimtError, Unit, build
 
 TEXT = '#line 1 "selftest.cu"\n' + (SHIM / "selftest.cu").read_text()
-NAMES = ("tree_blocks", "shuffle_blocks", "ticket_sum", "joint_publish", "look_back", "lanes")
+NAMES = ("tree_blocks", "shuffle_blocks", "ticket_sum", "joint_publish", "look_back", "lanes", "staged_sum")
 SEEDS = range(8)
 HUNT = range(60)  # some defects need a rare order; the search ends at the first seed that shows them
 
@@ -33,10 +33,10 @@ class Sums:
         self.partials = np.full(blocks * threads, 12345, np.int32)
         self.ticket = np.zeros(1, np.uint32)
 
-    def run(self, kernels: Kernels, name: str, schedule: str, seed: int) -> np.ndarray:
+    def run(self, kernels: Kernels, name: str, schedule: str, seed: int, shared: int = 0) -> np.ndarray:
         buffers = (self.out.ctypes.data, self.partials.ctypes.data, self.ticket.ctypes.data)
         task = struct.pack("<5Q", self.values.address, *buffers, self.values.array.size)
-        kernels.launch(name, task, self.blocks, self.threads, 4 * self.threads + 8, schedule, seed)
+        kernels.launch(name, task, self.blocks, self.threads, max(shared, 4 * self.threads + 8), schedule, seed)
         return self.out
 
     def by_block(self) -> np.ndarray:
@@ -56,6 +56,12 @@ def check_total(kernels: Kernels, name: str, schedule: str, seed: int) -> None:
         sums.out[:] = 0
         sums.partials[:] = 12345
         assert sums.run(kernels, name, schedule, seed)[0] == sums.values.array.sum()
+
+
+def check_staged(kernels: Kernels, name: str, schedule: str, seed: int) -> None:
+    sums = Sums(size=6 * 512 * 5)
+    ours = sums.run(kernels, name, schedule, seed, shared=8 * 512)
+    np.testing.assert_array_equal(ours, sums.values.array.reshape(5, 6, 512).sum((0, 2)))
 
 
 def check_scan(kernels: Kernels, name: str, schedule: str, seed: int) -> None:
@@ -93,6 +99,7 @@ CHECKS: dict[str, Callable[[Kernels, str, str, int], None]] = {
     "joint_publish": check_total,
     "look_back": check_scan,
     "lanes": check_lanes,
+    "staged_sum": check_staged,
 }
 
 
@@ -157,6 +164,10 @@ MUTANTS = {
     ),
     "warp barrier dropped": ("lanes", "__syncwarp(31u);  // part", ""),
     "warp barrier of others": ("lanes", "__syncwarp(31u);  // part", "__syncwarp(63u);"),
+    "tile used before it is copied": ("staged_sum", "simt::wait_copies(1);", "simt::wait_copies(2);"),
+    "barrier dropped after copies": ("staged_sum", "__syncthreads();  // tile copied", ""),
+    "barrier dropped before a tile is copied over": ("staged_sum", "__syncthreads();  // tile used", ""),
+    "group not closed": ("staged_sum", "        simt::commit_copies();\n        simt::wait", "        simt::wait"),
     "one element too many": ("tree_blocks", "i < task.size", "i <= task.size"),
     "shared memory overrun": ("tree_blocks", "each[threadIdx.x] = sum;", "each[threadIdx.x + 3] = sum;"),
 }
@@ -221,7 +232,7 @@ def test_the_same_seed_gives_the_same_order(mutants: dict[str, Kernels]) -> None
 
 def test_without_the_assembly_switch() -> None:
     portable = build([Unit(TEXT, NAMES)], flags=("-DSIMT_UCONTEXT",))[0]
-    for name in ("ticket_sum", "look_back", "lanes"):
+    for name in ("ticket_sum", "look_back", "lanes", "staged_sum"):
         CHECKS[name](portable, name, "random", 0)
 
 
