@@ -36,8 +36,9 @@ STREAMING = frozenset(
 )
 # one panel at a time for these,
 PANELLED = frozenset({sums.fold_present, sums.mean_fold_present, moments.fold, moments.fold_present, shape.fold})
-# and a byte or two an element for these.
-POSITIONS = frozenset({positions.min_fold, positions.max_fold, positions.nanmin_fold, positions.nanmax_fold})
+# and a byte or two an element for these, which compare elements with what they found.
+SKIPPING = frozenset({positions.nanmin_fold, positions.nanmax_fold})
+POSITIONS = SKIPPING | {positions.min_fold, positions.max_fold}
 # NumPy compares along short rows element by element, but along columns many at a time.
 ACROSS = POSITIONS | {f for f in STREAMING if f.__module__ == extrema.__name__}
 

@@ -245,3 +245,29 @@ def test_monoids_of_ones_own(axes, order):
     want = (line * np.arange(line.shape[-1])).sum(axis=-1) / line.sum(axis=-1)
     got = host.finalise(host.reduce((x,), bound, axes), bound)
     np.testing.assert_allclose(got, want.reshape(got.shape), rtol=1e-12)
+
+
+def first_fold(block, index):
+    return (block[:, 0],)
+
+
+def first_lift(x, index):
+    return (x,)
+
+
+def first_combine(earlier, later):
+    return earlier
+
+
+def first_finalise(state, dtype):
+    return state[0]
+
+
+def test_a_fold_may_give_views_of_its_block():
+    functions = {"lift": first_lift, "combine": first_combine, "finalise": first_finalise, "fold": first_fold}
+    row = Monoid(name="first", fields={"value": "f8"}, identity=(0,), commutative=False, **functions)
+    x = np.random.default_rng(0).random((700, 300)).astype(">f8")
+    for axis in (0, 1):
+        bound = row.bind("f8", dtype="f8")
+        got = host.finalise(host.reduce((x,), bound, (axis,)), bound)
+        np.testing.assert_array_equal(got, np.take(x, [0], axis))

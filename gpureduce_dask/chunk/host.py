@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..monoid import Array, Bound, State
-from ..operators import ACROSS, PANELLED, POSITIONS, STREAMING
+from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
 from .place import Place, whole
 from .tiles import Budget, Slices, Walk, plan
 
@@ -23,12 +23,13 @@ Chunks = tuple[Array, ...]
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
 PANELS = Budget(1 << 16, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their block along n themselves
-FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
+LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
+FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 18, 1 << 20, 1 << 16)  # folds that are NumPy reductions: fewer calls
-PAIRED = Budget(1 << 24, 1 << 20, 0, 1 << 16)  # the same where a column's terms are rounded one by one
+PAIRED = Budget(1 << 24, 1 << 21, 0, 1 << 16)  # the same where a column's terms are rounded one by one
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays for folds that compare
-PENDING = 32  # states of one cell that wait to be combined together, by halves
-PENDING_BYTES = 1 << 18
+PENDING = 32  # states that wait to be combined together, by halves, where they are
+PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
 DEEP = 64  # elements of n at least for each cell
 WIDE = 1 << 12  # cells along inner up to which stretches of n become cells: short inner loops cost a call each
 
@@ -65,10 +66,12 @@ def _budget(bound: Bound) -> Budget:
     fold = bound.monoid.fold
     budget = WORKED
     if all(d.kind in "biufc" for d in bound.elements):
-        if fold in STREAMING:
+        if fold in POSITIONS:
+            budget = FLAGGED if fold in SKIPPING else LOCATED
+        elif fold in PANELLED:
+            budget = PANELS
+        elif fold in STREAMING and not bound.indexed:
             budget = PAIRED if bound.elements[0].itemsize >= 8 else STREAMED
-        elif fold in PANELLED or fold in POSITIONS:
-            budget = PANELS if fold in PANELLED else FLAGGED
     return replace(
         budget,
         unit=bound.elements[0].itemsize if fold in POSITIONS else 0,
@@ -86,7 +89,7 @@ def _fill(cells: Array, walk: Walk, bound: Bound, start: int) -> None:
         for run in runs:
             state = _state(walk, (outer, run, inner), bound, start)
             pending.append(state)
-            if len(pending) == PENDING or len(pending) * state[0].size * bound.state.itemsize > PENDING_BYTES:
+            if len(pending) == (PENDING if state[0].size <= PENDING_CELLS else 2):
                 pending = [_together(pending, bound)]
         for (name, _), values in zip(bound.fields, _together(pending, bound), strict=True):
             target = cells[name][cell]
@@ -111,11 +114,14 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
     if monoid.fold is None:
         index = walk.positions(tile[1], start).all()[None, :, None]
         lifted = _fields(monoid.lift(*blocks, index), bound, blocks[0].shape)
-        return tuple(f[:, 0].copy() for f in _halve(lifted, bound, 1))
-    if not bound.indexed:
-        return _fields(_fold(blocks, bound), bound, (outer, inner))
-    where = walk.positions(tile[1], start)
-    return _fields(monoid.fold(*blocks, where if monoid.fold in POSITIONS else where.all()), bound, (outer, inner))
+        state = tuple(f[:, 0] for f in _halve(lifted, bound, 1))
+    elif bound.indexed:
+        where = walk.positions(tile[1], start)
+        state = monoid.fold(*blocks, where if monoid.fold in POSITIONS else where.all())
+    else:
+        state = _fold(blocks, bound)
+    # The next tile overwrites the scratch that a view of the block would show.
+    return tuple(f if f.base is None else f.copy() for f in _fields(state, bound, (outer, inner)))
 
 
 def _fold(blocks: list[Array], bound: Bound) -> State:

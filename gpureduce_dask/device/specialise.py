@@ -298,7 +298,8 @@ class Plan:
     def _flat_fits(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
         """Lines that follow one another without a gap can be read as longer, aligned ones."""
         size, vector = self.op.itemsizes[0], self._widest()
-        if len(self.op.itemsizes) > 1 or vector == 1 or not self.op.commutative or len(runs) != 1:
+        one_chunk = self.chunks == 1 and len(runs) == 1 and len(self.op.itemsizes) == 1
+        if not one_chunk or vector == 1 or not self.op.commutative:
             return False
         if runs[0].a != line.size * size or self.phases[0] or not _aligned(rows, "a", vector * size):
             return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..dtypes import kind, real
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import exact, rules, sums
 from .exact import C16, F8
+from .panels import panels
 
 
 def square_fields(dtype: DType) -> Fields:
@@ -111,7 +113,7 @@ def largest_combine(earlier: State, later: State) -> State:
 
 def largest_fold(block: Array, index: Array | None) -> State:
     if block.dtype.kind == "c":
-        return (np.maximum.reduce(magnitudes(block), axis=1),)
+        return (reduce(np.maximum, (np.maximum.reduce(magnitudes(p), axis=1) for p in panels(block))),)
     low, high = np.minimum.reduce(block, axis=1), np.maximum.reduce(block, axis=1)
     return (np.maximum(magnitudes(low), magnitudes(high)),)
 

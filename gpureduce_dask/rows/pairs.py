@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..dtypes import kind, real
 from ..monoid import Array, DType, Fields, State
 from . import exact, rules, sums
 from .exact import F8, I8, U8
+from .panels import panels
 
 
 def product(dtype: DType, other: DType) -> DType:
@@ -39,8 +41,10 @@ def dot_lift(x: Array, y: Array, index: Array) -> State:
 
 def dot_fold(block: Array, other: Array, index: Array | None) -> State:
     dtype = product(block.dtype, other.dtype)
-    left = np.conj(block) if block.dtype.kind == "c" else block
-    return exact.split(exact.dot(left, other, exact.wide(dtype)), dtype)
+    if block.dtype.kind != "c":
+        return exact.split(exact.dot(block, other, exact.wide(dtype)), dtype)
+    conjugates = ((np.conj(x), y) for x, y in zip(panels(block), panels(other), strict=True))
+    return reduce(exact.add, (exact.split(exact.dot(x, y, exact.wide(dtype)), dtype) for x, y in conjugates))
 
 
 def weighted(dtype: DType, weight: DType) -> DType:

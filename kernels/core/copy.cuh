@@ -4,7 +4,9 @@
 
 // The calling thread's copy is complete after its wait_copies; other threads see it after a barrier behind that.
 GR_HD void copy_async(void* to_shared, const void* from) {
-#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
+#ifdef GR_EMULATED
+    simt::copy_async(to_shared, from, 16);
+#elif __CUDA_ARCH__ >= 800
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to_shared)), "l"(from));
 #else
     *(uint4*)to_shared = *(const uint4*)from;
@@ -13,14 +15,18 @@ GR_HD void copy_async(void* to_shared, const void* from) {
 
 // Closes a group of copies.
 GR_HD void commit_copies() {
-#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
+#ifdef GR_EMULATED
+    simt::commit_copies();
+#elif __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;");
 #endif
 }
 
 // Waits until at most Pending of the calling thread's groups are under way.
 template <int Pending> GR_HD void wait_copies() {
-#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
+#ifdef GR_EMULATED
+    simt::wait_copies(Pending);
+#elif __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(Pending));
 #endif
 }

@@ -12,6 +12,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -64,6 +65,24 @@ def _allocate(nbytes: int) -> Any:
     return cupy.cuda.MemoryPointer(memory, 0)
 
 
+@dataclass(frozen=True)
+class Function:
+    """Stands in for a loaded kernel."""
+
+    kernel: str
+    text: str
+    ptr: int = 0
+
+
+RUNTIME = SimpleNamespace(
+    current_stream=lambda: SimpleNamespace(ptr=0),
+    current_device=lambda: 0,
+    ndarray=cupy.ndarray,
+    alloc=_allocate,
+    OutOfMemory=MemoryError,
+)
+
+
 class Emulator:
     """Runs what the package launches. First collects the kernels that some calls need, to compile them at once."""
 
@@ -103,7 +122,7 @@ class Emulator:
             yield
 
     def start(self, step: Any, task: bytes, stream: int) -> None:
-        name, own = step.function
+        name, own = step.function.kernel, step.function.text
         if self.collecting:
             self._wanted.setdefault(own, {})[name] = None
             return
@@ -117,11 +136,11 @@ class Emulator:
     def installed(self) -> Iterator[Emulator]:
         """The package's device side runs here, until the end of the block."""
         with pytest.MonkeyPatch.context() as patch, cupy.cuda.using_allocator(_allocate):
-            patch.setattr(compiler, "function", lambda kernel, device, text="": (kernel, text))
+            patch.setattr(compiler, "function", lambda kernel, device, text="": Function(kernel, text))
             patch.setattr(launch, "start", self.start)
-            patch.setattr(launch, "_tickets_of", lambda device, stream: self._tickets)
-            patch.setattr(device, "_on", lambda number: nullcontext())
-            patch.setattr(cupy.cuda, "get_current_stream", lambda: SimpleNamespace(ptr=0))
+            patch.setattr(launch, "_tickets_of", lambda device, stream: self._tickets.data.ptr)
+            patch.setattr(launch, "_runtime", lambda: RUNTIME)
+            patch.setattr(cupy.cuda, "Device", lambda number: nullcontext())
             patch.setattr(cupy, "stack", lambda arrays: put(np.stack([get(a) for a in arrays])))
             device.clear()
             try:
