@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -161,7 +160,3 @@ def describe(row: Row) -> str:
     shares = "  ".join(f"{p} {row[p]:.3f}" for p in PEERS if row.get(p) is not None)
     flag = {True: "", False: "  WRONG", None: "  unchecked"}[row["checked"]]
     return f"{row['case']:48s} ours {row['ours']:.3f} R  {shares}{flag}"
-
-
-if __name__ == "__main__":
-    run(float(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")
