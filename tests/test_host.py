@@ -152,7 +152,8 @@ def test_many_tiles(shape, layout):
     for dtype in ("f4", "f8") if len(shape) > 1 else ("u1", "f4", "f8", "c8"):
         x = layout(values(shape, dtype, special=False))
         for axes in {(0,), (x.ndim - 1,), tuple(range(0, x.ndim, 2)), tuple(range(x.ndim))}:
-            for row in (r for r, d in CASES if d == dtype and r.name not in ("prod", "nanprod")):
+            rows = {r.fold: r for r, d in CASES if d == dtype and r.name not in ("prod", "nanprod")}
+            for row in rows.values():
                 want, _ = expected(row.name, x, axes)
                 assert_close(run(row.name, x, axes), want, row.bind(dtype).result, x)
 
