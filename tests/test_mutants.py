@@ -1,0 +1,295 @@
+"""Defects put into the kernels' text, one at a time: the emulated tests notice every one of them."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
+
+from simt import SimtError, build
+from simt.backend import Emulator
+from simt.cases import (
+    DEEP,
+    LOGIC,
+    Case,
+    check_batch,
+    check_exact,
+    check_fold,
+    check_nothing,
+    check_zeros,
+    small_grids,
+)
+
+from gpureduce_dask.device import sources
+from gpureduce_dask.operators import OPERATORS
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+SEEDS = 12  # the search ends at the first order that shows the defect
+
+
+def partial_of(name: str, dtype: str, layout: str, **options: object) -> Callable[[Emulator], None]:
+    return Case(OPERATORS[name].bind(dtype), layout, forms=(False,), **options).check
+
+
+def affine(layout: str) -> Callable[[Emulator], None]:
+    return Case(DEEP["affine"], layout, forms=(False,)).check
+
+
+LINE = partial_of("sum", "f8", "line inside", seed=1)
+PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
+    "line": (LINE, partial_of("argmax", "f4", "line inside")),
+    "whole line": (partial_of("sum", "f8", "line"),),
+    "rows": (partial_of("sum", "f8", "long rows"), partial_of("sum", "i4", "rows with edges", seed=1)),
+    "rounds": (partial_of("sum", "f8", "more rows than blocks"),),
+    "short rows": (partial_of("sum", "f4", "few short rows"), partial_of("var", "f8", "few short rows", seed=1)),
+    "even rows": (partial_of("sum", "f4", "short rows"), partial_of("var", "f4", "short rows")),
+    "short lines": (partial_of("argmax", "f4", "short lines"), partial_of("sum", "i2", "many dimensions")),
+    "staged": (partial_of("sum", "f8", "staged rows", seed=1), partial_of("max", "u1", "staged rows", seed=1)),
+    "columns": (partial_of("sum", "f8", "columns"), partial_of("argmax", "f4", "columns inside", seed=1)),
+    "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
+    "order": (affine("line inside"), affine("columns"), affine("planes")),
+    "ordered rows": (affine("rows with edges"), affine("few short rows")),
+    "folds": (partial(check_fold, name="var"), partial(check_fold, name="affine")),
+    "batch": (partial(check_batch, name="argmax"),),
+    "two-pass": tuple(partial_of("sum", "i4", layout, finish="two-pass") for layout in ("columns", "long rows")),
+    "atomic": (
+        partial_of("sum", "i4", "line inside", finish="atomic"),
+        partial_of("any", "f2", "columns", finish="atomic"),
+    ),
+    "extremes": tuple(
+        partial_of("max", dtype, layout)
+        for dtype, layout in [("i1", "short rows"), ("f2", "short rows"), ("i4", "staged rows"), ("f4", "staged rows")]
+    ),
+    "nan": tuple(partial_of(n, d, "line inside", nan=True) for n in ("max", "nanmin") for d in ("f4", "f2", "f8")),
+    "positions": (
+        partial_of("argmax", "i1", "line inside"),
+        partial_of("nanargmin", "f4", "rows with edges", nan=True),
+    ),
+    "moments": (partial_of("var", "f8", "line inside"), partial_of("kurtosis", "f4", "line")),
+    "exact": (check_exact,),
+    "nothing": (check_nothing,),
+    "zeros": tuple(partial(check_zeros, bound=bound) for bound in LOGIC),
+}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A place in a function or struct, what stands there instead, and which probes must notice."""
+
+    what: str
+    probe: str
+    where: str
+    old: str
+    new: str = ""
+    nth: int = 0
+
+    def text(self) -> str | None:
+        """The changed text, or None where there is no such place."""
+        shipped = sources.source()
+        begin, end = body(shipped, self.where)
+        parts = shipped[begin:end].split(self.old)
+        if len(parts) <= self.nth + 1:
+            return None
+        changed = self.old.join(parts[: self.nth + 1]) + self.new + self.old.join(parts[self.nth + 1 :])
+        return shipped[:begin] + changed + shipped[end:]
+
+
+def body(text: str, where: str) -> tuple[int, int]:
+    """The first function or struct of this name, from its name to its closing brace; nothing if there is none."""
+    found = re.search(rf"(?<!\w){re.escape(where)}[^;{{}}]*\{{", text)
+    depth = 0
+    for place in range(found.end() - 1 if found else len(text), len(text)):
+        depth += (text[place] == "{") - (text[place] == "}")
+        if not depth:
+            return found.start(), place + 1
+    return 0, 0
+
+
+BARRIER, FENCE = "__syncthreads();", "__threadfence();"
+MUTANTS = [
+    # warp and block
+    Mutant("warp steps end early", "line", "warp_reduce(", "down < Lanes;", "down < Lanes / 2;"),
+    Mutant(
+        "lanes combined the wrong way round",
+        "order",
+        "warp_reduce(",
+        "combine(state, shuffle_down(0xffffffffu, state, down, Lanes))",
+        "combine(shuffle_down(0xffffffffu, state, down, Lanes), state)",
+    ),
+    Mutant("half of the warp in the mask", "line", "warp_reduce(", "0xffffffffu", "0x0000ffffu"),
+    Mutant("a step too many", "short rows", "warp_reduce(", "down < Lanes;", "down <= Lanes;"),
+    Mutant("a state's last word stays behind", "moments", "shuffle_down(", "i < both.count;", "i < both.count - 1;"),
+    Mutant("barrier dropped before warps' states are read", "line", "block_reduce(", BARRIER),
+    Mutant("barrier dropped after warps' states are read", "rounds", "block_reduce(", BARRIER, nth=1),
+    Mutant("one warp's state for all", "line", "block_reduce(", "threadIdx.x < warps ? threadIdx.x : 0", "0"),
+    Mutant("half of the warps left out", "line", "block_reduce(", "<Op, warps>", "<Op, warps / 2>"),
+    # finish
+    Mutant("fence dropped before the ticket", "line", "is_last_block(", FENCE),
+    Mutant("barrier dropped before the ticket", "columns", "is_last_block(", BARRIER),
+    Mutant("ticket off by one", "line", "is_last_block(", "(u32)splits - 1", "(u32)splits - 2"),
+    Mutant("ticket never full", "line", "is_last_block(", "(u32)splits - 1", "(u32)splits"),
+    Mutant("ticket not reset", "line", "is_last_block(", "if (*last) *ticket = 0;"),
+    Mutant("ticket counts nothing", "line", "is_last_block(", "(ticket, 1u)", "(ticket, 0u)"),
+    Mutant("barrier dropped before the decision is read", "line", "is_last_block(", BARRIER, nth=1),
+    Mutant("fence dropped after the ticket", "line", "is_last_block(", FENCE, nth=1),
+    Mutant("barrier dropped after the decision is read", "nothing", "is_last_block(", BARRIER, nth=2),
+    Mutant("partials left over", "order", "fold_partials(", "count + Threads - 1", "count"),
+    Mutant("partials read past their end", "line", "fold_partials(", "> count ? count :", "> count ? count + 1 :"),
+    Mutant("partials of rows mixed", "rows", "finish_cell(", "row * task.splits", "row"),
+    Mutant("partials of blocks mixed", "line", "finish_cell(", "partials + split", "partials + split / 2"),
+    Mutant("rows share a ticket", "rows", "finish_cell(", "task.tickets + row", "task.tickets"),
+    Mutant("second pass forgotten", "two-pass", "finish_cell(", "if (Finish == TWO_PASS) return;"),
+    Mutant("atomic result overwritten", "atomic", "struct Sum", "atomicAdd(", "atomicExch("),
+    Mutant("flag of a neighbouring cell", "atomic", "struct Any", "1u << (8 * (u32)(at & 3))", "1u"),
+    # lines
+    Mutant("load before the operand", "whole line", "owns_slot(", "a >= task.low_a && "),
+    Mutant("load past the operand", "rows", "owns_slot(", "a + V * Reader<In>::size_a <=", "a <"),
+    Mutant("one element before the line", "rows", "absorb_edge(", "from + j >= 0", "from + j >= -1"),
+    Mutant("one element past the line", "rows", "absorb_edge(", "from + j < (i64)length", "from + j <= (i64)length"),
+    Mutant("one element past the line, singly", "line", "absorb_edge(", "at >= (i64)length", "at > (i64)length"),
+    Mutant("positions without the phase", "line", "position(", " - phase"),
+    Mutant("index of an edge off by one", "short lines", "absorb_edge(", "(from + j) * task", "(from + j + 1) * task"),
+    Mutant("index of the first chunk for all", "batch", "find_line(", "base->index", "task.base[0].index"),
+    Mutant("quotients too small", "short lines", "struct Div", "magic)", "magic - 2)"),
+    Mutant("outermost strides forgotten", "short lines", "struct Walk", "offset.a += (i64)n * a[0];"),
+    # rows
+    Mutant("head of the line forgotten", "line", "absorb_edges(", "line.phase != 0", "false"),
+    Mutant("tail of the line forgotten", "line", "absorb_edges(", "whole.end >= whole.first", "false"),
+    Mutant("edges taken in by every team", "line", "absorb_lines(", "&& team == 0"),
+    Mutant("tile past the last whole slot", "line", "absorb_lines(", "<= whole.end)", "<= whole.end + Lanes * Items)"),
+    Mutant(
+        "slot past the last whole one", "line", "absorb_tile(", "slot + i * Lanes < end)", "slot + i * Lanes <= end)", 1
+    ),
+    Mutant("tiles left out", "line", "absorb_lines(", "tile += teams", "tile += teams + 1"),
+    Mutant(
+        "rows left out when blocks go round",
+        "rounds",
+        "reduce_rows(",
+        "work += gridDim.x",
+        "work += gridDim.x + 1",
+    ),
+    Mutant("slots past the last line", "short lines", "absorb_short_lines(", "if (at >= slots) continue;"),
+    Mutant("rows past the last", "short rows", "reduce_short_rows(", "Lanes == 0 && row[r] < task.rows", "Lanes == 0"),
+    Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + teams * Batch - 1", "task.rows"),
+    Mutant("every lane writes", "short rows", "reduce_short_rows(", "threadIdx.x % Lanes == 0 && "),
+    Mutant("even rows past the last", "even rows", "reduce_even_rows(", "reads && row < (i64)task.rows", "reads"),
+    Mutant(
+        "even rows left out", "even rows", "reduce_even_rows(", "first += warps * group", "first += (warps + 1) * group"
+    ),
+    Mutant("even rows mixed", "even rows", "kept_row(", "row += half;", "row += half - 1;"),
+    Mutant(
+        "rows kept and given away are the same",
+        "even rows",
+        "struct TransposeReduce",
+        "upper ? states[r + half] : states[r];",
+        "states[r];",
+    ),
+    # columns
+    Mutant("barrier dropped before columns are folded", "columns", "fold_down(", BARRIER),
+    Mutant("a thread of each column forgotten", "columns", "fold_down(", "y = 1;", "y = 2;"),
+    Mutant(
+        "columns folded upwards",
+        "order",
+        "fold_down(",
+        "(state, each[y * Columns + q])",
+        "(each[y * Columns + q], state)",
+    ),
+    Mutant("barrier dropped between teams", "columns", "fold_tile(", BARRIER),
+    Mutant("a team of splits forgotten", "columns", "fold_tile(", "team = 1;", "team = 2;"),
+    Mutant("splits left over", "columns", "fold_tile(", "splits + teams - 1", "splits"),
+    Mutant("tiles past the last column", "columns", "write_tile(", "if (x >= task.rows * task.slots) continue;"),
+    Mutant("columns outside the line", "columns", "write_tile(", "if (c < 0 || c >= (i64)task.length) continue;"),
+    Mutant(
+        "runs past the last",
+        "columns",
+        "reduce_columns(",
+        "begin + share < runs ? begin + share : runs",
+        "begin + share",
+    ),
+    Mutant(
+        "runs dealt out of order", "order", "reduce_columns(", "column.down * part", "(tall - 1 - column.down) * part"
+    ),
+    Mutant("incomplete line forgotten", "flat", "reduce_flat_columns(", "if (task.tail && ", "if (false && "),
+    Mutant("incomplete line in every split", "flat", "reduce_flat_columns(", " && split == task.splits - 1"),
+    Mutant("barrier dropped before periods are folded", "flat", "fold_periods(", BARRIER),
+    Mutant("barrier dropped between folds of periods", "flat", "fold_periods(", BARRIER, nth=1),
+    Mutant("the middle period forgotten", "flat", "fold_periods(", "(rows + 1) / 2)", "rows / 2)"),
+    # ordered and staged rows
+    Mutant(
+        "lanes' states counted again",
+        "ordered rows",
+        "reduce_ordered(",
+        "if (threadIdx.x % 32) state = Op::identity();",
+    ),
+    Mutant(
+        "tiles joined the wrong way round",
+        "ordered rows",
+        "reduce_span(",
+        "combine(total, warp_reduce<Op, 32>(Op::settle(acc)))",
+        "combine(warp_reduce<Op, 32>(Op::settle(acc)), total)",
+    ),
+    Mutant("elements left over", "ordered rows", "reduce_ordered(", "elements + parts - 1", "elements"),
+    Mutant("barrier dropped after staging", "staged", "reduce_staged_rows(", BARRIER),
+    Mutant("barrier dropped before staging again", "staged", "reduce_staged_rows(", BARRIER, nth=1),
+    Mutant("tile used before it is copied", "staged", "reduce_staged_rows(", "wait_copies<1>", "wait_copies<2>"),
+    Mutant("staging past the end", "staged", "stage_rows(", "if (at + V <= total)", "if (at < total)"),
+    # monoids
+    Mutant("identity of a maximum is zero", "extremes", "struct Extreme", "T(u64(1) << (8 * sizeof(T) - 1))", "T(0)"),
+    Mutant("identity of a float maximum is zero", "extremes", "struct Extreme<f32, Max, SkipNan>", "0xff800000u", "0u"),
+    Mutant("NaN loses", "nan", "extreme_f32(f32", "|| b != b"),
+    Mutant("NaN is not skipped", "nan", "struct Extreme<f64, Max, SkipNan>", "SkipNan ? a != a : b != b", "b != b"),
+    Mutant("half of a word left out", "extremes", "struct NarrowBest", "Lane::better(lanes, lanes >> 16)", "lanes"),
+    Mutant("ties go to the last", "positions", "offer(", "index < best.index", "index > best.index"),
+    Mutant("no element beats one", "nothing", "struct Arg", "if (later.index >= 0) "),
+    Mutant("rounding errors dropped", "exact", "add(Twofold& sum, f64 x)", "sum.lo = __dadd_rn(sum.lo, error);"),
+    Mutant("low parts dropped", "exact", "add(Twofold& sum, Twofold x)", "sum.lo = __dadd_rn(sum.lo, x.lo);"),
+    Mutant("means merged without their distance", "moments", "merge(Moments2", " + delta * delta * a.count * part"),
+    Mutant(
+        "third moment with the wrong sign", "moments", "merge(Moments4", "(a.count - b.count)", "(b.count - a.count)"
+    ),
+    Mutant("minus zero is something", "zeros", "struct Significant<f32>", "0x7fffffffu", "0xffffffffu"),
+    Mutant("a top bit alone is nothing", "zeros", "zeros(u32", "| word | low", "| low"),
+]
+
+
+def run(machine: Emulator, probe: str) -> None:
+    for _ in machine.orders(SEEDS):
+        for check in PROBES[probe]:
+            check(machine)
+
+
+@pytest.fixture(scope="module")
+def machines() -> Iterator[dict[str, Emulator]]:
+    """A machine for each mutant and, under the probe's name, one for each probe; compiled together."""
+    with small_grids():
+        texts = {name: (name, sources.source()) for name in PROBES}
+        texts |= {mutant.what: (mutant.probe, text) for mutant in MUTANTS if (text := mutant.text())}
+        units = []
+        machines = {}
+        for what, (probe, text) in texts.items():
+            machine = machines[what] = Emulator(text)
+            found = machine.collect(lambda probe=probe, machine=machine: [check(machine) for check in PROBES[probe]])
+            units.append(found)
+        compiled = iter(build(itertools.chain(*units), libraries=4))
+        for machine, found in zip(machines.values(), units, strict=True):
+            machine.adopt([next(compiled) for _ in found])
+        yield machines
+
+
+@pytest.mark.parametrize("probe", PROBES)
+def test_the_text_as_it_is_passes(machines: dict[str, Emulator], probe: str) -> None:
+    with machines[probe].installed() as machine:
+        run(machine, probe)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.what)
+def test_every_defect_is_noticed(machines: dict[str, Emulator], mutant: Mutant) -> None:
+    assert mutant.what in machines, f"{mutant.old!r} does not stand in {mutant.where}"
+    with machines[mutant.what].installed() as machine, pytest.raises((SimtError, AssertionError)):
+        run(machine, mutant.probe)
