@@ -312,6 +312,11 @@ def test_first_of_equals_and_first_nan():
     assert run("nanargmin", np.array([np.nan, np.inf]), (0,))[0] == 1
 
 
+def test_more_elements_than_32_bits_count():
+    x = np.broadcast_to(np.ones((), "u1"), (2**16 + 1, 2**16))
+    assert run("sum", x, (0, 1)).ravel() == x.size
+
+
 def test_positions_above_two_to_the_32():
     x = np.broadcast_to(np.zeros((), "u1"), (2, 2))
     place = Place((2**20, 2**20), (2**21, 2**21))
@@ -438,7 +443,14 @@ def peak_of(chunks, bound, axes):
 def test_no_temporary_of_the_chunks_size(row, large):
     bound = row.bind(large.dtype)
     narrow = large.reshape(-1, 16)
-    for x, axes in [(large, (0,)), (large, (1,)), (large.ravel(), (0,)), (narrow, (0,)), (large.T[::2], (0,))]:
+    for x, axes in [
+        (large, (0,)),
+        (large, (1,)),
+        (large.ravel(), (0,)),
+        (narrow, (0,)),
+        (narrow, (1,)),
+        (large.T[::2], (0,)),
+    ]:
         assert peak_of((x,), bound, axes) < 0.05 * large.nbytes, (x.shape, axes)
 
 

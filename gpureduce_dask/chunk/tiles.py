@@ -20,7 +20,7 @@ Slices = tuple[slice, ...]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 DEPTH = 16  # rows of a column tile at least, where the axis has them: wide rows are read at full speed
-CELLS = 1 << 15  # kept elements of a tile at most: its states are temporaries
+CELLS = 1 << 14  # kept elements of a tile at most: its states are temporaries
 ENOUGH = 1 << 13  # elements: a smaller tile that needs no copy is worth less than a larger one that does
 
 

@@ -1,4 +1,4 @@
-"""Blocks cut along their middle axis, so that what a fold makes of a panel stays in cache."""
+"""Blocks cut so that what a fold makes of a panel stays in cache."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ def panels(block: Array) -> Iterator[Array]:
     step = max(PANEL // (outer * inner), 1)
     for start in range(0, n, step):
         yield block[:, start : start + step]
+
+
+def patches(block: Array) -> Iterator[tuple[slice, Array]]:
+    """Panels of some of the outer axis as well, each with the range of it."""
+    outer, n, inner = block.shape
+    step = max(PANEL // (n * inner), 1)
+    for start in range(0, outer, step):
+        rows = slice(start, start + step)
+        for panel in panels(block[rows]):
+            yield rows, panel

@@ -11,8 +11,8 @@ from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import exact, rules
 from .exact import F8
-from .moments import merged, pivot
-from .panels import panels
+from .moments import about_pivot, merged
+from .panels import patches
 
 
 def fields(dtype: DType) -> Fields:
@@ -29,22 +29,27 @@ def lift(x: Array, index: Array) -> State:
     return np.ones(np.shape(x)), mean, mean - mean, mean - mean, mean - mean
 
 
+def four_sums(block: Array, pivot: Array, skip: bool) -> State:
+    """Counts, and sums of the first four powers of the deviations."""
+    cells = (block.shape[0], block.shape[2])
+    s1, s2, s3, s4 = (np.zeros(cells) for _ in range(4))
+    for rows, panel in patches(block):
+        away = np.subtract(panel, pivot if pivot.size == 1 else pivot[rows], dtype=F8)
+        square = away * away
+        s1[rows] += np.add.reduce(away, axis=1)
+        s2[rows] += np.add.reduce(square, axis=1)
+        s3[rows] += exact.dot(square, away, F8)
+        s4[rows] += exact.dot(square, square, F8)
+    return np.full(cells, float(block.shape[1])), s1, s2, s3, s4
+
+
 def fold(block: Array, index: Array | None) -> State:
     """Power sums about a pivot, moved to the mean (Pebay 2008, eq. 2.1)."""
-    block = exact.numeric(block)
-    around, n = pivot(block, False), float(block.shape[1])
-    s1, s2, s3, s4 = (np.zeros_like(around) for _ in range(4))
-    for panel in panels(block):
-        away = np.subtract(panel, around[:, None], dtype=F8)
-        square = away * away
-        s1 += np.add.reduce(away, axis=1)
-        s2 += np.add.reduce(square, axis=1)
-        s3 += exact.dot(square, away, F8)
-        s4 += exact.dot(square, square, F8)
+    pivot, (n, s1, s2, s3, s4) = about_pivot(four_sums, exact.numeric(block), False)
     slip = s1 / n
     m3 = s3 - slip * (3 * s2 - 2 * n * slip**2)
     m4 = s4 - slip * (4 * s3 - slip * (6 * s2 - 3 * n * slip**2))
-    return np.full(around.shape, n), around + slip, np.maximum(s2 - s1 * slip, 0), m3, m4
+    return n, pivot + slip, np.maximum(s2 - s1 * slip, 0), m3, m4
 
 
 def combine(earlier: State, later: State) -> State:
