@@ -77,4 +77,6 @@ _BASE = struct.Struct("QQq")
 
 def base_bytes(bases: Sequence[tuple[int, int, int]], batch: int) -> bytes:
     """The ``Base`` table: (pointer a, pointer b, index) a chunk, padded to the Task's room."""
+    if batch == 1:
+        return _BASE.pack(*bases[0])
     return b"".join(_BASE.pack(*base) for base in bases).ljust(_BASE.size * batch, b"\0")

@@ -45,6 +45,7 @@ template <class Real, bool Max> struct Contest<complex<Real>, Max> {
         int first = contest<Real, Max>(a.re, b.re);
         return first ? first : contest<Real, Max>(a.im, b.im);
     }
+    static GR_HD bool beats(complex<Real> a, complex<Real> b) { return !is_nan(b) && of(a, b) > 0; }
 };
 
 template <class T, bool Max, bool SkipNan> struct Worst {
