@@ -109,7 +109,7 @@ def norm_two(dtype: DType) -> str:
 
 
 def norm_one(dtype: DType) -> str:
-    wide = dtype.itemsize == 8 and kind(dtype) in "fiu" or dtype.itemsize == 16
+    wide = (dtype.itemsize == 8 and kind(dtype) in "fiu") or dtype.itemsize == 16
     return f"Sum<Magnitude<{element(dtype)}>, {'Twofold' if wide else 'f64'}>"
 
 

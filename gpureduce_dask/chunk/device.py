@@ -232,7 +232,8 @@ def _options(bound: Bound) -> tuple[float, float]:
     given = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
     given.update(bound.monoid.options)
     values = [float(v) for _, v in sorted(given.items()) if isinstance(v, (bool, int, float, np.number))]
-    return (values + [0.0, 0.0])[0], (values + [0.0, 0.0])[1]
+    first, second, *_ = [*values, 0.0, 0.0]
+    return first, second
 
 
 def combine(partials: Sequence[Any], bound: Bound) -> Any:
