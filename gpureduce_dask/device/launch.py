@@ -13,6 +13,7 @@ from typing import Any
 
 from ..errors import DeviceMemoryError, message
 from . import compile as compiler
+from . import faults
 from .specialise import CHUNK, FLAT, PARTIALS, Launch
 from .task import base_bytes
 
@@ -165,6 +166,7 @@ def _runtime() -> Any:
     import cupy
     from cupy_backends.cuda.api import driver
 
+    faults.begin(cupy.cuda.runtime.getDeviceCount, _runtime.cache_clear)
     return SimpleNamespace(
         launch=driver.launchKernel,
         current_stream=cupy.cuda.get_current_stream,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import chunk, operators
+from ..device import faults
 from ..errors import ArgumentError, message
 from ..monoid import Bound, Monoid
 from . import meta, tasks
@@ -39,6 +40,7 @@ def recipe(op: str | Monoid, dtype: Any, options: dict[str, Any]) -> dict[str, A
     }
 
 
+@faults.task
 def reduce_chunk(*blocks: Any, bound: Bound, axis: Axes, keepdims: bool, computing_meta: bool = False) -> Any:
     """A chunk's partial. A monoid that does not commute takes the last axis alone: see ``_merge``."""
     if computing_meta:
@@ -48,11 +50,13 @@ def reduce_chunk(*blocks: Any, bound: Bound, axis: Axes, keepdims: bool, computi
     return None if tasks.lacks_answer(blocks[0], bound, axes) else chunk.reduce(blocks, bound, axes)
 
 
+@faults.task
 def combine(partials: Any, bound: Bound, axis: Axes, keepdims: bool, computing_meta: bool = False) -> Any:
     """The partials of neighbouring chunks, lists nested by axis, to one."""
     return partials if computing_meta else _merge(partials, bound, tuple(sorted(axis)))
 
 
+@faults.task
 def aggregate(partials: Any, bound: Bound, axis: Axes, keepdims: bool, computing_meta: bool = False) -> Any:
     """The last partials to results."""
     if computing_meta:

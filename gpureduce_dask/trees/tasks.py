@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import chunk
 from ..chunk import Place
+from ..device import faults
 from ..monoid import Bound
 from .axes import Axes, empty_slice
 
@@ -16,6 +17,7 @@ from .axes import Axes, empty_slice
 Partial = Any
 
 
+@faults.task
 def reduce_chunk(*blocks: Any, bound: Bound, axes: Axes, shape: tuple[int, ...] | None = None) -> Partial:
     """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices."""
     place = None
@@ -32,6 +34,7 @@ def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:
     return bound.monoid.empty == "raise" and any(np.shape(block)[a] == 0 for a in axes)
 
 
+@faults.task
 def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device: bool) -> Any:
     """One chunk that holds all of its slices, to its results."""
     blocks = tuple(_only(b) for b in blocks)
@@ -40,12 +43,14 @@ def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device:
     return _leave_axes(chunk.results(blocks, bound, axes), None if keepdims else axes, device)
 
 
+@faults.task
 def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
     """Partials in order to one, then folded along the axes whose turn is next."""
     folded = fold(merge(partials, bound), bound, then)
     return None if folded is None else chunk.leave(folded, bound)
 
 
+@faults.task
 def finish(partials: list[Partial], bound: Bound, drop: Axes | None, device: bool) -> Any:
     """The last partials of a tree to results; ``drop`` are the axes to lose, None keeps all."""
     return result(merge(partials, bound), bound, drop, device)

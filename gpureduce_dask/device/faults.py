@@ -1,0 +1,97 @@
+"""What CUDA can do to a process: it does not start, a fork leaves it behind, a fault in a kernel ends it."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from ..errors import DeviceError, message
+
+# After these every further call of CUDA fails until the process is started anew, say CUDA's runtime and driver, whose
+# numbers are the same: illegal address, launch timeout, assert, hardware stack error, illegal instruction, misaligned
+# address, invalid address space, invalid program counter, launch failure, tensor memory leak.
+STICKY = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 721})
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+_is_forked = False
+
+
+def begin(count_devices: Callable[[], int], forget: Callable[[], object]) -> None:
+    """Before the first use of CUDA in a process: raise where it cannot work, and refuse children forked later.
+
+    ``count_devices`` starts CUDA. ``forget`` makes a forked child come here again.
+    """
+    if _is_forked:
+        raise DeviceError(
+            message(
+                "reduce",
+                "a process forked from one where CUDA had started",
+                "a process that starts CUDA itself",
+                'Start processes with multiprocessing.get_context("spawn").',
+            )
+        )
+    try:
+        count_devices()
+    except RuntimeError as error:
+        raise DeviceError(
+            message(
+                "reduce",
+                f"CUDA does not start ({error})",
+                "an NVIDIA driver and a GPU",
+                "Install the driver, keep the chunks in NumPy arrays, or start processes without a fork.",
+            )
+        ) from error
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=functools.partial(_leave_behind, forget))
+
+
+def _leave_behind(forget: Callable[[], object]) -> None:
+    global _is_forked
+    _is_forked = True
+    forget()
+
+
+def task(function: Callable[P, T]) -> Callable[P, T]:
+    """A task in which a fault that ends CUDA for the process ends a worker too, rather than fail every later task."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except RuntimeError as error:
+            if getattr(error, "status", None) not in STICKY:
+                raise
+            raise _ended(error) from error
+
+    return run
+
+
+def _ended(error: RuntimeError) -> BaseException:
+    text = message(
+        "reduce",
+        f"CUDA is lost to process {os.getpid()} ({error})",
+        "kernels that keep to their memory",
+        "Start the process anew; compute-sanitizer names the kernel.",
+    )
+    if not _has_nanny():
+        return DeviceError(text)
+    _log.critical("%s The worker exits.", text)
+    return SystemExit(text)  # what distributed lets pass through a task, to end the worker
+
+
+def _has_nanny() -> bool:
+    """True in a task of a worker that somebody starts anew when it exits."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return False
+    try:
+        return distributed.get_worker().nanny is not None
+    except ValueError:  # no worker runs this
+        return False

@@ -1,0 +1,149 @@
+"""CUDA that does not start, children forked after it has, and faults that end it; on fakes, without a GPU."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from gpureduce_dask.device import faults
+from gpureduce_dask.errors import DeviceError
+from gpureduce_dask.trees import recipe, tasks
+
+
+class Fault(RuntimeError):
+    """An error as CuPy raises it: a text and CUDA's number."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"fault {status}")
+        self.status = status
+
+
+@faults.task
+def fail(status: int) -> None:
+    raise Fault(status)
+
+
+@faults.task
+def fail_once(marker: str) -> int:
+    """Meets an illegal address the first time; after that, tells its process."""
+    if not Path(marker).exists():
+        Path(marker).touch()
+        raise Fault(700)
+    return os.getpid()
+
+
+def no_driver() -> int:
+    raise Fault(35)
+
+
+# ---- starting
+
+
+def test_no_driver_names_the_remedy():
+    with pytest.raises(DeviceError, match=r"^reduce: CUDA does not start \(fault 35\); expected .*driver.*NumPy"):
+        faults.begin(no_driver, lambda: None)
+
+
+def test_cupy_without_a_driver():
+    cupy = pytest.importorskip("cupy")
+    if cupy.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    from gpureduce_dask import chunk
+    from gpureduce_dask.device import launch
+
+    for call in (launch.current_device, lambda: launch.allocate(8), lambda: chunk.move(np.zeros(3), True)):
+        with pytest.raises(DeviceError, match="CUDA does not start"):
+            call()
+
+
+FORK = """
+import os, sys, warnings
+from gpureduce_dask.device import faults
+from gpureduce_dask.errors import DeviceError
+
+warnings.simplefilter("ignore")
+forgotten = []
+begin = lambda: faults.begin(lambda: 1, lambda: forgotten.append(True))
+{parent}
+child = os.fork()
+if not child:
+    try:
+        begin()
+    except DeviceError as error:
+        os._exit(7 if forgotten and "spawn" in str(error) else 8)
+    os._exit(0)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+begin()  # the parent works on
+sys.exit(code)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes do not fork here")
+@pytest.mark.parametrize(("parent", "code"), [("begin()", 7), ("", 0)], ids=["after CUDA", "before CUDA"])
+def test_children_forked_after_cuda_are_refused(parent, code):
+    done = subprocess.run([sys.executable, "-c", FORK.format(parent=parent)], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+
+
+# ---- faults
+
+
+@pytest.mark.parametrize("status", sorted(faults.STICKY))
+def test_a_fault_that_ends_cuda_says_so(status):
+    with pytest.raises(DeviceError, match=rf"process {os.getpid()} \(fault {status}\).*anew") as caught:
+        fail(status)
+    assert isinstance(caught.value.__cause__, Fault)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+@pytest.mark.parametrize("status", [1, 2, 35, 400])
+def test_other_errors_pass(status):
+    with pytest.raises(Fault):
+        fail(status)
+
+
+def test_cupy_errors_carry_the_number():
+    driver = pytest.importorskip("cupy_backends.cuda.api.driver")
+    runtime = pytest.importorskip("cupy_backends.cuda.api.runtime")
+    assert runtime.CUDARuntimeError(700).status in faults.STICKY
+    assert issubclass(driver.CUDADriverError, RuntimeError)
+
+
+@pytest.mark.parametrize("module", [tasks, recipe])
+def test_every_task_is_guarded(module):
+    names = {
+        tasks: ("reduce_chunk", "reduce_whole", "combine", "finish"),
+        recipe: ("reduce_chunk", "combine", "aggregate"),
+    }
+    for name in names[module]:
+        function = getattr(module, name)
+        assert function.__wrapped__.__name__ == name
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+@pytest.mark.parametrize(("nanny", "error"), [("tcp://127.0.0.1:1", SystemExit), (None, DeviceError)])
+def test_a_worker_with_a_nanny_exits(monkeypatch, caplog, nanny, error):
+    worker = SimpleNamespace(nanny=nanny)
+    monkeypatch.setitem(sys.modules, "distributed", SimpleNamespace(get_worker=lambda: worker))
+    with pytest.raises(error, match="CUDA is lost"):
+        fail(719)
+    assert [record.levelname for record in caplog.records] == (["CRITICAL"] if nanny else [])
+
+
+def test_the_work_of_a_lost_worker_is_redone(tmp_path):
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        Client(cluster) as client,
+    ):
+        before = client.submit(os.getpid).result(timeout=60)
+        after = client.submit(fail_once, str(tmp_path / "marker")).result(timeout=60)
+    assert before != after
