@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import dask.array as da
 import numpy as np
 import pytest
 
+import gpureduce_dask as gr
 from gpureduce_dask.device import faults
 from gpureduce_dask.errors import DeviceError
 from gpureduce_dask.trees import recipe, tasks
@@ -39,28 +41,31 @@ def fail_once(marker: str) -> int:
     return os.getpid()
 
 
-def no_driver() -> int:
-    raise Fault(35)
-
-
 # ---- starting
 
 
-def test_no_driver_names_the_remedy():
-    with pytest.raises(DeviceError, match=r"^reduce: CUDA does not start \(fault 35\); expected .*driver.*NumPy"):
-        faults.begin(no_driver, lambda: None)
+@pytest.mark.parametrize("status", sorted(faults.UNUSABLE))
+def test_no_driver_names_the_remedy(status):
+    with pytest.raises(DeviceError, match=rf"^reduce: .*start \(fault {status}\); expected .*driver.*NumPy") as caught:
+        fail(status)
+    assert isinstance(caught.value.__cause__, Fault)
 
 
-def test_cupy_without_a_driver():
+def as_device_chunk(block):
+    """A CuPy array in no memory, made without a driver."""
+    cupy = pytest.importorskip("cupy")
+    memory = cupy.cuda.UnownedMemory(512, block.nbytes, None, 0)
+    return cupy.ndarray(block.shape, block.dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+
+@pytest.mark.parametrize("make", [as_device_chunk, np.asarray], ids=["CuPy chunks", "promised CuPy chunks"])
+def test_device_chunks_without_a_driver(make):
     cupy = pytest.importorskip("cupy")
     if cupy.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    from gpureduce_dask import chunk
-    from gpureduce_dask.device import launch
-
-    for call in (launch.current_device, lambda: launch.allocate(8), lambda: chunk.move(np.zeros(3), True)):
-        with pytest.raises(DeviceError, match="CUDA does not start"):
-            call()
+    x = da.ones(6, chunks=3).map_blocks(make, meta=gr.device_meta(1, "f8"))
+    with pytest.raises(DeviceError, match="CUDA does not start"):
+        gr.sum(x).compute(scheduler="sync")
 
 
 FORK = """
@@ -70,7 +75,7 @@ from gpureduce_dask.errors import DeviceError
 
 warnings.simplefilter("ignore")
 forgotten = []
-begin = lambda: faults.begin(lambda: 1, lambda: forgotten.append(True))
+begin = lambda: faults.begin(lambda: forgotten.append(True))
 {parent}
 child = os.fork()
 if not child:
@@ -103,7 +108,7 @@ def test_a_fault_that_ends_cuda_says_so(status):
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-@pytest.mark.parametrize("status", [1, 2, 35, 400])
+@pytest.mark.parametrize("status", [1, 2, 400])
 def test_other_errors_pass(status):
     with pytest.raises(Fault):
         fail(status)

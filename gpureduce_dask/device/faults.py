@@ -11,9 +11,12 @@ from typing import ParamSpec, TypeVar
 
 from ..errors import DeviceError, message
 
-# After these every further call of CUDA fails until the process is started anew, say CUDA's runtime and driver, whose
-# numbers are the same: illegal address, launch timeout, assert, hardware stack error, illegal instruction, misaligned
-# address, invalid address space, invalid program counter, launch failure, tensor memory leak.
+# CUDA's runtime and its driver count their errors alike. Not initialised (as in a forked child), a driver that is a
+# stub, too old, missing or not ready, no GPU, or none that is free:
+UNUSABLE = frozenset({3, 34, 35, 46, 100, 802, 803, 804})
+# After these all of CUDA fails until the process is started anew: illegal address, launch timeout, assert, hardware
+# stack error, illegal instruction, misaligned address, invalid address space, invalid program counter, launch failure,
+# tensor memory leak.
 STICKY = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 721})
 
 P = ParamSpec("P")
@@ -23,31 +26,20 @@ _log = logging.getLogger(__name__)
 _is_forked = False
 
 
-def begin(count_devices: Callable[[], int], forget: Callable[[], object]) -> None:
-    """Before the first use of CUDA in a process: raise where it cannot work, and refuse children forked later.
+def begin(forget: Callable[[], object]) -> None:
+    """Before the first use of CUDA in a process: raise in a forked child, and make children forked later come here.
 
-    ``count_devices`` starts CUDA. ``forget`` makes a forked child come here again.
+    ``forget`` drops in the child what the caller remembers.
     """
     if _is_forked:
         raise DeviceError(
             message(
                 "reduce",
-                "a process forked from one where CUDA had started",
+                "a process forked from one that used CUDA",
                 "a process that starts CUDA itself",
                 'Start processes with multiprocessing.get_context("spawn").',
             )
         )
-    try:
-        count_devices()
-    except RuntimeError as error:
-        raise DeviceError(
-            message(
-                "reduce",
-                f"CUDA does not start ({error})",
-                "an NVIDIA driver and a GPU",
-                "Install the driver, keep the chunks in NumPy arrays, or start processes without a fork.",
-            )
-        ) from error
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=functools.partial(_leave_behind, forget))
 
@@ -59,18 +51,35 @@ def _leave_behind(forget: Callable[[], object]) -> None:
 
 
 def task(function: Callable[P, T]) -> Callable[P, T]:
-    """A task in which a fault that ends CUDA for the process ends a worker too, rather than fail every later task."""
+    """A task whose errors of CUDA say what to do.
+
+    A fault that ends CUDA for the process ends a worker too, rather than fail every later task.
+    """
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return function(*args, **kwargs)
         except RuntimeError as error:
-            if getattr(error, "status", None) not in STICKY:
-                raise
-            raise _ended(error) from error
+            status = getattr(error, "status", None)
+            if status in UNUSABLE:
+                raise _unusable(error) from error
+            if status in STICKY:
+                raise _ended(error) from error
+            raise
 
     return run
+
+
+def _unusable(error: RuntimeError) -> DeviceError:
+    return DeviceError(
+        message(
+            "reduce",
+            f"CUDA does not start ({error})",
+            "an NVIDIA driver and a GPU",
+            "Install the driver, keep the chunks in NumPy arrays, or start processes without a fork.",
+        )
+    )
 
 
 def _ended(error: RuntimeError) -> BaseException:

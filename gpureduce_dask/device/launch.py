@@ -166,7 +166,7 @@ def _runtime() -> Any:
     import cupy
     from cupy_backends.cuda.api import driver
 
-    faults.begin(cupy.cuda.runtime.getDeviceCount, _runtime.cache_clear)
+    faults.begin(_runtime.cache_clear)
     return SimpleNamespace(
         launch=driver.launchKernel,
         current_stream=cupy.cuda.get_current_stream,
