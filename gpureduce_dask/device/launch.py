@@ -116,10 +116,6 @@ def run(steps: Sequence[Ready], bases: Sequence[Base], out: int, state_bytes: in
         Address of the result.
     """
     stream = _runtime().current_stream().ptr
-    if len(steps) == 1 and steps[0].is_plain:  # small chunks, where host time counts
-        step = steps[0]
-        start(step, _POINTERS.pack(out, 0, 0) + step.words + base_bytes(bases, step.launch.work.batch), stream)
-        return
     partials: Any = None
     flat: Any = None
     for step in steps:
@@ -149,6 +145,12 @@ class _Parameters(threading.local):
 
 
 _parameters = _Parameters()
+
+
+def run_plain(step: Ready, operand: int, out: int) -> None:
+    """Launch one step that needs no scratch, on one operand and without an index: what a small chunk takes."""
+    task = _POINTERS.pack(out, 0, 0) + step.words + _POINTERS.pack(operand, 0, 0)
+    start(step, task, _runtime().current_stream().ptr)
 
 
 def start(step: Ready, task: bytes, stream: int) -> None:

@@ -52,7 +52,14 @@ GR_HD void absorb_columns(Running& columns, const Task<Chunks>& task, const Offs
     const i64 from = origin.position(slot);  // the same in every run: the plan sees to that
     const bool whole = from >= 0 && from + V <= (i64)task.length;
     u64 run = first;
-    if (whole) {
+    // Even runs ascend in memory: where the first and the last own the slot, all between do.
+    bool batched = whole;
+    if (Even && V > 1 && !whole && first < end) {
+        const u64 last = first + (end - 1 - first) / stride * stride;
+        const Line<In, V> front = find_line<In, V>(task, row, first, base), back = find_line<In, V>(task, row, last, base);
+        batched = owns_slot<In, V>(task, base, front, slot) && owns_slot<In, V>(task, base, back, slot);
+    }
+    if (batched) {
         for (; run + (Items - 1) * stride < end; run += stride * Items) {
             Pack<In, V> pack[Items];
             i64 index[Items];

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(Threads) reduce_even_rows(const __grid_constan
         for (int r = 0; r < (Batch > Lanes ? Batch / Lanes : 1); r++) {
             const i64 row = (i64)(first + Transpose::kept_row(r) * teams + team);
             if (row < (i64)task.rows)
-                out[task.first_cell + row * task.row.c[0]] = Emit::of(Raw<Op>::settle(states[r], index, task.step_c), task.option);
+                out[task.first_cell + row * task.row.c[0]] = Emit::of(Raw<Op>::settle(states[r], task.length, index, task.step_c), task.option);
         }
     }
 }

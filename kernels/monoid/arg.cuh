@@ -147,20 +147,23 @@ template <class T, bool Max, bool SkipNan> struct ArgValue : Arg<T, Max, SkipNan
 // In a row of few elements a place takes 32 bits until the row is settled.
 template <class T, bool Max, bool SkipNan> struct RawArg {
     typedef Arg<T, Max, SkipNan> Op;
-    struct State { T value; i32 place; };
+    struct State { T value; u32 place; };
     static const bool pivots = false;
-    static GR_HD State empty(f64) { return {Op::identity().value, -1}; }
-    static GR_HD State combine(State a, State b) {  // the later lane's places are higher
-        bool wins = b.place >= 0 && (a.place < 0 || Op::beats(a.value, b.value));
+    static const u32 none = 0xffffffffu;
+    static GR_HD State empty(f64) { return {Op::identity().value, none}; }
+    static GR_HD State combine(State a, State b) {
+        const int won = Contest<T, Max>::of(a.value, b.value);
+        bool wins = won > 0 || (won == 0 && b.place < a.place);
+        if (SkipNan) wins = b.place != none && (wins || a.place == none);
         return wins ? b : a;
     }
-    static GR_HD Placed<T> settle(State raw, i64 index, i64 step) {
-        return {raw.value, raw.place < 0 ? -1 : index + raw.place * step};
+    static GR_HD Placed<T> settle(State raw, u64, i64 index, i64 step) {
+        return {raw.value, raw.place == none ? -1 : index + (i64)raw.place * step};
     }
     template <int V> static GR_HD State of(const Pack<T, V>& pack, f64, i32 place, i64, i64) {
         const Pack<T, V> packs[1] = {pack};
         T best;
-        const int found = Op::scan_place(packs, best);
-        return {best, SkipNan && is_nan(best) ? -1 : place + found};
+        const u32 found = (u32)(place + Op::scan_place(packs, best));
+        return {best, SkipNan && is_nan(best) ? none : found};
     }
 };

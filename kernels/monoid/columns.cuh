@@ -122,7 +122,7 @@ template <class Map, class A, int V> struct MeanColumns {
 template <class T, int Order, int V> struct MomentColumns {
     static const bool counts = false;
     f64 pivot[V], sum[V][Order];
-    i64 count;
+    u32 count;
     GR_HD void start() {
 #pragma unroll
         for (int j = 0; j < V; j++) {
@@ -197,12 +197,19 @@ template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
         count = 0;
     }
     GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
+        if (count == 0) {  // the first wins even where it is no better than the identity
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            // The first that counts wins even where it equals the identity's value.
-            bool wins = Op::beats(best[j], pack.at[j]) || (place[j] == 0xffffffffu && !(SkipNan && is_nan(pack.at[j])));
-            best[j] = wins ? pack.at[j] : best[j];
-            place[j] = wins ? count : place[j];
+            for (int j = 0; j < V; j++) {
+                best[j] = pack.at[j];
+                place[j] = SkipNan && is_nan(pack.at[j]) ? 0xffffffffu : 0;
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const bool wins = Op::beats(best[j], pack.at[j]);
+                best[j] = wins ? pack.at[j] : best[j];
+                place[j] = wins ? count : place[j];
+            }
         }
         count++;
     }

@@ -16,7 +16,7 @@ GR_HD f64 variance(f64 count, f64 m2, const f64* option) {
 // closer to it than to zero.
 template <int Order> struct PowerSums {
     f64 pivot, sum[Order];
-    i64 count;
+    u32 count;  // a thread sees fewer than 2^32 elements: a full grid has millions of threads
     GR_HD void take(f64 x) {
         f64 d = x - pivot, power = d;
 #pragma unroll

@@ -54,11 +54,15 @@ template <class Element, class To> struct Value {
     static GR_HD bool counts(In) { return true; }
     static GR_HD Term of(In x) { return cast<To>(x); }
 };
+// NaN is replaced before the element is widened: the choice is then between 32-bit values, not between 64-bit ones.
+GR_HD f32 number_or_zero(half x) { f32 wide = to_f32(x); return wide == wide ? wide : 0.0f; }
+GR_HD f32 number_or_zero(bfloat16 x) { f32 wide = to_f32(x); return wide == wide ? wide : 0.0f; }
+template <class T> GR_HD T number_or_zero(T x) { return is_nan(x) ? T() : x; }
 template <class Element, class To> struct NonNan {
     typedef Element In;
     typedef To Term;
     static GR_HD bool counts(In x) { return !is_nan(x); }
-    static GR_HD Term of(In x) { return is_nan(x) ? Term() : cast<To>(x); }
+    static GR_HD Term of(In x) { return cast<To>(number_or_zero(x)); }
 };
 template <class Element, class Number, class To> struct Square {
     typedef Element In;
@@ -69,6 +73,16 @@ template <class Element, class Number, class To> struct Square {
         To square;
         multiply(n, n, square);
         return square;
+    }
+};
+// The square of a half is exact in binary32.
+template <class To> struct Square<half, f64, To> {
+    typedef half In;
+    typedef To Term;
+    static GR_HD bool counts(In) { return true; }
+    static GR_HD Term of(In x) {
+        f32 wide = to_f32(x);
+        return (f64)(wide * wide);
     }
 };
 template <class Real, class To> struct Square<complex<Real>, f64, To> {

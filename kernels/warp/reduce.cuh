@@ -12,7 +12,8 @@ template <class Op, int Lanes> GR_HD typename Op::State warp_reduce(typename Op:
 }
 
 // All lanes call. Reduces Rows states a lane across teams of Lanes neighbouring lanes, Rows results at once: at each
-// step a lane gives away half of its rows and takes in its neighbour's share of the other half. Rows and Lanes are
+// step a lane gives away half of its rows and takes in its neighbour's share of the other half. Op::combine takes
+// its arguments in either order. Rows and Lanes are
 // powers of two. Results valid in states[0 .. max(1, Rows / Lanes)): those of the rows that kept_row names, several
 // lanes holding the same where Lanes > Rows. No block barrier.
 template <class Op, int Lanes, int Rows, int Step = 1> struct TransposeReduce {
@@ -25,12 +26,10 @@ template <class Op, int Lanes, int Rows, int Step = 1> struct TransposeReduce {
 #pragma unroll
                 for (int r = 0; r < half; r++) {
                     State give = upper ? states[r] : states[r + half], keep = upper ? states[r + half] : states[r];
-                    State got = shuffle_xor(0xffffffffu, give, Step);
-                    states[r] = upper ? Op::combine(got, keep) : Op::combine(keep, got);
+                    states[r] = Op::combine(keep, shuffle_xor(0xffffffffu, give, Step));
                 }
             } else {
-                State got = shuffle_xor(0xffffffffu, states[0], Step);
-                states[0] = upper ? Op::combine(got, states[0]) : Op::combine(states[0], got);
+                states[0] = Op::combine(states[0], shuffle_xor(0xffffffffu, states[0], Step));
             }
             TransposeReduce<Op, Lanes, Rows, 2 * Step>::run(states);
         }
