@@ -1,9 +1,9 @@
 """Runs CUDA kernels on the CPU, threads as fibres, under adversarial schedules. Tests only.
 
 A :class:`Unit` is CUDA text and the kernels to take from it, by name expression. :func:`build` compiles units with
-g++, several at once, and remembers the libraries by all that went in; :meth:`Kernels.launch` runs one kernel under
-one schedule and raises :class:`SimtError` for what a GPU would hang on or corrupt: divergent barriers, endless
-spins, accesses out of bounds.
+g++, several at once, and remembers the libraries by all that went in; where there is no g++ it skips the test.
+:meth:`Kernels.launch` runs one kernel under one schedule and raises :class:`SimtError` for what a GPU would hang on or
+corrupt: divergent barriers, endless spins, accesses out of bounds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import mmap
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 SHIM = Path(__file__).parent
 SCHEDULES = ("forward", "reverse", "random", "starved", "round_robin")
@@ -144,8 +146,8 @@ def _source(units: Sequence[Unit]) -> str:
 @cache
 def _compiler() -> tuple[str, str]:
     path = shutil.which(os.environ.get("CXX", "g++"))
-    if path is None:
-        raise CompileFailure("no g++; expected one that knows C++17. Install it, or point CXX to it.")
+    if path is None or sys.platform != "linux":
+        pytest.skip("kernels are emulated on Linux, with g++: install one that knows C++17, or point CXX to it")
     return path, subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
 
 
