@@ -25,8 +25,9 @@ def sum(
 ) -> Any:
     """Sum of elements; 0 for none.
 
-    bool and integers sum in 64 bits and wrap as in NumPy. float16, bfloat16 and float32 are added in float64,
-    float64 in pairs of float64 (Knuth's TwoSum), and rounded once.
+    bool and integers sum in 64 bits and wrap as in NumPy. float16, bfloat16 and float32 are added in float64 and
+    rounded once. float64 is added in pairs of float64 (Knuth's TwoSum): by the kernels each element, on the host the
+    totals of tiles of bounded size, which NumPy sums. The error does not grow with the number of elements.
     """
     return apply("sum", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
