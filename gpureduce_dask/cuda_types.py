@@ -217,7 +217,7 @@ def dot(x: DType, y: DType) -> str:
     if kind(x) == "c" or kind(y) == "c":
         part = "Twofold" if max(_parts(x), _parts(y)) > 4 else "f64"
         return f"Sum<Product<{pair}, c128, Parts<{part}>>, Parts<{part}>>"
-    if kind(x) in "biu" and kind(y) in "biu":
+    if kind(x) in "biu" and kind(y) in "biu" and np.result_type(x, y).kind != "f":
         number = "u64" if kind(x) == kind(y) == "u" else "i64"
         return f"Sum<Product<{pair}, {number}, {number}>, {number}>"
     part = "f64" if accumulates_exactly(x) and accumulates_exactly(y) else "Twofold"

@@ -14,8 +14,10 @@ from . import tuning
 from .layout import Dim, Layout
 from .task import Work
 
-# byte operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh)
-NARROW_COLUMNS = tuple(f"{op}<{t}, " for op in ("Arg", "Var", "Std") for t in ("i8", "u8", "boolean"))
+# Byte operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
+_BYTES = ("i8", "u8", "boolean")
+NARROW_COLUMNS = {f"{op}<{t}, ": 8 for op in ("Arg", "Var", "Std") for t in _BYTES}
+NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
 CHUNK, PARTIALS, FLAT, RESULT = "chunk", "partials", "flat", "result"  # where a launch reads and writes
 
 
@@ -273,14 +275,16 @@ class Plan:
         if sizes[0] not in (1, 2, 4, 8, 16) or "Refold" in self.op.type:
             return 1
         vector = 16 // max(sizes)
-        if any(self.op.type.startswith(t) for t in NARROW_COLUMNS):
-            return 8
+        for start, columns in NARROW_COLUMNS.items():
+            if self.op.type.startswith(start):
+                return columns
         while vector > 1 and vector * self.op.state_bytes > tuning.COLUMN_STATE_BYTES:
             vector //= 2
         return vector
 
     def _column_items(self, load_bytes: int) -> int:
-        heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        many_columns = self.op.type.startswith(("Arg<", *NARROW_COLUMNS))
+        heavy = many_columns or self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
         return min(16, max(2, tuning.COLUMN_LOAD_BYTES // (2 if heavy else 1) // load_bytes))
 
     def _column_vector(self, line: Dim, others: Sequence[Dim]) -> int:

@@ -17,12 +17,14 @@ timedelta64            value, nat int64                            ticks, and ho
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import kind
 from ..monoid import Array, DType, Fields, State
+from .panels import panels
 
 F8, C16, I8, U8 = (np.dtype(t) for t in ("f8", "c16", "i8", "u8"))
 NAT = np.iinfo(np.int64).min
@@ -66,9 +68,12 @@ def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def add_pairs(hi: Array, lo: Array, other_hi: Array, other_lo: Array) -> tuple[Array, Array]:
-    """The sum of two pairs, renormalised so that ``hi`` is the nearest float64."""
+    """The sum of two pairs, renormalised so that ``hi`` is the nearest float64.
+
+    Where ``hi`` is not finite, ``lo`` means nothing: a GPU leaves NaN there.
+    """
     total, error = two_sum(hi, other_hi)
-    return two_sum(total, error + (lo + other_lo))
+    return two_sum(total, np.where(np.isfinite(total), error + (lo + other_lo), 0.0))
 
 
 def add(earlier: State, later: State) -> State:
@@ -116,6 +121,10 @@ def fold(block: Array) -> State:
 
 def dot(x: Array, y: Array, dtype: DType) -> Array:
     """The sum of products over the middle axis of two blocks, in this dtype."""
+    if x.shape[1] > 1 and (x.strides[1] == 0) != (y.strides[1] == 0):
+        # einsum would multiply the sum by the one element that is repeated: infinities and overflow come out otherwise.
+        pairs = zip(panels(numeric(x)), panels(numeric(y)), strict=True)
+        return reduce(np.add, (np.add.reduce(np.multiply(*p, dtype=dtype, casting="unsafe"), axis=1) for p in pairs))
     return np.asarray(np.einsum("oni,oni->oi", numeric(x), numeric(y), dtype=dtype, casting="unsafe"))
 
 
@@ -126,7 +135,7 @@ def total(state: State) -> Array:
     if state[0].dtype == I8:
         return np.where(state[1] > 0, NAT, state[0])
     if len(state) == 2:
-        return state[0] + state[1] + 0.0
+        return np.where(np.isfinite(state[0]), state[0] + state[1], state[0]) + 0.0
     out = np.empty(np.shape(state[0]), C16)
     out.real, out.imag = total(state[:2]), total(state[2:])
     return out

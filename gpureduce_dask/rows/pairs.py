@@ -20,7 +20,7 @@ def product(dtype: DType, other: DType) -> DType:
     kinds, size = kind(dtype) + kind(other), max(real(dtype).itemsize, real(other).itemsize)
     if "c" in kinds:
         return np.dtype("c16" if size == 8 else "c8")
-    if "f" not in kinds:
+    if "f" not in kinds and np.result_type(dtype, other).kind != "f":  # uint64 and signed integers meet in float64
         return U8 if kinds == "uu" else I8
     return np.dtype("f4") if kinds == "ff" and size < 8 else F8
 

@@ -64,11 +64,18 @@ def native(*dtypes: DType, dtype: DType | None = None) -> tuple[DType, ...]:
 
 
 def recast(*dtypes: DType, dtype: DType | None = None) -> tuple[DType, ...]:
-    """Elements change dtype only where the caller's has another kind, as from integers to floats."""
+    """Elements change dtype only where the caller's has another kind, as from integers to floats, or another unit."""
     own = native(*dtypes)
     if dtype is None:
         return own
-    return tuple(d if kind(d) == kind(dtype) or (kind(d) == "b" and kind(dtype) == "i") else same(dtype) for d in own)
+    return tuple(d if _sums_as(d, dtype) else same(dtype) for d in own)
+
+
+def _sums_as(dtype: DType, wanted: DType) -> bool:
+    """True where sums of elements of one dtype can be cast to another at the end."""
+    if kind(wanted) == "m":
+        return dtype == wanted
+    return kind(dtype) == kind(wanted) or (kind(dtype) == "b" and kind(wanted) == "i")
 
 
 def same(dtype: DType) -> DType:

@@ -77,8 +77,13 @@ GR_HD void absorb_columns(Running& columns, const Task<Chunks>& task, const Offs
                 index[i] = line.index;
                 pack[i] = read_slot<In, V>(task, line, slot);
             }
+            if constexpr (Running::takes_four && Items % 4 == 0) {
 #pragma unroll
-            for (int i = 0; i < Items; i++) columns.take(pack[i], index[i], within);
+                for (int i = 0; i < Items; i += 4) columns.take_four(pack[i], pack[i + 1], pack[i + 2], pack[i + 3]);
+            } else {
+#pragma unroll
+                for (int i = 0; i < Items; i++) columns.take(pack[i], index[i], within);
+            }
         }
     }
     for (; run < end; run += stride) {

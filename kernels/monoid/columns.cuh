@@ -2,6 +2,7 @@
 //
 //   take(pack, index, within)   one element of each column; element j has index `index + within[j]`
 //   settle(j)                   the state of column j
+//   takes_four, take_four       true where four rows together are cheaper than one by one
 //   counts                      true where settle(j) leaves the index to the kernel: winner(j) says how many elements
 //                               of the column came before the one that won
 // A thread takes fewer than 2^23 elements a column: the plan sees to that.
@@ -11,7 +12,7 @@
 #include "sums.cuh"
 
 template <class Op, int V> struct Columns {
-    static const bool counts = false;
+    static const bool counts = false, takes_four = false;
     typename Op::Acc acc[V];
     GR_HD void start() {
 #pragma unroll
@@ -26,53 +27,43 @@ template <class Op, int V> struct Columns {
 // Elements come in order of their index, evenly spaced: what holds for every operator but the positions is kept.
 template <class Op, int V> struct EvenColumns : Columns<Op, V> {};
 
-// Bytes are summed four to a word in 16-bit lanes, and those emptied into 64 bits before they can overflow.
-template <class T> struct ByteBias { static const u32 word = 0, each = 0; };
-template <> struct ByteBias<i8> { static const u32 word = 0x80808080u, each = 128; };  // signed bytes, shifted to 0..255
+// Four words of four bytes each, transposed: word k gets byte k of every one.
+GR_HD void transpose_bytes(u32 r0, u32 r1, u32 r2, u32 r3, u32 (&column)[4]) {
+    const u32 low_a = __byte_perm(r0, r1, 0x5140), low_b = __byte_perm(r2, r3, 0x5140);
+    const u32 high_a = __byte_perm(r0, r1, 0x7362), high_b = __byte_perm(r2, r3, 0x7362);
+    column[0] = __byte_perm(low_a, low_b, 0x5410);
+    column[1] = __byte_perm(low_a, low_b, 0x7632);
+    column[2] = __byte_perm(high_a, high_b, 0x5410);
+    column[3] = __byte_perm(high_a, high_b, 0x7632);
+}
+// Bytes of four rows are turned into words of one column each, which one instruction adds up. 32 bits hold a
+// thread's sum: it takes fewer than 2^23 rows.
 template <class T, class A, int V> struct ByteColumns {
-    static const bool counts = false;
-    static const int words = V / 4, most = 256;  // 256 * 255 < 2^16
-    u32 even[words], odd[words];
-    i64 wide[V], taken;
-    u32 pending;
+    static const bool counts = false, takes_four = true;
+    i32 sum[V];
     GR_HD void start() {
 #pragma unroll
-        for (int w = 0; w < words; w++) even[w] = odd[w] = 0;
-#pragma unroll
-        for (int j = 0; j < V; j++) wide[j] = 0;
-        taken = 0;
-        pending = 0;
-    }
-    GR_HD void empty() {
-#pragma unroll
-        for (int w = 0; w < words; w++) {
-            wide[4 * w] += even[w] & 0xffffu;
-            wide[4 * w + 1] += odd[w] & 0xffffu;
-            wide[4 * w + 2] += even[w] >> 16;
-            wide[4 * w + 3] += odd[w] >> 16;
-            even[w] = odd[w] = 0;
-        }
-        taken += pending;
-        pending = 0;
+        for (int j = 0; j < V; j++) sum[j] = 0;
     }
     GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
 #pragma unroll
-        for (int w = 0; w < words; w++) {
-            u32 word = ((const u32*)&pack)[w] ^ ByteBias<T>::word;
-            even[w] += word & 0x00ff00ffu;
-            odd[w] += (word >> 8) & 0x00ff00ffu;
+        for (int j = 0; j < V; j++) sum[j] += cast<i32>(pack.at[j]);
+    }
+    GR_HD void take_four(const Pack<T, V>& a, const Pack<T, V>& b, const Pack<T, V>& c, const Pack<T, V>& d) {
+#pragma unroll
+        for (int w = 0; w < V / 4; w++) {
+            u32 column[4];
+            transpose_bytes(((const u32*)&a)[w], ((const u32*)&b)[w], ((const u32*)&c)[w], ((const u32*)&d)[w], column);
+#pragma unroll
+            for (int k = 0; k < 4; k++) sum[4 * w + k] += ByteWord<T>::dot((i32)column[k], 0x01010101);
         }
-        if (++pending == most) empty();
     }
-    GR_HD A settle(int j) {
-        if (pending) empty();
-        return (A)(wide[j] - (i64)ByteBias<T>::each * taken);
-    }
+    GR_HD A settle(int j) { return (A)sum[j]; }
 };
 
 // Narrow extremes: two 16-bit lanes a word, as in the row kernels, but each lane a column of its own.
 template <class T, bool Max, bool SkipNan, int V> struct ExtremeColumns {
-    static const bool counts = false;
+    static const bool counts = false, takes_four = false;
     typedef Halves<T, Max, SkipNan> Lane;
     static const int words = V / 2;
     u32 best[words];
@@ -106,7 +97,7 @@ template <class T, bool Max, bool SkipNan, int V> struct ExtremeColumns {
 
 // One count serves all columns of a thread: without NaN to skip, each has taken as many elements.
 template <class Map, class A, int V> struct MeanColumns {
-    static const bool counts = false;
+    static const bool counts = false, takes_four = false;
     Columns<Sum<Map, A>, V> sums;
     i64 count;
     GR_HD void start() {
@@ -120,7 +111,7 @@ template <class Map, class A, int V> struct MeanColumns {
     GR_HD Averaged<A> settle(int j) { return {sums.settle(j), count}; }
 };
 template <class T, int Order, int V> struct MomentColumns {
-    static const bool counts = false;
+    static const bool counts = false, takes_four = false;
     f64 pivot[V], sum[V][Order];
     u32 count;
     GR_HD void start() {
@@ -156,7 +147,7 @@ template <class T, int Order, int V> struct MomentColumns {
 };
 // Power sums of bytes: a thread's sum fits 32 bits; its squares are emptied into binary64, exactly, every 2^16.
 template <class T, int V> struct ByteMomentColumns {
-    static const bool counts = false;
+    static const bool counts = false, takes_four = true;
     i32 sum[V];
     u32 square[V], count;
     f64 squares[V];
@@ -165,18 +156,35 @@ template <class T, int V> struct ByteMomentColumns {
         for (int j = 0; j < V; j++) sum[j] = 0, square[j] = 0, squares[j] = 0;
         count = 0;
     }
-    GR_HD void empty() {
+    GR_HD void counted(u32 rows) {
+        const u32 before = count;
+        count += rows;
+        if ((before ^ count) & 0x8000u) {  // every 2^15 rows: the squares of 2^16 bytes fit
 #pragma unroll
-        for (int j = 0; j < V; j++) squares[j] += (f64)square[j], square[j] = 0;
+            for (int j = 0; j < V; j++) squares[j] += (f64)square[j], square[j] = 0;
+        }
     }
     GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            i32 x = cast<i32>(pack.at[j]);
+            const i32 x = cast<i32>(pack.at[j]);
             sum[j] += x;
             square[j] += (u32)(x * x);
         }
-        if ((++count & 0xffffu) == 0) empty();
+        counted(1);
+    }
+    GR_HD void take_four(const Pack<T, V>& a, const Pack<T, V>& b, const Pack<T, V>& c, const Pack<T, V>& d) {
+#pragma unroll
+        for (int w = 0; w < V / 4; w++) {
+            u32 column[4];
+            transpose_bytes(((const u32*)&a)[w], ((const u32*)&b)[w], ((const u32*)&c)[w], ((const u32*)&d)[w], column);
+#pragma unroll
+            for (int k = 0; k < 4; k++) {
+                sum[4 * w + k] += ByteWord<T>::dot((i32)column[k], 0x01010101);
+                square[4 * w + k] += (u32)ByteWord<T>::dot((i32)column[k], (i32)column[k]);
+            }
+        }
+        counted(4);
     }
     GR_HD Moments2 settle(int j) {
         f64 n = (f64)count, mean = count ? (f64)sum[j] / n : 0;
@@ -184,11 +192,10 @@ template <class T, int V> struct ByteMomentColumns {
         return {n, mean, m2 > 0 ? m2 : 0};
     }
 };
-
 // The best value of each column, and how many elements came before it: ties keep the earlier.
 template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
     typedef Arg<T, Max, SkipNan> Op;
-    static const bool counts = true;
+    static const bool counts = true, takes_four = false;
     T best[V];
     u32 place[V], count;
     GR_HD void start() {
@@ -218,7 +225,7 @@ template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
 };
 // Bytes with their place below them in one word, so that one comparison settles both.
 template <class T, bool Max, int V> struct ByteArgColumns {
-    static const bool counts = true;
+    static const bool counts = true, takes_four = false;
     static const u32 places = 0xffffffu;
     static const u32 flip = (Max ? 0u : 0xffu) ^ (T(-1) < T(0) ? 0x80u : 0u);
     u32 best[V], count;
