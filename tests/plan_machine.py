@@ -1,0 +1,250 @@
+"""What launches mean, without threads: states are the elements that they were made of, so a plan can be checked."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+
+import pytest
+from plan_chunks import Chunk, Element, walked
+
+from gpureduce_dask.device import launch, sources, tuning
+from gpureduce_dask.device.specialise import FLAT, PARTIALS, Launch, Operator, Plan
+from gpureduce_dask.device.task import Work
+
+State = tuple[Element, ...]  # of a monoid that remembers its elements in order
+
+
+def joined(states: Sequence[State]) -> State:
+    return tuple(itertools.chain.from_iterable(states))
+
+
+@cache
+def parameters() -> dict[str, list[str]]:
+    """The names of each kernel's template parameters."""
+    found = re.findall(r"template <([^>]*)>\s*__global__[^(]*\([^)]*\) (\w+)\(", sources.source())
+    return {kernel: re.findall(r"(?:class|int|bool) (\w+)", names) for names, kernel in found}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A launch's kernel, and the template arguments the plan gave it."""
+
+    kernel: str
+    arguments: dict[str, str]
+
+    def __getitem__(self, name: str) -> int:
+        return int(self.arguments[name])
+
+
+def chosen(todo: Launch) -> Chosen:
+    kernel, _, rest = todo.kernel.partition("<")
+    given_, depth, start = [], 0, 0
+    for i, letter in enumerate(rest):
+        depth += (letter == "<") - (letter == ">")
+        if depth < 0 or (depth == 0 and letter == ","):
+            given_.append(rest[start:i].strip())
+            start = i + 1
+    return Chosen(kernel, dict(zip(parameters()[kernel], given_, strict=True)))
+
+
+def _beyond(work: Work) -> tuple[int, int, int]:
+    """The run behind the last: that of the lines which fill no long line."""
+    (run,) = work.run
+    return run.a * work.runs, run.b * work.runs, run.c * work.runs
+
+
+class Machine:
+    """Runs launches by what their tasks mean, not by what threads do: states are the elements they were made of."""
+
+    def __init__(self, chunk: Chunk, op: Operator, count: int) -> None:
+        self.chunk, self.op, self.count = chunk, op, count
+        self.offsets = chunk.layout().offset_a, chunk.layout().offset_b
+        self.out: dict[int, State] = {}
+        self.flat: dict[int, State] = {}
+        self.partials: dict[int, State] = {}
+
+    def run(self, launches: Sequence[Launch]) -> dict[int, State]:
+        for todo in launches:
+            work, what = todo.work, chosen(todo)
+            check_launch(todo, what, self.op)
+            target = self.flat if todo.writes == FLAT else self.out
+            if what.kernel == "fill_cells":
+                target.update(dict.fromkeys(range(work.rows), ()))
+                continue
+            published: dict[int, State] = {}
+            for row, cell, states in self._groups(todo, what):
+                share = -(-len(states) // work.splits)
+                parts = [joined(states[s * share : (s + 1) * share]) for s in range(work.splits)]
+                finish = what.arguments.get("Finish", "TICKET")
+                if work.splits == 1 or finish == "TICKET":
+                    assert cell not in target
+                    target[cell] = joined(parts)
+                elif finish == "ATOMIC":
+                    target[cell] += joined(parts)
+                for split, part in enumerate(parts) if finish == "TWO_PASS" and work.splits > 1 else ():
+                    by_cell = "columns" not in what.kernel
+                    published[row * work.splits + split if by_cell else split * work.cells + cell] = part
+            self.partials = published or self.partials
+            assert len(published) in (0, todo.partial_states)
+        return self.out
+
+    def _groups(self, todo: Launch, what: Chosen) -> Iterator[tuple[int, int, list[State]]]:
+        """The row, the cell and the states of every cell that a launch folds."""
+        work = todo.work
+        runs = walked(work.run)
+        assert len(runs) == work.runs and (self.count if todo.reads == "chunk" else 1) == work.chunks
+        taken = list(itertools.product(range(work.chunks), runs))
+        flat = what.kernel == "reduce_flat_columns" or what.arguments.get("Flat") == "true"
+        for row, at in enumerate(walked(work.row)):
+            if not flat and "columns" not in what.kernel:
+                yield (
+                    row,
+                    work.first_cell + at[2],
+                    [
+                        self._read(todo, chunk, at, run, k, run[2] + k * work.step_c)
+                        for chunk, run in taken
+                        for k in range(work.length)
+                    ],
+                )
+                continue
+            columns: dict[int, list[State]] = {}
+            for k in range(work.length):
+                q = k % work.width if what.kernel == "reduce_flat_columns" else k
+                within = k // work.width * work.step_b if flat else 0
+                tail = [(0, _beyond(work))] if flat and k < work.tail else []
+                read = [self._read(todo, chunk, at, run, k, run[2] + within, flat) for chunk, run in taken + tail]
+                columns.setdefault(work.first_cell + at[2] + q * work.step_c, []).extend(read)
+            for cell, states in columns.items():
+                yield row, cell, states
+
+    def _read(
+        self, todo: Launch, chunk: int, at: Sequence[int], run: Sequence[int], k: int, index: int, flat: bool = False
+    ) -> State:
+        work = todo.work
+        a = at[0] + run[0] + k * work.step_a
+        if todo.reads == "chunk":
+            b = at[1] + run[1] + k * (0 if flat else work.step_b)
+            return ((chunk, self.offsets[0] + a, self.offsets[1] + b, index * self.chunk.indexed),)
+        number, rest = divmod(a, self.op.state_bytes)
+        assert rest == 0
+        return (self.partials if todo.reads == PARTIALS else self.flat)[number]
+
+
+def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
+    """The grid, shared memory and scratch are what the kernel's comment asks for."""
+    work, threads = todo.work, todo.threads
+    assert what["Threads"] == threads and what["Chunks"] == work.batch >= work.chunks
+    assert 1 <= todo.blocks < 2**31 and todo.shared_bytes <= 48 * 1024
+    assert 24 + len(work.words()) + 24 * work.batch <= launch.MOST_BYTES
+    assert 0 <= todo.tickets <= launch.TICKETS
+    if what.kernel in ("fill_cells", "finalise_cells"):
+        return
+    groups, states, shared = work.rows, 1, threads // 32
+    if what.kernel == "reduce_columns":
+        groups, states = -(-work.rows * work.slots // what["Wide"]), what["Wide"] * what["V"]
+        shared = max(threads, what["Wide"]) * what["V"]
+        assert todo.blocks == groups * work.splits
+    elif what.kernel == "reduce_flat_columns":
+        states, shared = work.width, threads * what["V"]
+        assert todo.blocks == groups * work.splits
+        assert work.slots <= threads and work.length == work.slots * what["V"]
+        assert work.length % work.width == work.tail % work.width == 0 and work.tail < work.length
+        assert work.width <= threads * what["V"]
+    elif what.kernel in ("reduce_rows", "reduce_ordered"):
+        assert todo.blocks <= work.rows * work.splits
+    else:
+        assert work.splits == 1
+        shared = 0
+    assert todo.shared_bytes >= shared * op.state_bytes
+    if work.splits > 1:
+        finish = what.arguments["Finish"]
+        assert todo.tickets == (groups if finish == "TICKET" else 0)
+        cells = work.rows if states == 1 else work.cells
+        wanted = {"TICKET": groups * states, "TWO_PASS": cells, "ATOMIC": 0}[finish] * work.splits
+        assert todo.partial_states == wanted
+
+
+def check_reads(todo: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> None:
+    """Every vector load is aligned, and slots and tiles cover every line whatever its alignment."""
+    work, what = todo.work, chosen(todo)
+    if todo.reads != "chunk" or what.kernel == "fill_cells":
+        return
+    vector = 16 // chunk.itemsizes[0] if what.kernel == "reduce_staged_rows" else int(what.arguments.get("V", 1))
+    steps = (work.step_a, work.step_b)
+    flat = what.kernel == "reduce_flat_columns" or what.arguments.get("Flat") == "true"
+    if vector > 1:
+        assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if flat else 2], strict=False))
+    layout = chunk.layout()
+    for base, at in itertools.product(bases, walked(work.row)):
+        phases = set()
+        for run in walked(work.run):
+            for i, size in enumerate(chunk.itemsizes):
+                start = base[i] + (layout.offset_a, layout.offset_b)[i] + at[i] + run[i]
+                assert start % (size & -size) == 0  # a state of 24 bytes lies at a multiple of 8
+                phases.add(start // size % vector)
+                assert vector == 1 or (start - start // size % vector * size) % min(16, vector * size) == 0
+                if i == 0:
+                    check_line(work, what, vector, start // size % vector)
+            if "columns" not in what.kernel:
+                assert len(phases) == 1
+                phases.clear()
+        assert len(phases) <= 1  # the columns kernel takes the first run's for all
+
+
+def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
+    """The line whose first element lies ``phase`` elements behind a vector's start."""
+    if what.kernel == "reduce_ordered":
+        assert work.slots == work.length
+        return
+    if what.kernel == "reduce_staged_rows":
+        assert work.runs == 1 and work.slots * work.length % vector == 0
+        return
+    assert phase + work.length <= work.slots * vector
+    if what.kernel == "reduce_even_rows":
+        assert phase == 0 and work.length % vector == 0 and work.slots <= what["Lanes"] <= 32 and len(work.row) <= 1
+    elif what.kernel in ("reduce_rows", "reduce_short_rows"):
+        if what.arguments["Lines"] == "ONE_LINE":
+            assert work.runs * work.chunks == 1
+        lanes = int(what.arguments.get("Lanes", 32))
+        whole = (phase + work.length) // vector - (phase > 0)
+        if what.arguments["Lines"] != "SHORT_LINES" and not (what["Items"] == 1 and "Batch" in what.arguments):
+            assert whole <= work.tiles * lanes * what["Items"]
+        elif what.arguments["Lines"] == "ONE_LINE":
+            assert work.slots <= lanes  # a slot a lane
+
+
+def planned(chunk: Chunk, op: Operator, count: int, finish: str) -> tuple[list[Launch], list[tuple[int, ...]]]:
+    """The launches for ``count`` chunks alike, and where those lie."""
+    layout = chunk.layout()
+    bases = [tuple((i + 1) * 2**30 + start for start in chunk.starts) for i in range(count)]
+    offsets = (layout.offset_a, layout.offset_b)
+    phases = tuple((base + offset) % 16 for base, offset in zip(bases[0], offsets, strict=False))
+    return Plan(op, layout, phases[: len(chunk.itemsizes)], count, finish).launches(), bases
+
+
+def check_plan(chunk: Chunk, state_bytes: int, count: int, finish: str, refold: bool = False) -> list[Launch]:
+    """Every cell is finished once, from its elements alone, each once."""
+    op = Operator("Refold<Op>" if refold else "Op", chunk.itemsizes, state_bytes, chunk.commutative)
+    launches, bases = planned(chunk, op, count, finish)
+    for todo in launches:
+        check_reads(todo, chunk, bases)
+    wanted = chunk.cells(count)
+    found = Machine(chunk, op, count).run(launches)
+    assert sorted(found) == list(range(len(wanted)))
+    assert all(chunk.same(found[cell], wanted[cell]) for cell in found)
+    return launches
+
+
+@contextmanager
+def small_grids() -> Iterator[None]:
+    """Few blocks to a grid, so that those of small arrays go round and share cells."""
+    small = dict(BLOCKS=12, GRID=6, ONE_WAVE=6, FLAT_BLOCKS=5, COLUMN_BLOCKS=6, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, number in small.items():
+            patch.setattr(tuning, name, number)
+        yield

@@ -1,0 +1,413 @@
+"""What a launch is told: the bytes of its task, and plans that take every element once, in order where that matters."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import itertools
+import math
+import os
+import struct
+import subprocess
+import sys
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gpu.samples import DTYPES
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from plan_chunks import Chunk, chunks, contiguous, gapped, inside, laid, paired, plain, plain_chunks, turned, walked
+from plan_machine import check_launch, check_plan, chosen, parameters, planned, small_grids
+from simt import Kernels, Unit, build
+
+from gpureduce_dask import device as device_package
+from gpureduce_dask.chunk import device
+from gpureduce_dask.device import launch, sources
+from gpureduce_dask.device.layout import MAX_DIMS, Dim
+from gpureduce_dask.device.specialise import FLAT, Operator
+from gpureduce_dask.device.task import BATCH, Work, base_bytes, div_words, walk_words
+from gpureduce_dask.errors import ArgumentError, DtypeError
+from gpureduce_dask.operators import OPERATORS
+
+FOLDER = Path(device_package.__file__).parent
+
+# ---- bytes
+
+MEMBERS = (
+    *("rows", "runs", "length", "slots", "splits", "tiles", "chunks", "cells", "tail"),
+    *("step_a", "step_b", "step_c", "first_cell", "low_a", "high_a", "low_b", "high_b"),
+)
+DIVS = {"by_slots": "slots", "by_tiles": "tiles", "by_runs": "runs", "by_width": "width"}
+PROBES = """
+template <int Chunks> __global__ void show_task(const __grid_constant__ Task<Chunks> task) {
+    i64* out = (i64*)task.out;
+    *out++ = (i64)sizeof(Task<Chunks>);
+    *out++ = (i64)task.partials;
+    *out++ = (i64)task.tickets;
+    MEMBERS
+    for (int i = 0; i < 2; i++) *out++ = bit_cast<i64>(task.option[i]);
+    for (int i = 0; i < 5; i++) {
+        const Offset row = task.row.at(i), run = task.run.at(i);
+        *out++ = row.a; *out++ = row.b; *out++ = row.c;
+        *out++ = run.a; *out++ = run.b; *out++ = run.c;
+    }
+    for (const Base& base : task.base) { *out++ = (i64)base.a; *out++ = (i64)base.b; *out++ = base.index; }
+}
+
+struct Divisions { const u64* numbers; u64* quotients; u64 count; Div div; };
+__global__ void divide(const __grid_constant__ Divisions task) {
+    for (u64 i = 0; i < task.count; i++) task.quotients[i] = task.div.of(task.numbers[i]);
+}
+
+struct Walking { Offset* out; u64 count; Walk walk; };
+__global__ void walk_all(const __grid_constant__ Walking task) {
+    for (u64 i = 0; i < task.count; i++) task.out[i] = task.walk.at(i);
+}
+"""
+
+
+@cache
+def probes() -> Kernels:
+    """Kernels that say what they find in a task, compiled for the CPU."""
+    shown = [f"*out++ = (i64)task.{name};" for name in MEMBERS]
+    shown += [f"*out++ = (i64)task.{name}.size;" for name in DIVS]
+    text = sources.source() + PROBES.replace("MEMBERS", "\n    ".join(shown))
+    return build([Unit(text, ("show_task<1>", f"show_task<{BATCH}>", "divide", "walk_all"))])[0]
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    return array.ctypes.data
+
+
+@pytest.mark.parametrize("batch", [1, BATCH])
+def test_a_task_is_the_struct_in_cuda(batch: int) -> None:
+    """Member by member: each holds a number of its own."""
+    numbers = {name: 1000 + i for i, name in enumerate(MEMBERS)}
+    numbers.update(step_a=-7, first_cell=-(2**62), low_a=-9, high_b=2**62)
+    row, run = (Dim(3, 11, -12, 13), Dim(2, 14, 15, -16)), (Dim(5, -21, 22, 23),)
+    work = Work(**numbers, option=(1.5, -2.5), width=77, row=row, run=run, batch=batch)
+    bases = [(2**63 + i, 5000 + i, -i) for i in range(batch)]
+    expected = [1234, 5678, *numbers.values(), *(numbers.get(name, 77) for name in DIVS.values())]
+    expected += struct.unpack("2q", struct.pack("2d", 1.5, -2.5))
+    for i in range(5):
+        outer, inner = divmod(i, 2)
+        expected += [
+            sum(p)
+            for p in zip((11 * outer, -12 * outer, 13 * outer), (14 * inner, 15 * inner, -16 * inner), strict=True)
+        ]
+        expected += [-21 * i, 22 * i, 23 * i]
+    expected += [int(np.int64(np.uint64(n))) if n >= 2**63 else n for base in bases for n in base]
+    out = np.zeros(1 + len(expected), np.int64)
+    task = struct.pack("3Q", address(out), 1234, 5678) + work.words() + base_bytes(bases, batch)
+    probes().launch(f"show_task<{batch}>", task, 1, 1)
+    assert out[0] == len(task) <= launch.MOST_BYTES == 4096
+    assert out[1:].tolist() == expected
+
+
+def test_a_short_batch_leaves_room() -> None:
+    assert len(base_bytes([(1, 2, 3)], BATCH)) == 24 * BATCH
+    assert base_bytes([(1, 2, -3)], 2) == struct.pack("2Qq3Q", 1, 2, -3, 0, 0, 0)
+
+
+sizes = st.one_of(
+    st.integers(2, 2**63 - 1),
+    st.integers(2, 1000),
+    st.builds(lambda power, off: max(2, 2**power + off), st.integers(1, 62), st.integers(-2, 2)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(sizes, st.lists(st.tuples(st.integers(0, 2**63 - 1), st.integers(-2, 2)), max_size=20))
+@example(3, [])
+@example(2**63 - 1, [])
+@example(2**62 + 1, [])
+def test_division_is_exact(size: int, near: list[tuple[int, int]]) -> None:
+    """Of numbers around multiples of the size, and at both ends of what is allowed."""
+    numbers = {0, 1, size - 1, size, size + 1, 2**63 - 1, 2**63 - 2, (2**63 - 1) // size * size}
+    numbers |= {n // size * size + off for n, off in near}
+    numbers = sorted(n for n in numbers if 0 <= n < 2**63)
+    given_, found = np.array(numbers, np.uint64), np.empty(len(numbers), np.uint64)
+    task = struct.pack("6Q", address(given_), address(found), len(numbers), *div_words(size))
+    probes().launch("divide", task, 1, 1)
+    assert found.tolist() == [n // size for n in numbers]
+
+
+strides = st.integers(-(2**40), 2**40)
+dims = st.builds(Dim, st.integers(2, 5), strides, strides, strides)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(dims, max_size=MAX_DIMS))
+def test_a_walk_is_a_nested_loop(dims: list[Dim]) -> None:
+    assume(math.prod(d.size for d in dims) <= 3000)
+    expected = [
+        [sum(i * getattr(d, s) for i, d in zip(place, dims, strict=True)) for s in "abc"]
+        for place in itertools.product(*(range(d.size) for d in dims))
+    ]
+    found = np.empty((len(expected), 3), np.int64)
+    words = [n & (2**64 - 1) for n in walk_words(dims)]
+    probes().launch("walk_all", struct.pack(f"2Q{len(words)}Q", address(found), len(expected), *words), 1, 1)
+    assert found.tolist() == expected
+
+
+# ---- layouts
+
+
+@settings(max_examples=400, deadline=None)
+@given(chunks())
+@example(Chunk((2, 3), (1,), ((1, 2),), (0, 1), commutative=False))
+def test_a_layout_takes_every_element_once(chunk: Chunk) -> None:
+    layout, wanted = chunk.layout(), chunk.cells()
+    found = {}
+    for row in walked(layout.kept):
+        found[layout.cell + row[2]] = [
+            (0, layout.offset_a + row[0] + run[0], layout.offset_b + row[1] + run[1], run[2] * chunk.indexed)
+            for run in walked(layout.reduced)
+        ]
+    assert sorted(found) == list(range(len(wanted)))
+    assert all(chunk.same(found[cell], wanted[cell]) for cell in found)
+
+
+@settings(max_examples=200, deadline=None)
+@given(chunks())
+@example(Chunk((3, 2), (4, 2), ((8, -4), (-4, 2)), (0,)))
+def test_a_layout_knows_what_the_operands_own(chunk: Chunk) -> None:
+    layout = chunk.layout()
+    elements = [element for cell in chunk.cells() for element in cell]
+    owned = [(layout.low_a, layout.high_a, layout.offset_a), (layout.low_b, layout.high_b, layout.offset_b)]
+    for i, (size, (low, high, offset)) in enumerate(zip(chunk.itemsizes, owned, strict=False)):
+        assert low + offset == min(e[1 + i] for e in elements)
+        assert high + offset == max(e[1 + i] for e in elements) + size
+
+
+@settings(max_examples=50, deadline=None)
+@given(chunks())
+def test_a_layout_has_no_more_dimensions_than_it_needs(chunk: Chunk) -> None:
+    """Contiguous chunks are one line to reduce, or one line of cells."""
+    plain = tuple(contiguous(chunk.shape, size) for size in chunk.itemsizes)
+    every = tuple(range(len(chunk.shape)))
+    assert len(replace(chunk, strides=plain, axes=every, wider=1).layout().reduced) <= 1
+    assert len(replace(chunk, strides=plain, axes=()).layout().kept) <= 1
+    backwards = tuple(tuple(-s for s in n) for n in plain)
+    if chunk.commutative and not chunk.indexed:
+        assert len(replace(chunk, strides=backwards, axes=every, wider=1).layout().reduced) <= 1
+
+
+def test_more_dimensions_than_a_walk_has() -> None:
+    shape = (2,) * 18
+    strides = tuple(3**i for i in range(18))
+    for axes in ((), tuple(range(9)), tuple(range(18))):
+        with pytest.raises(ArgumentError, match="at most 8 after merging"):
+            Chunk(shape, (1,), (strides,), axes).layout()
+
+
+# ---- plans
+
+STATE_BYTES = st.sampled_from([1, 2, 8, 12, 16, 24, 32, 40, 64])
+FINISHES = st.sampled_from(["ticket", "two-pass", "atomic"])
+
+
+@pytest.mark.parametrize("grids", [nullcontext, small_grids])
+@settings(max_examples=150, deadline=None)
+@given(chunks(most=2000), STATE_BYTES, st.integers(1, 3), FINISHES)
+def test_a_plan_takes_every_element_once(grids: Any, chunk: Chunk, state_bytes: int, count: int, finish: str) -> None:
+    with grids():
+        check_plan(chunk, state_bytes, count, finish)
+
+
+@pytest.mark.parametrize("grids", [nullcontext, small_grids])
+@settings(max_examples=60, deadline=None)
+@given(plain_chunks(), STATE_BYTES, FINISHES)
+def test_a_plan_of_a_plain_chunk(grids: Any, chunk: Chunk, state_bytes: int, finish: str) -> None:
+    with grids():
+        check_plan(chunk, state_bytes, 1, finish)
+
+
+@pytest.mark.parametrize("grids", [nullcontext, small_grids])
+@settings(max_examples=60, deadline=None)
+@given(plain_chunks(sizes=[8, 12, 40]), st.booleans())
+def test_a_plan_of_partials(grids: Any, chunk: Chunk, commutative: bool) -> None:
+    with grids():
+        check_plan(replace(chunk, commutative=commutative), chunk.itemsizes[0], 1, "ticket", refold=True)
+
+
+PLANE = dict(indexed=True, wider=7)  # of an array with seven
+# Each is for one kernel, or one way through it.
+CASES: dict[str, tuple[str, Chunk, int, str]] = {
+    "a line": ("reduce_rows Lines=ONE_LINE", plain((20001,), (0,)), 1, "ticket"),
+    "a line in two passes": ("reduce_rows Lines=ONE_LINE Finish=TWO_PASS", plain((20001,), (0,)), 1, "two-pass"),
+    "a line by atomics": ("reduce_rows Lines=ONE_LINE Finish=ATOMIC", inside((20001,), (0,)), 1, "atomic"),
+    "long lines": ("reduce_rows Lines=LONG_LINES", inside((3, 2, 3000), (0, 2)), 1, "ticket"),
+    "short lines": ("reduce_rows Lines=SHORT_LINES", inside((6, 50, 33), (0, 2)), 1, "ticket"),
+    "lines with gaps": ("reduce_rows Lines=LONG_LINES", gapped((3, 2, 3000), (0, 2)), 1, "two-pass"),
+    "short rows": ("reduce_short_rows Lines=ONE_LINE", inside((901, 32), (1,)), 1, "ticket"),
+    "rows of lines": ("reduce_short_rows Lines=SHORT_LINES", inside((901, 3, 5), (1, 2)), 1, "ticket"),
+    "even rows": ("reduce_even_rows", plain((5000, 8), (1,)), 1, "ticket"),
+    "staged rows": ("reduce_staged_rows", plain((901, 7), (1,)), 1, "ticket"),
+    "columns": ("reduce_columns Flat=false Finish=TICKET", plain((300, 64), (0,), 8), 1, "ticket"),
+    "columns in two passes": ("reduce_columns Flat=false Finish=TWO_PASS", inside((3000, 9), (0,)), 1, "two-pass"),
+    "columns by atomics": ("reduce_columns Flat=false Finish=ATOMIC", gapped((3000, 9), (0,)), 1, "atomic"),
+    "ordered columns": ("reduce_columns Flat=false", plain((300, 65), (0,), commutative=False), 1, "two-pass"),
+    "planes": ("reduce_columns Flat=false", plain((20, 30, 40), (1,)), 1, "ticket"),
+    "few columns": ("reduce_flat_columns Finish=TICKET", plain((9000, 3), (0,), indexed=True), 1, "ticket"),
+    "few columns in two passes": ("reduce_flat_columns Finish=TWO_PASS", plain((9000, 3), (0,)), 1, "two-pass"),
+    "few columns by atomics": ("reduce_flat_columns Finish=ATOMIC", plain((2, 6000, 3), (1,)), 1, "atomic"),
+    "odd columns": ("reduce_columns Flat=true", plain((18, 1001), (0,), indexed=True), 1, "ticket"),
+    "odd columns of a plane": ("reduce_columns Flat=true", plain((18, 1001, 1), (0, 2), **PLANE), 1, "ticket"),
+    "few columns of a plane": ("reduce_flat_columns", plain((9000, 3, 1), (0, 2), **PLANE), 1, "ticket"),
+    "odd columns in two passes": ("reduce_columns Flat=true", plain((2, 20, 1001), (1,)), 1, "two-pass"),
+    "odd columns, turned": ("reduce_columns Flat=true", turned((1001, 2, 20), (2,), (0, 2, 1), (1, 1, 1)), 1, "ticket"),
+    "odd columns backwards": ("reduce_columns Flat=true", turned((18, 1001), (0,), (1, 0), (1, -1)), 1, "ticket"),
+    "few columns, turned": ("reduce_flat_columns", turned((3, 2, 2000), (2,), (0, 2, 1), (1, 1, 1)), 1, "ticket"),
+    "few columns one element on": ("reduce_columns Flat=false", plain((3000, 3), (0,), starts=(4,)), 1, "ticket"),
+    "rows backwards": ("reduce_rows Finish=TWO_PASS", turned((5, 9000), (1,), (1, 0), (-1, 1)), 1, "two-pass"),
+    "rows with room behind": (
+        "reduce_short_rows Lines=ONE_LINE",
+        replace(inside((5000, 6), (1,)), starts=(0,)),
+        1,
+        "ticket",
+    ),
+    "pairs": ("reduce_rows Lines=LONG_LINES", paired((3, 2, 3000), (0, 2), (2, 2), (8, 4)), 1, "ticket"),
+    "pairs at odds": ("reduce_rows Lines=LONG_LINES", paired((3, 2, 3001), (0, 2), (1, 0), (0, 0)), 1, "ticket"),
+    "pairs of rows at odds": ("reduce_short_rows", paired((900, 31), (1,), (1, 0), (0, 0)), 1, "ticket"),
+    "pairs of columns": ("reduce_columns Flat=false", paired((300, 30), (0,), (0, 2), (0, 8)), 1, "ticket"),
+    "ordered rows": ("reduce_ordered", plain((3, 4000), (1,), commutative=False), 1, "two-pass"),
+    "a batch": ("reduce_rows Lines=SHORT_LINES", inside((9, 80), (0, 1)), 5, "ticket"),
+    "a batch of columns": ("reduce_columns Flat=false", plain((30, 80), (0,)), 5, "two-pass"),
+    "an ordered batch": ("reduce_ordered", plain((3, 90), (1,), commutative=False), 5, "ticket"),
+    "atomics into cells": ("fill_cells", plain((2, 9000), (1,)), 1, "atomic"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kernel_is_chosen_for_something(name: str) -> None:
+    wanted, chunk, count, finish = CASES[name]
+    kernel, *words = wanted.split()
+    words = dict(word.split("=") for word in words)
+    for state_bytes in (4, 16):
+        launches = check_plan(chunk, state_bytes, count, finish)
+        met = [chosen(todo) for todo in launches]
+        assert [m for m in met if m.kernel == kernel and words.items() <= m.arguments.items()], launches
+
+
+def test_every_kernel_has_a_case() -> None:
+    assert {wanted.split()[0] for wanted, *_ in CASES.values()} == {*parameters()} - {"finalise_cells"}
+
+
+# ---- what every plan keeps to
+
+MOST_MEMORY = 2**38  # bytes of a GPU
+
+
+def table_operators() -> list[tuple[Operator, bool]]:
+    """What the rows of the table are to a plan, and whether they have an index."""
+    found = {}
+    for row in OPERATORS.values():
+        for dtypes in itertools.product(DTYPES, repeat=row.arity):
+            with suppress(DtypeError):
+                bound = row.bind(*dtypes)
+                op = device.cuda_operator(bound)
+                key = (op.itemsizes, op.state_bytes, op.type.partition("<")[0], bound.indexed)
+                found.setdefault(key, (op, bound.indexed))
+    return list(found.values())
+
+
+@st.composite
+def huge_chunks(draw: st.DrawFn, op: Operator, indexed: bool, count: int) -> Chunk:
+    """As many as no GPU holds, contiguous or every other element of the last axis."""
+    shape: list[int] = []
+    left = MOST_MEMORY // max(op.itemsizes) // count
+    for _ in range(draw(st.integers(1, 4))):
+        size = max(1, min(left, 2 ** draw(st.integers(0, 38)) + draw(st.integers(-1, 1))))
+        shape.append(size)
+        left //= size
+    steps = [1] * (len(shape) - 1) + [draw(st.sampled_from([1, 1, 2]))]
+    order, pads = range(len(shape))[::-1], [0] * len(shape)
+    strides = tuple(laid(shape, n, order, steps, pads) for n in op.itemsizes)
+    axes = draw(st.sets(st.integers(0, len(shape) - 1), min_size=1))
+    assume(math.prod(n for a, n in enumerate(shape) if a not in axes) * op.state_bytes <= MOST_MEMORY)
+    return Chunk(tuple(shape), op.itemsizes, strides, tuple(sorted(axes)), indexed, op.commutative)
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.data(), st.sampled_from(table_operators()), st.sampled_from([1, 1, 2, BATCH]), FINISHES)
+def test_launches_are_within_limits(
+    data: st.DataObject, operator: tuple[Operator, bool], count: int, finish: str
+) -> None:
+    """Grids, shared memory, tickets and parameters."""
+    op, indexed = operator
+    launches, _ = planned(data.draw(huge_chunks(op, indexed, count)), op, count, finish)
+    for todo in launches:
+        check_launch(todo, chosen(todo), op)
+
+
+FLAT_AND_WIDE = pytest.mark.xfail(strict=True, reason="a state for every column of each of the lines laid end to end")
+LARGE = [
+    ((2**26,), (0,)),
+    ((2, 2**25 + 1), (1,)),
+    ((2**13, 2**13), (0,)),
+    ((2**13 + 1, 2**13 + 1), (0,)),
+    ((2**22, 17), (0,)),
+    ((2**24, 5), (0,)),
+    ((2**12, 128, 131), (0,)),
+    ((128, 2**12, 131), (1,)),
+    ((3, 2**20, 33), (0, 1)),
+    ((4, 2**24), (0,)),
+    *(pytest.param(shape, (0,), marks=FLAT_AND_WIDE) for shape in [(18, 4965730), (9, 2**23 + 1), (64, 2**20 + 3)]),
+]
+
+
+@pytest.mark.parametrize(("shape", "axes"), LARGE, ids=str)
+def test_scratch_is_a_small_part_of_a_large_chunk(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    too_much = {}
+    for op, indexed in table_operators():
+        chunk = Chunk(shape, op.itemsizes, tuple(contiguous(shape, n) for n in op.itemsizes), axes, indexed)
+        launches, _ = planned(chunk, op, 1, "ticket")
+        scratch = sum(todo.partial_states for todo in launches)
+        scratch += next((todo.work.cells for todo in launches if todo.writes == FLAT), 0)
+        bytes_read = math.prod(shape) * sum(op.itemsizes)
+        if scratch * op.state_bytes > bytes_read // 4:
+            too_much[op.type] = f"{scratch * op.state_bytes:,} bytes of scratch for {bytes_read:,}"
+    assert not too_much
+
+
+def test_plans_do_not_know_the_gpu() -> None:
+    """What makes plans imports nothing that could ask for one."""
+    for name in ("layout", "specialise", "task", "tuning"):
+        tree = ast.parse((FOLDER / f"{name}.py").read_text())
+        modules = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+        modules |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+        modules |= {a.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.level for a in n.names}
+        assert not modules & {"os", "platform", "cupy", "compile", "launch", "cupy_backends", "ctypes"}
+
+
+def test_plans_are_the_same_in_every_process() -> None:
+    """Whatever the order of sets and the dictionaries of a process: a chunk gives the same bits everywhere."""
+    code = f"import sys; sys.path[:0] = {sys.path!r}; import test_device_plans as t; print(t.fingerprint())"
+    seeds = ("0", "1", "12345")
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": s},
+            text=True,
+            capture_output=True,
+            check=True,
+        )
+        for s in seeds
+    ]
+    assert {r.stdout.strip() for r in runs} == {fingerprint()}
+
+
+def fingerprint() -> str:
+    """Of all that the launches of the cases are told."""
+    digest = hashlib.sha256()
+    for _, chunk, count, finish in CASES.values():
+        for op, _ in table_operators():
+            if op.itemsizes == chunk.itemsizes:
+                digest.update(repr(planned(chunk, op, count, finish)[0]).encode())
+    return digest.hexdigest()
