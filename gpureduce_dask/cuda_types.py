@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from .dtypes import accumulates_exactly, is_nan_capable, kind
 from .monoid import DType
 

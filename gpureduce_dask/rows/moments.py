@@ -48,7 +48,7 @@ def lift_present(x: Array, index: Array) -> State:
 
 
 def near(block: Array, skip: bool) -> Array:
-    """A number near each cell's elements: the mean of its first sixty-fourth.
+    """A number near each cell's elements: the mean of its first sixty-fourth, or of all where that is but NaN.
 
     It is that of a part of the block, so its square distance to the block's mean is at most 64 variances, and that
     bounds what cancellation costs.
@@ -57,8 +57,17 @@ def near(block: Array, skip: bool) -> Array:
     mean: Array = exact.add_up(head, F8) / head.shape[1]
     if not skip or np.all(np.isfinite(mean)):
         return mean
-    count = np.maximum(np.add.reduce(~np.isnan(head), axis=1, dtype=F8), 1)
-    return np.asarray(exact.add_up(sums.present(head, 0), F8) / count)
+    count, total = present_sums(head)
+    if np.any(count == 0):
+        count, total = present_sums(block)
+    return np.asarray(total / np.maximum(count, 1))
+
+
+def present_sums(block: Array) -> tuple[Array, Array]:
+    """Each cell's count of elements that are not NaN, and their sum."""
+    counts = (np.add.reduce(~np.isnan(panel), axis=1, dtype=F8) for panel in panels(block))
+    totals = (exact.add_up(sums.present(panel, 0), F8) for panel in panels(block))
+    return reduce(np.add, counts), reduce(np.add, totals)
 
 
 def about_pivot(power_sums: Callable[..., State], block: Array, skip: bool) -> tuple[Array, State]:
@@ -98,7 +107,9 @@ def block_state(block: Array, skip: bool) -> State:
     """(count, mean, m2) of real elements over the middle axis."""
     pivot, (count, first, second) = about_pivot(two_sums, block, skip)
     slip = first / np.maximum(count, 1)
-    return count, pivot + slip, np.maximum(second - first * slip, 0)
+    spread = np.maximum(second - first * slip, 0)
+    overflown = np.isinf(second) & np.isfinite(first)
+    return count, pivot + slip, np.where(overflown, second, spread)
 
 
 def complex_state(block: Array, skip: bool) -> State:

@@ -35,17 +35,27 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
         return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
     given = (axis,) if np.ndim(axis) == 0 else tuple(axis)
     axes = tuple(range(x.ndim)) if axis is None else tuple(normalise_axes("average", a, x.ndim)[0] for a in given)
-    whole = w.ndim == x.ndim and all(m == n or math.isnan(m + n) for m, n in zip(w.shape, x.shape, strict=True))
-    mean = apply("average", x, w if whole else _spread(x, w, axes), axis=axis, keepdims=keepdims)
+    whole = _agree(w.shape, x.shape)
+    spread = w if whole else _spread(x, w, axes)
+    mean = apply("average", x, spread, axis=axis, keepdims=keepdims)
     if not returned:
         return mean
-    total = apply("sum", w, axis=axes if whole else None, dtype=mean.dtype, keepdims=whole and keepdims)
-    return mean, total if whole else da.broadcast_to(total, mean.shape, chunks=mean.chunks)
+    if whole or any(map(math.isnan, mean.shape)):
+        return mean, apply("sum", spread, axis=axes, dtype=mean.dtype, keepdims=keepdims)
+    total = apply("sum", w, dtype=mean.dtype)
+    return mean, da.broadcast_to(total, mean.shape, chunks=mean.chunks)
+
+
+def _agree(shape: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """True where two shapes are one, as far as their sizes are known."""
+    return len(shape) == len(other) and all(m == n or math.isnan(m + n) for m, n in zip(shape, other, strict=True))
 
 
 def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
     """Weights along ``axes`` as an array of ``x``'s shape and chunks whose chunks are views."""
-    if weights.shape != tuple(x.shape[a] for a in axes):
+    sizes = tuple(x.shape[a] for a in axes)
+    unknown = any(map(math.isnan, (*sizes, *weights.shape)))
+    if not _agree(weights.shape, sizes):
         raise ArgumentError(
             message(
                 "average",
@@ -54,13 +64,17 @@ def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
                 "Reshape or broadcast the weights.",
             )
         )
+    if unknown and weights.numblocks != tuple(x.numblocks[a] for a in axes):
+        raise ArgumentError(
+            message("average", "unknown chunk sizes", "the same chunks in both", "Call compute_chunk_sizes() first.")
+        )
     inds = tuple(range(x.ndim))
     return da.blockwise(
         partial(tasks.broadcast_weights, axes=axes),
         inds,
         x,
         inds,
-        weights.rechunk(tuple(x.chunks[a] for a in axes)),
+        weights if unknown else weights.rechunk(tuple(x.chunks[a] for a in axes)),
         axes,
         token="gr-average-weights",
         dtype=weights.dtype,

@@ -1,0 +1,95 @@
+"""Answers that once were wrong, each with the data that showed it."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpureduce_dask as gr
+from gpureduce_dask import cuda_types, errors
+from gpureduce_dask.chunk import host
+from gpureduce_dask.operators import OPERATORS
+
+
+def computed(array):
+    return array.compute(scheduler="sync")
+
+
+@pytest.mark.parametrize("shape, axis", [((6400,), 0), ((6400, 5), 0), ((5, 6400), 1), ((640, 60), 0)])
+@pytest.mark.parametrize("name", ["nanvar", "nanstd"])
+def test_nanvar_of_data_that_begin_with_nan(name, shape, axis):
+    """The pivot was zero where the first sixty-fourth of a block was NaN, and everything cancelled."""
+    spread = np.random.default_rng(0).standard_normal(shape)
+    spread[(slice(None),) * axis + (slice(0, 120),)] = np.nan
+    x = da.from_array(spread + 1e8, chunks=-1)
+    want = getattr(np, name)(spread + 1e8, axis=axis)
+    np.testing.assert_allclose(computed(getattr(gr, name)(x, axis=axis)), want, rtol=1e-7)
+
+
+def test_nanvar_of_one_huge_number_behind_nan():
+    assert computed(gr.nanvar(da.from_array(np.array([np.nan, 1e200])))) == 0
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("name", ["var", "std", "nanvar"])
+def test_variance_that_overflows_is_infinite(name, chunks):
+    x = da.from_array(np.array([1e200, 3e200]), chunks=chunks)
+    assert computed(getattr(gr, name)(x)) == np.inf
+    assert np.isnan(computed(gr.var(da.from_array(np.array([1, np.inf]), chunks=chunks))))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum", "sumsq", "norm1", "norm2"])
+def test_infinite_sums_that_a_gpu_left(name):
+    """The kernels leave NaN for the error of an infinite sum; on the host it made the sum NaN."""
+    bound = OPERATORS[name].bind("f8")
+    partial = host.reduce((np.array([np.inf, 1.0]),), bound, (0,))
+    partial["lo"] = np.nan
+    other = host.reduce((np.array([2.0]),), bound, (0,))
+    for state in (partial, host.combine([partial, other], bound), host.combine([other, partial], bound)):
+        assert host.finalise(state, bound) == np.inf
+
+
+def test_vdot_of_signed_and_unsigned_integers():
+    """uint64 and signed integers meet in float64; their products wrapped in 64 bits."""
+    for x, y in [([2**63 - 1, 1], [2, 3]), ([-3, 5], [2**63, 2**64 - 1])]:
+        x, y = np.array(x, "i8"), np.array(y, "u8")
+        for a, b in ((x, y), (y, x)):
+            assert computed(gr.vdot(da.from_array(a, chunks=1), da.from_array(b, chunks=1))) == np.vdot(a, b)
+    assert "f64" in cuda_types.dot(np.dtype("i1"), np.dtype("u8"))
+
+
+def test_sums_of_durations_in_another_unit():
+    x = da.from_array(np.array([1, 3], ">m8[s]"), chunks=1)
+    for name, seconds in (("sum", 4), ("mean", 2)):
+        result = computed(getattr(gr, name)(x, dtype="m8[ms]"))
+        assert result == np.timedelta64(seconds, "s") and result.dtype == "m8[ms]"
+
+
+def test_vdot_of_a_repeated_element():
+    """einsum multiplies the sum by an element of stride 0; da.full makes chunks of those."""
+    x = da.from_array(np.array([2.0, -3.0]))
+    assert np.isnan(computed(gr.vdot(x, da.full(2, np.inf))))
+    huge = da.from_array(np.array([1.5e308, 1.5e308]))
+    assert computed(gr.vdot(huge, da.full(2, 1e-300))) == pytest.approx(3e8)
+    assert computed(gr.vdot(da.full(2, 1e-300), huge.astype("c16"))) == pytest.approx(3e8)
+
+
+def filtered(ref, chunks, keep):
+    array = da.from_array(ref, chunks=chunks)
+    return array[da.from_array(keep, chunks=chunks[0])]
+
+
+def test_average_of_unknown_sizes():
+    ref = np.random.default_rng(1).standard_normal((13, 11, 7))
+    keep = ref[:, 0, 0] > 0
+    x, weights = filtered(ref, (4, 5, 3), keep), filtered(np.arange(13.0), (4,), keep)
+    want = np.average(ref[keep], axis=0, weights=np.arange(13.0)[keep])
+    np.testing.assert_allclose(computed(gr.average(x, axis=0, weights=weights)), want)
+    for keepdims in (False, True):
+        mean, total = gr.average(x, axis=1, weights=np.arange(11), returned=True, keepdims=keepdims)
+        want = np.average(ref[keep], axis=1, weights=np.arange(11), returned=True, keepdims=keepdims)
+        np.testing.assert_allclose(computed(mean), want[0])
+        np.testing.assert_allclose(computed(total), want[1])
+    with pytest.raises(errors.ArgumentError, match=r"average: unknown chunk sizes.*compute_chunk_sizes"):
+        gr.average(x, axis=0, weights=np.arange(6))
