@@ -22,6 +22,8 @@ from .place import Place
 
 Chunks = tuple[Any, ...]
 
+LARGEST_STATE = 48 * 1024 // THREADS  # bytes: a block keeps one a thread in shared memory
+
 _plans: dict[tuple[Any, ...], Prepared] = {}
 _quick: dict[tuple[Any, ...], Prepared] = {}  # plans of one launch on one array: found with half the host time
 
@@ -197,14 +199,20 @@ def _prepare(
         phases = tuple(
             (a.data.ptr + offset) % 16 for a, offset in zip(chunk, (layout.offset_a, layout.offset_b), strict=False)
         )
-        for phase, a in zip(phases, chunk, strict=True):
-            if phase % min(16, a.itemsize):
-                raise ArgumentError(
-                    message(bound.name, f"{a.dtype} data at address ...{phase:x}", "aligned data", "Copy the array.")
-                )
+        for a in chunk:
+            _check_aligned(a, bound.name)
         launches = Plan(op, layout, phases, count, finish, _options(bound)).launches()
-    ready = launch.ready(launches, device, bound.monoid.unsafe_cuda)
+    ready = launch.ready(launches, device, _own_text(bound))
     return _prepared(ready, layout, keepdims, bound, final)
+
+
+def _check_aligned(array: Any, name: str) -> None:
+    """A GPU faults on an element at no multiple of its size: of 16 for the largest."""
+    size = min(16, array.itemsize)
+    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+    if array.data.ptr % size or any(s % size for s in steps):
+        where = f"{array.dtype} data at address ...{array.data.ptr % 16:x} with strides {array.strides}"
+        raise ArgumentError(message(name, where, f"multiples of {size}", "Copy the array."))
 
 
 def _fill(op: Operator, cells: int, bound: Bound) -> Launch:
@@ -236,6 +244,15 @@ def cuda_operator(bound: Bound, final: bool = False) -> Operator:
         raise DtypeError(
             message(bound.name, f"dtypes {bound.dtypes} on a GPU", "dtypes that CUDA has", "Convert the array first.")
         )
+    if bound.state.itemsize > LARGEST_STATE:
+        raise ArgumentError(
+            message(
+                bound.name,
+                f"a state of {bound.state.itemsize} bytes on a GPU",
+                f"at most {LARGEST_STATE}",
+                "Use fewer or smaller fields, or keep the chunks on the host.",
+            )
+        )
     if monoid.unsafe_cuda:
         pair = names[0] if monoid.arity == 1 else f"Pair<{names[0]}, {names[1]}>"
         text = f"User<{monoid.name}, {pair}, {str(monoid.commutative).lower()}>"
@@ -249,6 +266,14 @@ def cuda_operator(bound: Bound, final: bool = False) -> Operator:
         )
     emit = cuda_types.element(bound.result) or "" if final else ""
     return operator(text, bound.dtypes, bound.state, monoid.commutative, emit)
+
+
+def _own_text(bound: Bound) -> str:
+    """A user's text, and that its state is as large as the fields: kernels write what Python makes room for."""
+    name, text = bound.name, bound.monoid.unsafe_cuda
+    size = bound.state.itemsize
+    check = f'static_assert(sizeof({name}::State) == {size}, "the fields of {name} take {size} bytes");'
+    return f"{text}\n{check}" if text else ""
 
 
 def _options(bound: Bound) -> tuple[float, float]:
@@ -298,7 +323,7 @@ def _prepare_fold(shape: tuple[int, ...], keepdims: tuple[int, ...], axis: int, 
         strides = tuple(size * math.prod(shape[a + 1 :]) for a in range(len(shape)))
         layout = collapse(shape, (strides,), (size,), (axis,), (0,), op.commutative, False)
         launches = Plan(op, layout, (0,)).launches()
-    return _prepared(launch.ready(launches, device, bound.monoid.unsafe_cuda), layout, keepdims, bound, False)
+    return _prepared(launch.ready(launches, device, _own_text(bound)), layout, keepdims, bound, False)
 
 
 def finalise(partial: Any, bound: Bound) -> Any:
@@ -321,7 +346,7 @@ def finalise(partial: Any, bound: Bound) -> Any:
             cells = math.prod(shape)
             name = f"finalise_cells<{op.type}, {op.emits}, {THREADS}, 1>"
             step = Launch(name, min(-(-cells // THREADS), GRID), Work(rows=cells, cells=cells, option=_options(bound)))
-            ready = launch.ready([step] if cells else [], device, bound.monoid.unsafe_cuda)
+            ready = launch.ready([step] if cells else [], device, _own_text(bound))
             prepared = _plans[key] = _prepared(ready, EMPTY, shape, bound, True)
         out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
         launch.run(prepared.steps, [(states.data.ptr, 0, 0)], pointer, bound.state.itemsize, device)
