@@ -87,7 +87,34 @@ def architecture(device: int) -> str:
                 "Keep the arrays on the host, or use a newer GPU.",
             )
         )
+    targets = _targets()
+    if int(capability) not in targets:
+        raise DeviceError(
+            message(
+                "compile",
+                f"GPU {device} has compute capability {capability[:-1]}.{capability[-1]}",
+                f"one of those that this NVRTC compiles for, {', '.join(f'{t // 10}.{t % 10}' for t in targets)}",
+                "Install CuPy and NVRTC of the CUDA version that the GPU needs.",
+            )
+        )
     return f"sm_{capability}"
+
+
+def _targets() -> tuple[int, ...]:
+    """Compute capabilities that NVRTC compiles for, 90 for 9.0 say."""
+    from cupy_backends.cuda.libs import nvrtc
+
+    try:
+        return tuple(nvrtc.getSupportedArchs())
+    except (RuntimeError, ImportError, OSError) as error:
+        raise DeviceError(
+            message(
+                "compile",
+                f"NVRTC does not load ({error})",
+                "CUDA's run-time compiler",
+                'Run: pip install "gpureduce-dask[cuda13]", or [cuda12] for CUDA 12.',
+            )
+        ) from error
 
 
 def function(kernel: str, device: int, text: str = "") -> Any:
