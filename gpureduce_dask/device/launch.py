@@ -58,17 +58,19 @@ def new_array(shape: tuple[int, ...], dtype: Any, nbytes: int) -> tuple[Any, int
     cuda = _runtime()
     try:
         array = cuda.ndarray(shape, dtype)  # allocates by itself: half the host time of two calls
-    except cuda.OutOfMemory:
+    except MemoryError:
         array = cuda.ndarray(shape, dtype, _allocate_again(nbytes))
     return array, array.data.ptr
 
 
 def allocate(nbytes: int) -> Any:
-    """Device memory from CuPy's current allocator; frees its pool and tries once more before it gives up."""
-    cuda = _runtime()
+    """Device memory from CuPy's current allocator; frees its pool and tries once more before it gives up.
+
+    CuPy's own error is a ``MemoryError``, and so is that of RMM.
+    """
     try:
-        return cuda.alloc(nbytes)
-    except cuda.OutOfMemory:
+        return _runtime().alloc(nbytes)
+    except MemoryError:
         return _allocate_again(nbytes)
 
 
@@ -78,7 +80,7 @@ def _allocate_again(nbytes: int) -> Any:
     cupy.get_default_memory_pool().free_all_blocks()
     try:
         return cupy.cuda.alloc(nbytes)
-    except cupy.cuda.memory.OutOfMemoryError as error:
+    except MemoryError as error:
         free, total = cupy.cuda.runtime.memGetInfo()
         device = cupy.cuda.runtime.getDevice()
         raise DeviceMemoryError(
@@ -175,5 +177,4 @@ def _runtime() -> Any:
         current_device=cupy.cuda.runtime.getDevice,
         ndarray=cupy.ndarray,
         alloc=cupy.cuda.alloc,
-        OutOfMemory=cupy.cuda.memory.OutOfMemoryError,
     )
