@@ -21,6 +21,7 @@ Array = np.ndarray[Any, DType]
 State = tuple[Array, ...]
 Fields = tuple[tuple[str, DType], ...]
 
+LONGEST_NAME = 64  # of a monoid: it is part of keys, and of the kernel's name
 INDEX = "index"  # a field of this name holds an element's position along the reduced axes
 
 
@@ -92,9 +93,11 @@ class Monoid:
     options: tuple[tuple[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier() or not self.name.isascii():
+        name = str(self.name)
+        if not (name is self.name and len(name) <= LONGEST_NAME and name.isidentifier() and name.isascii()):
+            expected = f"an ASCII identifier of at most {LONGEST_NAME} letters"
             raise ArgumentError(
-                message("Monoid", f"name {self.name!r}", "an ASCII identifier", "Use letters, digits and _.")
+                message("Monoid", f"name {name[:LONGEST_NAME]!r}", expected, "Use letters, digits and _.")
             )
         if self.empty not in ("identity", "raise"):
             raise ArgumentError(
