@@ -93,3 +93,49 @@ def test_average_of_unknown_sizes():
         np.testing.assert_allclose(computed(total), want[1])
     with pytest.raises(errors.ArgumentError, match=r"average: unknown chunk sizes.*compute_chunk_sizes"):
         gr.average(x, axis=0, weights=np.arange(6))
+
+
+@pytest.mark.parametrize(
+    "declared, actual, values",
+    [("i4", "i8", [2**40, 5]), ("u1", "u2", [300, 5]), ("M8[s]", "M8[ms]", [1999, 1500])],
+)
+def test_chunks_that_do_not_fit_the_declared_dtype(declared, actual, values):
+    """An int64 chunk of an array that says int32 wrapped, without a word."""
+    x = da.from_array(np.array(values).astype(actual), chunks=1)
+    x = da.Array(x.dask, x.name, x.chunks, dtype=declared)
+    for function in (gr.max, gr.argmax, gr.count_nonzero):
+        with pytest.raises(errors.DtypeError, match=f"a chunk of {np.dtype(actual)}".replace("[", r"\[")):
+            computed(function(x))
+    small = da.from_array(np.array([3, 4], "i8"), chunks=1)
+    assert computed(gr.sum(da.Array(small.dask, small.name, small.chunks, dtype="f4"))) == 7
+
+
+def both(x, index):
+    return x.astype(np.float64), x.astype(np.float64)
+
+
+def bare(x, index):
+    return x.astype(np.float64)
+
+
+def three(earlier, later):
+    return (earlier[0], later[1], later[1])
+
+
+def first(state, dtype):
+    return state[0].astype(dtype)
+
+
+def pick(earlier, later):
+    return earlier[0], later[1]
+
+
+@pytest.mark.parametrize(
+    "lift, combine, given", [(bare, pick, "an array from"), (both, three, "3 arrays from")], ids=["lift", "combine"]
+)
+def test_states_of_another_number_of_fields(lift, combine, given):
+    """A bare array whose first axis was as long as there are fields passed for a state."""
+    fields = {"a": "f8", "b": "f8"}
+    odd = gr.Monoid(name="odd", fields=fields, identity=(0, 0), lift=lift, combine=combine, finalise=first)
+    with pytest.raises(errors.ArgumentError, match=rf"odd: {given} lift.*one array a field: a, b"):
+        computed(gr.reduction(da.ones((2, 5), chunks=(2, 3)), odd, axis=1))

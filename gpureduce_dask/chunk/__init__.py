@@ -172,7 +172,9 @@ def _admit_one(chunk: Any, dtype: DType, name: str) -> Any:
         chunk = np.asarray(chunk)
     if chunk.dtype in (dtype, dtype.newbyteorder()):
         return chunk
-    if not np.can_cast(chunk.dtype, dtype, "same_kind"):
+    # A float may lose digits that the array has no room for; an integer or a time would become another.
+    rule: Any = "safe" if dtype.kind in "biumM" else "same_kind"
+    if not np.can_cast(chunk.dtype, dtype, rule):
         raise DtypeError(
             message(
                 name,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentError, message
 from ..monoid import Array, Bound, State
 from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
 from .place import Place, whole
@@ -149,6 +150,14 @@ def _packed(block: Array) -> bool:
 
 def _fields(state: State, bound: Bound, shape: tuple[int, ...]) -> State:
     """What a monoid's function gave, in the dtypes of the fields and of this shape."""
+    if isinstance(state, np.ndarray) or len(state) != len(bound.fields):
+        given = "an array" if isinstance(state, np.ndarray) else f"{len(state)} arrays"
+        names = ", ".join(name for name, _ in bound.fields)
+        raise ArgumentError(
+            message(
+                bound.name, f"{given} from lift, combine or fold", f"a tuple, one array a field: {names}", "See Monoid."
+            )
+        )
     return tuple(
         f
         if isinstance(f, np.ndarray) and f.dtype == dtype and f.shape == shape
