@@ -122,8 +122,9 @@ def run(steps: Sequence[Ready], bases: Sequence[Base], out: int, state_bytes: in
     flat: Any = None
     for step in steps:
         launch = step.launch
+        read = partials  # kept until the launch that reads it is on the stream
         if launch.reads != CHUNK:
-            bases = [((partials if launch.reads == PARTIALS else flat).ptr, 0, 0)]
+            bases = [((read if launch.reads == PARTIALS else flat).ptr, 0, 0)]
         if launch.partial_states:
             partials = allocate(launch.partial_states * state_bytes)
         if launch.writes == FLAT and flat is None:
@@ -134,6 +135,7 @@ def run(steps: Sequence[Ready], bases: Sequence[Base], out: int, state_bytes: in
             _tickets_of(device, stream) if launch.tickets else 0,
         )
         start(step, pointers + step.words + base_bytes(bases, launch.work.batch), stream)
+        del read
 
 
 class _Parameters(threading.local):

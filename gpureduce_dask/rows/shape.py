@@ -72,11 +72,11 @@ def degenerate(state: State) -> Array:
 
 
 def moment_finalise(state: State, dtype: DType, order: int = 2, ddof: float = 0) -> Array:
-    """The central moment of this order, 0 to 4; ``ddof`` is taken from the count."""
+    """The central moment of this order, 0 to 4; ``ddof`` is taken from the count: NaN where it is the larger."""
     n = state[0]
     if order < 2:
         return exact.cast(np.where(n > 0, 1.0 - order, np.nan), dtype)
-    return exact.cast(state[order] / (n - ddof), dtype)
+    return exact.cast(np.where(n < ddof, np.nan, state[order] / (n - ddof)), dtype)
 
 
 def skew_finalise(state: State, dtype: DType, bias: bool = True) -> Array:

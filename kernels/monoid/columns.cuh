@@ -39,7 +39,7 @@ GR_HD void transpose_bytes(u32 r0, u32 r1, u32 r2, u32 r3, u32 (&column)[4]) {
 // Bytes of four rows are turned into words of one column each, which one instruction adds up. 32 bits hold a
 // thread's sum: it takes fewer than 2^23 rows.
 template <class T, class A, int V> struct ByteColumns {
-    static const bool counts = false, takes_four = true;
+    static const bool counts = false, takes_four = V % 4 == 0;  // whole words
     i32 sum[V];
     GR_HD void start() {
 #pragma unroll
@@ -147,7 +147,7 @@ template <class T, int Order, int V> struct MomentColumns {
 };
 // Power sums of bytes: a thread's sum fits 32 bits; its squares are emptied into binary64, exactly, every 2^16.
 template <class T, int V> struct ByteMomentColumns {
-    static const bool counts = false, takes_four = true;
+    static const bool counts = false, takes_four = V % 4 == 0;  // whole words
     i32 sum[V];
     u32 square[V], count;
     f64 squares[V];

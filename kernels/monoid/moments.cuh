@@ -26,6 +26,7 @@ template <int Order> struct PowerSums {
 
 GR_HD Moments2 settle_powers(const PowerSums<2>& acc) {
     f64 n = (f64)acc.count, shift = acc.count ? acc.sum[0] / n : 0, m2 = acc.sum[1] - acc.sum[0] * shift;
+    if (m2 != m2 && shift - shift == 0) m2 = acc.sum[1];  // squares past the range of binary64: infinite, not unknown
     return {n, acc.count ? acc.pivot + shift : 0, m2 < 0 ? 0 : m2};
 }
 GR_HD Moments4 settle_powers(const PowerSums<4>& acc) {
@@ -138,7 +139,8 @@ template <class T> struct CentralMoment : PivotMoments<T, 4, false, Moments4> {
     static GR_HD f64 finalise(Moments4 s, const f64* option) {
         if (option[1] < 2) return s.count > 0 ? 1 - option[1] : bit_cast<f64>(0x7ff8000000000000ull);
         f64 sum = option[1] == 2 ? s.m2 : option[1] == 3 ? s.m3 : s.m4;
-        return sum / (s.count - option[0]);
+        f64 freedom = s.count - option[0];
+        return freedom < 0 ? bit_cast<f64>(0x7ff8000000000000ull) : sum / freedom;
     }
 };
 

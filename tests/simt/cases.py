@@ -48,12 +48,16 @@ LAYOUTS = {
     "columns": Layout((517, 70), (0,)),
     "few columns": Layout((9000, 3), (0,)),
     "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3]),
+    "columns of odd stride": Layout((900, 6), (0,), lambda x: x[:, :5]),
     "planes": Layout((20, 30, 40), (1,)),
     "transposed": Layout((20, 30, 40), (1, 2), lambda x: x.transpose(2, 0, 1)),
     "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2]),
     "broadcast": Layout((40, 1000), (0,), "broadcast"),
 }
-TABLE_LAYOUTS = ("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes")
+TABLE_LAYOUTS = (
+    *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
+    "columns of odd stride",
+)
 
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -188,6 +192,7 @@ DEEP = {
     "argmax": OPERATORS["argmax"].bind("f4"),
     "max": OPERATORS["max"].bind("u1"),
     "var": OPERATORS["var"].bind("f4"),
+    "var of bytes": OPERATORS["var"].bind("i1"),
     "affine": affine.bind("i4"),
 }
 FINISHES = [
