@@ -10,6 +10,10 @@ import numpy as np
 class GpureduceError(Exception):
     """Base of every error raised by this package."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Built-in classes keep their text where pickles between processes lose it, or refuse to be made without it.
+        return type(self), (str(self),)
+
 
 class DtypeError(GpureduceError, TypeError):
     """An operation was asked for a dtype it has no meaning for."""
@@ -24,10 +28,6 @@ class AxisError(GpureduceError, np.exceptions.AxisError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # NumPy's class keeps its text outside of ``args``, where pickles between processes may lose it.
-        return type(self), (str(self),)
 
 
 class EmptyError(GpureduceError, ValueError):

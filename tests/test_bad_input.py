@@ -181,13 +181,9 @@ def test_returned_needs_sizes():
 
 def test_errors_pickle():
     pytest.importorskip("distributed")  # it changes how errors pickle
-    for error in (
-        errors.AxisError("m"),
-        errors.OperatorError("m"),
-        errors.EmptyError("m"),
-        errors.DtypeError("m"),
-        errors.ArgumentError("m"),
-    ):
+    classes = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, errors.GpureduceError)]
+    assert errors.DeviceMemoryError in classes and errors.AxisError in classes
+    for error in (each("m") for each in classes):
         again = pickle.loads(pickle.dumps(error))
         assert type(again) is type(error) and str(again) == str(error) == "m"
 
