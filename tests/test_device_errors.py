@@ -18,6 +18,12 @@ pytest.importorskip("cupy", reason="its arrays are what the device side takes")
 import cupy
 from cupy.cuda.memory import OutOfMemoryError
 from cupy_backends.cuda.libs import nvrtc
+
+try:
+    nvrtc.getVersion()
+except RuntimeError as error:
+    pytest.skip(f"NVRTC does not load: {error}", allow_module_level=True)
+
 from simt.backend import Emulator, put
 from strategies import takes
 
