@@ -79,15 +79,12 @@ def compute_call(op: str, x: Any, axis: Any) -> Call:
         return None  # its sums stay in the element's type there
     kind, start = kinds[op]
     flat, out = x.ravel(), cupy.empty(1, x.dtype)
-    first = np.array([0 if start is not None else x.dtype.type(flat[0].get())], x.dtype)
-    operator = getattr(compute.OpKind, kind)
-    try:
-        reducer = compute.make_reduce_into(flat, out, operator, first)
-        size = reducer(None, flat, out, operator, flat.size, first)
-        scratch = cupy.empty(max(1, size), "u1")
-        return lambda: reducer(scratch, flat, out, operator, flat.size, first)
-    except (TypeError, AttributeError):
-        return lambda: compute.reduce_into(flat, out, operator, flat.size, first)
+    first = np.array([0 if start is not None else flat[0].get()], x.dtype)
+    what = {"d_in": flat, "d_out": out, "op": getattr(compute.OpKind, kind), "h_init": first}
+    reducer = compute.make_reduce_into(**what)
+    size = reducer(temp_storage=None, num_items=flat.size, **what)
+    scratch = cupy.empty(max(1, size), "u1")
+    return functools.partial(reducer, temp_storage=scratch, num_items=flat.size, **what)
 
 
 PEERS = {"CuPy": cupy_call, "torch": torch_call, "cuda.compute": compute_call}
