@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 from numbers import Real
 from typing import Any
+from uuid import uuid4
 
 import dask.array as da
 import numpy as np
 from dask.array.core import handle_out
+from dask.highlevelgraph import HighLevelGraph
 
 from .. import operators
 from ..chunk import is_device
@@ -71,10 +73,15 @@ def as_dask(name: str, x: Any) -> Any:
                 "or call dask.array.reduction(x, **gpureduce_dask.tree(...)), which runs in both.",
             )
         )
-    if is_device(x):
-        # A name at random: a token would copy the array to the host.
-        return da.from_array(x, chunks=x.shape, asarray=False, name=False)
-    return da.asanyarray(x)
+    return _one_chunk(x) if is_device(x) else da.asanyarray(x)
+
+
+def _one_chunk(x: Any) -> Any:
+    """A device array as the only chunk of a dask array. ``da.from_array`` would copy it, and its token would copy it
+    to the host: hence a name at random."""
+    key = f"gr-array-{uuid4().hex}"
+    graph = HighLevelGraph.from_collections(key, {(key, *(0 for _ in x.shape)): x}, dependencies=[])
+    return da.Array(graph, key, chunks=tuple((n,) for n in x.shape), meta=x)
 
 
 def bind(monoid: Monoid, given: tuple[Any, ...], dtype: Any, options: dict[str, Any], name: str) -> Bound:
