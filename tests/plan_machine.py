@@ -32,7 +32,7 @@ def parameters() -> dict[str, list[str]]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A launch's kernel, and the template arguments the plan gave it."""
+    """A kernel, and the template arguments the plan gave it."""
 
     kernel: str
     arguments: dict[str, str]
@@ -41,8 +41,8 @@ class Chosen:
         return int(self.arguments[name])
 
 
-def chosen(todo: Launch) -> Chosen:
-    kernel, _, rest = todo.kernel.partition("<")
+def chosen(name: str) -> Chosen:
+    kernel, _, rest = name.partition("<")
     given_, depth, start = [], 0, 0
     for i, letter in enumerate(rest):
         depth += (letter == "<") - (letter == ">")
@@ -70,7 +70,7 @@ class Machine:
 
     def run(self, launches: Sequence[Launch]) -> dict[int, State]:
         for todo in launches:
-            work, what = todo.work, chosen(todo)
+            work, what = todo.work, chosen(todo.kernel)
             check_launch(todo, what, self.op)
             target = self.flat if todo.writes == FLAT else self.out
             if what.kernel == "fill_cells":
@@ -171,7 +171,7 @@ def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
 
 def check_reads(todo: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> None:
     """Every vector load is aligned, and slots and tiles cover every line whatever its alignment."""
-    work, what = todo.work, chosen(todo)
+    work, what = todo.work, chosen(todo.kernel)
     if todo.reads != "chunk" or what.kernel == "fill_cells":
         return
     vector = 16 // chunk.itemsizes[0] if what.kernel == "reduce_staged_rows" else int(what.arguments.get("V", 1))
