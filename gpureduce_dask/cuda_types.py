@@ -232,5 +232,7 @@ def _parts(dtype: DType) -> int:
 
 
 def average(x: DType, weight: DType) -> str:
-    exact = accumulates_exactly(x) and accumulates_exactly(weight)
-    return f"Average<{element(x)}, {element(weight)}, {'f64' if exact else 'Twofold'}>"
+    narrow = all(kind(d) in "fc" and _parts(d) <= 4 for d in (x, weight))
+    part = "f64" if narrow else "Twofold"
+    total, weights = (f"Parts<{part}>" if "c" in kinds else part for kinds in (kind(x) + kind(weight), kind(weight)))
+    return f"Average<{element(x)}, {element(weight)}, {total}, {weights}>"

@@ -34,6 +34,10 @@ class EmptyError(GpureduceError, ValueError):
     """A reduction without identity met an empty slice, or one with nothing but NaN."""
 
 
+class WeightError(GpureduceError, ZeroDivisionError):
+    """The weights of a mean sum to zero."""
+
+
 class OperatorError(GpureduceError, KeyError):
     """No operator of that name is in the table."""
 

@@ -70,8 +70,13 @@ class Monoid:
     cuda : callable(*element dtypes) -> str, optional
         The type expression of the operator's struct in ``kernels/monoid``.
     unsafe_cuda : str, optional
-        CUDA C++ text defining ``struct <name>``; it is compiled and run on every worker, so it is as powerful as
-        ``exec``. Never build it from text that others supply.
+        CUDA C++ text defining ``struct <name>``: a ``struct State`` of the fields in their order, and static
+        ``GR_HD`` functions ``State identity()``, ``State lift(X x, i64 index)`` and
+        ``State combine(State earlier, State later)``. With ``arity=2``: ``lift(Pair<X, Y> p, i64 index)``, which
+        reads ``p.a`` and ``p.b``. ``X`` and ``Y`` are the arrays' dtypes: ``boolean``, ``i8`` to ``i64``, ``u8`` to
+        ``u64``, ``half``, ``bfloat16``, ``f32``, ``f64``, and ``c64`` and ``c128`` with parts ``re`` and ``im``;
+        ``cast<f64>(p.a)`` is the number any real one holds. The text is compiled and run on every worker, so it is
+        as powerful as ``exec``. Never build it from text that others supply.
     options : tuple of (name, value)
         Keyword arguments for ``finalise``, part of every key.
     """

@@ -65,10 +65,13 @@ def nanstd(
 
 
 def nanargmin(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
-    """Position of the least element that is not NaN, the first of equals. All NaN, or empty: EmptyError."""
+    """Position of the least element that is not NaN, the first of equals. All NaN, or empty: EmptyError.
+
+    Only the data can tell that all are NaN, so a task on a GPU waits for its results to look.
+    """
     return apply("nanargmin", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def nanargmax(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
-    """Position of the greatest element that is not NaN, the first of equals. All NaN, or empty: EmptyError."""
+    """Position of the greatest element that is not NaN, the first of equals; errors as in :func:`nanargmin`."""
     return apply("nanargmax", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)

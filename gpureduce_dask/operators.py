@@ -42,6 +42,10 @@ POSITIONS = SKIPPING | {positions.min_fold, positions.max_fold}
 # NumPy compares along short rows element by element, but along columns many at a time.
 ACROSS = POSITIONS | {f for f in STREAMING if f.__module__ == extrema.__name__}
 
+# The finalise of these refuses a state without an answer. On a GPU such a state gives a negative position, or a number
+# that is not finite.
+REFUSING = frozenset({positions.nan_finalise, pairs.average_finalise})
+
 
 def get(op: str | Monoid) -> Monoid:
     """The row of this name, or the monoid itself."""

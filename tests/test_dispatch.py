@@ -206,3 +206,17 @@ def test_cupy_weights_and_order():
         gr.average(x, axis=1, weights=w).compute(scheduler="sync").get(), np.average(X, axis=1, weights=w)
     )
     np.testing.assert_allclose(gr.vdot(x, x).compute(scheduler="sync").get(), (X * X).sum())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("chunks", [6, 2])
+def test_cupy_slices_without_an_answer(chunks):
+    """Errors, as on the host, whether or not a slice lies in one chunk."""
+    import cupy
+
+    x = da.full((3, 6), np.nan, chunks=(1, chunks)).map_blocks(cupy.asarray)
+    with pytest.raises(gr.errors.EmptyError, match="All-NaN"):
+        gr.nanargmin(x, axis=1).compute(scheduler="sync")
+    with pytest.raises(gr.errors.WeightError, match="average"):
+        gr.average(x, axis=1, weights=np.array([1, -1, 2, -2, 3, -3])).compute(scheduler="sync")
+    assert bool(cupy.isnan(gr.average(x, axis=1, weights=np.arange(6)).compute(scheduler="sync")).all())

@@ -26,6 +26,7 @@ from simt.cases import (
     check_exact,
     check_fold,
     check_nothing,
+    check_refused,
     check_zeros,
     small_grids,
     unpacked,
@@ -51,6 +52,7 @@ def calls(machine: Emulator) -> None:
     check_exact(machine)
     check_nothing(machine)
     check_empty(machine)
+    check_refused(machine)
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +111,10 @@ def test_folds(machine: Emulator, name: str) -> None:
 
 def test_empty(machine: Emulator) -> None:
     check_empty(machine)
+
+
+def test_slices_without_an_answer(machine: Emulator) -> None:
+    check_refused(machine)
 
 
 @pytest.mark.parametrize("name", DEEP)

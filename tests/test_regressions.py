@@ -95,6 +95,53 @@ def test_average_of_unknown_sizes():
         gr.average(x, axis=0, weights=np.arange(6))
 
 
+@pytest.mark.parametrize("sizes", [(6, 7), (7, 6)])
+def test_weights_filtered_otherwise(sizes):
+    """NumPy could not reshape a chunk of the weights, and said no more."""
+    x = filtered(np.ones((13, 4)), (13, 4), np.arange(13) < sizes[0])
+    weights = filtered(np.ones(13), (13,), np.arange(13) < sizes[1])
+    with pytest.raises(errors.ArgumentError, match=rf"average: .*weights of shape \({sizes[1]},\).*Filter"):
+        computed(gr.average(x, axis=0, weights=weights))
+
+
+@pytest.mark.parametrize("weight", ["f2", "f4", "i4"])
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "f2", "f4"])
+def test_dtype_of_an_average(dtype, weight):
+    """The mean of small integers by float32 weights was of float32."""
+    x, w = np.arange(6).astype(dtype), np.arange(1, 7).astype(weight)
+    mean, total = gr.average(da.from_array(x, chunks=4), weights=w, returned=True)
+    want = np.average(x, weights=w)
+    assert mean.dtype == total.dtype == computed(mean).dtype == want.dtype
+    np.testing.assert_allclose(computed(mean), want, rtol=np.finfo(want.dtype).eps)
+
+
+@pytest.mark.parametrize("weight", ["u1", "f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("dtype", ["i2", "f4", "f8", "c8", "c16"])
+def test_average_of_complex_numbers(dtype, weight):
+    """They were refused."""
+    rng = np.random.default_rng(5)
+    parts = rng.integers(1, 99, (2, 30, 4)) + 1j * rng.integers(-99, 99, (2, 30, 4))
+    x, w = ((p if d[0] == "c" else p.real).astype(d) for p, d in zip(parts, (dtype, weight), strict=True))
+    for axis, weights in ((0, w), (None, w), (0, w[:, 0])):
+        want = np.average(x, axis=axis, weights=weights, returned=True)
+        got = gr.average(da.from_array(x, chunks=(7, 3)), axis=axis, weights=weights, returned=True)
+        for g, n in zip(got, want, strict=True):
+            assert g.dtype == computed(g).dtype == n.dtype
+            np.testing.assert_allclose(computed(g), n, rtol=4 * np.finfo(n.dtype).eps)
+
+
+@pytest.mark.parametrize("chunks", [6, 2])
+@pytest.mark.parametrize("dtype", ["i4", "f4", "f8", "c16"])
+def test_weights_that_sum_to_zero(dtype, chunks):
+    """A bare ZeroDivisionError, which named no operation."""
+    x, weights = np.arange(6).astype(dtype), np.array([1, -1, 2, -2, 3, -3])
+    for each in (ZeroDivisionError, errors.WeightError):
+        with pytest.raises(each, match=r"average: weights that sum to zero in 1 of 1 slices; expected .* Mask"):
+            computed(gr.average(da.from_array(x, chunks=chunks), weights=weights))
+    with pytest.raises(errors.WeightError):
+        computed(gr.average(da.ones((0, 3)), axis=0, weights=np.ones(0)))
+
+
 @pytest.mark.parametrize(
     "declared, actual, values",
     [("i4", "i8", [2**40, 5]), ("u1", "u2", [300, 5]), ("M8[s]", "M8[ms]", [1999, 1500])],

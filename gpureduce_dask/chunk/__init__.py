@@ -15,6 +15,7 @@ import numpy as np
 from .. import cuda_types
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Bound, DType
+from ..operators import OPERATORS, REFUSING
 from . import host
 from .place import Place
 
@@ -62,7 +63,7 @@ def results(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> Any:
     """The results of a chunk that holds all of its slices, of size 1 along ``axes``; on a GPU in one launch."""
     chunks = _admit(chunks, bound)
     device = is_device(chunks[0])
-    if device and _finishes_on_device(bound):
+    if device and _finishes_on_device(bound) and bound.monoid.finalise not in REFUSING:
         return _side(device).reduce(chunks, bound, axes, final=True)
     return finalise(_side(device).reduce(chunks, bound, axes), bound)
 
@@ -83,9 +84,21 @@ def combine_axis(partial: Any, bound: Bound, axis: int) -> Any:
 
 def finalise(partial: Any, bound: Bound) -> Any:
     """A partial's results, of the same shape and side."""
-    if is_device(partial) and not _finishes_on_device(bound):
-        return move(host.finalise(to_host(partial, bound), bound), True)
-    return _side(is_device(partial)).finalise(partial, bound)
+    if not is_device(partial):
+        return host.finalise(partial, bound)
+    if _finishes_on_device(bound):
+        values = _side(True).finalise(partial, bound)
+        if bound.monoid.finalise not in REFUSING or _all_answer(values):
+            return values
+    return move(host.finalise(to_host(partial, bound), bound), True)
+
+
+def _all_answer(values: Any) -> bool:
+    """True where every result on a GPU is a finite number, or a position. Waits for the GPU to look at them."""
+    probe = OPERATORS["min" if values.dtype.kind == "i" else "norminf"].bind(values.dtype)
+    partial = _side(True).reduce((values,), probe, tuple(range(values.ndim)))
+    extreme = host.finalise(to_host(partial, probe), probe)
+    return bool(np.isfinite(extreme) & (extreme >= 0))
 
 
 def extents(partial: Any) -> tuple[int, ...]:

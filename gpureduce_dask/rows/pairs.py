@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import cuda_types as cuda
 from ..dtypes import kind, real
-from ..monoid import Array, DType, Fields, State
+from ..errors import WeightError, message
+from ..monoid import Array, DType, Fields, Monoid, State
 from . import exact, rules, sums
 from .exact import F8, I8, U8
 from .panels import panels
@@ -47,15 +48,25 @@ def dot_fold(block: Array, other: Array, index: Array | None) -> State:
     return reduce(exact.add, (exact.split(exact.dot(x, y, exact.wide(dtype)), dtype) for x, y in conjugates))
 
 
-def weighted(dtype: DType, weight: DType) -> DType:
-    """As :func:`product`; integers are weighted as float64."""
-    common = product(dtype, weight)
-    return F8 if common.kind in "iu" else common
+# ---- weighted means: the sum of weight * x, then that of the weights, each with the precision of both
+
+
+def summand(dtype: DType) -> DType:
+    """What is weighted, and what weighs: integers as float64."""
+    return F8 if kind(dtype) in "biu" else dtype
+
+
+def weighted(dtype: DType, weight: DType) -> tuple[DType, DType]:
+    """The element dtypes whose sums have the states of both sums. Real weights of complex elements stay real."""
+    terms = product(summand(dtype), summand(weight))
+    if kind(weight) == "c" or terms.kind != "c":
+        return terms, terms
+    return terms, F8 if terms.itemsize == 16 else np.dtype("f4")
 
 
 def average_fields(dtype: DType, weight: DType) -> Fields:
-    common = weighted(dtype, weight)
-    return (*exact.sum_fields(common, "total"), *exact.sum_fields(common, "weight"))
+    terms, weights = weighted(dtype, weight)
+    return (*exact.sum_fields(terms, "total"), *exact.sum_fields(weights, "weight"))
 
 
 def average_identity(dtype: DType, weight: DType) -> tuple[Any, ...]:
@@ -63,28 +74,47 @@ def average_identity(dtype: DType, weight: DType) -> tuple[Any, ...]:
 
 
 def average_lift(x: Array, weight: Array, index: Array) -> State:
-    common, w = weighted(x.dtype, weight.dtype), weight.astype(F8)
-    return (*exact.split(x.astype(F8) * w, common), *exact.split(w, common))
-
-
-def average_combine(earlier: State, later: State) -> State:
-    half = len(earlier) // 2
-    return (*exact.add(earlier[:half], later[:half]), *exact.add(earlier[half:], later[half:]))
+    terms, weights = weighted(x.dtype, weight.dtype)
+    wide = exact.wide(terms)
+    products = x.astype(wide) * weight.astype(wide)
+    return (*exact.split(products, terms), *exact.split(weight.astype(exact.wide(weights)), weights))
 
 
 def average_fold(block: Array, weight: Array, index: Array | None) -> State:
-    common = weighted(block.dtype, weight.dtype)
-    total, weights = exact.dot(block, weight, F8), exact.add_up(weight, F8)
-    return (*exact.split(total, common), *exact.split(weights, common))
+    terms, weights = weighted(block.dtype, weight.dtype)
+    total, sum_of_weights = exact.dot(block, weight, exact.wide(terms)), exact.add_up(weight, exact.wide(weights))
+    return (*exact.split(total, terms), *exact.split(sum_of_weights, weights))
+
+
+def parted(state: State) -> tuple[State, State]:
+    """The fields of both sums: only pairs of complex elements and real weights differ in number, four and two."""
+    place = 4 if len(state) > 4 else len(state) // 2
+    return state[:place], state[place:]
+
+
+def average_combine(earlier: State, later: State) -> State:
+    total, weight = (exact.add(*states) for states in zip(parted(earlier), parted(later), strict=True))
+    return (*total, *weight)
 
 
 def average_finalise(state: State, dtype: DType) -> Array:
     """Weighted mean; weights that sum to zero are an error, as in NumPy."""
-    half = len(state) // 2
-    total, weight = exact.total(state[:half]), exact.total(state[half:])
+    total, weight = (exact.total(part) for part in parted(state))
     if np.any(weight == 0):
-        raise ZeroDivisionError("average: weights sum to zero, can't be normalized; expected a sum other than 0.")
+        cells = f"weights that sum to zero in {np.count_nonzero(weight == 0)} of {np.size(weight)} slices"
+        raise WeightError(
+            message("average", cells, "a sum other than zero", "Mask those slices, or give them a weight.")
+        )
     return exact.cast(total / weight, dtype)
+
+
+class Weighted(rules.Rule):
+    """As NumPy: integers are weighted as float64, whatever the weights."""
+
+    def __call__(self, *dtypes: DType, dtype: DType | None = None) -> DType:
+        super().__call__(*dtypes, dtype=dtype)
+        x, weight = dtypes
+        return super().__call__(summand(x), weight, dtype=dtype)
 
 
 ROWS = (
@@ -101,10 +131,10 @@ ROWS = (
         fold=dot_fold,
         cuda=cuda.dot,
     ),
-    rules.row(
-        "average",
-        rules.REAL,
-        rules.averaged,
+    Monoid(
+        name="average",
+        result=Weighted("average", rules.NUMBERS, rules.averaged, False),
+        elements=rules.native,
         arity=2,
         fields=average_fields,
         identity=average_identity,

@@ -9,6 +9,7 @@ import numpy as np
 from .. import chunk
 from ..chunk import Place
 from ..device import faults
+from ..errors import ArgumentError, message
 from ..monoid import Bound
 from .axes import Axes, empty_slice
 
@@ -58,6 +59,15 @@ def finish(partials: list[Partial], bound: Bound, drop: Axes | None, device: boo
 
 def broadcast_weights(block: Any, weights: Any, axes: Axes) -> Any:
     """Weights along ``axes``, in that order, as a view of the shape of their chunk and on its side."""
+    if weights.shape != tuple(block.shape[a] for a in axes):
+        raise ArgumentError(
+            message(
+                "average",
+                f"a chunk of weights of shape {weights.shape} for one of shape {block.shape} and axes {axes}",
+                "the chunk's sizes along the axes",
+                "Filter array and weights alike, or call compute_chunk_sizes() on both.",
+            )
+        )
     weights = chunk.like(weights, block).transpose(np.argsort(axes).tolist())
     shape = tuple(n if a in axes else 1 for a, n in enumerate(block.shape))
     weights = weights.reshape(shape)

@@ -45,6 +45,14 @@ GR_HD Twofold two_prod(f64 x, f64 y) {
 }
 GR_HD void multiply(f64 x, f64 y, f64& product) { product = x * y; }
 GR_HD void multiply(f64 x, f64 y, Twofold& product) { product = two_prod(x, y); }
+template <class A> GR_HD void multiply(c128 x, c128 y, Parts<A>& product) {
+    Parts<A> other;
+    multiply(x.re, y.re, product.re);
+    multiply(-x.im, y.im, other.re);
+    multiply(x.re, y.im, product.im);
+    multiply(x.im, y.re, other.im);
+    add(product, other);
+}
 GR_HD void multiply(i64 x, i64 y, i64& product) { product = (i64)((u64)x * (u64)y); }
 GR_HD void multiply(u64 x, u64 y, u64& product) { product = x * y; }
 
@@ -125,13 +133,9 @@ template <class A, class B, class To> struct Product<A, B, c128, Parts<To>> {
     typedef Parts<To> Term;
     static GR_HD bool counts(In) { return true; }
     static GR_HD Term of(In pair) {
-        c128 x = cast<c128>(pair.a), y = cast<c128>(pair.b);
-        Parts<To> product, other;
-        multiply(x.re, y.re, product.re);
-        multiply(x.im, y.im, other.re);
-        multiply(x.re, y.im, product.im);
-        multiply(-x.im, y.re, other.im);
-        add(product, other);
+        c128 x = cast<c128>(pair.a);
+        Parts<To> product;
+        multiply(c128{x.re, -x.im}, cast<c128>(pair.b), product);
         return product;
     }
 };
@@ -268,23 +272,37 @@ template <class Map, class A> struct Mean : Plain<Mean<Map, A>, typename Map::In
     static GR_HD auto finalise(State state, const f64*) { return over(value_of(state.sum), (f64)state.count); }
 };
 
-// Sum of weight * x, and of weight: In is Pair<x, weight>.
-template <class A> struct Weighted { A total, weight; };
-template <class X, class W, class A> struct Average : Plain<Average<X, W, A>, Pair<X, W>, Weighted<A>> {
+// The quotient, scaled by the larger part of b so that it overflows only where the result does (Smith 1962).
+GR_HD f64 divide(f64 a, f64 b) { return a / b; }
+GR_HD c128 divide(c128 a, f64 b) { return {a.re / b, a.im / b}; }
+GR_HD c128 divide(c128 a, c128 b) {
+    const bool real = fabs(b.re) >= fabs(b.im);
+    f64 large = real ? b.re : b.im, ratio = (real ? b.im : b.re) / large, scale = large + (real ? b.im : b.re) * ratio;
+    return real ? c128{(a.re + a.im * ratio) / scale, (a.im - a.re * ratio) / scale}
+                : c128{(a.re * ratio + a.im) / scale, (a.im * ratio - a.re) / scale};
+}
+
+// Sum of weight * x in A, and of weight in B: In is Pair<x, weight>.
+template <class A, class B> struct Weighted { A total; B weight; };
+template <class A> struct Factor { typedef f64 Number; };
+template <class A> struct Factor<Parts<A>> { typedef c128 Number; };
+template <class X, class W, class A, class B> struct Average : Plain<Average<X, W, A, B>, Pair<X, W>, Weighted<A, B>> {
     typedef Pair<X, W> In;
-    typedef Weighted<A> State;
-    static GR_HD State identity() { return {A(), A()}; }
+    typedef Weighted<A, B> State;
+    static GR_HD State identity() { return {A(), B()}; }
     static GR_HD void absorb(State& acc, In x, i64) {
-        f64 weight = cast<f64>(x.b);
+        typedef typename Factor<A>::Number Number;
         A product;
-        multiply(cast<f64>(x.a), weight, product);
+        multiply(cast<Number>(x.a), cast<Number>(x.b), product);
         add(acc.total, product);
-        add(acc.weight, weight);
+        add(acc.weight, cast<typename Factor<B>::Number>(x.b));
     }
     static GR_HD State combine(State earlier, State later) {
         add(earlier.total, later.total);
         add(earlier.weight, later.weight);
         return earlier;
     }
-    static GR_HD f64 finalise(State state, const f64*) { return value_of(state.total) / value_of(state.weight); }
+    static GR_HD auto finalise(State state, const f64*) {
+        return divide(value_of(state.total), value_of(state.weight));
+    }
 };

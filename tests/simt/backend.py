@@ -20,6 +20,7 @@ import cupy
 import numpy as np
 import pytest
 
+from gpureduce_dask import chunk
 from gpureduce_dask.chunk import device
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import launch, sources
@@ -119,6 +120,14 @@ class Emulator:
     def orders(self, seeds: int = 1) -> Iterator[None]:
         """Every schedule in turn, with so many seeds each."""
         for self.seed, self.schedule in itertools.product(range(seeds), SCHEDULES):
+            yield
+
+    @contextmanager
+    def dispatched(self) -> Iterator[None]:
+        """:mod:`gpureduce_dask.chunk` moves arrays without CUDA, until the end of the block."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(chunk, "to_host", lambda partial, bound: get(partial).view(bound.state)[..., 0])
+            patch.setattr(chunk, "move", lambda array, device: array if chunk.is_device(array) else put(array))
             yield
 
     def start(self, step: Any, task: bytes, stream: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from gpu.samples import DTYPES, close, make, rows, view_of
 
+from gpureduce_dask import chunk, errors
 from gpureduce_dask.chunk import Place, device, host
 from gpureduce_dask.device import tuning
 from gpureduce_dask.monoid import Bound, Monoid
@@ -43,6 +44,7 @@ LAYOUTS = {
     "short rows": Layout((901, 32), (1,)),
     "few short rows": Layout((40, 33), (1,)),
     "staged rows": Layout((3401, 7), (1,)),
+    "long staged rows": Layout((1700, 13), (1,)),
     "short lines": Layout((6, 50, 33), (0, 2), lambda x: x[:, :, 1:]),
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:]),
     "columns": Layout((517, 70), (0,)),
@@ -79,7 +81,7 @@ class Case:
         shape = LAYOUTS[self.layout].shape
         arrays = [make(shape, d, self.seed + i, self.nan) for i, d in enumerate(self.bound.dtypes)]
         if self.bound.name == "average":
-            arrays[1] = np.abs(arrays[1]) + 1
+            arrays[1] = arrays[1] + 3 if arrays[1].dtype.kind == "c" else np.abs(arrays[1]) + 1
         return arrays
 
     def check(self, machine: Emulator) -> None:
@@ -160,6 +162,44 @@ affine = Monoid(
     unsafe_cuda=AFFINE,
 )
 
+FARTHEST = """
+struct Farthest {  // where two arrays differ most
+    struct State { f64 apart; i64 index; };
+    static GR_HD State identity() { return {-1, -1}; }
+    static GR_HD State lift(Pair<f32, i16> p, i64 index) { return {fabs(cast<f64>(p.a) - cast<f64>(p.b)), index}; }
+    static GR_HD State combine(State earlier, State later) {
+        bool tie = earlier.apart == later.apart && later.index < earlier.index;
+        return later.apart > earlier.apart || tie ? later : earlier;
+    }
+};
+"""
+
+
+def farthest_lift(x: Any, y: Any, index: Any) -> tuple[Any, Any]:
+    return np.abs(x.astype("f8") - y), index
+
+
+def farthest_combine(earlier: Any, later: Any) -> tuple[Any, Any]:
+    later_wins = (later[0] > earlier[0]) | ((later[0] == earlier[0]) & (later[1] < earlier[1]))
+    return tuple(np.where(later_wins, b, a) for a, b in zip(earlier, later, strict=True))
+
+
+def farthest_value(state: Any, dtype: Any) -> Any:
+    return state[1]
+
+
+farthest = Monoid(
+    name="Farthest",
+    fields={"apart": "f8", "index": "i8"},
+    identity=(-1, -1),
+    lift=farthest_lift,
+    combine=farthest_combine,
+    finalise=farthest_value,
+    result=lambda *dtypes, dtype=None: np.dtype("i8"),
+    arity=2,
+    unsafe_cuda=FARTHEST,
+)
+
 
 def table_cases(dtype: np.dtype[Any]) -> list[Case]:
     """Every row of this dtype, each on two layouts, all layouts in turn: once its results, once its partial."""
@@ -174,12 +214,16 @@ def table_cases(dtype: np.dtype[Any]) -> list[Case]:
 
 
 PAIRS = [("f4", "f4"), ("f8", "f8"), ("i4", "i8"), ("u1", "u1"), ("f4", "f8"), ("c8", "c16"), ("f2", "f4")]
+PAIRS += [("i2", "f4"), ("c8", "f2"), ("c16", "f4"), ("f8", "c8"), ("c8", "c8")]  # complex and real, narrow and wide
 TABLE = {d.name: table_cases(d) for d in [*DTYPES, BFLOAT16]}
 TABLE["pairs"] = [
     Case(OPERATORS[name].bind(a, b), layout, i)
     for i, (a, b) in enumerate(PAIRS)
     for name, layout in [("vdot", "line inside"), ("average", "rows with edges"), ("average", "columns")]
-    if name == "vdot" or "c" not in a
+]
+TABLE["pairs"] += [
+    Case(farthest.bind("f4", "i2"), layout, forms=PARTIAL)
+    for layout in ("line inside", "rows with edges", "columns", "short rows")
 ]
 TABLE["dtype given"] = [
     Case(OPERATORS[name].bind(given, dtype=dtype), "line inside")
@@ -280,6 +324,31 @@ def check_fold(machine: Emulator, name: str) -> None:
         close(host.finalise(unpacked(partial, bound), bound), wanted, bound, 24)
     if finished is not None:
         close(get(finished), wanted, bound, 24)
+
+
+def check_refused(machine: Emulator) -> None:
+    """A slice of NaN has no position, and weights that sum to zero no mean: errors, as on the host."""
+    x = np.array([[1, np.nan, 3], [2, 5, 4]])
+    cases = [
+        ("nanargmin", (x,), np.array([[0], [0]])),
+        ("nanargmax", (x.astype("f4"),), np.array([[2], [1]])),
+        ("nanargmin", (np.where(x < 4, np.nan, x),), errors.EmptyError),
+        ("average", (x, np.array([[1.0, 2, 3], [0, 0, 1]])), np.array([[np.nan], [4]])),
+        ("average", (x, np.array([[1e16, 1, -1e16], [3, -2, -1]])), errors.WeightError),
+        ("average", (x + 1j, np.array([[1, 2, 3], [1j, -3j, 2j]])), errors.WeightError),
+    ]
+    for name, arrays, wanted in cases:
+        bound = OPERATORS[name].bind(*(a.dtype for a in arrays))
+        chunks = tuple(put(a) for a in arrays)
+        with machine.dispatched():
+            if machine.collecting:
+                with suppress(errors.GpureduceError):  # of noise
+                    chunk.results(chunks, bound, (1,))
+            elif isinstance(wanted, type):
+                with pytest.raises(wanted):
+                    chunk.results(chunks, bound, (1,))
+            else:
+                np.testing.assert_array_equal(get(chunk.results(chunks, bound, (1,))), wanted)
 
 
 def check_empty(machine: Emulator) -> None:
