@@ -1,4 +1,8 @@
-"""Public reductions that skip NaN and NaT; arguments as in :mod:`gpureduce_dask.reductions`."""
+"""Public reductions that skip NaN; arguments as in :mod:`gpureduce_dask.reductions`.
+
+NaT is as in NumPy: nanmin and nanmax skip it; to the others it is no NaN, so that they are sum, mean, argmin and argmax
+where they take times.
+"""
 
 from __future__ import annotations
 

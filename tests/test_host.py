@@ -66,13 +66,13 @@ def moment(order):
 
 
 def nanarg(arg):
-    """NumPy's own puts infinities in place of NaN, and may give the position of one."""
+    """NumPy's own puts infinities in place of NaN, and may give the position of one. It skips no NaT."""
 
     def of_row(row):
         there = np.flatnonzero(~np.isnan(row))
         return there[arg(row[there])]
 
-    return lambda x, **k: np.apply_along_axis(of_row, -1, x) if x.size else arg(x, **k)
+    return lambda x, **k: np.apply_along_axis(of_row, -1, x) if x.size and x.dtype.kind not in "mM" else arg(x, **k)
 
 
 REFERENCE = {
@@ -179,9 +179,9 @@ def test_two_arrays(row, x, y):
             product = np.conj(left.astype(numbers)) * right.astype(numbers)
             want = product.any(axis=-1) if common.kind == "b" else product.sum(axis=-1).astype(common)
         else:
-            right = right.astype("f8") + 20
-            b = (b.astype("f8") + 20).astype(y)
-            want = (left.astype("f8") * right).sum(axis=-1) / right.sum(axis=-1)
+            left, right, far = (v.astype("c16" if v.dtype.kind == "c" else "f8") for v in (left, right, b))
+            right, b = right + 20, (far + 20).astype(y)
+            want = (left * right).sum(axis=-1) / right.sum(axis=-1)
         assert_close(run(row, (a, b), axes), want.reshape(keepdims(a, axes)), bound.result, a)
 
 

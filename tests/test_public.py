@@ -131,13 +131,13 @@ def test_extremes_without_nan(case):
 
 
 @settings(max_examples=50, deadline=None)
-@given(cases(TIMES, [*ORDERED, "ptp"]))
+@given(cases(TIMES, [*ORDERED, "nanmin", "nanmax", "nanargmin", "nanargmax", "ptp"]))
 def test_times(case):
     check(*case)
 
 
 @settings(max_examples=30, deadline=None)
-@given(cases(["m8[ms]"], ["sum", "mean"]))
+@given(cases(["m8[ms]"], ["sum", "mean", "nansum", "nanmean"]))
 def test_durations(case):
     check(*case)
 

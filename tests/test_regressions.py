@@ -104,6 +104,24 @@ def test_weights_filtered_otherwise(sizes):
         computed(gr.average(x, axis=0, weights=weights))
 
 
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize(
+    "name, dtype",
+    [(name, "m8[s]") for name in ("nansum", "nanmean", "nanargmin", "nanargmax")]
+    + [(name, "M8[us]") for name in ("nanargmin", "nanargmax")],
+)
+def test_times_where_numpy_answers(name, dtype, missing):
+    """They were refused. NaT is no NaN to these functions of NumPy: it is the sum, and the position."""
+    x = np.array([[5, 3, 9], [2, 8, 4]]).astype(dtype)
+    if missing:
+        x[0, 1] = "NaT"
+    for axis in (0, 1, None):
+        got = getattr(gr, name)(da.from_array(x, chunks=(1, 2)), axis=axis)
+        want = getattr(np, name)(x, axis=axis)
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(computed(got), want)
+
+
 @pytest.mark.parametrize("weight", ["f2", "f4", "i4"])
 @pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "f2", "f4"])
 def test_dtype_of_an_average(dtype, weight):

@@ -48,8 +48,13 @@ def lift(x: Array, index: Array) -> State:
     return x, np.broadcast_to(index, np.shape(x))
 
 
+def is_time(x: Array) -> bool:
+    """True for elements whose NaT NumPy's nanargmin does not skip: to it, it is no NaN."""
+    return x.dtype.kind in "mM"
+
+
 def nan_lift(x: Array, index: Array) -> State:
-    return x, np.where(isnan(x), -1, index)
+    return lift(x, index) if is_time(x) else (x, np.where(isnan(x), -1, index))
 
 
 def combine(better: Callable[[Array, Array], Array], earlier: State, later: State) -> State:
@@ -129,11 +134,11 @@ def nan_fold(reduce: Callable[..., Array], block: Array, index: Array) -> State:
 
 
 def nanmin_fold(block: Array, index: Array) -> State:
-    return nan_fold(np.fmin.reduce, block, index)
+    return min_fold(block, index) if is_time(block) else nan_fold(np.fmin.reduce, block, index)
 
 
 def nanmax_fold(block: Array, index: Array) -> State:
-    return nan_fold(np.fmax.reduce, block, index)
+    return max_fold(block, index) if is_time(block) else nan_fold(np.fmax.reduce, block, index)
 
 
 # ---- results
@@ -180,7 +185,7 @@ ROWS = (
     ),
     _position(
         "nanargmin",
-        rules.NUMBERS,
+        rules.ORDERED,
         identity=nanmin_identity,
         lift=nan_lift,
         combine=min_combine,
@@ -190,7 +195,7 @@ ROWS = (
     ),
     _position(
         "nanargmax",
-        rules.NUMBERS,
+        rules.ORDERED,
         identity=nanmax_identity,
         lift=nan_lift,
         combine=max_combine,

@@ -180,9 +180,9 @@ def _mean(name: str, kinds: str, **functions: Any) -> Monoid:
 
 ROWS = (
     _sum("sum", rules.ADDED, lift=lift, fold=fold, cuda=cuda.total),
-    _sum("nansum", rules.NUMBERS, lift=lift_present, fold=fold_present, cuda=cuda.nan_total),
+    _sum("nansum", rules.ADDED, lift=lift_present, fold=fold_present, cuda=cuda.nan_total),
     _product("prod", lift=product_lift, fold=product_fold, cuda=cuda.product),
     _product("nanprod", lift=product_lift_present, fold=product_fold_present, cuda=cuda.nan_product),
     _mean("mean", rules.ADDED, lift=mean_lift, fold=mean_fold, cuda=cuda.mean),
-    _mean("nanmean", rules.NUMBERS, lift=mean_lift_present, fold=mean_fold_present, cuda=cuda.nan_mean),
+    _mean("nanmean", rules.ADDED, lift=mean_lift_present, fold=mean_fold_present, cuda=cuda.nan_mean),
 )
