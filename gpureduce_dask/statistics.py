@@ -12,7 +12,11 @@ from .trees.pairs import weighted_mean
 def mean(
     a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
 ) -> Any:
-    """Mean; float64 for integers and bool, else the dtype of ``a``; NaN for none. Accuracy as in ``sum``."""
+    """Mean; float64 for integers and bool, else the dtype of ``a``; NaN for none. Accuracy as in ``sum``.
+
+    An integer ``dtype`` gets the mean truncated towards zero, as in NumPy but for sums that wrap there. Unsigned ones
+    are refused for what may be negative.
+    """
     return apply("mean", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
@@ -27,7 +31,8 @@ def var(
 ) -> Any:
     """Variance: the mean of ``|x - mean|**2``, over ``n - ddof``; real for complex ``a``.
 
-    One pass in float64, chunks merged by Chan, Golub and LeVeque (1979). NaN where ``n - ddof`` is zero.
+    One pass in float64, chunks merged by Chan, Golub and LeVeque (1979). NaN where ``n - ddof`` is zero. ``dtype``
+    is of floats or complex numbers: in integers NumPy measures from a truncated mean.
     """
     return apply("var", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
 

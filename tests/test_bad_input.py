@@ -71,6 +71,14 @@ def test_result_dtypes_without_meaning(dtype):
         gr.sum(X, dtype=dtype)
 
 
+@pytest.mark.parametrize("dtype", ["i8", "u1", "?"])
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_variances_in_integers(name, dtype):
+    for x in (X, X.astype("i4")):
+        with pytest.raises(errors.DtypeError, match=rf"^{name}: dtype=.*expected float or complex.*astype"):
+            getattr(gr, name)(x, axis=0, dtype=dtype)
+
+
 @pytest.mark.parametrize("name", ["ptp", "skew", "kurtosis"])
 def test_complex_without_meaning(name):
     with pytest.raises(errors.DtypeError, match=f"{name}.*complex"):

@@ -161,11 +161,30 @@ def test_ptp(case):
 def test_a_result_dtype(name, given_dtype, dtype):
     x = np.arange(1, 9).reshape(2, 4).astype(given_dtype)
     if name == "var" and dtype == "i8":
-        pytest.skip("NumPy divides integers by a float, then casts")
+        pytest.skip("refused: test_bad_input")
     got = getattr(gr, name)(da.from_array(x, chunks=3), dtype=dtype, axis=1)
     want = getattr(np, name)(x, dtype=dtype, axis=1)
     assert got.dtype == want.dtype
     np.testing.assert_allclose(got.compute(scheduler="sync"), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "i4", "i1", "u1", "u8", "?"])
+@pytest.mark.parametrize("given_dtype", ["i4", "f4", "f8", "u1", "?"])
+@pytest.mark.parametrize("name", ["mean", "nanmean"])
+def test_integer_means(name, given_dtype, dtype):
+    """As NumPy: elements and means are truncated towards zero. Errors where it refuses them, or divides what wrapped."""
+    x = np.array([[-7, 2.9, -4, -1], [1, 0.5, -2.7, 0]])
+    x = (np.abs(x) if given_dtype in "u1?" else x).astype(given_dtype)
+    unsigned, floats = dtype[0] == "u" and given_dtype not in "u1?", given_dtype[0] == "f"
+    if unsigned or (name == "nanmean" and floats):
+        with pytest.raises(gr.errors.DtypeError, match=rf"^{name}: dtype=.*; expected .* may be .*astype"):
+            getattr(gr, name)(da.from_array(x, chunks=3), dtype=dtype, axis=1)
+        return
+    for axis in (0, 1, None):
+        got = getattr(gr, name)(da.from_array(x, chunks=3), dtype=dtype, axis=axis)
+        want = getattr(np, name)(x, dtype=dtype, axis=axis)
+        assert got.dtype == got.compute(scheduler="sync").dtype == want.dtype
+        np.testing.assert_array_equal(got.compute(scheduler="sync"), want)
 
 
 @pytest.mark.parametrize("axis", [None, 0, (0, 2)])

@@ -189,7 +189,8 @@ def nanstd_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
 
 def _spread(name: str, **functions: Any) -> Monoid:
     shared = {"elements": rules.native, "fields": fields, "identity": identity, "combine": combine}
-    return rules.row(name, rules.NUMBERS, rules.spread, free=True, **shared, options=(("ddof", 0),), **functions)
+    options = (("ddof", 0),)
+    return rules.row(name, rules.NUMBERS, rules.spread, free=rules.spread_kind, options=options, **shared, **functions)
 
 
 ROWS = (

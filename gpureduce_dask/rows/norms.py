@@ -128,7 +128,7 @@ ROWS = (
         "sumsq",
         rules.NUMBERS,
         rules.squared,
-        free=True,
+        free=rules.any_kind,
         fields=square_fields,
         identity=square_identity,
         lift=square_lift,

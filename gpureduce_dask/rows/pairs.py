@@ -133,7 +133,7 @@ ROWS = (
     ),
     Monoid(
         name="average",
-        result=Weighted("average", rules.NUMBERS, rules.averaged, False),
+        result=Weighted("average", rules.NUMBERS, rules.averaged, None),
         elements=rules.native,
         arity=2,
         fields=average_fields,

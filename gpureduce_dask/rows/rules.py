@@ -28,6 +28,32 @@ def check(operation: str, kinds: str, dtype: DType) -> DType:
     return dtype
 
 
+Choice = Callable[[tuple[DType, ...], DType], str]
+
+
+def any_kind(dtypes: tuple[DType, ...], dtype: DType) -> str:
+    """Sums and products come in whatever the caller asks for: "", or what was expected instead."""
+    return ""
+
+
+def mean_kind(dtypes: tuple[DType, ...], dtype: DType) -> str:
+    """In unsigned integers a negative mean has no place: NumPy divides a sum that wrapped."""
+    signed = kind(dtype) == "u" and kind(dtypes[0]) not in "bu"
+    return "a dtype with negative numbers for what may be negative" if signed else ""
+
+
+def nanmean_kind(dtypes: tuple[DType, ...], dtype: DType) -> str:
+    """In integers the mean of nothing but NaN has no place: NumPy refuses them too."""
+    if kind(dtypes[0]) in "fc" and kind(dtype) in "biu":
+        return "float or complex for what may be NaN"
+    return mean_kind(dtypes, dtype)
+
+
+def spread_kind(dtypes: tuple[DType, ...], dtype: DType) -> str:
+    """In integers NumPy measures from a mean that it has truncated, which gives no variance."""
+    return "" if kind(dtype) in "fc" else "float or complex"
+
+
 @dataclass(frozen=True)
 class Rule:
     """The result dtype of an operator that takes some kinds: what ``of`` makes of the inputs' common dtype.
@@ -38,17 +64,13 @@ class Rule:
     operation: str
     kinds: str
     of: Callable[[DType], DType]
-    free: bool
+    free: Choice | None
 
     def __call__(self, *dtypes: DType, dtype: DType | None = None) -> DType:
         for each in dtypes:
             check(self.operation, self.kinds, each)
         if dtype is not None:
-            if self.free:
-                return check(self.operation, self.kinds, dtype)
-            raise ArgumentError(
-                message(self.operation, f"dtype={dtype}", "no dtype", "Convert the result with astype.")
-            )
+            return self.asked(dtypes, dtype)
         try:
             return self.of(np.result_type(*dtypes))
         except TypeError as error:
@@ -56,6 +78,16 @@ class Rule:
             raise DtypeError(
                 message(self.operation, received, "dtypes with a common one", "Convert one with astype.")
             ) from error
+
+    def asked(self, dtypes: tuple[DType, ...], dtype: DType) -> DType:
+        """The dtype that the caller asks for, where it can hold results."""
+        remedy = "Convert the result with astype."
+        if self.free is None:
+            raise ArgumentError(message(self.operation, f"dtype={dtype}", "no dtype", remedy))
+        expected = self.free(dtypes, check(self.operation, self.kinds, dtype))
+        if expected:
+            raise DtypeError(message(self.operation, f"dtype={dtype} for elements of {dtypes[0]}", expected, remedy))
+        return dtype
 
 
 def native(*dtypes: DType, dtype: DType | None = None) -> tuple[DType, ...]:
@@ -112,7 +144,7 @@ def position(dtype: DType) -> DType:
     return np.dtype(np.int64)
 
 
-def row(name: str, kinds: str, of: Callable[[DType], DType], *, free: bool = False, **functions: Any) -> Monoid:
+def row(name: str, kinds: str, of: Callable[[DType], DType], *, free: Choice | None = None, **functions: Any) -> Monoid:
     """A row that takes these kinds and has ``of`` for its result dtype; ``free`` where the caller may choose it."""
     result = Rule(name, kinds, of, free)
     return Monoid(name=name, result=result, **{"elements": recast if free else native, **functions})

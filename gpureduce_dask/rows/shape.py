@@ -103,7 +103,7 @@ def _shape(name: str, finalise: Callable[..., Array], struct: Callable[..., str]
         name,
         rules.REAL,
         rules.averaged,
-        free=True,
+        free=rules.spread_kind,
         elements=rules.native,
         fields=fields,
         identity=identity,

@@ -165,17 +165,20 @@ def mean_finalise(state: State, dtype: DType) -> Array:
 
 def _sum(name: str, kinds: str, **functions: Any) -> Monoid:
     shared = {"fields": fields, "identity": identity, "combine": combine, "finalise": finalise}
-    return rules.row(name, kinds, rules.summed, free=True, **shared, **functions)
+    return rules.row(name, kinds, rules.summed, free=rules.any_kind, **shared, **functions)
 
 
 def _product(name: str, **functions: Any) -> Monoid:
     shared = {"fields": product_fields, "identity": product_identity, "combine": product_combine}
-    return rules.row(name, rules.NUMBERS, rules.summed, free=True, **shared, finalise=product_finalise, **functions)
+    return rules.row(
+        name, rules.NUMBERS, rules.summed, free=rules.any_kind, **shared, finalise=product_finalise, **functions
+    )
 
 
 def _mean(name: str, kinds: str, **functions: Any) -> Monoid:
     shared = {"fields": mean_fields, "identity": mean_identity, "combine": mean_combine, "finalise": mean_finalise}
-    return rules.row(name, kinds, rules.averaged, free=True, **shared, **functions)
+    free = rules.nanmean_kind if name == "nanmean" else rules.mean_kind
+    return rules.row(name, kinds, rules.averaged, free=free, **shared, **functions)
 
 
 ROWS = (
