@@ -69,6 +69,18 @@ def _at_least_two(name: str, number: Any) -> int:
     return int(number)
 
 
+def group_size(name: str, group: Any) -> int | None:
+    """How many chunks one task takes, or None where nobody says: an argument, or dask's ``gpureduce.group``."""
+    group = dask.config.get("gpureduce.group", None) if group is None else group
+    if group is None:
+        return None
+    if not isinstance(group, Integral) or isinstance(group, bool) or int(group) < 1:
+        raise ArgumentError(
+            message(name, f"group {group!r}", "None or an integer of 1 or more", "Pass how many chunks a task takes.")
+        )
+    return int(group)
+
+
 def _default_fan_in(bound: Bound, axes: Axes, chunks: Chunks) -> int:
     held = [sizes for a, sizes in enumerate(chunks) if a not in stages(bound, tuple(map(len, chunks)), axes)[0]]
     if any(math.isnan(n) for sizes in held for n in sizes):

@@ -1,24 +1,28 @@
-"""The reduction tree: chunks to partials, partials combined in order, the last to results."""
+"""The reduction tree: groups of chunks to partials, partials combined in order, the last to results."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
+from dask._task_spec import GraphNode, List, Task, TaskRef
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArraySliceDep
 
 from ..monoid import Bound
-from . import meta, tasks
-from .axes import Axes, fan_in, needs_places, normalise_axes, place_chunks, refuse_empty, stages
+from . import deal, grouped, meta, sources, stream, tasks
+from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
+from .handles import Coords
+from .sources import Reduction
 
-Key = tuple[Any, ...]  # a name, and where the chunk lies
-Coords = tuple[int, ...]
+Key = tuple[str | int, ...]  # a name, and where the chunk lies
 
 
 def reduce_array(
@@ -28,58 +32,114 @@ def reduce_array(
     keepdims: bool = False,
     split_every: Any = None,
     name_prefix: str | None = None,
+    group: Any = None,
 ) -> Any:
     """Reduce dask arrays of one chunking by a bound monoid.
 
     Keys start with ``gr-<name_prefix>-``, by default the monoid's name. The result has the chunk type that the
-    first array's meta promises.
+    first array's meta promises. ``group`` is how many chunks one task takes: by default what ``split_every`` says,
+    or else as many as keep every thread busy.
     """
     x, name = arrays[0], name_prefix or bound.name
     axes = normalise_axes(name, axis, x.ndim)
     refuse_empty(name, bound, x.shape, axes)
     split = fan_in(name, bound, split_every, axes, x.chunks)
-    token = tokenize([a.name for a in arrays], [a.chunks for a in arrays], bound, axes, keepdims, split)
-    tree = _Tree(arrays, bound, axes, bool(keepdims), f"gr-{name}", token)
+    is_given = split_every is not None or dask.config.get("split_every", None) is not None
+    size = group_size(name, group)
+    if size is None and is_given:
+        size = split if isinstance(split, int) else math.prod(split.values())
+    stream.install()
+    todo = Reduction(arrays, bound, axes, size)
     if all(x.numblocks[a] == 1 for a in axes):
-        return tree.one_chunk_a_slice()
-    return tree.build(split)
+        return _Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()
+    source = sources.find(todo)
+    if source is not None:
+        return _Tree(todo, bool(keepdims), f"gr-{name}", (split, size, str(source.mark))).of_memory(source, split)
+    if group is None and is_given:
+        return _Tree(todo, bool(keepdims), f"gr-{name}", split).of_chains(split)
+    dealer = deal.dealer(todo)
+    return _Tree(todo, bool(keepdims), f"gr-{name}", (split, str(dealer))).of_chains(split, dealer)
 
 
 class _Tree:
     """One reduction of one graph: what all of its layers have in common."""
 
-    def __init__(
-        self, arrays: tuple[Any, ...], bound: Bound, axes: Axes, keepdims: bool, prefix: str, token: str
-    ) -> None:
-        self.arrays, self.bound, self.axes, self.keepdims = arrays, bound, axes, keepdims
-        self.x = arrays[0]
+    def __init__(self, todo: Reduction, keepdims: bool, prefix: str, options: Any) -> None:
+        self.arrays, self.bound, self.axes, self.keepdims = todo.arrays, todo.bound, todo.axes, keepdims
+        self.x = todo.x
         self.inds = tuple(range(self.x.ndim))
-        self.kept = self.inds if keepdims else tuple(a for a in self.inds if a not in axes)
+        self.kept = self.inds if keepdims else tuple(a for a in self.inds if a not in self.axes)
+        # Chunks as text: to take the sizes of thousands one by one costs more than the reduction.
+        chunks = [str(a.chunks) for a in self.arrays]
+        token = tokenize([a.name for a in self.arrays], chunks, self.bound, self.axes, keepdims, options)
         self.name = f"{prefix}-{token}"
         self.chunk_name = f"{prefix}-chunk-{token}"
+        self.group_name = f"{prefix}-group-{token}"
         self.combine_name = f"{prefix}-combine-{token}"
         self.device = meta.promises_device(self.x._meta)
-        self.meta = meta.like(self.x._meta, len(self.kept), bound.result)
+        self.meta = meta.like(self.x._meta, len(self.kept), self.bound.result)
+        self.order = stages(self.bound, self.x.numblocks, self.axes)
+        self.graph: dict[Any, GraphNode] = {}
 
     def one_chunk_a_slice(self) -> Any:
         """Every slice lies in one chunk: one task a chunk, in a layer that fuses with its neighbours."""
         run = partial(tasks.reduce_whole, bound=self.bound, axes=self.axes, keepdims=self.keepdims, device=self.device)
         return self._blockwise(run, self.name, self.kept, self.bound.result, self.meta, self._inputs())
 
-    def build(self, split: int | dict[int, int]) -> Any:
-        """Chunk tasks, then combines of at most ``split`` partials, then one task for each chunk of the result."""
-        bound, x = self.bound, self.x
-        order = stages(bound, x.numblocks, self.axes)
-        leaves = self._leaves(order[0])
-        graph: dict[Any, Any] = {}
-        level: dict[Coords, Key] = {c: (self.chunk_name, *c) for c in product(*map(range, x.numblocks))}
-        for stage, then in zip(order, [*order[1:], None], strict=True):
+    def of_memory(self, source: Any, split: int | dict[int, int]) -> Any:
+        """Chunks in memory: a task for each group of the source, then combines."""
+        level = {}
+        most = split if isinstance(split, int) else math.prod(split.values())
+        for outer, parts in source.slices(self.order[0]):
+            inputs = [parts[0](None)] if len(parts) == 1 else [self._add(part, self.group_name) for part in parts]
+            if self.bound.monoid.commutative:
+                inputs = self._narrow({(i,): each for i, each in enumerate(inputs)}, (most,), Task)
+            level[outer] = self._close(inputs, outer, 0, Task, in_runs=not self.bound.monoid.commutative)
+        return self._later_stages(level, split, source.dependencies, source.futures)
+
+    def of_chains(self, split: int | dict[int, int], dealer: deal.Dealer | None = None) -> Any:
+        """Chunks that have yet to be made: a task a chunk, in groups that are made one task each when the graph is
+        optimised. Without a dealer ``split`` alone says how many partials go together."""
+        leaves = self._leaves(self.order[0])
+        refs = {c: TaskRef((self.chunk_name, *c)) for c in product(*map(range, self.x.numblocks))}
+        level = {}
+        for outer, members in _slices(refs, self.order[0]):
+            if dealer is None:
+                inputs = self._narrow(members, _steps(split, self.order[0]), stream.Group)
+                level[outer] = self._close(inputs, outer, 0, stream.Group)
+                continue
+            kind = stream.PlacedGroup if dealer.holders else stream.Group
+            ordered = list(members.values())
+            dealt = [self._group(ordered, g.members, split) for g in dealer.groups([ref.key[1:] for ref in ordered])]
+            if len(dealt) == 1:
+                level[outer] = self._close(dealt[0], outer, 0, kind)
+                continue
+            inputs = [self._combine(refs, self.group_name, kind) for refs in dealt]
+            inputs = self._narrow({(i,): ref for i, ref in enumerate(inputs)}, _steps(split, (0,)), Task)
+            level[outer] = self._close(inputs, outer, 0, Task)
+        return self._later_stages(level, split, [leaves], [])
+
+    def _group(self, refs: list[Any], members: Sequence[int], split: int | dict[int, int]) -> list[Any]:
+        """What a group's task folds. Large partials are folded few at a time, lest it hold all of them at once."""
+        mine = [refs[i] for i in members]
+        if isinstance(split, int) and split < FAN_IN:
+            return self._narrow({(i,): ref for i, ref in enumerate(mine)}, (split,), Task)
+        return mine
+
+    def _later_stages(
+        self, level: dict[Coords, Any], split: int | dict[int, int], dependencies: list[Any], layers: Sequence[Any]
+    ) -> Any:
+        for number, stage in enumerate(self.order[1:], 1):
             level = {
-                outer: self._close(graph, self._narrow(graph, members, stage, split), outer, then)
+                outer: self._close(self._narrow(members, _steps(split, stage), Task), outer, number, Task)
                 for outer, members in _slices(level, stage)
             }
-        layers = HighLevelGraph.from_collections(self.name, graph, dependencies=[leaves])
-        return da.Array(layers, self.name, self._chunks(), meta=self.meta)
+        graph = HighLevelGraph.from_collections(self.name, self.graph, dependencies=dependencies)
+        if layers:
+            names = {f"{self.name}-handles-{i}": layer for i, layer in enumerate(layers)}
+            above = {**graph.dependencies, **{name: set() for name in names}, self.name: set(names)}
+            graph = HighLevelGraph({**graph.layers, **names}, above)
+        return da.Array(graph, self.name, self._chunks(), meta=self.meta)
 
     def _leaves(self, stage: Axes) -> Any:
         """The chunk tasks, with positions where the state has an index."""
@@ -92,39 +152,43 @@ class _Tree:
         state = np.empty((0,) * self.x.ndim, self.bound.state)
         return self._blockwise(run, self.chunk_name, self.inds, self.bound.state, state, inputs)
 
-    def _narrow(
-        self, graph: dict[Key, Any], members: dict[Coords, Key], stage: Axes, split: int | dict[int, int]
-    ) -> list[Key]:
+    def _narrow(self, members: Mapping[Coords, Any], steps: Coords, kind: type[Task]) -> list[Any]:
         """Combine neighbours, level by level, until few enough are left for one task."""
-        if isinstance(split, int):
-            members = {(i,): key for i, key in enumerate(members.values())}
-            steps: Coords = (split,)
-        else:
-            steps = tuple(split[a] for a in stage)
-        run = partial(tasks.combine, bound=self.bound)
+        if len(steps) == 1:
+            members = {(i,): ref for i, ref in enumerate(members.values())}
         while True:
-            groups: dict[Coords, list[Key]] = {}
-            for place, key in members.items():
-                groups.setdefault(tuple(p // n for p, n in zip(place, steps, strict=True)), []).append(key)
-            if len(groups) == 1:
+            found: dict[Coords, list[Any]] = {}
+            for place, ref in members.items():
+                found.setdefault(tuple(p // n for p, n in zip(place, steps, strict=True)), []).append(ref)
+            if len(found) == 1:
                 return list(members.values())
-            members = {}
-            for place, keys in groups.items():
-                members[place] = keys[0] if len(keys) == 1 else (self.combine_name, len(graph))
-                if len(keys) > 1:
-                    graph[members[place]] = (run, keys)
+            members = {
+                place: refs[0] if len(refs) == 1 else self._combine(refs, self.combine_name, kind)
+                for place, refs in found.items()
+            }
 
-    def _close(self, graph: dict[Key, Any], keys: list[Key], outer: Coords, then: Axes | None) -> Key:
+    def _combine(self, refs: list[Any], name: str, kind: type[Task]) -> TaskRef:
+        run = partial(tasks.combine, bound=self.bound)
+        return self._add(lambda key: kind(key, run, List(*refs)), name)
+
+    def _add(self, make: Callable[[Key], GraphNode], name: str) -> TaskRef:
+        key = (name, len(self.graph))
+        self.graph[key] = make(key)
+        return TaskRef(key)
+
+    def _close(self, refs: list[Any], outer: Coords, stage: int, kind: type[Task], in_runs: bool = False) -> TaskRef:
         """The task that ends a stage and folds the next one's axes, or that ends the tree."""
-        if then is None:
+        is_last = stage + 1 == len(self.order)
+        if is_last:
             drop = None if self.keepdims else self.axes
             run = partial(tasks.finish, bound=self.bound, drop=drop, device=self.device)
-            key = (self.name, *(outer[a] for a in self.kept))
         else:
-            run = partial(tasks.combine, bound=self.bound, then=then)
-            key = (self.combine_name, len(graph))
-        graph[key] = (run, keys)
-        return key
+            run = partial(tasks.combine, bound=self.bound, then=self.order[stage + 1])
+        if in_runs:
+            run = partial(grouped.in_order, close=run)
+        key: Key = (self.name, *(outer[a] for a in self.kept)) if is_last else (self.combine_name, len(self.graph))
+        self.graph[key] = kind(key, run, List(*refs))
+        return TaskRef(key)
 
     def _inputs(self) -> tuple[Any, ...]:
         return tuple(v for a in self.arrays for v in (a, self.inds))
@@ -147,10 +211,15 @@ class _Tree:
         )
 
 
-def _slices(level: dict[Coords, Key], stage: Axes) -> list[tuple[Coords, dict[Coords, Key]]]:
-    """The keys of a level by where they lie outside of the stage's axes, each slice in C order along them."""
-    slices: dict[Coords, dict[Coords, Key]] = {}
-    for coords, key in level.items():
+def _steps(split: int | dict[int, int], stage: Axes) -> Coords:
+    """How many neighbours go together: of all in C order, or along each axis of a stage."""
+    return (split,) if isinstance(split, int) else tuple(split[a] for a in stage)
+
+
+def _slices(level: Mapping[Coords, Any], stage: Axes) -> list[tuple[Coords, dict[Coords, Any]]]:
+    """What a level holds by where it lies outside of the stage's axes, each slice in C order along them."""
+    slices: dict[Coords, dict[Coords, Any]] = {}
+    for coords, ref in level.items():
         outer = tuple(0 if a in stage else c for a, c in enumerate(coords))
-        slices.setdefault(outer, {})[tuple(coords[a] for a in stage)] = key
+        slices.setdefault(outer, {})[tuple(coords[a] for a in stage)] = ref
     return list(slices.items())

@@ -11,6 +11,7 @@ from ..chunk import Place
 from ..device import faults
 from ..errors import ArgumentError, message
 from ..monoid import Bound
+from . import within
 from .axes import Axes, empty_slice
 
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
@@ -27,7 +28,9 @@ def reduce_chunk(*blocks: Any, bound: Bound, axes: Axes, shape: tuple[int, ...] 
         place = Place(tuple(s.start for s in where), shape)
     if lacks_answer(blocks[0], bound, axes):
         return None
-    return chunk.leave(chunk.reduce(tuple(blocks), bound, axes, place), bound)
+    partial = chunk.reduce(tuple(blocks), bound, axes, place)
+    # Within a group it stays on its GPU, where the next one follows.
+    return partial if within.is_group() else chunk.leave(partial, bound)
 
 
 def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:

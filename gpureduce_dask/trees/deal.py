@@ -1,0 +1,45 @@
+"""Chunks that have yet to be made, dealt to groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from . import groups, sources, workers
+from .axes import stages
+from .handles import Coords
+from .sources import Reduction
+
+
+@dataclass(frozen=True)
+class Dealer:
+    """So many chunks in a row, or by the workers that hold what they are made of. Its text tells one from another."""
+
+    size: int
+    slices: int
+    chunk_bytes: float
+    threads: Mapping[str, int] = field(default_factory=dict)
+    holders: Mapping[Coords, tuple[str, ...]] = field(default_factory=dict)
+
+    def groups(self, members: Sequence[Coords]) -> list[groups.Group]:
+        """The groups of one slice, whose chunks these are in order."""
+        if not self.holders:
+            return groups.in_order(len(members), self.size)
+        held = [self.holders[c] for c in members]
+        dealt = groups.by_worker(held, self.threads, self.slices, self.chunk_bytes, {})
+        return groups.smaller(dealt, self.size)
+
+
+def dealer(todo: Reduction) -> Dealer:
+    """How a reduction's chunks are dealt. Those of a monoid that does not commute stay in a row."""
+    blocks, first = todo.x.numblocks, stages(todo.bound, todo.x.numblocks, todo.axes)[0]
+    slices = math.prod(n for a, n in enumerate(blocks) if a not in first)
+    chunks = math.prod(blocks[a] for a in first)
+    found = sources.origins(todo) if todo.bound.monoid.commutative else None
+    holders, known = ({}, workers.current()) if found is None else found
+    size = todo.size or groups.to_make(chunks, slices, known.total, todo.chunk_bytes)
+    if not holders:
+        return Dealer(size, slices, todo.chunk_bytes)
+    shares = {worker: n * groups.A_THREAD for worker, n in sorted(known.threads.items())}
+    return Dealer(size, slices, todo.chunk_bytes, shares, holders)

@@ -1,0 +1,115 @@
+"""What the tasks of groups run: many chunks to one partial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import chunk
+from ..chunk import Place
+from ..device import faults
+from ..monoid import Bound
+from .axes import Axes
+from .handles import Coords, Handle
+from .tasks import Partial, lacks_answer, merge
+
+PENDING = 64  # partials of a group that wait to be folded together: one launch for many,
+PENDING_BYTES = 8 * 2**20  # unless they are large
+
+
+@dataclass(frozen=True)
+class Where:
+    """How a group's chunks lie in the array.
+
+    ``shape`` is the array's along the reduced axes and 0 along others, where positions matter. ``runs`` are the start
+    and length of each stretch of neighbours, where their order matters.
+    """
+
+    axes: Axes
+    shape: tuple[int, ...] | None = None
+    runs: tuple[tuple[int, int], ...] | None = None
+
+    def place(self, offsets: Coords) -> Place | None:
+        if self.shape is None:
+            return None
+        return Place(tuple(o if n else 0 for o, n in zip(offsets, self.shape, strict=True)), self.shape)
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Partials of stretches of chunks, by where each starts."""
+
+    starts: tuple[int, ...]
+    partials: tuple[Partial, ...]
+
+
+@dataclass
+class Folding:
+    """Partials that come one at a time, in order, folded before they pile up."""
+
+    bound: Bound
+    pending: list[Partial] = field(default_factory=list)
+    nbytes: int = 0
+
+    def add(self, partial: Partial) -> None:
+        self.pending.append(partial)
+        self.nbytes += getattr(partial, "nbytes", 0)
+        if len(self.pending) > 1 and (len(self.pending) >= PENDING or self.nbytes > PENDING_BYTES):
+            self.pending = [merge(self.pending, self.bound)]
+            self.nbytes = getattr(self.pending[0], "nbytes", 0)
+
+
+@faults.task
+def reduce_chunks(columns: list[list[Any]], bound: Bound, offsets: Sequence[Coords], where: Where) -> Partial | Runs:
+    """Chunks in memory, one list for each of the monoid's arity."""
+    return _reduce(list(zip(*columns, strict=True)), bound, offsets, where)
+
+
+@faults.task
+def reduce_held(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:
+    """Chunks that handles refer to."""
+    if all(h.is_here for h in handles):
+        blocks = list(zip(*(h.take(picks) for h in handles), strict=True))
+        return _reduce(blocks, bound, [handles[0].offsets[i] for i in picks], where)
+    return _reduce_from_afar(handles, picks, bound, where)
+
+
+def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:
+    """Chunks of a handle that travelled, which come one at a time."""
+    folding, partials = Folding(bound), []
+    for i in picks:
+        block = tuple(h.take([i])[0] for h in handles)
+        partial = _reduce([block], bound, [handles[0].offsets[i]], Where(where.axes, where.shape))
+        if where.runs is None:
+            folding.add(partial)
+        else:
+            partials.append(partial)
+    if where.runs is None:
+        return merge(folding.pending, bound)
+    return Runs(tuple(start + i for start, length in where.runs for i in range(length)), tuple(partials))
+
+
+def _reduce(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], where: Where) -> Partial | Runs:
+    if where.runs is None:
+        return _reduce_run(blocks, bound, offsets, where)
+    partials, i = [], 0
+    for _, length in where.runs:
+        partials.append(_reduce_run(blocks[i : i + length], bound, offsets[i : i + length], where))
+        i += length
+    return Runs(tuple(start for start, _ in where.runs), tuple(partials))
+
+
+def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], where: Where) -> Partial:
+    found = [(b, o) for b, o in zip(blocks, offsets, strict=True) if not lacks_answer(b[0], bound, where.axes)]
+    if not found:
+        return None
+    places = [where.place(o) for _, o in found]
+    given = None if where.shape is None else [p for p in places if p is not None]
+    return chunk.leave(chunk.reduce_many([b for b, _ in found], bound, where.axes, given), bound)
+
+
+def in_order(groups: list[Runs], close: Callable[[list[Partial]], Any]) -> Any:
+    """Runs of several groups, brought in order, to what ``close`` makes of them."""
+    pairs = [pair for group in groups for pair in zip(group.starts, group.partials, strict=True)]
+    return close([partial for _, partial in sorted(pairs, key=lambda pair: pair[0])])

@@ -1,0 +1,105 @@
+"""Which chunks one task reduces: sizes of groups, and how chunks are dealt out. Pure: no dask, no cluster."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+# Groups a thread gets where chunks have yet to be made: nobody knows how long that takes, so that the last one to
+# finish makes the others wait for a quarter of the time at most.
+A_THREAD = 4
+MOST_BYTES = 8 * 2**30  # of the chunks of one group: what is done again when a worker is lost
+LEAST_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
+MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Chunks of one slice that one task reduces: where they stand in the slice's C order, and who holds them."""
+
+    members: Sequence[int]
+    worker: str | None = None
+
+
+def in_order(chunks: int, size: int) -> list[Group]:
+    """A slice's chunks, in stretches of at most ``size`` that differ in length by one at most."""
+    count = max(1, -(-chunks // size))
+    cuts = [chunks * i // count for i in range(count + 1)]
+    return [Group(range(a, b)) for a, b in pairwise(cuts)]
+
+
+def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float) -> int:
+    """How many of a slice's chunks one task makes and reduces, one after another."""
+    size = -(-chunks // max(1, -(-A_THREAD * threads // slices)))
+    return max(1, min(size, _as_many(MOST_BYTES, chunk_bytes)))
+
+
+def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float) -> int:
+    """How many of a slice's chunks, all in memory already, one task reads."""
+    useful = min(max(1, threads // slices), max(1, int(chunks * _known(chunk_bytes) // LEAST_BYTES)))
+    return max(1, min(-(-chunks // useful), _as_many(MOST_BYTES, chunk_bytes)))
+
+
+def by_worker(
+    holders: Sequence[Sequence[str]],
+    threads: Mapping[str, int],
+    slices: int,
+    chunk_bytes: float,
+    memory: Mapping[str, float],
+) -> list[Group]:
+    """A slice's chunks by the worker that holds them, a group a thread.
+
+    ``holders`` are the workers that hold each chunk; one that nobody holds goes where its predecessor does.
+    ``memory`` bounds the bytes of a task's chunks, for they are all in its worker's memory while it runs.
+    """
+    held: dict[str, list[int]] = {}
+    last = next((sorted(h)[0] for h in holders if h), "")
+    for i, workers in enumerate(holders):
+        last = min(workers, key=lambda w: (len(held.get(w, ())), w)) if workers else last
+        held.setdefault(last, []).append(i)
+    groups = []
+    for worker, members in sorted(held.items()):
+        most = in_memory(len(members), slices, threads.get(worker, 1), chunk_bytes)
+        room = memory.get(worker, math.inf) * MEMORY_SHARE / threads.get(worker, 1)
+        size = max(1, min(most, _as_many(room, chunk_bytes)))
+        for part in in_order(len(members), size):
+            groups.append(Group(as_range([members[i] for i in part.members]), worker))
+    return groups
+
+
+def smaller(dealt: Sequence[Group], size: int) -> list[Group]:
+    """The same groups, cut into ones of at most ``size`` chunks."""
+    return [
+        Group(as_range([g.members[i] for i in part.members]), g.worker)
+        for g in dealt
+        for part in in_order(len(g.members), size)
+    ]
+
+
+def runs(members: Sequence[int]) -> list[range]:
+    """Members as stretches of neighbours."""
+    found: list[range] = []
+    for i in members:
+        if found and found[-1].stop == i:
+            found[-1] = range(found[-1].start, i + 1)
+        else:
+            found.append(range(i, i + 1))
+    return found
+
+
+def as_range(members: Sequence[int]) -> Sequence[int]:
+    """Neighbours as a range: it travels in a graph as two numbers."""
+    stretch = range(members[0], members[0] + len(members))
+    return stretch if list(members) == list(stretch) else tuple(members)
+
+
+def _as_many(room: float, chunk_bytes: float) -> int:
+    """How many chunks fit; a chunk of unknown or no size always does."""
+    each = _known(chunk_bytes)
+    return 2**31 if not each or math.isinf(room) else max(1, int(room // each))
+
+
+def _known(size: float) -> float:
+    return 0 if math.isnan(size) else size

@@ -1,0 +1,245 @@
+"""Where the chunks of a reduction come from: yet to be made, in memory here, or in memory on the workers of a cluster.
+
+Each source deals the chunks of a slice to groups, and writes the task of a group.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import accumulate, product
+from typing import Any, Protocol
+
+import numpy as np
+from dask._task_spec import GraphNode, List, Task, TaskRef
+
+from ..chunk import is_device
+from ..monoid import Bound
+from . import grouped, groups, handles, workers
+from .axes import Axes, needs_places, place_chunks
+from .handles import Coords, Held
+
+Part = Callable[[Any], GraphNode]  # the task of one group, by its key; without one it runs within another task
+
+
+class Source(Protocol):
+    """Chunks in memory, dealt to groups."""
+
+    mark: Any  # tells one way of dealing from another, in keys
+    dependencies: list[Any]  # collections that groups depend on
+    futures: list[Any]  # layers that they depend on
+
+    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+        """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What sources need to know of a reduction."""
+
+    arrays: tuple[Any, ...]
+    bound: Bound
+    axes: Axes
+    size: int | None  # chunks a group, where the caller says so
+
+    @property
+    def x(self) -> Any:
+        return self.arrays[0]
+
+    @cached_property
+    def chunk_bytes(self) -> float:
+        """Bytes of the largest chunk, of all arrays together."""
+        largest = math.prod(max(sizes, default=0) for sizes in self.x.chunks)
+        return float(largest * sum(a.dtype.itemsize for a in self.arrays))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...] | None:
+        """The array's shape along the reduced axes and 0 along others, where positions matter."""
+        if not needs_places(self.bound, self.x.numblocks, self.axes):
+            return None
+        return tuple(sum(s) for s in place_chunks(self.bound.name, self.x.chunks, self.axes))
+
+    def where(self, stage: Axes, members: Any) -> grouped.Where:
+        commutes = self.bound.monoid.commutative
+        runs = None if commutes else tuple((r.start, len(r)) for r in groups.runs(members))
+        return grouped.Where(stage, self.shape, runs)
+
+
+def find(todo: Reduction) -> Source | None:
+    """The source of chunks that are all in memory, or None."""
+    layers = [a.dask.layers.get(a.name) for a in todo.arrays]
+    values = [_values(layer, a) for layer, a in zip(layers, todo.arrays, strict=True)]
+    if any(v is None for v in values):
+        return None
+    first = [next(iter(v.values()), None) for v in values]
+    if all(workers.is_future(v) for v in first):
+        return _on_workers(todo, layers)
+    if all(_is_array(chunk) for v in values for chunk in v.values()):
+        return InMemory(todo, None, workers.current())
+    return None
+
+
+def _values(layer: Any, array: Any) -> Any:
+    """A layer's dictionary where it has the array's chunks and nothing else."""
+    mapping = getattr(layer, "mapping", None)
+    whole = mapping is not None and len(mapping) == array.npartitions > 0
+    return mapping if whole and len(array.dask.layers) == 1 else None
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or is_device(value)
+
+
+def _on_workers(todo: Reduction, layers: list[Any]) -> Source | None:
+    client = next(iter(layers[0].mapping.values())).client
+    if client is None:
+        return None
+    known = workers.of_client(client)
+    held = [handles.find(layer, known) for layer in layers]
+    good = [h for h in held if h is not None]
+    if len(good) == len(held) and all(h.where == good[0].where for h in good[1:]):
+        return OnHandles(todo, good, layers, known)
+    keys = list(product(*(range(n) for n in todo.x.numblocks)))
+    every = [f for layer in layers for f in handles.all_futures(layer)]
+    if not all(workers.is_future(f) for f in every):
+        return None
+    found = workers.who_has(client, every)
+    if not found:
+        return None
+    holders = {c: tuple(found.get((todo.x.name, *c), ())) for c in keys}
+    if any(not h for h in holders.values()):
+        return None
+    source = InMemory(todo, holders, known)
+    if not _fit(todo, holders, known):
+        return source
+    first = {c: min(h) for c, h in holders.items()}
+    if any(first[c] not in found.get((a.name, *c), ()) for a in todo.arrays[1:] for c in keys):
+        return source
+    made = [
+        h if h is not None and _places(h) == first else handles.make(layer, a.name, a.chunks, first, client)
+        for h, layer, a in zip(held, layers, todo.arrays, strict=True)
+    ]
+    return OnHandles(todo, made, layers, known)
+
+
+def origins(todo: Reduction) -> tuple[dict[Coords, tuple[str, ...]], workers.Workers] | None:
+    """Which workers hold what the chunks are made of: a persisted array of the same blocks that they come from."""
+    keys = list(product(*(range(n) for n in todo.x.numblocks)))
+    for name, layer in todo.x.dask.layers.items():
+        mapping = getattr(layer, "mapping", {})
+        if len(mapping) != len(keys) or not all((name, *c) in mapping for c in keys[-1:]):
+            continue
+        futures = list(mapping.values())
+        if all(workers.is_future(f) for f in futures) and futures[0].client is not None:
+            known = workers.of_client(futures[0].client)
+            held = handles.find(layer, known)
+            if held is not None:
+                return {c: (worker,) for c, worker in _places(held).items()}, known
+            found = workers.who_has(futures[0].client, futures)
+            if found:
+                return {c: tuple(found.get((name, *c), ())) for c in keys}, known
+    return None
+
+
+def _places(held: Held) -> dict[Coords, str]:
+    return {c: worker for c, (worker, _) in held.where.items()}
+
+
+def _fit(todo: Reduction, holders: dict[Coords, tuple[str, ...]], known: workers.Workers) -> bool:
+    """True where handles are worth their tasks, and the workers hold their chunks with ease: a handle keeps them from
+    going to a disk."""
+    share: dict[str, int] = {}
+    for held in holders.values():
+        share[min(held)] = share.get(min(held), 0) + 1
+    if len(holders) < 2 * len(share) or known.crowded & share.keys():
+        return False
+    each = 0 if math.isnan(todo.chunk_bytes) else todo.chunk_bytes
+    device = is_device(todo.x._meta) or not isinstance(todo.x._meta, np.ndarray)
+    return device or all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
+
+
+def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
+    """The chunks of each slice, in C order; slices by coordinates that are 0 along the stage's axes."""
+    found: dict[Coords, list[Coords]] = {}
+    for coords in product(*map(range, numblocks)):
+        found.setdefault(tuple(0 if a in stage else c for a, c in enumerate(coords)), []).append(coords)
+    return found
+
+
+class InMemory:
+    """Chunks in memory that a group's task depends on one by one; by worker where holders are known."""
+
+    def __init__(self, todo: Reduction, holders: dict[Coords, tuple[str, ...]] | None, known: workers.Workers) -> None:
+        self.todo, self.holders, self.known = todo, holders, known
+        self.dependencies: list[Any] = list(todo.arrays)
+        self.futures: list[Any] = []
+        self.mark: Any = None if holders is None else sorted(holders.items())
+
+    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+        found = slices_of(self.todo.x.numblocks, stage)
+        for outer, members in found.items():
+            yield outer, [self._part(stage, members, g) for g in self._deal(members, len(found))]
+
+    def _deal(self, members: list[Coords], slices: int) -> list[groups.Group]:
+        todo, known = self.todo, self.known
+        if todo.size:
+            known = workers.Workers(dict.fromkeys(known.threads, 1), known.memory)
+        if self.holders is None:
+            size = todo.size or groups.in_memory(len(members), slices, known.total, todo.chunk_bytes)
+            return groups.in_order(len(members), size)
+        held = [self.holders[c] for c in members]
+        dealt = groups.by_worker(held, known.threads, slices, todo.chunk_bytes, known.memory)
+        return groups.smaller(dealt, todo.size) if todo.size else dealt
+
+    def _part(self, stage: Axes, members: list[Coords], group: groups.Group) -> Part:
+        todo, mine = self.todo, [members[i] for i in group.members]
+        columns = List(*(List(*(TaskRef((a.name, *c)) for c in mine)) for a in todo.arrays))
+        run = partial(
+            grouped.reduce_chunks,
+            bound=todo.bound,
+            offsets=[self._offsets[c] for c in mine] if todo.shape else [()] * len(mine),
+            where=todo.where(stage, group.members),
+        )
+        return lambda key: Task(key, run, columns)
+
+    @cached_property
+    def _offsets(self) -> dict[Coords, Coords]:
+        sizes = place_chunks(self.todo.bound.name, self.todo.x.chunks, self.todo.axes)
+        starts = [list(accumulate(s, initial=0)) for s in sizes]
+        return {c: tuple(starts[a][i] for a, i in enumerate(c)) for c in product(*(range(len(s)) for s in sizes))}
+
+
+class OnHandles:
+    """Chunks on the workers of a cluster, by handle: a graph whose size does not grow with the number of chunks."""
+
+    def __init__(self, todo: Reduction, held: list[Held], layers: list[Any], known: workers.Workers) -> None:
+        self.todo, self.held, self.known = todo, held, known
+        self.dependencies: list[Any] = []
+        self.futures = [handles.Futures(h.futures, layer) for h, layer in zip(held, layers, strict=True)]
+        self.mark = [sorted(h.futures) for h in held]
+
+    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+        layouts = self.held[0].layouts
+        at = (stage, self.todo.size, self.todo.chunk_bytes)
+        if at not in layouts:
+            layouts[at] = list(self._deal(stage))
+        for outer, dealt in layouts[at]:
+            yield outer, [self._part(stage, *each) for each in dealt]
+
+    def _deal(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[groups.Group, Any]]]]:
+        """Groups of each slice, and the numbers of their chunks in the handle."""
+        found, where = slices_of(self.todo.x.numblocks, stage), self.held[0].where
+        for outer, members in found.items():
+            held = [(where[c][0],) for c in members]
+            dealt = groups.by_worker(held, self.known.threads, len(found), self.todo.chunk_bytes, {})
+            if self.todo.size:
+                dealt = groups.smaller(dealt, self.todo.size)
+            yield outer, [(g, groups.as_range([where[members[i]][1] for i in g.members])) for g in dealt]
+
+    def _part(self, stage: Axes, group: groups.Group, picks: Any) -> Part:
+        todo = self.todo
+        refs = List(*(TaskRef(h.names[str(group.worker)]) for h in self.held))
+        run = partial(grouped.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
+        return lambda key: Task(key, run, refs)

@@ -1,0 +1,267 @@
+"""Groups whose chunks have yet to be made: one task makes, reduces and frees them one after another.
+
+Only when a graph is about to run is it known what else needs a chunk. So the graph is built with a task a chunk, right
+as it is, and dask's hook for optimising arrays moves into each group the tasks that nothing else needs. A chunk that
+something else needs too stays a task of its own; where that is another reduction of the same chunks, one task makes
+them for both.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import dask.array as da
+from dask._task_spec import DataNode, GraphNode, Task, TaskRef, fuse_linear_task_spec, resolve_aliases
+from dask.array.optimization import optimize as stock
+from dask.base import dont_optimize, tokenize
+from dask.context import globalmethod
+from dask.core import flatten, reverse_dict
+
+from . import within
+from .grouped import Folding
+
+Key = Any
+Graph = dict[Key, GraphNode]
+Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
+
+# What the chains of a group may share with other tasks, and wait for: so many results, such as the mean that all
+# chunks are compared with, and one more for so many chunks. Did each chunk bring one, all would lie in memory at once.
+SHARED = 4
+CHUNKS_A_SHARED = 8
+
+
+class Group(Task):
+    """A task that folds its inputs in order, and may make them too: dask fuses it with nothing."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        return True
+
+    @property
+    def members(self) -> list[Key]:
+        return [ref.key for ref in self.args[0].args]
+
+
+class PlacedGroup(Group):
+    """A group made of chunks that one worker can make of what it holds."""
+
+    __slots__ = ()
+
+
+class Optimize:
+    """dask's optimisation of arrays, then ours. In a process without this package it is dask's alone."""
+
+    def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
+        low = stock(dsk, keys, **kwargs)
+        if not isinstance(low, dict) or not any(str(name).startswith("gr-") for name in getattr(dsk, "layers", ())):
+            return low
+        wanted = set(flatten(keys if isinstance(keys, (list, set)) else [keys]))
+        if any(isinstance(node, Group) for node in low.values()):
+            low = fuse_linear_task_spec(move_in(low, wanted), wanted)
+        # Each alias that fusion leaves would run as a task.
+        return resolve_aliases(low, wanted, reverse_dict({key: node.dependencies for key, node in low.items()}))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle  # type: ignore[import-untyped]
+
+        # By value: with a graph that has nothing of this package in it, it may reach a scheduler that lacks it.
+        return cloudpickle.loads, (cloudpickle.dumps(_Resolved()),)
+
+
+class _Resolved:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _resolve, ()
+
+
+def _resolve() -> Any:
+    try:
+        from gpureduce_dask.trees.stream import OPTIMIZE
+    except ImportError:
+        from dask.array.optimization import optimize
+
+        return optimize
+    return OPTIMIZE
+
+
+_resolve.__module__ = "__main__"  # what cloudpickle takes as: pickle the code, not the name
+OPTIMIZE = Optimize()
+
+
+def install() -> None:
+    """Make arrays optimise by :class:`Optimize` in this process, with the first graph that has something for it.
+
+    Not by dask's configuration, which is sent as JSON to workers that start. Its key ``array_optimize`` still goes
+    before.
+    """
+    if da.Array.__dict__["__dask_optimize__"] is not _HOOK:
+        da.Array.__dask_optimize__ = _HOOK
+
+
+_HOOK = globalmethod(OPTIMIZE, key="array_optimize", falsey=dont_optimize)
+
+
+def move_in(graph: Graph, wanted: set[Key]) -> Graph:
+    """The graph with each group's private chains moved into the group's task."""
+    users = reverse_dict({key: node.dependencies for key, node in graph.items()})
+    moved = dict(graph)
+    for groups in _together(graph):
+        bundle = _Bundle(groups, graph, users, wanted)
+        for key in bundle.inside:
+            del moved[key]
+        moved.update((node.key, node) for node in bundle.nodes())
+    return moved
+
+
+def _together(graph: Graph) -> Iterable[list[Group]]:
+    """Groups that fold the same chunks, by different operators."""
+    found: dict[Any, list[Group]] = {}
+    for node in graph.values():
+        if isinstance(node, Group):
+            needs = tuple(graph[m].dependencies if m in graph else None for m in node.members)
+            alone = not all(needs)
+            found.setdefault(node.key if alone else needs, []).append(node)
+    return found.values()
+
+
+@dataclass
+class _Bundle:
+    """Groups that become one task, and the tasks that move into it."""
+
+    groups: list[Group]
+    graph: Graph
+    users: Mapping[Key, set[Key]]
+    wanted: set[Key]
+    barred: set[Key] = field(default_factory=set)  # members that stay tasks of their own
+
+    @cached_property
+    def inside(self) -> set[Key]:
+        """The tasks that move in, less the chains that would bring too much from elsewhere."""
+        while True:
+            inside = self._private()
+            chains = {m: self._outside(m, inside) for m in self._members() if m in inside}
+            counts = Counter(key for needs in chains.values() for key in needs)
+            local = {key for key in counts if key not in self.graph and self.is_placed}
+            few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
+            fit = local.union(key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED))
+            unfit = {m for m, needs in chains.items() if not needs <= fit}
+            if not unfit:
+                return inside
+            self.barred |= unfit
+
+    @property
+    def is_placed(self) -> bool:
+        return all(isinstance(group, PlacedGroup) for group in self.groups)
+
+    def _members(self) -> list[Key]:
+        return [m for group in self.groups for m in group.members]
+
+    def _private(self) -> set[Key]:
+        """Tasks that only this bundle needs, at the end of any path."""
+        inside: set[Key] = set()
+        seen: Counter[Key] = Counter()
+        ahead = [key for group in self.groups for key in group.dependencies]
+        while ahead:
+            key = ahead.pop()
+            seen[key] += 1
+            node = self.graph.get(key)
+            if node is None or isinstance(node, DataNode) or node.block_fusion:
+                continue
+            if key in self.wanted or key in self.barred or seen[key] < len(self.users[key]):
+                continue
+            inside.add(key)
+            ahead.extend(node.dependencies)
+        return inside
+
+    def _outside(self, member: Key, inside: set[Key]) -> set[Key]:
+        """What a member's chain needs from elsewhere."""
+        found, ahead, seen = set(), [member], {member}
+        while ahead:
+            for key in self.graph[ahead.pop()].dependencies - seen:
+                seen.add(key)
+                if key in inside:
+                    ahead.append(key)
+                else:
+                    found.add(key)
+        return found
+
+    def _may_wait_for(self, key: Key, users: int) -> bool:
+        """False for a chunk of one's own on some worker, and for what ties the tasks after it to a worker, as a
+        peer-to-peer rechunk does."""
+        node = self.graph.get(key)
+        return users > 1 if node is None else isinstance(node, Group) or not node.block_fusion
+
+    def nodes(self) -> Iterator[GraphNode]:
+        """The tasks that stand for the groups."""
+        closes = tuple(group.func for group in self.groups)
+        if not self.inside:
+            yield from (Task(group.key, group.func, *group.args) for group in self.groups)
+            return
+        steps = tuple(self._steps())
+        made = {node.key for _, _, nodes in steps for node in nodes}
+        needs = {key for _, _, nodes in steps for node in nodes for key in node.dependencies}
+        names = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
+        key = self.groups[0].key
+        if len(self.groups) > 1:
+            key = f"gr-joint-{tokenize(sorted(str(group.key) for group in self.groups))}"
+            yield from (Task(g.key, operator.getitem, TaskRef(key), i) for i, g in enumerate(self.groups))
+        yield Task(key, run, closes, steps, names, *(TaskRef(name) for name in names))
+
+    def _steps(self) -> Iterator[Step]:
+        """Members in order, those of the same chunk together; each with the tasks that make it, sources first."""
+        done: set[Key] = set()
+        for members in zip(*(group.members for group in self.groups), strict=True):
+            for number, member in enumerate(members):
+                yield number, member, tuple(self._chain(member, done))
+
+    def _chain(self, member: Key, done: set[Key]) -> Iterator[GraphNode]:
+        ahead = [(member, False)] if member in self.inside else []
+        while ahead:
+            key, is_ready = ahead.pop()
+            if key in done:
+                continue
+            if is_ready:
+                done.add(key)
+                yield self.graph[key]
+                continue
+            ahead.append((key, True))
+            inner = sorted(self.graph[key].dependencies & self.inside - done, key=str, reverse=True)
+            ahead.extend((dep, False) for dep in inner)
+
+
+def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequence[Key], *values: Any) -> Any:
+    """Make what groups fold, one after another, and fold it: a chunk is gone before the next one is made."""
+    have = dict(zip(names, values, strict=True))
+    uses = Counter(key for _, _, nodes in steps for node in nodes for key in node.dependencies)
+    uses.update(member for _, member, _ in steps)
+    folds = [Folding(close.keywords["bound"]) for close in closes]  # type: ignore[attr-defined]
+    with within.group():
+        for number, member, nodes in steps:
+            for node in nodes:
+                _make(node, have)
+                _drop(node.dependencies, uses, have)
+            folds[number].add(have[member])
+            _drop((member,), uses, have)
+    results = tuple(close(fold.pending) for close, fold in zip(closes, folds, strict=True))
+    return results[0] if len(results) == 1 else results
+
+
+def _make(node: GraphNode, have: dict[Key, Any]) -> None:
+    try:
+        have[node.key] = node({key: have[key] for key in node.dependencies})
+    except Exception as error:
+        error.add_note(f"while making {node.key} within a group of chunks")
+        raise
+
+
+def _drop(keys: Iterable[Key], uses: Counter[Key], have: dict[Key, Any]) -> None:
+    for key in keys:
+        uses[key] -= 1
+        if not uses[key]:
+            del have[key]

@@ -1,0 +1,94 @@
+"""Who will run a graph, and where chunks in memory lie: asked of a client that is there already, none is made."""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import dask
+from dask.base import get_scheduler
+from dask.system import CPU_COUNT
+
+FRESH = 2.0  # seconds that an answer of the scheduler is used again: what is stale costs a transfer, never a result
+HALF_FULL = 0.5  # of a worker's memory: above it, its chunks must stay free to go to its disk
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Threads by worker (one nameless worker where there is no cluster), and the memory of those that have a limit."""
+
+    threads: Mapping[str, int]
+    memory: Mapping[str, float] = field(default_factory=dict)
+    crowded: frozenset[str] = frozenset()
+    client: Any = None
+
+    @property
+    def total(self) -> int:
+        return max(1, sum(self.threads.values()))
+
+
+_answers: weakref.WeakKeyDictionary[Any, tuple[float, Workers]] = weakref.WeakKeyDictionary()
+
+
+def current() -> Workers:
+    """The workers that a graph computed now would run on."""
+    client = _client()
+    if client is not None:
+        return of_client(client)
+    name = dask.config.get("scheduler", None)
+    if name in ("sync", "synchronous", "single-threaded"):
+        return Workers({"": 1})
+    return Workers({"": int(dask.config.get("num_workers", None) or CPU_COUNT)})
+
+
+def of_client(client: Any) -> Workers:
+    """A cluster's workers. A client of an event loop answers nothing here, for nobody here can wait for it."""
+    when, workers = _answers.get(client, (-FRESH, None))
+    if workers is not None and time.monotonic() - when < FRESH:
+        return workers
+    known = {} if client.asynchronous else client.scheduler_info(n_workers=-1)["workers"]
+    limits = {name: info["memory_limit"] for name, info in known.items() if info.get("memory_limit")}
+    workers = Workers(
+        {name: info["nthreads"] for name, info in known.items()} or {"": CPU_COUNT},
+        limits,
+        frozenset(name for name, limit in limits.items() if _is_crowded(known[name].get("metrics", {}), limit)),
+        client,
+    )
+    if known:
+        _answers[client] = (time.monotonic(), workers)
+    return workers
+
+
+def who_has(client: Any, futures: Iterable[Any]) -> Mapping[Any, Any]:
+    """The workers that hold each finished future, by key; nothing while some are yet to be computed."""
+    futures = list(futures)
+    if client is None or client.asynchronous or any(f.status != "finished" for f in futures):
+        return {}
+    found: Mapping[Any, Any] = client.who_has(futures)
+    return found
+
+
+def is_future(value: Any) -> bool:
+    """True for distributed's futures, without importing distributed for it."""
+    module = sys.modules.get("distributed")
+    return module is not None and isinstance(value, module.Future)
+
+
+def _client() -> Any:
+    """The client that ``compute`` would use, or None."""
+    if "distributed" not in sys.modules:
+        return None
+    try:
+        owner = getattr(get_scheduler(), "__self__", None)
+    except RuntimeError:  # a client is asked for by the configuration, and there is none
+        return None
+    return owner if hasattr(owner, "scheduler_info") else None
+
+
+def _is_crowded(metrics: Mapping[str, Any], limit: float) -> bool:
+    spilled = metrics.get("spilled_bytes", {})
+    return bool(spilled.get("disk", 0)) or metrics.get("memory", 0) > HALF_FULL * limit
