@@ -172,7 +172,7 @@ def test_a_result_dtype(name, given_dtype, dtype):
 @pytest.mark.parametrize("given_dtype", ["i4", "f4", "f8", "u1", "?"])
 @pytest.mark.parametrize("name", ["mean", "nanmean"])
 def test_integer_means(name, given_dtype, dtype):
-    """As NumPy: elements and means are truncated towards zero. Errors where it refuses them, or divides what wrapped."""
+    """As NumPy: elements and means are truncated towards zero. Errors where it refuses, or divides what wrapped."""
     x = np.array([[-7, 2.9, -4, -1], [1, 0.5, -2.7, 0]])
     x = (np.abs(x) if given_dtype in "u1?" else x).astype(given_dtype)
     unsigned, floats = dtype[0] == "u" and given_dtype not in "u1?", given_dtype[0] == "f"

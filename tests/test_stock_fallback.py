@@ -1,13 +1,19 @@
-"""Masked, sparse and long double arrays go to stock dask, unchanged."""
+"""Masked, sparse and long double arrays go to stock dask, unchanged; objects and strings where it has an answer."""
 
 from __future__ import annotations
+
+import warnings
 
 import dask.array as da
 import numpy as np
 import pytest
+from test_bad_input import EVERY
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk
+from gpureduce_dask.trees.stock import OBJECTS
+
+stats = pytest.importorskip("dask.array.stats", reason="skew and kurtosis need SciPy")
 
 NAMES = [
     "sum",
@@ -118,3 +124,72 @@ def test_a_chunk_of_another_dtype():
     x = da.ones(4, chunks=2).map_blocks(lambda b: b * 1j, meta=np.empty(0))
     with pytest.raises(gr.errors.DtypeError, match=r"complex128.*float64"):
         gr.sum(x).compute(scheduler="sync")
+
+
+OTHERS = {
+    "objects": np.array([[3, 1, 2], [5, 4, 7]], object),
+    "unicode": np.array([["b", "a", ""], ["d", "c", "b"]]),
+    "bytes": np.array([[b"b", b"a", b""], [b"d", b"c", b"b"]]),
+    "strings": np.array([["b", "a", ""], ["d", "c", "b"]], np.dtypes.StringDType()),
+    "records": np.array([[(1.0,), (0.0,), (2.0,)], [(0.0,), (0.0,), (0.0,)]], [("a", "f4")]),
+}
+
+
+def stock_answer(name, x):
+    """The graph of stock dask, or None where it or its tasks fail, or its answer is not NumPy's."""
+    module = stats if name in ("skew", "kurtosis") else da
+    numbers = x.astype(int) if x.dtype == object else x
+    try:
+        graph = getattr(module, name)(da.from_array(x, chunks=2), axis=0)
+        answer = graph.compute(scheduler="sync")
+        wanted = answer if module is stats else getattr(np, name)(numbers, axis=0)
+    except Exception:
+        return None
+    return graph if np.all(answer == wanted) else None
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("name", [n for n in EVERY if n not in ("sumsq", "norm")])
+def test_objects_and_strings_where_stock_dask_answers(name, kind):
+    """And where it does not, an error when the graph is built."""
+    x = OTHERS[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        want = stock_answer(name, x)
+    if want is None:
+        with pytest.raises(gr.errors.DtypeError, match=rf"^{name}: dtype"):
+            getattr(gr, name)(da.from_array(x, chunks=2), axis=0)
+        return
+    got = getattr(gr, name)(da.from_array(x, chunks=2), axis=0)
+    assert got.name == want.name and got.dtype == want.dtype
+    np.testing.assert_array_equal(got.compute(scheduler="sync"), want.compute(scheduler="sync"))
+
+
+def test_objects_in_two_arrays(untouched):
+    x, weights = da.from_array(OTHERS["objects"], chunks=2), np.array([[1, 2, 3], [3, 2, 1]])
+    assert gr.vdot(x, weights).compute(scheduler="sync") == np.vdot(OTHERS["objects"], weights)
+    with pytest.raises(gr.errors.DtypeError, match="average: dtype object"):  # stock dask cannot divide what it adds up
+        gr.average(x, axis=0, weights=weights)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "var", "nansum", "nanprod", "nanmean", "nanvar"])
+def test_object_results(name, untouched):
+    """Python's integers do not wrap."""
+    x = np.array([2**62, 2**62, 2**62])
+    got = getattr(gr, name)(da.from_array(x, chunks=1), dtype=object)
+    assert got.dtype == object and got.name == getattr(da, name)(da.from_array(x, chunks=1), dtype=object).name
+    assert got.compute(scheduler="sync") == getattr(np, name)(x.astype(object))
+
+
+class Unread:
+    """Building a graph runs no code of the elements."""
+
+    def __getattribute__(self, name):
+        raise AssertionError(f"{name} of an element was asked for")
+
+
+def test_building_a_graph_leaves_objects_alone(untouched):
+    elements = np.frompyfunc(lambda _: Unread(), 1, 1)(np.arange(2))
+    x = da.Array({("x", 0): elements}, "x", ((2,),), dtype=object)
+    for name in sorted(OBJECTS - {"vdot"}):
+        assert getattr(gr, name)(x, *[5] * (name == "moment")).dtype is not None

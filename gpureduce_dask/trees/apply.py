@@ -38,7 +38,7 @@ def apply(
     monoid = operators.get(op)
     name = name or monoid.name
     arrays = tuple(as_dask(name, x) for x in inputs)
-    if belongs_to_stock(arrays, dtype):
+    if belongs_to_stock(monoid.name, arrays, dtype):
         if isinstance(op, Monoid):
             raise foreign(name, arrays)
         given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}

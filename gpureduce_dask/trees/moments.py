@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import ArgumentError, message
 from .apply import apply, as_dask
-from .stock import call, given_arguments
+from .stock import belongs_to_stock, call, given_arguments, require_native
 
 HIGHEST = 4  # the state of the row has central sums up to this order
 
@@ -17,5 +17,8 @@ def central_moment(a: Any, order: Any, **arguments: Any) -> Any:
     if not isinstance(order, Integral) or int(order) < 0:
         raise ArgumentError(message("moment", f"order {order!r}", "an integer of 0 or more", "Pass 2 for a variance."))
     if int(order) > HIGHEST:
-        return call("moment", (as_dask("moment", a),), order=int(order), **given_arguments(arguments))
+        x = as_dask("moment", a)
+        if not belongs_to_stock("moment", (x,), arguments["dtype"]):
+            require_native("moment", x.dtype)
+        return call("moment", (x,), order=int(order), **given_arguments(arguments))
     return apply("moment", a, order=int(order), **arguments)

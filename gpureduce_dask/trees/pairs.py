@@ -31,7 +31,7 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
         mean = apply("mean", x, axis=axis, keepdims=keepdims, name="average")
         return (mean, _counts(x, mean, axis)) if returned else mean
     w = as_dask("average", weights)
-    if belongs_to_stock((x, w), None):
+    if belongs_to_stock("average", (x, w), None):
         return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
     given = (axis,) if np.ndim(axis) == 0 else tuple(axis)
     axes = tuple(range(x.ndim)) if axis is None else tuple(normalise_axes("average", a, x.ndim)[0] for a in given)

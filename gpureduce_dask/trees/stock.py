@@ -1,4 +1,4 @@
-"""What belongs to stock dask: chunk types and dtypes that no kernel reads are handed to it untouched."""
+"""What belongs to stock dask: chunk types and dtypes that no row takes, and it does, are handed to it untouched."""
 
 from __future__ import annotations
 
@@ -12,11 +12,23 @@ from .. import dtypes
 from ..errors import ArgumentError, DtypeError, message
 from .meta import is_ours
 
+FLAGS = frozenset({"any", "all", "count_nonzero"})
+OBJECTS = FLAGS | {"sum", "prod", "min", "max", "argmin", "argmax", "ptp", "mean", "var", "std", "moment", "skew"}
+OBJECTS |= {"kurtosis", "nansum", "nanprod", "nanmin", "nanmax", "vdot"}
 
-def belongs_to_stock(arrays: tuple[Any, ...], dtype: Any) -> bool:
-    """True for masked, sparse and other foreign chunks, and for long double elements or results."""
-    given = [a.dtype for a in arrays] + ([] if dtype is None else [np.dtype(dtype)])
-    return any(not is_ours(a._meta) for a in arrays) or any(_is_long(d) for d in given)
+# Operators that stock dask has for elements which no row takes, by their kind. Of objects, what its tasks do where they
+# are numbers; of strings, bytes and records NumPy knows the truth alone, of variable-width strings the order as well.
+ANSWERED = {"O": OBJECTS, "U": FLAGS, "S": FLAGS, "V": FLAGS, "T": FLAGS | {"min", "max", "argmin", "argmax"}}
+# The same by the kind of the result asked for: Python's integers, as objects, do not wrap.
+AS_OBJECTS = {"O": frozenset({"sum", "prod", "mean", "var", "moment", "nansum", "nanprod", "nanmean", "nanvar"})}
+
+
+def belongs_to_stock(name: str, arrays: tuple[Any, ...], dtype: Any) -> bool:
+    """True for masked, sparse and other foreign chunks, and for long doubles, objects, strings and records where stock
+    dask has the operator of this name for them."""
+    tables = [(a.dtype, ANSWERED) for a in arrays] + ([] if dtype is None else [(np.dtype(dtype), AS_OBJECTS)])
+    others = [_is_long(d) or name in table.get(d.kind, ()) for d, table in tables if not dtypes.is_native(d)]
+    return any(not is_ours(a._meta) for a in arrays) or (bool(others) and all(others))
 
 
 def _is_long(dtype: np.dtype[Any]) -> bool:
@@ -24,12 +36,12 @@ def _is_long(dtype: np.dtype[Any]) -> bool:
 
 
 def require_native(name: str, dtype: np.dtype[Any]) -> None:
-    """Raise for dtypes that no operator has a meaning for: object, strings, bytes, records."""
+    """Raise for dtypes that neither an operator nor stock dask has a meaning for: most objects, strings, records."""
     if dtypes.is_native(dtype):
         return
     expected = "bool, integer, float, complex, datetime64 or timedelta64"
     if dtype.kind == "O":
-        remedy = f"Convert with x.astype(float), or call dask.array.{name}, which works on objects."
+        remedy = "Convert with x.astype(float), or to the dtype that the objects have in common."
     elif dtype.names:
         remedy = "Reduce one field of the record, x['field']."
     else:
