@@ -16,7 +16,7 @@ from .sources import Reduction
 class Dealer:
     """So many chunks in a row, or by the workers that hold what they are made of. Its text tells one from another."""
 
-    size: int
+    size: int | None
     slices: int
     chunk_bytes: float
     threads: Mapping[str, int] = field(default_factory=dict)
@@ -25,10 +25,10 @@ class Dealer:
     def groups(self, members: Sequence[Coords]) -> list[groups.Group]:
         """The groups of one slice, whose chunks these are in order."""
         if not self.holders:
-            return groups.in_order(len(members), self.size)
+            return groups.in_order(len(members), self.size or 1)
         held = [self.holders[c] for c in members]
-        dealt = groups.by_worker(held, self.threads, self.slices, self.chunk_bytes, {})
-        return groups.smaller(dealt, self.size)
+        dealt = groups.by_worker(held, self.threads, self.slices, self.chunk_bytes, {}, least=0)
+        return groups.smaller(dealt, self.size) if self.size else dealt
 
 
 def dealer(todo: Reduction) -> Dealer:
@@ -38,8 +38,7 @@ def dealer(todo: Reduction) -> Dealer:
     chunks = math.prod(blocks[a] for a in first)
     found = sources.origins(todo) if todo.bound.monoid.commutative else None
     holders, known = ({}, workers.current()) if found is None else found
+    if holders:
+        return Dealer(todo.size, slices, todo.chunk_bytes, dict(sorted(known.threads.items())), holders)
     size = todo.size or groups.to_make(chunks, slices, known.total, todo.chunk_bytes)
-    if not holders:
-        return Dealer(size, slices, todo.chunk_bytes)
-    shares = {worker: n * groups.A_THREAD for worker, n in sorted(known.threads.items())}
-    return Dealer(size, slices, todo.chunk_bytes, shares, holders)
+    return Dealer(size, slices, todo.chunk_bytes)

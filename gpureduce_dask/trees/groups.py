@@ -36,9 +36,10 @@ def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float) -> int:
     return max(1, min(size, _as_many(MOST_BYTES, chunk_bytes)))
 
 
-def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float) -> int:
-    """How many of a slice's chunks, all in memory already, one task reads."""
-    useful = min(max(1, threads // slices), max(1, int(chunks * _known(chunk_bytes) // LEAST_BYTES)))
+def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least: float = LEAST_BYTES) -> int:
+    """How many of a slice's chunks, all in memory already, one task reads: ``least`` bytes or more."""
+    worth = max(1, int(chunks * _known(chunk_bytes) // least)) if least else threads
+    useful = min(max(1, threads // slices), worth)
     return max(1, min(-(-chunks // useful), _as_many(MOST_BYTES, chunk_bytes)))
 
 
@@ -48,6 +49,7 @@ def by_worker(
     slices: int,
     chunk_bytes: float,
     memory: Mapping[str, float],
+    least: float = LEAST_BYTES,
 ) -> list[Group]:
     """A slice's chunks by the worker that holds them, a group a thread.
 
@@ -61,7 +63,7 @@ def by_worker(
         held.setdefault(last, []).append(i)
     groups = []
     for worker, members in sorted(held.items()):
-        most = in_memory(len(members), slices, threads.get(worker, 1), chunk_bytes)
+        most = in_memory(len(members), slices, threads.get(worker, 1), chunk_bytes, least)
         room = memory.get(worker, math.inf) * MEMORY_SHARE / threads.get(worker, 1)
         size = max(1, min(most, _as_many(room, chunk_bytes)))
         for part in in_order(len(members), size):

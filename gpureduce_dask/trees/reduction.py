@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import product
@@ -20,7 +21,7 @@ from ..monoid import Bound
 from . import deal, grouped, meta, sources, stream, tasks
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .handles import Coords
-from .sources import Reduction
+from .sources import Part, Reduction, Source, bundles, task_of_all
 
 Key = tuple[str | int, ...]  # a name, and where the chunk lies
 
@@ -86,16 +87,33 @@ class _Tree:
         run = partial(tasks.reduce_whole, bound=self.bound, axes=self.axes, keepdims=self.keepdims, device=self.device)
         return self._blockwise(run, self.name, self.kept, self.bound.result, self.meta, self._inputs())
 
-    def of_memory(self, source: Any, split: int | dict[int, int]) -> Any:
+    def of_memory(self, source: Source, split: int | dict[int, int]) -> Any:
         """Chunks in memory: a task for each group of the source, then combines."""
-        level = {}
         most = split if isinstance(split, int) else math.prod(split.values())
-        for outer, parts in source.slices(self.order[0]):
-            inputs = [parts[0](None)] if len(parts) == 1 else [self._add(part, self.group_name) for part in parts]
+        slices = list(source.slices(self.order[0]))
+        together = self._bundles(source, slices)
+        level = {}
+        inputs: list[Any]
+        for outer, parts in slices:
+            if together:
+                inputs = [together[part] for part in parts]
+            elif len(parts) == 1:
+                inputs = [parts[0].task()]
+            else:
+                inputs = [self._add(part.task, self.group_name) for part in parts]
             if self.bound.monoid.commutative:
                 inputs = self._narrow({(i,): each for i, each in enumerate(inputs)}, (most,), Task)
             level[outer] = self._close(inputs, outer, 0, Task, in_runs=not self.bound.monoid.commutative)
         return self._later_stages(level, split, source.dependencies, source.futures)
+
+    def _bundles(self, source: Source, slices: list[tuple[Coords, list[Part]]]) -> dict[Part, GraphNode]:
+        """What takes each group's partial out of a task that makes those of many slices; nothing where there is none
+        such."""
+        found: dict[Part, GraphNode] = {}
+        for parts in bundles(source, slices, self.order[0]):
+            ref = self._add(partial(task_of_all, parts), self.group_name)
+            found.update((part, Task(None, operator.getitem, ref, i)) for i, part in enumerate(parts))
+        return found
 
     def of_chains(self, split: int | dict[int, int], dealer: deal.Dealer | None = None) -> Any:
         """Chunks that have yet to be made: a task a chunk, in groups that are made one task each when the graph is

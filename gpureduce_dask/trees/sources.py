@@ -21,12 +21,27 @@ from . import grouped, groups, handles, workers
 from .axes import Axes, needs_places, place_chunks
 from .handles import Coords, Held
 
-Part = Callable[[Any], GraphNode]  # the task of one group, by its key; without one it runs within another task
+BUNDLE_BYTES = 256 * 1024  # of the partials that one task gives for all slices: they may go to every worker
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One group: what its task runs, on what, and on which worker as far as that is known."""
+
+    run: Callable[..., Any]
+    takes: GraphNode
+    worker: str | None
+
+    def task(self, key: Any = None) -> Task:
+        """The group's task; without a key it is for another task to run."""
+        return Task(key, self.run, self.takes)
 
 
 class Source(Protocol):
     """Chunks in memory, dealt to groups."""
 
+    todo: Reduction
+    known: workers.Workers
     mark: Any  # tells one way of dealing from another, in keys
     dependencies: list[Any]  # collections that groups depend on
     futures: list[Any]  # layers that they depend on
@@ -168,6 +183,33 @@ def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coor
     return found
 
 
+def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes) -> list[list[Part]]:
+    """Groups of many slices that one task takes on, a task a thread of each worker; none where their partials are
+    too large to go together to all that need one of them."""
+    todo = source.todo
+    mine: dict[str | None, list[Part]] = {}
+    for _, parts in slices:
+        for part in parts:
+            mine.setdefault(part.worker, []).append(part)
+    kept = [sizes for a, sizes in enumerate(todo.x.chunks) if a not in stage]
+    nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * todo.bound.state.itemsize
+    if len(slices) == 1 or todo.size or not nbytes <= BUNDLE_BYTES:
+        return []
+    found = []
+    for worker, parts in mine.items():
+        threads = source.known.total if worker is None else source.known.threads.get(worker, 1)
+        chunks = todo.x.npartitions * len(parts) // sum(len(each) for each in mine.values())
+        each = groups.in_memory(max(chunks, 1), 1, threads, todo.chunk_bytes)
+        count = min(len(parts), -(-max(chunks, 1) // each))
+        found += [[parts[i] for i in g.members] for g in groups.in_order(len(parts), -(-len(parts) // count))]
+    return found
+
+
+def task_of_all(parts: list[Part], key: Any) -> Task:
+    """The task of several groups, which gives a list of their partials."""
+    return Task(key, list, List(*(part.task() for part in parts)))
+
+
 class InMemory:
     """Chunks in memory that a group's task depends on one by one; by worker where holders are known."""
 
@@ -202,7 +244,7 @@ class InMemory:
             offsets=[self._offsets[c] for c in mine] if todo.shape else [()] * len(mine),
             where=todo.where(stage, group.members),
         )
-        return lambda key: Task(key, run, columns)
+        return Part(run, columns, group.worker)
 
     @cached_property
     def _offsets(self) -> dict[Coords, Coords]:
@@ -242,4 +284,4 @@ class OnHandles:
         todo = self.todo
         refs = List(*(TaskRef(h.names[str(group.worker)]) for h in self.held))
         run = partial(grouped.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
-        return lambda key: Task(key, run, refs)
+        return Part(run, refs, group.worker)

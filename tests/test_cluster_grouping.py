@@ -1,0 +1,281 @@
+"""Groups on a cluster of processes: how many tasks run, what moves, and what is left when a worker dies."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import time
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from test_trees import AFFINE, compose
+
+import gpureduce_dask as gr
+from gpureduce_dask.trees import handles
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def install(dask_scheduler):
+    class Finished(distributed.diagnostics.plugin.SchedulerPlugin):
+        name = "finished"
+
+        def __init__(self):
+            self.keys = []
+
+        def transition(self, key, start, finish, *args, **kwargs):
+            if (start, finish) == ("processing", "memory"):
+                self.keys.append(str(key))
+
+    if "finished" not in dask_scheduler.plugins:
+        dask_scheduler.add_plugin(Finished())
+
+
+def taken(dask_scheduler):
+    plugin = dask_scheduler.plugins["finished"]
+    keys, plugin.keys = plugin.keys, []
+    return keys
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
+        distributed.LocalCluster(
+            n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="2GiB"
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster):
+    with distributed.Client(cluster) as client:
+        client.wait_for_workers(4, timeout=30)
+        client.run_on_scheduler(install)
+        yield client
+
+
+def run(client, array):
+    """The result, and the tasks that ran for it."""
+    client.run_on_scheduler(taken)
+    value = array.compute()
+    return value, client.run_on_scheduler(taken)
+
+
+def persisted(client, x):
+    x = client.persist(x)
+    distributed.wait(x)
+    return x
+
+
+def values(shape=(16, 16), chunks=(2, 2)):
+    """Integers as floats: their sums are exact, in any order, and their products finite."""
+    ref = np.random.default_rng(1).choice([-1.0, 1, 2, -3], shape)
+    return ref, da.from_array(ref, chunks=chunks).map_blocks(np.copy)
+
+
+def test_persisted_chunks_need_few_tasks(client):
+    ones = persisted(client, da.ones(256 * 64, chunks=64))
+    total, first = run(client, gr.sum(ones))
+    assert total == 256 * 64
+    assert len(first) == 4 + 4 + 1  # handles, groups, and the total
+    for op, want in ((gr.max, 1), (gr.var, 0), (gr.argmax, 0), (gr.sum, 256 * 64)):
+        got, later = run(client, op(ones))
+        assert got == want
+        assert len(later) == 4 + 1
+
+
+def test_the_graph_of_a_later_reduction_does_not_grow(client):
+    graphs = []
+    for chunks in (16, 160):
+        x = persisted(client, da.ones(chunks * 8, chunks=8))
+        gr.sum(x).compute()
+        graphs.append(len(dict(gr.max(x).dask)))
+    assert graphs[0] == graphs[1] == 4 + 4 + 1
+
+
+def test_lazy_chunks_need_few_tasks(client):
+    x = da.random.default_rng(0).random((256, 64), chunks=(1, 64))
+    total, tasks = run(client, gr.sum((x - 0.5) ** 2))
+    assert len(tasks) == 16 + 1
+    np.testing.assert_allclose(total, ((x - 0.5) ** 2).sum().compute(scheduler="sync"))
+
+
+def test_chains_over_persisted_chunks_stay_where_these_are(client):
+    ref, x = values()
+    p = persisted(client, x)
+    total, tasks = run(client, gr.sum((p + 1) * 2))
+    assert total == ((ref + 1) * 2).sum()
+    assert len(tasks) == 4 + 1
+    assert not copies(client, p)
+
+
+def copies(client, array):
+    """Chunks that are on more than one worker."""
+    return [key for key, workers in client.who_has(array).items() if len(workers) > 1]
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1], ids=str)
+def test_every_row_on_persisted_chunks(client, axis):
+    ref, x = values()
+    p, one = persisted(client, x), da.from_array(ref, chunks=ref.shape)
+    names = [n for n, row in gr.OPERATORS.items() if row.arity == 1]
+    got = dask.compute(*(gr.reduction(p, n, axis=axis) for n in names))
+    want = dask.compute(*(gr.reduction(one, n, axis=axis) for n in names), scheduler="sync")
+    for name, a, b in zip(names, got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12, err_msg=name)
+    assert not copies(client, p)
+
+
+def test_slices_share_the_tasks_of_their_worker(client):
+    ref, x = values()
+    p = persisted(client, x)
+    gr.sum(p).compute()
+    got, tasks = run(client, gr.max(p, axis=0))
+    np.testing.assert_array_equal(got, ref.max(0))
+    assert len(tasks) == 4 + 8 + 1  # a worker, a chunk of the result, and what joins those
+    with dask.config.set({"gpureduce.group": 100}):
+        got, tasks = run(client, gr.min(p, axis=0))
+    np.testing.assert_array_equal(got, ref.min(0))
+    assert len(tasks) > 8 + 8
+
+
+def test_two_arrays(client):
+    ref, x = values()
+    p, q = persisted(client, x), persisted(client, x + 1)
+    assert gr.vdot(p, q).compute() == (ref * (ref + 1)).sum()
+    np.testing.assert_allclose(gr.average(p, weights=q + 200).compute(), np.average(ref, weights=ref + 201))
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1], ids=str)
+def test_order_is_honoured(client, axis):
+    ref, x = values((12, 9), (2, 2))
+    p = persisted(client, x)
+    axes = (0, 1) if axis is None else (axis,)
+    got = gr.reduction(p, AFFINE, axis=axis, dtype=np.int64)
+    np.testing.assert_array_equal(got.compute(), compose(ref.astype(np.int64), axes))
+
+
+def test_chunks_that_are_still_made(client):
+    ref, x = values()
+    slow = client.persist(x.map_blocks(lambda block: time.sleep(0.01) or block, meta=np.empty((0, 0))))
+    assert gr.sum(slow).compute() == ref.sum()
+
+
+def test_the_array_may_go_before_the_result_is_there(client):
+    ref, x = values()
+    p = persisted(client, x)
+    future = client.compute(gr.sum(p))
+    del p
+    gc.collect()
+    assert future.result(timeout=30) == ref.sum()
+    p = persisted(client, x)
+    gr.max(p).compute()
+    total = gr.sum(p)
+    del p
+    gc.collect()
+    time.sleep(0.2)
+    assert total.compute() == ref.sum()
+
+
+def handle_tasks(dask_scheduler):
+    return sorted(str(k) for k in dask_scheduler.tasks if str(k).startswith("gr-handle"))
+
+
+def wait_until(check, timeout=10):
+    end = time.monotonic() + timeout
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_handles_are_small_shared_and_go_with_the_array(client):
+    wait_until(lambda: not client.run_on_scheduler(handle_tasks))
+    p = persisted(client, da.ones((64, 2**14), chunks=(1, 2**14)))
+    gr.sum(p).compute()
+    made = client.run_on_scheduler(handle_tasks)
+    assert len(made) == 4
+    gr.mean(p, axis=0).compute()
+    assert client.run_on_scheduler(handle_tasks) == made
+    sizes = client.run_on_scheduler(
+        lambda dask_scheduler: [ts.nbytes for k, ts in dask_scheduler.tasks.items() if str(k).startswith("gr-handle")]
+    )
+    assert max(sizes) < 10_000
+    del p
+    gc.collect()
+    wait_until(lambda: not client.run_on_scheduler(handle_tasks))
+    assert not handles._held
+
+
+def test_a_group_on_another_worker_fetches_its_chunks(client):
+    """As when the scheduler moves a task: the handle travels without its chunks."""
+    ref, x = values()
+    p = persisted(client, x)
+    gr.sum(p).compute()
+    other = list(client.nthreads())[1]
+    client.run_on_scheduler(taken)
+    for op, want in ((gr.max, ref.max()), (gr.argmax, ref.argmax())):
+        with dask.annotate(workers=[other], allow_other_workers=False):
+            assert op(p).compute(optimize_graph=False) == want
+    with dask.annotate(workers=[other], allow_other_workers=False):
+        got = gr.reduction(p, AFFINE, dtype=np.int64).compute(optimize_graph=False)
+    assert got == compose(ref.astype(np.int64), (0, 1))
+
+
+def test_chunks_that_moved(client):
+    ref, x = values()
+    p = persisted(client, x)
+    gr.sum(p).compute()
+    client.replicate(p, n=2)
+    assert gr.max(p).compute() == ref.max()
+    q = persisted(client, x + 1)
+    client.rebalance()
+    assert gr.sum(q).compute() == (ref + 1).sum()
+
+
+def kill_one(client):
+    """End a worker's process, as the kernel does when memory runs out; its nanny starts another."""
+    victim, pid = next(iter(client.run(os.getpid).items()))
+    os.kill(pid, signal.SIGKILL)
+    return victim
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_a_worker_that_dies(client, handled):
+    ref, x = values()
+    p = persisted(client, x)
+    before = gr.sum(p) if handled else None
+    victim = kill_one(client)
+    if before is not None:
+        assert before.compute() == ref.sum()
+    assert gr.max(p).compute() == ref.max()
+    wait_until(lambda: victim not in client.nthreads(), 20)
+    for op in (gr.min, gr.sum, gr.argmax):
+        assert op(p).compute() == getattr(ref, op.__name__)()
+
+
+def slow_chunk(block_info=None):
+    time.sleep(0.02)
+    return np.full(8, block_info[None]["chunk-location"][0], float)
+
+
+def test_a_worker_that_dies_while_groups_run(client):
+    x = da.map_blocks(slow_chunk, chunks=((8,) * 64,), dtype=float, meta=np.empty(0))
+    future = client.compute(gr.sum(x))
+    time.sleep(0.15)
+    kill_one(client)
+    assert future.result(timeout=60) == 8 * sum(range(64))
+
+
+def test_a_worker_that_retires(client):
+    ref, x = values()
+    p = persisted(client, x)
+    gr.sum(p).compute()
+    client.retire_workers([next(iter(client.nthreads()))])
+    assert gr.max(p).compute() == ref.max()
+    assert gr.argmin(p).compute() == ref.argmin()
