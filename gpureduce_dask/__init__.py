@@ -51,6 +51,8 @@ if TYPE_CHECKING:
         var,
     )
     from .trees.meta import device_meta
+    from .trees.persisted import persist
+    from .trees.plan import plan
 
 _LAZY = {
     "nanreductions": (
@@ -91,6 +93,8 @@ _LAZY = {
         "var",
     ),
     "trees.meta": ("device_meta",),
+    "trees.persisted": ("persist",),
+    "trees.plan": ("plan",),
 }
 _MODULES = {name: module for module, names in _LAZY.items() for name in names}
 
@@ -120,6 +124,8 @@ __all__ = [
     "nansum",
     "nanvar",
     "norm",
+    "persist",
+    "plan",
     "prod",
     "ptp",
     "reduction",

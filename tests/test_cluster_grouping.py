@@ -272,7 +272,45 @@ def test_a_worker_that_dies_while_groups_run(client):
     assert future.result(timeout=60) == 8 * sum(range(64))
 
 
+def moved(client):
+    """Bytes of partials that workers received so far."""
+
+    def count(dask_worker):
+        entries = [entry["keys"] for entry in dask_worker.transfer_incoming_log]
+        return sum(n for keys in entries for key, n in keys.items() if "group" in str(key))
+
+    return sum(client.run(count).values())
+
+
+@pytest.mark.parametrize("kind", ["lazy", "persisted"])
+@pytest.mark.parametrize("axis", [None, 0], ids=str)
+def test_a_plan_is_what_happens(client, kind, axis):
+    _, x = values((32, 4096), (2, 512))
+    x = persisted(client, x) if kind == "persisted" else x
+    plan = gr.plan(x, "sum", axis=axis)
+    before = moved(client)
+    _, tasks = run(client, gr.sum(x, axis=axis))
+    assert len(tasks) == plan.tasks
+    assert moved(client) - before <= plan.moved_bytes
+    if kind == "persisted":
+        assert plan.handles == 4 and gr.plan(x, "sum").handles == 0
+        assert [share.worker for share in plan.shares] == sorted(client.nthreads())
+        assert (moved(client) - before) >= plan.moved_bytes / 4
+
+
+def test_persist_makes_handles(client):
+    ref, x = values()
+    p = gr.persist(x)
+    wait_until(lambda: len(client.run_on_scheduler(handle_tasks)) == 4)
+    made = set(client.run_on_scheduler(handle_tasks))
+    total, tasks = run(client, gr.sum(p))
+    assert total == ref.sum()
+    assert made == set(client.run_on_scheduler(handle_tasks))
+    assert len(set(tasks) - made) == 4 + 1
+
+
 def test_a_worker_that_retires(client):
+    """The last test: it leaves a worker less."""
     ref, x = values()
     p = persisted(client, x)
     gr.sum(p).compute()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import pickle
 import threading
+import tracemalloc
 import weakref
 
 import dask
 import dask.array as da
+import dask.callbacks
 import numpy as np
 import pytest
 from dask.base import tokenize
@@ -283,3 +285,54 @@ def test_partials_are_folded_before_they_pile_up():
         large.add(bound.identities((2**18,)))
         assert len(small.pending) <= PENDING
         assert sum(p.nbytes for p in large.pending) <= PENDING_BYTES + 2**18 * bound.state.itemsize
+
+
+def test_a_plan_tells_the_tasks_that_run():
+    x = counted()
+    for array, want in ((x, 8 + 1), (x.persist(scheduler="sync"), 1)):
+        assert gr.plan(array, "sum").tasks == len(ran(gr.sum(array))) == want
+    grid = da.ones((8, 8), chunks=2).map_blocks(np.copy)
+    for axis, split_every in ((None, None), (0, None), (1, 2), (None, 3)):
+        plan = gr.plan(grid, "var", axis=axis, split_every=split_every)
+        assert plan.tasks == len(ran(gr.var(grid, axis=axis, split_every=split_every)))
+        assert sum(share.chunks for share in plan.shares) == 16
+        assert plan.read_bytes == 8 * 8 * 8
+
+
+def ran(array):
+    """The keys of the tasks that ``array.compute()`` runs."""
+    keys = []
+    with dask.callbacks.Callback(pretask=lambda key, *rest: keys.append(key)):
+        array.compute(scheduler="sync")
+    return keys
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_plan_bounds_the_memory(threads):
+    x = da.ones((32, 2**19), chunks=(1, 2**19)).map_blocks(np.copy)
+    with dask.config.set(num_workers=threads):
+        predicted = gr.plan(x + 1, "sum").peak_bytes
+        gr.sum(x + 1).compute(scheduler="threads")
+        tracemalloc.start()
+        gr.sum(x + 1).compute(scheduler="threads")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert predicted / 4 < peak < predicted * 1.1
+    assert peak < 32 * 2**22 / 4
+
+
+def test_a_plan_prints_as_a_table():
+    plan = gr.plan(counted(), "argmax")
+    assert "argmax, axis=None" in repr(plan) and "bytes read" in repr(plan) and "3 KiB" in repr(plan)
+    assert "<table>" in plan._repr_html_() and "8 groups, 48 chunks" in plan._repr_html_()
+    unknown = da.from_array(np.arange(8.0), chunks=2)
+    assert "unknown" in repr(gr.plan(unknown[unknown > 3], "sum"))
+    with pytest.raises(gr.errors.ArgumentError, match="stock dask"):
+        gr.plan(da.ones(4).astype(object), "sum")
+
+
+def test_persist_on_one_machine():
+    x = gr.persist(counted(), scheduler="sync")
+    assert all(isinstance(v, np.ndarray) for v in dict(x.dask).values())
+    assert gr.sum(x).compute() == sum(range(48 * 8))
+    assert Alive.made == 48

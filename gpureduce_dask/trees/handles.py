@@ -118,7 +118,8 @@ def find(layer: Any, known: workers.Workers) -> Held | None:
 
 
 def make(layer: Any, name: str, chunks: Chunks, holders: Mapping[Coords, str], client: Any) -> Held:
-    """Handles for an array whose chunks lie where ``holders`` says; they are made while the caller goes on."""
+    """Handles for an array whose chunks lie where ``holders`` says; they are made while the caller goes on, or not at
+    all where there is no client."""
     starts = tuple(tuple(accumulate(sizes[:-1], initial=0)) for sizes in chunks)
     members: dict[str, list[Coords]] = {}
     where = {}
@@ -128,6 +129,8 @@ def make(layer: Any, name: str, chunks: Chunks, holders: Mapping[Coords, str], c
         mine.append(coords)
     mark = uuid4().hex
     names = {worker: f"gr-handle-{mark}-{i}" for i, worker in enumerate(members)}
+    if client is None:
+        return Held(names, {}, where)
     graph = {names[w]: _task(names[w], name, coords, starts) for w, coords in members.items()}
     futures = client.get(graph, list(graph), sync=False)
     held = Held(names, dict(zip(graph, futures, strict=True)), where)

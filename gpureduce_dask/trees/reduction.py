@@ -21,7 +21,7 @@ from ..monoid import Bound
 from . import deal, grouped, meta, sources, stream, tasks
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .handles import Coords
-from .sources import Part, Reduction, Source, bundles, task_of_all
+from .sources import Part, Reduction, Source, bundles, slices_of, task_of_all
 
 Key = tuple[str | int, ...]  # a name, and where the chunk lies
 
@@ -41,28 +41,43 @@ def reduce_array(
     first array's meta promises. ``group`` is how many chunks one task takes: by default what ``split_every`` says,
     or else as many as keep every thread busy.
     """
+    return grow(arrays, bound, axis, keepdims, split_every, name_prefix, group).array
+
+
+def grow(
+    arrays: tuple[Any, ...],
+    bound: Bound,
+    axis: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    name_prefix: str | None = None,
+    group: Any = None,
+    is_trial: bool = False,
+) -> Tree:
+    """The tree of :func:`reduce_array`; one on trial sends nothing to a cluster and is not to be computed."""
     x, name = arrays[0], name_prefix or bound.name
     axes = normalise_axes(name, axis, x.ndim)
     refuse_empty(name, bound, x.shape, axes)
     split = fan_in(name, bound, split_every, axes, x.chunks)
     is_given = split_every is not None or dask.config.get("split_every", None) is not None
     size = group_size(name, group)
-    if size is None and is_given:
+    by_fan_in = size is None and is_given
+    if by_fan_in:
         size = split if isinstance(split, int) else math.prod(split.values())
     stream.install()
     todo = Reduction(arrays, bound, axes, size)
     if all(x.numblocks[a] == 1 for a in axes):
-        return _Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()
-    source = sources.find(todo)
+        return Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()
+    source = sources.find(todo, is_trial)
     if source is not None:
-        return _Tree(todo, bool(keepdims), f"gr-{name}", (split, size, str(source.mark))).of_memory(source, split)
-    if group is None and is_given:
-        return _Tree(todo, bool(keepdims), f"gr-{name}", split).of_chains(split)
+        return Tree(todo, bool(keepdims), f"gr-{name}", (split, size, str(source.mark))).of_memory(source, split)
+    if by_fan_in:
+        return Tree(todo, bool(keepdims), f"gr-{name}", split).by_fan_in(split)
     dealer = deal.dealer(todo)
-    return _Tree(todo, bool(keepdims), f"gr-{name}", (split, str(dealer))).of_chains(split, dealer)
+    return Tree(todo, bool(keepdims), f"gr-{name}", (split, str(dealer))).of_chains(dealer, split)
 
 
-class _Tree:
+class Tree:
     """One reduction of one graph: what all of its layers have in common."""
 
     def __init__(self, todo: Reduction, keepdims: bool, prefix: str, options: Any) -> None:
@@ -81,20 +96,28 @@ class _Tree:
         self.meta = meta.like(self.x._meta, len(self.kept), self.bound.result)
         self.order = stages(self.bound, self.x.numblocks, self.axes)
         self.graph: dict[Any, GraphNode] = {}
+        self.array: Any = None
+        self.source: Source | None = None
+        self.dealt: list[tuple[str | None, int]] = []  # each group's worker, where it is known, and chunks
+        self.bundles = 0  # tasks that make the partials of many slices
 
-    def one_chunk_a_slice(self) -> Any:
+    def one_chunk_a_slice(self) -> Tree:
         """Every slice lies in one chunk: one task a chunk, in a layer that fuses with its neighbours."""
+        self.dealt = [(None, 1)] * self.x.npartitions
         run = partial(tasks.reduce_whole, bound=self.bound, axes=self.axes, keepdims=self.keepdims, device=self.device)
-        return self._blockwise(run, self.name, self.kept, self.bound.result, self.meta, self._inputs())
+        self.array = self._blockwise(run, self.name, self.kept, self.bound.result, self.meta, self._inputs())
+        return self
 
-    def of_memory(self, source: Source, split: int | dict[int, int]) -> Any:
+    def of_memory(self, source: Source, split: int | dict[int, int]) -> Tree:
         """Chunks in memory: a task for each group of the source, then combines."""
+        self.source = source
         most = split if isinstance(split, int) else math.prod(split.values())
         slices = list(source.slices(self.order[0]))
         together = self._bundles(source, slices)
         level = {}
         inputs: list[Any]
         for outer, parts in slices:
+            self.dealt += [(part.worker, part.chunks) for part in parts]
             if together:
                 inputs = [together[part] for part in parts]
             elif len(parts) == 1:
@@ -112,29 +135,40 @@ class _Tree:
         found: dict[Part, GraphNode] = {}
         for parts in bundles(source, slices, self.order[0]):
             ref = self._add(partial(task_of_all, parts), self.group_name)
+            self.bundles += 1
             found.update((part, Task(None, operator.getitem, ref, i)) for i, part in enumerate(parts))
         return found
 
-    def of_chains(self, split: int | dict[int, int], dealer: deal.Dealer | None = None) -> Any:
+    def of_chains(self, dealer: deal.Dealer, split: int | dict[int, int]) -> Tree:
         """Chunks that have yet to be made: a task a chunk, in groups that are made one task each when the graph is
-        optimised. Without a dealer ``split`` alone says how many partials go together."""
-        leaves = self._leaves(self.order[0])
-        refs = {c: TaskRef((self.chunk_name, *c)) for c in product(*map(range, self.x.numblocks))}
+        optimised."""
+        leaves, slices = self._leaves(), slices_of(self.x.numblocks, self.order[0])
+        kind = stream.PlacedGroup if dealer.holders else stream.Group
         level = {}
-        for outer, members in _slices(refs, self.order[0]):
-            if dealer is None:
-                inputs = self._narrow(members, _steps(split, self.order[0]), stream.Group)
-                level[outer] = self._close(inputs, outer, 0, stream.Group)
-                continue
-            kind = stream.PlacedGroup if dealer.holders else stream.Group
-            ordered = list(members.values())
-            dealt = [self._group(ordered, g.members, split) for g in dealer.groups([ref.key[1:] for ref in ordered])]
+        for outer, members in slices.items():
+            found = dealer.groups(members)
+            self.dealt += [(g.worker, len(g.members)) for g in found]
+            ordered = [TaskRef((self.chunk_name, *c)) for c in members]
+            dealt = [self._group(ordered, g.members, split) for g in found]
             if len(dealt) == 1:
                 level[outer] = self._close(dealt[0], outer, 0, kind)
                 continue
             inputs = [self._combine(refs, self.group_name, kind) for refs in dealt]
             inputs = self._narrow({(i,): ref for i, ref in enumerate(inputs)}, _steps(split, (0,)), Task)
             level[outer] = self._close(inputs, outer, 0, Task)
+        return self._later_stages(level, split, [leaves], [])
+
+    def by_fan_in(self, split: int | dict[int, int]) -> Tree:
+        """Chunks that have yet to be made, where the caller says how many partials go together."""
+        leaves = self._leaves()
+        refs = {c: TaskRef((self.chunk_name, *c)) for c in product(*map(range, self.x.numblocks))}
+        level = {}
+        for outer, members in _slices(refs, self.order[0]):
+            inputs = self._narrow(members, _steps(split, self.order[0]), stream.Group)
+            level[outer] = self._close(inputs, outer, 0, stream.Group)
+        chunks = {ref.key for ref in refs.values()}
+        taken = [len(chunks & node.dependencies) for node in self.graph.values()]
+        self.dealt = [(None, count) for count in taken if count]
         return self._later_stages(level, split, [leaves], [])
 
     def _group(self, refs: list[Any], members: Sequence[int], split: int | dict[int, int]) -> list[Any]:
@@ -146,7 +180,7 @@ class _Tree:
 
     def _later_stages(
         self, level: dict[Coords, Any], split: int | dict[int, int], dependencies: list[Any], layers: Sequence[Any]
-    ) -> Any:
+    ) -> Tree:
         for number, stage in enumerate(self.order[1:], 1):
             level = {
                 outer: self._close(self._narrow(members, _steps(split, stage), Task), outer, number, Task)
@@ -157,16 +191,17 @@ class _Tree:
             names = {f"{self.name}-handles-{i}": layer for i, layer in enumerate(layers)}
             above = {**graph.dependencies, **{name: set() for name in names}, self.name: set(names)}
             graph = HighLevelGraph({**graph.layers, **names}, above)
-        return da.Array(graph, self.name, self._chunks(), meta=self.meta)
+        self.array = da.Array(graph, self.name, self._chunks(), meta=self.meta)
+        return self
 
-    def _leaves(self, stage: Axes) -> Any:
+    def _leaves(self) -> Any:
         """The chunk tasks, with positions where the state has an index."""
         inputs, shape = self._inputs(), None
         if needs_places(self.bound, self.x.numblocks, self.axes):
             sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
             inputs += (ArraySliceDep(sizes), self.inds)
             shape = tuple(sum(s) for s in sizes)
-        run = partial(tasks.reduce_chunk, bound=self.bound, axes=stage, shape=shape)
+        run = partial(tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape)
         state = np.empty((0,) * self.x.ndim, self.bound.state)
         return self._blockwise(run, self.chunk_name, self.inds, self.bound.state, state, inputs)
 

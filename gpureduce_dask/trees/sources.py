@@ -31,6 +31,7 @@ class Part:
     run: Callable[..., Any]
     takes: GraphNode
     worker: str | None
+    chunks: int
 
     def task(self, key: Any = None) -> Task:
         """The group's task; without a key it is for another task to run."""
@@ -82,15 +83,15 @@ class Reduction:
         return grouped.Where(stage, self.shape, runs)
 
 
-def find(todo: Reduction) -> Source | None:
-    """The source of chunks that are all in memory, or None."""
+def find(todo: Reduction, is_trial: bool = False) -> Source | None:
+    """The source of chunks that are all in memory, or None. A trial makes no handles on workers."""
     layers = [a.dask.layers.get(a.name) for a in todo.arrays]
     values = [_values(layer, a) for layer, a in zip(layers, todo.arrays, strict=True)]
     if any(v is None for v in values):
         return None
     first = [next(iter(v.values()), None) for v in values]
     if all(workers.is_future(v) for v in first):
-        return _on_workers(todo, layers)
+        return _on_workers(todo, layers, is_trial)
     if all(_is_array(chunk) for v in values for chunk in v.values()):
         return InMemory(todo, None, workers.current())
     return None
@@ -107,7 +108,7 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or is_device(value)
 
 
-def _on_workers(todo: Reduction, layers: list[Any]) -> Source | None:
+def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | None:
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
@@ -133,7 +134,9 @@ def _on_workers(todo: Reduction, layers: list[Any]) -> Source | None:
     if any(first[c] not in found.get((a.name, *c), ()) for a in todo.arrays[1:] for c in keys):
         return source
     made = [
-        h if h is not None and _places(h) == first else handles.make(layer, a.name, a.chunks, first, client)
+        h
+        if h is not None and _places(h) == first
+        else handles.make(layer, a.name, a.chunks, first, None if is_trial else client)
         for h, layer, a in zip(held, layers, todo.arrays, strict=True)
     ]
     return OnHandles(todo, made, layers, known)
@@ -244,7 +247,7 @@ class InMemory:
             offsets=[self._offsets[c] for c in mine] if todo.shape else [()] * len(mine),
             where=todo.where(stage, group.members),
         )
-        return Part(run, columns, group.worker)
+        return Part(run, columns, group.worker, len(mine))
 
     @cached_property
     def _offsets(self) -> dict[Coords, Coords]:
@@ -260,7 +263,7 @@ class OnHandles:
         self.todo, self.held, self.known = todo, held, known
         self.dependencies: list[Any] = []
         self.futures = [handles.Futures(h.futures, layer) for h, layer in zip(held, layers, strict=True)]
-        self.mark = [sorted(h.futures) for h in held]
+        self.mark = [sorted(h.names.values()) for h in held]
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         layouts = self.held[0].layouts
@@ -284,4 +287,4 @@ class OnHandles:
         todo = self.todo
         refs = List(*(TaskRef(h.names[str(group.worker)]) for h in self.held))
         run = partial(grouped.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
-        return Part(run, refs, group.worker)
+        return Part(run, refs, group.worker, len(picks))
