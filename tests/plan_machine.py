@@ -243,7 +243,8 @@ def check_plan(chunk: Chunk, state_bytes: int, count: int, finish: str, refold: 
 @contextmanager
 def small_grids() -> Iterator[None]:
     """Few blocks to a grid, so that those of small arrays go round and share cells."""
-    small = dict(BLOCKS=12, GRID=6, ONE_WAVE=6, FLAT_BLOCKS=5, COLUMN_BLOCKS=6, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
+    grids = dict(BLOCKS=12, HEAVY_BLOCKS=12, ROW_BLOCKS=12, EVEN_ROW_BLOCKS=12, GRID=6, ONE_WAVE=6, COLUMN_BLOCKS=6)
+    small = dict(**grids, FLAT_BLOCKS=5, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
     with pytest.MonkeyPatch.context() as patch:
         for name, number in small.items():
             patch.setattr(tuning, name, number)

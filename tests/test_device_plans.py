@@ -60,7 +60,7 @@ template <int Chunks> __global__ void show_task(const __grid_constant__ Task<Chu
 }
 
 struct Divisions { const u64* numbers; u64* quotients; u64 count; Div div; };
-__global__ void divide(const __grid_constant__ Divisions task) {
+__global__ void divide_all(const __grid_constant__ Divisions task) {
     for (u64 i = 0; i < task.count; i++) task.quotients[i] = task.div.of(task.numbers[i]);
 }
 
@@ -77,7 +77,7 @@ def probes() -> Kernels:
     shown = [f"*out++ = (i64)task.{name};" for name in MEMBERS]
     shown += [f"*out++ = (i64)task.{name}.size;" for name in DIVS]
     text = sources.source() + PROBES.replace("MEMBERS", "\n    ".join(shown))
-    return build([Unit(text, ("show_task<1>", f"show_task<{BATCH}>", "divide", "walk_all"))])[0]
+    return build([Unit(text, ("show_task<1>", f"show_task<{BATCH}>", "divide_all", "walk_all"))])[0]
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -133,7 +133,7 @@ def test_division_is_exact(size: int, near: list[tuple[int, int]]) -> None:
     numbers = sorted(n for n in numbers if 0 <= n < 2**63)
     given_, found = np.array(numbers, np.uint64), np.empty(len(numbers), np.uint64)
     task = struct.pack("6Q", address(given_), address(found), len(numbers), *div_words(size))
-    probes().launch("divide", task, 1, 1)
+    probes().launch("divide_all", task, 1, 1)
     assert found.tolist() == [n // size for n in numbers]
 
 

@@ -236,8 +236,7 @@ MUTANTS = [
     ),
     Mutant("elements left over", "ordered rows", "reduce_ordered(", "elements + parts - 1", "elements"),
     Mutant("barrier dropped after staging", "staged", "reduce_staged_rows(", BARRIER),
-    Mutant("barrier dropped before staging again", "staged", "reduce_staged_rows(", BARRIER, nth=1),
-    Mutant("tile used before it is copied", "staged", "reduce_staged_rows(", "wait_copies<1>", "wait_copies<2>"),
+    Mutant("tile used before it is copied", "staged", "reduce_staged_rows(", "wait_copies<0>", "wait_copies<1>"),
     Mutant("staging past the end", "staged", "stage_rows(", "if (at + V <= total)", "if (at < total)"),
     # monoids
     Mutant("identity of a maximum is zero", "extremes", "struct Extreme", "T(u64(1) << (8 * sizeof(T) - 1))", "T(0)"),

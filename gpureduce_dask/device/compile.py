@@ -6,13 +6,16 @@ CuPy's own compile path appends ``-ftz=true``, which would lose float32 subnorma
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from typing import Any
 
 from ..errors import CompileError, DeviceError, message
 from . import sources
+from .tuning import THREADS
 
-OPTIONS = ("-std=c++17", "-lineinfo")
+OPTIONS = ("-std=c++17", "-lineinfo", "--ptxas-options=-v")
+REGISTERS = 65536  # of an SM, whichever GPU it is
 OLDEST = 70  # compute capability 7.0: independent thread scheduling, which the kernels rely on
 
 _cubins: dict[tuple[str, str, str], tuple[bytes, str] | CompileError] = {}
@@ -36,7 +39,7 @@ def cubin(kernel: str, arch: str, text: str = "") -> tuple[bytes, str]:
     with _lock:
         if key not in _cubins:
             try:
-                _cubins[key] = _compile(kernel, arch, text)
+                _cubins[key] = _compile(kernel, arch, text)[:2]
             except CompileError as error:
                 _cubins[key] = error
         found = _cubins[key]
@@ -45,9 +48,24 @@ def cubin(kernel: str, arch: str, text: str = "") -> tuple[bytes, str]:
     return found
 
 
-def _compile(kernel: str, arch: str, text: str) -> tuple[bytes, str]:
-    code, name, _ = compile_text(_program(text), kernel, (*OPTIONS, f"-arch={arch}"))
-    return code, name
+def _compile(kernel: str, arch: str, text: str) -> tuple[bytes, str, str]:
+    program, options = _program(text), (*OPTIONS, f"-arch={arch}")
+    found = compile_text(program, kernel, options)
+    for blocks in blocks_without_spill(found[2]):
+        found = compile_text(program, kernel, (*options, f"-DGR_BLOCKS={blocks}"))
+        if not blocks_without_spill(found[2]):
+            break
+    return found
+
+
+def blocks_without_spill(log: str) -> range:
+    """After a kernel that spilled: how many blocks on an SM may be enough, in the order of trying.
+
+    Left alone, ptxas spills a few registers where one more block then fits; told how many are enough, mostly not.
+    """
+    found = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", log, re.DOTALL)
+    stores, loads, registers = map(int, found.groups()) if found else (0, 0, 1)
+    return range(REGISTERS // (THREADS * registers), 0, -1) if stores or loads else range(0)
 
 
 def _program(text: str) -> str:

@@ -51,13 +51,13 @@ class Launch:
     threads: int = tuning.THREADS
 
 
-def _blocks_for(tiles: int) -> int:
+def _blocks_for(tiles: int, most: int) -> int:
     """Blocks that share this many warp tiles: one tile a warp up to a wave, then TILES_PER_WARP, then a full grid."""
     warps = tuning.THREADS // 32
     blocks = -(-tiles // warps)
     if blocks > tuning.ONE_WAVE:
         blocks = max(tuning.ONE_WAVE, -(-tiles // (warps * tuning.TILES_PER_WARP)))
-    return min(blocks, tuning.BLOCKS)
+    return min(blocks, most)
 
 
 def _aligned(dims: Sequence[Dim], stride: str, unit: int) -> bool:
@@ -169,8 +169,9 @@ class Plan:
         lanes = 1 << (work.slots - 1).bit_length()
         batch = tuning.EVEN_ROW_BATCH if self.op.state_bytes <= 8 else tuning.EVEN_ROW_BATCH // 2
         rows_a_block = tuning.THREADS // lanes * batch
-        blocks = min(-(-work.rows // rows_a_block), tuning.BLOCKS)
         op = self.op
+        most = tuning.ROW_BLOCKS if op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.EVEN_ROW_BLOCKS
+        blocks = min(-(-work.rows // rows_a_block), most)
         name = f"reduce_even_rows<{op.type}, {op.emits}, {vector}, {tuning.THREADS}, {lanes}, {batch}, {self.batch}>"
         return Launch(name, blocks, work)
 
@@ -184,18 +185,26 @@ class Plan:
     def _staged(self, work: Work) -> Launch:
         row_bytes = work.length * self.op.itemsizes[0]
         tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
-        blocks = min(-(-work.rows // tile_rows), tuning.GRID)
-        name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {tuning.THREADS}, {self.batch}>"
-        return Launch(name, blocks, replace(work, slots=tile_rows), 2 * tile_rows * row_bytes)
+        length = work.length if work.length <= tuning.UNROLLED_ROW else 0
+        name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {length}, {tuning.THREADS}, {self.batch}>"
+        return Launch(name, -(-work.rows // tile_rows), replace(work, slots=tile_rows), tile_rows * row_bytes)
 
     def _lines(self, work: Work, lanes: int, items: int) -> str:
         if work.runs * self.chunks == 1:
             return "ONE_LINE"
         return "LONG_LINES" if work.slots * 4 >= lanes * items * 3 else "SHORT_LINES"
 
+    def _is_narrow_float(self) -> bool:
+        return "half" in self.op.type or "bfloat16" in self.op.type
+
+    def _widens(self) -> bool:
+        """Sums of narrow floats: a pack of them in binary64 fills many registers."""
+        return self.op.type.startswith(("Sum<", "Mean<", "RootSum<")) and self._is_narrow_float()
+
     def _items(self, vector: int) -> int:
         """Loads in flight: more where each brings less."""
-        items = tuning.ROW_ITEMS // 2 if self.op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.ROW_ITEMS
+        heavy = self._widens() or self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        items = tuning.ROW_ITEMS // 2 if heavy else tuning.ROW_ITEMS
         return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
 
     def _short_rows(self, work: Work, vector: int, row_slots: int) -> Launch:
@@ -206,7 +215,7 @@ class Plan:
             items //= 2
         lines = self._lines(work, lanes, items)
         teams = tuning.THREADS // lanes
-        blocks = min(-(-work.rows // (teams * batch)), tuning.BLOCKS)
+        blocks = min(-(-work.rows // (teams * batch)), tuning.ROW_BLOCKS)
         op, threads = self.op, tuning.THREADS
         if lines == "ONE_LINE" and items == 1 and not single:
             items = 2
@@ -227,12 +236,13 @@ class Plan:
         op = self.op
         head = f"reduce_rows<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {lines}, {{}}, {self.batch}>"
         work = replace(work, tiles=tiles, splits=splits)
-        return self._finished(head, work, min(work.rows * splits, tuning.BLOCKS), work.rows)
+        return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
 
     def _splits(self, rows: int, row_tiles: int) -> int:
         if rows >= tuning.GRID:
             return 1
-        wanted = -(-_blocks_for(rows * row_tiles) // rows)
+        most = tuning.HEAVY_BLOCKS if self.op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.BLOCKS
+        wanted = -(-_blocks_for(rows * row_tiles, most) // rows)
         return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
 
     def _ordered(self, work: Work) -> list[Launch]:
@@ -241,7 +251,7 @@ class Plan:
         splits = self._splits(work.rows, -(-elements // (32 * items)))
         name = f"reduce_ordered<{self.op.type}, {{}}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         work = replace(work, slots=work.length, splits=splits)
-        return self._finished(name, work, min(work.rows * splits, tuning.BLOCKS), work.rows)
+        return self._finished(name, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
 
     # ---- columns
 
@@ -278,13 +288,14 @@ class Plan:
         for start, columns in NARROW_COLUMNS.items():
             if self.op.type.startswith(start):
                 return columns
-        while vector > 1 and vector * self.op.state_bytes > tuning.COLUMN_STATE_BYTES:
+        narrow = self._is_narrow_float() and self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        limit = tuning.NARROW_STATE_BYTES if narrow else tuning.COLUMN_STATE_BYTES
+        while vector > 1 and vector * self.op.state_bytes > limit:
             vector //= 2
         return vector
 
     def _column_items(self, load_bytes: int) -> int:
-        many_columns = self.op.type.startswith(("Arg<", *NARROW_COLUMNS))
-        heavy = many_columns or self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES and not self._is_narrow_float()
         return min(16, max(2, tuning.COLUMN_LOAD_BYTES // (2 if heavy else 1) // load_bytes))
 
     def _column_vector(self, line: Dim, others: Sequence[Dim]) -> int:
@@ -377,7 +388,10 @@ class Plan:
             run=(long,),
         )
         items = self._column_items(vector * op.itemsizes[0])
-        wanted = -(-tuning.FLAT_BLOCKS // work.rows)
+        if op.state_bytes > 8:  # the fold of periods needs registers too
+            items = max(2, min(items, tuning.COLUMN_LOAD_BYTES // 2 // (vector * op.itemsizes[0])))
+        blocks = tuning.FLAT_BLOCKS if line.size % vector else tuning.FLAT_BLOCKS // 4
+        wanted = -(-blocks // work.rows)
         splits = max(1, min(wanted, long.size // items), -(-long.size // tuning.MOST_TAKEN))
         name = f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         shared = tuning.THREADS * vector * op.state_bytes
@@ -395,7 +409,9 @@ class Plan:
         items = self._column_items(load)
         while items > 1 and items * tall >= 2 * runs:
             items //= 2
-        wanted = -(-min(tuning.COLUMN_BLOCKS, _blocks_for(tiles * runs * wide // (32 * items))) // tiles)
+        published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 else 1)
+        most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
+        wanted = -(-_blocks_for(tiles * runs * wide // (32 * items), most) // tiles)
         splits = max(1, min(wanted, runs // max(1, tall * items)), -(-runs // (tall * tuning.MOST_TAKEN)))
         name = (
             f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "

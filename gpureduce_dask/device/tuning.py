@@ -2,7 +2,10 @@
 assigned to partials follows from shape and dtype alone, so that a chunk gives the same bits on every device."""
 
 THREADS = 256  # a block everywhere; H200, read-only probe: 264x1024 and 4224x256 read fastest, 2026-11
-BLOCKS = 8448  # of a full grid: H200, sum float32, 4 GiB: 945 us with 8 loads in flight; 4224: 957; 33792: 966
+BLOCKS = 8448  # over a few long rows: H200, 4 GiB, 2026-11: sum float32 8448: 0.98 R, 4224: 0.97; 2112: 0.96
+HEAVY_BLOCKS = 2112  # for states of HEAVY_STATE_BYTES: var float32 8448: 0.976 R, 2112: 0.986; moments 0.962, 0.975
+ROW_BLOCKS = 33792  # over rows of their own: float32, 1024 a row: argmax 0.95 R, a block a row 0.88; 32768 a row: 1.00
+EVEN_ROW_BLOCKS = 1 << 24  # one tile a warp, unless the state is heavy: sum of 32 a row 0.937 R, 8448 blocks: 0.923
 GRID = 4224  # blocks that go round over many rows or cells
 ONE_WAVE = 1056  # blocks that such a GPU holds at once: below this, more blocks beat more work a block
 TILES_PER_WARP = 4  # above one wave: tiles that make a warp's start-up and its last fold small
@@ -12,11 +15,14 @@ SHORT_ROW_SLOTS = 2048  # vectors in a row below which a team of lanes, not a bl
 SHORT_ROW_BATCH = 4  # rows a team loads before it reduces the first
 EVEN_ROW_BATCH = 8  # (4 for states above 8 bytes) rows a team loads and reduces together where each is one load a lane
 STAGED_ROW_BYTES = 64  # rows of fewer bytes at no alignment go through shared memory
-STAGED_TILE_BYTES = 24576
+STAGED_TILE_BYTES = 18432  # H200, 3 float32 a row: 0.97 R; 12288: var 0.96, 36864: 0.97; 2 a row: 0.95, 0.96, 0.95
+UNROLLED_ROW = 16  # elements of such a row that are taken in without a loop
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
-COLUMN_LOAD_BYTES = 128  # in flight a thread; half of that for states of HEAVY_STATE_BYTES
-MOST_TAKEN = 1 << 23  # elements of a column that one thread takes: what 32-bit counts of it hold
+NARROW_STATE_BYTES = 192  # the same for moments of float16 and bfloat16: var of 8 columns 0.93 R, of 2 0.90
+COLUMN_LOAD_BYTES = 128  # in flight a thread; half of that for states of HEAVY_STATE_BYTES, unless of narrow floats
+MOST_TAKEN = 1 << 16  # elements of a column that one thread takes: what 32 bits hold of the squares of bytes
 FLAT_SLOTS = 32  # lines of fewer vectors are laid end to end
-FLAT_BLOCKS = 2112  # blocks over lines laid end to end
-COLUMN_BLOCKS = 4224  # blocks over tiles of columns: each publishes a tile of states
+FLAT_BLOCKS = 2112  # over lines laid end to end; a quarter where no vector straddles two: 0.96-0.97 R, else 0.93-0.96
+COLUMN_BLOCKS = 8448  # over tiles of columns, each of which publishes its states:
+COLUMN_PARTIAL_BYTES = 4 << 20  # of them, twice that for elements of 1 or 2 bytes: var float32 0.974 R, 16 MiB: 0.931
 COLUMN_WIDTH = 32  # threads across a tile of columns where there are runs enough to fill a block

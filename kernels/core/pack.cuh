@@ -28,3 +28,12 @@ template <class T, int N> GR_HD Pack<T, N> load_pack(const void* from) {
     for (int i = 0; i < (int)(sizeof(T) * N) / wide; i++) both.words[i] = __ldcs((const W*)from + i);
     return both.pack;
 }
+
+// Stores a value that this launch does not read again: it need not stay in L2.
+template <class T> GR_HD void store_once(T* to, const T& value) {
+    const int wide = WordBytes<sizeof(T), alignof(T)>::count;
+    typedef typename Word<wide>::type W;
+    union Both { W words[sizeof(T) / wide]; T value; GR_HD Both(const T& x) : value(x) {} } both(value);
+#pragma unroll
+    for (int i = 0; i < (int)sizeof(T) / wide; i++) __stcs((W*)to + i, both.words[i]);
+}

@@ -43,5 +43,10 @@ template <class Op, class Result> struct Final {
     }
 };
 
+// Blocks of a kernel that an SM must have room for. 0 leaves it to the compiler, which may spill registers to fit more.
+#ifndef GR_BLOCKS
+#define GR_BLOCKS 0
+#endif
+
 // How blocks that share a cell bring their partials together.
 const int TICKET = 0, ATOMIC = 1, TWO_PASS = 2;

@@ -42,6 +42,13 @@ GR_HD Pack<In, V> read_end_slot(const Task<Chunks>& task, const Base* base, cons
 template <class Op, int V, bool Even> struct ColumnsFor { typedef EvenColumns<Op, V> type; };
 template <class Op, int V> struct ColumnsFor<Op, V, false> { typedef Columns<Op, V> type; };
 
+template <class In, int V, int Chunks>
+GR_HD bool owns_run(const Task<Chunks>& task, const Offset& row, u64 run, u64 slot) {
+    const Base* base;
+    const Line<In, V> line = find_line<In, V>(task, row, run, base);
+    return owns_slot<In, V>(task, base, line, slot);
+}
+
 // Runs first, first + stride, ... below end, Items loads in flight.
 template <class Op, int V, int Items, bool Even, class Running, int Chunks>
 GR_HD void absorb_columns(Running& columns, const Task<Chunks>& task, const Offset& row, u64 slot, u64 first,
@@ -51,16 +58,23 @@ GR_HD void absorb_columns(Running& columns, const Task<Chunks>& task, const Offs
     const Line<In, V> origin = find_line<In, V>(task, row, 0, base);
     const i64 from = origin.position(slot);  // the same in every run: the plan sees to that
     const bool whole = from >= 0 && from + V <= (i64)task.length;
-    u64 run = first;
-    // Even runs ascend in memory: where the first and the last own the slot, all between do.
+    u64 run = first, stop = end;
     bool batched = whole;
+    // Even runs ascend in memory: the first may lie before the operand, the last behind it; where the first and the last
+    // that are left own the slot, all between do.
     if (Even && V > 1 && !whole && first < end) {
         const u64 last = first + (end - 1 - first) / stride * stride;
-        const Line<In, V> front = find_line<In, V>(task, row, first, base), back = find_line<In, V>(task, row, last, base);
-        batched = owns_slot<In, V>(task, base, front, slot) && owns_slot<In, V>(task, base, back, slot);
+        if (!owns_run<In, V>(task, row, last, slot)) stop = last;
+        if (!owns_run<In, V>(task, row, run, slot)) {
+            const Line<In, V> line = find_line<In, V>(task, row, run, base);
+            columns.take(read_end_slot<In, V>(task, base, line, slot), line.index, within);
+            run += stride;
+        }
+        const u64 left = stop == end ? last : last - stride;
+        batched = run < stop && owns_run<In, V>(task, row, run, slot) && owns_run<In, V>(task, row, left, slot);
     }
     if (batched) {
-        for (; run + (Items - 1) * stride < end; run += stride * Items) {
+        for (; run + (Items - 1) * stride < stop; run += stride * Items) {
             Pack<In, V> pack[Items];
             i64 index[Items];
 #pragma unroll
@@ -140,7 +154,9 @@ GR_HD void fold_tile(const typename Op::State* partials, u64 splits) {
     for (u32 item = threadIdx.x; item < teams * Columns; item += Threads) {
         u32 q = item % Columns, team = item / Columns;
         typename Op::State state = Op::identity();
-        for (u64 s = team * share; s < (team + 1) * share && s < splits; s++)
+        const u64 end = (team + 1) * share < splits ? (team + 1) * share : splits;
+#pragma unroll(sizeof(typename Op::State) > 16 ? 2 : 4)
+        for (u64 s = team * share; s < end; s++)
             state = Op::combine(state, load_state(partials + s * Columns + q));
         each[item] = state;
     }
@@ -178,15 +194,16 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     }
 }
 
-// Grid: one block a (tile of columns, split of the runs). Threads across a tile: Wide. Even: one chunk, runs one
+// Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
+// memory is walked row by row. Threads across a tile: Wide. Even: one chunk, runs one
 // stride apart. With Flat, a line holds several periods of the kept columns one after another, the last line `tail`
 // elements; the caller folds periods. Uses Threads * V states of shared memory.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, bool Flat, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads) reduce_columns(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_columns(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;
     const int tall = Threads / Wide;
-    const u64 tile = blockIdx.x / task.splits, split = blockIdx.x - tile * task.splits;
+    const u64 tiles = gridDim.x / task.splits, split = blockIdx.x / tiles, tile = blockIdx.x - split * tiles;
     const u64 runs = task.runs * task.chunks;
     Column<Wide> column(task, tile);
     typename ColumnsFor<Op, V, Even && Op::commutative>::type columns;

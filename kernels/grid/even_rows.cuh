@@ -4,45 +4,69 @@
 #include "../monoid/raw.cuh"
 #include "../warp/reduce.cuh"
 
-// Grid: any number of blocks. A team of Lanes lanes takes Batch rows at a time; `slots` (at most Lanes) slots a row,
-// every row one stride from the last. For commutative operators.
-template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Chunks>
-__global__ void __launch_bounds__(Threads) reduce_even_rows(const __grid_constant__ Task<Chunks> task) {
+// All lanes of the warp call. Reduces the rows from `first` on, Batch a team, dealt to the teams in turn, and writes their
+// cells. With Checked it leaves them unwritten, and answers false, where one of them may have had a NaN in it.
+template <class Op, class Emit, int V, int Lanes, int Batch, bool Checked, int Chunks>
+GR_HD bool reduce_row_group(const Task<Chunks>& task, u64 first) {
     typedef typename Op::In In;
     typedef TransposeReduce<Raw<Op>, Lanes, Batch> Transpose;
     const u32 teams = 32 / Lanes, team = threadIdx.x % 32 / Lanes, lane = threadIdx.x % Lanes;
-    const u64 warp = ((u64)blockIdx.x * Threads + threadIdx.x) / 32, warps = (u64)gridDim.x * (Threads / 32);
-    const u64 group = teams * Batch;  // rows a warp takes at a time
-    typename Emit::Out* out = (typename Emit::Out*)task.out;
-    const bool reads = lane < task.slots;
     const i64 index = task.base[0].index;
+    typename Emit::Out* out = (typename Emit::Out*)task.out;
+    Pack<In, V> pack[Batch];
+    typename Raw<Op>::State states[Batch];
+    typename Raw<Op>::Pivot pivots[Batch];
+#pragma unroll
+    for (int r = 0; r < Batch; r++) {
+        const i64 row = (i64)(first + r * teams + team);
+        pack[r] = Pack<In, V>();
+        if (lane < task.slots && row < (i64)task.rows)
+            pack[r] = Reader<In>::template load<V>(
+                task.base[0].a + row * task.row.a[0] + lane * (V * Reader<In>::size_a),
+                task.base[0].b + row * task.row.b[0] + lane * (V * Reader<In>::size_b));
+    }
+#pragma unroll
+    for (int r = 0; r < Batch; r++) {
+        if constexpr (Raw<Op>::pivoted) pivots[r] = shuffle_from(0xffffffffu, pack[r].at[0], 0, Lanes);
+        const bool present = lane < task.slots && first + r * teams + team < task.rows;
+        states[r] = present ? Raw<Op>::of(pack[r], pivots[r], (i32)(lane * V), index, task.step_c) : Raw<Op>::empty();
+    }
+    Transpose::run(states);
+    const int kept_rows = Batch > Lanes ? Batch / Lanes : 1;
+    typename Op::State settled[kept_rows];
+    bool suspect = false;
+#pragma unroll
+    for (int r = 0; r < kept_rows; r++) {
+        typename Raw<Op>::Pivot pivot = pivots[0];
+        if constexpr (Raw<Op>::pivoted) {
+#pragma unroll
+            for (int k = 1; k < Batch; k++)  // a constant index keeps them in registers
+                if (k == Transpose::kept_row(r)) pivot = pivots[k];
+        }
+        settled[r] = Raw<Op>::settle(states[r], pivot, task.length, index, task.step_c);
+        if constexpr (Checked) suspect |= is_suspect(settled[r]);
+    }
+    if (Checked && __any_sync(0xffffffffu, suspect)) return false;
+    // Lanes past the number of rows hold copies: the first of each writes.
+    if (Lanes > Batch && lane >= Batch) return true;
+#pragma unroll
+    for (int r = 0; r < kept_rows; r++) {
+        const i64 row = (i64)(first + Transpose::kept_row(r) * teams + team);
+        if (row < (i64)task.rows)
+            store_once(out + task.first_cell + row * task.row.c[0], Emit::of(settled[r], task.option));
+    }
+    return true;
+}
+
+// Grid: any number of blocks. A team of Lanes lanes takes Batch rows at a time; `slots` (at most Lanes) slots a row,
+// every row one stride from the last. For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Chunks>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 5) reduce_even_rows(const __grid_constant__ Task<Chunks> task) {
+    const u64 warp = ((u64)blockIdx.x * Threads + threadIdx.x) / 32, warps = (u64)gridDim.x * (Threads / 32);
+    const u64 group = 32 / Lanes * Batch;  // rows a warp takes at a time
     for (u64 first = warp * group; first < task.rows; first += warps * group) {
-        Pack<In, V> pack[Batch];
-        typename Raw<Op>::State states[Batch];
-#pragma unroll
-        for (int r = 0; r < Batch; r++) {
-            const i64 row = (i64)(first + r * teams + team);
-            pack[r] = Pack<In, V>();
-            if (reads && row < (i64)task.rows)
-                pack[r] = Reader<In>::template load<V>(
-                    task.base[0].a + row * task.row.a[0] + lane * (V * Reader<In>::size_a),
-                    task.base[0].b + row * task.row.b[0] + lane * (V * Reader<In>::size_b));
-        }
-#pragma unroll
-        for (int r = 0; r < Batch; r++) {
-            f64 pivot = 0;
-            if constexpr (Raw<Op>::pivots) pivot = cast<f64>(shuffle_from(0xffffffffu, pack[r].at[0], 0, Lanes));
-            const bool present = reads && first + r * teams + team < task.rows;
-            states[r] = present ? Raw<Op>::of(pack[r], pivot, (i32)(lane * V), index, task.step_c) : Raw<Op>::empty(pivot);
-        }
-        Transpose::run(states);
-        // Lanes past the number of rows hold copies: the first of each writes.
-        if (Lanes > Batch && lane >= Batch) continue;
-#pragma unroll
-        for (int r = 0; r < (Batch > Lanes ? Batch / Lanes : 1); r++) {
-            const i64 row = (i64)(first + Transpose::kept_row(r) * teams + team);
-            if (row < (i64)task.rows)
-                out[task.first_cell + row * task.row.c[0]] = Emit::of(Raw<Op>::settle(states[r], task.length, index, task.step_c), task.option);
-        }
+        if constexpr (Clean<Op>::simpler)
+            if (reduce_row_group<typename Clean<Op>::type, Emit, V, Lanes, Batch, true>(task, first)) continue;
+        reduce_row_group<Op, Emit, V, Lanes, Batch, false>(task, first);
     }
 }

@@ -19,7 +19,7 @@ template <class Op, int Threads> GR_HD void fold_periods(u32 rows, u32 columns) 
 // columns end to end; `slots` slots, one a thread. step_b is the index from one short line to the next, step_c the
 // output cell from one column to the next. Uses Threads * V states of shared memory. For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Items, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads) reduce_flat_columns(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_flat_columns(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;
     const u64 row = blockIdx.x / task.splits, split = blockIdx.x - row * task.splits;
@@ -56,7 +56,10 @@ __global__ void __launch_bounds__(Threads) reduce_flat_columns(const __grid_cons
         const u32 teams = Threads * V / width;  // as many partial folds as shared memory holds
         for (u32 i = threadIdx.x; i < teams * width; i += Threads) {
             State state = Op::identity();
-            for (u64 s = i / width; s < task.splits; s += teams) state = Op::combine(state, load_state(partials + s * width + i % width));
+            const State* column = partials + i % width;
+#pragma unroll(sizeof(State) > 16 ? 2 : 4)
+            for (u64 s = i / width; s < task.splits; s += teams)
+                state = Op::combine(state, load_state(column + s * width));
             each[i] = state;
         }
         fold_periods<Op, Threads>(teams, width);

@@ -27,7 +27,7 @@ GR_HD typename Op::State reduce_span(const Task<Chunks>& task, const Offset& row
 
 // Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... `slots` is the line's length.
 template <class Op, class Emit, int Threads, int Items, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads) reduce_ordered(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_ordered(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::State State;
     const u64 warps = Threads / 32, elements = task.length * task.runs * task.chunks;
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {

@@ -70,6 +70,14 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const Task<Chunks>& task, const O
     }
 }
 
+// The line that holds slot `at` of a row of short lines, and the slot's number in it.
+template <class In, int V, int Chunks>
+GR_HD Line<In, V> find_slot(const Task<Chunks>& task, const Offset& row, u64 at, u64& slot, const Base*& base) {
+    const u64 run = task.slots == 1 ? at : task.by_slots.of(at);
+    slot = at - run * task.slots;
+    return find_line<In, V>(task, row, run, base);
+}
+
 // Slot by slot through lines of few slots, numbered through all of them.
 template <class Op, int V, int Lanes, int Items, int Chunks>
 GR_HD void absorb_short_lines(typename Op::Acc& acc, const Task<Chunks>& task, const Offset& row, u64 team, u64 teams) {
@@ -78,27 +86,34 @@ GR_HD void absorb_short_lines(typename Op::Acc& acc, const Task<Chunks>& task, c
     const i64 end = (i64)task.length;
     for (u64 tile = team * (Lanes * Items); tile < slots; tile += teams * (Lanes * Items)) {
         Pack<In, V> pack[Items];
-        Line<In, V> line[Items];
-        const Base* base[Items];
-        u64 slot[Items];
-        i64 from[Items];
+        i64 index[Items];
+        u32 whole = 0, edges = 0;  // a bit an item
+        const u64 first = tile + threadIdx.x % Lanes;
+        const Base* base;
+        u64 slot;
 #pragma unroll
         for (int i = 0; i < Items; i++) {
-            u64 at = tile + i * Lanes + threadIdx.x % Lanes;
-            u64 run = task.slots == 1 ? at : task.by_slots.of(at);
-            slot[i] = at - run * task.slots;
-            from[i] = end;
+            const u64 at = first + i * Lanes;
             if (at >= slots) continue;
-            line[i] = find_line<In, V>(task, row, run, base[i]);
-            from[i] = line[i].position(slot[i]);
-            if (from[i] >= 0 && from[i] + V <= end) pack[i] = read_slot<In, V>(task, line[i], slot[i]);
+            const Line<In, V> line = find_slot<In, V>(task, row, at, slot, base);
+            const i64 from = line.position(slot);
+            if (from >= 0 && from + V <= end) {
+                whole |= 1u << i;
+                index[i] = line.index + from * task.step_c;
+                pack[i] = read_slot<In, V>(task, line, slot);
+            } else if (from < end) {
+                edges |= 1u << i;
+            }
         }
 #pragma unroll
-        for (int i = 0; i < Items; i++) {
-            if (from[i] >= end) continue;
-            if (from[i] >= 0 && from[i] + V <= end)
-                Op::absorb_pack(acc, pack[i], line[i].index + from[i] * task.step_c, task.step_c);
-            else if (V > 1) absorb_edge<Op, V>(acc, task, base[i], line[i], slot[i], task.length);
+        for (int i = 0; i < Items; i++)
+            if (whole & 1u << i) Op::absorb_pack(acc, pack[i], index[i], task.step_c);
+        if (V == 1) continue;
+#pragma unroll 1
+        for (int i = 0; edges >> i; i++) {  // few: looked up again, so that nothing of them is kept while packs are loaded
+            if (!(edges & 1u << i)) continue;
+            const Line<In, V> line = find_slot<In, V>(task, row, first + i * Lanes, slot, base);
+            absorb_edge<Op, V>(acc, task, base, line, slot, task.length);
         }
     }
 }
@@ -111,7 +126,7 @@ GR_HD void absorb_row(typename Op::Acc& acc, const Task<Chunks>& task, const Off
 
 // Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Items, int Lines, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads) reduce_rows(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_rows(const __grid_constant__ Task<Chunks> task) {
     const u32 warps = Threads / 32, warp = threadIdx.x / 32;
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
         u64 row = work / task.splits, split = work - row * task.splits;
@@ -152,7 +167,7 @@ GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Task<Chunks
 // Rows of few elements: a team of Lanes lanes takes Batch rows at a time, so that many loads are in flight.
 // Grid: any number of blocks. For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Items, int Lines, int Chunks>
-__global__ void __launch_bounds__(Threads) reduce_short_rows(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
     const u64 teams = (u64)gridDim.x * (Threads / Lanes), team = (u64)blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes;
     typename Emit::Out* out = (typename Emit::Out*)task.out;
@@ -178,7 +193,8 @@ __global__ void __launch_bounds__(Threads) reduce_short_rows(const __grid_consta
 #pragma unroll
         for (int r = 0; r < Batch; r++) {
             typename Op::State state = warp_reduce<Op, Lanes>(Op::settle(acc[r]));
-            if (threadIdx.x % Lanes == 0 && row[r] < task.rows) out[task.first_cell + at[r].c] = Emit::of(state, task.option);
+            if (threadIdx.x % Lanes == 0 && row[r] < task.rows)
+                store_once(out + task.first_cell + task.row.at(row[r]).c, Emit::of(state, task.option));
         }
     }
 }

@@ -5,47 +5,44 @@
 
 template <class T> struct Placed { T value; i64 index; };  // index -1: no element yet
 
-// 1 where b beats a, 0 where they tie, -1 where it does not. NaN beats every number and ties with NaN.
-template <class T, bool Max> GR_HD int contest(T a, T b) { return (Max ? b > a : b < a) ? 1 : b == a ? 0 : -1; }
-template <class T, bool Max> GR_HD int contest_floats(T a, T b) {
-    if (Max ? b > a : b < a) return 1;
-    if (b == a) return 0;
-    bool nan_a = a != a, nan_b = b != b;
-    return nan_b ? (nan_a ? 0 : 1) : -1;
-}
+// Of a, the one so far, and b: b exceeds a as a number; b beats a, as NaN beats every number; they tie, as two NaN do.
+// Joined by | and &, not by || and &&: comparisons then meet in predicates, without a branch an element.
 template <class T, bool Max> struct Contest {
-    static GR_HD int of(T a, T b) { return contest<T, Max>(a, b); }
-    static GR_HD bool beats(T a, T b) { return Max ? b > a : b < a; }  // numbers only
+    static GR_HD bool exceeds(T a, T b) { return Max ? b > a : b < a; }
+    static GR_HD bool beats(T a, T b) { return exceeds(a, b); }
+    static GR_HD bool ties(T a, T b) { return a == b; }
 };
-template <bool Max> struct Contest<f32, Max> {
-    static GR_HD int of(f32 a, f32 b) { return contest_floats<f32, Max>(a, b); }
-    static GR_HD bool beats(f32 a, f32 b) { return Max ? b > a : b < a; }
+template <class Real, bool Max> struct FloatContest {
+    static GR_HD bool exceeds(Real a, Real b) { return Max ? b > a : b < a; }
+    static GR_HD bool beats(Real a, Real b) { return exceeds(a, b) | ((b != b) & (a == a)); }
+    static GR_HD bool ties(Real a, Real b) { return (a == b) | ((a != a) & (b != b)); }
 };
-template <bool Max> struct Contest<f64, Max> {
-    static GR_HD int of(f64 a, f64 b) { return contest_floats<f64, Max>(a, b); }
-    static GR_HD bool beats(f64 a, f64 b) { return Max ? b > a : b < a; }
+template <bool Max> struct Contest<f32, Max> : FloatContest<f32, Max> {};
+template <bool Max> struct Contest<f64, Max> : FloatContest<f64, Max> {};
+template <class Half, bool Max> struct HalfContest {
+    typedef FloatContest<f32, Max> Wide;
+    static GR_HD bool exceeds(Half a, Half b) { return Wide::exceeds(to_f32(a), to_f32(b)); }
+    static GR_HD bool beats(Half a, Half b) { return Wide::beats(to_f32(a), to_f32(b)); }
+    static GR_HD bool ties(Half a, Half b) { return Wide::ties(to_f32(a), to_f32(b)); }
 };
-template <bool Max> struct Contest<half, Max> {
-    static GR_HD int of(half a, half b) { return contest_floats<f32, Max>(to_f32(a), to_f32(b)); }
-    static GR_HD bool beats(half a, half b) { return Max ? to_f32(b) > to_f32(a) : to_f32(b) < to_f32(a); }
-};
-template <bool Max> struct Contest<bfloat16, Max> {
-    static GR_HD int of(bfloat16 a, bfloat16 b) { return contest_floats<f32, Max>(to_f32(a), to_f32(b)); }
-    static GR_HD bool beats(bfloat16 a, bfloat16 b) { return Max ? to_f32(b) > to_f32(a) : to_f32(b) < to_f32(a); }
-};
+template <bool Max> struct Contest<half, Max> : HalfContest<half, Max> {};
+template <bool Max> struct Contest<bfloat16, Max> : HalfContest<bfloat16, Max> {};
 template <bool Max> struct Contest<boolean, Max> {
-    static GR_HD int of(boolean a, boolean b) { return contest<u8, Max>(a.byte, b.byte); }
-    static GR_HD bool beats(boolean a, boolean b) { return Max ? b.byte > a.byte : b.byte < a.byte; }
+    static GR_HD bool exceeds(boolean a, boolean b) { return Max ? b.byte > a.byte : b.byte < a.byte; }
+    static GR_HD bool beats(boolean a, boolean b) { return exceeds(a, b); }
+    static GR_HD bool ties(boolean a, boolean b) { return a.byte == b.byte; }
 };
 // Complex numbers compare by real part, then imaginary; one with a NaN part counts as NaN.
 template <class Real, bool Max> struct Contest<complex<Real>, Max> {
-    static GR_HD int of(complex<Real> a, complex<Real> b) {
-        bool nan_a = is_nan(a), nan_b = is_nan(b);
-        if (nan_a || nan_b) return nan_b ? (nan_a ? 0 : 1) : -1;
-        int first = contest<Real, Max>(a.re, b.re);
-        return first ? first : contest<Real, Max>(a.im, b.im);
+    typedef Contest<Real, Max> Part;
+    static GR_HD bool exceeds(complex<Real> a, complex<Real> b) {
+        const bool lexical = Part::exceeds(a.re, b.re) | ((a.re == b.re) & Part::exceeds(a.im, b.im));
+        return lexical & !is_nan(a) & !is_nan(b);
     }
-    static GR_HD bool beats(complex<Real> a, complex<Real> b) { return !is_nan(b) && of(a, b) > 0; }
+    static GR_HD bool beats(complex<Real> a, complex<Real> b) { return exceeds(a, b) | (is_nan(b) & !is_nan(a)); }
+    static GR_HD bool ties(complex<Real> a, complex<Real> b) {
+        return ((a.re == b.re) & (a.im == b.im)) | (is_nan(a) & is_nan(b));
+    }
 };
 
 template <class T, bool Max, bool SkipNan> struct Worst {
@@ -66,15 +63,19 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
     typedef Placed<T> State;
     static GR_HD State identity() { return {Worst<T, Max, SkipNan>::value(), -1}; }
     static GR_HD void offer(State& best, T x, i64 index) {
-        if (SkipNan && is_nan(x)) return;
-        int won = Contest<T, Max>::of(best.value, x);
-        if (best.index < 0 || won > 0 || (won == 0 && index < best.index)) best = {x, index};
+        if (improves(best, x, index)) best = {x, index};
+    }
+    // The element takes the place of the best so far.
+    static GR_HD bool improves(const State& best, T x, i64 index) {
+        typedef Contest<T, Max> With;
+        const bool wins = With::beats(best.value, x) | (With::ties(best.value, x) & (index < best.index));
+        return (wins | (best.index < 0)) & !(SkipNan & is_nan(x));
     }
     static GR_HD void absorb(State& acc, T x, i64 index) { offer(acc, x, index); }
     // One element against the best so far, by value alone: the earlier keeps a tie.
     static GR_HD bool beats(T best, T x) {
-        if (SkipNan && is_nan(best)) return !is_nan(x);
-        return Contest<T, Max>::beats(best, x) || (!SkipNan && is_nan(x) && !is_nan(best));
+        if (SkipNan) return Contest<T, Max>::exceeds(best, x) | (is_nan(best) & !is_nan(x));
+        return Contest<T, Max>::beats(best, x);
     }
     // The best of N packs and its place, for few elements: one after another.
     template <int V, int N> static GR_HD int scan_place(const Pack<T, V> (&packs)[N], T& best) {
@@ -103,7 +104,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         if constexpr (IsComplex<T>::yes) {
 #pragma unroll
             for (int i = 0; i < N * V; i++) offer(acc, packs[i / V].at[i % V], index + i / V * gap + i % V * step);
-        } else if constexpr (N * V <= 8) {
+        } else if constexpr (V == 1 || N * V <= 8) {
             T best;
             const int place = scan_place(packs, best);
             offer(acc, best, index + place / V * gap + place % V * step);
@@ -112,8 +113,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
 #pragma unroll
             for (int i = 0; i < N; i++) running.take(packs[i]);
             const T best = running.settle();
-            const int won = SkipNan && is_nan(best) ? -1 : Contest<T, Max>::of(acc.value, best);
-            const bool look = acc.index < 0 || won > 0 || (won == 0 && index < acc.index);
+            const bool look = improves(acc, best, index);
             // A warp that walks one row shares its best, so that one lane's find spares the others theirs.
             if (Lanes == 32 ? !__any_sync(0xffffffffu, look) : !look) return;
             if (look) {
@@ -144,23 +144,25 @@ template <class T, bool Max, bool SkipNan> struct ArgValue : Arg<T, Max, SkipNan
     static GR_HD T finalise(Placed<T> state, const f64*) { return state.value; }
 };
 
+struct NoPivot {};
 // In a row of few elements a place takes 32 bits until the row is settled.
 template <class T, bool Max, bool SkipNan> struct RawArg {
     typedef Arg<T, Max, SkipNan> Op;
     struct State { T value; u32 place; };
-    static const bool pivots = false;
+    typedef NoPivot Pivot;
+    static const bool pivoted = false;
     static const u32 none = 0xffffffffu;
-    static GR_HD State empty(f64) { return {Op::identity().value, none}; }
+    static GR_HD State empty() { return {Op::identity().value, none}; }
     static GR_HD State combine(State a, State b) {
-        const int won = Contest<T, Max>::of(a.value, b.value);
-        bool wins = won > 0 || (won == 0 && b.place < a.place);
-        if (SkipNan) wins = b.place != none && (wins || a.place == none);
+        typedef Contest<T, Max> With;
+        bool wins = With::beats(a.value, b.value) | (With::ties(a.value, b.value) & (b.place < a.place));
+        if (SkipNan) wins = (b.place != none) & (wins | (a.place == none));
         return wins ? b : a;
     }
-    static GR_HD Placed<T> settle(State raw, u64, i64 index, i64 step) {
+    static GR_HD Placed<T> settle(State raw, Pivot, u64, i64 index, i64 step) {
         return {raw.value, raw.place == none ? -1 : index + (i64)raw.place * step};
     }
-    template <int V> static GR_HD State of(const Pack<T, V>& pack, f64, i32 place, i64, i64) {
+    template <int V> static GR_HD State of(const Pack<T, V>& pack, Pivot, i32 place, i64, i64) {
         const Pack<T, V> packs[1] = {pack};
         T best;
         const u32 found = (u32)(place + Op::scan_place(packs, best));

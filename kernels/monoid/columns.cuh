@@ -5,7 +5,7 @@
 //   takes_four, take_four       true where four rows together are cheaper than one by one
 //   counts                      true where settle(j) leaves the index to the kernel: winner(j) says how many elements
 //                               of the column came before the one that won
-// A thread takes fewer than 2^23 elements a column: the plan sees to that.
+// A thread takes at most 2^16 elements a column: the plan sees to that.
 #pragma once
 #include "arg.cuh"
 #include "moments.cuh"
@@ -37,7 +37,7 @@ GR_HD void transpose_bytes(u32 r0, u32 r1, u32 r2, u32 r3, u32 (&column)[4]) {
     column[3] = __byte_perm(high_a, high_b, 0x7632);
 }
 // Bytes of four rows are turned into words of one column each, which one instruction adds up. 32 bits hold a
-// thread's sum: it takes fewer than 2^23 rows.
+// thread's sum.
 template <class T, class A, int V> struct ByteColumns {
     static const bool counts = false, takes_four = V % 4 == 0;  // whole words
     i32 sum[V];
@@ -130,39 +130,53 @@ template <class T, int Order, int V> struct MomentColumns {
         }
         count++;
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            f64 d = cast<f64>(pack.at[j]) - pivot[j], power = d;
-#pragma unroll
-            for (int k = 0; k < Order; k++) sum[j][k] += power, power *= d;
-        }
+        for (int j = 0; j < V; j++) add(j, cast<f64>(pack.at[j]) - pivot[j]);
     }
-    GR_HD auto settle(int j) {
+    GR_HD void add(int j, f64 d) {
+        f64 power = d;
+#pragma unroll
+        for (int k = 0; k < Order; k++) sum[j][k] += power, power *= d;
+    }
+    GR_HD auto settle(int j) { return settle_some(j, count); }
+    GR_HD auto settle_some(int j, u32 number) {
         PowerSums<Order> acc;
         acc.pivot = pivot[j];
-        acc.count = count;
+        acc.count = number;
 #pragma unroll
         for (int k = 0; k < Order; k++) acc.sum[k] = sum[j][k];
-        return settle_powers(acc);
+        return settle_powers<T>(acc);
     }
 };
-// Power sums of bytes: a thread's sum fits 32 bits; its squares are emptied into binary64, exactly, every 2^16.
+// A NaN lies at the pivot, where it adds nothing, and is not counted: no branch an element, whatever the data.
+template <class T, int Order, int V> struct NanMomentColumns : MomentColumns<T, Order, V> {
+    u32 missing[V];
+    GR_HD void start() {
+        MomentColumns<T, Order, V>::start();
+#pragma unroll
+        for (int j = 0; j < V; j++) missing[j] = 0;
+    }
+    GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const bool number = !is_nan(pack.at[j]);
+            const f64 x = cast<f64>(pack.at[j]);
+            this->pivot[j] = number & (missing[j] == this->count) ? x : this->pivot[j];
+            this->add(j, number ? x - this->pivot[j] : 0);
+            missing[j] += !number;
+        }
+        this->count++;
+    }
+    GR_HD auto settle(int j) { return this->settle_some(j, this->count - missing[j]); }
+};
+// Power sums of bytes: 32 bits hold the squares of 2^16 of them.
 template <class T, int V> struct ByteMomentColumns {
     static const bool counts = false, takes_four = V % 4 == 0;  // whole words
     i32 sum[V];
     u32 square[V], count;
-    f64 squares[V];
     GR_HD void start() {
 #pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = 0, square[j] = 0, squares[j] = 0;
+        for (int j = 0; j < V; j++) sum[j] = 0, square[j] = 0;
         count = 0;
-    }
-    GR_HD void counted(u32 rows) {
-        const u32 before = count;
-        count += rows;
-        if ((before ^ count) & 0x8000u) {  // every 2^15 rows: the squares of 2^16 bytes fit
-#pragma unroll
-            for (int j = 0; j < V; j++) squares[j] += (f64)square[j], square[j] = 0;
-        }
     }
     GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
 #pragma unroll
@@ -171,7 +185,7 @@ template <class T, int V> struct ByteMomentColumns {
             sum[j] += x;
             square[j] += (u32)(x * x);
         }
-        counted(1);
+        count++;
     }
     GR_HD void take_four(const Pack<T, V>& a, const Pack<T, V>& b, const Pack<T, V>& c, const Pack<T, V>& d) {
 #pragma unroll
@@ -184,15 +198,16 @@ template <class T, int V> struct ByteMomentColumns {
                 square[4 * w + k] += (u32)ByteWord<T>::dot((i32)column[k], (i32)column[k]);
             }
         }
-        counted(4);
+        count += 4;
     }
-    GR_HD Moments2 settle(int j) {
+    GR_HD Moments2<f64> settle(int j) {
         f64 n = (f64)count, mean = count ? (f64)sum[j] / n : 0;
-        f64 m2 = squares[j] + (f64)square[j] - (f64)sum[j] * mean;
+        f64 m2 = (f64)square[j] - (f64)sum[j] * mean;
         return {n, mean, m2 > 0 ? m2 : 0};
     }
 };
-// The best value of each column, and how many elements came before it: ties keep the earlier.
+// The best value of each column, and how many elements came before it: ties keep the earlier. The first wins even
+// where it is no better than the identity.
 template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
     typedef Arg<T, Max, SkipNan> Op;
     static const bool counts = true, takes_four = false;
@@ -200,28 +215,20 @@ template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
     u32 place[V], count;
     GR_HD void start() {
 #pragma unroll
-        for (int j = 0; j < V; j++) best[j] = Op::identity().value, place[j] = 0xffffffffu;
+        for (int j = 0; j < V; j++) best[j] = Extreme<T, Max, SkipNan>::worst(), place[j] = 0;
         count = 0;
     }
     GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
-        if (count == 0) {  // the first wins even where it is no better than the identity
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                best[j] = pack.at[j];
-                place[j] = SkipNan && is_nan(pack.at[j]) ? 0xffffffffu : 0;
-            }
-        } else {
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                const bool wins = Op::beats(best[j], pack.at[j]);
-                best[j] = wins ? pack.at[j] : best[j];
-                place[j] = wins ? count : place[j];
-            }
+        for (int j = 0; j < V; j++) {
+            const bool wins = Op::beats(best[j], pack.at[j]);
+            best[j] = wins ? pack.at[j] : best[j];
+            place[j] = wins ? count : place[j];
         }
         count++;
     }
     GR_HD u32 winner(int j) { return place[j]; }
-    GR_HD Placed<T> settle(int j) { return {best[j], place[j] == 0xffffffffu ? -1 : 0}; }
+    GR_HD Placed<T> settle(int j) { return {best[j], count == 0 || (SkipNan && is_nan(best[j])) ? -1 : 0}; }
 };
 // Bytes with their place below them in one word, so that one comparison settles both.
 template <class T, bool Max, int V> struct ByteArgColumns {
@@ -276,6 +283,8 @@ struct Columns<MinMax<bfloat16, Max, Skip>, 8> : ExtremeColumns<bfloat16, Max, S
 template <class T, class To, class A, int V> struct Columns<Mean<Value<T, To>, A>, V> : MeanColumns<Value<T, To>, A, V> {};
 template <class T, int V> struct Columns<Var<T, false>, V> : MomentColumns<T, 2, V> {};
 template <class T, int V> struct Columns<Std<T, false>, V> : MomentColumns<T, 2, V> {};
+template <class T, int V> struct Columns<Var<T, true>, V> : NanMomentColumns<T, 2, V> {};
+template <class T, int V> struct Columns<Std<T, true>, V> : NanMomentColumns<T, 2, V> {};
 template <class T, int V> struct Columns<CentralMoment<T>, V> : MomentColumns<T, 4, V> {};
 template <class T, int V> struct Columns<Skewness<T>, V> : MomentColumns<T, 4, V> {};
 template <class T, int V> struct Columns<Kurtosis<T>, V> : MomentColumns<T, 4, V> {};

@@ -1,15 +1,34 @@
 // Central moments: power sums about a pivot within a thread, (count, mean, M2, ...) between threads.
 // Merging: Chan, Golub and LeVeque 1979; Pebay 2008 for the third and fourth moment.
 #pragma once
-#include "plain.cuh"
+#include "sums.cuh"
 
-struct Moments2 { f64 count, mean, m2; };
-struct Moments4 { f64 count, mean, m2, m3, m4; };
-struct ComplexMoments2 { f64 count, mean_re, mean_im, m2; };
+template <class M> struct Moments2 { f64 count; M mean; f64 m2; };
+template <class M> struct Moments4 { f64 count; M mean; f64 m2, m3, m4; };
+template <class M> struct ComplexMoments2 { f64 count; M re, im; f64 m2; };
+
+// What the mean of elements is kept in: a pair where they have more digits than binary32. A merge squares the distance
+// of two means, and of rounded ones it has but the digits that elements far from zero leave.
+template <class T> struct MeanKept { typedef f64 type; };
+template <> struct MeanKept<i32> { typedef Twofold type; };
+template <> struct MeanKept<u32> { typedef Twofold type; };
+template <> struct MeanKept<i64> { typedef Twofold type; };
+template <> struct MeanKept<u64> { typedef Twofold type; };
+template <> struct MeanKept<f64> { typedef Twofold type; };
+template <class T> using MeanOf = typename MeanKept<T>::type;
+
+GR_HD f64 distance(f64 from, f64 to) { return to - from; }
+GR_HD f64 distance(Twofold from, Twofold to) { return (to.hi - from.hi) + (to.lo - from.lo); }
+GR_HD f64 shifted(f64 mean, f64 by) { return mean + by; }
+GR_HD Twofold shifted(Twofold mean, f64 by) {
+    Twofold sum = {mean.hi, 0};
+    add(sum, mean.lo + by);
+    return {sum.hi, sum.hi - sum.hi == 0 ? sum.lo : 0};
+}
 
 GR_HD f64 variance(f64 count, f64 m2, const f64* option) {
     f64 freedom = count - option[0];
-    return m2 / (freedom > 0 ? freedom : 0);  // 0/0 is NaN and x/0 infinite, as NumPy has it
+    return m2 * (1 / (freedom > 0 ? freedom : 0));  // one division where rows are of one length; none: NaN or infinite
 }
 
 // Elements' power sums about the thread's first element: no division an element, and no loss while they lie
@@ -24,39 +43,39 @@ template <int Order> struct PowerSums {
     }
 };
 
-GR_HD Moments2 settle_powers(const PowerSums<2>& acc) {
-    f64 n = (f64)acc.count, shift = acc.count ? acc.sum[0] / n : 0, m2 = acc.sum[1] - acc.sum[0] * shift;
+template <class T> GR_HD Moments2<MeanOf<T>> settle_powers(const PowerSums<2>& acc) {
+    f64 n = (f64)acc.count, shift = acc.count ? acc.sum[0] * (1 / n) : 0, m2 = acc.sum[1] - acc.sum[0] * shift;
     if (m2 != m2 && shift - shift == 0) m2 = acc.sum[1];  // squares past the range of binary64: infinite, not unknown
-    return {n, acc.count ? acc.pivot + shift : 0, m2 < 0 ? 0 : m2};
+    return {n, shifted(MeanOf<T>{acc.count ? acc.pivot : 0}, shift), m2 < 0 ? 0 : m2};
 }
-GR_HD Moments4 settle_powers(const PowerSums<4>& acc) {
+template <class T> GR_HD Moments4<MeanOf<T>> settle_powers(const PowerSums<4>& acc) {
     f64 n = (f64)acc.count, d = acc.count ? acc.sum[0] / n : 0;
     f64 m2 = acc.sum[1] - acc.sum[0] * d;
     f64 m3 = acc.sum[2] - 3 * d * acc.sum[1] + 2 * n * d * d * d;
     f64 m4 = acc.sum[3] - 4 * d * acc.sum[2] + 6 * d * d * acc.sum[1] - 3 * n * d * d * d * d;
-    return {n, acc.count ? acc.pivot + d : 0, m2 < 0 ? 0 : m2, m3, m4 < 0 ? 0 : m4};
+    return {n, shifted(MeanOf<T>{acc.count ? acc.pivot : 0}, d), m2 < 0 ? 0 : m2, m3, m4 < 0 ? 0 : m4};
 }
 
-GR_HD Moments2 merge(Moments2 a, Moments2 b) {
+template <class M> GR_HD Moments2<M> merge(Moments2<M> a, Moments2<M> b) {
     if (a.count == 0) return b;
     if (b.count == 0) return a;
-    f64 n = a.count + b.count, delta = b.mean - a.mean, part = b.count / n;
-    return {n, a.mean + delta * part, a.m2 + b.m2 + delta * delta * a.count * part};
+    f64 n = a.count + b.count, delta = distance(a.mean, b.mean), part = b.count / n;
+    return {n, shifted(a.mean, delta * part), a.m2 + b.m2 + delta * delta * a.count * part};
 }
-GR_HD Moments4 merge(Moments4 a, Moments4 b) {
+template <class M> GR_HD Moments4<M> merge(Moments4<M> a, Moments4<M> b) {
     if (a.count == 0) return b;
     if (b.count == 0) return a;
-    f64 n = a.count + b.count, delta = b.mean - a.mean, d = delta / n, d2 = d * d, both = a.count * b.count;
+    f64 n = a.count + b.count, delta = distance(a.mean, b.mean), d = delta / n, d2 = d * d, both = a.count * b.count;
     f64 m2 = a.m2 + b.m2 + delta * d * both;
     f64 m3 = a.m3 + b.m3 + delta * d2 * both * (a.count - b.count) + 3 * d * (a.count * b.m2 - b.count * a.m2);
     f64 m4 = a.m4 + b.m4 + delta * d * d2 * both * (a.count * a.count - both + b.count * b.count) +
              6 * d2 * (a.count * a.count * b.m2 + b.count * b.count * a.m2) + 4 * d * (a.count * b.m3 - b.count * a.m3);
-    return {n, a.mean + d * b.count, m2, m3, m4};
+    return {n, shifted(a.mean, d * b.count), m2, m3, m4};
 }
 
 // Bytes need no pivot: their power sums are integers, exact in 64 bits, four elements an instruction.
 struct BytePowers { i64 sum, square, count; };
-GR_HD Moments2 settle_powers(const BytePowers& acc) {
+GR_HD Moments2<f64> settle_powers(const BytePowers& acc) {
     f64 n = (f64)acc.count, mean = acc.count ? (f64)acc.sum / n : 0;
     // count * square < 2^63 for up to 2^23 bytes, where the difference is exact; past that both lose the same bits
     f64 spread = acc.count < (1 << 23) ? (f64)(acc.count * acc.square - acc.sum * acc.sum)
@@ -66,7 +85,7 @@ GR_HD Moments2 settle_powers(const BytePowers& acc) {
 GR_HD i32 dot_words(i32 a, i32 b, i8) { return __dp4a(a, b, 0); }
 GR_HD i32 dot_words(i32 a, i32 b, u8) { return (i32)__dp4a((u32)a, (u32)b, 0u); }
 GR_HD i32 dot_words(i32 a, i32 b, boolean) { return (i32)__dp4a((u32)a, (u32)b, 0u); }
-template <class T> struct ByteMoments : Plain<ByteMoments<T>, T, Moments2> {
+template <class T> struct ByteMoments : Plain<ByteMoments<T>, T, Moments2<f64>> {
     typedef BytePowers Acc;
     static GR_HD Acc start() { return Acc(); }
     static GR_HD void absorb(Acc& acc, T element, i64) {
@@ -77,7 +96,7 @@ template <class T> struct ByteMoments : Plain<ByteMoments<T>, T, Moments2> {
     }
     template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<T, V>& pack, i64 index, i64 step) {
         if constexpr (V % 4 != 0) {
-            Plain<ByteMoments<T>, T, Moments2>::absorb_pack(acc, pack, index, step);
+            Plain<ByteMoments<T>, T, Moments2<f64>>::absorb_pack(acc, pack, index, step);
         } else {
             i32 sum = 0, square = 0;
 #pragma unroll
@@ -91,9 +110,9 @@ template <class T> struct ByteMoments : Plain<ByteMoments<T>, T, Moments2> {
             acc.count += V;
         }
     }
-    static GR_HD Moments2 settle(const Acc& acc) { return settle_powers(acc); }
-    static GR_HD Moments2 identity() { return Moments2(); }
-    static GR_HD Moments2 combine(Moments2 earlier, Moments2 later) { return merge(earlier, later); }
+    static GR_HD Moments2<f64> settle(const Acc& acc) { return settle_powers(acc); }
+    static GR_HD Moments2<f64> identity() { return Moments2<f64>(); }
+    static GR_HD Moments2<f64> combine(Moments2<f64> earlier, Moments2<f64> later) { return merge(earlier, later); }
 };
 
 // Order 2 or 4; SkipNan leaves NaN out of count and sums.
@@ -109,34 +128,58 @@ struct PivotMoments : Plain<PivotMoments<T, Order, SkipNan, Packed>, T, Packed> 
         acc.take(x);
     }
     template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<T, V>& pack, i64, i64) {
-        if (SkipNan || acc.count == 0) {
+        f64 x[V], total = 0;
+#pragma unroll
+        for (int j = 0; j < V; j++) x[j] = cast<f64>(pack.at[j]), total += x[j];
+        if (SkipNan && total != total) {  // else there is no NaN in it, and no choice an element
 #pragma unroll
             for (int j = 0; j < V; j++) absorb(acc, pack.at[j], 0);
             return;
         }
+        if (acc.count == 0) acc.pivot = x[0];
         acc.count += V;
 #pragma unroll
-        for (int j = 0; j < V; j++) acc.take(cast<f64>(pack.at[j]));
+        for (int j = 0; j < V; j++) acc.take(x[j]);
     }
-    static GR_HD Packed settle(const Acc& acc) { return settle_powers(acc); }
+    template <int Lanes, int V, int N>
+    static GR_HD void absorb_packs(Acc& acc, const Pack<T, V> (&packs)[N], i64 index, i64 gap, i64 step) {
+        if constexpr (V == 1) {  // a row of few elements is one pack, which says once whether it has a NaN
+            Pack<T, N> row;
+#pragma unroll
+            for (int i = 0; i < N; i++) row.at[i] = packs[i].at[0];
+            absorb_pack(acc, row, index, gap);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i++) absorb_pack(acc, packs[i], index + i * gap, step);
+        }
+    }
+    static GR_HD Packed settle(const Acc& acc) { return settle_powers<T>(acc); }
     static GR_HD Packed identity() { return Packed(); }
     static GR_HD Packed combine(Packed earlier, Packed later) { return merge(earlier, later); }
 };
 
-template <class T, bool SkipNan> struct Spread : PivotMoments<T, 2, SkipNan, Moments2> {};
+template <class T, bool SkipNan> struct Spread : PivotMoments<T, 2, SkipNan, Moments2<MeanOf<T>>> {};
 template <bool SkipNan> struct Spread<i8, SkipNan> : ByteMoments<i8> {};
 template <bool SkipNan> struct Spread<u8, SkipNan> : ByteMoments<u8> {};
 template <bool SkipNan> struct Spread<boolean, SkipNan> : ByteMoments<boolean> {};
 
 template <class T, bool SkipNan> struct Var : Spread<T, SkipNan> {
-    static GR_HD f64 finalise(Moments2 state, const f64* option) { return variance(state.count, state.m2, option); }
+    template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
+        return variance(state.count, state.m2, option);
+    }
 };
 template <class T, bool SkipNan> struct Std : Spread<T, SkipNan> {
-    static GR_HD f64 finalise(Moments2 state, const f64* option) { return sqrt(variance(state.count, state.m2, option)); }
+    template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
+        return sqrt(variance(state.count, state.m2, option));
+    }
 };
+template <class M> GR_HD bool is_suspect(Moments2<M> state) { return is_nan(value_of(state.mean)); }
+template <class T> struct Clean<Var<T, true>> { typedef Var<T, false> type; static const bool simpler = true; };
+template <class T> struct Clean<Std<T, true>> { typedef Std<T, false> type; static const bool simpler = true; };
+
 // The central moment of order option[1], over count - option[0].
-template <class T> struct CentralMoment : PivotMoments<T, 4, false, Moments4> {
-    static GR_HD f64 finalise(Moments4 s, const f64* option) {
+template <class T> struct CentralMoment : PivotMoments<T, 4, false, Moments4<MeanOf<T>>> {
+    template <class M> static GR_HD f64 finalise(Moments4<M> s, const f64* option) {
         if (option[1] < 2) return s.count > 0 ? 1 - option[1] : bit_cast<f64>(0x7ff8000000000000ull);
         f64 sum = option[1] == 2 ? s.m2 : option[1] == 3 ? s.m3 : s.m4;
         f64 freedom = s.count - option[0];
@@ -145,14 +188,14 @@ template <class T> struct CentralMoment : PivotMoments<T, 4, false, Moments4> {
 };
 
 // All elements are one number up to rounding: a standardised moment has no meaning.
-GR_HD bool is_degenerate(Moments4 s) {
-    f64 rounding = bit_cast<f64>(0x3cb0000000000000ull) * s.mean;  // 2^-52
+template <class M> GR_HD bool is_degenerate(Moments4<M> s) {
+    f64 rounding = bit_cast<f64>(0x3cb0000000000000ull) * value_of(s.mean);  // 2^-52
     return s.m2 <= s.count * rounding * rounding;
 }
 
 // m3 / m2^(3/2); option[0]: biased.
-template <class T> struct Skewness : PivotMoments<T, 4, false, Moments4> {
-    static GR_HD f64 finalise(Moments4 s, const f64* option) {
+template <class T> struct Skewness : PivotMoments<T, 4, false, Moments4<MeanOf<T>>> {
+    template <class M> static GR_HD f64 finalise(Moments4<M> s, const f64* option) {
         f64 n = s.count, skew = sqrt(n) * s.m3 / (s.m2 * sqrt(s.m2));
         if (option[0] == 0 && n > 2) skew *= sqrt((n - 1) * n) / (n - 2);
         return is_degenerate(s) ? bit_cast<f64>(0x7ff8000000000000ull) : skew;
@@ -160,8 +203,8 @@ template <class T> struct Skewness : PivotMoments<T, 4, false, Moments4> {
 };
 
 // m4 / m2^2; option[0]: biased; option[1]: less 3, Fisher's.
-template <class T> struct Kurtosis : PivotMoments<T, 4, false, Moments4> {
-    static GR_HD f64 finalise(Moments4 s, const f64* option) {
+template <class T> struct Kurtosis : PivotMoments<T, 4, false, Moments4<MeanOf<T>>> {
+    template <class M> static GR_HD f64 finalise(Moments4<M> s, const f64* option) {
         f64 n = s.count, kurtosis = n * s.m4 / (s.m2 * s.m2);
         if (option[0] == 0 && n > 3) kurtosis = ((n * n - 1) * kurtosis - 3 * (n - 1) * (n - 1)) / ((n - 2) * (n - 3)) + 3;
         return is_degenerate(s) ? bit_cast<f64>(0x7ff8000000000000ull) : kurtosis - 3 * option[1];
@@ -170,29 +213,30 @@ template <class T> struct Kurtosis : PivotMoments<T, 4, false, Moments4> {
 
 // The variance of complex numbers is the mean of |x - mean|^2.
 template <class Real, bool SkipNan>
-struct ComplexMoments : Plain<ComplexMoments<Real, SkipNan>, complex<Real>, ComplexMoments2> {
-    typedef ComplexMoments2 State;
+struct ComplexMoments : Plain<ComplexMoments<Real, SkipNan>, complex<Real>, ComplexMoments2<MeanOf<Real>>> {
+    typedef ComplexMoments2<MeanOf<Real>> State;
+    typedef Moments2<MeanOf<Real>> Part;
     struct Acc { PowerSums<2> re, im; };
     static GR_HD Acc start() { return Acc(); }
     static GR_HD void absorb(Acc& acc, complex<Real> x, i64 index) {
         if (SkipNan && is_nan(x)) return;
-        PivotMoments<f64, 2, false, Moments2>::absorb(acc.re, (f64)x.re, index);
-        PivotMoments<f64, 2, false, Moments2>::absorb(acc.im, (f64)x.im, index);
+        PivotMoments<Real, 2, false, Part>::absorb(acc.re, x.re, index);
+        PivotMoments<Real, 2, false, Part>::absorb(acc.im, x.im, index);
     }
     static GR_HD State settle(const Acc& acc) {
-        Moments2 re = settle_powers(acc.re), im = settle_powers(acc.im);
+        Part re = settle_powers<Real>(acc.re), im = settle_powers<Real>(acc.im);
         return {re.count, re.mean, im.mean, re.m2 + im.m2};
     }
     static GR_HD State identity() { return State(); }
     static GR_HD State combine(State a, State b) {
-        Moments2 re = merge(Moments2{a.count, a.mean_re, a.m2}, Moments2{b.count, b.mean_re, b.m2});
-        Moments2 im = merge(Moments2{a.count, a.mean_im, 0}, Moments2{b.count, b.mean_im, 0});
+        Part re = merge(Part{a.count, a.re, a.m2}, Part{b.count, b.re, b.m2});
+        Part im = merge(Part{a.count, a.im, 0}, Part{b.count, b.im, 0});
         return {re.count, re.mean, im.mean, re.m2 + im.m2};
     }
     static GR_HD f64 finalise(State state, const f64* option) { return variance(state.count, state.m2, option); }
 };
 template <class Real, bool SkipNan> struct ComplexStd : ComplexMoments<Real, SkipNan> {
-    static GR_HD f64 finalise(ComplexMoments2 state, const f64* option) {
+    static GR_HD f64 finalise(ComplexMoments2<MeanOf<Real>> state, const f64* option) {
         return sqrt(variance(state.count, state.m2, option));
     }
 };

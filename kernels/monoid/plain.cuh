@@ -30,6 +30,13 @@ template <class Op, class Element, class Packed> struct Plain {
     static GR_HD State settle(const State& acc) { return acc; }
 };
 
+// The operator that does the same, and less, for elements without NaN. Both share their states, and the simpler one's
+// is suspect (is_suspect) where an element may have been NaN.
+template <class Op> struct Clean {
+    typedef Op type;
+    static const bool simpler = false;
+};
+
 // Elements that are cast before the operator sees them.
 template <class Op, class Stored> struct Casting : Op {
     typedef Stored In;

@@ -1,8 +1,9 @@
 // What lanes that share a short row exchange: less than a state where that is cheaper to add up.
 //
-//   of(pack, pivot, place, index, step)   a lane's elements; the first is number `place` of the row
-//   combine, empty                        as of a monoid, in either order
-//   settle(raw, length, index, step)      the row's state; `index` is that of its first element
+//   of(pack, pivot, place, index, step)     a lane's elements; the first is number `place` of the row
+//   combine, empty                          as of a monoid, in either order
+//   settle(raw, pivot, length, index, step) the row's state; `index` is that of its first element
+//   pivoted, Pivot                          whether `pivot` is the row's first element, or nothing
 #pragma once
 #include "arg.cuh"
 #include "moments.cuh"
@@ -10,46 +11,45 @@
 // The state itself.
 template <class Op> struct RawState {
     typedef typename Op::State State;
-    static const bool pivots = false;
+    typedef NoPivot Pivot;
+    static const bool pivoted = false;
     static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
-    static GR_HD State settle(State raw, u64, i64, i64) { return raw; }
-    static GR_HD State empty(f64) { return Op::identity(); }
-    template <int V> static GR_HD State of(const Pack<typename Op::In, V>& pack, f64, i32 place, i64 index, i64 step) {
+    static GR_HD State settle(State raw, Pivot, u64, i64, i64) { return raw; }
+    static GR_HD State empty() { return Op::identity(); }
+    template <int V> static GR_HD State of(const Pack<typename Op::In, V>& pack, Pivot, i32 place, i64 index, i64 step) {
         typename Op::Acc acc = Op::start();
         Op::absorb_pack(acc, pack, index + place * step, step);
         return Op::settle(acc);
     }
 };
 template <class Op> struct Raw : RawState<Op> {};
-// Power sums about one pivot, the row's first element, which every lane is given; the row's length is their count.
+// Power sums about one pivot, which every lane knows; the row's length is their count.
 template <class T, int Order> struct RawPowers {
-    struct State { f64 pivot, sum[Order]; };
-    static const bool pivots = true;
-    static GR_HD State empty(f64 pivot) {
-        State raw = State();
-        raw.pivot = pivot;
-        return raw;
-    }
+    struct State { f64 sum[Order]; };
+    typedef T Pivot;
+    static const bool pivoted = true;
+    static GR_HD State empty() { return State(); }
     static GR_HD State combine(State a, State b) {
 #pragma unroll
         for (int k = 0; k < Order; k++) a.sum[k] += b.sum[k];
         return a;
     }
-    static GR_HD PowerSums<Order> powers(const State& raw, u32 count) {
+    static GR_HD PowerSums<Order> powers(const State& raw, Pivot pivot, u32 count) {
         PowerSums<Order> acc;
-        acc.pivot = raw.pivot;
+        acc.pivot = cast<f64>(pivot);
         acc.count = count;
 #pragma unroll
         for (int k = 0; k < Order; k++) acc.sum[k] = raw.sum[k];
         return acc;
     }
-    static GR_HD auto settle(State raw, u64 length, i64, i64) { return settle_powers(powers(raw, (u32)length)); }
-    template <int V> static GR_HD State of(const Pack<T, V>& pack, f64 pivot, i32, i64, i64) {
-        PowerSums<Order> acc = powers(empty(pivot), 0);
+    static GR_HD auto settle(State raw, Pivot pivot, u64 length, i64, i64) {
+        return settle_powers<T>(powers(raw, pivot, (u32)length));
+    }
+    template <int V> static GR_HD State of(const Pack<T, V>& pack, Pivot pivot, i32, i64, i64) {
+        PowerSums<Order> acc = powers(empty(), pivot, 0);
 #pragma unroll
         for (int j = 0; j < V; j++) acc.take(cast<f64>(pack.at[j]));
         State raw;
-        raw.pivot = pivot;
 #pragma unroll
         for (int k = 0; k < Order; k++) raw.sum[k] = acc.sum[k];
         return raw;

@@ -183,27 +183,46 @@ template <class Number, class To> struct Narrow<Square<i8, Number, To>> : Narrow
 template <class Number, class To> struct Narrow<Square<u8, Number, To>> : NarrowSquare<u8> {};
 template <class Number, class To> struct Narrow<Square<boolean, Number, To>> : NarrowSquare<boolean> {};
 
-// Takes a pack of V elements into running sums: narrow integers in 32 bits first, floats pairwise.
-template <class Map, class A, int V> GR_HD void add_pack(A* sum, const Pack<typename Map::In, V>& pack) {
+// The terms of a pack, added pairwise.
+template <class Map, int V> GR_HD typename Map::Term sum_pack(const Pack<typename Map::In, V>& pack) {
+    typename Map::Term terms[V];
+#pragma unroll
+    for (int j = 0; j < V; j++) terms[j] = Map::of(pack.at[j]);
+#pragma unroll
+    for (int gap = 1; gap < V; gap *= 2)
+#pragma unroll
+        for (int j = 0; j + gap < V; j += 2 * gap) add(terms[j], terms[j + gap]);
+    return terms[0];
+}
+template <class Map, int V> GR_HD i32 count_pack(const Pack<typename Map::In, V>& pack) {
+    i32 counted = 0;
+#pragma unroll
+    for (int j = 0; j < V; j++) counted += Map::counts(pack.at[j]);
+    return counted;
+}
+
+template <class Map> struct Skips { static const bool yes = false; };
+template <class Element, class To> struct Skips<NonNan<Element, To>> { static const bool yes = true; };
+
+// Takes a pack of V elements into running sums: narrow integers in 32 bits first, floats pairwise. How many counted.
+template <class Map, class A, int V> GR_HD i32 add_pack(A* sum, const Pack<typename Map::In, V>& pack) {
     typedef typename Map::Term Term;
-    if constexpr (Narrow<Map>::yes && V >= 4 && Lanes<A>::count == 1) {
+    const int lanes = Lanes<A>::count;
+    if constexpr (Narrow<Map>::yes && V >= 4 && lanes == 1) {
         add(sum[0], (Term)Narrow<Map>::sum(pack));
+    } else if constexpr (lanes > 1 || V == 1) {
+#pragma unroll
+        for (int j = 0; j < V; j++) add(sum[j % lanes], Map::of(pack.at[j]));
+    } else if constexpr (Skips<Map>::yes) {  // a sum that is a number had no NaN in it: no choice an element
+        Term total = sum_pack<Value<typename Map::In, Term>>(pack);
+        const bool clean = !is_nan(total);
+        if (!clean) total = sum_pack<Map>(pack);
+        add(sum[0], total);
+        if (clean) return V;
     } else {
-        const int lanes = Lanes<A>::count;
-        if constexpr (lanes > 1 || V == 1) {
-#pragma unroll
-            for (int j = 0; j < V; j++) add(sum[j % lanes], Map::of(pack.at[j]));
-        } else {
-            Term terms[V];
-#pragma unroll
-            for (int j = 0; j < V; j++) terms[j] = Map::of(pack.at[j]);
-#pragma unroll
-            for (int gap = 1; gap < V; gap *= 2)
-#pragma unroll
-                for (int j = 0; j + gap < V; j += 2 * gap) add(terms[j], terms[j + gap]);
-            add(sum[0], terms[0]);
-        }
+        add(sum[0], sum_pack<Map>(pack));
     }
+    return count_pack<Map>(pack);
 }
 
 template <class A> struct Running { A sum[Lanes<A>::count]; };
@@ -256,11 +275,7 @@ template <class Map, class A> struct Mean : Plain<Mean<Map, A>, typename Map::In
         acc.count += Map::counts(x);
     }
     template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64 index, i64 step) {
-        Total::absorb_pack(acc.running, pack, index, step);
-        i32 counted = 0;
-#pragma unroll
-        for (int j = 0; j < V; j++) counted += Map::counts(pack.at[j]);
-        acc.count += counted;
+        acc.count += add_pack<Map, A, V>(acc.running.sum, pack);
     }
     static GR_HD State settle(const Acc& acc) { return {Total::settle(acc.running), acc.count}; }
     static GR_HD State identity() { return {A(), 0}; }
@@ -273,9 +288,9 @@ template <class Map, class A> struct Mean : Plain<Mean<Map, A>, typename Map::In
 };
 
 // The quotient, scaled by the larger part of b so that it overflows only where the result does (Smith 1962).
-GR_HD f64 divide(f64 a, f64 b) { return a / b; }
-GR_HD c128 divide(c128 a, f64 b) { return {a.re / b, a.im / b}; }
-GR_HD c128 divide(c128 a, c128 b) {
+GR_HD f64 quotient(f64 a, f64 b) { return a / b; }
+GR_HD c128 quotient(c128 a, f64 b) { return {a.re / b, a.im / b}; }
+GR_HD c128 quotient(c128 a, c128 b) {
     const bool real = fabs(b.re) >= fabs(b.im);
     f64 large = real ? b.re : b.im, ratio = (real ? b.im : b.re) / large, scale = large + (real ? b.im : b.re) * ratio;
     return real ? c128{(a.re + a.im * ratio) / scale, (a.im - a.re * ratio) / scale}
@@ -303,6 +318,6 @@ template <class X, class W, class A, class B> struct Average : Plain<Average<X, 
         return earlier;
     }
     static GR_HD auto finalise(State state, const f64*) {
-        return divide(value_of(state.total), value_of(state.weight));
+        return quotient(value_of(state.total), value_of(state.weight));
     }
 };

@@ -120,8 +120,9 @@ def unpacked(partial: Any, bound: Bound) -> np.ndarray[Any, Any]:
 def small_grids() -> Iterator[None]:
     """Few blocks to a full grid, so that small arrays make blocks go round."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"BLOCKS": 6, "GRID": 6, "ONE_WAVE": 4}.items():
-            patch.setattr(tuning, name, value)
+        for name in ("BLOCKS", "HEAVY_BLOCKS", "ROW_BLOCKS", "EVEN_ROW_BLOCKS", "COLUMN_BLOCKS", "GRID"):
+            patch.setattr(tuning, name, 6)
+        patch.setattr(tuning, "ONE_WAVE", 4)
         yield
 
 
