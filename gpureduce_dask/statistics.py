@@ -31,7 +31,9 @@ def var(
 ) -> Any:
     """Variance: the mean of ``|x - mean|**2``, over ``n - ddof``; real for complex ``a``.
 
-    One pass in float64, chunks merged by Chan, Golub and LeVeque (1979). NaN where ``n - ddof`` is zero. ``dtype``
+    One pass in float64, chunks merged by Chan, Golub and LeVeque (1979), their means kept in pairs of float64 where
+    elements have more than 24 digits: float64 and integers of 32 and 64 bits are right to some 1e-14 of the variance
+    however far from zero they lie, others to ``2**-53 * mean / std``. NaN where ``n - ddof`` is zero. ``dtype``
     is of floats or complex numbers: in integers NumPy measures from a truncated mean.
     """
     return apply("var", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)

@@ -24,6 +24,7 @@ from simt.cases import (
     check_batch,
     check_empty,
     check_exact,
+    check_far,
     check_fold,
     check_nothing,
     check_refused,
@@ -50,6 +51,7 @@ def calls(machine: Emulator) -> None:
     for bound in LOGIC:
         check_zeros(machine, bound)
     check_exact(machine)
+    check_far(machine)
     check_nothing(machine)
     check_empty(machine)
     check_refused(machine)
@@ -95,6 +97,11 @@ def test_zeros_in_every_block(machine: Emulator) -> None:
 
 def test_float64_sums_are_exact(machine: Emulator) -> None:
     check_exact(machine)
+
+
+def test_variances_far_from_zero(machine: Emulator) -> None:
+    for _ in machine.orders():
+        check_far(machine)
 
 
 @pytest.mark.parametrize("name", DEEP)

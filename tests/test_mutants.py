@@ -20,6 +20,7 @@ from simt.cases import (
     Case,
     check_batch,
     check_exact,
+    check_far,
     check_fold,
     check_nothing,
     check_zeros,
@@ -73,6 +74,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     ),
     "moments": (partial_of("var", "f8", "line inside"), partial_of("kurtosis", "f4", "line")),
     "exact": (check_exact,),
+    "far": (check_far,),
     "nothing": (check_nothing,),
     "zeros": tuple(partial(check_zeros, bound=bound) for bound in LOGIC),
 }
@@ -248,6 +250,8 @@ MUTANTS = [
     Mutant("no element beats one", "nothing", "struct Arg", "if (later.index >= 0) "),
     Mutant("rounding errors dropped", "exact", "add(Twofold& sum, f64 x)", "sum.lo = __dadd_rn(sum.lo, error);"),
     Mutant("low parts dropped", "exact", "add(Twofold& sum, Twofold x)", "sum.lo = __dadd_rn(sum.lo, x.lo);"),
+    Mutant("means merged as rounded", "far", "distance(Twofold", " + (to.lo - from.lo)"),
+    Mutant("means without their low parts", "far", "shifted(Twofold", "sum.hi - sum.hi == 0 ? sum.lo : 0", "0"),
     Mutant("means merged without their distance", "moments", "merge(Moments2", " + delta * delta * a.count * part"),
     Mutant(
         "third moment with the wrong sign", "moments", "merge(Moments4", "(a.count - b.count)", "(b.count - a.count)"

@@ -7,7 +7,7 @@ measured from a pivot near its elements.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -16,15 +16,26 @@ import numpy as np
 from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import exact, rules, sums
-from .exact import F8
+from .exact import C16, F8
 from .panels import panels, patches
 
 SHARE = 64
+F4 = np.dtype("f4")
+
+
+def centre(dtype: DType) -> DType:
+    """The dtype whose sums have the fields of these elements' mean.
+
+    That is a pair for each part of elements with more digits than float32: a merge squares the distance of two means,
+    and of means rounded to float64 it has but the digits that elements far from zero leave.
+    """
+    if dtype.kind == "c":
+        return dtype
+    return F8 if dtype == F8 or (dtype.kind in "iu" and dtype.itemsize >= 4) else F4
 
 
 def fields(dtype: DType) -> Fields:
-    means = ("mean_re", "mean_im") if dtype.kind == "c" else ("mean",)
-    return tuple((name, F8) for name in ("count", *means, "m2"))
+    return (("count", F8), *exact.sum_fields(centre(dtype), "mean"), ("m2", F8))
 
 
 def identity(dtype: DType) -> tuple[float, ...]:
@@ -38,8 +49,8 @@ def parts(x: Array) -> tuple[Array, ...]:
 
 def lift(x: Array, index: Array) -> State:
     """One element: its spread is 0, and NaN where the element is not finite."""
-    means = tuple(p.astype(F8) for p in parts(x))
-    return (np.ones(np.shape(x)), *means, sum((m - m for m in means), np.zeros(np.shape(x))))
+    mean = x.astype(exact.wide(centre(x.dtype)))
+    return (np.ones(np.shape(x)), *exact.split(mean, centre(x.dtype)), sum(p - p for p in parts(mean)))
 
 
 def lift_present(x: Array, index: Array) -> State:
@@ -105,31 +116,60 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
 
 def block_state(block: Array, skip: bool) -> State:
     """(count, mean, m2) of real elements over the middle axis."""
-    pivot, (count, first, second) = about_pivot(two_sums, block, skip)
+    pivot, (count, first, second) = about_pivot(two_sums, exact.numeric(block), skip)
     slip = first / np.maximum(count, 1)
     spread = np.maximum(second - first * slip, 0)
     overflown = np.isinf(second) & np.isfinite(first)
-    return count, pivot + slip, np.where(overflown, second, spread)
+    return (count, *shifted(pivot, slip, block.dtype), np.where(overflown, second, spread))
+
+
+def shifted(pivot: Array, slip: Array, dtype: DType) -> State:
+    """The mean of elements that lies so far from a pivot."""
+    return exact.two_sum(pivot, slip) if centre(dtype) == F8 else (pivot + slip,)
 
 
 def complex_state(block: Array, skip: bool) -> State:
     """(count, mean_re, mean_im, m2) of complex elements; NaN in one part leaves both out."""
     gaps = np.isnan(block) if skip else np.zeros((), bool)
     missing = np.asarray(np.nan, block.real.dtype)
-    (count, re, m2), (_, im, more) = (
+    (count, *re, m2), (_, *im, more) = (
         block_state(np.where(gaps, missing, p) if np.any(gaps) else p, skip) for p in parts(block)
     )
-    return count, re, im, m2 + more
+    return (count, *joined(re, im), m2 + more)
 
 
 def fold(block: Array, index: Array | None) -> State:
-    return complex_state(block, False) if block.dtype.kind == "c" else block_state(exact.numeric(block), False)
+    return complex_state(block, False) if block.dtype.kind == "c" else block_state(block, False)
 
 
 def fold_present(block: Array, index: Array | None) -> State:
     if block.dtype.kind == "c":
         return reduce(combine, (complex_state(panel, True) for panel in panels(block)))
-    return block_state(exact.numeric(block), True)
+    return block_state(block, True)
+
+
+def joined(re: Sequence[Array], im: Sequence[Array]) -> State:
+    """The mean of complex elements from those of both parts: one complex number, or a pair for each part."""
+    if len(re) == 2:
+        return (*re, *im)
+    mean = np.empty(re[0].shape, C16)
+    mean.real, mean.imag = re[0], im[0]
+    return (mean,)
+
+
+def means_of(mean: State) -> list[State]:
+    """The numbers that the fields of a mean are: one, or a pair for each part."""
+    return [mean[i : i + 2] for i in range(0, len(mean), 2)]
+
+
+def distance(here: State, there: State) -> Array:
+    """How far one mean lies from another, with the digits of pairs."""
+    apart = there[0] - here[0]
+    return apart if len(here) == 1 else apart + (there[1] - here[1])
+
+
+def moved(mean: State, by: Array) -> State:
+    return (mean[0] + by,) if len(mean) == 1 else exact.two_sum(mean[0], by + mean[1])
 
 
 def merged(earlier: State, later: State, state: State) -> State:
@@ -147,11 +187,11 @@ def combine(earlier: State, later: State) -> State:
     count = earlier[0] + later[0]
     share = later[0] / np.maximum(count, 1)
     m2 = earlier[-1] + later[-1]
-    means = []
-    for a, b in zip(earlier[1:-1], later[1:-1], strict=True):
-        apart = b - a
-        means.append(a + apart * share)
-        m2 = m2 + apart * (apart * (earlier[0] * share))
+    means: State = ()
+    for here, there in zip(means_of(earlier[1:-1]), means_of(later[1:-1]), strict=True):
+        apart = distance(here, there)
+        means += moved(here, apart * share)
+        m2 = m2 + sum(p * (p * (earlier[0] * share)) for p in parts(apart))
     return merged(earlier, later, (count, *means, m2))
 
 

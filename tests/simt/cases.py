@@ -295,6 +295,23 @@ def check_exact(machine: Emulator) -> None:
         assert get(result)[0] == pytest.approx(math.fsum(x), rel=1e-12, abs=0)
 
 
+def check_far(machine: Emulator) -> None:
+    """Variances far from zero are right to the last digits: the means that are merged are pairs."""
+    steps = np.random.default_rng(9).integers(-8, 9, (300, 106))
+    wanted = steps.var(axis=0), steps.var(axis=1), steps.var()
+    for name, dtype in [("var", "f8"), ("nanvar", "f8"), ("moment", "f8"), ("var", "u4"), ("var", "c16")]:
+        unit = 1.0 if dtype == "u4" else 2.0**-10
+        x = ((2.0**31 if dtype == "u4" else 2.0**42) + steps * unit).astype(dtype)
+        bound = OPERATORS[name].bind(dtype)
+        for axes, exact in zip([(0,), (1,), (0, 1)], wanted, strict=True):
+            halves = [device.reduce((put(h),), bound, axes) for h in (x[:, :70], x[:, 70:])]
+            results = [device.reduce((put(x),), bound, axes, final=True)]
+            if axes != (0,):
+                results.append(device.finalise(device.combine(halves, bound), bound))
+            for result in [] if machine.collecting else results:
+                np.testing.assert_allclose(get(result).ravel(), exact * unit**2, rtol=1e-13)
+
+
 def check_batch(machine: Emulator, name: str) -> None:
     """Several chunks in one launch are one array: along rows, along columns, and both axes together."""
     bound = DEEP[name]
