@@ -1,0 +1,61 @@
+"""The benchmark's report: what it prints, and the table it puts into the README."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpureduce_dask.bench import report
+from gpureduce_dask.bench.cases import Case, cases
+
+
+def row(case, ours, **more):
+    return {"case": case, "op": case.split()[0], "dtype": "float32", "checked": True, "ours": ours, **more}
+
+
+RESULT = {
+    "gpu": "a GPU",
+    "date": "2026-11-21",
+    "cupy": "14.2.0",
+    "gib": 4,
+    "R": 4.5e12,
+    "rows": [
+        row("sum float32 (8) all", 0.98, CuPy=0.97, torch=None),
+        row("var float32 (8x8) axis=1", 0.92, possible=0.934, torch=0.95),
+    ],
+    "small": [{"case": "sum float32 (1024) all", "ours_us": 7.5, "CuPy_us": 9.25, "torch_us": None}],
+}
+
+
+def test_a_table_shows_who_is_ahead_and_what_is_possible():
+    lines = report.table(RESULT["rows"]).splitlines()
+    assert lines[2] == "| sum float32 (8) all | **0.98** | 0.97 |  |  |"
+    assert lines[3] == "| var float32 (8x8) axis=1 | 0.92 of 0.93 |  | 0.95 |  |"
+
+
+def test_the_summary_names_rows_that_fall_short():
+    text = report.summary(RESULT)
+    assert "at or above 0.93 R: 1 of 2\n  var float32 (8x8) axis=1: 0.920 of 0.934\n" in text
+    assert [r["op"] for r in report.behind(RESULT)] == ["var"]
+
+
+@pytest.mark.parametrize("bad", [{"checked": False}, {"error": "MemoryError: none left"}])
+def test_a_wrong_or_failed_row_is_not_clean(bad):
+    assert report.is_clean(RESULT)
+    result = {**RESULT, "rows": [*RESULT["rows"], {**row("max float32 (8) all", 1.0), **bad}]}
+    assert not report.is_clean(result)
+
+
+def test_the_readme_keeps_what_stands_around_the_table():
+    text = f"before\n{report.BEGIN}\nold\n{report.END}\nafter"
+    made = report.into_readme(text, RESULT)
+    assert made.startswith(f"before\n{report.BEGIN}\na GPU, 2026-11-21, CuPy 14.2.0; chunks of 4 GiB;")
+    assert made.endswith(f"{report.END}\nafter") and "old" not in made
+    assert "| sum float32 (1024) all | 7.5 | 9.2 |  |" in made
+    assert report.into_readme(made, RESULT) == made
+
+
+def test_bytes_are_those_read_and_those_written():
+    assert Case("sum", "float32", (6, 4), 1).traffic(4, 8) == (96, 48)
+    assert Case("sum", "float32", (6, 4)).traffic(4, 8) == (96, 8)
+    labels = [case.label for case in cases(1)]
+    assert len(set(labels)) == len(labels) > 200
