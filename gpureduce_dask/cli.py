@@ -12,7 +12,7 @@ from .errors import GpureduceError
 # name: (module, one line of help); the module of the chosen subcommand alone is imported.
 COMMANDS = {
     "demo": ("demo", "what share of the Earth is land? 933 million cells, on a GPU or without one"),
-    "bench": ("bench.command", "the kernels beside CuPy, torch and cuda.compute, as shares of the GPU's ceiling"),
+    "bench": ("bench.command", "the kernels beside CuPy, torch and cuda.compute, and whole trees beside stock dask"),
 }
 
 

@@ -17,7 +17,7 @@ from dask._task_spec import GraphNode, List, Task, TaskRef
 
 from ..chunk import is_device
 from ..monoid import Bound
-from . import grouped, groups, handles, workers
+from . import grouped, groups, handles, meta, workers
 from .axes import Axes, needs_places, place_chunks
 from .handles import Coords, Held
 
@@ -174,8 +174,7 @@ def _fit(todo: Reduction, holders: dict[Coords, tuple[str, ...]], known: workers
     if len(holders) < 2 * len(share) or known.crowded & share.keys():
         return False
     each = 0 if math.isnan(todo.chunk_bytes) else todo.chunk_bytes
-    device = is_device(todo.x._meta) or not isinstance(todo.x._meta, np.ndarray)
-    return device or all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
+    return meta.promises_device(todo.x._meta) or all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
 
 
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
