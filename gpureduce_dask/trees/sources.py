@@ -174,7 +174,9 @@ def _fit(todo: Reduction, holders: dict[Coords, tuple[str, ...]], known: workers
     if len(holders) < 2 * len(share) or known.crowded & share.keys():
         return False
     each = 0 if math.isnan(todo.chunk_bytes) else todo.chunk_bytes
-    return meta.promises_device(todo.x._meta) or all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
+    if meta.promises_device(todo.x._meta):
+        return True
+    return all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
 
 
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
