@@ -180,7 +180,13 @@ MUTANTS = [
     Mutant("rows past the last", "short rows", "reduce_short_rows(", "Lanes == 0 && row[r] < task.rows", "Lanes == 0"),
     Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + teams * Batch - 1", "task.rows"),
     Mutant("every lane writes", "short rows", "reduce_short_rows(", "threadIdx.x % Lanes == 0 && "),
-    Mutant("even rows past the last", "even rows", "reduce_even_rows(", "reads && row < (i64)task.rows", "reads"),
+    Mutant(
+        "even rows past the last",
+        "even rows",
+        "reduce_row_group(",
+        "< task.slots && row < (i64)task.rows",
+        "< task.slots",
+    ),
     Mutant(
         "even rows left out", "even rows", "reduce_even_rows(", "first += warps * group", "first += (warps + 1) * group"
     ),

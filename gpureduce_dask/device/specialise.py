@@ -241,7 +241,9 @@ class Plan:
     def _splits(self, rows: int, row_tiles: int) -> int:
         if rows >= tuning.GRID:
             return 1
-        most = tuning.HEAVY_BLOCKS if self.op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.BLOCKS
+        sums = self.op.type.startswith(("Sum<", "Mean<")) and self.op.state_bytes <= 32
+        heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES and not sums
+        most = tuning.HEAVY_BLOCKS if heavy else tuning.BLOCKS
         wanted = -(-_blocks_for(rows * row_tiles, most) // rows)
         return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
 
