@@ -17,14 +17,17 @@ from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Bound, DType
 from ..operators import OPERATORS, REFUSING
 from . import host
+from .batch import Batch
 from .place import Place
 
 __all__ = [
+    "Batch",
     "Place",
     "combine",
     "combine_axis",
     "extents",
     "finalise",
+    "gather",
     "is_device",
     "leave",
     "like",
@@ -53,10 +56,15 @@ def reduce_many(
     chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
 ) -> Any:
     """The partial of several chunks folded left to right, with one launch on a GPU."""
+    batch = chunks if isinstance(chunks, Batch) else gather(chunks, bound)
+    return _side(batch.device).reduce_many(batch, bound, axes, places)
+
+
+def gather(chunks: Sequence[Chunks], bound: Bound) -> Batch:
+    """Chunks made ready for :func:`reduce_many`, by any monoid that is bound to the same dtypes."""
     admitted = [_admit(each, bound) for each in chunks]
     device = any(is_device(each[0]) for each in admitted)
-    moved = [tuple(move(c, device) for c in each) for each in admitted]
-    return _side(device).reduce_many(moved, bound, axes, places)
+    return Batch([tuple(move(c, device) for c in each) for each in admitted], device)
 
 
 def results(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> Any:

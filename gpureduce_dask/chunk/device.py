@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..device.task import BATCH, Work
 from ..device.tuning import GRID, THREADS
 from ..errors import ArgumentError, CompileError, DtypeError, message
 from ..monoid import Bound
+from .batch import Batch
 from .place import Place
 
 Chunks = tuple[Any, ...]
@@ -69,14 +70,14 @@ def reduce(
     them, in one launch), ``"two-pass"`` (a second launch does), or ``"atomic"`` (where that is exact and order-free).
     """
     if place is not None or len(chunks) > 1:
-        return _reduce([chunks], bound, axes, None if place is None else [place], finish, final)
+        return _reduce_one(chunks, bound, axes, None if place is None else [place], finish, final)
     array = chunks[0]
     memory = array.data
     device = memory.device_id
     key = (array.shape, array.strides, memory.ptr % 16, bound, axes, finish, final, device)
     found = _quick.get(key)
     if found is None or launch.current_device() != device:
-        out = _reduce([chunks], bound, axes, None, finish, final)
+        out = _reduce_one(chunks, bound, axes, None, finish, final)
         prepared = _plans[_key(chunks, 1, bound, axes, None, finish, final)]
         if len(prepared.steps) == 1 and prepared.steps[0].is_plain:
             _quick[key] = prepared
@@ -96,26 +97,40 @@ def reduce_many(
     final: bool = False,
 ) -> Any:
     """The partial of several chunks, folded left to right: a launch for each stretch of chunks of one layout."""
-    chunks = list(chunks)
-    stretches = list(_stretches(chunks, BATCH))
+    batch = chunks if isinstance(chunks, Batch) else Batch(list(chunks), True)
+    stretches = batch.layout(_stretches)
     if len(stretches) == 1:
-        return _reduce(chunks, bound, axes, places, finish, final)
-    partials = [_reduce(chunks[i:j], bound, axes, places and places[i:j], finish, False) for i, j in stretches]
+        return _reduce(batch, bound, axes, places, finish, final, stretches[0][2])
+    partials = [_reduce(batch[i:j], bound, axes, places and places[i:j], finish, False, at) for i, j, at in stretches]
     partial = combine(partials, bound)
     return finalise(partial, bound) if final else partial
 
 
-def _stretches(chunks: Sequence[Chunks], most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of neighbouring chunks that one launch can take: alike in layout and alignment."""
-
-    def alike(chunk: Chunks) -> tuple[Any, ...]:
-        return tuple((a.shape, a.strides, a.dtype, a.data.ptr % 16, a.data.device_id) for a in chunk)
-
-    start = 0
-    for i in range(1, len(chunks) + 1):
-        if i == len(chunks) or i - start == most or alike(chunks[i]) != alike(chunks[start]):
-            yield start, i
+def _stretches(chunks: Sequence[Chunks], most: int = BATCH) -> list[tuple[int, int, list[tuple[int, int]]]]:
+    """Ranges of neighbouring chunks that one launch can take, alike in layout and alignment, and their addresses."""
+    layouts, addresses = [], []
+    for chunk in chunks:
+        memories = [a.data for a in chunk]
+        pointers = [m.ptr for m in memories]
+        layouts.append(
+            [
+                (a.shape, a.strides, a.dtype, p % 16, m.device_id)
+                for a, m, p in zip(chunk, memories, pointers, strict=True)
+            ]
+        )
+        addresses.append((pointers[0], pointers[-1]))
+    found, start = [], 0
+    for i in range(1, len(layouts) + 1):
+        if i == len(layouts) or i - start == most or layouts[i] != layouts[start]:
+            found.append((start, i, addresses[start:i]))
             start = i
+    return found
+
+
+def _reduce_one(
+    chunk: Chunks, bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None, finish: str, final: bool
+) -> Any:
+    return _reduce([chunk], bound, axes, places, finish, final, [(chunk[0].data.ptr, chunk[-1].data.ptr)])
 
 
 def _reduce(
@@ -125,13 +140,14 @@ def _reduce(
     places: Sequence[Place] | None,
     finish: str,
     final: bool,
+    addresses: Sequence[tuple[int, int]],
 ) -> Any:
     device = chunks[0][0].data.device_id
     if launch.current_device() != device:
         import cupy
 
         with cupy.cuda.Device(device):
-            return _reduce(chunks, bound, axes, places, finish, final)
+            return _reduce(chunks, bound, axes, places, finish, final, addresses)
     place = places[0] if places else None
     key = _key(chunks[0], len(chunks), bound, axes, place, finish, final)
     steps = key[-4]
@@ -139,7 +155,7 @@ def _reduce(
     if prepared is None:
         prepared = _plans[key] = _prepare(chunks[0], len(chunks), bound, axes, steps, finish, final, device)
     out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
-    bases = [_base(chunk, prepared.layout) for chunk in chunks]
+    bases = _bases(addresses, len(chunks[0]), prepared.layout)
     if bound.indexed and places:
         starts = [sum(s * p.offsets[a] for s, a in zip(steps, axes, strict=True)) for p in places]
         bases = [(a, b, start) for (a, b, _), start in zip(bases, starts, strict=True)]
@@ -158,9 +174,11 @@ def _key(
     return (*layouts, count, bound, axes, steps, finish, final, chunk[0].data.device_id)
 
 
-def _base(chunk: Chunks, layout: Layout) -> launch.Base:
-    second = chunk[1].data.ptr + layout.offset_b if len(chunk) > 1 else 0
-    return chunk[0].data.ptr + layout.offset_a, second, 0
+def _bases(addresses: Sequence[tuple[int, int]], arity: int, layout: Layout) -> list[launch.Base]:
+    first, second = layout.offset_a, layout.offset_b
+    if arity == 1:
+        return [(a + first, 0, 0) for a, _ in addresses]
+    return [(a + first, b + second, 0) for a, b in addresses]
 
 
 def _index_steps(shape: tuple[int, ...], axes: tuple[int, ...], place: Place | None) -> tuple[int, ...]:

@@ -70,9 +70,20 @@ def reduce_chunks(columns: list[list[Any]], bound: Bound, offsets: Sequence[Coor
 def reduce_held(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:
     """Chunks that handles refer to."""
     if all(h.is_here for h in handles):
+        if len(handles) == 1 and where.runs is None:
+            return _reduce_again(handles[0], picks, bound, where)
         blocks = list(zip(*(h.take(picks) for h in handles), strict=True))
         return _reduce(blocks, bound, [handles[0].offsets[i] for i in picks], where)
     return _reduce_from_afar(handles, picks, bound, where)
+
+
+def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, where: Where) -> Partial:
+    """Chunks that were perhaps reduced before: what was found out about each is not asked again."""
+    batch = handle.once((picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound))
+    if bound.monoid.empty == "raise" and not handle.once(picks, lambda: all(c.size for (c,) in batch)):
+        return _reduce_run(batch, bound, [handle.offsets[i] for i in picks], where)
+    places = where.shape and handle.once((picks, where.shape), lambda: [where.place(handle.offsets[i]) for i in picks])
+    return chunk.leave(chunk.reduce_many(batch, bound, where.axes, places or None), bound)
 
 
 def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:

@@ -9,7 +9,7 @@ when it has to travel: elsewhere it fetches them one by one from whoever holds t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 from typing import Any
@@ -28,10 +28,11 @@ Coords = tuple[int, ...]
 class Handle:
     """Chunks on this worker, their keys, and the coordinates of their first elements (-1 where they are unknown)."""
 
-    __slots__ = ("_chunks", "keys", "offsets")
+    __slots__ = ("_chunks", "_found", "keys", "offsets")
 
     def __init__(self, keys: tuple[Any, ...], offsets: tuple[Coords, ...], chunks: Sequence[Any] | None = None) -> None:
         self.keys, self.offsets, self._chunks = keys, offsets, chunks
+        self._found: dict[Any, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Handle, (self.keys, self.offsets)
@@ -46,6 +47,12 @@ class Handle:
         if self._chunks is None:
             return [_fetch(self.keys[i]) for i in picks]
         return [self._chunks[i] for i in picks]
+
+    def once(self, about: Any, find: Callable[[], Any]) -> Any:
+        """What ``find`` says about some of the chunks, found once."""
+        if about not in self._found:
+            self._found[about] = find()
+        return self._found[about]
 
 
 def hold(keys: tuple[Any, ...], offsets: tuple[Coords, ...], chunks: list[Any]) -> Handle:
