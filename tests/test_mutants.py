@@ -252,7 +252,7 @@ MUTANTS = [
     Mutant("NaN loses", "nan", "extreme_f32(f32", "|| b != b"),
     Mutant("NaN is not skipped", "nan", "struct Extreme<f64, Max, SkipNan>", "SkipNan ? a != a : b != b", "b != b"),
     Mutant("half of a word left out", "extremes", "struct NarrowBest", "Lane::better(lanes, lanes >> 16)", "lanes"),
-    Mutant("ties go to the last", "positions", "offer(", "index < best.index", "index > best.index"),
+    Mutant("ties go to the last", "positions", "bool improves(", "index < best.index", "index > best.index"),
     Mutant("no element beats one", "nothing", "struct Arg", "if (later.index >= 0) "),
     Mutant("rounding errors dropped", "exact", "add(Twofold& sum, f64 x)", "sum.lo = __dadd_rn(sum.lo, error);"),
     Mutant("low parts dropped", "exact", "add(Twofold& sum, Twofold x)", "sum.lo = __dadd_rn(sum.lo, x.lo);"),

@@ -327,7 +327,10 @@ class Plan:
     def _periods(self, line: Dim, vector: int) -> int:
         """Lines laid end to end: a whole number of vectors, up to a block's width of them."""
         least = vector // math.gcd(line.size, vector)
-        return least * max(1, tuning.THREADS * vector // (least * line.size))
+        most = least * max(1, tuning.THREADS * vector // (least * line.size))
+        unit = math.lcm(least, tuning.CACHE_LINE // math.gcd(tuning.CACHE_LINE, line.size * self.op.itemsizes[0]))
+        aligned = most // unit * unit
+        return aligned if aligned >= 0.9 * most else most
 
     def _flat_columns(self, line: Dim, rows: Sequence[Dim], run: Dim) -> list[Launch]:
         vector = self._widest()
@@ -404,15 +407,17 @@ class Plan:
     def _tiles(self, work: Work, vector: int, flat: bool, op: Operator | None = None) -> list[Launch]:
         op = op or self.op
         runs = work.runs * self.chunks
-        wide, even = self._width(work, runs), self.chunks == 1 and len(work.run) <= 1
+        wide, even = self._width(work, runs, flat), self.chunks == 1 and len(work.run) <= 1
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
         items = self._column_items(load)
         while items > 1 and items * tall >= 2 * runs:
             items //= 2
-        published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 else 1)
+        published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 or flat else 1)
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
+        chain = tuning.HEAVY_CHAIN if op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.CHAIN
+        most = min(most, max(chain * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
         wanted = -(-_blocks_for(tiles * runs * wide // (32 * items), most) // tiles)
         splits = max(1, min(wanted, runs // max(1, tall * items)), -(-runs // (tall * tuning.MOST_TAKEN)))
         name = (
@@ -424,10 +429,10 @@ class Plan:
             name, replace(work, splits=splits), tiles * splits, tiles, wide * vector, shared, work.cells, op
         )
 
-    def _width(self, work: Work, runs: int) -> int:
+    def _width(self, work: Work, runs: int, flat: bool) -> int:
         """Threads across a tile; the rest of the block goes down it."""
-        wide = 256
-        while wide > tuning.COLUMN_WIDTH and runs >= 2 * tuning.THREADS // wide:
+        wide, least = 256, tuning.COLUMN_WIDTH * (2 if flat else 1)  # twice: such lines start within a cache line
+        while wide > least and runs >= 2 * tuning.THREADS // wide:
             wide //= 2
         if runs < 16:
             return 256
