@@ -1,0 +1,104 @@
+"""The tasks of groups on chunks of the emulated GPU: held, in memory, and streamed, against the host's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
+
+from dask._task_spec import Task, TaskRef
+from gpu.samples import close, make
+from simt import build
+from simt.backend import Emulator, get, put
+from simt.cases import small_grids
+
+from gpureduce_dask import chunk
+from gpureduce_dask.chunk import device, host
+from gpureduce_dask.monoid import Bound
+from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.trees import grouped, stream, tasks
+from gpureduce_dask.trees.handles import Handle
+
+BOUNDS = [OPERATORS[name].bind(np.float32) for name in ("sum", "argmax", "var")]
+COUNT = 130  # more than one launch takes
+AXES = (0,)
+CHUNKS = [make((3, 40), np.dtype("f4"), i) for i in range(COUNT)]
+OFFSETS = tuple((3 * i, 0) for i in range(COUNT))
+
+
+def where(bound: Bound) -> grouped.Where:
+    return grouped.Where(AXES, (3 * COUNT, 0) if bound.indexed else None)
+
+
+def held(bound: Bound) -> list[Any]:
+    """The same handle twice: the second time it knows its chunks."""
+    handle = Handle(tuple(range(COUNT)), OFFSETS, [put(c) for c in CHUNKS])
+    return [grouped.reduce_held([handle], range(COUNT), bound, where(bound)) for _ in range(2)]
+
+
+def in_memory(bound: Bound) -> list[Any]:
+    return [grouped.reduce_chunks([[put(c) for c in CHUNKS]], bound, OFFSETS, where(bound))]
+
+
+def streamed(bound: Bound) -> list[Any]:
+    """Chunks made one by one, whose partials must not leave the GPU until the last."""
+    shape = where(bound).shape
+    run = partial(tasks.reduce_chunk, bound=bound, axes=AXES, shape=shape)
+    steps = []
+    for i, array in enumerate(CHUNKS):
+        place = () if shape is None else ((slice(3 * i, 3 * i + 3), slice(0, 0)),)
+        made = Task(("x", i), put, array)
+        steps.append((0, ("leaf", i), (made, Task(("leaf", i), run, TaskRef(("x", i)), *place))))
+    return [stream.run((partial(tasks.combine, bound=bound),), steps, ())]
+
+
+WAYS = (held, in_memory, streamed)
+
+
+@pytest.fixture(scope="module")
+def left() -> list[int]:
+    """Sizes of the partials that left the GPU."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def machine(left: list[int]) -> Iterator[Emulator]:
+    emulator = Emulator()
+
+    def to_host(states: Any, bound: Bound) -> Any:
+        if not chunk.is_device(states):
+            return states
+        left.append(states.nbytes)
+        return get(states).view(bound.state)[..., 0]
+
+    with small_grids(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chunk, "to_host", to_host)
+        units = emulator.collect(lambda: [way(bound) for way in WAYS for bound in BOUNDS], parts=2)
+        emulator.adopt(build(units, libraries=2))
+        with emulator.installed():
+            yield emulator
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda b: b.name)
+def test_groups(machine: Emulator, left: list[int], way: Any, bound: Bound) -> None:
+    whole = np.concatenate(CHUNKS)
+    wanted = host.finalise(host.reduce((whole,), bound, AXES), bound)
+    left.clear()
+    results = way(bound)
+    assert left == [40 * bound.state.itemsize] * len(results)
+    for partial_ in results:
+        close(host.finalise(partial_, bound), wanted, bound, whole.size)
+
+
+def test_a_handle_looks_at_its_chunks_once(machine: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+    found = device._stretches
+    monkeypatch.setattr(device, "_stretches", lambda chunks: looks.append(len(chunks)) or found(chunks))
+    held(BOUNDS[0])
+    assert looks == [COUNT]
