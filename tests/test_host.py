@@ -193,7 +193,7 @@ def test_weights_of_zero_sum_are_an_error():
 # ---- exact arithmetic
 
 
-@pytest.mark.parametrize("shape", [(1_000_003,), (1003, 997), (100_003, 10), (10, 100_003)])
+@pytest.mark.parametrize("shape", [(1_000_003,), (1003, 997), (10_007, 100), (100_003, 10), (10, 100_003)])
 @pytest.mark.parametrize("order", "CF")
 def test_float64_sums_do_not_lose_with_size(shape, order):
     """The bound is that of a tile's rounding, not of the number of elements."""
@@ -202,6 +202,27 @@ def test_float64_sums_do_not_lose_with_size(shape, order):
         lines = rows_of(x, axes)
         for got, line in zip(run("sum", x, axes).ravel()[:9], lines.reshape(-1, lines.shape[-1]), strict=False):
             assert abs(got - math.fsum(line)) <= 2 * np.finfo("f8").eps * math.fsum(np.abs(line))
+
+
+@pytest.mark.parametrize("shape", [(1_000_003,), (3, 300_001), (1000, 1001)])
+def test_float64_sums_of_equal_terms(shape):
+    """Equal terms are rounded one way, so that errors of a plain sum add up."""
+    x = np.full(shape, 0.1)
+    for got, power in [
+        (run("sum", x, (x.ndim - 1,)), 1),
+        (run("sumsq", x, (x.ndim - 1,)), 2),
+        (run("vdot", (x, x.copy()), (x.ndim - 1,)), 2),
+    ]:
+        exact = float(Fraction(0.1) ** power * shape[-1])
+        assert np.max(np.abs(got - exact)) <= 8 * np.finfo("f8").eps * exact
+
+
+def test_float64_columns_of_equal_terms():
+    """A column's terms are added plainly, so that only so many are added at once. Rows overlap to save memory."""
+    deep, wide = 40_000, 4100
+    x = np.lib.stride_tricks.as_strided(np.full(2 * deep + wide, 0.1), (deep, wide), (16, 8))
+    exact = float(Fraction(0.1) * deep)
+    assert np.max(np.abs(run("sum", x, (0,)) - exact)) <= 64 * np.finfo("f8").eps * exact
 
 
 def test_pairs_keep_what_float64_drops():
@@ -310,6 +331,48 @@ def test_first_of_equals_and_first_nan():
     assert run("argmax", x[::-1, ::-1], (0, 1)).ravel() == 19 * 2000 + 1998
     assert run("nanargmin", x, (0, 1)).ravel() == 0
     assert run("nanargmin", np.array([np.nan, np.inf]), (0,))[0] == 1
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i1", "i8", "M8[s]", "?"])
+def test_first_in_long_rows(name, dtype):
+    """Rows that are read stretch by stretch: equals and NaN in several stretches, and the last one short."""
+    n = 150_001
+    base, best = (True, False) if name == "argmin" else (False, True)
+    x = np.full((5, n), base).astype(dtype)
+    for row, places in enumerate(([90_000, 90_001, 149_000], [n - 1], [70_000, 20_000], [0, 140_000])):
+        x[row, places] = np.asarray(best).astype(dtype)
+    if np.dtype(dtype).kind in "fM":
+        x[2, [60_000, 140_000]] = "NaT" if dtype == "M8[s]" else np.nan
+    if np.dtype(dtype).kind == "f":
+        x[3, [50_000, 149_999]] = [-np.inf, np.inf]
+    for layout in (x, x[:, ::-1], x[:, 1:], x.T.copy().T):
+        np.testing.assert_array_equal(run(name, layout, (1,)), getattr(np, name)(layout, axis=1, keepdims=True))
+    assert run(name, x, (0, 1)).ravel() == getattr(np, name)(x)
+
+
+@pytest.mark.parametrize("shape", [(20_000, 40), (3, 40_000)])
+def test_extrema_beside_their_positions(shape):
+    x = RNG.standard_normal(shape)
+    partial = host.reduce((x,), get("argmax").bind("f8"), (1,))
+    np.testing.assert_array_equal(partial["value"], x.max(axis=1, keepdims=True))
+    np.testing.assert_array_equal(partial["index"], x.argmax(axis=1, keepdims=True))
+
+
+def test_any_place_in_a_long_row():
+    x = np.zeros(40_000)
+    for place in (*range(2000), *range(38_000, 40_000)):
+        x[place] = 1
+        assert run("argmax", x, (0,))[0] == place
+        x[place] = 0
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_zeros_of_either_sign_are_equal(name):
+    x = np.where(np.arange(100_000) % 3, 0.0, -0.0)
+    assert run(name, x, (0,))[0] == 0
+    x[0] = 1 if name == "argmin" else -1
+    assert run(name, x, (0,))[0] == 1
 
 
 def test_more_elements_than_32_bits_count():

@@ -26,9 +26,11 @@ WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: th
 PANELS = Budget(1 << 22, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their block themselves
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
-STREAMED = Budget(1 << 24, 1 << 18, 1 << 20, 1 << 16)  # folds that are NumPy reductions: fewer calls
-PAIRED = Budget(1 << 24, 1 << 21, 0, 1 << 16)  # the same where a column's terms are rounded one by one
-SHORT = 32  # elements of a row, or cells of a column, up to which turning pays for folds that compare
+STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
+PAIRED = replace(STREAMED, columns=1 << 21, depth=1 << 9)  # the same where a column's terms are rounded one by one
+SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
+COMPARED = 128  # bytes of such a row, for folds that compare
+LOOKED_UP = 224  # and for those that look up positions
 PENDING = 32  # states that wait to be combined together, by halves, where they are
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
 DEEP = 64  # elements of n at least for each cell
@@ -76,9 +78,18 @@ def _budget(bound: Bound) -> Budget:
     return replace(
         budget,
         unit=bound.elements[0].itemsize if fold in POSITIONS else 0,
-        short=SHORT if fold is None or fold in ACROSS else 0,
+        short=_short(bound),
         narrow=SHORT if fold is None or fold in POSITIONS else 0,
     )
+
+
+def _short(bound: Bound) -> int:
+    """Elements of a row up to which it is copied into a column."""
+    fold = bound.monoid.fold
+    if fold is None:
+        return SHORT
+    size = LOOKED_UP if fold in POSITIONS else COMPARED if fold in ACROSS else 0
+    return min(SHORT, size // bound.elements[0].itemsize)
 
 
 def _fill(cells: Array, walk: Walk, bound: Bound, start: int) -> None:

@@ -20,7 +20,7 @@ Slices = tuple[slice, ...]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 DEPTH = 16  # rows of a column tile at least, where the axis has them: wide rows are read at full speed
-CELLS = 1 << 14  # kept elements of a tile at most: its states are temporaries
+CELLS = 1 << 14  # kept elements of a tile: its states are temporaries
 ENOUGH = 1 << 13  # elements: a smaller tile that needs no copy is worth less than a larger one that does
 
 
@@ -38,6 +38,7 @@ class Budget:
     unit: int = 0  # bytes from one element of a row to the next that a view must have; 0 for any
     short: int = 0  # up to this length, rows are copied into columns
     narrow: int = 0  # up to this width, columns are copied into rows
+    cells: int = CELLS  # at most
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,11 @@ def plan(
     turned = few and total >= ENOUGH
     spread = budget.unit and not laid.inner and laid.reduced and laid.reduced[-1].strides[0] != budget.unit
     if readable and not turned and not spread:
-        extents = _deepen(laid, _grow(laid, budget.columns if laid.inner else budget.rows, ordered, True), budget.depth)
+        size = budget.columns if laid.inner else budget.rows
+        extents = _deepen(laid, _grow(laid, size, budget.cells, ordered, True), budget.depth)
         if math.prod(extents) >= min(ENOUGH, total):
             return replace(laid, extents=extents, direct=True)
-    extents = _grow(laid, budget.copy, ordered, False)
+    extents = _grow(laid, budget.copy, budget.cells, ordered, False)
     return replace(laid, extents=extents, turned=turned)
 
 
@@ -132,8 +134,8 @@ def _merge(dims: Iterable[Dim]) -> tuple[Dim, ...]:
     return tuple(merged)
 
 
-def _grow(laid: Plan, budget: int, ordered: bool, apart: bool) -> tuple[int, ...]:
-    """The extents of a tile of at most ``budget`` elements, grown from the shortest stride on.
+def _grow(laid: Plan, budget: int, most: int, ordered: bool, apart: bool) -> tuple[int, ...]:
+    """The extents of a tile of at most ``budget`` elements and ``most`` cells, grown from the shortest stride on.
 
     With ``apart`` at most one axis of a group grows, so that the tile is a view of three axes.
     """
@@ -141,13 +143,13 @@ def _grow(laid: Plan, budget: int, ordered: bool, apart: bool) -> tuple[int, ...
     first, last = len(laid.outer), len(laid.outer) + len(laid.reduced)
     depth = math.prod(d.size for d in laid.reduced)
     extents = [1] * len(dims)
-    room = min(max(budget // min(depth, DEPTH), 1), CELLS)
+    room = min(max(budget // min(depth, DEPTH), 1), most)
     for i in range(len(dims) - 1, last - 1, -1):
         extents[i] = min(dims[i].size, room)
         room //= extents[i]
         if apart or extents[i] < dims[i].size:
             break
-    cells = CELLS // math.prod(extents)
+    cells = most // math.prod(extents)
     room = budget // math.prod(extents)
     rest = list(range(last - 1, -1, -1))
     if not ordered:
@@ -159,8 +161,8 @@ def _grow(laid: Plan, budget: int, ordered: bool, apart: bool) -> tuple[int, ...
             continue
         # Reduced axes in C order may lie across memory: a square tile uses all of each cache line it touches.
         square = not apart and group and not ordered and i > first and _is_crossed(laid)
-        most = math.isqrt(room) if square else room if group else min(room, cells)
-        extents[i] = min(dims[i].size, most)
+        extent = math.isqrt(room) if square else room if group else min(room, cells)
+        extents[i] = min(dims[i].size, extent)
         room //= extents[i]
         cells //= 1 if group else extents[i]
         closed[group] = (apart and extents[i] > 1) or (ordered and group and extents[i] < dims[i].size)

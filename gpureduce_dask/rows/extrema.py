@@ -15,6 +15,7 @@ from ..dtypes import kind
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import positions, rules
 from .limits import highest, lowest
+from .panels import along
 
 
 def fields(dtype: DType) -> Fields:
@@ -62,19 +63,19 @@ def nanmax_combine(earlier: State, later: State) -> State:
 
 
 def min_fold(block: Array, index: Any) -> State:
-    return positions.min_fold(block, index) if block.dtype.kind == "c" else (np.minimum.reduce(block, axis=1),)
+    return positions.min_fold(block, index) if block.dtype.kind == "c" else (along(np.minimum, block),)
 
 
 def max_fold(block: Array, index: Any) -> State:
-    return positions.max_fold(block, index) if block.dtype.kind == "c" else (np.maximum.reduce(block, axis=1),)
+    return positions.max_fold(block, index) if block.dtype.kind == "c" else (along(np.maximum, block),)
 
 
 def nanmin_fold(block: Array, index: Any) -> State:
-    return positions.nanmin_fold(block, index) if block.dtype.kind == "c" else (np.fmin.reduce(block, axis=1),)
+    return positions.nanmin_fold(block, index) if block.dtype.kind == "c" else (along(np.fmin, block),)
 
 
 def nanmax_fold(block: Array, index: Any) -> State:
-    return positions.nanmax_fold(block, index) if block.dtype.kind == "c" else (np.fmax.reduce(block, axis=1),)
+    return positions.nanmax_fold(block, index) if block.dtype.kind == "c" else (along(np.fmax, block),)
 
 
 def finalise(state: State, dtype: DType) -> Array:
@@ -109,7 +110,7 @@ def ptp_combine(earlier: State, later: State) -> State:
 
 
 def ptp_fold(block: Array, index: Any) -> State:
-    return np.minimum.reduce(block, axis=1), np.maximum.reduce(block, axis=1)
+    return along(np.minimum, block), along(np.maximum, block)
 
 
 def ptp_finalise(state: State, dtype: DType) -> Array:

@@ -12,7 +12,7 @@ from ..dtypes import kind, real
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import exact, rules, sums
 from .exact import C16, F8
-from .panels import panels
+from .panels import along, panels
 
 
 def square_fields(dtype: DType) -> Fields:
@@ -114,7 +114,7 @@ def largest_combine(earlier: State, later: State) -> State:
 def largest_fold(block: Array, index: Array | None) -> State:
     if block.dtype.kind == "c":
         return (reduce(np.maximum, (np.maximum.reduce(magnitudes(p), axis=1) for p in panels(block))),)
-    low, high = np.minimum.reduce(block, axis=1), np.maximum.reduce(block, axis=1)
+    low, high = along(np.minimum, block), along(np.maximum, block)
     return (np.maximum(magnitudes(low), magnitudes(high)),)
 
 

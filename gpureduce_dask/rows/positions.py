@@ -6,6 +6,7 @@ positions only of what they find, so ``index`` need not be an array.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,14 @@ from ..monoid import INDEX, Array, DType, Fields, Monoid, State
 from . import rules
 from .exact import I8
 from .limits import highest, lowest, void
+from .panels import PANEL
+
+# Xeon 2.6 GHz, NumPy 2.4, argmax of float32 and float64, chunks of 64 MiB, 2026-11
+LONG = 1 << 17  # bytes of a row from which on it is read stretch by stretch
+STRETCH = 8  # elements of a stretch, by the square root of the row's: few stretches, and each of them short
+EVEN = 128  # elements that NumPy's loops take at once: those behind the first, in a stretch, are a multiple
+MANY = 512  # elements of a row up to which a chunk has so many rows that reading their extrema takes long
+QUICK = frozenset(["f4", "f8", *(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8))])  # memory sets the pace
 
 
 def fields(dtype: DType) -> Fields:
@@ -103,26 +112,53 @@ def locate(block: Array, values: Array, index: Array) -> State:
     return values, index[at]
 
 
-def choose(arg: Callable[..., Array], block: Array, index: Array) -> State:
+def search(arg: Callable[..., Array], best: np.ufunc, rows: Array) -> Array:
+    """Where along each row NumPy's own arg-reduction finds the extremum.
+
+    A reduction reads memory a third faster than an arg-reduction: a long row is reduced stretch by stretch, and
+    positions are looked up among the extrema of the stretches and in the first stretch that holds the row's.
+    """
+    outer, n = rows.shape
+    if n * rows.itemsize < LONG or rows.dtype.str[1:] not in QUICK or not rows.flags.c_contiguous:
+        return arg(rows, axis=1)
+    step = STRETCH * math.isqrt(n) // EVEN * EVEN + 1
+    starts = np.arange(0, outer * n, n)[:, None] + np.arange(0, n, step)
+    extrema = best.reduceat(rows.reshape(-1), starts.reshape(-1)).reshape(starts.shape)
+    begins = arg(extrema, axis=1) * step
+    return np.array([b + arg(row[b : b + step]) for row, b in zip(rows, begins.tolist(), strict=True)], I8)
+
+
+def pick(arg: Callable[..., Array], best: np.ufunc, rows: Array) -> tuple[Array, Array]:
+    """Each row's extremum and where it is. Of short rows a few at a time: their extrema are read while in cache."""
+    outer, n = rows.shape
+    values, at = np.empty(outer, rows.dtype), np.empty(outer, I8)
+    step = max(PANEL // n, 1) if n < MANY else outer
+    lines = np.arange(step)
+    for start in range(0, outer, step):
+        part, here = rows[start : start + step], slice(start, start + step)
+        at[here] = search(arg, best, part)
+        values[here] = part[lines[: len(part)], at[here]]
+    return values, at
+
+
+def choose(arg: Callable[..., Array], best: np.ufunc, block: Array, index: Array) -> State:
     """The state of a block whose extremum NumPy's own arg-reduction finds."""
-    outer, _, inner = block.shape
-    if inner == 1:
-        rows = block[:, :, 0]
-        at = arg(rows, axis=1)
-        return rows[np.arange(outer), at][:, None], index[at][:, None]
+    if block.shape[2] == 1:
+        values, at = pick(arg, best, block[:, :, 0])
+        return values[:, None], index[at][:, None]
     at = arg(block, axis=1)
     return np.take_along_axis(block, at[:, None], axis=1)[:, 0], index[at]
 
 
 def min_fold(block: Array, index: Array) -> State:
     if block.shape[2] == 1 or block.dtype.kind == "c":
-        return choose(np.argmin, block, index)
+        return choose(np.argmin, np.minimum, block, index)
     return locate(block, np.minimum.reduce(block, axis=1), index)
 
 
 def max_fold(block: Array, index: Array) -> State:
     if block.shape[2] == 1 or block.dtype.kind == "c":
-        return choose(np.argmax, block, index)
+        return choose(np.argmax, np.maximum, block, index)
     return locate(block, np.maximum.reduce(block, axis=1), index)
 
 
