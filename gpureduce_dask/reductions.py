@@ -113,13 +113,17 @@ def reduction(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
+    group: int | None = None,
 ) -> Any:
     """Reduce by an operator of the table or a :class:`~gpureduce_dask.Monoid` of one's own.
 
     For a monoid of arity 2, ``x`` is a tuple of two arrays of one shape. A monoid that does not commute meets the
-    elements in C order, whatever the chunks.
+    elements in C order, whatever the chunks. ``group`` is how many chunks one task takes: by default what
+    ``split_every`` or dask's configuration ``gpureduce.group`` says, or else as many as keep every thread busy.
     """
-    return apply_many(monoid, x, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+    return apply_many(
+        monoid, x, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, group=group
+    )
 
 
 def tree(op: str | Monoid, dtype: Any, **options: Any) -> dict[str, Any]:

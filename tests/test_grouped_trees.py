@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import pickle
+import subprocess
+import sys
 import threading
 import tracemalloc
 import weakref
@@ -165,6 +167,7 @@ def test_config_sets_the_group(size):
         s = gr.sum(x)
     groups = {k for k in dict(s.dask) if "group" in k[0]}
     assert len(groups) == {1: 48, 5: 10, 1000: 0}[size]
+    assert gr.reduction(x, "sum", group=size).name == s.name
     assert s.compute(scheduler="sync") == sum(range(48 * 8))
     with dask.config.set({"gpureduce.group": 0}), pytest.raises(gr.errors.ArgumentError, match="group 0"):
         gr.sum(x)
@@ -256,6 +259,15 @@ def test_graphs_pickle_before_and_after_they_are_optimised():
     low = pickle.loads(pickle.dumps(tasks_of(s)))
     assert low.keys() == tasks_of(s).keys()
     assert pickle.loads(pickle.dumps(stream.OPTIMIZE)) is stream.OPTIMIZE
+
+
+def test_a_process_without_the_package_optimises_as_dask_does(tmp_path):
+    (tmp_path / "hook").write_bytes(pickle.dumps(stream.OPTIMIZE))
+    code = (
+        "import pickle, sys; sys.modules['gpureduce_dask'] = None; from dask.array.optimization import optimize; "
+        "assert pickle.load(open(sys.argv[1], 'rb')) is optimize"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "hook")], check=True)
 
 
 def test_keys_tell_groups_apart():

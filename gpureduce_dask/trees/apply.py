@@ -29,11 +29,13 @@ def apply(
     split_every: Any = None,
     out: Any = None,
     name: str | None = None,
+    group: int | None = None,
     **options: Any,
 ) -> Any:
     """Reduce array-likes by an operator; ``name`` is the public function's where it is not the operator's.
 
-    ``options`` go to the operator's ``finalise``.
+    ``group`` is how many chunks one task takes; stock dask knows no such thing. ``options`` go to the operator's
+    ``finalise``.
     """
     monoid = operators.get(op)
     name = name or monoid.name
@@ -44,7 +46,7 @@ def apply(
         given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}
         return call(name, arrays, **given_arguments({**given, **options}))
     bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
-    result = reduce_array(align(name, arrays), bound, axis, keepdims, split_every, name)
+    result = reduce_array(align(name, arrays), bound, axis, keepdims, split_every, name, group)
     return handle_out(out, result)
 
 
