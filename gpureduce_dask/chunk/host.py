@@ -27,7 +27,6 @@ PANELS = Budget(1 << 22, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their bloc
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
-PAIRED = replace(STREAMED, columns=1 << 21, depth=1 << 9)  # the same where a column's terms are rounded one by one
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
@@ -74,7 +73,7 @@ def _budget(bound: Bound) -> Budget:
         elif fold in PANELLED:
             budget = PANELS
         elif fold in STREAMING and not bound.indexed:
-            budget = PAIRED if bound.elements[0].itemsize >= 8 else STREAMED
+            budget = STREAMED
     return replace(
         budget,
         unit=bound.elements[0].itemsize if fold in POSITIONS else 0,
