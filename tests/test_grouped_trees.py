@@ -9,18 +9,20 @@ import sys
 import threading
 import tracemalloc
 import weakref
+from functools import partial
 
 import dask
 import dask.array as da
 import dask.callbacks
 import numpy as np
 import pytest
+from dask._task_spec import Task
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import stream
+from gpureduce_dask.trees import stream, tasks
 from gpureduce_dask.trees.grouped import PENDING, PENDING_BYTES, Folding
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -131,7 +133,7 @@ def test_chunks_that_neighbours_share_stay_tasks():
 
 def test_all_to_all_is_left_to_dask():
     """Moved into groups, every task would need all of the array at once."""
-    x = da.ones((64, 64), chunks=(1, 64)).map_blocks(np.copy).rechunk((64, 1), method="tasks")
+    x = da.ones((64, 64), chunks=(1, 64)).map_blocks(np.copy).rechunk((64, 1), method="tasks", threshold=10**6)
     low = tasks_of(gr.sum(x))
     most = max(len(task.dependencies) for key, task in low.items() if "group" in str(key))
     assert most <= stream.SHARED + 8 + 8
@@ -279,6 +281,16 @@ def test_keys_tell_groups_apart():
     assert len(names) == 3
     assert all(k[0].startswith("gr-sum-") for k in dict(gr.sum(x).dask) if "gr-" in k[0])
     assert tokenize(gr.sum(x)) == tokenize(gr.sum(x))
+
+
+def test_a_group_lets_go_of_what_it_folded():
+    bound = gr.OPERATORS["sum"].bind(np.float64)
+    made = [Task(("leaf", i), bound.identities, (2**17,)) for i in range(60)]
+    tracemalloc.start()
+    stream.run((partial(tasks.combine, bound=bound),), [(0, task.key, (task,)) for task in made], ())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60 * 2**17 * bound.state.itemsize / 3
 
 
 def test_large_partials():
