@@ -12,3 +12,4 @@
 #include "grid/ordered.cuh"
 #include "grid/rows.cuh"
 #include "grid/staged.cuh"
+#include "grid/team_rows.cuh"

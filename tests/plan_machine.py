@@ -16,6 +16,7 @@ from gpureduce_dask.device import launch, sources, tuning
 from gpureduce_dask.device.specialise import FLAT, PARTIALS, Launch, Operator, Plan
 from gpureduce_dask.device.task import Work
 
+STAGED = ("reduce_staged_rows", "reduce_team_rows")
 State = tuple[Element, ...]  # of a monoid that remembers its elements in order
 
 
@@ -174,7 +175,7 @@ def check_reads(todo: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
     work, what = todo.work, chosen(todo.kernel)
     if todo.reads != "chunk" or what.kernel == "fill_cells":
         return
-    vector = 16 // chunk.itemsizes[0] if what.kernel == "reduce_staged_rows" else int(what.arguments.get("V", 1))
+    vector = 16 // chunk.itemsizes[0] if what.kernel in STAGED else int(what.arguments.get("V", 1))
     steps = (work.step_a, work.step_b)
     flat = what.kernel == "reduce_flat_columns" or what.arguments.get("Flat") == "true"
     if vector > 1:
@@ -201,12 +202,17 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
     if what.kernel == "reduce_ordered":
         assert work.slots == work.length
         return
-    if what.kernel == "reduce_staged_rows":
+    if what.kernel in STAGED:
         assert work.runs == 1 and work.slots * work.length % vector == 0
         return
     assert phase + work.length <= work.slots * vector
     if what.kernel == "reduce_even_rows":
-        assert phase == 0 and work.length % vector == 0 and work.slots <= what["Lanes"] <= 32 and len(work.row) <= 1
+        assert (
+            phase == 0
+            and work.length % vector == 0
+            and work.slots <= what["Lanes"] * what["Items"] <= 128
+            and len(work.row) <= 1
+        )
     elif what.kernel in ("reduce_rows", "reduce_short_rows"):
         if what.arguments["Lines"] == "ONE_LINE":
             assert work.runs * work.chunks == 1

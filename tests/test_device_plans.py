@@ -249,6 +249,7 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "rows of lines": ("reduce_short_rows Lines=SHORT_LINES", inside((901, 3, 5), (1, 2)), 1, "ticket"),
     "even rows": ("reduce_even_rows", plain((5000, 8), (1,)), 1, "ticket"),
     "staged rows": ("reduce_staged_rows", plain((901, 7), (1,)), 1, "ticket"),
+    "team rows": ("reduce_team_rows", plain((901, 33), (1,)), 1, "ticket"),
     "columns": ("reduce_columns Flat=false Finish=TICKET", plain((300, 64), (0,), 8), 1, "ticket"),
     "columns in two passes": ("reduce_columns Flat=false Finish=TWO_PASS", inside((3000, 9), (0,)), 1, "two-pass"),
     "columns by atomics": ("reduce_columns Flat=false Finish=ATOMIC", gapped((3000, 9), (0,)), 1, "atomic"),

@@ -141,7 +141,7 @@ class Plan:
         if self._is_staged(line, runs, vector, aligned):
             return [self._staged(work)]
         row_slots = slots * work.runs * self.chunks
-        if slots <= 32 and self._is_even(work, vector, aligned):
+        if slots <= 32 * tuning.EVEN_ROW_ITEMS and self._is_even(work, vector, aligned):
             return [self._even_rows(work, vector)]
         if row_slots <= tuning.SHORT_ROW_SLOTS and (work.rows >= tuning.GRID or row_slots <= 32):
             return [self._short_rows(work, vector, row_slots)]
@@ -161,32 +161,50 @@ class Plan:
         return vector if same else 1
 
     def _is_even(self, work: Work, vector: int, aligned: bool) -> bool:
-        """Rows of a slot a lane, one stride apart, enough of them to fill the GPU."""
+        """Rows of a few slots a lane, one stride apart, enough of them to fill the GPU."""
         one_run = work.runs * self.chunks == 1 and len(work.row) <= 1
         return vector > 1 and aligned and one_run and work.length % vector == 0 and work.rows >= tuning.GRID
 
     def _even_rows(self, work: Work, vector: int) -> Launch:
-        lanes = 1 << (work.slots - 1).bit_length()
-        batch = tuning.EVEN_ROW_BATCH if self.op.state_bytes <= 8 else tuning.EVEN_ROW_BATCH // 2
+        lanes = min(32, 1 << (work.slots - 1).bit_length())
+        items = 1 << (-(-work.slots // lanes) - 1).bit_length()
+        batch = max(
+            1, tuning.EVEN_ROW_BATCH // (items * items) * min(items, 2) // (1 if self.op.state_bytes <= 8 else 2)
+        )
         rows_a_block = tuning.THREADS // lanes * batch
         op = self.op
         most = tuning.ROW_BLOCKS if op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.EVEN_ROW_BLOCKS
         blocks = min(-(-work.rows // rows_a_block), most)
-        name = f"reduce_even_rows<{op.type}, {op.emits}, {vector}, {tuning.THREADS}, {lanes}, {batch}, {self.batch}>"
+        sizes = f"{vector}, {tuning.THREADS}, {lanes}, {batch}, {items}, {self.batch}"
+        name = f"reduce_even_rows<{op.type}, {op.emits}, {sizes}>"
         return Launch(name, blocks, work)
 
     def _is_staged(self, line: Dim, runs: Sequence[Dim], vector: int, aligned: bool) -> bool:
         op, kept, row_bytes = self.op, self.layout.kept, line.size * self.op.itemsizes[0]
-        if vector == 1 or aligned or runs or self.chunks > 1 or len(op.itemsizes) > 1:
+        byte_positions = op.type.startswith(("Arg<i8", "Arg<u8", "Arg<boolean"))  # H200: 0.58-0.70 R, even rows 0.15
+        whole = aligned and not byte_positions
+        if vector == 1 or whole or runs or self.chunks > 1 or len(op.itemsizes) > 1:
             return False
         together = len(kept) == 1 and kept[0].a == row_bytes and self.phases[0] == 0
-        return together and row_bytes < tuning.STAGED_ROW_BYTES
+        return together and row_bytes < tuning.TEAM_ROW_BYTES
 
     def _staged(self, work: Work) -> Launch:
         row_bytes = work.length * self.op.itemsizes[0]
+        if row_bytes >= tuning.STAGED_ROW_BYTES or work.length > tuning.UNROLLED_ROW:
+            return self._team_rows(work, row_bytes)
         tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
-        length = work.length if work.length <= tuning.UNROLLED_ROW else 0
-        name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {length}, {tuning.THREADS}, {self.batch}>"
+        name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
+        return Launch(name, -(-work.rows // tile_rows), replace(work, slots=tile_rows), tile_rows * row_bytes)
+
+    def _team_rows(self, work: Work, row_bytes: int) -> Launch:
+        op, lanes = self.op, 32
+        while lanes > 1 and lanes * tuning.TEAM_ROW_WORDS > work.length // max(1, 4 // op.itemsizes[0]):
+            lanes //= 2
+        unit = 16 // math.gcd(16, row_bytes)  # rows until the next that starts at a multiple of 16
+        most = max(unit, tuning.TEAM_TILE_BYTES // row_bytes // unit * unit)
+        even = math.lcm(unit, tuning.THREADS // lanes)  # so that no team waits for others
+        tile_rows = most // even * even or most
+        name = f"reduce_team_rows<{op.type}, {op.emits}, {tuning.THREADS}, {lanes}, {self.batch}>"
         return Launch(name, -(-work.rows // tile_rows), replace(work, slots=tile_rows), tile_rows * row_bytes)
 
     def _lines(self, work: Work, lanes: int, items: int) -> str:
@@ -400,9 +418,14 @@ class Plan:
         splits = max(1, min(wanted, long.size // items), -(-long.size // tuning.MOST_TAKEN))
         name = f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         shared = tuning.THREADS * vector * op.state_bytes
-        return self._finished(
-            name, replace(work, splits=splits), work.rows * splits, work.rows, line.size, shared, work.cells
-        )
+        work = replace(work, splits=splits)
+        is_long = splits * line.size > tuning.THREADS * self._chain()
+        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
+        return self._finished(name, work, work.rows * splits, work.rows, line.size, shared, work.cells, finish=finish)
+
+    def _chain(self) -> int:
+        """Partials that a thread of the last block may fold one after another."""
+        return tuning.HEAVY_CHAIN if self.op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.CHAIN
 
     def _tiles(self, work: Work, vector: int, flat: bool, op: Operator | None = None) -> list[Launch]:
         op = op or self.op
@@ -416,8 +439,7 @@ class Plan:
             items //= 2
         published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 or flat else 1)
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
-        chain = tuning.HEAVY_CHAIN if op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.CHAIN
-        most = min(most, max(chain * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
+        most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
         wanted = -(-_blocks_for(tiles * runs * wide // (32 * items), most) // tiles)
         splits = max(1, min(wanted, runs // max(1, tall * items)), -(-runs // (tall * tuning.MOST_TAKEN)))
         name = (
@@ -425,8 +447,10 @@ class Plan:
             f"{str(even).lower()}, {str(flat).lower()}, {{}}, {self.batch}>"
         )
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
+        is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
+        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         return self._finished(
-            name, replace(work, splits=splits), tiles * splits, tiles, wide * vector, shared, work.cells, op
+            name, replace(work, splits=splits), tiles * splits, tiles, wide * vector, shared, work.cells, op, finish
         )
 
     def _width(self, work: Work, runs: int, flat: bool) -> int:
@@ -452,16 +476,17 @@ class Plan:
         shared: int = 0,
         cells: int = 0,
         op: Operator | None = None,
+        finish: str = "",
     ) -> list[Launch]:
         """The launch, and with it whatever brings the partials of its blocks together."""
-        op = op or self.op
+        op, finish = op or self.op, finish or self.finish
         shared = max(shared, tuning.THREADS // 32 * op.state_bytes, 16)
-        if work.splits == 1 or self.finish == "ticket":
+        if work.splits == 1 or finish == "ticket":
             scratch = groups * work.splits * columns if work.splits > 1 else 0
             kernel = name.format(op.emits, "TICKET")
             return [Launch(kernel, blocks, work, shared, scratch, groups if work.splits > 1 else 0)]
         keep = replace(op, emit="")
-        if self.finish == "atomic":
+        if finish == "atomic":
             fill = Launch(
                 f"fill_cells<{op.type}, {keep.emits}, {tuning.THREADS}, 1>",
                 min(-(-work.cells // tuning.THREADS), tuning.GRID),

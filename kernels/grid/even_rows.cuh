@@ -1,4 +1,4 @@
-// Rows of few elements that are one slot a lane, all aligned: nothing but loads, adds and a transposed reduction.
+// Rows of few elements that are a slot or a few a lane, all aligned: nothing but loads, adds and a transposed reduction.
 #pragma once
 #include "../core/line.cuh"
 #include "../monoid/raw.cuh"
@@ -6,30 +6,40 @@
 
 // All lanes of the warp call. Reduces the rows from `first` on, Batch a team, dealt to the teams in turn, and writes their
 // cells. With Checked it leaves them unwritten, and answers false, where one of them may have had a NaN in it.
-template <class Op, class Emit, int V, int Lanes, int Batch, bool Checked, int Chunks>
+template <class Op, class Emit, int V, int Lanes, int Batch, int Items, bool Checked, int Chunks>
 GR_HD bool reduce_row_group(const Task<Chunks>& task, u64 first) {
     typedef typename Op::In In;
     typedef TransposeReduce<Raw<Op>, Lanes, Batch> Transpose;
     const u32 teams = 32 / Lanes, team = threadIdx.x % 32 / Lanes, lane = threadIdx.x % Lanes;
     const i64 index = task.base[0].index;
     typename Emit::Out* out = (typename Emit::Out*)task.out;
-    Pack<In, V> pack[Batch];
+    Pack<In, V> pack[Batch][Items];
     typename Raw<Op>::State states[Batch];
     typename Raw<Op>::Pivot pivots[Batch];
 #pragma unroll
     for (int r = 0; r < Batch; r++) {
         const i64 row = (i64)(first + r * teams + team);
-        pack[r] = Pack<In, V>();
-        if (lane < task.slots && row < (i64)task.rows)
-            pack[r] = Reader<In>::template load<V>(
-                task.base[0].a + row * task.row.a[0] + lane * (V * Reader<In>::size_a),
-                task.base[0].b + row * task.row.b[0] + lane * (V * Reader<In>::size_b));
+#pragma unroll
+        for (int i = 0; i < Items; i++) {
+            const u32 slot = lane + i * Lanes;
+            pack[r][i] = Pack<In, V>();
+            if (slot < task.slots && row < (i64)task.rows)
+                pack[r][i] = Reader<In>::template load<V>(
+                    task.base[0].a + row * task.row.a[0] + slot * (V * Reader<In>::size_a),
+                    task.base[0].b + row * task.row.b[0] + slot * (V * Reader<In>::size_b));
+        }
     }
 #pragma unroll
     for (int r = 0; r < Batch; r++) {
-        if constexpr (Raw<Op>::pivoted) pivots[r] = shuffle_from(0xffffffffu, pack[r].at[0], 0, Lanes);
-        const bool present = lane < task.slots && first + r * teams + team < task.rows;
-        states[r] = present ? Raw<Op>::of(pack[r], pivots[r], (i32)(lane * V), index, task.step_c) : Raw<Op>::empty();
+        if constexpr (Raw<Op>::pivoted) pivots[r] = shuffle_from(0xffffffffu, pack[r][0].at[0], 0, Lanes);
+        states[r] = Raw<Op>::empty();
+#pragma unroll
+        for (int i = 0; i < Items; i++) {
+            const u32 slot = lane + i * Lanes;
+            if (slot >= task.slots || first + r * teams + team >= task.rows) continue;
+            const auto state = Raw<Op>::of(pack[r][i], pivots[r], (i32)(slot * V), index, task.step_c);
+            states[r] = i == 0 ? state : Raw<Op>::combine(states[r], state);
+        }
     }
     Transpose::run(states);
     const int kept_rows = Batch > Lanes ? Batch / Lanes : 1;
@@ -58,15 +68,15 @@ GR_HD bool reduce_row_group(const Task<Chunks>& task, u64 first) {
     return true;
 }
 
-// Grid: any number of blocks. A team of Lanes lanes takes Batch rows at a time; `slots` (at most Lanes) slots a row,
-// every row one stride from the last. For commutative operators.
-template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Chunks>
+// Grid: any number of blocks. A team of Lanes lanes takes Batch rows at a time; `slots` (at most Lanes * Items) slots a
+// row, every row one stride from the last. For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Items, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 5) reduce_even_rows(const __grid_constant__ Task<Chunks> task) {
     const u64 warp = ((u64)blockIdx.x * Threads + threadIdx.x) / 32, warps = (u64)gridDim.x * (Threads / 32);
     const u64 group = 32 / Lanes * Batch;  // rows a warp takes at a time
     for (u64 first = warp * group; first < task.rows; first += warps * group) {
         if constexpr (Clean<Op>::simpler)
-            if (reduce_row_group<typename Clean<Op>::type, Emit, V, Lanes, Batch, true>(task, first)) continue;
-        reduce_row_group<Op, Emit, V, Lanes, Batch, false>(task, first);
+            if (reduce_row_group<typename Clean<Op>::type, Emit, V, Lanes, Batch, Items, true>(task, first)) continue;
+        reduce_row_group<Op, Emit, V, Lanes, Batch, Items, false>(task, first);
     }
 }

@@ -21,28 +21,23 @@ GR_HD void stage_rows(const Task<Chunks>& task, u64 first, u8* to) {
     }
 }
 
-// The state of a row in shared memory: of Length elements, or where that is 0 of `length`.
+// The state of a row of Length elements in shared memory.
 template <class Op, int Length, int Chunks>
 GR_HD typename Op::State staged_state(const Task<Chunks>& task, const typename Op::In* row) {
-    const i64 index = task.base[0].index, step = task.step_c;
-    typename Op::Acc acc = Op::start();
-    if constexpr (Length > 0) {
-        Pack<typename Op::In, 1> packs[Length];
+    Pack<typename Op::In, 1> packs[Length];
 #pragma unroll
-        for (int k = 0; k < Length; k++) packs[k].at[0] = row[k];
-        Op::template absorb_packs<1>(acc, packs, index, step, step);
-    } else {
-        for (u64 k = 0; k < task.length; k++) Op::absorb(acc, row[k], index + (i64)k * step);
-    }
+    for (int k = 0; k < Length; k++) packs[k].at[0] = row[k];
+    typename Op::Acc acc = Op::start();
+    Op::template absorb_packs<1>(acc, packs, task.base[0].index, task.step_c, task.step_c);
     return Op::settle(acc);
 }
 
 // Grid: one block a tile of `slots` rows, whose bytes are a multiple of 16; the operand starts at a multiple of 16, and
-// its rows follow one another. Length: that of the rows, or 0 for any. Uses a tile of shared memory. For any operator.
+// its rows of Length elements follow one another. Uses a tile of shared memory. For any operator.
 template <class Op, class Emit, int Length, int Threads, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
-    const u64 length = Length ? Length : task.length, first = blockIdx.x * task.slots;
+    const u64 first = blockIdx.x * task.slots;
     stage_rows<In, Threads>(task, first, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();
@@ -50,7 +45,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const _
     typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell + (i64)first * task.row.c[0];
     const u32 rows = (u32)(task.rows - first < task.slots ? task.rows - first : task.slots);
     for (u32 r = threadIdx.x; r < rows; r += Threads) {
-        const In* row = (const In*)GR_SHARED + r * length;
+        const In* row = (const In*)GR_SHARED + r * Length;
         typename Emit::Out* cell = out + (i64)r * task.row.c[0];
         if constexpr (Clean<Op>::simpler) {
             const auto state = staged_state<typename Clean<Op>::type, Length>(task, row);

@@ -56,6 +56,28 @@ GR_HD bool is_same(half a, half b) { return to_f32(a) == to_f32(b); }
 GR_HD bool is_same(bfloat16 a, bfloat16 b) { return to_f32(a) == to_f32(b); }
 GR_HD bool is_same(boolean a, boolean b) { return a.byte == b.byte; }
 
+// The best of bytes and its place at once: 16 bits hold the byte and below it how far the place is from the last, so that
+// of equal bytes the first is the larger number. Two elements an instruction; at most 256 elements.
+template <class T, bool Max> struct ByteScan {
+    static const u32 flip = (Max ? 0u : 0xffu) ^ (T(-1) < T(0) ? 0x80u : 0u);
+    template <int V, int N> static GR_HD int place(const Pack<T, V> (&packs)[N], T& best) {
+        u32 lanes = 0;
+#pragma unroll
+        for (int w = 0; w < N * V / 4; w++) {
+            const u32 word = ((const u32*)&packs[w * 4 / V])[w % (V / 4)] ^ flip * 0x01010101u;
+            const u32 rest = (255 - 4 * w) | (254 - 4 * w) << 8 | (253 - 4 * w) << 16 | (u32)(252 - 4 * w) << 24;
+            lanes = __vmaxu2(lanes, __byte_perm(word, rest, 0x1504));
+            lanes = __vmaxu2(lanes, __byte_perm(word, rest, 0x3726));
+        }
+        const u32 low = lanes & 0xffffu, high = lanes >> 16, won = low > high ? low : high;
+        best = (T)((won >> 8) ^ flip);
+        return 255 - (int)(won & 255u);
+    }
+};
+template <class T> struct IsByte { static const bool yes = false; };
+template <> struct IsByte<i8> { static const bool yes = true; };
+template <> struct IsByte<u8> { static const bool yes = true; };
+
 template <class T> struct IsComplex { static const bool yes = false; };
 template <class Real> struct IsComplex<complex<Real>> { static const bool yes = true; };
 
@@ -79,6 +101,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
     }
     // The best of N packs and its place, for few elements: one after another.
     template <int V, int N> static GR_HD int scan_place(const Pack<T, V> (&packs)[N], T& best) {
+        if constexpr (IsByte<T>::yes && V % 4 == 0 && N * V <= 256) return ByteScan<T, Max>::place(packs, best);
         int place = 0;
         best = packs[0].at[0];
 #pragma unroll
@@ -104,7 +127,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         if constexpr (IsComplex<T>::yes) {
 #pragma unroll
             for (int i = 0; i < N * V; i++) offer(acc, packs[i / V].at[i % V], index + i / V * gap + i % V * step);
-        } else if constexpr (V == 1 || N * V <= 8) {
+        } else if constexpr (V == 1 || N * V <= 8 || IsByte<T>::yes) {
             T best;
             const int place = scan_place(packs, best);
             offer(acc, best, index + place / V * gap + place % V * step);

@@ -23,6 +23,21 @@ template <class Op> struct RawState {
     }
 };
 template <class Op> struct Raw : RawState<Op> {};
+// Sums that are kept in pairs begin with an element: adding to nothing costs as much as adding to something.
+GR_HD Twofold begin(f64 term, Twofold) { return {term, 0}; }
+GR_HD Twofold begin(Twofold term, Twofold) { return term; }
+GR_HD Parts<Twofold> begin(c128 term, Parts<Twofold>) { return {{term.re, 0}, {term.im, 0}}; }
+GR_HD Parts<Twofold> begin(Parts<Twofold> term, Parts<Twofold>) { return term; }
+template <class Map, class A> struct RawPairs : RawState<Sum<Map, A>> {
+    template <int V> static GR_HD A of(const Pack<typename Map::In, V>& pack, NoPivot, i32, i64, i64) {
+        A sum = begin(Map::of(pack.at[0]), A());
+#pragma unroll
+        for (int j = 1; j < V; j++) add(sum, Map::of(pack.at[j]));
+        return sum;
+    }
+};
+template <class Map> struct Raw<Sum<Map, Twofold>> : RawPairs<Map, Twofold> {};
+template <class Map> struct Raw<Sum<Map, Parts<Twofold>>> : RawPairs<Map, Parts<Twofold>> {};
 // Power sums about one pivot, which every lane knows; the row's length is their count.
 template <class T, int Order> struct RawPowers {
     struct State { f64 sum[Order]; };
