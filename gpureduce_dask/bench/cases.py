@@ -32,10 +32,10 @@ class Case:
             return tuple(range(len(self.shape)))
         return self.axis if isinstance(self.axis, tuple) else (self.axis,)
 
-    def traffic(self, itemsize: int, out_itemsize: int) -> tuple[int, int]:
-        """Bytes that must be read, each element once, and written, each result once."""
+    def nbytes(self, itemsize: int, out_itemsize: int) -> int:
+        """Bytes that must move: each touched input byte once, each result once."""
         results = math.prod(n for a, n in enumerate(self.shape) if a not in self.axes)
-        return math.prod(self.shape) * itemsize, results * out_itemsize
+        return math.prod(self.shape) * itemsize + results * out_itemsize
 
 
 VIEWS: dict[str, Callable[[Any], Any]] = {

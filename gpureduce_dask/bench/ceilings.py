@@ -1,8 +1,7 @@
-"""R and C: the best read-only and the best copy rate of the GPU at hand, and what lies between, in bytes a second."""
+"""R and C: the best read-only and the best copy rate of the GPU at hand, in bytes a second."""
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -47,33 +46,3 @@ def measure(nbytes: int = 4 << 30) -> dict[str, float]:
     target = cupy.empty_like(source)
     copy = 2 * nbytes / _best("copy_all", COPIES, source, target)
     return {"R": read, "C": copy}
-
-
-MIX_THREADS, MOST_READS, FEWEST_WRITES = 256, 32, Fraction(1, 64)
-
-
-def mixed(read: int, written: int, nbytes: int = 4 << 30) -> float | None:
-    """Bytes a second, read and written, where ``written`` bytes go with every ``read``; None for a few writes.
-
-    The best of reads of ``nbytes`` with the nearest ratio of small whole numbers, of at most 32 to 1.
-    """
-    import cupy
-    import numpy as np
-
-    ratio = Fraction(read, max(written, 1))
-    if 1 / ratio < FEWEST_WRITES:
-        return None
-    ratio = min(ratio.limit_denominator(4), Fraction(MOST_READS))
-    source = cupy.random.default_rng(1).integers(0, 1 << 62, nbytes // 8, dtype="i8")
-    words, best = nbytes // 16, 0.0
-    for times in (1, 2, 4, 8):
-        reads, writes = max(ratio.numerator, 1) * times, ratio.denominator * times
-        if times > 1 and reads > MOST_READS:
-            break
-        blocks = -(-words // (MIX_THREADS * reads))
-        target = cupy.empty(blocks * MIX_THREADS * writes * 2, "i8")
-        _, function = _kernel(f"mix_all<{MIX_THREADS}, {reads}, {writes}>", source.data.device_id)
-        arguments = (source.data.ptr, np.uint64(words), target.data.ptr)
-        seconds = device_seconds(partial(function, (blocks,), (MIX_THREADS,), arguments))
-        best = max(best, (nbytes + target.nbytes) / seconds)
-    return best

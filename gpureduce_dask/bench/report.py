@@ -17,17 +17,6 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}" if value >= 0.005 else f"{value:.4f}"
 
 
-def _ours(row: dict[str, Any], best: float) -> str:
-    """Our share, bold where no peer has more, and what a GPU that writes so much can reach at most."""
-    share = f"**{_share(row['ours'])}**" if row["ours"] >= best * LEVEL else _share(row["ours"])
-    return f"{share} of {_share(row['possible'])}" if _is_held_back(row) else share
-
-
-def _is_held_back(row: dict[str, Any]) -> bool:
-    """A row below the floor that writes much, so that no kernel reaches R with it."""
-    return row["ours"] < FLOOR and bool(row.get("possible"))
-
-
 def _rows(result: Result) -> list[dict[str, Any]]:
     return [row for row in result["rows"] if "ours" in row]
 
@@ -47,11 +36,7 @@ def summary(result: Result) -> str:
     rows = _rows(result)
     lines = [f"{result['gpu']}, {result['date']}: {len(rows)} rows, {result['gib']} GiB chunks"]
     lines.append(f"at or above {FLOOR} R: {sum(r['ours'] >= FLOOR for r in rows)} of {len(rows)}")
-    lines += [
-        f"  {row['case']}: {row['ours']:.3f}" + (f" of {row['possible']:.3f}" if _is_held_back(row) else "")
-        for row in rows
-        if row["ours"] < FLOOR
-    ]
+    lines += [f"  {row['case']}: {row['ours']:.3f}" for row in rows if row["ours"] < FLOOR]
     lines.append(f"more than 1 % below a peer: {len(behind(result))}")
     for row in behind(result):
         lines.append(f"  {row['case']}: {row['ours']:.3f}, " + ", ".join(f"{p} {_share(row.get(p))}" for p in PEERS))
@@ -65,7 +50,8 @@ def table(rows: list[dict[str, Any]]) -> str:
     lines = ["| operation | ours | " + " | ".join(PEERS) + " |", "|---|---|" + "---|" * len(PEERS)]
     for row in rows:
         best = max([row["ours"], *((row.get(p) or 0) for p in PEERS)])
-        lines.append(f"| {row['case']} | {_ours(row, best)} | " + " | ".join(_share(row.get(p)) for p in PEERS) + " |")
+        ours = f"**{_share(row['ours'])}**" if row["ours"] >= best * LEVEL else _share(row["ours"])
+        lines.append(f"| {row['case']} | {ours} | " + " | ".join(_share(row.get(p)) for p in PEERS) + " |")
     return "\n".join(lines)
 
 
@@ -83,8 +69,7 @@ def into_readme(text: str, result: Result) -> str:
     heading = (
         f"{result['gpu']}, {result['date']}, CuPy {result['cupy']}; chunks of {result['gib']:g} GiB; share of the "
         f"fastest read of that GPU, {result['R'] / 1e9:,.0f} GB/s, measured in the same run (1.00 is the limit; bytes "
-        f"are those that must be read, and the results; below {FLOOR}, where results are more than a sixty-fourth of them, "
-        "the share that a plain read with so many writes reaches stands beside ours)."
+        "are those that must be read, and the results)."
     )
     small = ["| one small call, microseconds on the host | ours | CuPy | torch |", "|---|---|---|---|"]
     for row in result["small"]:

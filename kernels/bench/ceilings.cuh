@@ -1,4 +1,4 @@
-// The ceilings of a GPU's memory: how fast it reads, copies, and reads while it writes less. Yardsticks, not algorithms.
+// The two ceilings of a GPU's memory: how fast it reads, and how fast it copies. Yardsticks, not algorithms.
 #pragma once
 #include "../core/pack.cuh"
 
@@ -28,17 +28,4 @@ __global__ void __launch_bounds__(Threads) copy_all(const uint4* from, u64 count
 #pragma unroll
         for (int k = 0; k < Items; k++) if (i + k * Threads < count) __stcs(out + i + k * Threads, word[k]);
     }
-}
-
-// Reads `count` 16-byte words and writes Writes for every Reads of them. Grid: Threads * Reads words a block.
-template <int Threads, int Reads, int Writes>
-__global__ void __launch_bounds__(Threads) mix_all(const uint4* from, u64 count, uint4* out) {
-    const u64 first = (u64)blockIdx.x * Threads * Reads + threadIdx.x;
-    uint4 word[Reads];
-#pragma unroll
-    for (int k = 0; k < Reads; k++) word[k] = first + k * Threads < count ? __ldcs(from + first + k * Threads) : make_uint4(0, 0, 0, 0);
-#pragma unroll
-    for (int k = Writes; k < Reads; k++) word[k % Writes].x ^= word[k].x ^ word[k].y ^ word[k].z ^ word[k].w;
-#pragma unroll
-    for (int k = 0; k < Writes; k++) __stcs(out + ((u64)blockIdx.x * Writes + k) * Threads + threadIdx.x, word[k]);
 }
