@@ -3,9 +3,9 @@
 Common to all: ``a`` is a dask array, or anything that makes one (then it is one chunk). ``axis`` is None for all
 axes, an integer or a tuple. ``keepdims`` leaves reduced axes at size 1. ``split_every`` (an integer, or a dict of
 axis to integer, 2 or more) bounds how many partials one task combines. ``out`` is a dask array to overwrite. The
-result is a dask array whose chunks are of the type of ``a``'s. Masked, sparse, long double, object and string arrays are handed
-to the dask function of that name, unchanged, where it has an answer. Errors are those of :mod:`gpureduce_dask.errors`,
-raised when the graph is built unless only the data can tell.
+result is a dask array whose chunks are of the type of ``a``'s. Masked, sparse, long double, object and string arrays
+are handed to the dask function of that name, unchanged, where it has an answer. Errors are those of
+:mod:`gpureduce_dask.errors`, raised when the graph is built unless only the data can tell.
 """
 
 from __future__ import annotations

@@ -31,10 +31,10 @@ def var(
 ) -> Any:
     """Variance: the mean of ``|x - mean|**2``, over ``n - ddof``; real for complex ``a``.
 
-    One pass in float64, chunks merged by Chan, Golub and LeVeque (1979), their means kept in pairs of float64 where
-    elements have more than 24 digits: float64 and integers of 32 and 64 bits are right to some 1e-14 of the variance
-    however far from zero they lie, others to ``2**-53 * mean / std``. NaN where ``n - ddof`` is zero. ``dtype``
-    is of floats or complex numbers: in integers NumPy measures from a truncated mean.
+    One pass in float64, chunks merged by Chan, Golub and LeVeque (1979). The means of float64 and of integers of 32
+    and 64 bits are merged as pairs of float64: right to some 1e-14 of the variance however far from zero the elements
+    lie. Other dtypes, complex ones too, lose about ``2**-53 * mean / std`` of it in a merge. NaN where ``n - ddof`` is
+    zero. ``dtype`` is of floats or complex numbers: in integers NumPy measures from a truncated mean.
     """
     return apply("var", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
 
@@ -64,8 +64,9 @@ def moment(
 ) -> Any:
     """Central moment: the sum of ``(x - mean)**order`` over ``n - ddof``, for real ``a``.
 
-    Merged by Pebay's formulas (Sandia report SAND2008-6212). Order 0 is 1 and order 1 is 0, as in dask, which
-    computes the orders above 4.
+    Merged by Pebay's formulas (Sandia report SAND2008-6212) with means rounded to float64, so that a merge loses about
+    ``2**-53 * mean / std`` of a moment; :func:`var` does not. Order 0 is 1 and order 1 is 0, as in dask, which computes
+    the orders above 4.
     """
     return central_moment(
         a, order, axis=axis, dtype=dtype, keepdims=keepdims, ddof=ddof, split_every=split_every, out=out

@@ -7,7 +7,7 @@ measured from a pivot near its elements.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -20,17 +20,17 @@ from .exact import C16, F8
 from .panels import panels, patches
 
 SHARE = 64
-F4 = np.dtype("f4")
+F4, C8 = np.dtype("f4"), np.dtype("c8")
 
 
 def centre(dtype: DType) -> DType:
     """The dtype whose sums have the fields of these elements' mean.
 
-    That is a pair for each part of elements with more digits than float32: a merge squares the distance of two means,
-    and of means rounded to float64 it has but the digits that elements far from zero leave.
+    That is a pair for real elements with more digits than float32: a merge squares the distance of two means, and of
+    means rounded to float64 it has but the digits that elements far from zero leave.
     """
     if dtype.kind == "c":
-        return dtype
+        return C8
     return F8 if dtype == F8 or (dtype.kind in "iu" and dtype.itemsize >= 4) else F4
 
 
@@ -50,7 +50,8 @@ def parts(x: Array) -> tuple[Array, ...]:
 def lift(x: Array, index: Array) -> State:
     """One element: its spread is 0, and NaN where the element is not finite."""
     mean = x.astype(exact.wide(centre(x.dtype)))
-    return (np.ones(np.shape(x)), *exact.split(mean, centre(x.dtype)), sum(p - p for p in parts(mean)))
+    spread = sum((p - p for p in parts(mean)), np.zeros(np.shape(x)))
+    return (np.ones(np.shape(x)), *exact.split(mean, centre(x.dtype)), spread)
 
 
 def lift_present(x: Array, index: Array) -> State:
@@ -132,10 +133,12 @@ def complex_state(block: Array, skip: bool) -> State:
     """(count, mean_re, mean_im, m2) of complex elements; NaN in one part leaves both out."""
     gaps = np.isnan(block) if skip else np.zeros((), bool)
     missing = np.asarray(np.nan, block.real.dtype)
-    (count, *re, m2), (_, *im, more) = (
+    (count, re, *_, m2), (_, im, *_, more) = (
         block_state(np.where(gaps, missing, p) if np.any(gaps) else p, skip) for p in parts(block)
     )
-    return (count, *joined(re, im), m2 + more)
+    mean = np.empty(re.shape, C16)
+    mean.real, mean.imag = re, im
+    return count, mean, m2 + more
 
 
 def fold(block: Array, index: Array | None) -> State:
@@ -148,22 +151,8 @@ def fold_present(block: Array, index: Array | None) -> State:
     return block_state(block, True)
 
 
-def joined(re: Sequence[Array], im: Sequence[Array]) -> State:
-    """The mean of complex elements from those of both parts: one complex number, or a pair for each part."""
-    if len(re) == 2:
-        return (*re, *im)
-    mean = np.empty(re[0].shape, C16)
-    mean.real, mean.imag = re[0], im[0]
-    return (mean,)
-
-
-def means_of(mean: State) -> list[State]:
-    """The numbers that the fields of a mean are: one, or a pair for each part."""
-    return [mean[i : i + 2] for i in range(0, len(mean), 2)]
-
-
 def distance(here: State, there: State) -> Array:
-    """How far one mean lies from another, with the digits of pairs."""
+    """How far one mean lies from another, with all digits of pairs."""
     apart = there[0] - here[0]
     return apart if len(here) == 1 else apart + (there[1] - here[1])
 
@@ -187,12 +176,9 @@ def combine(earlier: State, later: State) -> State:
     count = earlier[0] + later[0]
     share = later[0] / np.maximum(count, 1)
     m2 = earlier[-1] + later[-1]
-    means: State = ()
-    for here, there in zip(means_of(earlier[1:-1]), means_of(later[1:-1]), strict=True):
-        apart = distance(here, there)
-        means += moved(here, apart * share)
-        m2 = m2 + sum(p * (p * (earlier[0] * share)) for p in parts(apart))
-    return merged(earlier, later, (count, *means, m2))
+    apart = distance(earlier[1:-1], later[1:-1])
+    m2 = m2 + sum(p * (p * (earlier[0] * share)) for p in parts(apart))
+    return merged(earlier, later, (count, *moved(earlier[1:-1], apart * share), m2))
 
 
 def spread(state: State, ddof: float) -> Array:

@@ -11,22 +11,22 @@ from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import exact, rules
 from .exact import F8
-from .moments import about_pivot, centre, distance, merged, moved, shifted
+from .moments import about_pivot, merged
 from .panels import patches
 
 
 def fields(dtype: DType) -> Fields:
-    return (("count", F8), *exact.sum_fields(centre(dtype), "mean"), ("m2", F8), ("m3", F8), ("m4", F8))
+    return tuple((name, F8) for name in ("count", "mean", "m2", "m3", "m4"))
 
 
 def identity(dtype: DType) -> tuple[float, ...]:
-    return (0.0,) * len(fields(dtype))
+    return (0.0,) * 5
 
 
 def lift(x: Array, index: Array) -> State:
     """One element: its spread is 0, and NaN where the element is not finite."""
     mean = x.astype(F8)
-    return (np.ones(np.shape(x)), *exact.split(mean, centre(x.dtype)), mean - mean, mean - mean, mean - mean)
+    return np.ones(np.shape(x)), mean, mean - mean, mean - mean, mean - mean
 
 
 def four_sums(block: Array, pivot: Array, skip: bool) -> State:
@@ -49,25 +49,25 @@ def fold(block: Array, index: Array | None) -> State:
     slip = s1 / n
     m3 = s3 - slip * (3 * s2 - 2 * n * slip**2)
     m4 = s4 - slip * (4 * s3 - slip * (6 * s2 - 3 * n * slip**2))
-    return (n, *shifted(pivot, slip, block.dtype), np.maximum(s2 - s1 * slip, 0), m3, m4)
+    return n, pivot + slip, np.maximum(s2 - s1 * slip, 0), m3, m4
 
 
 def combine(earlier: State, later: State) -> State:
     """Pebay's merge of the first four moments."""
-    (na, *mean_a, a2, a3, a4), (nb, *mean_b, b2, b3, b4) = earlier, later
+    (na, mean_a, a2, a3, a4), (nb, mean_b, b2, b3, b4) = earlier, later
     n = na + nb
     pa, pb = na / np.maximum(n, 1), nb / np.maximum(n, 1)  # the share of each side
-    d = distance(tuple(mean_a), tuple(mean_b))
+    d = mean_b - mean_a
     cross = d * d * na * pb
     m3 = a3 + b3 + cross * d * (pa - pb) + 3 * d * (pa * b2 - pb * a2)
     m4 = a4 + b4 + cross * d * d * (pa * pa - pa * pb + pb * pb)
     m4 = m4 + 6 * d * d * (pa * pa * b2 + pb * pb * a2) + 4 * d * (pa * b3 - pb * a3)
-    return merged(earlier, later, (n, *moved(tuple(mean_a), d * pb), a2 + b2 + cross, m3, m4))
+    return merged(earlier, later, (n, mean_a + d * pb, a2 + b2 + cross, m3, m4))
 
 
 def degenerate(state: State) -> Array:
     """Where all elements are the same number up to rounding, so that a standardised moment has no meaning."""
-    n, mean, *_, m2, _, _ = state
+    n, mean, m2 = state[:3]
     return np.asarray(m2 <= n * (np.finfo(F8).eps * mean) ** 2)
 
 
@@ -76,12 +76,12 @@ def moment_finalise(state: State, dtype: DType, order: int = 2, ddof: float = 0)
     n = state[0]
     if order < 2:
         return exact.cast(np.where(n > 0, 1.0 - order, np.nan), dtype)
-    return exact.cast(np.where(n < ddof, np.nan, state[order - 5] / (n - ddof)), dtype)
+    return exact.cast(np.where(n < ddof, np.nan, state[order] / (n - ddof)), dtype)
 
 
 def skew_finalise(state: State, dtype: DType, bias: bool = True) -> Array:
     """Fisher's skewness m3 / m2^(3/2), as ``scipy.stats.skew``; NaN where all elements are equal."""
-    n, *_, m2, m3, _ = state
+    n, _, m2, m3, _ = state
     skew = np.sqrt(n) * m3 / m2**1.5
     if not bias:
         skew = np.where(n > 2, skew * np.sqrt((n - 1) * n) / (n - 2), skew)
@@ -90,7 +90,7 @@ def skew_finalise(state: State, dtype: DType, bias: bool = True) -> Array:
 
 def kurtosis_finalise(state: State, dtype: DType, fisher: bool = True, bias: bool = True) -> Array:
     """Kurtosis m4 / m2^2, less 3 for Fisher's, as ``scipy.stats.kurtosis``; NaN where all elements are equal."""
-    n, *_, m2, _, m4 = state
+    n, _, m2, _, m4 = state
     kurtosis = n * m4 / m2**2
     if not bias:
         corrected = ((n**2 - 1) * kurtosis - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3

@@ -144,7 +144,7 @@ template <class T, int Order, int V> struct MomentColumns {
         acc.count = number;
 #pragma unroll
         for (int k = 0; k < Order; k++) acc.sum[k] = sum[j][k];
-        return settle_powers<T>(acc);
+        return settle_powers<MeanOf<T>>(acc);
     }
 };
 // A NaN lies at the pivot, where it adds nothing, and is not counted: no branch an element, whatever the data.

@@ -58,7 +58,7 @@ template <class T, int Order> struct RawPowers {
         return acc;
     }
     static GR_HD auto settle(State raw, Pivot pivot, u64 length, i64, i64) {
-        return settle_powers<T>(powers(raw, pivot, (u32)length));
+        return settle_powers<MeanOf<T>>(powers(raw, pivot, (u32)length));
     }
     template <int V> static GR_HD State of(const Pack<T, V>& pack, Pivot pivot, i32, i64, i64) {
         PowerSums<Order> acc = powers(empty(), pivot, 0);
