@@ -531,6 +531,25 @@ def test_no_temporary_of_the_chunks_size_in_any_dtype(name, large):
             assert peak_of((x,), bound, axes) < 0.05 * large.nbytes, (x.dtype, axes)
 
 
+@pytest.mark.parametrize("name", ["sum", "var", "argmax"])
+def test_partials_of_many_cells(name):
+    """They are combined as they would be cell by cell, without temporaries of their size."""
+    bound = get(name).bind("f8")
+    x = RNG.standard_normal((3, 2, 7, 60_011))
+    x[1, 0, 3, 17_000:17_010] = np.inf
+    partials = [host.reduce((each,), bound, (0,)) for each in x]
+    tracemalloc.start()
+    try:
+        joined = host.combine(partials, bound)
+        assert tracemalloc.get_traced_memory()[1] < joined.nbytes + (2 << 20)
+    finally:
+        tracemalloc.stop()
+    assert joined.shape == partials[0].shape
+    for cells in np.ndindex(7):
+        at = (slice(None), *cells, slice(cells[0], None, 997))
+        assert host.combine([p[at] for p in partials], bound).tobytes() == joined[at].tobytes()
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])
 def test_no_temporary_of_two_chunks(dtype, large):
     x = large.view(dtype)

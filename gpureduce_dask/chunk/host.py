@@ -32,6 +32,7 @@ COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
 PENDING = 32  # states that wait to be combined together, by halves, where they are
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
+JOINED = 1 << 14  # cells whose partials are combined at a time: what combine makes of them stays in cache
 DEEP = 64  # elements of n at least for each cell
 WIDE = 1 << 12  # cells along inner up to which stretches of n become cells: short inner loops cost a call each
 
@@ -204,11 +205,17 @@ def combine(partials: Sequence[Array], bound: Bound) -> Array:
     """Partials of one shape to one, cell by cell; the first is the earliest."""
     if len(partials) == 1:
         return partials[0]
-    state = bound.unpack(partials[0])
+    flat = [p.reshape(-1) for p in partials]
+    joined = np.zeros(flat[0].size, bound.state)
     with np.errstate(all="ignore"):
-        for partial in partials[1:]:
-            state = _fields(bound.monoid.combine(state, bound.unpack(partial)), bound, partial.shape)
-    return bound.pack(state)
+        for start in range(0, joined.size, JOINED):
+            cells = slice(start, start + JOINED)
+            state, *rest = (bound.unpack(p[cells]) for p in flat)
+            for later in rest:
+                state = _fields(bound.monoid.combine(state, later), bound, state[0].shape)
+            for target, values in zip(bound.unpack(joined[cells]), state, strict=True):
+                target[...] = values
+    return joined.reshape(partials[0].shape)
 
 
 def combine_axis(partial: Array, bound: Bound, axis: int) -> Array:

@@ -64,10 +64,20 @@ def sum_fields(dtype: DType, prefix: str = "") -> Fields:
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
     """The sum of two floats and its rounding error (Knuth 1969); no error where the sum is not finite."""
-    total = a + b
-    shadow = total - a
-    error = (a - (total - shadow)) + (b - shadow)
-    return total, np.where(np.isfinite(total), error, 0.0)
+    total = np.asarray(a + b)
+    shadow = np.asarray(total - a)
+    error = np.asarray(total - shadow)
+    # (a - (total - shadow)) + (b - shadow), in place: memory for one more array costs more than the arithmetic
+    np.subtract(a, error, out=error)
+    np.subtract(b, shadow, out=shadow)
+    error += shadow
+    return total, settled(total, error)
+
+
+def settled(total: Array, error: Array) -> Array:
+    """The error of a sum where the sum is finite, else 0."""
+    finite = np.isfinite(total)
+    return error if np.all(finite) else np.where(finite, error, 0.0)
 
 
 def add_pairs(hi: Array, lo: Array, other_hi: Array, other_lo: Array) -> tuple[Array, Array]:
@@ -76,7 +86,7 @@ def add_pairs(hi: Array, lo: Array, other_hi: Array, other_lo: Array) -> tuple[A
     Where ``hi`` is not finite, ``lo`` means nothing: a GPU leaves NaN there.
     """
     total, error = two_sum(hi, other_hi)
-    return two_sum(total, np.where(np.isfinite(total), error + (lo + other_lo), 0.0))
+    return two_sum(total, settled(total, error + (lo + other_lo)))
 
 
 def add(earlier: State, later: State) -> State:
