@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from .. import cuda_types as cuda
 from ..dtypes import kind
@@ -22,8 +23,9 @@ from .limits import highest, lowest, void
 from .panels import PANEL
 
 # Xeon 2.6 GHz, NumPy 2.4, argmax of float32 and float64, chunks of 64 MiB, 2026-11
-LONG = 1 << 17  # bytes of a row from which on it is read stretch by stretch
+LONG = 1 << 15  # bytes of a row from which on it is read stretch by stretch
 STRETCH = 8  # elements of a stretch, by the square root of the row's: few stretches, and each of them short
+COPIED = 3 << 15  # bytes of stretches to look positions up in at once: more would be fresh memory each time
 EVEN = 128  # elements that NumPy's loops take at once: those behind the first, in a stretch, are a multiple
 MANY = 512  # elements of a row up to which a chunk has so many rows that reading their extrema takes long
 QUICK = frozenset(["f4", "f8", *(f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8))])  # memory sets the pace
@@ -122,10 +124,16 @@ def search(arg: Callable[..., Array], best: np.ufunc, rows: Array) -> Array:
     if n * rows.itemsize < LONG or rows.dtype.str[1:] not in QUICK or not rows.flags.c_contiguous:
         return arg(rows, axis=1)
     step = STRETCH * math.isqrt(n) // EVEN * EVEN + 1
-    starts = np.arange(0, outer * n, n)[:, None] + np.arange(0, n, step)
-    extrema = best.reduceat(rows.reshape(-1), starts.reshape(-1)).reshape(starts.shape)
-    begins = arg(extrema, axis=1) * step
-    return np.array([b + arg(row[b : b + step]) for row, b in zip(rows, begins.tolist(), strict=True)], I8)
+    flat, lines = rows.reshape(-1), np.arange(0, outer * n, n)
+    starts = lines[:, None] + np.arange(0, n, step)
+    extrema = best.reduceat(flat, starts.reshape(-1)).reshape(starts.shape)
+    at = np.minimum(arg(extrema, axis=1) * step, n - step)  # a last stretch is lengthened by what is no extremum
+    begins, stretches = lines + at, sliding_window_view(flat, step)
+    few = max(COPIED // (step * rows.itemsize), 1)
+    for start in range(0, outer, few):
+        some = slice(start, start + few)
+        at[some] += arg(stretches[begins[some]], axis=1)
+    return at
 
 
 def pick(arg: Callable[..., Array], best: np.ufunc, rows: Array) -> tuple[Array, Array]:
@@ -152,13 +160,13 @@ def choose(arg: Callable[..., Array], best: np.ufunc, block: Array, index: Array
 
 def min_fold(block: Array, index: Array) -> State:
     if block.shape[2] == 1 or block.dtype.kind == "c":
-        return choose(np.argmin, np.minimum, block, index)
+        return choose(np.ndarray.argmin, np.minimum, block, index)
     return locate(block, np.minimum.reduce(block, axis=1), index)
 
 
 def max_fold(block: Array, index: Array) -> State:
     if block.shape[2] == 1 or block.dtype.kind == "c":
-        return choose(np.argmax, np.maximum, block, index)
+        return choose(np.ndarray.argmax, np.maximum, block, index)
     return locate(block, np.maximum.reduce(block, axis=1), index)
 
 
