@@ -22,7 +22,7 @@ from gpu.samples import DTYPES
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from plan_chunks import Chunk, chunks, contiguous, gapped, inside, laid, paired, plain, plain_chunks, turned, walked
-from plan_machine import check_launch, check_plan, chosen, parameters, planned, small_grids
+from plan_machine import check_launch, check_plan, chosen, parameters, planned, short_chains, small_grids
 from simt import Kernels, Unit, build
 
 from gpureduce_dask import device as device_package
@@ -212,7 +212,7 @@ STATE_BYTES = st.sampled_from([1, 2, 8, 12, 16, 24, 32, 40, 64])
 FINISHES = st.sampled_from(["ticket", "two-pass", "atomic"])
 
 
-@pytest.mark.parametrize("grids", [nullcontext, small_grids])
+@pytest.mark.parametrize("grids", [nullcontext, small_grids, short_chains])
 @settings(max_examples=150, deadline=None)
 @given(chunks(most=2000), STATE_BYTES, st.integers(1, 3), FINISHES)
 def test_a_plan_takes_every_element_once(grids: Any, chunk: Chunk, state_bytes: int, count: int, finish: str) -> None:
@@ -220,7 +220,7 @@ def test_a_plan_takes_every_element_once(grids: Any, chunk: Chunk, state_bytes: 
         check_plan(chunk, state_bytes, count, finish)
 
 
-@pytest.mark.parametrize("grids", [nullcontext, small_grids])
+@pytest.mark.parametrize("grids", [nullcontext, small_grids, short_chains])
 @settings(max_examples=60, deadline=None)
 @given(plain_chunks(), STATE_BYTES, FINISHES)
 def test_a_plan_of_a_plain_chunk(grids: Any, chunk: Chunk, state_bytes: int, finish: str) -> None:
@@ -228,7 +228,7 @@ def test_a_plan_of_a_plain_chunk(grids: Any, chunk: Chunk, state_bytes: int, fin
         check_plan(chunk, state_bytes, 1, finish)
 
 
-@pytest.mark.parametrize("grids", [nullcontext, small_grids])
+@pytest.mark.parametrize("grids", [nullcontext, small_grids, short_chains])
 @settings(max_examples=60, deadline=None)
 @given(plain_chunks(sizes=[8, 12, 40]), st.booleans())
 def test_a_plan_of_partials(grids: Any, chunk: Chunk, commutative: bool) -> None:
