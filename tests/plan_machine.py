@@ -13,7 +13,8 @@ import pytest
 from plan_chunks import Chunk, Element, walked
 
 from gpureduce_dask.device import launch, sources, tuning
-from gpureduce_dask.device.specialise import FLAT, PARTIALS, Launch, Operator, Plan
+from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator
+from gpureduce_dask.device.specialise import Plan
 from gpureduce_dask.device.task import Work
 
 STAGED = ("reduce_staged_rows", "reduce_team_rows")

@@ -13,7 +13,8 @@ import numpy as np
 from .. import cuda_types
 from ..device import launch
 from ..device.layout import EMPTY, Layout, collapse
-from ..device.specialise import Launch, Operator, Plan, operator, refold
+from ..device.plans import Launch, Operator
+from ..device.specialise import Plan, operator, refold
 from ..device.task import BATCH, Work
 from ..device.tuning import GRID, THREADS
 from ..errors import ArgumentError, CompileError, DtypeError, message

@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import DeviceMemoryError, message
 from . import compile as compiler
 from . import faults
-from .specialise import CHUNK, FLAT, PARTIALS, Launch
+from .plans import CHUNK, FLAT, PARTIALS, Launch
 from .task import base_bytes
 
 TICKETS = 16896  # groups of blocks in a launch: never more than it has blocks

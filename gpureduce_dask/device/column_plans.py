@@ -1,0 +1,206 @@
+"""Launches for columns: kept elements that lie together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from . import tuning
+from .layout import Dim, Layout
+from .plans import FLAT, Fold, Operator, Planner, Steps, aligned_by, blocks_for, row_major, slots_of
+from .task import Work
+
+# Byte operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
+_BYTES = ("i8", "u8", "boolean")
+NARROW_COLUMNS = {f"{op}<{t}, ": 8 for op in ("Arg", "Var", "Std") for t in _BYTES}
+NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
+
+
+class ColumnPlanner(Planner):
+    """Tiles of columns; few columns whose lines follow one another are read as one long line."""
+
+    def launches(self) -> Steps:
+        """The launches, and folds of what they leave, in order."""
+        layout, op = self.layout, self.op
+        line, rows, runs = layout.kept[-1], layout.kept[:-1], layout.reduced
+        together = line.a == op.itemsizes[0] and (len(op.itemsizes) == 1 or line.b == op.itemsizes[1])
+        if together and self._flat_fits(line, rows, runs):
+            return self._flat_columns(line, rows, runs[0])
+        vector = self._column_vector(line, (*rows, *runs)) if together else 1
+        aligned = vector == 1 or (
+            self.phases[0] % (vector * op.itemsizes[0]) == 0 and aligned_by(rows, "a", vector * op.itemsizes[0])
+        )
+        work = replace(
+            self.work,
+            rows=math.prod(d.size for d in rows),
+            runs=math.prod(d.size for d in runs),
+            length=line.size,
+            slots=slots_of(line.size, vector, aligned),
+            step_a=line.a,
+            step_b=line.b,
+            step_c=line.c,
+            row=rows,
+            run=runs,
+        )
+        return self._tiles(work, vector, flat=False)
+
+    def _widest(self) -> int:
+        """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
+        sizes = self.op.itemsizes
+        if sizes[0] not in (1, 2, 4, 8, 16) or "Refold" in self.op.type:
+            return 1
+        vector = 16 // max(sizes)
+        for start, columns in NARROW_COLUMNS.items():
+            if self.op.type.startswith(start):
+                return columns
+        narrow = self._is_narrow_float() and self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        limit = tuning.NARROW_STATE_BYTES if narrow else tuning.COLUMN_STATE_BYTES
+        while vector > 1 and vector * self.op.state_bytes > limit:
+            vector //= 2
+        return vector
+
+    def _column_items(self, load_bytes: int) -> int:
+        heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES and not self._is_narrow_float()
+        return min(16, max(2, tuning.COLUMN_LOAD_BYTES // (2 if heavy else 1) // load_bytes))
+
+    def _column_vector(self, line: Dim, others: Sequence[Dim]) -> int:
+        """The most columns that keep every run of a thread at one phase."""
+        vector = self._widest()
+        for stride, size in zip("ab", self.op.itemsizes, strict=False):
+            while vector > 1 and not aligned_by(others, stride, vector * size):
+                vector //= 2
+        if len(self.op.itemsizes) == 2:
+            size_a, size_b = self.op.itemsizes
+            while vector > 1 and self.phases[0] // size_a % vector != self.phases[1] // size_b % vector:
+                vector //= 2
+        return vector
+
+    def _flat_fits(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
+        """Lines that follow one another without a gap can be read as longer, aligned ones."""
+        size, vector = self.op.itemsizes[0], self._widest()
+        one_chunk = self.chunks == 1 and len(runs) == 1 and len(self.op.itemsizes) == 1
+        if not one_chunk or vector == 1 or not self.op.commutative:
+            return False
+        if runs[0].a != line.size * size or self.phases[0] or not aligned_by(rows, "a", vector * size):
+            return False
+        periods = self._periods(line, vector)
+        misaligned = line.size % vector != 0
+        return (misaligned or line.size < tuning.FLAT_SLOTS * vector) and runs[0].size >= 4 * periods
+
+    def _periods(self, line: Dim, vector: int) -> int:
+        """Lines laid end to end: a whole number of vectors, up to a block's width of them."""
+        least = vector // math.gcd(line.size, vector)
+        most = least * max(1, tuning.THREADS * vector // (least * line.size))
+        unit = math.lcm(least, tuning.CACHE_LINE // math.gcd(tuning.CACHE_LINE, line.size * self.op.itemsizes[0]))
+        aligned = most // unit * unit
+        return aligned if aligned >= 0.9 * most else most
+
+    def _flat_columns(self, line: Dim, rows: Sequence[Dim], run: Dim) -> Steps:
+        vector = self._widest()
+        periods = self._periods(line, vector)
+        length = periods * line.size
+        outer = math.prod(d.size for d in rows)
+        if length <= tuning.THREADS * vector:
+            return self._one_flat_tile(line, rows, run, vector, periods)
+        cell_rows = tuple(Dim(d.size, d.a, d.b, row_major(rows, i) * length) for i, d in enumerate(rows))
+        work = replace(
+            self.work,
+            rows=outer,
+            runs=run.size // periods,
+            length=length,
+            slots=length // vector,
+            tail=run.size % periods * line.size,
+            cells=outer * length,
+            first_cell=0,
+            step_a=line.a,
+            step_b=run.c,
+            step_c=1,
+            width=line.size,
+            row=cell_rows,
+            run=(Dim(run.size // periods, run.a * periods, 0, run.c * periods),),
+        )
+        first = replace(self.op, emit="")
+        steps = [replace(step, writes=FLAT) for step in self._tiles(work, vector, flat=True, op=first)]
+        state = self.op.state_bytes
+        outer_dims = [Dim(d.size, row_major(rows, i) * length * state, 0, d.c) for i, d in enumerate(rows)]
+        folded = Layout(
+            kept=(*outer_dims, Dim(line.size, state, 0, line.c)),
+            reduced=(Dim(periods, line.size * state),),
+            offset_a=0,
+            offset_b=0,
+            cell=self.layout.cell,
+            low_a=0,
+            high_a=outer * length * state,
+            low_b=0,
+            high_b=0,
+        )
+        return [*steps, Fold(self.op, folded, FLAT)]
+
+    def _one_flat_tile(self, line: Dim, rows: Sequence[Dim], run: Dim, vector: int, periods: int) -> Steps:
+        """A long line that one block spans: the block folds its periods itself."""
+        op, length = self.op, periods * line.size
+        long = Dim(run.size // periods, run.a * periods, 0, run.c * periods)
+        work = replace(
+            self.work,
+            rows=math.prod(d.size for d in rows),
+            runs=long.size,
+            length=length,
+            slots=length // vector,
+            tail=run.size % periods * line.size,
+            step_a=line.a,
+            step_b=run.c,
+            step_c=line.c,
+            width=line.size,
+            row=tuple(rows),
+            run=(long,),
+        )
+        items = self._column_items(vector * op.itemsizes[0])
+        if op.state_bytes > 8:  # the fold of periods needs registers too
+            items = max(2, min(items, tuning.COLUMN_LOAD_BYTES // 2 // (vector * op.itemsizes[0])))
+        blocks = tuning.FLAT_BLOCKS if line.size % vector else tuning.FLAT_BLOCKS // 4
+        wanted = -(-blocks // work.rows)
+        splits = max(1, min(wanted, long.size // items), -(-long.size // tuning.MOST_TAKEN))
+        name = f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
+        shared = tuning.THREADS * vector * op.state_bytes
+        work = replace(work, splits=splits)
+        is_long = splits * line.size > tuning.THREADS * self._chain()
+        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
+        return self._finished(name, work, work.rows * splits, work.rows, line.size, shared, work.cells, finish=finish)
+
+    def _tiles(self, work: Work, vector: int, flat: bool, op: Operator | None = None) -> Steps:
+        op = op or self.op
+        runs = work.runs * self.chunks
+        wide, even = self._width(work, runs, flat), self.chunks == 1 and len(work.run) <= 1
+        tiles = -(-work.rows * work.slots // wide)
+        tall = tuning.THREADS // wide
+        load = vector * sum(op.itemsizes)
+        items = self._column_items(load)
+        while items > 1 and items * tall >= 2 * runs:
+            items //= 2
+        published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 or flat else 1)
+        most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
+        most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
+        wanted = -(-blocks_for(tiles * runs * wide // (32 * items), most) // tiles)
+        splits = max(1, min(wanted, runs // max(1, tall * items)), -(-runs // (tall * tuning.MOST_TAKEN)))
+        name = (
+            f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
+            f"{str(even).lower()}, {str(flat).lower()}, {{}}, {self.batch}>"
+        )
+        shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
+        is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
+        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
+        return self._finished(
+            name, replace(work, splits=splits), tiles * splits, tiles, wide * vector, shared, work.cells, op, finish
+        )
+
+    def _width(self, work: Work, runs: int, flat: bool) -> int:
+        """Threads across a tile; the rest of the block goes down it."""
+        wide, least = 256, tuning.COLUMN_WIDTH * (2 if flat else 1)  # twice: such lines start within a cache line
+        while wide > least and runs >= 2 * tuning.THREADS // wide:
+            wide //= 2
+        if runs < 16:
+            return 256
+        while wide > 4 and wide >= 2 * work.rows * work.slots:
+            wide //= 2
+        return wide

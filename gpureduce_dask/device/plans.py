@@ -1,0 +1,162 @@
+"""What a plan is made of: launches, and what every planner of launches knows.
+
+Nothing here asks which GPU it is for: the same chunk is cut the same way everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from . import tuning
+from .layout import Dim, Layout
+from .task import Work
+
+CHUNK, PARTIALS, FLAT, RESULT = "chunk", "partials", "flat", "result"  # where a launch reads and writes
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What a kernel needs to know of an operator: its CUDA type, element sizes, and the state's size."""
+
+    type: str
+    itemsizes: tuple[int, ...]
+    state_bytes: int
+    commutative: bool = True
+    emit: str = ""  # the type a cell is stored as; a state by default
+
+    @property
+    def emits(self) -> str:
+        return f"Final<{self.type}, {self.emit}>" if self.emit else f"Keep<{self.type}>"
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch, complete but for its pointers."""
+
+    kernel: str  # a name expression
+    blocks: int
+    work: Work
+    shared_bytes: int = 0
+    partial_states: int = 0  # states of scratch for its blocks' partials
+    tickets: int = 0
+    reads: str = CHUNK  # or PARTIALS of the launch before, or FLAT
+    writes: str = RESULT  # or FLAT: states of work.cells cells
+    threads: int = tuning.THREADS
+
+
+@dataclass(frozen=True)
+class Fold:
+    """States that a plan leaves, laid out so, to be folded by the operator that made them."""
+
+    op: Operator
+    layout: Layout
+    reads: str  # PARTIALS of the launch before, or FLAT
+    writes: str = RESULT  # or FLAT
+
+
+Steps = list[Launch | Fold]
+
+
+def blocks_for(tiles: int, most: int) -> int:
+    """Blocks that share this many warp tiles: one tile a warp up to a wave, then TILES_PER_WARP, then a full grid."""
+    warps = tuning.THREADS // 32
+    blocks = -(-tiles // warps)
+    if blocks > tuning.ONE_WAVE:
+        blocks = max(tuning.ONE_WAVE, -(-tiles // (warps * tuning.TILES_PER_WARP)))
+    return min(blocks, most)
+
+
+def aligned_by(dims: Sequence[Dim], stride: str, unit: int) -> bool:
+    return all(getattr(d, stride) % unit == 0 for d in dims)
+
+
+def slots_of(length: int, vector: int, aligned: bool) -> int:
+    return -(-length // vector) if aligned else (length + 2 * vector - 2) // vector
+
+
+def row_major(dims: Sequence[Dim], i: int) -> int:
+    """How far apart neighbours along dimension i are when dims are numbered one after another."""
+    return math.prod(d.size for d in dims[i + 1 :])
+
+
+class Planner:
+    """What is to be reduced: ``chunks`` chunks of one layout into one partial."""
+
+    def __init__(
+        self,
+        op: Operator,
+        layout: Layout,
+        phases: tuple[int, ...],
+        chunks: int = 1,
+        finish: str = "ticket",
+        option: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """``phases``: addresses of the walk's first elements modulo 16, one an operand, the same in every chunk."""
+        self.op, self.layout, self.chunks, self.finish = op, layout, chunks, finish
+        self.phases = phases
+        self.batch = 1 if chunks == 1 else 120
+        self.cells = math.prod(d.size for d in layout.kept)
+        self.option = option
+        self.work = Work(
+            chunks=chunks,
+            batch=self.batch,
+            cells=self.cells,
+            option=option,
+            first_cell=layout.cell,
+            low_a=layout.low_a,
+            high_a=layout.high_a,
+            low_b=layout.low_b,
+            high_b=layout.high_b,
+        )
+
+    def _is_narrow_float(self) -> bool:
+        return "half" in self.op.type or "bfloat16" in self.op.type
+
+    def _chain(self) -> int:
+        """Partials that a thread of the last block may fold one after another."""
+        return tuning.HEAVY_CHAIN if self.op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.CHAIN
+
+    def _finished(
+        self,
+        name: str,
+        work: Work,
+        blocks: int,
+        groups: int,
+        columns: int = 1,
+        shared: int = 0,
+        cells: int = 0,
+        op: Operator | None = None,
+        finish: str = "",
+    ) -> Steps:
+        """The launch, and with it whatever brings the partials of its blocks together."""
+        op, finish = op or self.op, finish or self.finish
+        shared = max(shared, tuning.THREADS // 32 * op.state_bytes, 16)
+        if work.splits == 1 or finish == "ticket":
+            scratch = groups * work.splits * columns if work.splits > 1 else 0
+            kernel = name.format(op.emits, "TICKET")
+            return [Launch(kernel, blocks, work, shared, scratch, groups if work.splits > 1 else 0)]
+        keep = replace(op, emit="")
+        if finish == "atomic":
+            fill = Launch(
+                f"fill_cells<{op.type}, {keep.emits}, {tuning.THREADS}, 1>",
+                min(-(-work.cells // tuning.THREADS), tuning.GRID),
+                Work(rows=work.cells, cells=work.cells),
+            )
+            return [fill, Launch(name.format(keep.emits, "ATOMIC"), blocks, work, shared)]
+        cells = cells or work.rows
+        first = Launch(name.format(keep.emits, "TWO_PASS"), blocks, work, shared, cells * work.splits)
+        state = op.state_bytes
+        by_cell = columns == 1  # rows publish (row, split); columns (split, cell)
+        kept = Dim(cells, (work.splits if by_cell else 1) * state, 0, 1)
+        reduced = Dim(work.splits, state if by_cell else cells * state)
+        if by_cell:
+            kept_dims = tuple(
+                Dim(d.size, row_major(work.row, i) * work.splits * state, 0, d.c) for i, d in enumerate(work.row)
+            )
+        else:
+            kept_dims = (kept,) if cells > 1 else ()
+        first_cell = work.first_cell if by_cell else 0
+        layout = Layout(kept_dims, (reduced,), 0, 0, first_cell, 0, cells * work.splits * state, 0, 0)
+        return [first, Fold(op, layout, PARTIALS)]

@@ -1,0 +1,171 @@
+"""Launches for rows: reduced elements that lie together, or at any stride."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from . import tuning
+from .layout import Dim
+from .plans import Launch, Planner, Steps, aligned_by, blocks_for, slots_of
+from .task import Work
+
+
+class RowPlanner(Planner):
+    """Chooses the kernel by how long rows are, how many there are, and how they are aligned."""
+
+    def launches(self) -> Steps:
+        """The launches, and folds of what they leave, in order."""
+        layout, op = self.layout, self.op
+        line = layout.reduced[-1] if layout.reduced else Dim(1, op.itemsizes[0], op.itemsizes[-1])
+        runs = layout.reduced[:-1]
+        vector = self._row_vector(line, (*layout.kept, *runs))
+        unit = vector * op.itemsizes[0]
+        aligned = self.phases[0] % unit == 0 and aligned_by((*layout.kept, *runs), "a", unit)
+        slots = slots_of(line.size, vector, aligned)
+        work = replace(
+            self.work,
+            rows=self.cells,
+            runs=math.prod(d.size for d in runs),
+            length=line.size,
+            slots=slots,
+            step_a=line.a,
+            step_b=line.b,
+            step_c=line.c,
+            row=layout.kept,
+            run=runs,
+        )
+        if not op.commutative:
+            return self._ordered(work)
+        if self._is_staged(line, runs, vector, aligned):
+            return [self._staged(work)]
+        row_slots = slots * work.runs * self.chunks
+        if slots <= 32 * tuning.EVEN_ROW_ITEMS and self._is_even(work, vector, aligned):
+            return [self._even_rows(work, vector)]
+        if row_slots <= tuning.SHORT_ROW_SLOTS and (work.rows >= tuning.GRID or row_slots <= 32):
+            return [self._short_rows(work, vector, row_slots)]
+        return self._block_rows(work, vector)
+
+    def _row_vector(self, line: Dim, others: Sequence[Dim]) -> int:
+        """Elements a load: 16 bytes' worth where elements lie together, and operands at one phase."""
+        sizes = self.op.itemsizes
+        if line.a != sizes[0] or sizes[0] not in (1, 2, 4, 8, 16) or "Refold" in self.op.type:
+            return 1
+        if len(sizes) == 1:
+            return 16 // sizes[0]
+        vector = 16 // max(sizes)
+        same = line.b == sizes[1] and self.phases[0] // sizes[0] % vector == self.phases[1] // sizes[1] % vector
+        for dim in others:
+            same = same and dim.a // sizes[0] % vector == dim.b // sizes[1] % vector
+        return vector if same else 1
+
+    def _is_even(self, work: Work, vector: int, aligned: bool) -> bool:
+        """Rows of a few slots a lane, one stride apart, enough of them to fill the GPU."""
+        one_run = work.runs * self.chunks == 1 and len(work.row) <= 1
+        return vector > 1 and aligned and one_run and work.length % vector == 0 and work.rows >= tuning.GRID
+
+    def _even_rows(self, work: Work, vector: int) -> Launch:
+        lanes = min(32, 1 << (work.slots - 1).bit_length())
+        items = 1 << (-(-work.slots // lanes) - 1).bit_length()
+        batch = max(
+            1, tuning.EVEN_ROW_BATCH // (items * items) * min(items, 2) // (1 if self.op.state_bytes <= 8 else 2)
+        )
+        rows_a_block = tuning.THREADS // lanes * batch
+        op = self.op
+        most = tuning.ROW_BLOCKS if op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.EVEN_ROW_BLOCKS
+        blocks = min(-(-work.rows // rows_a_block), most)
+        sizes = f"{vector}, {tuning.THREADS}, {lanes}, {batch}, {items}, {self.batch}"
+        name = f"reduce_even_rows<{op.type}, {op.emits}, {sizes}>"
+        return Launch(name, blocks, work)
+
+    def _is_staged(self, line: Dim, runs: Sequence[Dim], vector: int, aligned: bool) -> bool:
+        op, kept, row_bytes = self.op, self.layout.kept, line.size * self.op.itemsizes[0]
+        byte_positions = op.type.startswith(("Arg<i8", "Arg<u8", "Arg<boolean"))  # H200: 0.58-0.70 R, even rows 0.15
+        whole = aligned and not byte_positions
+        if vector == 1 or whole or runs or self.chunks > 1 or len(op.itemsizes) > 1:
+            return False
+        together = len(kept) == 1 and kept[0].a == row_bytes and self.phases[0] == 0
+        return together and row_bytes < tuning.TEAM_ROW_BYTES
+
+    def _staged(self, work: Work) -> Launch:
+        row_bytes = work.length * self.op.itemsizes[0]
+        if row_bytes >= tuning.STAGED_ROW_BYTES or work.length > tuning.UNROLLED_ROW:
+            return self._team_rows(work, row_bytes)
+        tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
+        name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
+        return Launch(name, -(-work.rows // tile_rows), replace(work, slots=tile_rows), tile_rows * row_bytes)
+
+    def _team_rows(self, work: Work, row_bytes: int) -> Launch:
+        op, lanes = self.op, 32
+        while lanes > 1 and lanes * tuning.TEAM_ROW_WORDS > work.length // max(1, 4 // op.itemsizes[0]):
+            lanes //= 2
+        unit = 16 // math.gcd(16, row_bytes)  # rows until the next that starts at a multiple of 16
+        most = max(unit, tuning.TEAM_TILE_BYTES // row_bytes // unit * unit)
+        even = math.lcm(unit, tuning.THREADS // lanes)  # so that no team waits for others
+        tile_rows = most // even * even or most
+        name = f"reduce_team_rows<{op.type}, {op.emits}, {tuning.THREADS}, {lanes}, {self.batch}>"
+        return Launch(name, -(-work.rows // tile_rows), replace(work, slots=tile_rows), tile_rows * row_bytes)
+
+    def _lines(self, work: Work, lanes: int, items: int) -> str:
+        if work.runs * self.chunks == 1:
+            return "ONE_LINE"
+        return "LONG_LINES" if work.slots * 4 >= lanes * items * 3 else "SHORT_LINES"
+
+    def _widens(self) -> bool:
+        """Sums of narrow floats: a pack of them in binary64 fills many registers."""
+        return self.op.type.startswith(("Sum<", "Mean<", "RootSum<")) and self._is_narrow_float()
+
+    def _items(self, vector: int) -> int:
+        """Loads in flight: more where each brings less."""
+        heavy = self._widens() or self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        items = tuning.ROW_ITEMS // 2 if heavy else tuning.ROW_ITEMS
+        return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
+
+    def _short_rows(self, work: Work, vector: int, row_slots: int) -> Launch:
+        lanes = min(32, 1 << (row_slots - 1).bit_length())
+        single = row_slots <= lanes and work.runs * self.chunks == 1
+        items, batch = (1, tuning.SHORT_ROW_BATCH) if single else (self._items(vector), 1)
+        while items > 1 and lanes * items >= 2 * row_slots:
+            items //= 2
+        lines = self._lines(work, lanes, items)
+        teams = tuning.THREADS // lanes
+        blocks = min(-(-work.rows // (teams * batch)), tuning.ROW_BLOCKS)
+        op, threads = self.op, tuning.THREADS
+        if lines == "ONE_LINE" and items == 1 and not single:
+            items = 2
+        name = (
+            f"reduce_short_rows<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {batch}, {items}, "
+            f"{lines}, {self.batch}>"
+        )
+        return Launch(name, blocks, replace(work, tiles=-(-work.slots // (lanes * items))))
+
+    def _block_rows(self, work: Work, vector: int) -> Steps:
+        items = self._items(vector)
+        lines = self._lines(work, 32, items)
+        tiles = -(-work.slots // (32 * items))
+        row_tiles = tiles * work.runs * self.chunks
+        if lines == "SHORT_LINES":
+            row_tiles = -(-work.slots * work.runs * self.chunks // (32 * items))
+        splits = self._splits(work.rows, row_tiles)
+        op = self.op
+        head = f"reduce_rows<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {lines}, {{}}, {self.batch}>"
+        work = replace(work, tiles=tiles, splits=splits)
+        return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
+
+    def _splits(self, rows: int, row_tiles: int) -> int:
+        if rows >= tuning.GRID:
+            return 1
+        sums = self.op.type.startswith(("Sum<", "Mean<")) and self.op.state_bytes <= 32
+        heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES and not sums
+        most = tuning.HEAVY_BLOCKS if heavy else tuning.BLOCKS
+        wanted = -(-blocks_for(rows * row_tiles, most) // rows)
+        return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
+
+    def _ordered(self, work: Work) -> Steps:
+        items = 4
+        elements = work.length * work.runs * self.chunks
+        splits = self._splits(work.rows, -(-elements // (32 * items)))
+        name = f"reduce_ordered<{self.op.type}, {{}}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
+        work = replace(work, slots=work.length, splits=splits)
+        return self._finished(name, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
