@@ -17,7 +17,7 @@ from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import exact, rules, sums
 from .exact import C16, F8
-from .panels import panels, patches
+from .panels import PANEL, panels, patches
 
 SHARE = 64
 F4, C8 = np.dtype("f4"), np.dtype("c8")
@@ -102,8 +102,15 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
     """Counts, and sums of the deviations and of their squares; ``skip`` leaves NaN out."""
     cells = (block.shape[0], block.shape[2])
     count, first, second = np.full(cells, float(block.shape[1])), np.zeros(cells), np.zeros(cells)
+    scratch = np.empty(min(block.size, max(PANEL, block.shape[2])))
     for rows, panel in patches(block):
-        away = np.subtract(panel, pivot if pivot.size == 1 else pivot[rows], dtype=F8)
+        away = scratch[: panel.size].reshape(panel.shape)
+        middle = pivot if pivot.size == 1 else pivot[rows]
+        if panel.dtype == F8:
+            np.subtract(panel, middle, out=away)
+        else:
+            np.copyto(away, panel)  # a copy casts faster than an operation does
+            away -= middle
         total = np.add.reduce(away, axis=1)
         if skip and not np.all(np.isfinite(total)):
             gaps = np.isnan(panel)

@@ -127,7 +127,7 @@ def search(arg: Callable[..., Array], best: np.ufunc, rows: Array) -> Array:
     flat, lines = rows.reshape(-1), np.arange(0, outer * n, n)
     starts = lines[:, None] + np.arange(0, n, step)
     extrema = best.reduceat(flat, starts.reshape(-1)).reshape(starts.shape)
-    at = np.minimum(arg(extrema, axis=1) * step, n - step)  # a last stretch is lengthened by what is no extremum
+    at: Array = np.minimum(arg(extrema, axis=1) * step, n - step)  # a last stretch is lengthened by what is no extremum
     begins, stretches = lines + at, sliding_window_view(flat, step)
     few = max(COPIED // (step * rows.itemsize), 1)
     for start in range(0, outer, few):
