@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import errors
+from . import cluster, errors
+from .cluster import warm
 from .monoid import Monoid
 from .operators import OPERATORS
 
@@ -106,6 +107,7 @@ __all__ = [
     "argmax",
     "argmin",
     "average",
+    "cluster",
     "count_nonzero",
     "device_meta",
     "errors",
@@ -136,6 +138,7 @@ __all__ = [
     "tree",
     "var",
     "vdot",
+    "warm",
 ]
 
 

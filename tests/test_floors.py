@@ -16,9 +16,9 @@ FLOORS = [
     {"device"},
     {"chunk"},
     {"trees"},
-    {"reductions", "nanreductions", "statistics"},
+    {"reductions", "nanreductions", "statistics", "cluster"},
     {"", "earth"},
-    {"demo", "bench"},
+    {"demo", "bench", "doctor"},
     {"cli"},
     {"__main__"},
 ]

@@ -56,9 +56,10 @@ def _kernels(args: argparse.Namespace) -> int:
 
 
 def _trees(args: argparse.Namespace) -> int:
+    from ..cluster import count_gpus
     from . import trees
 
-    gpus = _gpus() if args.gpus is None else args.gpus
+    gpus = count_gpus() if args.gpus is None else args.gpus
     mib = args.mib or (8192 if gpus else 128)
     path = args.json or Path("trees.json")
     result = trees.run(gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path)
@@ -66,23 +67,6 @@ def _trees(args: argparse.Namespace) -> int:
     if args.plot:
         trees.plot(result, args.plot)
     return 0 if trees.is_clean(result) else 1
-
-
-def _gpus() -> int:
-    """How many GPUs there are, counted in another process: CUDA in this one would be lost to the workers it forks."""
-    import multiprocessing
-
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_count)
-
-
-def _count() -> int:
-    try:
-        import cupy
-
-        return int(cupy.cuda.runtime.getDeviceCount())
-    except Exception:  # CuPy raises another error for each of: not installed, no driver, no device
-        return 0
 
 
 def _need_gpu() -> None:

@@ -16,8 +16,6 @@ import numpy as np
 
 import gpureduce_dask as gr
 
-from ..errors import ExtraError, message
-
 Result = dict[str, Any]
 Row = dict[str, Any]
 
@@ -28,33 +26,17 @@ STOCK_REPEATS = 3  # a tree of thousands of tasks takes seconds
 
 @contextmanager
 def cluster(gpus: int, workers: int) -> Iterator[Any]:
-    """A client of so many workers on this machine: one a GPU, or NumPy workers of one thread."""
-    from distributed import Client, LocalCluster
-
-    if gpus:
-        try:
-            from dask_cuda import LocalCUDACluster  # type: ignore[import-not-found]
-        except ImportError as error:
-            raise ExtraError(
-                message("bench trees", "dask-cuda is not installed", "it, for GPUs", "Install the cluster extra.")
-            ) from error
-        made = LocalCUDACluster(n_workers=gpus, threads_per_worker=1, dashboard_address=None)
-    else:
-        made = LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None)
-    with made, Client(made) as client:
-        client.wait_for_workers(gpus or workers)
-        client.run(_warm, gpus > 0)
+    """A client of so many workers on this machine: one a GPU, or NumPy workers; of one thread, kernels not compiled."""
+    with gr.cluster.start(
+        gpus or workers,
+        gpu=gpus > 0,
+        protocol="tcp",
+        rmm_pool_size=None,
+        dashboard_address="127.0.0.1:0",
+        threads_per_worker=1,
+    ) as client:
+        gr.warm(client, ops=())
         yield client
-
-
-def _warm(on_gpu: bool) -> None:
-    """Import what the first task would import, and start CUDA."""
-    import gpureduce_dask.reductions  # noqa: F401
-
-    if on_gpu:
-        import cupy
-
-        cupy.zeros(1).sum()
 
 
 def make_chunk(on_gpu: bool, block_info: Any = None) -> Any:

@@ -1,0 +1,166 @@
+"""Clusters of this machine: what dask-cuda is asked for, a real cluster of processes, and its warming."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+pytest.importorskip("distributed")
+
+import gpureduce_dask as gr
+from gpureduce_dask import chunk
+from gpureduce_dask.errors import ArgumentError, DeviceError, DtypeError, ExtraError
+
+
+class Stop(Exception):
+    """Raised instead of a cluster being made."""
+
+
+def module(name: str, **names: object) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(names)
+    return made
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Three GPUs and a dask-cuda that says what it was asked for; ``asked(installed, ...)`` calls start."""
+    got = {}
+
+    def local_cuda_cluster(**arguments):
+        got.update(arguments)
+        raise Stop
+
+    monkeypatch.setattr(gr.cluster, "count_gpus", lambda: 3)
+    monkeypatch.setitem(sys.modules, "dask_cuda", module("dask_cuda", LocalCUDACluster=local_cuda_cluster))
+
+    def call(installed=("distributed_ucxx", "rmm"), **arguments):
+        monkeypatch.setattr(gr.cluster, "find_spec", lambda name: name if name in installed else None)
+        with pytest.raises(Stop):
+            gr.cluster.start(**arguments)
+        return got
+
+    return call
+
+
+def test_gpus_get_a_worker_each_nvlink_and_a_pool_that_serves_cupy(asked):
+    assert asked() == {
+        "n_workers": 3,
+        "protocol": "ucx",
+        "rmm_pool_size": 0.5,
+        "rmm_allocator_external_lib_list": ["cupy"],
+        "dashboard_address": "127.0.0.1:8787",
+        "worker_dashboard_address": "127.0.0.1:0",
+    }
+
+
+def test_without_ucxx_and_rmm_it_is_dask_s_protocol_and_cupy_s_pool(asked):
+    got = asked(installed=())
+    assert got["protocol"] is None and "rmm_pool_size" not in got and "rmm_allocator_external_lib_list" not in got
+
+
+def test_one_worker_has_nobody_to_talk_ucx_to(asked):
+    assert asked(n_workers=1)["protocol"] is None
+
+
+def test_what_is_asked_for_reaches_dask_cuda(asked):
+    got = asked(n_workers=2, protocol="tcp", rmm_pool_size="60GB", dashboard_address="localhost:0", memory_limit=0)
+    assert (got["n_workers"], got["protocol"], got["rmm_pool_size"], got["memory_limit"]) == (2, "tcp", "60GB", 0)
+    assert got["dashboard_address"] == "localhost:0"
+
+
+def test_no_pool_where_none_is_asked_for(asked):
+    assert "rmm_allocator_external_lib_list" not in asked(rmm_pool_size=None)
+
+
+@pytest.mark.parametrize("number", [0, 4])
+def test_more_workers_than_gpus_are_refused(monkeypatch, number):
+    monkeypatch.setattr(gr.cluster, "count_gpus", lambda: 3)
+    with pytest.raises(ArgumentError, match=f"n_workers={number}; expected 1 to 3"):
+        gr.cluster.start(number)
+
+
+def test_gpus_without_dask_cuda(monkeypatch):
+    monkeypatch.setattr(gr.cluster, "count_gpus", lambda: 1)
+    monkeypatch.setitem(sys.modules, "dask_cuda", None)
+    with pytest.raises(ExtraError, match=r"gpureduce-dask\[cluster\]"):
+        gr.cluster.start()
+
+
+def test_gpus_that_are_asked_for_and_not_there(monkeypatch):
+    monkeypatch.setattr(gr.cluster, "count_gpus", lambda: 0)
+    with pytest.raises(DeviceError, match="doctor"):
+        gr.cluster.start(gpu=True)
+
+
+@pytest.mark.parametrize("address", [":8787", "0.0.0.0:8787", "8787", "192.168.0.2:8787", "127.0.0.1:x", ""])
+def test_a_dashboard_for_others_is_refused(address):
+    with pytest.raises(ArgumentError, match="loopback"):
+        gr.cluster.start(1, gpu=False, dashboard_address=address)
+
+
+def test_gpus_are_counted_without_starting_cuda_here(monkeypatch):
+    monkeypatch.setattr(gr.cluster, "find_spec", lambda name: name)
+    monkeypatch.setattr(gr.cluster, "COUNT_GPUS", "print(5)")
+    assert gr.cluster.count_gpus() == 5
+    monkeypatch.setattr(gr.cluster, "COUNT_GPUS", "raise RuntimeError('no driver')")
+    assert gr.cluster.count_gpus() == 0
+
+
+def listening(process) -> set[str]:
+    return {c.laddr.ip for c in process.net_connections("tcp") if c.status == "LISTEN"}
+
+
+def test_a_cluster_of_processes():
+    """Its sockets, its warming, a reduction on it, and its end."""
+    psutil = pytest.importorskip("psutil")
+    import dask.array as da
+
+    with gr.cluster.start(2, gpu=False, dashboard_address="127.0.0.1:0", threads_per_worker=1) as client:
+        cluster = client.cluster
+        assert cluster.scheduler.http_server.port and listening(psutil.Process()) == {"127.0.0.1"}
+        workers = client.scheduler_info()["workers"]
+        processes = [psutil.Process(pid) for pid in client.run(os.getpid).values()]
+        assert len(processes) == len(workers) == 2
+        assert all(listening(process) == {"127.0.0.1"} for process in processes)
+
+        warmed = gr.warm(client, ops=("sum", "argmax"), dtypes=("f4", "i8"))
+        assert set(warmed) == set(workers)
+        assert all(each["seconds"] > 0 for each in warmed.values())
+        with pytest.raises(DtypeError):
+            gr.warm(client, ops=("ptp",), dtypes=("c8",))
+
+        assert int(gr.sum(da.arange(100, chunks=10)).compute()) == 4950
+    assert client.status == "closed" and cluster.status.name == "closed"
+    assert not any(process.is_running() for process in processes)
+
+
+def test_warming_reduces_in_each_of_the_ways_that_trees_do(monkeypatch):
+    """On NumPy, which has nothing to compile, for what is called."""
+    calls = []
+    for name in ("results", "reduce", "reduce_many", "combine", "finalise"):
+        original = getattr(chunk, name)
+        monkeypatch.setattr(
+            chunk, name, lambda *args, _name=name, _original=original: (calls.append(_name), _original(*args))[1]
+        )
+    for op in ("argmax", "var", "average"):
+        row = gr.OPERATORS[op]
+        gr.cluster._compile(row.bind(*[np.dtype("f4")] * row.arity), np)
+    assert {calls.count(name) for name in ("results", "reduce", "reduce_many", "combine")} == {9}
+
+
+@pytest.mark.gpu
+def test_a_cluster_of_gpus():
+    pytest.importorskip("dask_cuda")
+    import cupy
+    import dask.array as da
+
+    with gr.cluster.start(dashboard_address="127.0.0.1:0") as client:
+        warmed = gr.warm(client)
+        assert len(warmed) == gr.cluster.count_gpus() and all(each["gpu"] for each in warmed.values())
+        x = da.ones(1 << 20, dtype="f4", chunks=1 << 18).map_blocks(cupy.asarray)
+        assert float(gr.sum(x).compute()) == 1 << 20
