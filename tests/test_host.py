@@ -221,9 +221,10 @@ def test_float64_columns_of_equal_terms():
     """A column's terms are added plainly, so that only so many are added at once. Rows overlap to save memory."""
     deep, wide = 40_000, 4100
     x = np.lib.stride_tricks.as_strided(np.full(2 * deep + wide, 0.1), (deep, wide), (16, 8))
-    exact = float(Fraction(0.1) * deep)
     for columns in (x, x[:, :8]):
-        assert np.max(np.abs(run("sum", columns, (0,)) - exact)) <= 64 * np.finfo("f8").eps * exact
+        for name, power in [("sum", 1), ("sumsq", 2)]:
+            exact = float(Fraction(0.1) ** power * deep)
+            assert np.max(np.abs(run(name, columns, (0,)) - exact)) <= 64 * np.finfo("f8").eps * exact
 
 
 def test_pairs_keep_what_float64_drops():

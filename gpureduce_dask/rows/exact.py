@@ -29,8 +29,8 @@ from .panels import panels
 F8, C16, I8, U8 = (np.dtype(t) for t in ("f8", "c16", "i8", "u8"))
 NAT = np.iinfo(np.int64).min
 PAIRWISE = 128  # elements of a row: up to them NumPy adds plainly, and einsum up to four times as fast
-PLAIN = 512  # elements of a column that NumPy adds plainly
-TERMS = 256  # products of a row that einsum adds plainly; sums of so few cost a tenth more than one of all
+PLAIN = 512  # elements or products of a column that are added plainly; then come sums of sums
+TERMS = 256  # products of a row, which cost a tenth more than if all were added plainly
 FEW = 128  # cells: below this einsum's inner loop beats add.reduce (Xeon 2.6 GHz, NumPy 2.4, float32 columns, 2026-11)
 
 
@@ -145,18 +145,14 @@ def dot(x: Array, y: Array, dtype: DType) -> Array:
         # einsum would multiply the sum by the one element that is repeated: infinities and overflow come out otherwise.
         pairs = zip(panels(numeric(x)), panels(numeric(y)), strict=True)
         return reduce(np.add, (np.add.reduce(np.multiply(*p, dtype=dtype, casting="unsafe"), axis=1) for p in pairs))
-    if x.dtype == y.dtype == F8 and x.shape[2] == 1 and x.shape[1] > TERMS:
-        return dot_rows(x[:, :, 0], y[:, :, 0])[:, None]
+    _, n, inner = x.shape
+    step = TERMS if inner == 1 else PLAIN
+    if x.dtype == y.dtype == F8 and n > step:
+        even = n - n % step
+        head = (v[:, :even].reshape(len(v), -1, step, inner) for v in (x, y))
+        rest = np.einsum("oni,oni->oi", x[:, even:], y[:, even:])
+        return np.asarray(add_up(np.einsum("okni,okni->oki", *head), F8) + rest)
     return np.asarray(np.einsum("oni,oni->oi", numeric(x), numeric(y), dtype=dtype, casting="unsafe"))
-
-
-def dot_rows(x: Array, y: Array) -> Array:
-    """The sum of products along rows of float64: einsum adds plainly, so its sums are short, and are added pairwise."""
-    outer, n = x.shape
-    even = n - n % TERMS
-    head = (v[:, :even].reshape(outer, -1, TERMS) for v in (x, y))
-    rest = np.einsum("on,on->o", x[:, even:], y[:, even:])
-    return np.asarray(np.add.reduce(np.einsum("okn,okn->ok", *head), axis=1) + rest)
 
 
 def total(state: State) -> Array:

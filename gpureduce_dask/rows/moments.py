@@ -111,12 +111,12 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
         else:
             np.copyto(away, panel)  # a copy casts faster than an operation does
             away -= middle
-        total = np.add.reduce(away, axis=1)
+        total = exact.add_up(away, F8)
         if skip and not np.all(np.isfinite(total)):
             gaps = np.isnan(panel)
             np.copyto(away, 0, where=gaps)
             count[rows] -= np.add.reduce(gaps, axis=1, dtype=F8)
-            total = np.add.reduce(away, axis=1)
+            total = exact.add_up(away, F8)
         first[rows] += total
         second[rows] += exact.dot(away, away, F8)
     return count, first, second
