@@ -58,11 +58,8 @@ def start(
     DeviceError, ExtraError
         No GPU where ``gpu=True``; a GPU, but no dask-cuda.
     """
-    arguments = {
-        "dashboard_address": _loopback(dashboard_address),
-        "worker_dashboard_address": "127.0.0.1:0",
-        **options,
-    }
+    # As a call, which refuses an option that would take the workers' pages off loopback.
+    arguments = dict(dashboard_address=_loopback(dashboard_address), worker_dashboard_address="127.0.0.1:0", **options)
     gpus = 0 if gpu is False else count_gpus()
     if gpu and not gpus:
         raise DeviceError(

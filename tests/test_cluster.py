@@ -103,6 +103,11 @@ def test_a_dashboard_for_others_is_refused(address):
         gr.cluster.start(1, gpu=False, dashboard_address=address)
 
 
+def test_the_workers_pages_stay_on_loopback():
+    with pytest.raises(TypeError, match="worker_dashboard_address"):
+        gr.cluster.start(1, gpu=False, worker_dashboard_address=":0")
+
+
 def test_gpus_are_counted_without_starting_cuda_here(monkeypatch):
     monkeypatch.setattr(gr.cluster, "find_spec", lambda name: name)
     monkeypatch.setattr(gr.cluster, "COUNT_GPUS", "print(5)")
