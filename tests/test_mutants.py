@@ -246,13 +246,6 @@ MUTANTS = [
     Mutant("elements left over", "ordered rows", "reduce_ordered(", "elements + parts - 1", "elements"),
     Mutant("barrier dropped before teams read", "teams", "reduce_team_rows(", BARRIER),
     Mutant(
-        "rows of a team past the last",
-        "teams",
-        "reduce_team_rows(",
-        "r < rows && threadIdx.x % Lanes == 0",
-        "threadIdx.x % Lanes == 0",
-    ),
-    Mutant(
         "the end of a team's row forgotten",
         "teams",
         "team_state(",

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #if !defined(__x86_64__) || defined(SIMT_UCONTEXT)
@@ -14,7 +15,8 @@
 namespace simt {
 
 constexpr std::size_t kStackBytes = 64 * 1024;
-constexpr std::size_t kGuardBytes = 4096;
+constexpr std::size_t kGuardBytes = 64;
+constexpr unsigned char kGuard = 0xa5;
 
 #if defined(__x86_64__) && !defined(SIMT_UCONTEXT)
 
@@ -74,7 +76,8 @@ inline void swap(Fibre& from, Fibre& to) { swapcontext(&from.context, &to.contex
 
 #endif
 
-// Stacks are mapped once and used again by later blocks and launches; a page below each faults on overflow.
+// Stacks are mapped once and used again by later blocks and launches. Bytes below each tell of an overflow; a page that
+// faults would tell sooner, but each one counts as a mapping, of which a process may have 65530.
 class Stacks {
   public:
     char* take() {
@@ -84,12 +87,20 @@ class Stacks {
         return stack;
     }
 
-    void give(char* stack) { free_.push_back(stack); }
+    void give(char* stack) {
+        check(stack);
+        free_.push_back(stack);
+    }
 
     // After a launch that failed no fibre runs any more, so every stack is free.
     void reclaim() { free_ = all_; }
 
   private:
+    static void check(const char* stack) {
+        for (std::size_t i = 1; i <= kGuardBytes; ++i)
+            if (static_cast<unsigned char>(stack[-static_cast<std::ptrdiff_t>(i)]) != kGuard) __builtin_trap();
+    }
+
     void grow() {
         constexpr int kSlab = 256;
         constexpr std::size_t kStep = kGuardBytes + kStackBytes;
@@ -98,7 +109,7 @@ class Stacks {
         if (slab == MAP_FAILED) __builtin_trap();
         for (int i = kSlab - 1; i >= 0; --i) {
             char* base = static_cast<char*>(slab) + i * kStep;
-            mprotect(base, kGuardBytes, PROT_NONE);
+            std::memset(base, kGuard, kGuardBytes);
             all_.push_back(base + kGuardBytes);
             free_.push_back(base + kGuardBytes);
         }
