@@ -51,7 +51,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "short rows": (partial_of("sum", "f4", "few short rows"), partial_of("var", "f8", "few short rows", seed=1)),
     "even rows": (partial_of("sum", "f4", "short rows"), partial_of("var", "f4", "short rows")),
     "short lines": (partial_of("argmax", "f4", "short lines"), partial_of("sum", "i2", "many dimensions")),
-    "teams": (partial_of("sum", "f8", "team rows"), partial_of("max", "u1", "long team rows", seed=1)),
+    "teams": (partial_of("sum", "f8", "team rows", seed=1), partial_of("max", "u1", "long team rows", seed=1)),
     "staged": (partial_of("sum", "f8", "staged rows", seed=1), partial_of("max", "u1", "staged rows", seed=1)),
     "columns": (partial_of("sum", "f8", "columns"), partial_of("argmax", "f4", "columns inside", seed=1)),
     "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
