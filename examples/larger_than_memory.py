@@ -1,6 +1,6 @@
 """Statistics along every axis of an array that is larger than the memory of the workers that reduce it.
 
-    python examples/larger_than_memory.py            2 GiB through two workers that may hold 1 GiB together
+    python examples/larger_than_memory.py            4 GiB through two workers that may hold 2 GiB together
     python examples/larger_than_memory.py --gib 400
     python examples/larger_than_memory.py --cupy     the same with CuPy chunks
 
@@ -21,7 +21,7 @@ import gpureduce_dask as gr
 
 LATITUDES, LONGITUDES = 360, 720
 CHUNK = (256, 90, 180)
-WORKER_MEMORY = 512 * 2**20
+WORKER_MEMORY = 2**30
 
 
 def signals(gib: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -54,7 +54,7 @@ def known_answers(trend: np.ndarray, zonal: np.ndarray, meridional: np.ndarray) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gib", type=float, default=2, help="size of the array (default: %(default)s)")
+    parser.add_argument("--gib", type=float, default=4, help="size of the array (default: %(default)s)")
     parser.add_argument("--cupy", action="store_true", help="make the chunks on the GPU")
     arguments = parser.parse_args()
     xp = np
