@@ -113,7 +113,7 @@ def _together(states: list[State], bound: Bound) -> State:
     if len(states) == 1:
         return states[0]
     if len(states) == 2:
-        return _fields(bound.monoid.combine(*states), bound, states[0][0].shape)
+        return as_fields(bound.monoid.combine(*states), bound, states[0][0].shape)
     stacked = tuple(np.stack(f) for f in zip(*states, strict=True))
     return tuple(f[0] for f in _halve(stacked, bound, 0))
 
@@ -125,7 +125,7 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
     outer, _, inner = blocks[0].shape
     if monoid.fold is None:
         index = walk.positions(tile[1], start).all()[None, :, None]
-        lifted = _fields(monoid.lift(*blocks, index), bound, blocks[0].shape)
+        lifted = as_fields(monoid.lift(*blocks, index), bound, blocks[0].shape)
         state = tuple(f[:, 0] for f in _halve(lifted, bound, 1))
     elif bound.indexed:
         where = walk.positions(tile[1], start)
@@ -133,7 +133,7 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
     else:
         state = _fold(blocks, bound)
     # The next tile overwrites the scratch that a view of the block would show.
-    return tuple(f if f.base is None else f.copy() for f in _fields(state, bound, (outer, inner)))
+    return tuple(f if f.base is None else f.copy() for f in as_fields(state, bound, (outer, inner)))
 
 
 def _fold(blocks: list[Array], bound: Bound) -> State:
@@ -146,11 +146,11 @@ def _fold(blocks: list[Array], bound: Bound) -> State:
         return fold(*blocks, None)
     even = n - n % times
     wide = (outer, even // times, times * inner)
-    state = _fields(fold(*(b[:, :even].reshape(wide) for b in blocks), None), bound, (outer, times * inner))
+    state = as_fields(fold(*(b[:, :even].reshape(wide) for b in blocks), None), bound, (outer, times * inner))
     state = tuple(f[:, 0] for f in _halve(tuple(f.reshape(outer, times, inner) for f in state), bound, 1))
     if even == n:
         return state
-    rest = _fields(fold(*(b[:, even:] for b in blocks), None), bound, (outer, inner))
+    rest = as_fields(fold(*(b[:, even:] for b in blocks), None), bound, (outer, inner))
     return _together([state, rest], bound)
 
 
@@ -159,7 +159,7 @@ def _packed(block: Array) -> bool:
     return block.strides[1:] == (block.shape[2] * block.itemsize, block.itemsize)
 
 
-def _fields(state: State, bound: Bound, shape: tuple[int, ...]) -> State:
+def as_fields(state: State, bound: Bound, shape: tuple[int, ...]) -> State:
     """What a monoid's function gave, in the dtypes of the fields and of this shape."""
     if isinstance(state, np.ndarray) or len(state) != len(bound.fields):
         given = "an array" if isinstance(state, np.ndarray) else f"{len(state)} arrays"
@@ -183,7 +183,7 @@ def _halve(state: State, bound: Bound, axis: int) -> State:
     while (n := state[0].shape[axis]) > 1:
         even = tuple(f[(*ahead, slice(0, n - 1, 2))] for f in state)
         odd = tuple(f[(*ahead, slice(1, n, 2))] for f in state)
-        folded = _fields(bound.monoid.combine(even, odd), bound, even[0].shape)
+        folded = as_fields(bound.monoid.combine(even, odd), bound, even[0].shape)
         if n % 2:
             last = tuple(f[(*ahead, slice(n - 1, n))] for f in state)
             folded = tuple(np.concatenate(pair, axis) for pair in zip(folded, last, strict=True))
@@ -212,7 +212,7 @@ def combine(partials: Sequence[Array], bound: Bound) -> Array:
             cells = slice(start, start + JOINED)
             state, *rest = (bound.unpack(p[cells]) for p in flat)
             for later in rest:
-                state = _fields(bound.monoid.combine(state, later), bound, state[0].shape)
+                state = as_fields(bound.monoid.combine(state, later), bound, state[0].shape)
             for target, values in zip(bound.unpack(joined[cells]), state, strict=True):
                 target[...] = values
     return joined.reshape(partials[0].shape)

@@ -238,17 +238,23 @@ class Walk:
         return [self._block(v[(*outer, *run, *inner)], s) for v, s in zip(self.views, self.scratch, strict=True)]
 
     def _block(self, tile: Array, scratch: Array) -> Array:
-        rows, n = math.prod(tile.shape[: self.first]), math.prod(tile.shape[self.first : self.last])
-        inner = math.prod(tile.shape[self.last :])
+        tile, shape = self.shaped(tile)
         if self.plan.direct:
-            return tile.reshape(rows, n, inner)
-        if self.plan.turned:
-            outer, middle, last = range(self.first), range(self.first, self.last), range(self.last, tile.ndim)
-            tile = tile.transpose(*outer, *last, *middle) if inner > 1 else tile.transpose(*middle, *outer)
-            rows, inner = (rows * inner, 1) if inner > 1 else (1, rows)
+            return tile.reshape(shape)
         copy = scratch[: tile.size]
         np.copyto(copy.reshape(tile.shape), tile, casting="unsafe")
-        return copy.reshape(rows, n, inner)
+        return copy.reshape(shape)
+
+    def shaped(self, tile: Array) -> tuple[Array, tuple[int, int, int]]:
+        """A tile with its axes in the order of the block's, and the block's shape (outer, n, inner)."""
+        rows, n = math.prod(tile.shape[: self.first]), math.prod(tile.shape[self.first : self.last])
+        inner = math.prod(tile.shape[self.last :])
+        if not self.plan.turned:
+            return tile, (rows, n, inner)
+        outer, middle, last = range(self.first), range(self.first, self.last), range(self.last, tile.ndim)
+        if inner > 1:
+            return tile.transpose(*outer, *last, *middle), (rows * inner, n, 1)
+        return tile.transpose(*middle, *outer), (1, n, rows)
 
     def positions(self, run: Slices, start: int) -> Positions:
         """The positions of a run's elements, where the chunk's first element has position ``start``."""
