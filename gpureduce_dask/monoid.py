@@ -67,6 +67,9 @@ class Monoid:
     fold : callable(*blocks, index) -> tuple of arrays, optional
         A faster host path: blocks of shape (outer, n, inner) to states of shape (outer, inner); ``index`` is
         the position of every element, of shape (n,), or None where the state has no index.
+    sweep : callable(*blocks, carry, out) -> tuple of arrays, optional
+        A faster host path of scans: blocks as for ``fold``, and the states before them as a tuple of arrays of shape
+        (outer, inner). Writes a result for every element to ``out``, and returns the states behind the blocks.
     cuda : callable(*element dtypes) -> str, optional
         The type expression of the operator's struct in ``kernels/monoid``.
     unsafe_cuda : str, optional
@@ -93,6 +96,7 @@ class Monoid:
     arity: int = 1
     empty: str = "identity"
     fold: Callable[..., State] | None = None
+    sweep: Callable[..., State] | None = None
     cuda: Callable[..., str] | None = None
     unsafe_cuda: str = field(default="", repr=False)
     options: tuple[tuple[str, Any], ...] = ()

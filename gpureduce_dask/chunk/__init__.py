@@ -1,4 +1,4 @@
-"""The chunk protocol: reduce, combine and finalise, on the host or on a GPU.
+"""The chunk protocol: reduce, combine, finalise and scan, on the host or on a GPU.
 
 A chunk is a NumPy or a CuPy array; a partial is the packed states of its cells, a structured NumPy array on the
 host and CuPy bytes with a last axis of the state's size on a GPU. The side is chosen here, by type, and nowhere
@@ -7,6 +7,7 @@ else. CuPy is imported with the first chunk that needs it.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from .. import cuda_types
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Bound, DType
 from ..operators import OPERATORS, REFUSING
-from . import host
+from . import host, host_scan
 from .batch import Batch
 from .place import Place
 
@@ -35,6 +36,7 @@ __all__ = [
     "reduce",
     "reduce_many",
     "results",
+    "scan",
     "to_device",
     "to_host",
 ]
@@ -74,6 +76,38 @@ def results(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> Any:
     if device and _finishes_on_device(bound) and bound.monoid.finalise not in REFUSING:
         return _side(device).reduce(chunks, bound, axes, final=True)
     return finalise(_side(device).reduce(chunks, bound, axes), bound)
+
+
+def scan(
+    chunks: Chunks,
+    bound: Bound,
+    axis: int,
+    carry: Any = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    resets: Any = None,
+    out: Any = None,
+    place: Place | None = None,
+) -> tuple[Any, Any]:
+    """A chunk's running results along an axis, and the partial behind each line, of size 1 along the axis.
+
+    ``carry`` is a partial that stands before each line; None stands for the identity. An exclusive result leaves its
+    own element out; ``reverse`` starts at the end of each line. ``resets`` is an array of bool that broadcasts to the
+    chunk's shape, true where what stands before an element is forgotten, the carry included. ``out`` takes the results
+    and may be the chunk itself. ``place`` is where the chunk lies, for a state with an index.
+    """
+    chunks = _admit(chunks, bound)
+    device = is_device(chunks[0])
+    if carry is not None:
+        carry = to_device(carry, bound) if device else to_host(carry, bound)
+    if resets is not None:
+        resets = move(resets, device)
+    if not device:
+        return host_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, place)
+    placed = {} if place is None else {"place": place}
+    gpu = importlib.import_module(".device_scan", __package__)
+    scanned: tuple[Any, Any] = gpu.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, **placed)
+    return scanned
 
 
 def combine(partials: Sequence[Any], bound: Bound) -> Any:

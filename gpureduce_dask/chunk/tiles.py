@@ -235,9 +235,9 @@ class Walk:
 
     def blocks(self, outer: Slices, run: Slices, inner: Slices) -> list[Array]:
         """The elements of one tile, of shape (outer, n, inner) each; valid until the next call."""
-        return [self._block(v[(*outer, *run, *inner)], s) for v, s in zip(self.views, self.scratch, strict=True)]
+        return [self.block(v[(*outer, *run, *inner)], s) for v, s in zip(self.views, self.scratch, strict=True)]
 
-    def _block(self, tile: Array, scratch: Array) -> Array:
+    def block(self, tile: Array, scratch: Array) -> Array:
         tile, shape = self.shaped(tile)
         if self.plan.direct:
             return tile.reshape(shape)

@@ -13,7 +13,7 @@ import numpy as np
 from .. import cuda_types as cuda
 from ..dtypes import kind
 from ..monoid import Array, DType, Fields, Monoid, State
-from . import positions, rules
+from . import positions, rules, sweeps
 from .limits import highest, lowest
 from .panels import along
 
@@ -78,6 +78,22 @@ def nanmax_fold(block: Array, index: Any) -> State:
     return positions.nanmax_fold(block, index) if block.dtype.kind == "c" else (along(np.fmax, block),)
 
 
+def min_sweep(block: Array, carry: State, out: Array) -> State:
+    return (sweeps.accumulate(np.minimum, block, carry[0], out),)
+
+
+def max_sweep(block: Array, carry: State, out: Array) -> State:
+    return (sweeps.accumulate(np.maximum, block, carry[0], out),)
+
+
+def nanmin_sweep(block: Array, carry: State, out: Array) -> State:
+    return (sweeps.accumulate(np.fmin, block, carry[0], out),)
+
+
+def nanmax_sweep(block: Array, carry: State, out: Array) -> State:
+    return (sweeps.accumulate(np.fmax, block, carry[0], out),)
+
+
 def finalise(state: State, dtype: DType) -> Array:
     return state[0].astype(dtype, copy=False)
 
@@ -129,6 +145,7 @@ ROWS = (
         combine=min_combine,
         finalise=finalise,
         fold=min_fold,
+        sweep=min_sweep,
         cuda=cuda.minimum,
     ),
     _extreme(
@@ -138,6 +155,7 @@ ROWS = (
         combine=max_combine,
         finalise=finalise,
         fold=max_fold,
+        sweep=max_sweep,
         cuda=cuda.maximum,
     ),
     _extreme(
@@ -147,6 +165,7 @@ ROWS = (
         combine=nanmin_combine,
         finalise=nan_finalise,
         fold=nanmin_fold,
+        sweep=nanmin_sweep,
         cuda=cuda.nan_minimum,
     ),
     _extreme(
@@ -156,6 +175,7 @@ ROWS = (
         combine=nanmax_combine,
         finalise=nan_finalise,
         fold=nanmax_fold,
+        sweep=nanmax_sweep,
         cuda=cuda.nan_maximum,
     ),
     rules.row(

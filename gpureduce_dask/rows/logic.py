@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
-from . import rules
+from . import rules, sweeps
 from .exact import I8, numeric
 
 BYTES = 255  # rows of flags that a sum of single bytes holds
@@ -51,6 +51,14 @@ def fold_all(block: Array, index: Array | None) -> State:
     return (np.logical_and.reduce(numeric(block), axis=1),)
 
 
+def sweep_any(block: Array, carry: State, out: Array) -> State:
+    return (sweeps.accumulate(np.logical_or, nonzero(block), carry[0], out),)
+
+
+def sweep_all(block: Array, carry: State, out: Array) -> State:
+    return (sweeps.accumulate(np.logical_and, nonzero(block), carry[0], out),)
+
+
 def finalise(state: State, dtype: DType) -> Array:
     return state[0].astype(dtype, copy=False)
 
@@ -81,14 +89,18 @@ def count_fold(block: Array, index: Array | None) -> State:
     return (np.add.reduce(flags, axis=1, dtype=I8),)
 
 
+def count_sweep(block: Array, carry: State, out: Array) -> State:
+    return (sweeps.accumulate(np.add, nonzero(block), carry[0], out),)
+
+
 def _flag(name: str, **functions: Any) -> Monoid:
     shared: dict[str, Any] = {"fields": flag_fields, "lift": lift, "finalise": finalise}
     return rules.row(name, rules.ORDERED, rules.truth, **shared, **functions)
 
 
 ROWS = (
-    _flag("any", identity=false, combine=either, fold=fold_any, cuda=cuda.any_true),
-    _flag("all", identity=true, combine=both, fold=fold_all, cuda=cuda.all_true),
+    _flag("any", identity=false, combine=either, fold=fold_any, sweep=sweep_any, cuda=cuda.any_true),
+    _flag("all", identity=true, combine=both, fold=fold_all, sweep=sweep_all, cuda=cuda.all_true),
     rules.row(
         "count_nonzero",
         rules.ORDERED,
@@ -99,6 +111,7 @@ ROWS = (
         combine=count_combine,
         finalise=finalise,
         fold=count_fold,
+        sweep=count_sweep,
         cuda=cuda.count_nonzero,
     ),
 )

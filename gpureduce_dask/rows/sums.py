@@ -11,7 +11,7 @@ import numpy as np
 from .. import cuda_types as cuda
 from ..dtypes import kind
 from ..monoid import Array, DType, Fields, Monoid, State
-from . import exact, rules
+from . import exact, rules, sweeps
 from .exact import F8, I8
 from .panels import panels
 
@@ -61,6 +61,10 @@ def fold_present(block: Array, index: Array | None) -> State:
     return reduce(exact.add, (exact.fold(present(panel, 0)) for panel in panels(block)))
 
 
+def sweep_present(block: Array, carry: State, out: Array) -> State:
+    return sweeps.total(present(block, 0), carry, out)
+
+
 # ---- products
 
 
@@ -94,6 +98,14 @@ def product_lift_present(x: Array, index: Array) -> State:
 
 def product_fold_present(block: Array, index: Array | None) -> State:
     return product_fold(present(block, 1), index)
+
+
+def product_sweep(block: Array, carry: State, out: Array) -> State:
+    return (sweeps.accumulate(np.multiply, block, carry[0], out),)
+
+
+def product_sweep_present(block: Array, carry: State, out: Array) -> State:
+    return product_sweep(present(block, 1), carry, out)
 
 
 # ---- means: the state of a sum, then a count
@@ -182,10 +194,16 @@ def _mean(name: str, kinds: str, **functions: Any) -> Monoid:
 
 
 ROWS = (
-    _sum("sum", rules.ADDED, lift=lift, fold=fold, cuda=cuda.total),
-    _sum("nansum", rules.ADDED, lift=lift_present, fold=fold_present, cuda=cuda.nan_total),
-    _product("prod", lift=product_lift, fold=product_fold, cuda=cuda.product),
-    _product("nanprod", lift=product_lift_present, fold=product_fold_present, cuda=cuda.nan_product),
+    _sum("sum", rules.ADDED, lift=lift, fold=fold, sweep=sweeps.total, cuda=cuda.total),
+    _sum("nansum", rules.ADDED, lift=lift_present, fold=fold_present, sweep=sweep_present, cuda=cuda.nan_total),
+    _product("prod", lift=product_lift, fold=product_fold, sweep=product_sweep, cuda=cuda.product),
+    _product(
+        "nanprod",
+        lift=product_lift_present,
+        fold=product_fold_present,
+        sweep=product_sweep_present,
+        cuda=cuda.nan_product,
+    ),
     _mean("mean", rules.ADDED, lift=mean_lift, fold=mean_fold, cuda=cuda.mean),
     _mean("nanmean", rules.ADDED, lift=mean_lift_present, fold=mean_fold_present, cuda=cuda.nan_mean),
 )
