@@ -236,3 +236,15 @@ def average(x: DType, weight: DType) -> str:
     part = "f64" if narrow else "Twofold"
     total, weights = (f"Parts<{part}>" if "c" in kinds else part for kinds in (kind(x) + kind(weight), kind(weight)))
     return f"Average<{element(x)}, {element(weight)}, {total}, {weights}>"
+
+
+def first(dtype: DType) -> str:
+    return f"Kept<{element(dtype)}, false>"
+
+
+def last(dtype: DType) -> str:
+    return f"Kept<{element(dtype)}, true>"
+
+
+def affine(factor: DType, term: DType) -> str:
+    return f"AffineMap<{element(factor)}, {element(term)}, {_accumulator(np.result_type(factor, term))[0]}>"

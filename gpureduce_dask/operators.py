@@ -8,10 +8,14 @@ from types import MappingProxyType
 
 from .errors import OperatorError, message
 from .monoid import Monoid
-from .rows import extrema, logic, moments, norms, pairs, positions, shape, sums
+from .rows import extrema, kept, logic, maps, moments, norms, pairs, positions, shape, sums
 
 OPERATORS: Mapping[str, Monoid] = MappingProxyType(
-    {row.name: row for family in (sums, norms, pairs, logic, extrema, positions, moments, shape) for row in family.ROWS}
+    {
+        row.name: row
+        for family in (sums, norms, pairs, logic, extrema, positions, moments, shape, kept, maps)
+        for row in family.ROWS
+    }
 )
 
 # What a fold takes of the host's memory decides how large a block it is given: nothing for these,

@@ -3,6 +3,7 @@
 #include "monoid/arg.cuh"
 #include "monoid/logical.cuh"
 #include "monoid/moments.cuh"
+#include "monoid/order.cuh"
 #include "monoid/products.cuh"
 #include "monoid/sums.cuh"
 #include "grid/cells.cuh"

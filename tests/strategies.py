@@ -17,7 +17,7 @@ DTYPES = [
     for name in "? i1 i2 i4 i8 u1 u2 u4 u8 f2 bfloat16 f4 f8 c8 c16 m8[s] M8[us]".split()
 ]
 SINGLE = [row for row in OPERATORS.values() if row.arity == 1]
-DOUBLE = [row for row in OPERATORS.values() if row.arity == 2]
+DOUBLE = [row for row in OPERATORS.values() if row.arity == 2 and row.commutative]  # sums of products
 
 
 def takes(row, *dtypes):

@@ -75,7 +75,21 @@ def nanarg(arg):
     return lambda x, **k: np.apply_along_axis(of_row, -1, x) if x.size and x.dtype.kind not in "mM" else arg(x, **k)
 
 
+def kept(end):
+    """The first or last element that is not NaN."""
+
+    def of_row(row):
+        there = row if row.dtype.kind in "biu" else row[~np.isnan(row)]
+        if not row.size:
+            raise ValueError("no element")
+        return there[end] if there.size else row[0]
+
+    return lambda x, **k: np.apply_along_axis(of_row, -1, x)
+
+
 REFERENCE = {
+    "first": kept(0),
+    "last": kept(-1),
     "nanargmin": nanarg(np.argmin),
     "nanargmax": nanarg(np.argmax),
     "norm1": norm(1),

@@ -55,7 +55,8 @@ def test_laws(row, dtypes):
     left = host.combine([host.combine([a, b], bound), c], bound)
     right = host.combine([a, host.combine([b, c], bound)], bound)
     assert_alike(left, right, bound)
-    assert_alike(host.combine([c, b, a], bound), left, bound)
+    if row.commutative:
+        assert_alike(host.combine([c, b, a], bound), left, bound)
 
 
 @pytest.mark.parametrize(("row", "dtypes"), [(r, (d,)) for r, d in CASES] + [(r, d) for r, *d in PAIRS], ids=case_id)
@@ -71,6 +72,7 @@ def test_a_fold_gives_what_lift_and_combine_give(row, dtypes):
         finalise=row.finalise,
         result=row.result,
         elements=row.elements,
+        commutative=row.commutative,
         arity=row.arity,
         options=row.options,
     ).bind(*dtypes)
@@ -88,7 +90,7 @@ def test_splits_do_not_matter(row, data):
     whole = host.reduce((x,), bound, axes)
     if not axes:
         return
-    axis = data.draw(st.sampled_from(axes))
+    axis = data.draw(st.sampled_from(axes if row.commutative else axes[:1]))
     cut = data.draw(st.integers(0, x.shape[axis]))
     parts, places = [], []
     for start, stop in ((0, cut), (cut, x.shape[axis])):

@@ -16,7 +16,7 @@ from gpureduce_dask.operators import OPERATORS, get
 
 NAMES = """
 sum prod min max any all count_nonzero sumsq norm1 norm2 norminf mean var std moments moment skew kurtosis argmin argmax
-ptp nansum nanprod nanmin nanmax nanmean nanvar nanstd nanargmin nanargmax vdot average
+ptp nansum nanprod nanmin nanmax nanmean nanvar nanstd nanargmin nanargmax vdot average first last affine
 """.split()
 
 
@@ -42,7 +42,8 @@ def test_rows_are_made_of_module_level_functions(row):
     again = pickle.loads(pickle.dumps(row))
     assert again == row
     assert tokenize(again) == tokenize(row)
-    assert row.fold and row.cuda and row.commutative
+    assert row.cuda and (row.fold or row.name == "affine")
+    assert row.commutative == (row.name not in ("first", "last", "affine"))
 
 
 def test_get():
@@ -95,6 +96,11 @@ STATES = {
     ("moments", "f8"): "count:f8 mean:f8 m2:f8 m3:f8 m4:f8",
     ("argmax", "f2"): "value:f2 index:i8",
     ("ptp", "u1"): "low:u1 high:u1",
+    ("first", "f2"): "value:f2 seen:?",
+    ("last", "M8[s]"): "value:M8[s] seen:?",
+    ("affine", "f4", "f8"): "a:f8 b:f8",
+    ("affine", "u1", "u2"): "a:u8 b:u8",
+    ("affine", "u1", "i2"): "a:i8 b:i8",
     ("vdot", "f4", "f2"): "value:f8",
     ("vdot", "f4", "f8"): "hi:f8 lo:f8",
     ("vdot", "c8", "f4"): "value:c16",
@@ -128,6 +134,8 @@ def test_result_dtypes_are_numpys(row, dtype):
     kind = "f" if dtype == BFLOAT16 else dtype.kind
     if row.name in ("var", "std", "nanvar", "nanstd") or row.name.startswith("norm"):
         want = np.dtype("f8") if kind in "biu" else x.real.dtype
+    elif row.name in ("first", "last"):
+        want = dtype
     elif row.name in ("moments", "moment", "skew", "kurtosis"):
         want = np.dtype("f8") if kind in "biu" else dtype
     elif row.name == "sumsq":

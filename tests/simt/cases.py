@@ -229,6 +229,11 @@ TABLE["pairs"] += [
     Case(farthest.bind("f4", "i2"), layout, forms=PARTIAL)
     for layout in ("line inside", "rows with edges", "columns", "short rows")
 ]
+TABLE["pairs"] += [
+    Case(OPERATORS["affine"].bind(a, b), layout, i)
+    for i, (a, b) in enumerate([("i4", "i8"), ("u1", "u2"), ("f2", "f4"), ("?", "f8")])
+    for layout in ("line inside", "short rows", "columns")
+]
 TABLE["dtype given"] = [
     Case(OPERATORS[name].bind(given, dtype=dtype), "line inside")
     for name, given, dtype in [("sum", "i4", "f8"), ("mean", "u1", "f4"), ("prod", "f4", "i8"), ("sum", "f4", "c16")]

@@ -1,0 +1,71 @@
+"""Rows first and last: the first or last element that is not missing. A scan of last fills gaps forward.
+
+NaN and NaT are missing; integers and bool never are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import cuda_types as cuda
+from ..monoid import Array, DType, Fields, Monoid, State
+from . import positions, rules
+from .limits import void
+
+
+def fields(dtype: DType) -> Fields:
+    return (("value", dtype), ("seen", np.dtype(bool)))
+
+
+def identity(dtype: DType) -> tuple[Any, ...]:
+    return void(dtype, 0), False
+
+
+def lift(x: Array, index: Array) -> State:
+    return x, ~positions.isnan(x)
+
+
+def first_combine(earlier: State, later: State) -> State:
+    return np.where(earlier[1], earlier[0], later[0]), earlier[1] | later[1]
+
+
+def last_combine(earlier: State, later: State) -> State:
+    return np.where(later[1], later[0], earlier[0]), earlier[1] | later[1]
+
+
+def finalise(state: State, dtype: DType) -> Array:
+    return np.where(state[1], state[0], np.asarray(void(dtype, 0), dtype))
+
+
+def first_fold(block: Array, index: Array | None) -> State:
+    seen = ~positions.isnan(block)
+    at, found = positions.first(seen)
+    return np.take_along_axis(block, at[:, None], 1)[:, 0], found
+
+
+def last_fold(block: Array, index: Array | None) -> State:
+    return first_fold(block[:, ::-1], index)
+
+
+def last_sweep(block: Array, carry: State, out: Array) -> State:
+    """Gaps filled with what stands before them."""
+    seen = ~positions.isnan(block)
+    n = block.shape[1]
+    at = np.where(seen, np.arange(n)[:, None], -1)
+    np.maximum.accumulate(at, axis=1, out=at)
+    filled = np.where(at < 0, carry[0][:, None], np.take_along_axis(block, np.maximum(at, 0), 1))
+    out[...] = filled
+    return filled[:, -1].copy(), carry[1] | (at[:, -1] >= 0)
+
+
+def _kept(name: str, **functions: Any) -> Monoid:
+    shared: dict[str, Any] = {"fields": fields, "identity": identity, "lift": lift, "finalise": finalise}
+    return rules.row(name, rules.ORDERED, rules.same, empty="raise", commutative=False, **shared, **functions)
+
+
+ROWS = (
+    _kept("first", combine=first_combine, fold=first_fold, cuda=cuda.first),
+    _kept("last", combine=last_combine, fold=last_fold, sweep=last_sweep, cuda=cuda.last),
+)
