@@ -17,6 +17,7 @@ from ..errors import ArgumentError, message
 from ..monoid import Array, Bound, State
 from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
 from .place import Place, whole
+from .stack import Stacker
 from .tiles import Budget, Slices, Walk, plan
 
 Chunks = tuple[Array, ...]
@@ -40,17 +41,22 @@ WIDE = 1 << 12  # cells along inner up to which stretches of n become cells: sho
 def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Array:
     """The partial of one chunk, of size 1 along every axis in ``axes``."""
     arrays = tuple(np.asarray(c) for c in chunks)
+    place = place or whole(arrays[0].shape)
+    return _reduce(arrays, bound, axes, place.steps(axes), place.start(axes))
+
+
+def _reduce(arrays: Chunks, bound: Bound, axes: tuple[int, ...], steps: tuple[int, ...], start: int) -> Array:
+    """As :func:`reduce`; ``steps`` are those of positions along ``axes``, and ``start`` is the first position."""
     shape = arrays[0].shape
     keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
     if 0 in shape:
         return bound.identities(keepdims)
-    place = place or whole(shape)
     placed, ordered = bound.indexed or bound.monoid.fold is None, not bound.monoid.commutative
     layout = plan(
         shape,
         tuple(x.strides for x in arrays),
         axes,
-        place.steps(axes) if placed else (0,) * len(axes),
+        steps if placed else (0,) * len(axes),
         _budget(bound),
         placed or ordered,
         ordered,
@@ -58,7 +64,7 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
     )
     cells = np.zeros(tuple(d.size for d in (*layout.outer, *layout.inner)), bound.state)
     with np.errstate(all="ignore"):
-        _fill(cells, Walk(arrays, bound.elements, layout), bound, place.start(axes) if placed else 0)
+        _fill(cells, Walk(arrays, bound.elements, layout), bound, start if placed else 0)
     unmerged = cells.reshape([keepdims[a] for a in layout.kept])
     back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
     return np.ascontiguousarray(unmerged.transpose(back)).reshape(keepdims)
@@ -194,17 +200,30 @@ def _halve(state: State, bound: Bound, axis: int) -> State:
 def reduce_many(
     chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
 ) -> Array:
-    """The partial of several chunks of one kept shape, folded left to right."""
-    partial = reduce(chunks[0], bound, axes, places[0] if places else None)
-    for i, each in enumerate(chunks[1:], 1):
-        partial = combine([partial, reduce(each, bound, axes, places[i] if places else None)], bound)
-    return partial
+    """The partial of several chunks of one kept shape, folded left to right. Small ones are reduced side by side."""
+    stacker = Stacker(chunks, bound, axes, places)
+    pending: list[Array] = []
+    for stretch in stacker.stretches():
+        first = chunks[stretch.start]
+        place = places[stretch.start] if places else whole(first[0].shape)
+        if stretch.is_single:
+            pending.append(reduce(first, bound, axes, place))
+        else:
+            steps = stretch.steps(axes, place.steps(axes))
+            block = _reduce(stacker.block(stretch), bound, stretch.axes(axes), steps, place.start(axes))
+            pending.append(block.squeeze(stretch.axis))
+        if len(pending) == (PENDING if pending[0].size <= PENDING_CELLS else 2):
+            pending = [combine(pending, bound)]
+    return combine(pending, bound)
 
 
 def combine(partials: Sequence[Array], bound: Bound) -> Array:
     """Partials of one shape to one, cell by cell; the first is the earliest."""
     if len(partials) == 1:
         return partials[0]
+    if len(partials) > 2 and partials[0].size <= PENDING_CELLS:
+        folded: Array = combine_axis(np.stack(partials), bound, 0)[0]
+        return folded
     flat = [p.reshape(-1) for p in partials]
     joined = np.zeros(flat[0].size, bound.state)
     with np.errstate(all="ignore"):

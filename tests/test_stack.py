@@ -1,0 +1,95 @@
+"""Small chunks on the host that are reduced side by side give what they give one by one."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from strategies import CASES, LAYOUTS, PAIRS, case_id, lay, values
+from test_laws import assert_alike
+from test_trees import AFFINE
+
+from gpureduce_dask.chunk import Place, host, stack
+from gpureduce_dask.operators import OPERATORS
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+GRID, SHAPE = (3, 4), (4, 5)  # chunks, and elements of each
+WHOLE = (GRID[0] * SHAPE[0], GRID[1] * SHAPE[1])
+# Chunks of one slice by the axes reduced: in a row, at other steps, and scattered.
+DEALT = {
+    (): [[5]],
+    (0,): [[0, 4, 8], [1, 9]],
+    (1,): [[0, 1, 2, 3], [4, 6], [8, 9, 11]],
+    (0, 1): [list(range(12)), [1, 4, 7, 10], [0, 1, 2, 5, 6, 11]],
+}
+
+
+@pytest.fixture
+def folds(monkeypatch):
+    """The shapes that are reduced, one a call."""
+    shapes, plain = [], host._reduce
+
+    def counted(arrays, *rest):
+        shapes.append(arrays[0].shape)
+        return plain(arrays, *rest)
+
+    monkeypatch.setattr(host, "_reduce", counted)
+    return shapes
+
+
+def chunks_of(dtypes, layouts=(np.ascontiguousarray,)):
+    """The chunks of a grid in C order, and their places."""
+    arrays = [values(WHOLE, d, k) for k, d in enumerate(dtypes)]
+    corners = list(itertools.product(*(range(0, n, s) for n, s in zip(WHOLE, SHAPE, strict=True))))
+    lays = itertools.cycle(layouts)
+    cut = [
+        tuple(lay(how, a[i : i + SHAPE[0], j : j + SHAPE[1]]) for a in arrays)
+        for (i, j), how in zip(corners, lays, strict=False)
+    ]
+    return cut, [Place(corner, WHOLE) for corner in corners]
+
+
+def one_by_one(chunks, bound, axes, places):
+    return host.combine([host.reduce(c, bound, axes, p) for c, p in zip(chunks, places, strict=True)], bound)
+
+
+@pytest.mark.parametrize(("row", "dtypes"), [(r, (d,)) for r, d in CASES] + [(r, d) for r, *d in PAIRS], ids=case_id)
+def test_every_operator(row, dtypes):
+    bound = row.bind(*dtypes)
+    chunks, places = chunks_of(dtypes)
+    for axes, picks in [(axes, picks) for axes, dealt in DEALT.items() for picks in dealt]:
+        mine, at = [chunks[i] for i in picks], [places[i] for i in picks]
+        assert_alike(host.reduce_many(mine, bound, axes, at), one_by_one(mine, bound, axes, at), bound)
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 1)], ids=str)
+def test_order_and_layouts(axes):
+    bound = AFFINE.bind(np.int64)
+    chunks, places = chunks_of((np.dtype("i8"),), LAYOUTS)
+    want = one_by_one(chunks, bound, axes, places)
+    np.testing.assert_array_equal(host.reduce_many(chunks, bound, axes), want)
+    backwards = host.reduce_many(chunks[::-1], bound, axes)
+    assert (backwards != want).any()
+
+
+def test_small_neighbours_take_one_call(folds):
+    chunks = [(np.full(100, i, "f4"),) for i in range(50)]
+    host.reduce_many(chunks, OPERATORS["sum"].bind("f4"), (0,))
+    assert folds == [(50, 100)]
+    folds.clear()
+    places = [Place((100 * i,), (5000,)) for i in range(50)]
+    gap = [*range(20), *range(30, 50)]
+    found = host.reduce_many([chunks[i] for i in gap], OPERATORS["argmax"].bind("f4"), (0,), [places[i] for i in gap])
+    assert folds == [(20, 100), (20, 100)] and found["index"] == 4900
+
+
+def test_large_chunks_are_not_copied(folds):
+    bound, large = OPERATORS["sum"].bind("f4"), stack.SMALL // 4 + 1
+    host.reduce_many([(np.ones(n, "f4"),) for n in (9, 9, large, large, 0, 0, 8)], bound, (0,))
+    assert folds == [(2, 9), (large,), (large,), (0,), (0,), (8,)]
+    folds.clear()
+    many = 3 * stack.BLOCK // stack.SMALL
+    host.reduce_many([(np.ones(large - 1, "f4"),)] * many, bound, (0,))
+    assert {shape[0] for shape in folds} == {stack.BLOCK // stack.SMALL}
