@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,13 +30,13 @@ DEALT = {
 @pytest.fixture
 def folds(monkeypatch):
     """The shapes that are reduced, one a call."""
-    shapes, plain = [], host._reduce
+    shapes, plain = [], host.reduce
 
     def counted(arrays, *rest):
         shapes.append(arrays[0].shape)
         return plain(arrays, *rest)
 
-    monkeypatch.setattr(host, "_reduce", counted)
+    monkeypatch.setattr(host, "reduce", counted)
     return shapes
 
 
@@ -79,10 +80,28 @@ def test_small_neighbours_take_one_call(folds):
     host.reduce_many(chunks, OPERATORS["sum"].bind("f4"), (0,))
     assert folds == [(50, 100)]
     folds.clear()
-    places = [Place((100 * i,), (5000,)) for i in range(50)]
-    gap = [*range(20), *range(30, 50)]
-    found = host.reduce_many([chunks[i] for i in gap], OPERATORS["argmax"].bind("f4"), (0,), [places[i] for i in gap])
-    assert folds == [(20, 100), (20, 100)] and found["index"] == 4900
+    bound = OPERATORS["argmax"].bind("f4")
+    starts = [100 * i for i in (*range(20), *range(30, 50), 3)]
+    chunks = [(np.full(100, s, "f4"),) for s in starts]
+    found = host.reduce_many(chunks, bound, (0,), [Place((s,), (5000,)) for s in starts])
+    assert folds == [(40, 100), (100,)] and found["index"] == 4900
+
+
+def test_chunks_whose_rows_lie_between_each_other(folds):
+    chunks, places = chunks_of((np.dtype("f4"),))
+    bound = OPERATORS["argmax"].bind("f4")
+    host.reduce_many(chunks, bound, (0, 1), places)
+    assert folds == [(4, 4, 5)] * 3
+    equal = [(np.full(SHAPE, 7, "f4"),)] * 2
+    assert host.reduce_many(equal, bound, (0, 1), [places[2], places[9]])["index"] == 10
+
+
+def test_an_operator_of_ones_own_with_positions(folds):
+    """What it does with them is not known."""
+    bound = replace(OPERATORS["argmax"], name="mine").bind("f4")
+    chunks, places = chunks_of((np.dtype("f4"),))
+    host.reduce_many(chunks, bound, (0, 1), places)
+    assert folds == [SHAPE] * 12
 
 
 def test_large_chunks_are_not_copied(folds):

@@ -41,22 +41,17 @@ WIDE = 1 << 12  # cells along inner up to which stretches of n become cells: sho
 def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Array:
     """The partial of one chunk, of size 1 along every axis in ``axes``."""
     arrays = tuple(np.asarray(c) for c in chunks)
-    place = place or whole(arrays[0].shape)
-    return _reduce(arrays, bound, axes, place.steps(axes), place.start(axes))
-
-
-def _reduce(arrays: Chunks, bound: Bound, axes: tuple[int, ...], steps: tuple[int, ...], start: int) -> Array:
-    """As :func:`reduce`; ``steps`` are those of positions along ``axes``, and ``start`` is the first position."""
     shape = arrays[0].shape
     keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
     if 0 in shape:
         return bound.identities(keepdims)
+    place = place or whole(shape)
     placed, ordered = bound.indexed or bound.monoid.fold is None, not bound.monoid.commutative
     layout = plan(
         shape,
         tuple(x.strides for x in arrays),
         axes,
-        steps if placed else (0,) * len(axes),
+        place.steps(axes) if placed else (0,) * len(axes),
         _budget(bound),
         placed or ordered,
         ordered,
@@ -64,7 +59,7 @@ def _reduce(arrays: Chunks, bound: Bound, axes: tuple[int, ...], steps: tuple[in
     )
     cells = np.zeros(tuple(d.size for d in (*layout.outer, *layout.inner)), bound.state)
     with np.errstate(all="ignore"):
-        _fill(cells, Walk(arrays, bound.elements, layout), bound, start if placed else 0)
+        _fill(cells, Walk(arrays, bound.elements, layout), bound, place.start(axes) if placed else 0)
     unmerged = cells.reshape([keepdims[a] for a in layout.kept])
     back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
     return np.ascontiguousarray(unmerged.transpose(back)).reshape(keepdims)
@@ -204,14 +199,11 @@ def reduce_many(
     stacker = Stacker(chunks, bound, axes, places)
     pending: list[Array] = []
     for stretch in stacker.stretches():
-        first = chunks[stretch.start]
-        place = places[stretch.start] if places else whole(first[0].shape)
         if stretch.is_single:
-            pending.append(reduce(first, bound, axes, place))
+            pending.append(reduce(chunks[stretch.start], bound, axes, places[stretch.start] if places else None))
         else:
-            steps = stretch.steps(axes, place.steps(axes))
-            block = _reduce(stacker.block(stretch), bound, stretch.axes(axes), steps, place.start(axes))
-            pending.append(block.squeeze(stretch.axis))
+            block = reduce(stacker.block(stretch), bound, stretch.axes(axes))
+            pending.append(stacker.locate(block, stretch))
         if len(pending) == (PENDING if pending[0].size <= PENDING_CELLS else 2):
             pending = [combine(pending, bound)]
     return combine(pending, bound)

@@ -3,12 +3,14 @@ costs more than its bytes do."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..monoid import Array, Bound
+from ..monoid import INDEX, Array, Bound
+from ..operators import OPERATORS
 from .place import Place
 
 Chunks = tuple[Array, ...]
@@ -21,12 +23,11 @@ BLOCK = 1 << 20  # bytes of a block
 
 @dataclass(frozen=True)
 class Stretch:
-    """Neighbours that make one block: the axis that counts them there, and how far positions move along it."""
+    """Neighbours that make one block, and the axis that counts them there."""
 
     start: int
     stop: int
     axis: int = 0
-    step: int = 0
 
     @property
     def is_single(self) -> bool:
@@ -36,27 +37,24 @@ class Stretch:
         """The block's reduced axes, where those of a chunk are ``axes``."""
         return (*(a for a in axes if a < self.axis), self.axis, *(a + 1 for a in axes if a >= self.axis))
 
-    def steps(self, axes: Axes, steps: Axes) -> Axes:
-        """How far positions move along each of them."""
-        before = sum(a < self.axis for a in axes)
-        return (*steps[:before], self.step, *steps[before:])
-
 
 class Stacker:
     """Finds stretches of neighbours that are small and alike, and makes blocks of them.
 
-    C order over the reduced axes of a block is that of its chunks one after another; where states have positions and
-    any order of chunks will do, it is the order of positions, which tell ties apart.
+    C order over the reduced axes of a block is that of its chunks one after another; where states have positions it is
+    the order of these, which tell ties apart.
     """
 
     def __init__(self, chunks: Sequence[Chunks], bound: Bound, axes: Axes, places: Sequence[Place] | None):
         self.chunks, self.axes, self.dtypes = chunks, axes, bound.dtypes
-        self.is_ordered = not bound.monoid.commutative
         self.steps: Axes = ()
         self.starts: list[int] = []
-        if places and bound.indexed:
+        if bound.indexed and places:
             self.steps = places[0].steps(axes)
             self.starts = [sum(p.offsets[a] * s for a, s in zip(axes, self.steps, strict=True)) for p in places]
+        # A user's lift may do more with a position than to carry it.
+        is_carried = bool(self.starts) and OPERATORS.get(bound.name) is bound.monoid
+        self.is_able = bool(axes) and (is_carried or not bound.indexed)
         self._scratch: list[Array] = []
 
     def stretches(self) -> Iterator[Stretch]:
@@ -64,33 +62,33 @@ class Stacker:
         start, count = 0, len(self.chunks)
         while start < count:
             nbytes = sum(c.nbytes for c in self.chunks[start])
-            most = BLOCK // nbytes if self.axes and 0 < nbytes <= SMALL else 1
+            most = BLOCK // nbytes if self.is_able and 0 < nbytes <= SMALL else 1
             found = self._reach(start, min(count, start + most))
             yield found
             start = found.stop
 
     def _reach(self, start: int, most: int) -> Stretch:
         shape, stop = self.chunks[start][0].shape, start + 1
-        axis, step = self.axes[0] if self.axes else 0, 0
-        if self.starts and most > stop:
-            step = self.starts[stop] - self.starts[start]
-            axis, room = self._between(shape, step)
-            most = min(most, start + room)
+        axis, spans, room = self._between(shape, start) if most > stop else (0, 0, 0)
         while stop < most and self.chunks[stop][0].shape == shape:
-            if self.starts and self.starts[stop] - self.starts[stop - 1] != step:
-                break
+            if self.starts:
+                last, here = self.starts[stop - 1], self.starts[stop]
+                if here - last < spans or here - self.starts[start] + spans > room:
+                    break
             stop += 1
-        return Stretch(start, stop, axis, step)
+        return Stretch(start, stop, axis)
 
-    def _between(self, shape: tuple[int, ...], step: int) -> tuple[int, int]:
-        """Where an axis of this step stands for positions to stay in C order, and how long it may be."""
+    def _between(self, shape: tuple[int, ...], start: int) -> tuple[int, int, int]:
+        """The axis before which chunks are counted, how far positions reach along the axes from there on, and how far
+        they may go before they meet the next step of an axis ahead."""
+        if not self.starts:
+            return self.axes[0], 0, 0
+        step = self.starts[start + 1] - self.starts[start]
         live = [(a, s) for a, s in zip(self.axes, self.steps, strict=True) if shape[a] > 1]
         below = [(a, s) for a, s in live if s < step]
-        above = [s for _, s in live if s >= step]
-        if step <= 0 or sum((shape[a] - 1) * s for a, s in below) >= step or (above and self.is_ordered):
-            return 0, 1
         axis = below[0][0] if below else self.axes[-1] + 1
-        return axis, min(above) // step if above else len(self.chunks)
+        room = min((s for _, s in live if s >= step), default=sys.maxsize)
+        return axis, 1 + sum((shape[a] - 1) * s for a, s in below), room
 
     def block(self, stretch: Stretch) -> Chunks:
         """The chunks of a stretch side by side, valid until the next call."""
@@ -102,3 +100,17 @@ class Stacker:
         for column, out in zip(columns, self._scratch, strict=True):
             np.stack(column, axis, out=out)
         return tuple(self._scratch)
+
+    def locate(self, partial: Array, stretch: Stretch) -> Array:
+        """A block's partial without the axis of chunks, its positions moved from the block to the array."""
+        partial = partial.squeeze(stretch.axis)
+        if self.starts:
+            index = partial[INDEX]
+            shape = self._scratch[0].shape
+            along = np.unravel_index(np.maximum(index, 0), [shape[a] for a in stretch.axes(self.axes)])
+            at = sum(a < stretch.axis for a in self.axes)  # the axis of chunks among the reduced ones
+            found = np.asarray(self.starts[stretch.start : stretch.stop])[along[at]]
+            for number, step in zip((*along[:at], *along[at + 1 :]), self.steps, strict=True):
+                found = found + number * step
+            partial[INDEX] = np.where(index < 0, index, found)
+        return partial
