@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -80,7 +81,7 @@ def test_small_neighbours_take_one_call(folds):
     host.reduce_many(chunks, OPERATORS["sum"].bind("f4"), (0,))
     assert folds == [(50, 100)]
     folds.clear()
-    bound = OPERATORS["argmax"].bind("f4")
+    bound = pickle.loads(pickle.dumps(OPERATORS["argmax"].bind("f4")))  # as a task has it
     starts = [100 * i for i in (*range(20), *range(30, 50), 3)]
     chunks = [(np.full(100, s, "f4"),) for s in starts]
     found = host.reduce_many(chunks, bound, (0,), [Place((s,), (5000,)) for s in starts])

@@ -53,7 +53,7 @@ class Stacker:
             self.steps = places[0].steps(axes)
             self.starts = [sum(p.offsets[a] * s for a, s in zip(axes, self.steps, strict=True)) for p in places]
         # A user's lift may do more with a position than to carry it.
-        is_carried = bool(self.starts) and OPERATORS.get(bound.name) is bound.monoid
+        is_carried = bool(self.starts) and OPERATORS.get(bound.name) == bound.monoid
         self.is_able = bool(axes) and (is_carried or not bound.indexed)
         self._scratch: list[Array] = []
 
