@@ -13,13 +13,12 @@ from typing import Any
 import numpy as np
 
 from ..monoid import Array, Bound, State
-from ..rows.sweeps import ABREAST
-from .host import WORKED, Chunks, as_fields
+from .host import SHORT, WORKED, Chunks, as_fields
 from .place import Place, whole
 from .tiles import Budget, Walk, plan
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
-SWEPT = Budget(1 << 16, 1 << 17, 256, 1 << 16, short=8, narrow=ABREAST - 1, cells=1 << 13)
+SWEPT = Budget(1 << 16, 1 << 17, 256, 1 << 16, short=SHORT, cells=1 << 13)
 MANY = 1 << 9  # lines of a block from which on combining element by element costs less than by halves
 PIECE = 1 << 6  # elements of a segment, on average, from which on each is swept alone
 

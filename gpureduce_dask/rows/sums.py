@@ -101,7 +101,8 @@ def product_fold_present(block: Array, index: Array | None) -> State:
 
 
 def product_sweep(block: Array, carry: State, out: Array) -> State:
-    return (sweeps.accumulate(np.multiply, block, carry[0], out),)
+    # A part of a product may overflow, or underflow, where the whole does not.
+    return (sweeps.accumulate(np.multiply, block, carry[0], out, regroups=carry[0].dtype.kind in "iu"),)
 
 
 def product_sweep_present(block: Array, carry: State, out: Array) -> State:
