@@ -150,7 +150,9 @@ def make(layer: Any, name: str, chunks: Chunks, holders: Mapping[Coords, str], c
 def _task(key: str, name: str, members: list[Coords], starts: tuple[tuple[float, ...], ...]) -> Task:
     offsets = tuple(tuple(_whole(starts[a][i]) for a, i in enumerate(coords)) for coords in members)
     keys: tuple[tuple[str | int, ...], ...] = tuple((name, *coords) for coords in members)
-    return Task(key, hold, keys, offsets, List(*(TaskRef(k) for k in keys)))
+    task = Task(key, hold, keys, offsets, List(*(TaskRef(k) for k in keys)))
+    task._token = key  # dask would pickle thousands of keys and offsets for one
+    return task
 
 
 def _whole(start: float) -> int:
