@@ -110,6 +110,18 @@ template <class Real> struct Cast<complex<Real>, half> {
 template <class Real> struct Cast<complex<Real>, bfloat16> {
     static GR_HD complex<Real> of(bfloat16 x) { return {(Real)to_f32(x), Real(0)}; }
 };
+template <class To, class Real> struct Cast<To, complex<Real>> {  // the imaginary part is dropped, as NumPy drops it
+    static GR_HD To of(complex<Real> x) { return Cast<To, Real>::of(x.re); }
+};
+template <class Real> struct Cast<half, complex<Real>> {
+    static GR_HD half of(complex<Real> x) { return to_half((f64)x.re); }
+};
+template <class Real> struct Cast<bfloat16, complex<Real>> {
+    static GR_HD bfloat16 of(complex<Real> x) { return to_bfloat16((f64)x.re); }
+};
+template <class Real> struct Cast<boolean, complex<Real>> {
+    static GR_HD boolean of(complex<Real> x) { return {(u8)(x.re != Real(0) || x.im != Real(0))}; }
+};
 template <> struct Cast<half, half> { static GR_HD half of(half x) { return x; } };
 template <> struct Cast<bfloat16, bfloat16> { static GR_HD bfloat16 of(bfloat16 x) { return x; } };
 template <> struct Cast<boolean, boolean> { static GR_HD boolean of(boolean x) { return x; } };
@@ -137,3 +149,8 @@ GR_HD bool is_nonzero(boolean x) { return x.byte != 0; }
 GR_HD bool is_nonzero(half x) { return (x.bits & 0x7fffu) != 0; }
 GR_HD bool is_nonzero(bfloat16 x) { return (x.bits & 0x7fffu) != 0; }
 template <class Real> GR_HD bool is_nonzero(complex<Real> x) { return x.re != Real(0) || x.im != Real(0); }
+
+// One of two, by value: of structs, `?:` and `if` may choose between addresses, which puts them into memory.
+template <class T> GR_HD T either(bool first, T a, T b) { return first ? a : b; }
+GR_HD half either(bool first, half a, half b) { return {first ? a.bits : b.bits}; }
+GR_HD bfloat16 either(bool first, bfloat16 a, bfloat16 b) { return {first ? a.bits : b.bits}; }

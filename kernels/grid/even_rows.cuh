@@ -51,7 +51,7 @@ GR_HD bool reduce_row_group(const Task<Chunks>& task, u64 first) {
         if constexpr (Raw<Op>::pivoted) {
 #pragma unroll
             for (int k = 1; k < Batch; k++)  // a constant index keeps them in registers
-                if (k == Transpose::kept_row(r)) pivot = pivots[k];
+                pivot = either(k == Transpose::kept_row(r), pivots[k], pivot);
         }
         settled[r] = Raw<Op>::settle(states[r], pivot, task.length, index, task.step_c);
         if constexpr (Checked) suspect |= is_suspect(settled[r]);
