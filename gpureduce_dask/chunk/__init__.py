@@ -19,11 +19,12 @@ from ..monoid import Bound, DType
 from ..operators import OPERATORS, REFUSING
 from . import host, host_scan
 from .batch import Batch
-from .place import Place
+from .place import Place, Places
 
 __all__ = [
     "Batch",
     "Place",
+    "Places",
     "combine",
     "combine_axis",
     "extents",

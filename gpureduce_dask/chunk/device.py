@@ -20,9 +20,11 @@ from ..device.tuning import GRID, THREADS
 from ..errors import ArgumentError, CompileError, DtypeError, message
 from ..monoid import Bound
 from .batch import Batch
-from .place import Place
+from .place import Place, starts_of
 
 Chunks = tuple[Any, ...]
+Array = np.ndarray[Any, np.dtype[Any]]
+Addresses = Sequence[tuple[int, int]] | Array  # of the first elements of both operands: one chunk's, or many's
 
 LARGEST_STATE = 48 * 1024 // THREADS  # bytes: a block keeps one a thread in shared memory
 
@@ -71,7 +73,7 @@ def reduce(
     them, in one launch), ``"two-pass"`` (a second launch does), or ``"atomic"`` (where that is exact and order-free).
     """
     if place is not None or len(chunks) > 1:
-        return _reduce_one(chunks, bound, axes, None if place is None else [place], finish, final)
+        return _reduce_one(chunks, bound, axes, place, finish, final)
     array = chunks[0]
     memory = array.data
     device = memory.device_id
@@ -100,14 +102,23 @@ def reduce_many(
     """The partial of several chunks, folded left to right: a launch for each stretch of chunks of one layout."""
     batch = chunks if isinstance(chunks, Batch) else Batch(list(chunks), True)
     stretches = batch.layout(_stretches)
+    starts = None
+    if bound.indexed and places:
+        starts = starts_of(places, axes)
+    elif bound.indexed and len(batch) > 1:
+        raise ArgumentError(message(bound.name, "several chunks without places", "one place a chunk", "Pass places=."))
+    place = places[0] if places else None
     if len(stretches) == 1:
-        return _reduce(batch, bound, axes, places, finish, final, stretches[0][2])
-    partials = [_reduce(batch[i:j], bound, axes, places and places[i:j], finish, False, at) for i, j, at in stretches]
+        return _reduce(batch, bound, axes, place, finish, final, stretches[0][2], starts)
+    partials = [
+        _reduce(batch[i:j], bound, axes, place, finish, False, at, starts if starts is None else starts[i:j])
+        for i, j, at in stretches
+    ]
     partial = combine(partials, bound)
     return finalise(partial, bound) if final else partial
 
 
-def _stretches(chunks: Sequence[Chunks], most: int = BATCH) -> list[tuple[int, int, list[tuple[int, int]]]]:
+def _stretches(chunks: Sequence[Chunks], most: int = BATCH) -> list[tuple[int, int, Array]]:
     """Ranges of neighbouring chunks that one launch can take, alike in layout and alignment, and their addresses."""
     layouts, addresses = [], []
     for chunk in chunks:
@@ -123,45 +134,41 @@ def _stretches(chunks: Sequence[Chunks], most: int = BATCH) -> list[tuple[int, i
     found, start = [], 0
     for i in range(1, len(layouts) + 1):
         if i == len(layouts) or i - start == most or layouts[i] != layouts[start]:
-            found.append((start, i, addresses[start:i]))
+            found.append((start, i, np.array(addresses[start:i], np.int64)))
             start = i
     return found
 
 
 def _reduce_one(
-    chunk: Chunks, bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None, finish: str, final: bool
+    chunk: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
 ) -> Any:
-    return _reduce([chunk], bound, axes, places, finish, final, [(chunk[0].data.ptr, chunk[-1].data.ptr)])
+    starts = [place.start(axes)] if place and bound.indexed else None
+    return _reduce([chunk], bound, axes, place, finish, final, [(chunk[0].data.ptr, chunk[-1].data.ptr)], starts)
 
 
 def _reduce(
     chunks: Sequence[Chunks],
     bound: Bound,
     axes: tuple[int, ...],
-    places: Sequence[Place] | None,
+    place: Place | None,
     finish: str,
     final: bool,
-    addresses: Sequence[tuple[int, int]],
+    addresses: Addresses,
+    starts: Sequence[int] | Array | None,
 ) -> Any:
+    """One launch; ``starts`` are the positions of the chunks' first elements, ``place`` is that of any of them."""
     device = chunks[0][0].data.device_id
     if launch.current_device() != device:
         import cupy
 
         with cupy.cuda.Device(device):
-            return _reduce(chunks, bound, axes, places, finish, final, addresses)
-    place = places[0] if places else None
+            return _reduce(chunks, bound, axes, place, finish, final, addresses, starts)
     key = _key(chunks[0], len(chunks), bound, axes, place, finish, final)
-    steps = key[-4]
     prepared = _plans.get(key)
     if prepared is None:
-        prepared = _plans[key] = _prepare(chunks[0], len(chunks), bound, axes, steps, finish, final, device)
+        prepared = _plans[key] = _prepare(chunks[0], len(chunks), bound, axes, key[-4], finish, final, device)
     out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
-    bases = _bases(addresses, len(chunks[0]), prepared.layout)
-    if bound.indexed and places:
-        starts = [sum(s * p.offsets[a] for s, a in zip(steps, axes, strict=True)) for p in places]
-        bases = [(a, b, start) for (a, b, _), start in zip(bases, starts, strict=True)]
-    elif bound.indexed and len(chunks) > 1:
-        raise ArgumentError(message(bound.name, "several chunks without places", "one place a chunk", "Pass places=."))
+    bases = _bases(addresses, len(chunks[0]), prepared.layout, starts)
     launch.run(prepared.steps, bases, pointer, prepared.state_bytes, device)
     return out
 
@@ -175,11 +182,21 @@ def _key(
     return (*layouts, count, bound, axes, steps, finish, final, chunk[0].data.device_id)
 
 
-def _bases(addresses: Sequence[tuple[int, int]], arity: int, layout: Layout) -> list[launch.Base]:
+def _bases(
+    addresses: Addresses, arity: int, layout: Layout, starts: Sequence[int] | Array | None
+) -> Sequence[launch.Base] | Array:
+    """Of many chunks all at once: a GPU reads a small one in less time than a line of Python takes."""
     first, second = layout.offset_a, layout.offset_b
-    if arity == 1:
-        return [(a + first, 0, 0) for a, _ in addresses]
-    return [(a + first, b + second, 0) for a, b in addresses]
+    if isinstance(addresses, np.ndarray):
+        bases = np.zeros((len(addresses), 3), np.int64)
+        bases[:, 0] = addresses[:, 0] + first
+        if arity > 1:
+            bases[:, 1] = addresses[:, 1] + second
+        if starts is not None:
+            bases[:, 2] = starts
+        return bases
+    ((a, b),) = addresses
+    return [(a + first, b + second if arity > 1 else 0, starts[0] if starts is not None else 0)]
 
 
 def _index_steps(shape: tuple[int, ...], axes: tuple[int, ...], place: Place | None) -> tuple[int, ...]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -25,3 +29,24 @@ class Place:
 def whole(shape: tuple[int, ...]) -> Place:
     """The place of a chunk that is the whole array."""
     return Place((0,) * len(shape), shape)
+
+
+class Places(list[Place]):
+    """Places of chunks that are reduced together, often more than once: where each starts is found once."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        super().__init__(places)
+        self._starts: dict[tuple[int, ...], Any] = {}
+
+    def starts(self, axes: tuple[int, ...]) -> Any:
+        """The positions of the chunks' first elements, as int64."""
+        if axes not in self._starts:
+            steps = self[0].steps(axes)
+            offsets = np.array([[p.offsets[a] for a in axes] for p in self], np.int64)
+            self._starts[axes] = offsets.reshape(len(self), -1) @ np.array(steps, np.int64)
+        return self._starts[axes]
+
+
+def starts_of(places: Sequence[Place], axes: tuple[int, ...]) -> Any:
+    """The positions of the first elements of chunks in one array."""
+    return (places if isinstance(places, Places) else Places(places)).starts(axes)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..monoid import INDEX, Array, Bound
 from ..operators import OPERATORS
-from .place import Place
+from .place import Place, starts_of
 
 Chunks = tuple[Array, ...]
 Axes = tuple[int, ...]
@@ -51,7 +51,7 @@ class Stacker:
         self.starts: list[int] = []
         if bound.indexed and places:
             self.steps = places[0].steps(axes)
-            self.starts = [sum(p.offsets[a] * s for a, s in zip(axes, self.steps, strict=True)) for p in places]
+            self.starts = starts_of(places, axes).tolist()
         # A user's lift may do more with a position than to carry it.
         is_carried = bool(self.starts) and OPERATORS.get(bound.name) == bound.monoid
         self.is_able = bool(axes) and (is_carried or not bound.indexed)

@@ -105,14 +105,14 @@ def _tickets_of(device: int, stream: int) -> int:
     return int(found.data.ptr)
 
 
-def run(steps: Sequence[Ready], bases: Sequence[Base], out: int, state_bytes: int, device: int) -> None:
+def run(steps: Sequence[Ready], bases: Sequence[Base] | Any, out: int, state_bytes: int, device: int) -> None:
     """Launch the steps one after another on the current stream of ``device``, which is current.
 
     Parameters
     ----------
     steps : sequence of Ready
         A plan's launches.
-    bases : sequence of (int, int, int)
+    bases : sequence of (int, int, int), or array of int64 of as many rows
         Addresses of both operands' first elements, and the first element's index, of each chunk.
     out : int
         Address of the result.

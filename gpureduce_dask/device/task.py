@@ -5,6 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from .layout import MAX_DIMS, Dim
 
@@ -75,8 +78,11 @@ class Work:
 _BASE = struct.Struct("QQq")
 
 
-def base_bytes(bases: Sequence[tuple[int, int, int]], batch: int) -> bytes:
-    """The ``Base`` table: (pointer a, pointer b, index) a chunk, padded to the Task's room."""
+def base_bytes(bases: Sequence[tuple[int, int, int]] | Any, batch: int) -> bytes:
+    """The ``Base`` table: (pointer a, pointer b, index) a chunk, as tuples or as rows of an array of int64, padded to
+    the Task's room."""
+    if isinstance(bases, np.ndarray):
+        return bases.tobytes().ljust(_BASE.size * batch, b"\0")
     if batch == 1:
         return _BASE.pack(*bases[0])
     return b"".join(_BASE.pack(*base) for base in bases).ljust(_BASE.size * batch, b"\0")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import chunk
-from ..chunk import Place
+from ..chunk import Place, Places
 from ..device import faults
 from ..monoid import Bound
 from .axes import Axes
@@ -30,10 +30,11 @@ class Where:
     shape: tuple[int, ...] | None = None
     runs: tuple[tuple[int, int], ...] | None = None
 
-    def place(self, offsets: Coords) -> Place | None:
+    def places(self, offsets: Sequence[Coords]) -> Places | None:
         if self.shape is None:
             return None
-        return Place(tuple(o if n else 0 for o, n in zip(offsets, self.shape, strict=True)), self.shape)
+        shape = self.shape
+        return Places([Place(tuple(o if n else 0 for o, n in zip(at, shape, strict=True)), shape) for at in offsets])
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, where: Whe
     batch = handle.once((picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound))
     if bound.monoid.empty == "raise" and not handle.once(picks, lambda: all(c.size for (c,) in batch)):
         return _reduce_run(batch, bound, [handle.offsets[i] for i in picks], where)
-    places = where.shape and handle.once((picks, where.shape), lambda: [where.place(handle.offsets[i]) for i in picks])
-    return chunk.leave(chunk.reduce_many(batch, bound, where.axes, places or None), bound)
+    places = handle.once((picks, where.shape), lambda: where.places([handle.offsets[i] for i in picks]))
+    return chunk.leave(chunk.reduce_many(batch, bound, where.axes, places), bound)
 
 
 def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:
@@ -115,9 +116,8 @@ def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[C
     found = [(b, o) for b, o in zip(blocks, offsets, strict=True) if not lacks_answer(b[0], bound, where.axes)]
     if not found:
         return None
-    places = [where.place(o) for _, o in found]
-    given = None if where.shape is None else [p for p in places if p is not None]
-    return chunk.leave(chunk.reduce_many([b for b, _ in found], bound, where.axes, given), bound)
+    places = where.places([o for _, o in found])
+    return chunk.leave(chunk.reduce_many([b for b, _ in found], bound, where.axes, places), bound)
 
 
 def in_order(groups: list[Runs], close: Callable[[list[Partial]], Any]) -> Any:
