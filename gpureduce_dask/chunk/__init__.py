@@ -66,8 +66,10 @@ def reduce_many(
 def gather(chunks: Sequence[Chunks], bound: Bound) -> Batch:
     """Chunks made ready for :func:`reduce_many`, by any monoid that is bound to the same dtypes."""
     admitted = [_admit(each, bound) for each in chunks]
-    device = any(is_device(each[0]) for each in admitted)
-    return Batch([tuple(move(c, device) for c in each) for each in admitted], device)
+    sides = {is_device(each[0]) for each in admitted}
+    if len(sides) > 1:
+        admitted = [tuple(move(c, True) for c in each) for each in admitted]
+    return Batch(admitted, True in sides)
 
 
 def results(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> Any:
@@ -205,6 +207,8 @@ def _side(device: bool) -> Any:
 def _admit(chunks: Chunks, bound: Bound) -> Chunks:
     """Chunks of one shape on one side, of the dtypes that the graph was built for."""
     arrays = tuple(_admit_one(c, d, bound.name) for c, d in zip(chunks, bound.dtypes, strict=True))
+    if len(arrays) == 1:
+        return arrays
     if len({a.shape for a in arrays}) > 1:
         shapes = " and ".join(str(a.shape) for a in arrays)
         raise ArgumentError(
