@@ -236,7 +236,10 @@ TABLE["pairs"] += [
 ]
 TABLE["dtype given"] = [
     Case(OPERATORS[name].bind(given, dtype=dtype), "line inside")
-    for name, given, dtype in [("sum", "i4", "f8"), ("mean", "u1", "f4"), ("prod", "f4", "i8"), ("sum", "f4", "c16")]
+    for name, given, dtype in [
+        *[("sum", "i4", "f8"), ("mean", "u1", "f4"), ("prod", "f4", "i8"), ("sum", "f4", "c16")],
+        *[("sum", "c8", "f4"), ("sum", "c16", "?"), ("mean", "c16", "f2"), ("sumsq", "c8", "f8"), ("prod", "c8", "i4")],
+    ]
 ]
 
 # Operators that stand for the others on every layout: pairs, packed words, positions, moments, order.
