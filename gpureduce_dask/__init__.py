@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import cluster, errors
+from .accelerate import accelerate
 from .cluster import warm
 from .monoid import Monoid
 from .operators import OPERATORS
@@ -102,6 +103,7 @@ _MODULES = {name: module for module, names in _LAZY.items() for name in names}
 __all__ = [
     "OPERATORS",
     "Monoid",
+    "accelerate",
     "all",
     "any",
     "argmax",

@@ -65,6 +65,12 @@ def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:
 
 def as_dask(name: str, x: Any) -> Any:
     """A dask array as it is; NumPy and CuPy arrays, lists and numbers as a dask array of one chunk."""
+    refuse_expressions(name)
+    return _one_chunk(x) if is_device(x) else da.asanyarray(x)
+
+
+def refuse_expressions(name: str) -> None:
+    """Raise where dask's arrays are expressions: the trees are graphs."""
     if da.array_expr_enabled():
         raise ArgumentError(
             message(
@@ -75,7 +81,6 @@ def as_dask(name: str, x: Any) -> Any:
                 "or call dask.array.reduction(x, **gpureduce_dask.tree(...)), which runs in both.",
             )
         )
-    return _one_chunk(x) if is_device(x) else da.asanyarray(x)
 
 
 def _one_chunk(x: Any) -> Any:

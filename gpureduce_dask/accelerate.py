@@ -1,0 +1,86 @@
+"""Plain dask code on the trees of this package: ``gr.accelerate()``.
+
+dask's reductions, of whatever name, end in a few functions of ``dask.array.reductions``. Those are put in the place of
+which :mod:`gpureduce_dask.trees.hooks` knows, and ask here at every call whether the reduction is wanted from us.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from contextvars import ContextVar
+from typing import Any
+
+from .errors import ArgumentError, message
+
+KEY = "gpureduce.accelerate"
+NUMPY = "numpy"  # the setting that takes arrays of NumPy chunks too; True takes those of CuPy chunks alone
+
+Setting = bool | str
+
+_calls: list[accelerate] = []  # for the whole process, the last one counts
+_blocks: ContextVar[tuple[Setting, ...]] = ContextVar("gpureduce_accelerate", default=())
+
+
+class accelerate:
+    """Take plain dask reductions onto the kernels and trees of this package: ``x.sum()``, ``np.var(x, axis=0)``.
+
+    A call holds for the process; ``accelerate(False)`` ends it. ``with accelerate():`` holds for the block and, as a
+    context variable does, for its thread or task alone. Blocks go before calls, the inner before the outer, and calls
+    before dask's configuration key ``gpureduce.accelerate`` (True, False or ``"numpy"``), which is asked for wherever
+    accelerate was called once or :mod:`gpureduce_dask.auto` was imported.
+
+    Parameters
+    ----------
+    on : bool
+        False leaves every reduction to dask.
+    numpy : bool
+        Take arrays of NumPy chunks too, not those of CuPy chunks alone.
+
+    Graphs built meanwhile are those of the functions of this package: they stay valid, and run on workers where
+    nothing was switched on. What this package has no answer for goes to dask untouched. Raises ArgumentError where
+    dask's array expressions are on.
+    """
+
+    def __init__(self, on: bool = True, *, numpy: bool = False) -> None:
+        self.setting: Setting = NUMPY if on and numpy else bool(on)
+        if on:
+            install()
+        _calls.append(self)
+
+    def __enter__(self) -> accelerate:
+        with suppress(ValueError):  # entered before, or by another thread
+            _calls.remove(self)
+        _blocks.set((*_blocks.get(), self.setting))
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        _blocks.set(_blocks.get()[:-1])
+
+
+def install() -> None:
+    """Make dask's reductions ask :func:`wanted`, for the rest of the process."""
+    from .trees import hooks
+
+    hooks.install(wanted)
+
+
+def wanted() -> Setting:
+    """What is switched on here and now: nothing (False), CuPy chunks (True), or ``"numpy"`` chunks too."""
+    import dask
+
+    blocks, calls = _blocks.get(), _calls[-1:]
+    if blocks:
+        return blocks[-1]
+    if calls:
+        return calls[0].setting
+    setting = dask.config.get(KEY, None)
+    if setting in (None, False, True, NUMPY):
+        return NUMPY if setting == NUMPY else bool(setting)
+    raise ArgumentError(
+        message(
+            KEY,
+            repr(setting),
+            f"True, False or {NUMPY!r}",
+            "Correct dask's configuration or DASK_GPUREDUCE__ACCELERATE.",
+        )
+    )

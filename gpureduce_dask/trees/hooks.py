@@ -1,0 +1,123 @@
+"""Wrappers in the place of dask's reductions, which take onto our trees what is asked for and known."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from threading import Lock
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.array import reductions, routines
+
+from .. import dtypes, operators
+from ..errors import GpureduceError
+from ..monoid import Bound
+from . import plain
+from .apply import bind, refuse_expressions
+from .axes import group_size
+from .meta import is_ours, promises_device
+from .plain import Arguments, Found
+from .reduction import reduce_array
+
+TYPED = frozenset("sum prod nansum nanprod mean nanmean var nanvar std nanstd moment".split())  # they take dtype=
+MEANS = frozenset({"mean", "nanmean"})
+
+
+def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> Any:
+    """The array of a stock reduction by a tree of ours, or None where it is dask's to answer."""
+    x, found = next(iter(call.values())), find(call)
+    if found is None or call.get("out") is not None or _has_bool(call["axis"]):
+        return None
+    name = found.name or found.row
+    group_size(name, None)  # its error is the caller's to see; those below are dask's to raise, or to answer
+    try:
+        bound = _bind(found, x.dtype, name)
+        if bound is None:
+            return None
+        return reduce_array((x,), bound, call["axis"], call.get("keepdims", False), call.get("split_every"), name)
+    except GpureduceError:
+        return None
+
+
+def _has_bool(axis: Any) -> bool:
+    """True for axes that stock dask refuses, though they count as 0 and 1."""
+    return any(isinstance(a, bool) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
+
+
+def _bind(found: Found, dtype: Any, name: str) -> Bound | None:
+    """The operator for elements of this dtype, or None where its results are not of the dtype asked for."""
+    monoid, options = operators.get(found.row), dict(found.options)
+    bound = bind(monoid, (dtype,), None, options, name)
+    wanted = bound.result if found.dtype is None else np.dtype(found.dtype)
+    if bound.result != wanted and found.row in TYPED:
+        if found.row in MEANS and dtypes.kind(wanted) not in "fc":
+            return None  # stock dask divides what wrapped, or raises
+        bound = bind(monoid, (dtype,), wanted, options, name)
+    return bound if bound.result == wanted else None
+
+
+# dask's functions that are wrapped, and what makes a tree of ours of the arguments of a call, or None. Scans are to
+# stand here too, by ``reductions.cumreduction``.
+HOOKED: Mapping[Callable[..., Any], Callable[[Arguments], Any]] = {
+    da.reduction: partial(_reduction, find=plain.find_reduction),
+    reductions.arg_reduction: partial(_reduction, find=plain.find_arg_reduction),
+    reductions.std: partial(_reduction, find=partial(plain.find_deviation, "std")),
+    reductions.nanstd: partial(_reduction, find=partial(plain.find_deviation, "nanstd")),
+    routines.ptp: partial(_reduction, find=plain.find_ptp),
+    routines.count_nonzero: partial(_reduction, find=plain.find_count),
+}
+
+_installed: list[Callable[..., Any]] = []
+_lock = Lock()
+
+
+def install(wanted: Callable[[], bool | str]) -> None:
+    """Put wrappers in the place of dask's functions, which ask ``wanted`` at every call. Later calls do nothing.
+
+    They stay: taking them out could take out what others have put over them.
+    """
+    refuse_expressions("accelerate")
+    with _lock:
+        if _installed:
+            return
+        modules = [m for name, m in list(sys.modules.items()) if name.startswith("dask.array")]
+        for stock, grow in HOOKED.items():
+            hook = _hook(stock, grow, wanted)
+            _installed.append(hook)
+            for module in modules:
+                if vars(module).get(stock.__name__) is stock:
+                    setattr(module, stock.__name__, hook)
+
+
+def _hook(
+    stock: Callable[..., Any], grow: Callable[[Arguments], Any], wanted: Callable[[], bool | str]
+) -> Callable[..., Any]:
+    signature = inspect.signature(stock)
+    first = next(iter(signature.parameters))
+
+    @functools.wraps(stock)
+    def hook(*args: Any, **kwargs: Any) -> Any:
+        setting = wanted()
+        taken = None
+        if setting and _is_ours(args[0] if args else kwargs.get(first), setting == "numpy"):
+            try:
+                call = signature.bind(*args, **kwargs)
+            except TypeError:
+                return stock(*args, **kwargs)  # which says what is wrong with them
+            call.apply_defaults()
+            taken = grow(call.arguments)
+        return stock(*args, **kwargs) if taken is None else taken
+
+    return hook
+
+
+def _is_ours(x: Any, numpy: bool) -> bool:
+    """True for arrays of chunks and elements that are ours. Times are dask's: it answers some otherwise than NumPy."""
+    if not isinstance(x, da.Array) or not dtypes.is_native(x.dtype) or x.dtype.kind in "mM":
+        return False
+    return promises_device(x._meta) or (numpy and is_ours(x._meta))
