@@ -162,6 +162,10 @@ def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
     else:
         assert work.splits == 1
         shared = 0
+    if what.kernel in STAGED:  # up to 127 bytes of other rows before the tile, and 15 behind it
+        tile = work.slots * work.length * op.itemsizes[0]
+        assert tile >= 128 and todo.shared_bytes >= tile + 142
+        assert todo.blocks == -(-work.rows // work.slots)
     assert todo.shared_bytes >= shared * op.state_bytes
     if work.splits > 1:
         finish = what.arguments["Finish"]
@@ -204,7 +208,7 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
         assert work.slots == work.length
         return
     if what.kernel in STAGED:
-        assert work.runs == 1 and work.slots * work.length % vector == 0
+        assert work.runs == work.chunks == 1 and [d.a for d in work.row] == [work.length * work.step_a]
         return
     assert phase + work.length <= work.slots * vector
     if what.kernel == "reduce_even_rows":

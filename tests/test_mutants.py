@@ -49,10 +49,21 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "rows": (partial_of("sum", "f8", "long rows"), partial_of("sum", "i4", "rows with edges", seed=1)),
     "rounds": (partial_of("sum", "f8", "more rows than blocks"),),
     "short rows": (partial_of("sum", "f4", "few short rows"), partial_of("var", "f8", "few short rows", seed=1)),
-    "even rows": (partial_of("sum", "f4", "short rows"), partial_of("var", "f4", "short rows")),
+    "even rows": (partial_of("sum", "f4", "even rows"), partial_of("var", "f4", "even rows")),
     "short lines": (partial_of("argmax", "f4", "short lines"), partial_of("sum", "i2", "many dimensions")),
-    "teams": (partial_of("sum", "f8", "team rows", seed=1), partial_of("max", "u1", "long team rows", seed=1)),
-    "staged": (partial_of("sum", "f8", "staged rows", seed=1), partial_of("max", "u1", "staged rows", seed=1)),
+    "teams": tuple(
+        partial_of(name, dtype, layout, seed=1)
+        for name, dtype, layout in [
+            *(("sum", "f8", "team rows"), ("argmax", "f4", "team rows"), ("max", "u1", "long team rows")),
+            *(("var", "i1", "long team rows"), ("var", "f4", "rows one row on"), ("prod", "i2", "rows one row on")),
+        ]
+    ),
+    "team positions": (partial_of("argmax", "?", "rows one row on"), partial_of("argmin", "i1", "team rows", seed=1)),
+    "staged": tuple(
+        partial_of(name, dtype, layout, seed=seed)
+        for name, dtype, layout in [("sum", "f8", "staged rows"), ("max", "u1", "staged rows inside")]
+        for seed in range(2)
+    ),
     "columns": (partial_of("sum", "f8", "columns"), partial_of("argmax", "f4", "columns inside", seed=1)),
     "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
     "order": (affine("line inside"), affine("columns"), affine("planes")),
@@ -181,13 +192,8 @@ MUTANTS = [
     Mutant("rows past the last", "short rows", "reduce_short_rows(", "Lanes == 0 && row[r] < task.rows", "Lanes == 0"),
     Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + teams * Batch - 1", "task.rows"),
     Mutant("every lane writes", "short rows", "reduce_short_rows(", "threadIdx.x % Lanes == 0 && "),
-    Mutant(
-        "even rows past the last",
-        "even rows",
-        "reduce_row_group(",
-        "< task.slots && row < (i64)task.rows",
-        "< task.slots",
-    ),
+    Mutant("even rows past the last", "even rows", "reduce_row_group(", " && r * teams + team < count"),
+    Mutant("cells past the last", "even rows", "write_rows(", "if (row < count) store_once", "store_once"),
     Mutant(
         "even rows left out", "even rows", "reduce_even_rows(", "first += warps * group", "first += (warps + 1) * group"
     ),
@@ -245,16 +251,20 @@ MUTANTS = [
     ),
     Mutant("elements left over", "ordered rows", "reduce_ordered(", "elements + parts - 1", "elements"),
     Mutant("barrier dropped before teams read", "teams", "reduce_team_rows(", BARRIER),
-    Mutant(
-        "the end of a team's row forgotten",
-        "teams",
-        "team_state(",
-        "for (; w < line.words; w += Lanes) Op::absorb_pack",
-        "for (; w < 0; w += Lanes) Op::absorb_pack",
-    ),
+    Mutant("the start of a team's row forgotten", "teams", "each_slot(", "which = lane;", "which = lane + 1;"),
+    Mutant("the end of a team's row forgotten", "teams", "each_slot(", "which < 2;", "which < 1;"),
+    Mutant("a team's turn goes past the row", "teams", "each_slot(", ": n + turn - slots", ": n"),
+    Mutant("what lies behind a row counts", "teams", "fill_outside(", "behind & before)", "behind)"),
+    Mutant("elements outside a row count", "teams", "fill_outside(", "pack.at[j] = fill;", ";"),
+    Mutant("elements outside a row are taken", "teams", "take_part(", "if ((u32)(place + j) < (u32)length) "),
+    Mutant("of slots as good the last", "team positions", "void look(", "(place < seen.place)", "(place > seen.place)"),
+    Mutant("the last of like bytes", "team positions", "struct RawBytePlace", "(won & 255u)", "(255u - (won & 255u))"),
+    Mutant("a place before the row", "team positions", "placed(i32", "place < 0 ? 0 : place", "place < 0 ? 1 : place"),
     Mutant("barrier dropped after staging", "staged", "reduce_staged_rows(", BARRIER),
     Mutant("tile used before it is copied", "staged", "reduce_staged_rows(", "wait_copies<0>", "wait_copies<1>"),
-    Mutant("staging past the end", "staged", "stage_rows(", "if (at + V <= total)", "if (at < total)"),
+    Mutant("staging past the end", "staged", "stage_rows(", "owned / 16 < wanted ? owned / 16 : wanted", "wanted"),
+    Mutant("the last elements not staged", "staged", "stage_rows(", "if (whole < wanted && ", "if (false && "),
+    Mutant("the first elements not staged", "staged", "stage_rows(", "if (begin && ", "if (false && "),
     # monoids
     Mutant("identity of a maximum is zero", "extremes", "struct Extreme", "T(u64(1) << (8 * sizeof(T) - 1))", "T(0)"),
     Mutant("identity of a float maximum is zero", "extremes", "struct Extreme<f32, Max, SkipNan>", "0xff800000u", "0u"),

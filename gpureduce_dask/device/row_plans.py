@@ -80,32 +80,39 @@ class RowPlanner(Planner):
         return Launch(name, blocks, work)
 
     def _is_staged(self, line: Dim, runs: Sequence[Dim], vector: int, aligned: bool) -> bool:
+        """Short rows that follow one another: blocks copy them to shared memory whatever their alignment."""
         op, kept, row_bytes = self.op, self.layout.kept, line.size * self.op.itemsizes[0]
-        byte_positions = op.type.startswith(("Arg<i8", "Arg<u8", "Arg<boolean"))  # H200: 0.58-0.70 R, even rows 0.15
-        whole = aligned and not byte_positions
-        if vector == 1 or whole or runs or self.chunks > 1 or len(op.itemsizes) > 1:
+        if vector * op.itemsizes[0] != 16 or line.a != op.itemsizes[0] or "Refold" in op.type:
             return False
-        together = len(kept) == 1 and kept[0].a == row_bytes and self.phases[0] == 0
-        return together and row_bytes < tuning.TEAM_ROW_BYTES
+        if runs or self.chunks > 1 or len(op.itemsizes) > 1:
+            return False
+        if aligned and row_bytes % 16 == 0 and op.itemsizes[0] > 2 and row_bytes not in tuning.EVEN_TEAM_BYTES:
+            return False
+        return len(kept) == 1 and kept[0].a == row_bytes < tuning.TEAM_ROW_BYTES
 
     def _staged(self, work: Work) -> Launch:
         row_bytes = work.length * self.op.itemsizes[0]
-        if row_bytes >= tuning.STAGED_ROW_BYTES or work.length > tuning.UNROLLED_ROW:
+        if row_bytes >= tuning.STAGED_ROW_BYTES or work.length > tuning.UNROLLED_ROW or row_bytes % 16 == 0:
             return self._team_rows(work, row_bytes)
         tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
-        return Launch(name, -(-work.rows // tile_rows), replace(work, slots=tile_rows), tile_rows * row_bytes)
+        return self._tiled(name, work, tile_rows, row_bytes, tuning.THREADS)
 
     def _team_rows(self, work: Work, row_bytes: int) -> Launch:
-        op, lanes = self.op, 32
-        while lanes > 1 and lanes * tuning.TEAM_ROW_WORDS > work.length // max(1, 4 // op.itemsizes[0]):
-            lanes //= 2
-        unit = 16 // math.gcd(16, row_bytes)  # rows until the next that starts at a multiple of 16
-        most = max(unit, tuning.TEAM_TILE_BYTES // row_bytes // unit * unit)
-        even = math.lcm(unit, tuning.THREADS // lanes)  # so that no team waits for others
-        tile_rows = most // even * even or most
-        name = f"reduce_team_rows<{op.type}, {op.emits}, {tuning.THREADS}, {lanes}, {self.batch}>"
-        return Launch(name, -(-work.rows // tile_rows), replace(work, slots=tile_rows), tile_rows * row_bytes)
+        op, lanes, threads = self.op, 1, tuning.TEAM_THREADS
+        while lanes < 32 and threads // lanes * row_bytes > tuning.TEAM_TILE_BYTES:
+            lanes *= 2
+        tile_rows = threads // lanes
+        tile_rows *= max(1, tuning.TEAM_TILE_LEAST // (tile_rows * row_bytes))
+        slot = 16
+        if row_bytes < tuning.TEAM_SLOT_BYTES and op.itemsizes[0] < 4:
+            slot = max(4, math.gcd(row_bytes, 16))  # few slots reach past such a row, which costs more than words do
+        sizes = f"{slot // op.itemsizes[0]}, {threads}, {lanes}, {self.batch}"
+        return self._tiled(f"reduce_team_rows<{op.type}, {op.emits}, {sizes}>", work, tile_rows, row_bytes, threads)
+
+    def _tiled(self, name: str, work: Work, tile_rows: int, row_bytes: int, threads: int) -> Launch:
+        blocks, shared = -(-work.rows // tile_rows), tile_rows * row_bytes + tuning.TILE_MARGIN
+        return Launch(name, blocks, replace(work, slots=tile_rows), shared, threads=threads)
 
     def _lines(self, work: Work, lanes: int, items: int) -> str:
         if work.runs * self.chunks == 1:

@@ -2,7 +2,8 @@
 #pragma once
 #include "types.cuh"
 
-template <class T, int N> struct Pack { T at[N]; };
+// Narrow elements that fill words lie as words do, so that they can be taken as such.
+template <class T, int N> struct alignas(alignof(T) < 4 && sizeof(T) * N % 4 == 0 ? 4 : alignof(T)) Pack { T at[N]; };
 
 template <int Bytes> struct Word;
 template <> struct Word<1> { typedef u8 type; };
@@ -10,6 +11,9 @@ template <> struct Word<2> { typedef u16 type; };
 template <> struct Word<4> { typedef u32 type; };
 template <> struct Word<8> { typedef uint2 type; };
 template <> struct Word<16> { typedef uint4 type; };
+
+template <int Bytes> struct Unsigned { typedef typename Word<Bytes>::type type; };
+template <> struct Unsigned<8> { typedef u64 type; };
 
 // The widest word, of at most `align` bytes, that a stretch of `bytes` is made of.
 template <int Bytes, int Align, bool Fits = (Bytes % Align == 0)> struct WordBytes {

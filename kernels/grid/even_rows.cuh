@@ -4,45 +4,16 @@
 #include "../monoid/raw.cuh"
 #include "../warp/reduce.cuh"
 
-// All lanes of the warp call. Reduces the rows from `first` on, Batch a team, dealt to the teams in turn, and writes their
-// cells. With Checked it leaves them unwritten, and answers false, where one of them may have had a NaN in it.
-template <class Op, class Emit, int V, int Lanes, int Batch, int Items, bool Checked, int Chunks>
-GR_HD bool reduce_row_group(const Task<Chunks>& task, u64 first) {
-    typedef typename Op::In In;
+// All lanes of the warp call, each team of Lanes lanes with what its lanes know of Batch rows: of the `count` rows from
+// `first` on, dealt to the teams in turn. Writes their cells. With Checked it leaves all unwritten, and answers false,
+// where one of them may have had a NaN in it.
+template <class Op, class Emit, int Lanes, int Batch, bool Checked, int Chunks>
+GR_HD bool write_rows(const Task<Chunks>& task, u64 first, u32 count, typename Raw<Op>::State (&states)[Batch],
+                      const typename Raw<Op>::Pivot (&pivots)[Batch]) {
     typedef TransposeReduce<Raw<Op>, Lanes, Batch> Transpose;
     const u32 teams = 32 / Lanes, team = threadIdx.x % 32 / Lanes, lane = threadIdx.x % Lanes;
-    const i64 index = task.base[0].index;
-    typename Emit::Out* out = (typename Emit::Out*)task.out;
-    Pack<In, V> pack[Batch][Items];
-    typename Raw<Op>::State states[Batch];
-    typename Raw<Op>::Pivot pivots[Batch];
-#pragma unroll
-    for (int r = 0; r < Batch; r++) {
-        const i64 row = (i64)(first + r * teams + team);
-#pragma unroll
-        for (int i = 0; i < Items; i++) {
-            const u32 slot = lane + i * Lanes;
-            pack[r][i] = Pack<In, V>();
-            if (slot < task.slots && row < (i64)task.rows)
-                pack[r][i] = Reader<In>::template load<V>(
-                    task.base[0].a + row * task.row.a[0] + slot * (V * Reader<In>::size_a),
-                    task.base[0].b + row * task.row.b[0] + slot * (V * Reader<In>::size_b));
-        }
-    }
-#pragma unroll
-    for (int r = 0; r < Batch; r++) {
-        if constexpr (Raw<Op>::pivoted) pivots[r] = shuffle_from(0xffffffffu, pack[r][0].at[0], 0, Lanes);
-        states[r] = Raw<Op>::empty();
-#pragma unroll
-        for (int i = 0; i < Items; i++) {
-            const u32 slot = lane + i * Lanes;
-            if (slot >= task.slots || first + r * teams + team >= task.rows) continue;
-            const auto state = Raw<Op>::of(pack[r][i], pivots[r], (i32)(slot * V), index, task.step_c);
-            states[r] = i == 0 ? state : Raw<Op>::combine(states[r], state);
-        }
-    }
-    Transpose::run(states);
     const int kept_rows = Batch > Lanes ? Batch / Lanes : 1;
+    Transpose::run(states);
     typename Op::State settled[kept_rows];
     bool suspect = false;
 #pragma unroll
@@ -53,19 +24,75 @@ GR_HD bool reduce_row_group(const Task<Chunks>& task, u64 first) {
             for (int k = 1; k < Batch; k++)  // a constant index keeps them in registers
                 pivot = either(k == Transpose::kept_row(r), pivots[k], pivot);
         }
-        settled[r] = Raw<Op>::settle(states[r], pivot, task.length, index, task.step_c);
-        if constexpr (Checked) suspect |= is_suspect(settled[r]);
+        settled[r] = Raw<Op>::settle(states[r], pivot, task.length, task.base[0].index, task.step_c);
+        if constexpr (Checked) suspect |= Transpose::kept_row(r) * teams + team < count && is_suspect(settled[r]);
     }
     if (Checked && __any_sync(0xffffffffu, suspect)) return false;
     // Lanes past the number of rows hold copies: the first of each writes.
     if (Lanes > Batch && lane >= Batch) return true;
+    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell + (i64)first * task.row.c[0];
 #pragma unroll
     for (int r = 0; r < kept_rows; r++) {
-        const i64 row = (i64)(first + Transpose::kept_row(r) * teams + team);
-        if (row < (i64)task.rows)
-            store_once(out + task.first_cell + row * task.row.c[0], Emit::of(settled[r], task.option));
+        const u32 row = Transpose::kept_row(r) * teams + team;
+        if (row < count) store_once(out + (i64)row * task.row.c[0], Emit::of(settled[r], task.option));
     }
     return true;
+}
+
+// What the lanes of a team must know of their row before they reduce it: all of them call, each with its slots, of which
+// the first begins with element number `place`.
+template <class Op, int V, int Lanes, int Items>
+GR_HD typename Raw<Op>::Pivot pivot_of(const Pack<typename Op::In, V> (&packs)[Items], i32 place, i32 length) {
+    if constexpr (Raw<Op>::headed) {
+        return shuffle_from(0xffffffffu, packs[0].at[0], 0, Lanes);
+    } else if constexpr (Raw<Op>::pivoted) {
+        auto seen = Raw<Op>::nothing();
+#pragma unroll
+        for (int i = 0; i < Items; i++)
+            if (place + i * (Lanes * V) < length) Raw<Op>::look(seen, packs[i], 0);
+        return Raw<Op>::template agree<Lanes>(seen.best);
+    } else {
+        return {};
+    }
+}
+
+// All lanes of the warp call. Reduces Batch rows a team, from row `first` on, and writes their cells, or with Checked
+// what write_rows says.
+template <class Op, class Emit, int V, int Lanes, int Batch, int Items, bool Checked, int Chunks>
+GR_HD bool reduce_row_group(const Task<Chunks>& task, u64 first) {
+    typedef typename Op::In In;
+    const u32 teams = 32 / Lanes, team = threadIdx.x % 32 / Lanes, lane = threadIdx.x % Lanes;
+    const u64 rest = task.rows - first;
+    const u32 count = rest < teams * Batch ? (u32)rest : teams * Batch;
+    const i32 length = (i32)task.length, place = (i32)lane * V;
+    const i64 at = (i64)(first + team), leap_a = teams * task.row.a[0], leap_b = teams * task.row.b[0];
+    const u8* a = task.base[0].a + at * task.row.a[0] + lane * (V * Reader<In>::size_a);
+    const u8* b = task.base[0].b + at * task.row.b[0] + lane * (V * Reader<In>::size_b);
+    Pack<In, V> pack[Batch][Items];
+    typename Raw<Op>::State states[Batch];
+    typename Raw<Op>::Pivot pivots[Batch];
+#pragma unroll
+    for (int r = 0; r < Batch; r++) {
+#pragma unroll
+        for (int i = 0; i < Items; i++) {
+            pack[r][i] = Pack<In, V>();
+            if (place + i * (Lanes * V) < length && r * teams + team < count)
+                pack[r][i] = Reader<In>::template load<V>(a + r * leap_a + i * (Lanes * V * Reader<In>::size_a),
+                                                         b + r * leap_b + i * (Lanes * V * Reader<In>::size_b));
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < Batch; r++) {
+        pivots[r] = pivot_of<Op, V, Lanes>(pack[r], place, length);
+        states[r] = Raw<Op>::empty();
+#pragma unroll
+        for (int i = 0; i < Items; i++) {
+            if (place + i * (Lanes * V) >= length) continue;
+            const auto state = Raw<Op>::of(pack[r][i], pivots[r], place + i * (Lanes * V), task.base[0].index, task.step_c);
+            states[r] = i == 0 ? state : Raw<Op>::combine(states[r], state);
+        }
+    }
+    return write_rows<Op, Emit, Lanes, Batch, Checked>(task, first, count, states, pivots);
 }
 
 // Grid: any number of blocks. A team of Lanes lanes takes Batch rows at a time; `slots` (at most Lanes * Items) slots a

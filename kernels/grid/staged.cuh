@@ -6,19 +6,23 @@
 #include "../core/shared.cuh"
 #include "../monoid/moments.cuh"
 
-// All threads call. Starts copying the tile of rows that begins at row `first`; the end of the operand by elements.
+// All threads call. Starts copying the tile of rows that begins at row `first`, from the start of a cache line on: the
+// rows before the tile fill that. What does not fill 16 bytes at either end of the operand goes by elements. Where the
+// tile's first row is; shared memory holds 142 bytes more than its rows.
 template <class In, int Threads, int Chunks>
-GR_HD void stage_rows(const Task<Chunks>& task, u64 first, u8* to) {
-    const int V = 16 / sizeof(In);
-    const u64 total = task.rows * task.length, begin = first * task.length;
-    const u32 packs = (u32)(task.slots * task.length / V);
-    const In* from = (const In*)task.base[0].a + begin;
-    for (u32 pack = threadIdx.x; pack < packs; pack += Threads) {
-        const u64 at = begin + pack * V;
-        if (at + V <= total) copy_async(to + 16 * pack, from + pack * V);
-        else
-            for (int j = 0; j < V && at + j < total; j++) ((In*)to)[pack * V + j] = from[pack * V + j];
-    }
+GR_HD const In* stage_rows(const Task<Chunks>& task, u64 first, u8* to) {
+    const u64 row_bytes = task.length * sizeof(In);
+    const u8* from = task.base[0].a + first * row_bytes;
+    const u32 lead = (u32)((u64)from % (first ? 128 : 16));
+    const u64 owned = lead + (task.rows - first) * row_bytes, wanted = (lead + task.slots * row_bytes + 15) / 16;
+    const u32 whole = (u32)(owned / 16 < wanted ? owned / 16 : wanted), begin = first == 0 && lead ? 1 : 0;
+    const u8* line = from - lead;
+#pragma unroll 4
+    for (u32 pack = begin + threadIdx.x; pack < whole; pack += Threads) copy_async(to + 16 * pack, line + 16 * pack);
+    const u32 head = lead + threadIdx.x * sizeof(In), tail = 16 * whole + threadIdx.x * sizeof(In);
+    if (begin && head < 16 && head < owned) *(In*)(to + head) = *(const In*)(line + head);
+    if (whole < wanted && tail < owned && tail >= 16 * begin) *(In*)(to + tail) = *(const In*)(line + tail);
+    return (const In*)(to + lead);
 }
 
 // The state of a row of Length elements in shared memory.
@@ -32,20 +36,20 @@ GR_HD typename Op::State staged_state(const Task<Chunks>& task, const typename O
     return Op::settle(acc);
 }
 
-// Grid: one block a tile of `slots` rows, whose bytes are a multiple of 16; the operand starts at a multiple of 16, and
-// its rows of Length elements follow one another. Uses a tile of shared memory. For any operator.
+// Grid: one block a tile of `slots` rows, which follow one another, each of Length elements. Uses a tile of shared memory.
+// For any operator.
 template <class Op, class Emit, int Length, int Threads, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
     const u64 first = blockIdx.x * task.slots;
-    stage_rows<In, Threads>(task, first, (u8*)GR_SHARED);
+    const In* tile = stage_rows<In, Threads>(task, first, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();
     __syncthreads();
     typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell + (i64)first * task.row.c[0];
     const u32 rows = (u32)(task.rows - first < task.slots ? task.rows - first : task.slots);
     for (u32 r = threadIdx.x; r < rows; r += Threads) {
-        const In* row = (const In*)GR_SHARED + r * Length;
+        const In* row = tile + r * Length;
         typename Emit::Out* cell = out + (i64)r * task.row.c[0];
         if constexpr (Clean<Op>::simpler) {
             const auto state = staged_state<typename Clean<Op>::type, Length>(task, row);

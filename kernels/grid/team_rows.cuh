@@ -1,92 +1,138 @@
-// Rows of some hundred elements that lie one after another at no alignment: a tile of rows is staged through shared
-// memory, and a team of lanes a row takes it from there.
+// Rows of some hundred bytes that lie one after another at no alignment: a tile of rows is staged through shared memory,
+// and teams of lanes take them from there, slot by slot of 16 bytes. Other blocks' copies are on their way meanwhile.
 #pragma once
-#include "../monoid/raw.cuh"
-#include "../warp/reduce.cuh"
+#include "even_rows.cuh"
 #include "staged.cuh"
 
-// A row in shared memory as 32-bit words of narrow elements, and the elements before the first and after the last.
-template <class In> struct Words32 {
-    static const int W = sizeof(In) < 4 ? 4 / sizeof(In) : 1;
-    const In* row;
-    u32 head, words, end;  // the words begin at element `head` and end before element `end`
-    GR_HD Words32(const In* from, u32 length) : row(from) {
-        head = (W - (u32)((u64)from / sizeof(In) % W)) % W;
-        if (head > length) head = length;
-        words = (length - head) / W;
-        end = head + words * W;
+// Puts `fill` where elements of a slot lie outside the row; `place` is that of the slot's first.
+template <class In, int V> GR_HD void fill_outside(Pack<In, V>& pack, i32 place, i32 length, In fill) {
+    if constexpr (sizeof(In) < 4) {  // a word at a time
+        const int size = sizeof(In), bytes = size * V < 8 ? size * V : 8, words = size * V / bytes;
+        typedef typename Unsigned<bytes>::type Bits;
+        const Bits all = (Bits)~(Bits)0;
+        Pack<In, bytes / size> filled;
+#pragma unroll
+        for (int j = 0; j < bytes / size; j++) filled.at[j] = fill;
+        Pack<Bits, words> both = bit_cast<Pack<Bits, words>>(pack);
+#pragma unroll
+        for (int w = 0; w < words; w++) {
+            const i32 begin = -place * size - bytes * w, end = (length - place) * size - bytes * w;
+            const Bits behind = begin <= 0 ? all : begin >= bytes ? 0 : all << (8 * begin);
+            const Bits before = end >= bytes ? all : end <= 0 ? 0 : (Bits)~(all << (8 * end));
+            both.at[w] = (both.at[w] & behind & before) | (bit_cast<Bits>(filled) & ~(behind & before));
+        }
+        pack = bit_cast<Pack<In, V>>(both);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            if ((u32)(place + j) >= (u32)length) pack.at[j] = fill;
     }
-    GR_HD Pack<In, W> word(u32 w) const {
-        if constexpr (W == 1) return {row[w]};
-        else return bit_cast<Pack<In, W>>(((const u32*)(row + head))[w]);
+}
+
+// A row in shared memory, in slots of V elements: the first starts `phase` elements before the row does.
+template <class In, int V> struct TileRow {
+    const In* row;
+    i32 phase, length;
+    GR_HD TileRow(const In* from, i32 elements) : row(from), length(elements) {
+        phase = (i32)((u64)from / sizeof(In) % V);
+    }
+    GR_HD Pack<In, V> slot(i32 place) const {
+        typedef typename Word<sizeof(In) * V>::type Words;
+        return bit_cast<Pack<In, V>>(*(const Words*)(row + place));
     }
 };
 
-template <class Op, int V>
-GR_HD void add_about(typename Raw<Op>::State& state, const Pack<typename Op::In, V>& pack, typename Raw<Op>::Pivot pivot) {
-    state = Raw<Op>::combine(state, Raw<Op>::of(pack, pivot, 0, 0, 0));
-}
-
-// All lanes of the warp call, each team with a row in shared memory, or with length 0. Result valid in the first lane of
-// each team. No block barrier.
-template <class Op, int Lanes, int Chunks>
-GR_HD typename Op::State team_state(const Task<Chunks>& task, const typename Op::In* row, u32 length) {
-    typedef typename Op::In In;
-    const int W = Words32<In>::W;
-    const Words32<In> line(row, length);
-    const i64 index = task.base[0].index, step = task.step_c;
-    const u32 lane = threadIdx.x % Lanes;
-    u32 w = lane;
-    if constexpr (Raw<Op>::pivoted) {  // one pivot for all lanes: they only add
-        typename Raw<Op>::State state = Raw<Op>::empty();
-        const typename Raw<Op>::Pivot pivot = row[0];
-        for (u32 k = lane; k < line.head; k += Lanes) add_about<Op, 1>(state, {row[k]}, pivot);
+// A team's lanes go through the slots of their row: `whole` for those that lie in it, and `edge` for what is left at its
+// ends, each with the slot's pack and the place of its first element. Lanes that read together begin in banks of their own.
+template <int Lanes, class In, int V, class Take, class Edge>
+GR_HD void each_slot(const TileRow<In, V>& line, Take whole, Edge edge) {
+    const i32 lane = threadIdx.x % Lanes, first = line.phase ? V - line.phase : 0;  // place of the first whole slot
+    const i32 slots = (line.length - first) / V;  // may be negative: none
+    i32 turn = 0;
+    if constexpr (sizeof(In) * V == 16 && Lanes < 8) {
+        turn = (i32)((threadIdx.x / Lanes * Lanes - (u32)((u64)(line.row + first) / 16)) % 8);
+        if (turn >= slots) turn -= slots;
+        if (turn >= slots) turn = 0;
+    }
 #pragma unroll 4
-        for (; w < line.words; w += Lanes) add_about<Op, W>(state, line.word(w), pivot);
-        for (u32 k = line.end + lane; k < length; k += Lanes) add_about<Op, 1>(state, {row[k]}, pivot);
-        return Raw<Op>::settle(warp_reduce<Raw<Op>, Lanes>(state), pivot, length, index, step);
-    } else {
-        const int Items = 4;
-        typename Op::Acc acc = Op::start();
-        for (u32 k = lane; k < line.head; k += Lanes) Op::absorb(acc, row[k], index + k * step);
-        for (; w + (Items - 1) * Lanes < line.words; w += Items * Lanes) {
-            Pack<In, W> packs[Items];
-#pragma unroll
-            for (int i = 0; i < Items; i++) packs[i] = line.word(w + i * Lanes);
-            Op::template absorb_packs<1>(acc, packs, index + (line.head + w * W) * step, Lanes * W * step, step);
+    for (i32 n = lane; n < slots; n += Lanes) {
+        const i32 slot = n + turn < slots ? n + turn : n + turn - slots, place = first + slot * V;
+        whole(line.slot(place), place);
+    }
+    if constexpr (V > 1) {
+        for (i32 which = lane; which < 2; which += Lanes) {
+            const i32 place = which ? first + (slots > 0 ? slots : 0) * V : first - V;
+            if (place < line.length && (which ? place >= 0 : place > -V)) edge(line.slot(place), place);
         }
-        for (; w < line.words; w += Lanes) Op::absorb_pack(acc, line.word(w), index + (line.head + w * W) * step, step);
-        for (u32 k = line.end + lane; k < length; k += Lanes) Op::absorb(acc, row[k], index + k * step);
-        return warp_reduce<Op, Lanes>(Op::settle(acc));
     }
 }
 
-// Grid: one block a tile of `slots` rows, whose bytes are a multiple of 16; the operand starts at a multiple of 16, and
-// its rows follow one another. Uses a tile of shared memory. For commutative operators.
-template <class Op, class Emit, int Threads, int Lanes, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_team_rows(const __grid_constant__ Task<Chunks> task) {
+// All lanes of the warp call, each team with a row, or with one of length 0. What each lane knows of its row; its pivot.
+template <class Op, int V, int Lanes, int Chunks>
+GR_HD typename Raw<Op>::State tile_row_state(const Task<Chunks>& task, const TileRow<typename Op::In, V>& line,
+                                             typename Raw<Op>::Pivot& pivot) {
     typedef typename Op::In In;
+    typedef Raw<Op> R;
+    const i64 index = task.base[0].index, step = task.step_c;
+    const In fill = R::fill == FIRST_FILL ? line.row[0] : In();
+    auto acc = R::start();
+    if constexpr (R::pivoted && !R::headed) {
+        auto seen = R::nothing();
+        each_slot<Lanes>(
+            line, [&](Pack<In, V> pack, i32 place) { R::look(seen, pack, place); },
+            [&](Pack<In, V> pack, i32 place) {
+                fill_outside(pack, place, line.length, fill);
+                R::look(seen, pack, place);
+            });
+        pivot = R::template agree<Lanes>(seen.best);
+        if (seen.place != none) {
+            Pack<In, V> pack = line.slot(seen.place);
+            fill_outside(pack, seen.place, line.length, fill);
+            R::take(acc, pack, pivot, seen.place, index, step);
+        }
+    } else {
+        if constexpr (R::headed) pivot = fill;
+        each_slot<Lanes>(
+            line, [&](Pack<In, V> pack, i32 place) { R::take(acc, pack, pivot, place, index, step); },
+            [&](Pack<In, V> pack, i32 place) {
+                if constexpr (R::fill == NO_FILL) {
+                    R::take_part(acc, pack, place, line.length, index, step);
+                } else {
+                    fill_outside(pack, place, line.length, fill);
+                    R::take(acc, pack, pivot, place, index, step);
+                }
+            });
+    }
+    return R::raw(acc);
+}
+
+// All lanes of the warp call. Reduces `count` rows of the tile, from its row `first` on, a row a team, and writes their
+// cells, or with Checked what write_rows says.
+template <class Op, class Emit, int V, int Lanes, bool Checked, int Chunks>
+GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const typename Op::In* tile, u32 first, u32 count) {
+    typedef typename Op::In In;
+    const u32 row = threadIdx.x % 32 / Lanes;
+    const In* from = tile + (row < count ? first + row : first) * (u32)task.length;
+    typename Raw<Op>::Pivot pivots[1];
+    typename Raw<Op>::State states[1] = {
+        tile_row_state<Op, V, Lanes>(task, TileRow<In, V>(from, row < count ? (i32)task.length : 0), pivots[0])};
+    return write_rows<Op, Emit, Lanes, 1, Checked>(task, blockIdx.x * task.slots + first, count, states, pivots);
+}
+
+// Grid: one block a tile of `slots` rows, which follow one another. Uses a tile of shared memory. For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Lanes, int Chunks>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_team_rows(const __grid_constant__ Task<Chunks> task) {
     const u64 first = blockIdx.x * task.slots;
-    stage_rows<In, Threads>(task, first, (u8*)GR_SHARED);
+    const typename Op::In* tile = stage_rows<typename Op::In, Threads>(task, first, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();
     __syncthreads();
-    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell + (i64)first * task.row.c[0];
     const u32 rows = (u32)(task.rows - first < task.slots ? task.rows - first : task.slots);
     // Whole warps go round together: a team without a row still takes part in the shuffles.
-    for (u32 round = threadIdx.x / 32 * (32 / Lanes); round < rows; round += Threads / Lanes) {
-        const u32 r = round + threadIdx.x % 32 / Lanes, length = r < rows ? (u32)task.length : 0;
-        const In* row = (const In*)GR_SHARED + (r < rows ? r * (u32)task.length : 0);
-        const bool writes = r < rows && threadIdx.x % Lanes == 0;
-        typename Emit::Out* cell = out + (i64)r * task.row.c[0];
-        if constexpr (Clean<Op>::simpler) {
-            const auto state = team_state<typename Clean<Op>::type, Lanes>(task, row, length);
-            if (!__any_sync(0xffffffffu, writes && is_suspect(state))) {
-                if (writes) store_once(cell, Emit::of(state, task.option));
-                continue;
-            }
-        }
-        const auto state = team_state<Op, Lanes>(task, row, length);
-        if (writes) store_once(cell, Emit::of(state, task.option));
+    for (u32 row = threadIdx.x / 32 * (32 / Lanes); row < rows; row += Threads / Lanes) {
+        const u32 count = rows - row < 32 / Lanes ? rows - row : 32 / Lanes;
+        if constexpr (Clean<Op>::simpler)
+            if (reduce_tile_rows<typename Clean<Op>::type, Emit, V, Lanes, true>(task, tile, row, count)) continue;
+        reduce_tile_rows<Op, Emit, V, Lanes, false>(task, tile, row, count);
     }
 }

@@ -60,7 +60,8 @@ GR_HD bool is_same(boolean a, boolean b) { return a.byte == b.byte; }
 // of equal bytes the first is the larger number. Two elements an instruction; at most 256 elements.
 template <class T, bool Max> struct ByteScan {
     static const u32 flip = (Max ? 0u : 0xffu) ^ (T(-1) < T(0) ? 0x80u : 0u);
-    template <int V, int N> static GR_HD int place(const Pack<T, V> (&packs)[N], T& best) {
+    // The byte, flipped so that the best is the largest, above 255 less its place.
+    template <int V, int N> static GR_HD u32 scan(const Pack<T, V> (&packs)[N]) {
         u32 lanes = 0;
 #pragma unroll
         for (int w = 0; w < N * V / 4; w++) {
@@ -69,7 +70,11 @@ template <class T, bool Max> struct ByteScan {
             lanes = __vmaxu2(lanes, __byte_perm(word, rest, 0x1504));
             lanes = __vmaxu2(lanes, __byte_perm(word, rest, 0x3726));
         }
-        const u32 low = lanes & 0xffffu, high = lanes >> 16, won = low > high ? low : high;
+        const u32 low = lanes & 0xffffu, high = lanes >> 16;
+        return low > high ? low : high;
+    }
+    template <int V, int N> static GR_HD int place(const Pack<T, V> (&packs)[N], T& best) {
+        const u32 won = scan(packs);
         best = (T)((won >> 8) ^ flip);
         return 255 - (int)(won & 255u);
     }
@@ -165,30 +170,4 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
 // The value itself, for elements (complex) whose ties and NaNs can be told apart only by position.
 template <class T, bool Max, bool SkipNan> struct ArgValue : Arg<T, Max, SkipNan> {
     static GR_HD T finalise(Placed<T> state, const f64*) { return state.value; }
-};
-
-struct NoPivot {};
-// In a row of few elements a place takes 32 bits until the row is settled.
-template <class T, bool Max, bool SkipNan> struct RawArg {
-    typedef Arg<T, Max, SkipNan> Op;
-    struct State { T value; u32 place; };
-    typedef NoPivot Pivot;
-    static const bool pivoted = false;
-    static const u32 none = 0xffffffffu;
-    static GR_HD State empty() { return {Op::identity().value, none}; }
-    static GR_HD State combine(State a, State b) {
-        typedef Contest<T, Max> With;
-        bool wins = With::beats(a.value, b.value) | (With::ties(a.value, b.value) & (b.place < a.place));
-        if (SkipNan) wins = (b.place != none) & (wins | (a.place == none));
-        return wins ? b : a;
-    }
-    static GR_HD Placed<T> settle(State raw, Pivot, u64, i64 index, i64 step) {
-        return {raw.value, raw.place == none ? -1 : index + (i64)raw.place * step};
-    }
-    template <int V> static GR_HD State of(const Pack<T, V>& pack, Pivot, i32 place, i64, i64) {
-        const Pack<T, V> packs[1] = {pack};
-        T best;
-        const u32 found = (u32)(place + Op::scan_place(packs, best));
-        return {best, SkipNan && is_nan(best) ? none : found};
-    }
 };

@@ -1,34 +1,69 @@
 // What lanes that share a short row exchange: less than a state where that is cheaper to add up.
 //
-//   of(pack, pivot, place, index, step)     a lane's elements; the first is number `place` of the row
+//   Acc, start, take(acc, pack, pivot, place, index, step), raw(acc)
+//                                           a lane's running value; the pack's first element is number `place` of the row
 //   combine, empty                          as of a monoid, in either order
 //   settle(raw, pivot, length, index, step) the row's state; `index` is that of its first element
-//   pivoted, Pivot                          whether `pivot` is the row's first element, or nothing
+//   of(pack, pivot, place, index, step)     start, take and raw
+//   pivoted, Pivot                          whether all lanes must know something of the row first,
+//   headed                                  and whether that is its first element; else it is the row's best (RawPlace)
+//   fill                                    what may stand where a slot reaches past the row: nothing (take_part then
+//                                           takes one element after another), zero, or the row's first element
 #pragma once
 #include "arg.cuh"
+#include "logical.cuh"
 #include "moments.cuh"
 
-// The state itself.
-template <class Op> struct RawState {
-    typedef typename Op::State State;
-    typedef NoPivot Pivot;
-    static const bool pivoted = false;
-    static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
-    static GR_HD State settle(State raw, Pivot, u64, i64, i64) { return raw; }
-    static GR_HD State empty() { return Op::identity(); }
-    template <int V> static GR_HD State of(const Pack<typename Op::In, V>& pack, Pivot, i32 place, i64 index, i64 step) {
-        typename Op::Acc acc = Op::start();
-        Op::absorb_pack(acc, pack, index + place * step, step);
-        return Op::settle(acc);
+const int NO_FILL = 0, ZERO_FILL = 1, FIRST_FILL = 2;
+struct NoPivot {};
+
+// What all of them have.
+template <class Own, class Element, class About, int Fill> struct RawPlain {
+    typedef About Pivot;
+    static const bool pivoted = false, headed = false;
+    static const int fill = Fill;
+    template <int V> static GR_HD auto of(const Pack<Element, V>& pack, Pivot pivot, i32 place, i64 index, i64 step) {
+        auto acc = Own::start();
+        Own::take(acc, pack, pivot, place, index, step);
+        return Own::raw(acc);
     }
 };
-template <class Op> struct Raw : RawState<Op> {};
+
+// The state itself.
+template <class Op, int Fill> struct RawState : RawPlain<RawState<Op, Fill>, typename Op::In, NoPivot, Fill> {
+    typedef typename Op::State State;
+    typedef typename Op::Acc Acc;
+    static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
+    static GR_HD State settle(State raw, NoPivot, u64, i64, i64) { return raw; }
+    static GR_HD State empty() { return Op::identity(); }
+    static GR_HD Acc start() { return Op::start(); }
+    template <int V>
+    static GR_HD void take(Acc& acc, const Pack<typename Op::In, V>& pack, NoPivot, i32 place, i64 index, i64 step) {
+        Op::absorb_pack(acc, pack, index + place * step, step);
+    }
+    template <int V>
+    static GR_HD void take_part(Acc& acc, const Pack<typename Op::In, V>& pack, i32 place, i32 length, i64 index, i64 step) {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            if ((u32)(place + j) < (u32)length) Op::absorb(acc, pack.at[j], index + (place + j) * step);
+    }
+    static GR_HD State raw(const Acc& acc) { return Op::settle(acc); }
+};
+template <class Op> struct Raw : RawState<Op, NO_FILL> {};
+template <class T, bool Max, bool SkipNan>
+struct Raw<MinMax<T, Max, SkipNan>> : RawState<MinMax<T, Max, SkipNan>, FIRST_FILL> {};
+template <class T> struct Raw<PeakToPeak<T>> : RawState<PeakToPeak<T>, FIRST_FILL> {};
+template <class T> struct Raw<MaxMagnitude<T>> : RawState<MaxMagnitude<T>, FIRST_FILL> {};
+template <class T> struct Raw<Any<T>> : RawState<Any<T>, FIRST_FILL> {};
+template <class T> struct Raw<All<T>> : RawState<All<T>, FIRST_FILL> {};
+template <class T> struct Raw<CountNonzero<T>> : RawState<CountNonzero<T>, ZERO_FILL> {};
+template <class Map, class A> struct Raw<Sum<Map, A>> : RawState<Sum<Map, A>, ZERO_FILL> {};
 // Sums that are kept in pairs begin with an element: adding to nothing costs as much as adding to something.
 GR_HD Twofold begin(f64 term, Twofold) { return {term, 0}; }
 GR_HD Twofold begin(Twofold term, Twofold) { return term; }
 GR_HD Parts<Twofold> begin(c128 term, Parts<Twofold>) { return {{term.re, 0}, {term.im, 0}}; }
 GR_HD Parts<Twofold> begin(Parts<Twofold> term, Parts<Twofold>) { return term; }
-template <class Map, class A> struct RawPairs : RawState<Sum<Map, A>> {
+template <class Map, class A> struct RawPairs : RawState<Sum<Map, A>, ZERO_FILL> {
     template <int V> static GR_HD A of(const Pack<typename Map::In, V>& pack, NoPivot, i32, i64, i64) {
         A sum = begin(Map::of(pack.at[0]), A());
 #pragma unroll
@@ -38,47 +73,173 @@ template <class Map, class A> struct RawPairs : RawState<Sum<Map, A>> {
 };
 template <class Map> struct Raw<Sum<Map, Twofold>> : RawPairs<Map, Twofold> {};
 template <class Map> struct Raw<Sum<Map, Parts<Twofold>>> : RawPairs<Map, Parts<Twofold>> {};
+template <class Map, class A> struct Raw<RootSum<Map, A>> : Raw<Sum<Map, A>> {};
+// Where every element counts, the row's length is their number.
+template <class Map, class A> struct RawMean : Raw<Sum<Map, A>> {
+    static GR_HD Averaged<A> settle(A raw, NoPivot, u64 length, i64, i64) { return {raw, (i64)length}; }
+};
+template <class T, class To, class A> struct Raw<Mean<Value<T, To>, A>> : RawMean<Value<T, To>, A> {};
 // Power sums about one pivot, which every lane knows; the row's length is their count.
-template <class T, int Order> struct RawPowers {
-    struct State { f64 sum[Order]; };
-    typedef T Pivot;
-    static const bool pivoted = true;
+template <int Order> struct PowersRaw { f64 sum[Order]; };
+template <class T, int Order> struct RawPowers : RawPlain<RawPowers<T, Order>, T, T, FIRST_FILL> {
+    typedef PowersRaw<Order> State;
+    typedef State Acc;
+    static const bool pivoted = true, headed = true;
     static GR_HD State empty() { return State(); }
+    static GR_HD Acc start() { return State(); }
+    static GR_HD State raw(const Acc& acc) { return acc; }
     static GR_HD State combine(State a, State b) {
 #pragma unroll
         for (int k = 0; k < Order; k++) a.sum[k] += b.sum[k];
         return a;
     }
-    static GR_HD PowerSums<Order> powers(const State& raw, Pivot pivot, u32 count) {
+    template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, T pivot, i32, i64, i64) {
+        const f64 from = cast<f64>(pivot);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const f64 d = cast<f64>(pack.at[j]) - from;
+            f64 power = d;
+#pragma unroll
+            for (int k = 0; k < Order; k++) acc.sum[k] += power, power *= d;
+        }
+    }
+    static GR_HD auto settle(State raw, T pivot, u64 length, i64, i64) {
         PowerSums<Order> acc;
         acc.pivot = cast<f64>(pivot);
-        acc.count = count;
+        acc.count = (u32)length;
 #pragma unroll
         for (int k = 0; k < Order; k++) acc.sum[k] = raw.sum[k];
-        return acc;
-    }
-    static GR_HD auto settle(State raw, Pivot pivot, u64 length, i64, i64) {
-        return settle_powers<MeanOf<T>>(powers(raw, pivot, (u32)length));
-    }
-    template <int V> static GR_HD State of(const Pack<T, V>& pack, Pivot pivot, i32, i64, i64) {
-        PowerSums<Order> acc = powers(empty(), pivot, 0);
-#pragma unroll
-        for (int j = 0; j < V; j++) acc.take(cast<f64>(pack.at[j]));
-        State raw;
-#pragma unroll
-        for (int k = 0; k < Order; k++) raw.sum[k] = acc.sum[k];
-        return raw;
+        return settle_powers<MeanOf<T>>(acc);
     }
 };
-template <class T, bool Max, bool SkipNan> struct Raw<Arg<T, Max, SkipNan>> : RawArg<T, Max, SkipNan> {};
+// Power sums of bytes: 32 bits hold those of 2^16 of them.
+struct ByteRaw { i32 sum; u32 square; };
+template <class T> struct RawBytePowers : RawPlain<RawBytePowers<T>, T, NoPivot, ZERO_FILL> {
+    typedef ByteRaw State;
+    typedef State Acc;
+    static GR_HD State empty() { return State(); }
+    static GR_HD Acc start() { return State(); }
+    static GR_HD State raw(const Acc& acc) { return acc; }
+    static GR_HD State combine(State a, State b) { return {a.sum + b.sum, a.square + b.square}; }
+    template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, NoPivot, i32, i64, i64) {
+        static_assert(V % 4 == 0, "whole words");
+#pragma unroll
+        for (int w = 0; w < V / 4; w++) {
+            const i32 word = ((const i32*)&pack)[w];
+            acc.sum += dot_words(word, 0x01010101, T());
+            acc.square += (u32)dot_words(word, word, T());
+        }
+    }
+    static GR_HD Moments2<f64> settle(State raw, NoPivot, u64 length, i64, i64) {
+        return settle_powers(BytePowers{raw.sum, (i64)raw.square, (i64)length});
+    }
+};
+// The row's best value first, and the slots that may hold it; its place takes 32 bits until the row is settled.
+struct PlaceRaw { i32 place; };
+const i32 none = 0x7fffffff;  // the place of nothing
+// What is found before a row is the row's first element: that stands there, or may.
+GR_HD i64 placed(i32 place, i64 index, i64 step) { return place == none ? -1 : index + (place < 0 ? 0 : place) * step; }
+template <class T, bool Max, bool SkipNan>
+struct RawPlace : RawPlain<RawPlace<T, Max, SkipNan>, T, T, FIRST_FILL> {
+    typedef PlaceRaw State;
+    typedef State Acc;
+    static const bool pivoted = true;
+    struct Seen { T best; i32 place; };  // a lane's best value, and the place of the first slot with it
+    static GR_HD Seen nothing() { return {Extreme<T, Max, SkipNan>::worst(), none}; }
+    template <int V> static GR_HD void look(Seen& seen, const Pack<T, V>& pack, i32 place) {
+        typedef Arg<T, Max, SkipNan> Op;
+        Best<T, Max, SkipNan> best = Best<T, Max, SkipNan>::start();
+        best.take(pack);
+        const T value = best.settle();
+        const bool first = (place < seen.place) & !Op::beats(value, seen.best);
+        const bool wins = first | Op::beats(seen.best, value);
+        seen.best = either(wins, value, seen.best);
+        seen.place = wins ? place : seen.place;
+    }
+    // All lanes call. The best value of each team of Lanes lanes.
+    template <int Lanes> static GR_HD T agree(T value) {
+#pragma unroll
+        for (int bits = 1; bits < Lanes; bits *= 2)
+            value = Extreme<T, Max, SkipNan>::better(value, shuffle_xor(0xffffffffu, value, bits));
+        return value;
+    }
+    static GR_HD State empty() { return {none}; }
+    static GR_HD Acc start() { return {none}; }
+    static GR_HD State raw(const Acc& acc) { return acc; }
+    static GR_HD State combine(State a, State b) { return {a.place < b.place ? a.place : b.place}; }
+    template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, T best, i32 place, i64, i64) {
+        i32 found = -1;
+        if (!is_nan(best)) {
+#pragma unroll
+            for (int j = V - 1; j >= 0; j--) found = is_same(pack.at[j], best) ? j : found;
+        } else if (!SkipNan) {
+#pragma unroll
+            for (int j = V - 1; j >= 0; j--) found = is_nan(pack.at[j]) ? j : found;
+        }
+        acc = combine(acc, {found < 0 ? none : place + found});
+    }
+    static GR_HD Placed<T> settle(State raw, T best, u64, i64 index, i64 step) {
+        return {best, placed(raw.place, index, step)};
+    }
+};
+// A byte and its place in one word, the larger the earlier.
+struct KeyRaw { u32 key; };
+template <class T, bool Max> struct RawBytePlace : RawPlain<RawBytePlace<T, Max>, T, NoPivot, FIRST_FILL> {
+    typedef KeyRaw State;
+    typedef State Acc;
+    static const u32 last = 0xffff00u;  // place 0 in a key: room above it for what stands before a row
+    static GR_HD State empty() { return {0}; }
+    static GR_HD Acc start() { return {0}; }
+    static GR_HD State raw(const Acc& acc) { return acc; }
+    static GR_HD State combine(State a, State b) { return {a.key > b.key ? a.key : b.key}; }
+    template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, NoPivot, i32 place, i64, i64) {
+        const Pack<T, V> packs[1] = {pack};
+        const u32 won = ByteScan<T, Max>::scan(packs);
+        acc = combine(acc, {((won & 0xff00u) << 16) + (won & 255u) + (last - 255u - (u32)place)});
+    }
+    static GR_HD Placed<T> settle(State raw, NoPivot, u64, i64 index, i64 step) {
+        return {(T)(raw.key >> 24 ^ ByteScan<T, Max>::flip), placed((i32)(last - (raw.key & 0xffffffu)), index, step)};
+    }
+};
+// Complex numbers: value and place are compared at once.
+template <class T> struct PlacedRaw { T value; i32 place; };
+template <class T, bool Max, bool SkipNan>
+struct RawArg : RawPlain<RawArg<T, Max, SkipNan>, T, NoPivot, FIRST_FILL> {
+    typedef Arg<T, Max, SkipNan> Op;
+    typedef PlacedRaw<T> State;
+    typedef State Acc;
+    static GR_HD State empty() { return {Op::identity().value, none}; }
+    static GR_HD Acc start() { return empty(); }
+    static GR_HD State raw(const Acc& acc) { return acc; }
+    static GR_HD State combine(State a, State b) {
+        typedef Contest<T, Max> With;
+        bool wins = With::beats(a.value, b.value) | (With::ties(a.value, b.value) & (b.place < a.place));
+        wins = (b.place != none) & (wins | (a.place == none));
+        return wins ? b : a;
+    }
+    template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, NoPivot, i32 place, i64, i64) {
+        const Pack<T, V> packs[1] = {pack};
+        T best;
+        const i32 at = place + Op::scan_place(packs, best);
+        acc = combine(acc, {best, SkipNan && is_nan(best) ? none : at});
+    }
+    static GR_HD Placed<T> settle(State raw, NoPivot, u64, i64 index, i64 step) {
+        return {raw.value, placed(raw.place, index, step)};
+    }
+};
+template <class T, bool Max, bool SkipNan> struct Raw<Arg<T, Max, SkipNan>> : RawPlace<T, Max, SkipNan> {};
+template <class Real, bool Max, bool SkipNan>
+struct Raw<Arg<complex<Real>, Max, SkipNan>> : RawArg<complex<Real>, Max, SkipNan> {};
+template <bool Max, bool SkipNan> struct Raw<Arg<i8, Max, SkipNan>> : RawBytePlace<i8, Max> {};
+template <bool Max, bool SkipNan> struct Raw<Arg<u8, Max, SkipNan>> : RawBytePlace<u8, Max> {};
 template <class T> struct Raw<Var<T, false>> : RawPowers<T, 2> {};
 template <class T> struct Raw<Std<T, false>> : RawPowers<T, 2> {};
 template <class T> struct Raw<CentralMoment<T>> : RawPowers<T, 4> {};
 template <class T> struct Raw<Skewness<T>> : RawPowers<T, 4> {};
 template <class T> struct Raw<Kurtosis<T>> : RawPowers<T, 4> {};
-template <> struct Raw<Var<i8, false>> : RawState<Var<i8, false>> {};
-template <> struct Raw<Var<u8, false>> : RawState<Var<u8, false>> {};
-template <> struct Raw<Var<boolean, false>> : RawState<Var<boolean, false>> {};
-template <> struct Raw<Std<i8, false>> : RawState<Std<i8, false>> {};
-template <> struct Raw<Std<u8, false>> : RawState<Std<u8, false>> {};
-template <> struct Raw<Std<boolean, false>> : RawState<Std<boolean, false>> {};
+template <> struct Raw<Var<i8, false>> : RawBytePowers<i8> {};
+template <> struct Raw<Var<u8, false>> : RawBytePowers<u8> {};
+template <> struct Raw<Var<boolean, false>> : RawBytePowers<boolean> {};
+template <> struct Raw<Std<i8, false>> : RawBytePowers<i8> {};
+template <> struct Raw<Std<u8, false>> : RawBytePowers<u8> {};
+template <> struct Raw<Std<boolean, false>> : RawBytePowers<boolean> {};

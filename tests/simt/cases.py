@@ -42,12 +42,16 @@ LAYOUTS = {
     "more rows than blocks": Layout((8, 9001), (1,)),
     "rows with edges": Layout((5, 2411), (1,), lambda x: x[:, 1:-1]),
     "short rows": Layout((901, 32), (1,)),
+    "even rows": Layout((901, 48), (1,), lambda x: x[:, :32]),
     "few short rows": Layout((40, 35), (1,), lambda x: x[:, 1:-1]),
     "staged rows": Layout((3401, 7), (1,)),
+    "staged rows inside": Layout((3401, 7), (1,), lambda x: x[1:]),
     "long staged rows": Layout((1700, 13), (1,)),
     "team rows": Layout((501, 33), (1,)),
     "long team rows": Layout((70, 501), (1,)),
+    "rows one row on": Layout((302, 101), (1,), lambda x: x[1:]),
     "rows of several slots": Layout((301, 200), (1,)),
+    "even rows of several slots": Layout((301, 208), (1,), lambda x: x[:, :192]),
     "short lines": Layout((6, 50, 33), (0, 2), lambda x: x[:, :, 1:]),
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:]),
     "columns": Layout((517, 70), (0,)),
@@ -61,7 +65,7 @@ LAYOUTS = {
 }
 TABLE_LAYOUTS = (
     *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
-    "columns of odd stride",
+    *("columns of odd stride", "team rows", "rows one row on"),
 )
 
 
