@@ -42,7 +42,7 @@ def held(bound: Bound) -> list[Any]:
 
 
 def in_memory(bound: Bound) -> list[Any]:
-    return [grouped.reduce_chunks([[put(c) for c in CHUNKS]], bound, OFFSETS, where(bound))]
+    return [grouped.reduce_chunks([[put(c) for c in CHUNKS]], bound, OFFSETS, where(bound), range(COUNT))]
 
 
 def streamed(bound: Bound) -> list[Any]:

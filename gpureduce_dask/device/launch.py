@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+import sys
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -74,10 +76,17 @@ def allocate(nbytes: int) -> Any:
         return _allocate_again(nbytes)
 
 
+def free_pool() -> None:
+    """Give back to the driver what CuPy's pool keeps for later, where CuPy is in use."""
+    if "cupy" in sys.modules:
+        with suppress(RuntimeError):  # CuPy is there, and no driver
+            sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
+
+
 def _allocate_again(nbytes: int) -> Any:
     import cupy
 
-    cupy.get_default_memory_pool().free_all_blocks()
+    free_pool()
     try:
         return cupy.cuda.alloc(nbytes)
     except MemoryError as error:

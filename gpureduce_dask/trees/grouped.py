@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -62,19 +63,28 @@ class Folding:
 
 
 @faults.task
-def reduce_chunks(columns: list[list[Any]], bound: Bound, offsets: Sequence[Coords], where: Where) -> Partial | Runs:
-    """Chunks in memory, one list for each of the monoid's arity."""
-    return _reduce(list(zip(*columns, strict=True)), bound, offsets, where)
+def reduce_chunks(
+    columns: list[list[Any]], bound: Bound, offsets: Sequence[Coords], where: Where, keys: Sequence[Any]
+) -> Partial | Runs:
+    """Chunks in memory, one list for each of the monoid's arity; ``keys`` are the first's."""
+    blocks = list(zip(*columns, strict=True))
+    with _named(lambda: keys, lambda: blocks, bound, where.axes):
+        return _reduce(blocks, bound, offsets, where)
 
 
 @faults.task
 def reduce_held(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:
     """Chunks that handles refer to."""
     if all(h.is_here for h in handles):
-        if len(handles) == 1 and where.runs is None:
-            return _reduce_again(handles[0], picks, bound, where)
-        blocks = list(zip(*(h.take(picks) for h in handles), strict=True))
-        return _reduce(blocks, bound, [handles[0].offsets[i] for i in picks], where)
+        first = handles[0]
+
+        def blocks() -> list[tuple[Any, ...]]:
+            return list(zip(*(h.take(picks) for h in handles), strict=True))
+
+        with _named(lambda: [first.keys[i] for i in picks], blocks, bound, where.axes):
+            if len(handles) == 1 and where.runs is None:
+                return _reduce_again(first, picks, bound, where)
+            return _reduce(blocks(), bound, [first.offsets[i] for i in picks], where)
     return _reduce_from_afar(handles, picks, bound, where)
 
 
@@ -87,12 +97,43 @@ def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, where: Whe
     return chunk.leave(chunk.reduce_many(batch, bound, where.axes, places), bound)
 
 
+@contextmanager
+def _named(
+    keys: Callable[[], Sequence[Any]], blocks: Callable[[], Sequence[tuple[Any, ...]]], bound: Bound, axes: Axes
+) -> Iterator[None]:
+    """An error of the block says which of these chunks it comes from."""
+    try:
+        yield
+    except Exception as error:
+        bad = None if isinstance(error, MemoryError) else _first_bad(blocks(), bound, axes)
+        names = keys()
+        which = f"{names[0]} to {names[-1]}, {len(names)} chunks together" if bad is None else str(names[bad])
+        error.add_note(f"while reducing {which}")
+        raise
+
+
+def _first_bad(blocks: Sequence[tuple[Any, ...]], bound: Bound, axes: Axes) -> int | None:
+    """The number of the first chunk that cannot be reduced alone."""
+    for i, block in enumerate(blocks):
+        try:
+            if not lacks_answer(block[0], bound, axes):
+                chunk.reduce(block, bound, axes)
+        except Exception:  # whatever it is, it is the error that is to be named
+            return i
+    return None
+
+
 def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:
     """Chunks of a handle that travelled, which come one at a time."""
     folding, partials = Folding(bound), []
     for i in picks:
-        block = tuple(h.take([i])[0] for h in handles)
-        partial = _reduce([block], bound, [handles[0].offsets[i]], Where(where.axes, where.shape))
+        partial = reduce_chunks(
+            [h.take([i]) for h in handles],
+            bound,
+            [handles[0].offsets[i]],
+            Where(where.axes, where.shape),
+            [handles[0].keys[i]],
+        )
         if where.runs is None:
             folding.add(partial)
         else:

@@ -121,6 +121,7 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
     every = [f for layer in layers for f in handles.all_futures(layer)]
     if not all(workers.is_future(f) for f in every):
         return None
+    workers.refuse_cancelled(todo.bound.name, every)
     found = workers.who_has(client, every)
     if not found:
         return None
@@ -241,12 +242,14 @@ class InMemory:
 
     def _part(self, stage: Axes, members: list[Coords], group: groups.Group) -> Part:
         todo, mine = self.todo, [members[i] for i in group.members]
-        columns = List(*(List(*(TaskRef((a.name, *c)) for c in mine)) for a in todo.arrays))
+        keys = [[(a.name, *c) for c in mine] for a in todo.arrays]
+        columns = List(*(List(*map(TaskRef, column)) for column in keys))
         run = partial(
             grouped.reduce_chunks,
             bound=todo.bound,
             offsets=[self._offsets[c] for c in mine] if todo.shape else [()] * len(mine),
             where=todo.where(stage, group.members),
+            keys=keys[0],
         )
         return Part(run, columns, group.worker, len(mine))
 

@@ -22,6 +22,7 @@ from dask.base import dont_optimize, tokenize
 from dask.context import globalmethod
 from dask.core import flatten, reverse_dict
 
+from ..device import launch
 from . import within
 from .grouped import Folding
 
@@ -253,8 +254,13 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
 
 
 def _make(node: GraphNode, have: dict[Key, Any]) -> None:
+    needs = {key: have[key] for key in node.dependencies}
     try:
-        have[node.key] = node({key: have[key] for key in node.dependencies})
+        try:
+            have[node.key] = node(needs)
+        except MemoryError:
+            launch.free_pool()
+            have[node.key] = node(needs)
     except Exception as error:
         error.add_note(f"while making {node.key} within a group of chunks")
         raise

@@ -13,6 +13,8 @@ import dask
 from dask.base import get_scheduler
 from dask.system import CPU_COUNT
 
+from ..errors import ArgumentError, message
+
 FRESH = 2.0  # seconds that an answer of the scheduler is used again: what is stale costs a transfer, never a result
 HALF_FULL = 0.5  # of a worker's memory: above it, its chunks must stay free to go to its disk
 
@@ -70,6 +72,20 @@ def who_has(client: Any, futures: Iterable[Any]) -> Mapping[Any, Any]:
         return {}
     found: Mapping[Any, Any] = client.who_has(futures)
     return found
+
+
+def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:
+    """Raise where a chunk will never be there: dask's own error, much later, tells neither which nor why."""
+    key = next((f.key for f in futures if f.status == "cancelled"), None)
+    if key is not None:
+        raise ArgumentError(
+            message(
+                name,
+                f"chunk {key}, which its cluster has given up",
+                "chunks that are in memory or can be made",
+                "Persist the array again, after the restart of workers or the release that lost it.",
+            )
+        )
 
 
 def is_future(value: Any) -> bool:
