@@ -1,4 +1,4 @@
-"""Reductions of dask arrays in CUDA and NumPy: ``import gpureduce_dask as gr; gr.sum(x, axis=0)``.
+"""Reductions and scans of dask arrays in CUDA and NumPy: ``import gpureduce_dask as gr; gr.sum(x, axis=0)``.
 
 Importing this package imports neither CuPy nor dask: a name is fetched from its module when it is first used.
 """
@@ -43,6 +43,20 @@ if TYPE_CHECKING:
         tree,
         vdot,
     )
+    from .scans import (
+        bfill,
+        cummax,
+        cummin,
+        cumprod,
+        cumsum,
+        cumulative_prod,
+        cumulative_sum,
+        ffill,
+        nancumprod,
+        nancumsum,
+        scan,
+        scan_tree,
+    )
     from .statistics import (
         average,
         kurtosis,
@@ -85,6 +99,20 @@ _LAZY = {
         "tree",
         "vdot",
     ),
+    "scans": (
+        "bfill",
+        "cummax",
+        "cummin",
+        "cumprod",
+        "cumsum",
+        "cumulative_prod",
+        "cumulative_sum",
+        "ffill",
+        "nancumprod",
+        "nancumsum",
+        "scan",
+        "scan_tree",
+    ),
     "statistics": (
         "average",
         "kurtosis",
@@ -109,10 +137,18 @@ __all__ = [
     "argmax",
     "argmin",
     "average",
+    "bfill",
     "cluster",
     "count_nonzero",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
+    "cumulative_prod",
+    "cumulative_sum",
     "device_meta",
     "errors",
+    "ffill",
     "kurtosis",
     "max",
     "mean",
@@ -120,6 +156,8 @@ __all__ = [
     "moment",
     "nanargmax",
     "nanargmin",
+    "nancumprod",
+    "nancumsum",
     "nanmax",
     "nanmean",
     "nanmin",
@@ -133,6 +171,8 @@ __all__ = [
     "prod",
     "ptp",
     "reduction",
+    "scan",
+    "scan_tree",
     "skew",
     "std",
     "sum",

@@ -61,6 +61,16 @@ def scan(
         return out, lines.scan(total, exclusive)
 
 
+def before(partials: Array, bound: Bound, carry: Array | None = None, reverse: bool = False) -> tuple[Array, Array]:
+    """What stands before each of a row of partials, and what stands behind them all, of size 1."""
+    ahead = bound.identities((1,)) if carry is None else carry.reshape(1)
+    line = np.concatenate([ahead, partials[::-1] if reverse else partials])
+    running = tuple(f[None, :, None] for f in bound.unpack(line))
+    with np.errstate(all="ignore"):
+        _prefix(running, None, bound)
+    return line[:-1][::-1] if reverse else line[:-1], line[-1:]
+
+
 def _is_same(x: Array, out: Array) -> bool:
     """True where each element lies where its result goes, or no element does."""
     return not np.may_share_memory(x, out) or (x.ctypes.data, x.strides) == (out.ctypes.data, out.strides)

@@ -1,0 +1,117 @@
+"""Public scans, by dask.array's, NumPy's and the array API's names and signatures.
+
+Common to all: ``x`` is a dask array, or anything that makes one (then it is one chunk). The result has the chunks of
+``x`` along an axis. With ``axis=None`` it has one axis, and holds the elements of ``x`` in C order whatever its chunks,
+which are neither cut nor joined for it. Unknown chunk sizes work along an axis. ``out`` is a dask array to overwrite.
+Result dtypes and accuracy are those of the reduction of the same name, so that running sums of float32 are rounded
+once, and those of float64 do not drift; a sum of zeros is +0.0. Masked, sparse, long double and object arrays are
+handed to the dask function of that name, where it has one. Errors are those of :mod:`gpureduce_dask.errors`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .errors import ArgumentError, message
+from .monoid import Monoid
+from .trees import scan_recipe
+from .trees.scan_apply import apply
+
+
+def cumsum(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential") -> Any:
+    """Running sum along an axis. ``method`` is dask's, and changes nothing: there is one tree."""
+    return apply("sum", x, axis, dtype, out=out, name="cumsum", method=method)
+
+
+def cumprod(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential") -> Any:
+    """Running product along an axis."""
+    return apply("prod", x, axis, dtype, out=out, name="cumprod", method=method)
+
+
+def nancumsum(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential") -> Any:
+    """Running sum of the elements that are not NaN."""
+    return apply("nansum", x, axis, dtype, out=out, name="nancumsum", method=method)
+
+
+def nancumprod(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential") -> Any:
+    """Running product of the elements that are not NaN."""
+    return apply("nanprod", x, axis, dtype, out=out, name="nancumprod", method=method)
+
+
+def cummax(x: Any, axis: Any = None, out: Any = None) -> Any:
+    """Greatest element so far; NaN or NaT from the first one on."""
+    return apply("max", x, axis, out=out, name="cummax")
+
+
+def cummin(x: Any, axis: Any = None, out: Any = None) -> Any:
+    """Least element so far; NaN or NaT from the first one on."""
+    return apply("min", x, axis, out=out, name="cummin")
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """Running sum as the array API has it: ``axis`` may be left out for one axis alone.
+
+    With ``include_initial`` a 0 goes before: the first chunk is longer by one.
+    """
+    return _api("sum", "cumulative_sum", x, axis, dtype, out, include_initial)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+) -> Any:
+    """Running product as the array API has it; the initial value is 1."""
+    return _api("prod", "cumulative_prod", x, axis, dtype, out, include_initial)
+
+
+def ffill(x: Any, axis: Any = -1) -> Any:
+    """NaN and NaT replaced by the last element before them that is neither; those before the first stay."""
+    return apply("last", x, axis, name="ffill")
+
+
+def bfill(x: Any, axis: Any = -1) -> Any:
+    """NaN and NaT replaced by the next element after them that is neither; those after the last stay."""
+    return apply("last", x, axis, reverse=True, name="bfill")
+
+
+def scan(
+    x: Any,
+    monoid: str | Monoid,
+    axis: Any = None,
+    dtype: Any = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    segments: Any = None,
+    include_initial: bool = False,
+    out: Any = None,
+) -> Any:
+    """Running results of an operator of the table, or of a :class:`~gpureduce_dask.Monoid` of one's own.
+
+    For a monoid of arity 2, ``x`` is a tuple of two arrays of one shape; ``scan((a, b), "affine")`` solves
+    ``y[i] = a[i] * y[i - 1] + b[i]``. ``exclusive`` leaves each element out of its own result, and ``include_initial``
+    puts the result for no element before the others. ``reverse`` starts at the end: "before" is then behind.
+    ``segments``, of the array's shape or its size along the axis, starts anew where it is true, or, if it is not of
+    booleans, where it differs from the one before. Operators without an identity, as max, begin with what is below
+    (above) all elements, and with NaN or 0 for first and last; those with a position refuse.
+    """
+    return apply(monoid, x, axis, dtype, exclusive, reverse, segments, include_initial, out)
+
+
+def scan_tree(op: str | Monoid, dtype: Any) -> dict[str, Any]:
+    """Keyword arguments that make stock dask scan by an operator.
+
+    ``dask.array.reductions.cumreduction(x=x, axis=0, **scan_tree("sum", x.dtype))``, with either ``method``. Stock dask
+    joins results, not states: for operators whose running results combine as the elements do, of the elements' dtype.
+    """
+    return scan_recipe.recipe(op, dtype)
+
+
+def _api(op: str, name: str, x: Any, axis: Any, dtype: Any, out: Any, initial: bool) -> Any:
+    if axis is None and getattr(x, "ndim", 1) > 1:
+        raise ArgumentError(
+            message(
+                name, f"axis None for {x.ndim} dimensions", "an axis", "Pass axis=, or call cumsum for all elements."
+            )
+        )
+    return apply(op, x, axis, dtype, initial=initial, out=out, name=name)

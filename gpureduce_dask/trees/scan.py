@@ -1,0 +1,231 @@
+"""The scan tree along an axis: totals of chunks in groups, what stands before each chunk, and each scanned from there.
+
+No chunk waits for the scan of another: only totals are combined in order, a section at a time. Chunks that have yet to
+be made are made once, and each is held until the totals before it are known; sections are short, so that few chunks
+wait. Chunks in memory that one thread reads all of are scanned one after another instead, which reads them once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from itertools import accumulate, product
+from operator import itemgetter
+from typing import Any
+
+import dask.array as da
+from dask._task_spec import GraphNode, List, Task, TaskRef
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+
+from ..monoid import Bound
+from . import groups, meta, sources, stream, workers
+from .axes import needs_places, place_chunks
+from .handles import Coords
+from .scan_tasks import Scan, bases, pick, scan_chunk, scan_through, scan_whole, totals
+
+BASES_BYTES = 2**20  # of partials that go together to all workers that need one of them
+LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
+THROUGH = 8  # chunks that one task scans one after another: their results are in memory together
+
+
+def scan_array(
+    arrays: tuple[Any, ...],
+    bound: Bound,
+    axis: int,
+    exclusive: bool = False,
+    reverse: bool = False,
+    initial: bool = False,
+    starts: Any = None,
+    name_prefix: str | None = None,
+) -> Any:
+    """Scan dask arrays of one chunking along an axis, by a bound monoid.
+
+    ``starts`` is a dask array of bool in the same chunks, or of size 1 along other axes: true where a segment starts.
+    With ``initial``, lines are longer by one.
+    """
+    x = arrays[0]
+    shape = None
+    if needs_places(bound, x.numblocks, (axis,)):
+        shape = tuple(sum(s) for s in place_chunks(bound.name, x.chunks, (axis,)))
+    scan = Scan(bound, axis, exclusive, reverse, initial, meta.promises_device(x._meta), shape)
+    stream.install()
+    tree = ScanTree(arrays, starts, scan, f"gr-{name_prefix or bound.name}")
+    if x.numblocks[axis] == 1:
+        return tree.one_chunk_a_line()
+    source = sources.find(sources.Reduction(arrays, bound, (axis,), None), is_trial=True)
+    return tree.of_lines(source)
+
+
+class ScanTree:
+    """One scan of one graph."""
+
+    def __init__(self, arrays: tuple[Any, ...], starts: Any, scan: Scan, prefix: str) -> None:
+        self.arrays, self.starts, self.scan, self.axis = arrays, starts, scan, scan.axis
+        self.x = arrays[0]
+        chunks = [str(a.chunks) for a in arrays]
+        token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, scan)
+        self.name = f"{prefix}-{token}"
+        self.parts = f"{prefix}-part-{token}"  # totals, bases, and stretches scanned together
+        self.meta = meta.like(self.x._meta, self.x.ndim, scan.bound.result)
+        self.graph: dict[Any, GraphNode] = {}
+
+    def one_chunk_a_line(self) -> Any:
+        """A task a chunk, in a layer that fuses with its neighbours."""
+        inds = tuple(range(self.x.ndim))
+        inputs = [v for a in (*self.arrays, *self._flags()) for v in (a, inds)]
+        return da.blockwise(
+            partial(scan_whole, scan=self.scan, segmented=self.starts is not None),
+            inds,
+            *inputs,
+            name=self.name,
+            dtype=self.scan.bound.result,
+            meta=self.meta,
+            adjust_chunks={self.axis: _longer} if self.scan.initial else None,
+            align_arrays=False,
+        )
+
+    def of_lines(self, source: Any) -> Any:
+        """Lines of several chunks each; ``source`` is None for chunks that have yet to be made."""
+        known = workers.current() if source is None else source.known
+        holders = holders_of(source)
+        lines = list(self._lines())
+        for line in lines:
+            if source is not None and is_read_by_one(line, holders, known):
+                self._through(line)
+            else:
+                self._in_groups(line, self._deal(line[:-1], len(lines), source, holders, known), source is None)
+        dependencies = [*self.arrays, *self._flags()]
+        graph = HighLevelGraph.from_collections(self.name, self.graph, dependencies=dependencies)
+        return da.Array(graph, self.name, self._chunks(), meta=self.meta)
+
+    def _flags(self) -> list[Any]:
+        return [] if self.starts is None else [self.starts]
+
+    def _lines(self) -> Iterator[list[Coords]]:
+        """The chunks of each line, in the order of the scan."""
+        along = list(range(self.x.numblocks[self.axis]))
+        others = (range(1 if a == self.axis else n) for a, n in enumerate(self.x.numblocks))
+        for at in product(*others):
+            line = [(*at[: self.axis], i, *at[self.axis + 1 :]) for i in along]
+            yield line[::-1] if self.scan.reverse else line
+
+    def _deal(
+        self, line: list[Coords], lines: int, source: Any, holders: Any, known: workers.Workers
+    ) -> list[Sequence[int]]:
+        """Which chunks' totals one task finds. A task of their own for those whose partials are large, or that have
+        yet to be made by whichever worker is free."""
+        if source is None and known.client is None:
+            return [g.members for g in groups.in_order(len(line), self._section(True))]
+        if source is None or self._section(False) < len(line):
+            return [(i,) for i in range(len(line))]
+        if holders is None:
+            size = groups.in_memory(len(line), lines, known.total, self.chunk_bytes)
+            return [g.members for g in groups.in_order(len(line), size)]
+        held = [holders[c] for c in line]
+        return [g.members for g in groups.by_worker(held, known.threads, lines, self.chunk_bytes, known.memory)]
+
+    def _section(self, is_lazy: bool) -> int:
+        """How many chunks' bases one task finds."""
+        each = self._cells() * self.scan.bound.state.itemsize
+        room = LAZY if math.isnan(each) else max(1, int(BASES_BYTES // max(each, 1)))
+        return min(room, LAZY) if is_lazy else room
+
+    def _cells(self) -> float:
+        """Lines of the largest chunk."""
+        return float(math.prod(max(s, default=0) for a, s in enumerate(self.x.chunks) if a != self.axis))
+
+    @cached_property
+    def chunk_bytes(self) -> float:
+        largest = math.prod(max(sizes, default=0) for sizes in self.x.chunks)
+        return float(largest * sum(a.dtype.itemsize for a in self.arrays))
+
+    def _in_groups(self, line: list[Coords], dealt: list[Sequence[int]], is_lazy: bool) -> None:
+        """Totals by group, bases by section, and a task for each chunk of the result."""
+        if len(line) == 1:
+            self._result(line, 0, None, 0)
+            return
+        where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
+        refs = [self._add(Task, totals, *self._columns([line[i] for i in m]), self.scan) for m in dealt]
+        before = None
+        for section in groups.in_order(len(line), self._section(is_lazy)):
+            wanted = [i for i in section.members if i + 1 < len(line)]  # nothing stands behind the last
+            used = sorted({where[i][0] for i in wanted})
+            number = {g: n for n, g in enumerate(used)}
+            order = [(number[where[i][0]], where[i][1]) for i in wanted]
+            found = List(*(refs[g] for g in used))
+            before = self._add(Task, bases, found, order, before, self.scan.bound)
+            for at, i in enumerate(section.members):
+                self._result(line, i, before, at)
+
+    def _result(self, line: list[Coords], i: int, found: Any, at: int) -> None:
+        coords = line[i]
+        blocks = List(*(TaskRef((a.name, *coords)) for a in self.arrays))
+        key = self._key(coords)
+        arguments = (blocks, self._start(coords), found, at, self._offset(coords), i == 0, self.scan)
+        self.graph[key] = Task(key, scan_chunk, *arguments)
+
+    def _through(self, line: list[Coords]) -> None:
+        """The chunks of a line one after another, some a task."""
+        carry = None
+        for section in groups.in_order(len(line), THROUGH):
+            mine = [line[i] for i in section.members]
+            columns, starts, offsets = self._columns(mine)
+            both = self._add(Task, scan_through, columns, starts, carry, offsets, section.members[0] == 0, self.scan)
+            carry = self._add(Task, itemgetter(1), both)
+            for at, coords in enumerate(mine):
+                key = self._key(coords)
+                self.graph[key] = Task(key, pick, both, at)
+
+    def _add(self, kind: type[Task], run: Any, *arguments: Any) -> TaskRef:
+        key = (self.parts, len(self.graph))
+        self.graph[key] = kind(key, run, *arguments)
+        return TaskRef(key)
+
+    def _columns(self, members: list[Coords]) -> tuple[Any, Any, list[int]]:
+        """Chunks as one list for each array, where their segments start, and their offsets along the axis."""
+        columns = List(*(List(*(TaskRef((a.name, *c)) for c in members)) for a in self.arrays))
+        starts = None if self.starts is None else List(*(self._start(c) for c in members))
+        return columns, starts, [self._offset(c) for c in members]
+
+    def _key(self, coords: Coords) -> tuple[str | int, ...]:
+        return (self.name, *coords)
+
+    def _start(self, coords: Coords) -> Any:
+        if self.starts is None:
+            return None
+        at = (0 if n == 1 else c for n, c in zip(self.starts.numblocks, coords, strict=True))
+        return TaskRef((self.starts.name, *at))
+
+    def _offset(self, coords: Coords) -> int:
+        return self._offsets[coords[self.axis]] if self.scan.shape is not None else 0
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return [int(n) for n in accumulate(self.x.chunks[self.axis][:-1], initial=0)]
+
+    def _chunks(self) -> tuple[tuple[float, ...], ...]:
+        chunks = [list(sizes) for sizes in self.x.chunks]
+        if self.scan.initial:
+            chunks[self.axis][-1 if self.scan.reverse else 0] += 1
+        return tuple(map(tuple, chunks))
+
+
+def _longer(size: float) -> float:
+    return size + 1
+
+
+def holders_of(source: Any) -> Any:
+    """The workers that hold each chunk in memory, where they are known."""
+    if isinstance(source, sources.OnHandles):
+        return {c: (worker,) for c, (worker, _) in source.held[0].where.items()}
+    return None if source is None else source.holders
+
+
+def is_read_by_one(line: list[Coords], holders: Any, known: workers.Workers) -> bool:
+    """True where one thread would read all chunks of a line."""
+    if holders is None:
+        return known.total == 1
+    common = set(holders[line[0]]).intersection(*(holders[c] for c in line))
+    return any(known.threads.get(worker) == 1 for worker in common)

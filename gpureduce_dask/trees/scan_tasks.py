@@ -1,0 +1,167 @@
+"""What the tasks of a scan run: totals of chunks, what stands before each, and the scan of each from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import chunk
+from ..chunk import Place
+from ..device import faults
+from ..monoid import Bound
+from .tasks import Partial, merge
+
+# A partial, None for that of nothing; and where a segment starts in the line, None where there are no segments.
+Total = tuple[Partial, Any]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One scan along an axis, as every task of it knows it.
+
+    ``shape`` is the array's along the axis and 0 along others, where positions matter. ``device`` is whether results
+    are CuPy arrays. With ``initial`` the first result of a line stands for none of its elements. ``flat`` chunks are
+    read in C order as one line.
+    """
+
+    bound: Bound
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+    initial: bool = False
+    device: bool = False
+    shape: tuple[int, ...] | None = None
+    flat: bool = False
+
+    def place(self, offset: int) -> Place | None:
+        if self.shape is None:
+            return None
+        return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
+
+    def run(self, blocks: Sequence[Any], starts: Any, carry: Partial, offset: int, is_first: bool) -> tuple[Any, Any]:
+        """One chunk's results, and the partial behind it."""
+        blocks = self._read(blocks)
+        out, inner = None, None
+        if self.initial and is_first:
+            shape = tuple(n + (a == self.axis) for a, n in enumerate(blocks[0].shape))
+            out = self.filled(shape, chunk.is_device(blocks[0]))
+            at = slice(None, -1) if self.reverse else slice(1, None)
+            inner = out[(slice(None),) * self.axis + (at,)]
+        array, total = chunk.scan(
+            blocks,
+            self.bound,
+            self.axis,
+            carry,
+            exclusive=self.exclusive,
+            reverse=self.reverse,
+            resets=starts,
+            out=inner,
+            place=self.place(offset),
+        )
+        return chunk.move(array if out is None else out, self.device), total
+
+    def _read(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(b.reshape(-1) for b in blocks) if self.flat else tuple(blocks)
+
+    def filled(self, shape: tuple[int, ...], device: bool) -> Any:
+        """An array of what stands for no element, for results."""
+        nothing = chunk.finalise(self.bound.identities(()), self.bound)[()]
+        if not device:
+            return np.full(shape, nothing, self.bound.result)
+        import cupy
+
+        return cupy.full(shape, nothing, self.bound.result)
+
+    def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> Total:
+        """What a chunk adds to a line."""
+        blocks = self._read(blocks)
+        if blocks[0].shape[self.axis] == 0:
+            return None, None
+        kept = self.bound.monoid.commutative or not self.reverse
+        if starts is None and (kept or not self.bound.indexed):
+            lines = blocks if kept else tuple(_flip(b, self.axis) for b in blocks)
+            partial = chunk.reduce(lines, self.bound, (self.axis,), self.place(offset))
+            return chunk.leave(partial, self.bound), None
+        _, partial = chunk.scan(
+            blocks, self.bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset)
+        )
+        reset = None if starts is None else chunk.move(starts.any(axis=self.axis, keepdims=True), False)
+        return chunk.leave(partial, self.bound), reset
+
+
+def _flip(block: Any, axis: int) -> Any:
+    return block[(slice(None),) * axis + (slice(None, None, -1),)]
+
+
+@faults.task
+def totals(
+    columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
+) -> list[Total]:
+    """The totals of some chunks; one column for each of the monoid's arity."""
+    every = list(zip(*columns, strict=True))
+    return [scan.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+
+
+@faults.task
+def bases(groups: Sequence[list[Total]], order: Sequence[tuple[int, int]], before: Any, bound: Bound) -> list[Partial]:
+    """What stands before each chunk of a section, and last what stands behind it. ``order`` says where each total is
+    among the groups; ``before`` are the bases of the section before, if there is one."""
+    carry = None if before is None else before[-1]
+    found = [carry]
+    for group, place in order:
+        carry = _after(carry, *groups[group][place], bound)
+        found.append(carry)
+    return found
+
+
+def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
+    if total is None or carry is None:
+        return carry if total is None else total
+    joined = merge([carry, total], bound)
+    if reset is None:
+        return joined
+    if not chunk.is_device(joined):
+        return np.where(reset, chunk.to_host(total, bound), joined)
+    import cupy
+
+    return cupy.where(cupy.asarray(reset)[..., None], chunk.to_device(total, bound), joined)
+
+
+@faults.task
+def scan_chunk(blocks: Sequence[Any], starts: Any, found: Any, at: int, offset: int, is_first: bool, scan: Scan) -> Any:
+    """A chunk scanned from its base, number ``at`` of its section's."""
+    carry = None if found is None else found[at]
+    return scan.run(blocks, starts, carry, offset, is_first)[0]
+
+
+@faults.task
+def scan_through(
+    columns: Sequence[Sequence[Any]],
+    starts: Sequence[Any] | None,
+    carry: Partial,
+    offsets: Sequence[int],
+    is_first: bool,
+    scan: Scan,
+) -> tuple[list[Any], Partial]:
+    """Some chunks of a line, one after another, and the partial behind them."""
+    results = []
+    for i, blocks in enumerate(zip(*columns, strict=True)):
+        flags = None if starts is None else starts[i]
+        array, carry = scan.run(blocks, flags, carry, offsets[i], is_first and i == 0)
+        results.append(array)
+    return results, chunk.leave(carry, scan.bound)
+
+
+def pick(found: tuple[list[Any], Partial], at: int) -> Any:
+    """One chunk of what :func:`scan_through` gives."""
+    return found[0][at]
+
+
+@faults.task
+def scan_whole(*blocks: Any, scan: Scan, segmented: bool) -> Any:
+    """A chunk that holds all of its lines."""
+    starts = blocks[-1] if segmented else None
+    return scan.run(blocks[: len(blocks) - segmented], starts, None, 0, True)[0]
