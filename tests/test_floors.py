@@ -16,7 +16,7 @@ FLOORS = [
     {"device"},
     {"chunk"},
     {"trees"},
-    {"reductions", "nanreductions", "statistics", "accelerate", "auto", "cluster"},
+    {"reductions", "nanreductions", "scans", "statistics", "accelerate", "auto", "cluster"},
     {"", "earth"},
     {"demo", "bench", "doctor"},
     {"cli"},
