@@ -2,7 +2,9 @@
 
 No chunk waits for the scan of another: only totals are combined in order, a section at a time. Chunks that have yet to
 be made are made once, and each is held until the totals before it are known; sections are short, so that few chunks
-wait. Chunks in memory that one thread reads all of are scanned one after another instead, which reads them once.
+wait. To hand a carry from chunk to chunk would read each but once, where one worker has them all. It would also need
+two more tasks a stretch of chunks, which cost more, and dask would run that chain to its end before a reduction of the
+results frees any.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from itertools import accumulate, product
-from operator import itemgetter
 from typing import Any
 
 import dask.array as da
@@ -23,11 +24,10 @@ from ..monoid import Bound
 from . import groups, meta, sources, stream, workers
 from .axes import needs_places, place_chunks
 from .handles import Coords
-from .scan_tasks import Scan, bases, pick, scan_chunk, scan_through, scan_whole, totals
+from .scan_tasks import Scan, bases, scan_chunk, scan_whole, totals
 
 BASES_BYTES = 2**20  # of partials that go together to all workers that need one of them
 LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
-THROUGH = 8  # chunks that one task scans one after another: their results are in memory together
 
 
 def scan_array(
@@ -56,6 +56,16 @@ def scan_array(
         return tree.one_chunk_a_line()
     source = sources.find(sources.Reduction(arrays, bound, (axis,), None), is_trial=True)
     return tree.of_lines(source)
+
+
+class Lone(Task):
+    """A task that is fused with nothing, nor moved into a group: that would wait for the chunks of all its members."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        return True
 
 
 class ScanTree:
@@ -92,10 +102,7 @@ class ScanTree:
         holders = holders_of(source)
         lines = list(self._lines())
         for line in lines:
-            if source is not None and is_read_by_one(line, holders, known):
-                self._through(line)
-            else:
-                self._in_groups(line, self._deal(line[:-1], len(lines), source, holders, known), source is None)
+            self._scan(line, self._deal(line, len(lines), source, holders, known), source is None)
         dependencies = [*self.arrays, *self._flags()]
         graph = HighLevelGraph.from_collections(self.name, self.graph, dependencies=dependencies)
         return da.Array(graph, self.name, self._chunks(), meta=self.meta)
@@ -117,13 +124,15 @@ class ScanTree:
         """Which chunks' totals one task finds. A task of their own for those whose partials are large, or that have
         yet to be made by whichever worker is free."""
         if source is None and known.client is None:
-            return [g.members for g in groups.in_order(len(line), self._section(True))]
+            sections = groups.in_order(len(line), self._section(True))
+            return [[i for i in g.members if i + 1 < len(line)] for g in sections]
+        ahead = line[:-1]  # nothing stands behind the last
         if source is None or self._section(False) < len(line):
-            return [(i,) for i in range(len(line))]
+            return [(i,) for i in range(len(ahead))]
         if holders is None:
-            size = groups.in_memory(len(line), lines, known.total, self.chunk_bytes)
-            return [g.members for g in groups.in_order(len(line), size)]
-        held = [holders[c] for c in line]
+            size = groups.in_memory(len(ahead), lines, known.total, self.chunk_bytes)
+            return [g.members for g in groups.in_order(len(ahead), size)]
+        held = [holders[c] for c in ahead]
         return [g.members for g in groups.by_worker(held, known.threads, lines, self.chunk_bytes, known.memory)]
 
     def _section(self, is_lazy: bool) -> int:
@@ -141,46 +150,34 @@ class ScanTree:
         largest = math.prod(max(sizes, default=0) for sizes in self.x.chunks)
         return float(largest * sum(a.dtype.itemsize for a in self.arrays))
 
-    def _in_groups(self, line: list[Coords], dealt: list[Sequence[int]], is_lazy: bool) -> None:
+    def _scan(self, line: list[Coords], dealt: list[Sequence[int]], is_lazy: bool) -> None:
         """Totals by group, bases by section, and a task for each chunk of the result."""
         if len(line) == 1:
-            self._result(line, 0, None, 0)
+            self._result(line, 0, None, 0, Task)
             return
         where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
-        refs = [self._add(Task, totals, *self._columns([line[i] for i in m]), self.scan) for m in dealt]
+        refs = [self._add(totals, *self._columns([line[i] for i in m]), self.scan) for m in dealt]
         before = None
         for section in groups.in_order(len(line), self._section(is_lazy)):
-            wanted = [i for i in section.members if i + 1 < len(line)]  # nothing stands behind the last
+            wanted = [i for i in section.members if i + 1 < len(line)]
             used = sorted({where[i][0] for i in wanted})
             number = {g: n for n, g in enumerate(used)}
             order = [(number[where[i][0]], where[i][1]) for i in wanted]
             found = List(*(refs[g] for g in used))
-            before = self._add(Task, bases, found, order, before, self.scan.bound)
+            before = self._add(bases, found, order, before, self.scan.bound)
             for at, i in enumerate(section.members):
-                self._result(line, i, before, at)
+                self._result(line, i, before, at, Lone if is_lazy else Task)
 
-    def _result(self, line: list[Coords], i: int, found: Any, at: int) -> None:
+    def _result(self, line: list[Coords], i: int, found: Any, at: int, kind: type[Task]) -> None:
         coords = line[i]
         blocks = List(*(TaskRef((a.name, *coords)) for a in self.arrays))
         key = self._key(coords)
         arguments = (blocks, self._start(coords), found, at, self._offset(coords), i == 0, self.scan)
-        self.graph[key] = Task(key, scan_chunk, *arguments)
+        self.graph[key] = kind(key, scan_chunk, *arguments)
 
-    def _through(self, line: list[Coords]) -> None:
-        """The chunks of a line one after another, some a task."""
-        carry = None
-        for section in groups.in_order(len(line), THROUGH):
-            mine = [line[i] for i in section.members]
-            columns, starts, offsets = self._columns(mine)
-            both = self._add(Task, scan_through, columns, starts, carry, offsets, section.members[0] == 0, self.scan)
-            carry = self._add(Task, itemgetter(1), both)
-            for at, coords in enumerate(mine):
-                key = self._key(coords)
-                self.graph[key] = Task(key, pick, both, at)
-
-    def _add(self, kind: type[Task], run: Any, *arguments: Any) -> TaskRef:
+    def _add(self, run: Any, *arguments: Any) -> TaskRef:
         key = (self.parts, len(self.graph))
-        self.graph[key] = kind(key, run, *arguments)
+        self.graph[key] = Task(key, run, *arguments)
         return TaskRef(key)
 
     def _columns(self, members: list[Coords]) -> tuple[Any, Any, list[int]]:
@@ -221,11 +218,3 @@ def holders_of(source: Any) -> Any:
     if isinstance(source, sources.OnHandles):
         return {c: (worker,) for c, (worker, _) in source.held[0].where.items()}
     return None if source is None else source.holders
-
-
-def is_read_by_one(line: list[Coords], holders: Any, known: workers.Workers) -> bool:
-    """True where one thread would read all chunks of a line."""
-    if holders is None:
-        return known.total == 1
-    common = set(holders[line[0]]).intersection(*(holders[c] for c in line))
-    return any(known.threads.get(worker) == 1 for worker in common)

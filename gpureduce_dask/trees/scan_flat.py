@@ -26,7 +26,7 @@ from ..errors import ArgumentError, message
 from ..monoid import Bound
 from . import groups, meta, sources, stream, workers
 from .handles import Coords
-from .scan import ScanTree
+from .scan import Lone, ScanTree
 from .scan_tasks import Scan
 
 Slices = tuple[slice, ...]
@@ -127,9 +127,9 @@ class _Bands(ScanTree):
         for group in groups.in_order(len(members), size):
             mine = [members[i] for i in group.members]
             columns = List(*(List(*(TaskRef((a.name, *c)) for c in mine)) for a in self.arrays))
-            found.append(self._add(Task, band_totals, columns, self.last, self.scan))
+            found.append(self._add(band_totals, columns, self.last, self.scan))
         shape = (cuts[-1], *self.x.shape[self.rows + 1 : self.last], self.x.numblocks[self.last])
-        bases = self._add(Task, band_bases, List(*found), stretches, shape, before, self.scan)
+        bases = self._add(band_bases, List(*found), stretches, shape, before, self.scan)
         behind = (*self.x.shape[self.rows + 1 : self.last], self.x.shape[self.last] * self.behind)
         is_edge = before is None
         for n, (a, b) in enumerate(pairwise(cuts)):
@@ -139,7 +139,7 @@ class _Bands(ScanTree):
             pieces = List(*(List(*(self._piece(x.name, c, cut, known) for c in members)) for x in self.arrays))
             is_first = is_edge and n == (len(cuts) - 2 if self.scan.reverse else 0)
             arguments = (pieces, stretches, bases, slice(a, b), (b - a, *behind), is_first, self.scan)
-            self.graph[key] = Task(key, scan_rows, *arguments)
+            self.graph[key] = Lone(key, scan_rows, *arguments)
         return bases
 
     def _stretch(self, coords: Coords) -> Stretch:
@@ -153,7 +153,7 @@ class _Bands(ScanTree):
         ref = TaskRef((name, *coords))
         if at is None:
             return ref
-        return Task(None, operator.getitem, ref, at) if known.client is None else self._add(Task, _cut, ref, at)
+        return Task(None, operator.getitem, ref, at) if known.client is None else self._add(_cut, ref, at)
 
 
 def _cut(block: Any, at: Slices) -> Any:

@@ -138,29 +138,6 @@ def scan_chunk(blocks: Sequence[Any], starts: Any, found: Any, at: int, offset: 
 
 
 @faults.task
-def scan_through(
-    columns: Sequence[Sequence[Any]],
-    starts: Sequence[Any] | None,
-    carry: Partial,
-    offsets: Sequence[int],
-    is_first: bool,
-    scan: Scan,
-) -> tuple[list[Any], Partial]:
-    """Some chunks of a line, one after another, and the partial behind them."""
-    results = []
-    for i, blocks in enumerate(zip(*columns, strict=True)):
-        flags = None if starts is None else starts[i]
-        array, carry = scan.run(blocks, flags, carry, offsets[i], is_first and i == 0)
-        results.append(array)
-    return results, chunk.leave(carry, scan.bound)
-
-
-def pick(found: tuple[list[Any], Partial], at: int) -> Any:
-    """One chunk of what :func:`scan_through` gives."""
-    return found[0][at]
-
-
-@faults.task
 def scan_whole(*blocks: Any, scan: Scan, segmented: bool) -> Any:
     """A chunk that holds all of its lines."""
     starts = blocks[-1] if segmented else None
