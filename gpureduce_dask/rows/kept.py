@@ -42,6 +42,7 @@ def finalise(state: State, dtype: DType) -> Array:
 def first_fold(block: Array, index: Array | None) -> State:
     seen = ~positions.isnan(block)
     at, found = positions.first(seen)
+    at = np.where(found, at, 0)
     return np.take_along_axis(block, at[:, None], 1)[:, 0], found
 
 
