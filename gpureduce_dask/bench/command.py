@@ -4,49 +4,67 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 from ..errors import DeviceError, message
 
-CHUNKS = (16, 64, 256, 1024, 4096)
+CHUNKS = (16, 128, 512, 1024, 4096)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "what", choices=["kernels", "report", "trees"], help="measure kernels or whole trees, or write tables again"
+        "what",
+        choices=["kernels", "trees", "soak", "report"],
+        help="measure kernels, whole trees or memory over time, or write tables again",
     )
-    parser.add_argument("--json", type=Path, help="results, written and for report read (default: kernels.json)")
+    parser.add_argument(
+        "--json", type=Path, help="results, written and for report read (default: kernels.json, trees.json, soak.json)"
+    )
     parser.add_argument("--plot", type=Path, help="PNG: shares of the ceiling, or time against chunks")
-    kernels = parser.add_argument_group("kernels and report")
+    parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
+    kernels = parser.add_argument_group("kernels")
     kernels.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
     kernels.add_argument("--only", default="", help="regular expression over the rows' labels")
     kernels.add_argument("--no-peers", action="store_true", help="time ours alone")
-    kernels.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
-    trees = parser.add_argument_group("trees")
-    trees.add_argument("--gpus", type=int, help="workers, one a GPU; 0 for NumPy workers (default: all GPUs there are)")
+    trees = parser.add_argument_group("trees and soak")
+    trees.add_argument(
+        "--gpus",
+        type=int,
+        nargs="+",
+        help="workers, one a GPU, one number after another; 0 for NumPy workers (default: all GPUs there are)",
+    )
     trees.add_argument("--workers", type=int, default=4, help="NumPy workers where no GPU is used (default: 4)")
-    trees.add_argument("--mib", type=float, help="data of one worker (default: 8192 on a GPU, 128 on NumPy)")
+    trees.add_argument("--mib", type=float, help="data of one worker (default: 8192 on a GPU, 128 on NumPy, 4 to soak)")
     trees.add_argument("--chunks", type=int, nargs="+", default=list(CHUNKS), help="numbers of chunks to try")
     trees.add_argument("--repeats", type=int, default=7, help="of each of ours (default: 7)")
     trees.add_argument("--no-stock", action="store_true", help="time ours alone")
+    trees.add_argument("--budget", type=float, default=280, help="seconds for each number of GPUs (default: 280)")
+    trees.add_argument("--minutes", type=float, default=20, help="how long to soak (default: 20)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure or only report; 1 where a result was wrong."""
-    return _trees(args) if args.what == "trees" else _kernels(args)
+    return {"kernels": _kernels, "trees": _trees, "soak": _soak, "report": _report}[args.what](args)
 
 
 def _kernels(args: argparse.Namespace) -> int:
+    _need_gpu()
+    from . import kernels
+
+    result = kernels.run(args.gib, args.only, not args.no_peers, args.json or Path("kernels.json"))
+    return _report_kernels(args, result)
+
+
+def _report(args: argparse.Namespace) -> int:
+    result = json.loads((args.json or Path("kernels.json")).read_text())
+    return _report_trees(args, result) if "runs" in result else _report_kernels(args, result)
+
+
+def _report_kernels(args: argparse.Namespace, result: dict[str, Any]) -> int:
     from . import report
 
-    path = args.json or Path("kernels.json")
-    if args.what == "kernels":
-        _need_gpu()
-        from . import kernels
-
-        result = kernels.run(args.gib, args.only, not args.no_peers, path)
-    else:
-        result = json.loads(path.read_text())
     print(report.summary(result))
     if args.plot:
         report.plot(result, args.plot)
@@ -59,14 +77,32 @@ def _trees(args: argparse.Namespace) -> int:
     from ..cluster import count_gpus
     from . import trees
 
-    gpus = count_gpus() if args.gpus is None else args.gpus
-    mib = args.mib or (8192 if gpus else 128)
     path = args.json or Path("trees.json")
-    result = trees.run(gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path)
-    print(trees.summary(result))
+    for gpus in [count_gpus()] if args.gpus is None else args.gpus:
+        mib = args.mib or (8192 if gpus else 128)
+        trees.run(gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path, args.budget)
+    return _report_trees(args, json.loads(path.read_text()))
+
+
+def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    from . import trees_report
+
+    for run in result["runs"]:
+        print(trees_report.summary(run))
     if args.plot:
-        trees.plot(result, args.plot)
-    return 0 if trees.is_clean(result) else 1
+        trees_report.plot(result, args.plot)
+    if args.readme:
+        picture = args.plot and os.path.relpath(args.plot, args.readme.parent)
+        args.readme.write_text(trees_report.into_readme(args.readme.read_text(), result, picture))
+    return 0 if all(map(trees_report.is_clean, result["runs"])) else 1
+
+
+def _soak(args: argparse.Namespace) -> int:
+    from . import soak
+
+    result = soak.run(args.workers, args.mib or 4, args.minutes, args.json or Path("soak.json"))
+    print(soak.summary(result))
+    return 0 if soak.is_clean(result) else 1
 
 
 def _need_gpu() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,63 @@ import numpy as np
 
 import gpureduce_dask as gr
 
+from . import local_cupy, memory
+
 Result = dict[str, Any]
 Row = dict[str, Any]
 
-PERSISTED = ("sum", "mean", "max", "var", "argmax")
+OPS = ("sum", "mean", "max", "var", "argmax")
+FIRST = "sum, the first of an array"
 LAZY = ("sum", "sum of squares about 0.5")
-STOCK_REPEATS = 3  # a tree of thousands of tasks takes seconds
+MOST_LAZY = 1024  # chunks: making more takes minutes, and shows nothing new
+FIRST_REPEATS = 3  # each on an array that was persisted anew
+ENOUGH = 1.0  # seconds of stock dask after which it is not run again: a tree of thousands of tasks takes many
+PATIENCE = 60.0  # seconds until a result counts as never coming
+
+
+@dataclass
+class Bench:
+    """One cluster, what is measured on it, and until when."""
+
+    client: Any
+    gpus: int
+    workers: int
+    nbytes: int
+    repeats: int
+    with_stock: bool
+    until: float
+    write: Callable[[], None]
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def reference(self) -> int:
+        """The number of chunks at which every operator is timed beside stock dask: 128 a worker."""
+        return 128 * self.workers
+
+    def case(self, row: Row, measure: Callable[[Row], None]) -> None:
+        """Measure one row, or note why not; the JSON is written either way."""
+        if time.monotonic() > self.until:
+            row["error"] = "no time left"
+        else:
+            try:
+                measure(row)
+            except Exception as error:  # one case that fails must not take the others along
+                row["error"] = f"{type(error).__name__}: {error}"[:300]
+        self.rows.append(row)
+        self.write()
+
+    def compute(self, function: Callable[[Any], Any], x: Any) -> Any:
+        return self.client.compute(function(x)).result(timeout=PATIENCE)
+
+    def array(self, chunks: int) -> Any:
+        return lazy_array(chunks, self.nbytes, self.gpus > 0)
+
+    def persist(self, chunks: int) -> Any:
+        from distributed import wait
+
+        x = self.client.persist(self.array(chunks))
+        wait(x, timeout=PATIENCE)
+        return x
 
 
 @contextmanager
@@ -63,115 +115,126 @@ def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - begin, value
 
 
-def median_seconds(call: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    times, value = zip(*(seconds(call) for _ in range(repeats)), strict=True)
-    return statistics.median(times), value[-1]
+def median_seconds(call: Callable[[], Any], repeats: int, enough: float = float("inf")) -> tuple[float, Any]:
+    """The median of so many calls, or of those that are made within ``enough`` seconds."""
+    times: list[float] = []
+    while len(times) < repeats and sum(times) < enough:
+        spent, value = seconds(call)
+        times.append(spent)
+    return statistics.median(times), value
 
 
-def round_trip(client: Any, repeats: int = 15) -> float:
+def round_trip(client: Any, repeats: int = 25) -> float:
     """Median seconds of a task that does nothing, from the client and back."""
     return median_seconds(lambda: client.submit(int, pure=False).result(), repeats)[0]
 
 
-def persisted_rows(client: Any, chunks: int, nbytes: int, on_gpu: bool, repeats: int, with_stock: bool) -> list[Row]:
-    """Reductions of an array that the workers hold: the first of it, later ones, and stock dask's."""
-    from distributed import wait
+def read_rate() -> float:
+    """Bytes a second of the fastest read of this process's GPU."""
+    from . import ceilings
 
-    x = client.persist(lazy_array(chunks, nbytes, on_gpu))
-    wait(x)
-    rows = []
-    for op in PERSISTED:
-        ours = partial(_compute, getattr(gr, op), x)
-        row = {"case": op, "kind": "persisted", "chunks": chunks, "nbytes": x.nbytes, "tasks": gr.plan(x, op).tasks}
-        row["first"], _ = seconds(ours)
-        row["later"], value = median_seconds(ours, repeats)
-        if with_stock:
-            row |= _beside(partial(_compute, getattr(da, op), x), value)
-        rows.append(row)
-    return rows
+    return ceilings.measure(2 << 30)["R"]
 
 
-def lazy_rows(chunks: int, nbytes: int, on_gpu: bool, repeats: int, with_stock: bool) -> list[Row]:
-    """Reductions of chunks that are made for them."""
-    x = lazy_array(chunks, nbytes, on_gpu)
-    rows = []
+def persisted(bench: Bench, chunks: int) -> None:
+    """Reductions of arrays that the workers hold: later ones of one array, stock dask's, and the first of others."""
+    held: list[Any] = []  # the array, where it could be made
+    for op in OPS:
+        bench.case({"case": op, "kind": "persisted", "chunks": chunks}, partial(_later, bench, held, op))
+    held.clear()
+    bench.case({"case": FIRST, "kind": "persisted", "chunks": chunks}, partial(_first, bench))
+
+
+def _later(bench: Bench, held: list[Any], op: str, row: Row) -> None:
+    if not held:
+        held.append(bench.persist(row["chunks"]))
+    (x,) = held
+    ours = partial(bench.compute, getattr(gr, op), x)
+    ours()  # handles are made, kernels compile
+    row["tasks"] = gr.plan(x, op).tasks
+    row["later"], value = median_seconds(ours, bench.repeats)
+    if bench.with_stock and (op == "sum" or x.npartitions == bench.reference):
+        _beside(row, partial(bench.compute, getattr(da, op), x), value, bench.repeats)
+
+
+def _first(bench: Bench, row: Row) -> None:
+    times = []
+    for _ in range(FIRST_REPEATS):
+        x = bench.persist(row["chunks"])
+        times.append(seconds(partial(bench.compute, gr.sum, x))[0])
+        del x
+    row["later"] = statistics.median(times)
+    of_later = [r for r in bench.rows if (r["kind"], r["case"], r["chunks"]) == ("persisted", "sum", row["chunks"])]
+    row["stock"] = of_later[0].get("stock") if of_later else None
+
+
+def lazy(bench: Bench, chunks: int) -> None:
+    """Reductions of chunks that are made for them, and the device memory that this takes."""
+    x = bench.array(chunks)
+
     for name, chain in zip(LAZY, (x, (x - np.float32(0.5)) ** 2), strict=True):
-        row = {"case": name, "kind": "lazy", "chunks": chunks, "nbytes": x.nbytes, "tasks": gr.plan(chain, "sum").tasks}
-        row["later"], value = median_seconds(partial(_compute, gr.sum, chain), repeats)
-        if with_stock:
-            row |= _beside(partial(_compute, da.sum, chain), value)
-        rows.append(row)
-    return rows
+        bench.case({"case": name, "kind": "lazy", "chunks": chunks}, partial(_chain, bench, chain, x.nbytes / chunks))
 
 
-def _compute(function: Callable[[Any], Any], x: Any) -> Any:
-    return function(x).compute()
+def _chain(bench: Bench, chain: Any, chunk_bytes: float, row: Row) -> None:
+    ours = partial(bench.compute, gr.sum, chain)
+    row["tasks"] = gr.plan(chain, "sum").tasks
+    ours()
+    with memory.peak(bench.client, bench.gpus > 0, row, chunk_bytes):
+        ours()
+    row["later"], value = median_seconds(ours, bench.repeats, 3 * ENOUGH)
+    if bench.with_stock:
+        _beside(row, partial(bench.compute, da.sum, chain), value, bench.repeats)
 
 
-def _beside(stock: Callable[[], Any], ours: Any) -> Row:
+def _beside(row: Row, stock: Callable[[], Any], ours: Any, repeats: int) -> None:
     """Stock dask's time, and whether the results agree as float32 sums can."""
-    time_of_stock, value = median_seconds(stock, STOCK_REPEATS)
-    return {"stock": time_of_stock, "checked": bool(np.isclose(float(value), float(ours), rtol=1e-4))}
+    row["stock"], value = median_seconds(stock, repeats, ENOUGH)
+    row["checked"] = bool(np.isclose(float(value), float(ours), rtol=1e-4))
 
 
 def run(
-    gpus: int, workers: int, mib: float, counts: Sequence[int], repeats: int, with_stock: bool, path: Path
+    gpus: int,
+    workers: int,
+    mib: float,
+    counts: Iterable[int],
+    repeats: int,
+    with_stock: bool,
+    path: Path,
+    budget: float,
 ) -> Result:
-    """Measure every case and write the JSON after each number of chunks; ``mib`` are of one worker's data."""
-    nbytes = int(mib * 2**20) * (gpus or workers)
+    """Measure every case on one cluster, the JSON written after each; ``mib`` are of one worker's data.
+
+    The result joins those of other numbers of GPUs that the JSON holds already. What has not begun after ``budget``
+    seconds is left out.
+    """
+    begin = time.monotonic()
+    result: Result = json.loads(path.read_text()) if path.exists() else {"runs": []}
+    workers = gpus or workers
+    mine: Result = {"date": time.strftime("%Y-%m-%d"), "gpus": gpus, "workers": workers, "rows": []}
+    mine["nbytes"] = int(mib * 2**20) * workers
+    result["runs"] = sorted(
+        [r for r in result["runs"] if (r["gpus"], r["workers"]) != (gpus, workers)] + [mine],
+        key=lambda r: (r["gpus"], r["workers"]),
+    )
+
+    def write() -> None:
+        mine["seconds"] = time.monotonic() - begin
+        path.write_text(json.dumps(result, indent=1))
+
     with cluster(gpus, workers) as client:
-        result: Result = {
-            "date": time.strftime("%Y-%m-%d"),
-            "gpus": gpus,
-            "workers": gpus or workers,
-            "nbytes": nbytes,
-            "round_trip": round_trip(client),
-            "rows": [],
-        }
-        for chunks in counts:
-            result["rows"] += persisted_rows(client, chunks, nbytes, gpus > 0, repeats, with_stock)
-            result["rows"] += lazy_rows(chunks, nbytes, gpus > 0, repeats, with_stock)
-            path.write_text(json.dumps(result, indent=1))
-    return result
-
-
-def summary(result: Result) -> str:
-    """One line a case: milliseconds of ours and of stock dask, and how many times faster."""
-    kind = "GPU workers" if result["gpus"] else "NumPy workers"
-    head = f"{result['workers']} {kind}, {result['nbytes'] / 2**20:.0f} MiB; an empty task's round trip "
-    lines = [head + f"{result['round_trip'] * 1e3:.1f} ms; milliseconds"]
-    lines.append(f"{'case':<36} {'chunks':>6} {'tasks':>5} {'first':>9} {'ours':>9} {'stock':>9} {'ratio':>6}")
-    for row in result["rows"]:
-        first = f"{row['first'] * 1e3:.1f}" if "first" in row else ""
-        stock = f"{row['stock'] * 1e3:.1f}" if "stock" in row else ""
-        ratio = f"{row['stock'] / row['later']:.1f}" if "stock" in row else ""
-        wrong = "" if row.get("checked", True) else "  WRONG"
-        lines.append(
-            f"{row['kind'] + ' ' + row['case']:<36} {row['chunks']:>6} {row['tasks']:>5} {first:>9} "
-            f"{row['later'] * 1e3:>9.1f} {stock:>9} {ratio:>6}{wrong}"
-        )
-    return "\n".join(lines)
-
-
-def is_clean(result: Result) -> bool:
-    """True where every result agrees with stock dask's."""
-    return all(row.get("checked", True) for row in result["rows"])
-
-
-def plot(result: Result, path: Path) -> None:
-    """Time against the number of chunks, ours and stock, of the sum of persisted and of lazy chunks."""
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(1, 2, figsize=(10, 4), sharey=True)
-    for panel, kind in zip(panels, ("persisted", "lazy"), strict=True):
-        rows = [row for row in result["rows"] if row["kind"] == kind and row["case"] == "sum"]
-        for key, label in (("stock", "stock dask"), ("first", "ours, the first time"), ("later", "ours")):
-            points = [(row["chunks"], row[key] * 1e3) for row in rows if key in row]
-            if points:
-                panel.plot(*zip(*points, strict=True), "o-", label=label)
-        panel.axhline(result["round_trip"] * 1e3, linestyle=":", color="gray", label="an empty task")
-        panel.set(xscale="log", yscale="log", xlabel="chunks", title=f"sum of {kind} chunks")
-        panel.legend()
-    panels[0].set_ylabel("milliseconds")
-    figure.tight_layout()
-    figure.savefig(path, dpi=150)
+        mine["round_trip"] = round_trip(client)
+        if gpus:
+            mine["device"] = next(iter(gr.warm(client, ops=()).values()))["gpu"]
+            mine["R"] = client.submit(read_rate, pure=False).result(timeout=PATIENCE)
+        until = begin + budget - local_cupy.SECONDS * bool(gpus)
+        bench = Bench(client, gpus, workers, mine["nbytes"], repeats, with_stock, until, write, mine["rows"])
+        counts = {*counts, bench.reference} if gpus else set(counts)
+        for chunks in sorted(counts, key=lambda n: (abs(n - bench.reference), n)):  # what matters most comes first
+            persisted(bench, chunks)
+            if chunks <= MOST_LAZY:
+                lazy(bench, chunks)
+    if gpus and with_stock:
+        mine["local_cupy"] = local_cupy.run(gpus, until=begin + budget)
+    write()
+    return mine

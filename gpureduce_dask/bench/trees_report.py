@@ -1,0 +1,149 @@
+"""Tables and a picture from the JSON of ``bench trees``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+Result = dict[str, Any]
+Row = dict[str, Any]
+
+BEGIN, END = "<!-- bench:trees -->", "<!-- /bench:trees -->"
+ALLOWED = 1.5  # times (a task's round trip and the reading of all bytes), that a later reduction may take
+
+
+def is_clean(run: Result) -> bool:
+    """True where no case failed, and every result agrees with stock dask's."""
+    return all("error" not in row and row.get("checked", True) for row in run["rows"])
+
+
+def where(run: Result) -> str:
+    """The workers of a run, in words."""
+    if not run["gpus"]:
+        return f"{run['workers']} NumPy workers"
+    return f"{run['gpus']} {run.get('device', 'GPU')}" + ("s" if run["gpus"] > 1 else "")
+
+
+def target(run: Result) -> float | None:
+    """Seconds that a later reduction may take, where it is known how fast its bytes can be read."""
+    if "R" not in run:
+        return None
+    return float(ALLOWED * (run["round_trip"] + run["nbytes"] / (run["R"] * run["gpus"])))
+
+
+def summary(run: Result) -> str:
+    """One line a case: milliseconds of ours and of stock dask, and how many times faster."""
+    head = f"{where(run)}, {run['nbytes'] / 2**20:.0f} MiB; an empty task's round trip {_ms(run['round_trip'])} ms"
+    allowed = target(run)
+    if allowed is not None:
+        head += f"; {ALLOWED} x (round trip + bytes / R): {_ms(allowed)} ms"
+    lines = [head, f"{'case':<40} {'chunks':>6} {'tasks':>5} {'ours':>9} {'stock':>9} {'ratio':>6}  peak, in chunks"]
+    for row in run["rows"]:
+        name = f"{row['kind'] + ' ' + row['case']:<40} {row['chunks']:>6}"
+        if "error" in row:
+            lines.append(f"{name} FAILED: {row['error']}")
+            continue
+        wrong = "" if row.get("checked", True) else "  WRONG"
+        peak = f"{row['peak_chunks']:.1f}" if "peak_chunks" in row else ""
+        lines.append(
+            f"{name} {row.get('tasks', ''):>5} {_ms(row['later']):>9} {_ms(row.get('stock')):>9} {_ratio(row):>6}  "
+            f"{peak}{wrong}"
+        )
+    for row in run.get("local_cupy", []):
+        text = f"FAILED: {row['error']}" if "error" in row else f"{_ms(row['ours'])} ms, stock {_ms(row['stock'])} ms"
+        lines.append(f"dask-cuda local_cupy {row['case']}: {text}")
+    return "\n".join(lines)
+
+
+def table(run: Result) -> str:
+    """A Markdown table of one run."""
+    lines = ["| chunks | operation | ours, ms | stock dask, ms | times |", "|---|---|---|---|---|"]
+    for row in sorted(_whole(run["rows"]), key=lambda r: (r["kind"] != "persisted", r["chunks"])):
+        text = f"{row['kind']} {row['case']}"
+        lines.append(f"| {row['chunks']:,} | {text} | {_ms(row['later'])} | {_ms(row.get('stock'))} | {_ratio(row)} |")
+    for row in run.get("local_cupy", []):
+        if "ours" in row and "stock" in row:
+            ratio = f"{row['stock'] / row['ours']:.1f}"
+            lines.append(
+                f"| | dask-cuda's `local_cupy`, {row['case']} | {_ms(row['ours'])} | {_ms(row['stock'])} | {ratio} |"
+            )
+    return "\n".join(lines)
+
+
+def into_readme(text: str, result: Result, picture: str | None) -> str:
+    """The README with what stands between its markers made anew: the picture, and a table a run."""
+    parts = [f"![time against number of chunks: stock dask and ours]({picture})"] if picture else []
+    for run in result["runs"][::-1]:
+        allowed = target(run)
+        heading = (
+            f"{where(run)}, {run['date']}: {run['nbytes'] / 2**30:g} GiB of float32 in all, medians, from the call to "
+            f"the number; an empty task's round trip takes {_ms(run['round_trip'])} ms"
+        )
+        if allowed is not None:
+            read = run["nbytes"] / (run["R"] * run["gpus"])
+            heading += f", and the GPUs could read all bytes in {_ms(read)} ms"
+        parts.append(f"<details><summary>{heading}.</summary>\n\n{table(run)}\n\n</details>")
+    body = "\n\n".join(parts)
+    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{body}\n{END}", text, flags=re.DOTALL)
+
+
+def plot(result: Result, path: Path) -> None:
+    """Time against the number of chunks, ours and stock, persisted and lazy; and against GPUs where there are runs."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    runs = result["runs"]
+    figure, panels = plt.subplots(1, 3 if len(runs) > 1 else 2, figsize=(13.5 if len(runs) > 1 else 9, 4))
+    _against_chunks(panels[0], runs[-1], "persisted", {"sum": "sum", "sum, the first of an array": "first sum"})
+    _against_chunks(panels[1], runs[-1], "lazy", {"sum of squares about 0.5": "((x - .5)**2).sum()"})
+    if len(runs) > 1:
+        _against_workers(panels[2], runs)
+    panels[0].set_ylabel("milliseconds")
+    figure.tight_layout()
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def _against_chunks(panel: Any, run: Result, kind: str, cases: dict[str, str]) -> None:
+    for case, label in cases.items():
+        rows = [r for r in _whole(run["rows"]) if (r["kind"], r["case"]) == (kind, case)]
+        for key, of, style in (("stock", "stock dask", "s--"), ("later", "ours", "o-")):
+            points = sorted((r["chunks"], 1e3 * r[key]) for r in rows if r.get(key) is not None)
+            if points and not (key == "stock" and case.endswith("first of an array")):
+                panel.plot(*zip(*points, strict=True), style, label=f"{label}, {of}")
+    panel.axhline(1e3 * run["round_trip"], linestyle=":", color="gray", label="an empty task")
+    title = f"{kind} chunks, {run['nbytes'] / 2**30:g} GiB in all\n{where(run)}"
+    panel.set(xscale="log", yscale="log", xlabel="chunks", title=title)
+    panel.legend(fontsize=8)
+
+
+def _against_workers(panel: Any, runs: list[Result]) -> None:
+    """128 chunks a worker, so that each has the same bytes."""
+    for kind, case in (("persisted", "sum"), ("lazy", "sum of squares about 0.5")):
+        for key, of, style in (("stock", "stock dask", "s--"), ("later", "ours", "o-")):
+            points = [
+                (run["workers"], 1e3 * row[key])
+                for run in runs
+                for row in _whole(run["rows"])
+                if (row["kind"], row["case"], row["chunks"]) == (kind, case, 128 * run["workers"]) and row.get(key)
+            ]
+            if points:
+                panel.plot(*zip(*points, strict=True), style, label=f"{kind} {case}, {of}")
+    panel.set(yscale="log", xlabel="GPUs" if runs[-1]["gpus"] else "workers", title="the same bytes for each")
+    panel.set_xticks([run["workers"] for run in runs])
+    panel.legend(fontsize=7)
+
+
+def _whole(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if "error" not in row]
+
+
+def _ratio(row: Row) -> str:
+    return f"{row['stock'] / row['later']:.1f}" if row.get("stock") else ""
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.1f}"
