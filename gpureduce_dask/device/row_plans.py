@@ -68,9 +68,8 @@ class RowPlanner(Planner):
     def _even_rows(self, work: Work, vector: int) -> Launch:
         lanes = min(32, 1 << (work.slots - 1).bit_length())
         items = 1 << (-(-work.slots // lanes) - 1).bit_length()
-        batch = max(
-            1, tuning.EVEN_ROW_BATCH // (items * items) * min(items, 2) // (1 if self.op.state_bytes <= 8 else 2)
-        )
+        batch = tuning.EVEN_ROW_BATCH // (items * items) * min(items, 2) // (1 if self.op.state_bytes <= 8 else 2)
+        batch = max(1, batch // self._crowds(vector))
         rows_a_block = tuning.THREADS // lanes * batch
         op = self.op
         most = tuning.ROW_BLOCKS if op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.EVEN_ROW_BLOCKS
@@ -123,16 +122,20 @@ class RowPlanner(Planner):
         """Sums of narrow floats: a pack of them in binary64 fills many registers."""
         return self.op.type.startswith(("Sum<", "Mean<", "RootSum<")) and self._is_narrow_float()
 
+    def _crowds(self, vector: int) -> int:
+        """How many times as many registers as others, packs of two operands of bytes fill."""
+        return max(1, vector * len(self.op.itemsizes) // 16)
+
     def _items(self, vector: int) -> int:
         """Loads in flight: more where each brings less."""
-        heavy = self._widens() or self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        heavy = self._widens() or self._crowds(vector) > 1 or self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
         items = tuning.ROW_ITEMS // 2 if heavy else tuning.ROW_ITEMS
         return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
 
     def _short_rows(self, work: Work, vector: int, row_slots: int) -> Launch:
         lanes = min(32, 1 << (row_slots - 1).bit_length())
         single = row_slots <= lanes and work.runs * self.chunks == 1
-        items, batch = (1, tuning.SHORT_ROW_BATCH) if single else (self._items(vector), 1)
+        items, batch = (1, tuning.SHORT_ROW_BATCH // self._crowds(vector)) if single else (self._items(vector), 1)
         while items > 1 and lanes * items >= 2 * row_slots:
             items //= 2
         lines = self._lines(work, lanes, items)
