@@ -12,8 +12,12 @@ EXAMPLES = ROOT / "examples"
 
 # script: (arguments, what it must print)
 RUNS = {
+    "drawdown.py": (["--steps", "2**22"], "right, and 0.93 of what is to be expected"),
+    "ema.py": ([], "100,000 hours at 8 stations smoothed, right to"),
+    "half_of_the_land.py": ([], "half of the land lies north of 23.83 degrees"),
     "land_share.py": ([], "33.18% of the cells are land, but 28.93% of the Earth"),
     "larger_than_memory.py": (["--gib", "0.2"], "step of the maximum"),
+    "primes.py": (["--upto", "6"], "up to 10^6:     78,498 primes, M =   212"),
     "own_monoid.py": ([], "right for all 16 stations, over 15 chunks in time"),
 }
 

@@ -1,0 +1,43 @@
+"""An exponential moving average, y[i] = y[i - 1] + alpha (x[i] - y[i - 1]), as a scan of affine maps.
+
+    python examples/ema.py          NumPy
+    python examples/ema.py --cupy   on the current GPU
+
+Each step is the map y -> a y + b with a = 1 - alpha and b = alpha x[i]. To do one map after another is a map again, so
+that chunks need not wait for each other although every value hangs on all before it. Where x is missing, a = 1 and
+b = 0 leave y as it is. The script checks every value against the loop that the formula is.
+"""
+
+import argparse
+
+import dask.array as da
+import numpy as np
+
+import gpureduce_dask as gr
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("--cupy", action="store_true", help="on the GPU")
+xp = np
+if parser.parse_args().cupy:
+    import cupy as xp
+
+HOURS, STATIONS, ALPHA = 100_000, 8, 0.01
+rng = np.random.default_rng(0)
+x = 10 + 8 * np.sin(np.arange(HOURS) * 2 * np.pi / 24)[:, None] + rng.normal(size=(HOURS, STATIONS))
+x[rng.random(x.shape) < 0.05] = np.nan
+
+reading = da.from_array(x, chunks=(10_000, 4)).map_blocks(xp.asarray)
+is_there = ~da.isnan(reading)
+keep = da.where(is_there, 1 - ALPHA, 1.0)
+add = da.where(is_there, ALPHA * reading, 0.0)
+smooth = gr.scan((keep, add), "affine", axis=0)
+
+want, y = np.empty_like(x), np.zeros(STATIONS)
+for i, now in enumerate(x):
+    y = np.where(np.isnan(now), y, y + ALPHA * (now - y))
+    want[i] = y
+got = smooth.compute()
+got = got.get() if xp is not np else got
+worst = np.abs(got - want).max()
+assert worst < 1e-12, worst
+print(f"{HOURS:,} hours at {STATIONS} stations smoothed, right to {worst:.0e}")
