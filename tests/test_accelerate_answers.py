@@ -117,12 +117,15 @@ def test_odd_arrays(name, kind):
         assert_same(lambda: getattr(da, name)(x, axis=0))
 
 
-def test_chunks_that_stock_dask_stumbles_over():
-    """Its argmax raises for chunks without elements, and its variance of them is NaN."""
-    x = da.from_array(np.arange(6.0), chunks=((0, 2, 0, 4, 0),))
+def test_where_stock_dask_is_not_numpy():
+    """Of chunks without elements its argmax raises and its variance is NaN; of equals it takes an early chunk's."""
+    holed = da.from_array(np.arange(6.0), chunks=((0, 2, 0, 4, 0),))
+    equals = np.array([[0, 0, 1], [1, 0, 0]])
     with gr.accelerate(numpy=True):
-        assert x.argmax().compute() == 5
-        assert x.var().compute() == np.var(np.arange(6.0))
+        assert holed.argmax().compute() == 5
+        assert holed.var().compute() == np.var(np.arange(6.0))
+        assert da.from_array(equals, chunks=2).argmax().compute() == equals.argmax() == 2
+    assert da.from_array(equals, chunks=2).argmax().compute() == 3
 
 
 @pytest.mark.parametrize(
