@@ -1,7 +1,8 @@
 """Plain dask code on the trees of this package: ``gr.accelerate()``.
 
-dask's reductions, of whatever name, end in a few functions of ``dask.array.reductions``. Those are put in the place of
-which :mod:`gpureduce_dask.trees.hooks` knows, and ask here at every call whether the reduction is wanted from us.
+dask's reductions, of whatever name, end in a few functions of ``dask.array.reductions``.
+:mod:`gpureduce_dask.trees.hooks` wraps those; at every call the wrappers ask here whether the reduction is wanted from
+us.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from .errors import ArgumentError, message
 
 KEY = "gpureduce.accelerate"
 NUMPY = "numpy"  # the setting that takes arrays of NumPy chunks too; True takes those of CuPy chunks alone
+
+# How many calls are remembered: those that become blocks are forgotten then, and of the others the last one counts.
+PENDING = 100
 
 Setting = bool | str
 
@@ -46,6 +50,7 @@ class accelerate:
         if on:
             install()
         _calls.append(self)
+        del _calls[:-PENDING]
 
     def __enter__(self) -> accelerate:
         with suppress(ValueError):  # entered before, or by another thread

@@ -30,7 +30,7 @@ MEANS = frozenset({"mean", "nanmean"})
 
 def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> Any:
     """The array of a stock reduction by a tree of ours, or None where it is dask's to answer."""
-    x, found = next(iter(call.values())), find(call)
+    x, found = _array(call), find(call)
     if found is None or call.get("out") is not None or _has_bool(call["axis"]):
         return None
     name = found.name or found.row
@@ -42,6 +42,11 @@ def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> An
         return reduce_array((x,), bound, call["axis"], call.get("keepdims", False), call.get("split_every"), name)
     except GpureduceError:
         return None
+
+
+def _array(call: Arguments) -> Any:
+    """The array of a call, by either name that dask has for it."""
+    return call["x"] if "x" in call else call.get("a")
 
 
 def _has_bool(axis: Any) -> bool:
@@ -98,19 +103,19 @@ def _hook(
     stock: Callable[..., Any], grow: Callable[[Arguments], Any], wanted: Callable[[], bool | str]
 ) -> Callable[..., Any]:
     signature = inspect.signature(stock)
-    first = next(iter(signature.parameters))
 
     @functools.wraps(stock)
     def hook(*args: Any, **kwargs: Any) -> Any:
-        setting = wanted()
         taken = None
-        if setting and _is_ours(args[0] if args else kwargs.get(first), setting == "numpy"):
+        setting = wanted()
+        if setting:
             try:
                 call = signature.bind(*args, **kwargs)
             except TypeError:
                 return stock(*args, **kwargs)  # which says what is wrong with them
             call.apply_defaults()
-            taken = grow(call.arguments)
+            if _is_ours(_array(call.arguments), setting == "numpy"):
+                taken = grow(call.arguments)
         return stock(*args, **kwargs) if taken is None else taken
 
     return hook
