@@ -1,9 +1,29 @@
-"""Kernels of every row compile for three generations of GPU, without one: NVRTC needs none."""
+"""Kernels compile for three generations of GPU, keep to registers and load as widely as planned. NVRTC needs no GPU.
+
+A specialisation is a name expression that a plan gives for a row of the table on dtypes that it takes, as a partial or
+as results, on one of the families of layouts of :mod:`kernel_calls`: some 34,000. What proves what:
+
+- All of them go through the compiler's front end here: parsed, checked and instantiated, but for those that differ only
+  in what they write from others that do. The answer is one for sm_80, sm_90 and sm_100: the text does not tell them
+  apart.
+- Machine code is made here of every row in every kernel, on a dtype and a layout drawn anew for each text of the
+  kernels, and the architectures take turns. It must keep to registers, as the launch layer compiles it, and load as
+  widely as its plan says. Each architecture meets every kernel, with a third of the rows.
+- Machine code of every operator type in every kernel, each way it goes and on every architecture, takes an hour or two:
+  ``python tests/sweep_kernels.py``, which keeps what it has found out about kernels that do not change.
+- Plans of layouts beyond the list choose kernels that go no other way than those of the list.
+"""
 
 from __future__ import annotations
 
-import math
+import multiprocessing
+import os
+import random
 import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,75 +37,205 @@ try:
 except RuntimeError as error:
     pytest.skip(f"NVRTC does not load: {error}", allow_module_level=True)
 
+from kernel_calls import ELEMENTS, FAMILIES, ROWS, Call, dtypes_of, launched, listing
+from kernel_facts import ARCHITECTURES, Facts, batched, facts_of, faults, front_end, variant
+from plan_chunks import Chunk, laid
+from plan_machine import chosen, parameters, planned
+from sweep_kernels import text_digest
+
 from gpureduce_dask.chunk.device import cuda_operator
 from gpureduce_dask.device import compile as compiler
-from gpureduce_dask.device.layout import collapse
-from gpureduce_dask.device.specialise import Plan
-from gpureduce_dask.errors import DtypeError
+from gpureduce_dask.device import sources
+from gpureduce_dask.errors import CompileError
+from gpureduce_dask.monoid import Bound
 from gpureduce_dask.operators import OPERATORS
 
-DTYPES = [np.dtype(d) for d in ("f4", "f8", "u1", "f2", "c8", "i4", "?", "i8", "c16", "i2", "u4", "i1", "u2", "u8")]
-SHAPES = [((1 << 20,), (0,)), ((4096, 4096), (0,)), ((1 << 16, 32), (1,)), ((1 << 16, 3), (0,)), ((1 << 16, 3), (1,)),
-          ((64, 512, 96), (0, 2)), ((5000, 1001), (1,))]  # fmt: skip
+
+@pytest.fixture(scope="module")
+def calls() -> dict[str, Call]:
+    return listing()
 
 
-def _bound(name, start):
-    """The row on the first dtype from ``start`` on that it takes."""
-    for step in range(len(DTYPES)):
-        dtype = DTYPES[(start + step) % len(DTYPES)]
-        try:
-            return OPERATORS[name].bind(*[dtype] * OPERATORS[name].arity)
-        except DtypeError:
-            continue
-    raise AssertionError(f"{name} takes no dtype")
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as workers:
+        yield workers
 
 
-def _kernels(name, number):
-    """What a plan launches for one dtype and shape, as finished results."""
-    bound = _bound(name, 3 * number)
-    shape, axes = SHAPES[number % len(SHAPES)]
-    sizes = tuple(d.itemsize for d in bound.dtypes)
-    strides = tuple(tuple(s * math.prod(shape[a + 1 :]) for a in range(len(shape))) for s in sizes)
-    steps = tuple(math.prod(shape[b] for b in axes[i + 1 :]) for i in range(len(axes)))
-    op = cuda_operator(bound, True)
-    layout = collapse(shape, strides, sizes, axes, steps, op.commutative, bound.indexed)
-    return {launch.kernel for launch in Plan(op, layout, (0,) * len(sizes)).launches()}
+# ---- every specialisation, in the front end
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
-def test_a_kernel_of_every_row_compiles(architecture):
-    shift = {"sm_80": 0, "sm_90": 1, "sm_100": 2}[architecture]
-    names = sorted(set().union(*(_kernels(name, number + shift) for number, name in enumerate(OPERATORS))))
-    assert len(names) >= len(OPERATORS) // 2
-    program = nvrtc.createProgram(compiler._program(""), "gpureduce.cu", (), ())
+def unlike(names: Iterable[str]) -> list[str]:
+    """Of kernels that differ only in what they write, a partial or results, the one or the other in turn."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for name in sorted(names):
+        what = chosen(name)
+        alike.setdefault((what.kernel, *(v for k, v in what.arguments.items() if k != "Emit")), []).append(name)
+    return [some[turn % len(some)] for turn, some in enumerate(alike.values())]
+
+
+def test_every_specialisation_passes_the_front_end(calls: dict[str, Call], pool: ProcessPoolExecutor) -> None:
+    names = unlike(calls)
+    assert {chosen(name).kernel for name in names} == {*parameters()}
+    assert {calls[name].family for name in calls} == {*FAMILIES}
+    by_text: dict[str, list[str]] = {}
     for name in names:
-        nvrtc.addNameExpression(program, name)
-    try:
-        nvrtc.compileProgram(program, (*compiler.OPTIONS, f"-arch={architecture}"))
-    except nvrtc.NVRTCError:
-        pytest.fail(nvrtc.getProgramLog(program)[:4000])
-    log = nvrtc.getProgramLog(program)
-    lowered = {nvrtc.getLoweredName(program, name): name for name in names}
-    nvrtc.destroyProgram(program)
-    spills = dict(re.findall(r"Function properties for (\w+)\n.*?(\d+) bytes spill stores", log))
-    assert lowered.keys() <= spills.keys()
-    for mangled, stored in spills.items():
-        if int(stored) and mangled in lowered:  # as the launch layer does it: for fewer blocks an SM
-            _, _, again = compiler._compile(lowered[mangled], architecture, "")
-            assert not compiler.blocks_without_spill(again), again
+        by_text.setdefault(calls[name].row.unsafe_cuda, []).append(name)
+    jobs = [(part, text) for text, some in by_text.items() for part in batched(some, 150)]
+    turns = [ARCHITECTURES[i % 3] for i in range(len(jobs))]
+    for done in [pool.submit(front_end, part, arch, text) for (part, text), arch in zip(jobs, turns, strict=True)]:
+        assert done.result()
 
 
-def test_sums_load_16_bytes_at_once():
-    for element in ("f4", "f8", "i4"):
-        (kernel,) = Plan(
-            cuda_operator(OPERATORS["sum"].bind(element), True),
-            collapse(
-                (1 << 20,), ((np.dtype(element).itemsize,),), (np.dtype(element).itemsize,), (0,), (0,), True, False
-            ),
-            (0,),
-        ).launches()
-        program = nvrtc.createProgram(compiler._program(""), "gpureduce.cu", (), ())
-        nvrtc.addNameExpression(program, kernel.kernel)
-        nvrtc.compileProgram(program, (*compiler.OPTIONS, "-arch=compute_90"))
-        assert re.search(r"ld\.global\S*\.v4\.[busf]32", nvrtc.getPTX(program).decode())
-        nvrtc.destroyProgram(program)
+def test_the_text_is_one_for_the_three_architectures() -> None:
+    """So what the front end checks for one of them holds for all."""
+    asked = re.findall(r"__CUDA_ARCH__.*", sources.source())
+    assert asked and {line.partition("//")[0].strip() for line in asked} == {"__CUDA_ARCH__ >= 800"}
+
+
+# ---- machine code
+
+
+def drawn(calls: dict[str, Call]) -> list[tuple[str, str]]:
+    """A kernel of every row in every kernel, with an architecture."""
+    draw = random.Random(text_digest())
+    by_kernel = {(chosen(name).kernel, calls[name].row.name): name for name in draw.sample(sorted(calls), len(calls))}
+    turn = Counter({kernel: draw.randrange(3) for kernel in parameters()})
+    dealt = []
+    for kernel, row in sorted(by_kernel):
+        dealt.append((ARCHITECTURES[turn[kernel] % 3], by_kernel[kernel, row]))
+        turn[kernel] += 1
+    return dealt
+
+
+def test_a_row_in_each_kernel_is_machine_code_without_spills(calls: dict[str, Call], pool: ProcessPoolExecutor) -> None:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for architecture, name in drawn(calls):
+        alike.setdefault((architecture, calls[name].row.unsafe_cuda), []).append(name)
+    jobs = [(part, arch, text) for (arch, text), names in alike.items() for part in batched(names, 10)]
+    found = [(job[1], done.result()) for job, done in [(job, pool.submit(facts_of, *job)) for job in jobs]]
+    wrong = [
+        f"{architecture}: {fault}: {name} ({calls[name]})"
+        for architecture, facts in found
+        for name in facts
+        for fault in faults(name, calls[name].dtypes, facts[name])
+    ]
+    assert not wrong, "\n".join(wrong)
+    assert {(a, chosen(name).kernel) for a, facts in found for name in facts} >= {
+        (a, kernel) for a in ARCHITECTURES for kernel in parameters() if kernel != "reduce_ordered"
+    }
+
+
+# Float extremes take another way before sm_80; NVRTC 13 starts with sm_75, NVRTC 12 with older ones.
+BEFORE_SM_80 = [a for a in nvrtc.getSupportedArchs() if compiler.OLDEST <= a < 80][:1]
+
+
+@pytest.mark.parametrize("architecture", BEFORE_SM_80)
+def test_the_oldest_gpu(architecture: int) -> None:
+    """The rows whose text is another for GPUs that lack some instructions."""
+    asked = [
+        Call(OPERATORS[row], (np.dtype(dtype),), family, False)
+        for row, family in (("min", "line"), ("argmin", "line"), ("sum", "three in a row"), ("any", "line"))
+        for dtype in ("f2", ELEMENTS[-1], "f4")
+    ]
+    names = [*launched(asked)]
+    assert facts_of(names, f"sm_{architecture}").keys() == {*names}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_cubin_is_machine_code_with_the_kernel(architecture: str) -> None:
+    """The function that the launches use: an ELF file that holds the name it gives."""
+    (kernel,) = launched([Call(OPERATORS["sum"], (np.dtype("f4"),), "line", False)])
+    code, name = compiler.cubin(kernel, architecture)
+    assert code.startswith(b"\x7fELF") and name.encode() in code
+    assert compiler.cubin(kernel, architecture)[0] is code
+
+
+# ---- the checks themselves
+
+GREEDY = """
+template <int Live> __global__ void __launch_bounds__(256, GR_BLOCKS) greedy(f64* x) {
+    f64 live[Live];
+#pragma unroll
+    for (int i = 0; i < Live; i++) live[i] = x[i * 256 + threadIdx.x];
+#pragma unroll 1
+    for (int turn = 0; turn < 9; turn++) {
+#pragma unroll
+        for (int i = 0; i < Live; i++) live[i] = live[i] * live[(i + 1) % Live] + live[(i + 7) % Live];
+    }
+#pragma unroll
+    for (int i = 0; i < Live; i++) x[i * 256 + threadIdx.x] = live[i];
+}
+"""
+
+
+def test_spills_and_narrow_loads_are_found() -> None:
+    facts = facts_of(["greedy<16>", "greedy<200>"], "sm_90", GREEDY)
+    modest, greedy = facts["greedy<16>"], facts["greedy<200>"]
+    assert (modest.spilled, modest.local, modest.blocks, modest.widths) == (0, False, 0, (8,))
+    assert greedy.spilled > 0 and greedy.registers > 250 and greedy.blocks == 1
+    (name,), dtypes = launched([Call(OPERATORS["sum"], (np.dtype("f4"),), "line", False)]), [np.dtype("f4")]
+    assert not faults(name, dtypes, Facts(0, False, 64, 0, (4, 16)))
+    for bad in (Facts(8, False, 64, 0, (4, 16)), Facts(0, True, 64, 0, (4, 16)), Facts(0, False, 64, 0, (4, 8))):
+        assert faults(name, dtypes, bad)
+
+
+def test_what_does_not_compile_shows_the_log() -> None:
+    text = "template <int N> __global__ void broken(int* x) { x[N] = nothing; }"
+    for compile_all in (lambda: front_end(["broken<1>"], text=text), lambda: facts_of(["broken<1>"], "sm_90", text)):
+        with pytest.raises(CompileError, match=r'operator.cu\(1\): error: identifier "nothing" is undefined'):
+            compile_all()
+
+
+# ---- other layouts
+
+
+def test_plans_of_other_layouts_choose_kernels_that_are_met(calls: dict[str, Call]) -> None:
+    """With all their ways to count lines, to share and to fold, and with all their numbers that are few."""
+    met = {ways(chosen(name)) for name in calls}
+    numbers = set[tuple[str, str, str]]().union(*(few(chosen(name)) for name in calls))
+    draw = random.Random(0)
+    bounds = [row.bind(*dtypes) for row in ROWS.values() for dtypes in dtypes_of(row)]
+    for _ in range(5000):
+        bound, finish, count = draw.choice(bounds), draw.choice(["ticket", "two-pass"]), draw.choice([1, 5])
+        chunk = any_chunk(draw, bound)
+        for todo in planned(chunk, cuda_operator(bound), count, finish)[0]:
+            assert ways(chosen(todo.kernel)) in met, (todo.kernel, chunk)
+            assert few(chosen(todo.kernel)) <= numbers, (todo.kernel, chunk)
+
+
+def any_chunk(draw: random.Random, bound: Bound) -> Chunk:
+    """Of up to three axes and millions of elements; contiguous, turned, with gaps, or part of a wider one."""
+    most = [draw.choice([4, 8, 14, 22]) for _ in range(draw.randint(1, 3))]
+    shape = tuple(int(2 ** draw.uniform(0, power)) for power in most)
+    axes = range(len(shape))
+    order, steps, pads = [*axes][::-1], [1] * len(shape), [0] * len(shape)
+    match draw.randrange(4):
+        case 0:
+            draw.shuffle(order)
+        case 1:
+            pads[draw.choice(axes)] = draw.randint(1, 8)
+        case 2:
+            steps[draw.choice(axes)] = draw.choice([2, 3, -1])
+    sizes = tuple(d.itemsize for d in bound.dtypes)
+    start = draw.choice([0, 0, 1, 8])
+    return Chunk(
+        shape,
+        sizes,
+        tuple(laid(shape, size, order, steps, pads) for size in sizes),
+        tuple(sorted({draw.choice(axes), draw.choice(axes)})),
+        indexed=bound.indexed,
+        commutative=bound.monoid.commutative,
+        starts=tuple(start * size % 16 for size in sizes),
+    )
+
+
+def ways(what: Any) -> tuple[str, ...]:
+    kernel, _, *how = variant(what)
+    return kernel, *how, *(what.arguments.get(name, "") for name in ("Finish", "Chunks"))
+
+
+def few(what: Any) -> set[tuple[str, str, str]]:
+    """Template arguments that are few; Items and Length may be any number."""
+    names = ("V", "Wide", "Lanes", "Batch")
+    return {(what.kernel, name, what.arguments[name]) for name in names if name in what.arguments}
