@@ -151,6 +151,10 @@ def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
         groups, states = -(-work.rows * work.slots // what["Wide"]), what["Wide"] * what["V"]
         shared = max(threads, what["Wide"]) * what["V"]
         assert todo.blocks == groups * work.splits
+    elif what.kernel == "reduce_phased_columns":
+        states = (what["Wide"] - 1) * what["V"]
+        groups, shared = -(-work.length // states), threads * what["V"]
+        assert work.rows == 1 and todo.blocks == groups * work.splits
     elif what.kernel == "reduce_flat_columns":
         states, shared = work.width, threads * what["V"]
         assert todo.blocks == groups * work.splits
@@ -186,20 +190,21 @@ def check_reads(todo: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
     if vector > 1:
         assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if flat else 2], strict=False))
     layout = chunk.layout()
+    every = what["Phases"] if what.kernel == "reduce_phased_columns" else 1  # runs until the next at the same phase
     for base, at in itertools.product(bases, walked(work.row)):
         phases = set()
-        for run in walked(work.run):
+        for number, run in enumerate(walked(work.run)):
             for i, size in enumerate(chunk.itemsizes):
                 start = base[i] + (layout.offset_a, layout.offset_b)[i] + at[i] + run[i]
                 assert start % (size & -size) == 0  # a state of 24 bytes lies at a multiple of 8
-                phases.add(start // size % vector)
+                phases.add((number % every, start // size % vector))
                 assert vector == 1 or (start - start // size % vector * size) % min(16, vector * size) == 0
                 if i == 0:
                     check_line(work, what, vector, start // size % vector)
             if "columns" not in what.kernel:
                 assert len(phases) == 1
                 phases.clear()
-        assert len(phases) <= 1  # the columns kernel takes the first run's for all
+        assert len(phases) <= every  # the columns kernels take the first run's for all
 
 
 def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
@@ -264,7 +269,7 @@ def short_chains() -> Iterator[None]:
 def small_grids() -> Iterator[None]:
     """Few blocks to a grid, so that those of small arrays go round and share cells."""
     grids = dict(BLOCKS=12, HEAVY_BLOCKS=12, ROW_BLOCKS=12, EVEN_ROW_BLOCKS=12, GRID=6, ONE_WAVE=6, COLUMN_BLOCKS=6)
-    small = dict(**grids, FLAT_BLOCKS=5, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
+    small = dict(**grids, FLAT_BLOCKS=5, PHASED_BLOCKS=7, PHASED_BYTES=200, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
     with pytest.MonkeyPatch.context() as patch:
         for name, number in small.items():
             patch.setattr(tuning, name, number)

@@ -17,6 +17,7 @@ from simt.backend import Emulator
 from simt.cases import (
     DEEP,
     LOGIC,
+    MANY_PHASES,
     Case,
     check_batch,
     check_exact,
@@ -66,6 +67,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     ),
     "columns": (partial_of("sum", "f8", "columns"), partial_of("argmax", "f4", "columns inside", seed=1)),
     "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
+    "phases": (partial_of("max", "u1", MANY_PHASES[0]), partial_of("argmax", "i1", MANY_PHASES[1], seed=1)),
     "order": (affine("line inside"), affine("columns"), affine("planes")),
     "ordered rows": (affine("rows with edges"), affine("few short rows")),
     "folds": (partial(check_fold, name="var"), partial(check_fold, name="affine")),
@@ -229,6 +231,21 @@ MUTANTS = [
     ),
     Mutant(
         "runs dealt out of order", "order", "reduce_columns(", "column.down * part", "(tall - 1 - column.down) * part"
+    ),
+    Mutant("barrier dropped between phases", "phases", "reduce_phased_columns(", BARRIER),
+    Mutant("a phase forgotten", "phases", "reduce_phased_columns(", "u32 phase = 0;", "u32 phase = 1;"),
+    Mutant(
+        "runs of another phase", "phases", "reduce_phased_columns(", "end - phase, tall * Phases", "end - phase, tall"
+    ),
+    Mutant(
+        "phases at one place",
+        "phases",
+        "reduce_phased_columns(",
+        "(i32)(place - (i64)tile",
+        "(i32)(across * V + tile * columns_a_tile - (i64)tile",
+    ),
+    Mutant(
+        "positions of the first phase", "phases", "reduce_phased_columns(", "tall * Phases, index)", "tall * Phases, 0)"
     ),
     Mutant("incomplete line forgotten", "flat", "reduce_flat_columns(", "if (task.tail && ", "if (false && "),
     Mutant("incomplete line in every split", "flat", "reduce_flat_columns(", " && split == task.splits - 1"),

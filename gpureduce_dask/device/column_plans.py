@@ -25,6 +25,8 @@ class ColumnPlanner(Planner):
         layout, op = self.layout, self.op
         line, rows, runs = layout.kept[-1], layout.kept[:-1], layout.reduced
         together = line.a == op.itemsizes[0] and (len(op.itemsizes) == 1 or line.b == op.itemsizes[1])
+        if together and self._is_phased(line, rows, runs):
+            return self._phased_columns(line, runs[0])
         if together and self._flat_fits(line, rows, runs):
             return self._flat_columns(line, rows, runs[0])
         vector = self._column_vector(line, (*rows, *runs)) if together else 1
@@ -75,6 +77,47 @@ class ColumnPlanner(Planner):
             while vector > 1 and self.phases[0] // size_a % vector != self.phases[1] // size_b % vector:
                 vector //= 2
         return vector
+
+    def _phases(self, run: Dim) -> int:
+        """At how many places in a vector of columns the runs begin."""
+        vector = self._widest()
+        return vector // math.gcd(vector, run.a // self.op.itemsizes[0])
+
+    def _is_phased(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
+        """One long line of narrow cells, whose runs begin at many phases: a line for each would be much scratch."""
+        op = self.op
+        if self.chunks > 1 or len(runs) != 1 or rows or len(op.itemsizes) > 1 or not op.commutative:
+            return False
+        if line.size * op.itemsizes[0] < tuning.PHASED_BYTES or runs[0].a <= 0:
+            return False
+        if op.type.startswith(("Var<", "Std<")) and "true" in op.type:
+            return False  # those that skip NaN: of float16 0.49 R, laid end to end 0.54
+        phases = self._phases(runs[0])
+        return phases >= tuning.PHASES and runs[0].size >= 4 * phases
+
+    def _phased_columns(self, line: Dim, run: Dim) -> Steps:
+        op, vector, phases = self.op, self._widest(), self._phases(run)
+        wide, items = tuning.PHASED_WIDTH, self._column_items(vector * op.itemsizes[0])
+        columns, tall = (wide - 1) * vector, tuning.THREADS // wide
+        tiles = -(-line.size // columns)
+        least = -(-run.size // (phases * tall * tuning.MOST_TAKEN))
+        splits = max(1, min(tuning.PHASED_BLOCKS // tiles, run.size // (phases * tall * items)), least)
+        work = replace(
+            self.work,
+            runs=run.size,
+            length=line.size,
+            slots=slots_of(line.size, vector, False),
+            splits=splits,
+            step_a=line.a,
+            step_c=line.c,
+            run=(run,),
+        )
+        sizes = f"{vector}, {tuning.THREADS}, {wide}, {items}, {phases}"
+        name = f"reduce_phased_columns<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
+        shared = tuning.THREADS * vector * op.state_bytes
+        is_long = splits * columns > 2 * tuning.THREADS * self._chain()
+        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
+        return self._finished(name, work, tiles * splits, tiles, columns, shared, work.cells, op, finish)
 
     def _flat_fits(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
         """Lines that follow one another without a gap can be read as longer, aligned ones."""

@@ -37,3 +37,7 @@ COLUMN_PARTIAL_BYTES = 4 << 20  # of them, twice that for elements of 1 or 2 byt
 CHAIN = 48  # partials that a thread of the last block folds one after another: argmax of 2^20 x 1024 0.98 R, 128: 0.955
 HEAVY_CHAIN = 16  # the same for states of HEAVY_STATE_BYTES: var 0.98 R, 48: 0.915
 COLUMN_WIDTH = 32  # threads across a tile of columns where there are runs enough to fill a block
+PHASES = 8  # in a vector, at least, that runs of narrow elements begin at, for a block to read one after another
+PHASED_BYTES = 65536  # of a line, at least: 131071 uint8: var 0.87 R, laid end to end 0.81; 10001: 0.80, 0.85
+PHASED_WIDTH = 64  # threads across a tile: argmax of uint8 0.89 R, 128: 0.82
+PHASED_BLOCKS = 1056  # each brings its columns together once a phase: var of uint8 0.87 R, 1584: 0.84, 3168: 0.78

@@ -170,7 +170,9 @@ GR_HD void fold_tile(const typename Op::State* partials, u64 splits) {
 }
 
 // Writes the tile's columns from shared memory: to the partials of this split, or to their cells.
-template <class Op, class Emit, int V, int Threads, int Wide, int Finish, bool Partial, int Chunks>
+// Phased: columns lie one after another, in slots that start at a multiple of their size. Else the first of every slot
+// lies before the second of any, and the line starts with a slot.
+template <class Op, class Emit, int V, int Threads, int Wide, bool Phased, int Finish, bool Partial, int Chunks>
 GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     typedef typename Op::State State;
     const State* each = (const State*)GR_SHARED;
@@ -180,18 +182,34 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
             store_state((State*)task.partials + (tile * task.splits + split) * columns + q, each[q]);
             continue;
         }
-        u64 x = tile * Wide + q / V;
+        const u32 slot = Phased ? q / V : q % Wide, j = Phased ? q % V : q / Wide;
+        u64 x = tile * Wide + slot;
         if (x >= task.rows * task.slots) continue;
         u64 outer = task.slots == 1 ? x : task.by_slots.of(x);
         Offset at = task.row.at(outer);
-        i64 phase = V == 1 ? 0 : (i64)((u64)(task.base[0].a + at.a) / Reader<typename Op::In>::size_a % V);
-        i64 c = (i64)((x - outer * task.slots) * V + q % V) - phase;
+        i64 phase = V == 1 || !Phased ? 0 : (i64)((u64)(task.base[0].a + at.a) / Reader<typename Op::In>::size_a % V);
+        i64 c = (i64)((x - outer * task.slots) * V + j) - phase;
         if (c < 0 || c >= (i64)task.length) continue;
         i64 cell = task.first_cell + at.c + c * task.step_c;
         if constexpr (Partial && Finish == ATOMIC) Op::atomic((State*)task.out + cell, each[q]);
         else if constexpr (Partial) ((State*)task.partials)[split * task.cells + cell] = each[q];  // a second launch folds
         else ((typename Emit::Out*)task.out)[cell] = Emit::of(each[q], task.option);
     }
+}
+
+// All threads call; each has put its states into shared memory. Writes the tile once all its splits have called.
+template <class Op, class Emit, int V, int Threads, int Wide, bool Phased, int Finish, int Chunks>
+GR_HD void finish_tile(const Task<Chunks>& task, u64 tile, u64 split) {
+    typedef typename Op::State State;
+    fold_down<State, Op, Wide * V, Threads, Threads / Wide>();
+    if (task.splits == 1) {
+        write_tile<Op, Emit, V, Threads, Wide, Phased, Finish, false>(task, tile, split);
+        return;
+    }
+    write_tile<Op, Emit, V, Threads, Wide, Phased, Finish, true>(task, tile, split);
+    if (Finish != TICKET || !is_last_block(task.tickets + tile, task.splits)) return;
+    fold_tile<Op, Threads, Wide * V>((const State*)task.partials + tile * task.splits * (Wide * V), task.splits);
+    write_tile<Op, Emit, V, Threads, Wide, Phased, Finish, false>(task, tile, split);
 }
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
@@ -230,13 +248,5 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_columns(const __gri
         if (tail) state = with_tail<Op, V>(state, task, row, column.slot * V + j, within[j]);
         each[column.down * (Wide * V) + column.across * V + j] = state;
     }
-    fold_down<State, Op, Wide * V, Threads, tall>();
-    if (task.splits == 1) {
-        write_tile<Op, Emit, V, Threads, Wide, Finish, false>(task, tile, split);
-        return;
-    }
-    write_tile<Op, Emit, V, Threads, Wide, Finish, true>(task, tile, split);
-    if (Finish != TICKET || !is_last_block(task.tickets + tile, task.splits)) return;
-    fold_tile<Op, Threads, Wide * V>((const State*)task.partials + tile * task.splits * (Wide * V), task.splits);
-    write_tile<Op, Emit, V, Threads, Wide, Finish, false>(task, tile, split);
+    finish_tile<Op, Emit, V, Threads, Wide, true, Finish>(task, tile, split);
 }

@@ -58,11 +58,14 @@ LAYOUTS = {
     "few columns": Layout((9000, 3), (0,)),
     "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3]),
     "columns of odd stride": Layout((900, 6), (0,), lambda x: x[:, :5]),
+    "columns of many phases": Layout((1070, 1101), (0,)),
+    "columns of many phases inside": Layout((530, 523), (0,), lambda x: x[:, 3:-2]),
     "planes": Layout((20, 30, 40), (1,)),
     "transposed": Layout((20, 30, 40), (1, 2), lambda x: x.transpose(2, 0, 1)),
     "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2]),
     "broadcast": Layout((40, 1000), (0,), "broadcast"),
 }
+MANY_PHASES = ("columns of many phases", "columns of many phases inside")  # for bytes and half floats
 TABLE_LAYOUTS = (
     *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
     *("columns of odd stride", "team rows", "rows one row on"),
@@ -130,6 +133,7 @@ def small_grids() -> Iterator[None]:
         for name in ("BLOCKS", "HEAVY_BLOCKS", "ROW_BLOCKS", "EVEN_ROW_BLOCKS", "COLUMN_BLOCKS", "GRID"):
             patch.setattr(tuning, name, 6)
         patch.setattr(tuning, "ONE_WAVE", 4)
+        patch.setattr(tuning, "PHASED_BYTES", 256)
         yield
 
 
@@ -261,10 +265,16 @@ FINISHES = [
     for layout in ("line inside", "long rows", "columns")
     for finish in ("atomic", "two-pass")
 ]
+FINISHES += [
+    Case(OPERATORS[name].bind(dtype), layout, seed, finish, forms=(finish == "ticket",))
+    for name, dtype in [("sum", "u1"), ("argmax", "i1"), ("var", "u1"), ("max", "f2"), ("sum", "f2")]
+    for seed, (layout, finish) in enumerate([(MANY_PHASES[0], "ticket"), (MANY_PHASES[1], "two-pass")])
+]
 DEEP_CASES = [
     (name, layout)
     for name in DEEP
     for layout in LAYOUTS
+    if layout not in MANY_PHASES
     if name != "affine" or layout not in ("short rows", "staged rows")  # as "few short rows", for longer
 ]
 LOGIC = [
