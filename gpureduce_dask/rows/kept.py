@@ -13,6 +13,7 @@ from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import positions, rules
 from .limits import void
+from .panels import panels
 
 
 def fields(dtype: DType) -> Fields:
@@ -52,11 +53,15 @@ def last_fold(block: Array, index: Array | None) -> State:
 
 def last_sweep(block: Array, carry: State, out: Array) -> State:
     """Gaps filled with what stands before them."""
-    seen = ~positions.isnan(block)
-    n = block.shape[1]
-    at = np.where(seen, np.arange(n)[:, None], -1)
+    for panel, target in zip(panels(block), panels(out), strict=True):
+        carry = _fill(panel, carry, target)
+    return carry
+
+
+def _fill(panel: Array, carry: State, out: Array) -> State:
+    at = np.where(positions.isnan(panel), -1, np.arange(panel.shape[1])[:, None])
     np.maximum.accumulate(at, axis=1, out=at)
-    filled = np.where(at < 0, carry[0][:, None], np.take_along_axis(block, np.maximum(at, 0), 1))
+    filled = np.where(at < 0, carry[0][:, None], np.take_along_axis(panel, np.maximum(at, 0), 1))
     out[...] = filled
     return filled[:, -1].copy(), carry[1] | (at[:, -1] >= 0)
 

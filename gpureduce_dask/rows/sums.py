@@ -62,7 +62,9 @@ def fold_present(block: Array, index: Array | None) -> State:
 
 
 def sweep_present(block: Array, carry: State, out: Array) -> State:
-    return sweeps.total(present(block, 0), carry, out)
+    for panel, target in zip(panels(block), panels(out), strict=True):
+        carry = sweeps.total(present(panel, 0), carry, target)
+    return carry
 
 
 # ---- products
@@ -106,7 +108,9 @@ def product_sweep(block: Array, carry: State, out: Array) -> State:
 
 
 def product_sweep_present(block: Array, carry: State, out: Array) -> State:
-    return product_sweep(present(block, 1), carry, out)
+    for panel, target in zip(panels(block), panels(out), strict=True):
+        carry = product_sweep(present(panel, 1), carry, target)
+    return carry
 
 
 # ---- means: the state of a sum, then a count

@@ -1,0 +1,301 @@
+"""Scans of chunks on the host: every row against the reductions of its prefixes, NumPy, and exact arithmetic."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import tracemalloc
+import warnings
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import BFLOAT16, CASES, LAYOUTS, SINGLE, case_id, lay, layouts_of, takes, values
+
+from gpureduce_dask import Monoid
+from gpureduce_dask.chunk import Place, host, host_scan
+from gpureduce_dask.operators import get
+
+RNG = np.random.default_rng(2)
+UFUNCS = {
+    "sum": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+    "nanmax": np.fmax,
+    "any": np.logical_or,
+    "all": np.logical_and,
+}
+
+
+def scan(row, x, axis=0, **options):
+    chunks = x if isinstance(x, tuple) else (x,)
+    return host_scan.scan(chunks, get(row).bind(*(c.dtype for c in chunks)), axis, **options)[0]
+
+
+def close(got, want, eps=None):
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if got.dtype.kind not in "fcV":
+        np.testing.assert_array_equal(got, want)
+        return
+    size = got.dtype.itemsize // (2 if got.dtype.kind == "c" else 1)
+    eps = eps or (1e-2 if got.dtype == BFLOAT16 else {2: 2e-3, 4: 1e-6, 8: 1e-12}[size])
+    wide = "c16" if got.dtype.kind == "c" else "f8"
+    np.testing.assert_allclose(got.astype(wide), want.astype(wide), rtol=eps, atol=1e-9)
+
+
+# ---- every row: a result is the reduction of all elements up to its own
+
+
+def prefixes(bound, chunks, axis, exclusive, reverse):
+    """Results one by one, from the chunk's own reductions, and the partial behind the last."""
+    lines = [np.flip(c, axis) if reverse else c for c in chunks]
+    shape = chunks[0].shape
+    behind = bound.identities(tuple(1 if a == axis else n for a, n in enumerate(shape)))
+    found = []
+    for i in range(shape[axis]):
+        at = (slice(None),) * axis + (slice(i, i + 1),)
+        index = shape[axis] - 1 - i if reverse else i
+        place = Place(tuple(index if a == axis else 0 for a in range(len(shape))), shape)
+        one = host.reduce(tuple(c[at] for c in lines), bound, (axis,), place)
+        before, behind = behind, host.combine([behind, one], bound)
+        found.append(host.finalise(before if exclusive else behind, bound))
+    joined = np.concatenate(found, axis)
+    return (np.flip(joined, axis) if reverse else joined), behind
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("row", SINGLE, ids=case_id)
+def test_every_row(row):
+    for number, dtype in enumerate(d for r, d in CASES if r is row):
+        bound = row.bind(dtype)
+        plain = row.name in ("var", "std", "nanvar", "nanstd", "moments", "moment", "skew", "kurtosis", "nanargmin")
+        plain |= row.name == "nanargmax" or ("prod" in row.name and dtype.kind == "c")
+        exclusive = number % 2 == 1 and "arg" not in row.name
+        for step, (shape, axis) in enumerate([((7,), 0), ((3, 33, 2), 1), ((40, 3), 0)]):
+            x = lay(LAYOUTS[(number + 3 * step) % len(LAYOUTS)], values(shape, dtype, number, not plain))
+            reverse = (number + step) % 3 == 0
+            want, behind = prefixes(bound, (x,), axis, exclusive, reverse)
+            got, total = host_scan.scan((x,), bound, axis, exclusive=exclusive, reverse=reverse)
+            close(got, want, 1e-5 if "kurt" in row.name or "skew" in row.name else None)
+            assert total.dtype == bound.state and total.shape == behind.shape
+            close(host.finalise(total, bound), host.finalise(behind, bound))
+
+
+@pytest.mark.parametrize("dtypes", [("i4", "i8"), ("u1", "u2"), ("f4", "f8"), ("?", "i2")], ids=str)
+def test_maps_are_applied_in_order(dtypes):
+    a, b = (values((60, 5), d, k, special=False) for k, d in enumerate(dtypes))
+    a = (a % 3).astype(a.dtype) if a.dtype.kind != "b" else a
+    bound = get("affine").bind(*dtypes)
+    for axis, reverse in itertools.product((0, 1), (False, True)):
+        want, _ = prefixes(bound, (a, b), axis, False, reverse)
+        close(host_scan.scan((a, b), bound, axis, reverse=reverse)[0], want)
+
+
+def letters_lift(x, index):
+    return x.astype("i8"), np.ones(x.shape, "i8")
+
+
+def letters_combine(earlier, later):
+    """Numbers written one behind the other, modulo a prime: value and 10**length."""
+    (a, n), (b, m) = earlier, later
+    return (a * 10**3 * m + b) % 1_000_003, n * 10**3 * m % 1_000_003
+
+
+def letters_value(state, dtype):
+    return state[0]
+
+
+def test_an_operator_of_ones_own_that_does_not_commute():
+    row = Monoid(
+        name="letters",
+        fields={"value": "i8", "power": "i8"},
+        identity=(0, pow(1000, -1, 1_000_003)),
+        lift=letters_lift,
+        combine=letters_combine,
+        finalise=letters_value,
+        commutative=False,
+    )
+    x = RNG.integers(0, 999, (3, 40, 700), "i8")
+    bound = row.bind("i8")
+    for axis in range(3):
+        want, _ = prefixes(bound, (x,), axis, False, False)
+        np.testing.assert_array_equal(host_scan.scan((x,), bound, axis)[0], want)
+
+
+# ---- NumPy
+
+
+@settings(max_examples=25, deadline=None)
+@pytest.mark.parametrize("name", UFUNCS)
+@given(data=st.data())
+def test_numpy_says_the_same(name, data):
+    dtype = data.draw(st.sampled_from([d for d in {d for _, d in CASES} if takes(get(name), d)]))
+    complex_ = dtype.kind == "c"
+    x, _ = data.draw(layouts_of(dtype, special=not (complex_ and name == "prod")))
+    if not x.ndim or (complex_ and name in ("max", "min", "nanmax")):
+        return
+    axis = data.draw(st.integers(0, x.ndim - 1))
+    bound = get(name).bind(x.dtype.newbyteorder("="))
+    wide = x.astype("c16" if complex_ else "f8" if dtype.kind in "fV" else x.dtype.newbyteorder("="))
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if name in ("sum", "prod") and dtype.kind in "biu":
+            want = UFUNCS[name].accumulate(wide, axis=axis, dtype=bound.result)
+        elif name in ("any", "all"):
+            want = UFUNCS[name].accumulate(wide != np.zeros((), wide.dtype), axis=axis)
+        else:
+            want = UFUNCS[name].accumulate(wide, axis=axis)
+        want = want.astype(bound.result)
+    got, total = host_scan.scan((x,), bound, axis)
+    if complex_:  # an infinite part makes the other one NaN or not by the order of additions
+        got, want = (np.where(np.isfinite(v), v, np.nan) for v in (got, want))
+    close(got, want)
+    assert total.shape == tuple(1 if a == axis else n for a, n in enumerate(x.shape))
+
+
+@pytest.mark.parametrize("shape", [(70_001,), (3, 3001), (5000, 9), (40, 9001), (700, 5, 33)], ids=str)
+@pytest.mark.parametrize("dtype", ["u1", "i8", "f4", "f8", "c8", "c16"])
+def test_many_tiles(shape, dtype):
+    x = values(shape, dtype, special=False)
+    for axis, layout in itertools.product(range(len(shape)), (np.ascontiguousarray, np.asfortranarray)):
+        close(scan("sum", layout(x), axis), np.cumsum(x, axis))
+        if x.dtype.kind in "iuf":
+            np.testing.assert_array_equal(scan("max", layout(x), axis), np.maximum.accumulate(x, axis))
+
+
+@pytest.mark.parametrize("shape", [(9001,), (300, 40), (40, 1500)], ids=str)
+@pytest.mark.parametrize("dtype", ["i4", "f4", "f8", "c16"])
+@pytest.mark.parametrize("name", ["sum", "prod", "last", "mean", "any"])
+def test_splits_carries_and_segments(name, dtype, shape):
+    """A scan cut anywhere goes on from its carry; in place it gives the same; and segments are scans of their own."""
+    if not takes(get(name), dtype) or (name == "prod" and dtype != "i4"):
+        return
+    bound = get(name).bind(dtype)
+    x = values(shape, dtype, special=False)
+    for axis, exclusive, reverse in itertools.product(range(len(shape)), (False, True), (False, True)):
+        n = shape[axis]
+        options = {"exclusive": exclusive, "reverse": reverse}
+
+        def at(start, stop, axis=axis):
+            return (slice(None),) * axis + (slice(start, stop),)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the mean of nothing
+            whole, total = host_scan.scan((x,), bound, axis, **options)
+            cuts = [0, n // 3, n // 2, n // 2, n]
+            parts, carry = np.empty(shape, bound.result), None
+            pieces = list(itertools.pairwise(cuts))
+            for start, stop in pieces[::-1] if reverse else pieces:
+                out = parts[at(start, stop)]
+                _, carry = host_scan.scan((x[at(start, stop)],), bound, axis, carry, out=out, **options)
+            close(parts, whole)
+            close(host.finalise(carry, bound), host.finalise(total, bound))
+            if bound.result == x.dtype:
+                y = x.copy()
+                host_scan.scan((y,), bound, axis, out=y, **options)
+                close(y, whole)
+            for share in (0.002, 0.03):
+                starts = RNG.random(n) < share
+                shaped = starts.reshape([-1 if a == axis else 1 for a in range(x.ndim)])
+                got, _ = host_scan.scan((x,), bound, axis, resets=shaped, **options)
+                where = np.flatnonzero(starts)
+                cuts = sorted({0, *(where + 1 if reverse else where).tolist(), n})
+                want = [host_scan.scan((x[at(*c)],), bound, axis, **options)[0] for c in itertools.pairwise(cuts)]
+                close(got, np.concatenate(want, axis))
+
+
+def test_segments_of_each_line_alone():
+    x = values((30, 50), "f8", special=False)
+    starts = RNG.random(x.shape) < 0.1
+    got = scan("sum", x, 1, resets=starts)
+    for row, flags, line in zip(x, starts, got, strict=True):
+        cuts = sorted({0, *np.flatnonzero(flags).tolist(), 50})
+        np.testing.assert_allclose(
+            line, np.concatenate([np.cumsum(row[a:b]) for a, b in itertools.pairwise(cuts)]), atol=1e-12
+        )
+
+
+def test_a_place_moves_positions():
+    x = RNG.integers(0, 9, (4, 20))
+    bound = get("argmax").bind(x.dtype)
+    first, carry = host_scan.scan((x[:, :8],), bound, 1, place=Place((0, 0), x.shape))
+    second, _ = host_scan.scan((x[:, 8:],), bound, 1, carry, place=Place((0, 8), x.shape))
+    want = [[np.argmax(line[: i + 1]) for i in range(20)] for line in x]
+    np.testing.assert_array_equal(np.concatenate([first, second], 1), want)
+
+
+# ---- accuracy
+
+
+@pytest.mark.parametrize("shape", [(1 << 18,), (1 << 17, 2), (1 << 13, 1100)], ids=str)
+def test_running_sums_of_float64_do_not_drift(shape):
+    """Every thousandth of them against exact sums: within one rounding of itself and those of a stretch."""
+    x = np.random.default_rng(7).random(shape)
+    got = scan("sum", x, 0).reshape(shape[0], -1)[:, 0]
+    column = x.reshape(shape[0], -1)[:, 0]
+    plain = np.cumsum(column)
+    ours = theirs = 0.0
+    exact, last = Fraction(0), 0
+    for i in range(999, len(column), len(column) // 60):
+        exact += Fraction(math.fsum(column[last : i + 1]))
+        last = i + 1
+        ours = max(ours, abs(float(Fraction(got[i]) - exact)) / float(exact))
+        theirs = max(theirs, abs(float(Fraction(plain[i]) - exact)) / float(exact))
+    assert ours <= 4 * np.finfo("f8").eps
+    assert shape[0] < 1 << 17 or theirs > 2 * ours
+
+
+def test_narrow_floats_are_rounded_once():
+    x = np.full(1 << 17, 0.1, "f4")
+    want = np.arange(1, x.size + 1) * float(np.float32(0.1))
+    np.testing.assert_array_equal(scan("sum", x), want.astype("f4"))
+    ones = np.full(70_000, 1, "f2")
+    with np.errstate(over="ignore"):
+        want = np.arange(1, 70_001).astype("f8").astype("f2")
+    np.testing.assert_array_equal(scan("sum", ones), want)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+@pytest.mark.parametrize("shape", [(5000,), (64, 1100), (70, 9)], ids=str)
+def test_what_overflows_or_is_not_finite(shape, dtype):
+    x = np.ones(shape, dtype)
+    x[20], x[21] = -1.5e308, -1e307  # a stretch that overflows after a sum that is large the other way
+    x[3] = 1.5e308
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(scan("sum", x), np.cumsum(x, 0), rtol=1e-12)
+        x[-30] = np.inf
+        x[-20] = np.nan
+        got, want = scan("sum", x), np.cumsum(x, 0)
+    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+
+
+def test_a_product_that_ends_finite_although_a_part_of_it_does_not():
+    x = np.ones(200_000)
+    x[0], x[150_000:150_004] = 1e-300, 1e150
+    np.testing.assert_allclose(scan("prod", x), np.cumprod(x))
+
+
+def test_zeros_have_no_sign_and_empty_lines_no_results():
+    assert not np.signbit(scan("sum", np.full(3, -0.0))).any()
+    assert np.signbit(scan("max", np.full(3, -0.0))).all()
+    for shape, axis in [((0,), 0), ((3, 0), 1), ((0, 3), 0), ((0, 3), 1)]:
+        got, total = host_scan.scan((np.ones(shape, "i2"),), get("sum").bind("i2"), axis)
+        assert got.shape == shape and got.dtype == np.int64
+        assert total.shape == tuple(1 if a == axis else n for a, n in enumerate(shape)) and not total["value"].any()
+
+
+@pytest.mark.parametrize("shape", [(1 << 21,), (1 << 14, 128), (128, 1 << 14), (1 << 18, 8)], ids=str)
+@pytest.mark.parametrize("name", ["sum", "nansum", "max", "last", "mean"])
+def test_no_temporary_of_the_chunk_s_size(name, shape):
+    x = np.ones(shape, "f4")
+    out = np.empty(shape, get(name).bind("f4").result)
+    for axis in range(x.ndim):
+        tracemalloc.start()
+        scan(name, x, axis, out=out)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 7 << 20 < x.nbytes
