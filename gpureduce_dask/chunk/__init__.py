@@ -107,9 +107,8 @@ def scan(
         resets = move(resets, device)
     if not device:
         return host_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, place)
-    placed = {} if place is None else {"place": place}
     gpu = importlib.import_module(".device_scan", __package__)
-    scanned: tuple[Any, Any] = gpu.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, **placed)
+    scanned: tuple[Any, Any] = gpu.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out)
     return scanned
 
 
