@@ -22,10 +22,12 @@ from .apply import bind, refuse_expressions
 from .axes import group_size
 from .meta import is_ours, promises_device
 from .plain import Arguments, Found
+from .quiet import quiet
 from .reduction import reduce_array
 
 TYPED = frozenset("sum prod nansum nanprod mean nanmean var nanvar std nanstd moment".split())  # they take dtype=
 MEANS = frozenset({"mean", "nanmean"})
+WARNING = frozenset("mean nanmean var std nanvar nanstd nanmin nanmax".split())  # where a slice holds nothing to reduce
 
 
 def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> Any:
@@ -39,6 +41,8 @@ def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> An
         bound = _bind(found, x.dtype, name)
         if bound is None:
             return None
+        if found.row in WARNING and not promises_device(x._meta):  # the kernels do not warn
+            bound = quiet(bound)
         return reduce_array((x,), bound, call["axis"], call.get("keepdims", False), call.get("split_every"), name)
     except GpureduceError:
         return None
@@ -60,8 +64,8 @@ def _bind(found: Found, dtype: Any, name: str) -> Bound | None:
     bound = bind(monoid, (dtype,), None, options, name)
     wanted = bound.result if found.dtype is None else np.dtype(found.dtype)
     if bound.result != wanted and found.row in TYPED:
-        if found.row in MEANS and dtypes.kind(wanted) not in "fc":
-            return None  # stock dask divides what wrapped, or raises
+        if dtypes.kind(wanted) not in "fc" and (found.row in MEANS or dtypes.kind(dtype) in "fc"):
+            return None  # what it makes of NaN, of infinities and of what wrapped is stock dask's own
         bound = bind(monoid, (dtype,), wanted, options, name)
     return bound if bound.result == wanted else None
 
