@@ -117,6 +117,7 @@ SHARED = {  # cells that several blocks share
     "batch of short lines": Reduced((3000, 41), (0, 1), lambda x: x[:, 1:], count=5),
     "columns": Reduced((9000, 512), (0,)),
     "odd columns": Reduced((9000, 1001), (0,)),
+    "columns of many phases": Reduced((2000, 70001), (0,)),
     "flat columns": Reduced((90000, 3), (0,)),
     "planes inside": Reduced((30, 50, 1030), (0, 1), lambda x: x[:, :-1, 2:]),
     "batch of columns": Reduced((500, 400), (0,), count=5),

@@ -65,19 +65,25 @@ def pool() -> Iterator[ProcessPoolExecutor]:
 # ---- every specialisation, in the front end
 
 
-def unlike(names: Iterable[str]) -> list[str]:
-    """Of kernels that differ only in what they write, a partial or results, the one or the other in turn."""
-    alike: dict[tuple[str, ...], list[str]] = {}
-    for name in sorted(names):
+def unlike(calls: dict[str, Call]) -> list[str]:
+    """All that dtype= asks for; of others that differ only in what they write, a partial or results, one, in turn."""
+    alike: dict[Any, list[str]] = {}
+    for name in sorted(calls):
         what = chosen(name)
-        alike.setdefault((what.kernel, *(v for k, v in what.arguments.items() if k != "Emit")), []).append(name)
+        how = [value for parameter, value in what.arguments.items() if parameter != "Emit"]
+        alike.setdefault(name if calls[name].dtype is not None else (what.kernel, *how), []).append(name)
     return [some[turn % len(some)] for turn, some in enumerate(alike.values())]
+
+
+def written(names: Iterable[str]) -> set[tuple[str, str]]:
+    return {(what.arguments["Op"], what.arguments["Emit"]) for what in map(chosen, names)}
 
 
 def test_every_specialisation_passes_the_front_end(calls: dict[str, Call], pool: ProcessPoolExecutor) -> None:
     names = unlike(calls)
     assert {chosen(name).kernel for name in names} == {*parameters()}
     assert {calls[name].family for name in calls} == {*FAMILIES}
+    assert written(names) == written(calls)
     by_text: dict[str, list[str]] = {}
     for name in names:
         by_text.setdefault(calls[name].row.unsafe_cuda, []).append(name)
