@@ -49,7 +49,7 @@ def cubin(kernel: str, arch: str, text: str = "") -> tuple[bytes, str]:
 
 
 def _compile(kernel: str, arch: str, text: str) -> tuple[bytes, str, str]:
-    program, options = _program(text), (*OPTIONS, f"-arch={arch}")
+    program, options = _program(text, _top(kernel)), (*OPTIONS, f"-arch={arch}")
     found = compile_text(program, kernel, options)
     for blocks in blocks_without_spill(found[2]):
         found = compile_text(program, kernel, (*options, f"-DGR_BLOCKS={blocks}"))
@@ -68,8 +68,13 @@ def blocks_without_spill(log: str) -> range:
     return range(REGISTERS // (THREADS * registers), 0, -1) if stores or loads else range(0)
 
 
-def _program(text: str) -> str:
-    return sources.source() + (f'#line 1 "operator.cu"\n{text}\n' if text else "")
+def _top(kernel: str) -> str:
+    """The top file of the kernels that this one is among."""
+    return "scan.cuh" if kernel.startswith("scan_") else "reduce.cuh"
+
+
+def _program(text: str, top: str = "reduce.cuh") -> str:
+    return sources.source(top) + (f'#line 1 "operator.cu"\n{text}\n' if text else "")
 
 
 def compile_text(program: str, kernel: str, options: tuple[str, ...]) -> tuple[bytes, str, str]:

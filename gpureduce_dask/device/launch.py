@@ -168,11 +168,15 @@ def run_plain(step: Ready, operand: int, out: int) -> None:
 
 def start(step: Ready, task: bytes, stream: int) -> None:
     """One launch: the Task travels by value."""
-    parameters, launch = _parameters, step.launch
+    launch = step.launch
+    start_kernel(step.entry, launch.blocks, launch.threads, launch.shared_bytes, task, stream)
+
+
+def start_kernel(entry: int, blocks: int, threads: int, shared_bytes: int, task: bytes, stream: int) -> None:
+    """Launch a function with these bytes as its one parameter."""
+    parameters = _parameters
     ctypes.memmove(parameters.address, task, len(task))
-    _runtime().launch(
-        step.entry, launch.blocks, 1, 1, launch.threads, 1, 1, launch.shared_bytes, stream, parameters.arguments, 0
-    )
+    _runtime().launch(entry, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters.arguments, 0)
 
 
 @functools.cache

@@ -41,6 +41,7 @@ template <class T> union Exchanged {
     static const int count = (sizeof(T) + 3) / 4;
     T value;
     u32 words[count];
+    GR_HD Exchanged() {}
     GR_HD Exchanged(T x) {
         words[count - 1] = 0;  // a value smaller than its words leaves no byte unset
         value = x;
@@ -52,6 +53,14 @@ template <class T> GR_HD T shuffle_down(u32 mask, T value, int down, int width) 
     Exchanged<T> both(value);
 #pragma unroll
     for (int i = 0; i < both.count; i++) both.words[i] = __shfl_down_sync(mask, both.words[i], down, width);
+    return both.value;
+}
+
+// All lanes of `mask` call. The value of the lane `up` places before; the caller's own before the first.
+template <class T> GR_HD T shuffle_up(u32 mask, T value, int up, int width) {
+    Exchanged<T> both(value);
+#pragma unroll
+    for (int i = 0; i < both.count; i++) both.words[i] = __shfl_up_sync(mask, both.words[i], up, width);
     return both.value;
 }
 

@@ -49,6 +49,11 @@ GR_HD f32 to_f32(half x) {
 
 // Rounds to nearest even, once, straight from binary64.
 GR_HD half to_half(f64 x) {
+#ifndef GR_EMULATED
+    half narrow;
+    asm("cvt.rn.f16.f64 %0, %1;" : "=h"(narrow.bits) : "d"(x));
+    return narrow;
+#else
     u64 bits = bit_cast<u64>(x);
     u32 sign = (u32)(bits >> 48) & 0x8000u;
     i32 exponent = (i32)((bits >> 52) & 2047) - 1023;
@@ -61,6 +66,7 @@ GR_HD half to_half(f64 x) {
     kept += rest > tie || (rest == tie && (kept & 1));
     u32 base = exponent >= -14 ? (u32)(exponent + 14) << 10 : 0u;  // the implicit bit adds the missing one
     return {(u16)(sign | (base + (u32)kept))};
+#endif
 }
 
 GR_HD bfloat16 to_bfloat16(f64 x) {

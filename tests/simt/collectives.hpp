@@ -44,6 +44,46 @@ inline void barrier(const char* file, int line) {
     move_on();
 }
 
+// One thread comes to a named barrier for `threads` threads, and waits there or goes on. Once all have come, it is free
+// for the next round.
+inline void meet_named(unsigned id, unsigned threads, bool waits, const char* file, int line) {
+    Thread& t = *machine.current;
+    Block& block = *t.block;
+    Named& barrier = block.named[id];
+    ++machine.steps;
+    if (barrier.arrived.empty()) barrier.threads = threads;
+    if (barrier.threads != threads || threads % 32)
+        fail("bar at %s:%d for %u threads; barrier %u is for %u", file, line, threads, id, barrier.threads);
+    for (const Named::Arrival& a : barrier.arrived)
+        if (a.rank == t.rank) fail("bar at %s:%d: the thread has come to barrier %u already", file, line, id);
+    barrier.arrived.push_back({t.rank, waits});
+    t.file = file;
+    t.line = line;
+    if (waits) {
+        t.wait = Wait::named;
+        set_ready(t, false);
+    }
+    if (barrier.arrived.size() == threads) {
+        std::uint64_t view = 0;
+        bool joined[1024] = {};
+        for (const Named::Arrival& a : barrier.arrived) {
+            joined[a.rank] = true;
+            view = std::max(view, block.threads[a.rank].view);
+        }
+        for (Write& w : block.writes)
+            if (joined[w.rank]) w.reach = kBlock;
+        for (const Named::Arrival& a : barrier.arrived) {
+            if (!a.waits) continue;
+            Thread& other = block.threads[a.rank];
+            other.wait = Wait::none;
+            other.view = view;
+            set_ready(other, true);
+        }
+        barrier.arrived.clear();
+    }
+    move_on();
+}
+
 // The lane a shuffle reads from; its own where the rule points out of its segment.
 inline unsigned shuffle_source(const Thread& t) {
     int lane = int(t.lane), first = lane & ~(t.width - 1), last = first + t.width - 1, from = lane;

@@ -15,7 +15,7 @@
 #define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __align__(bytes) alignas(bytes)
 
 #define threadIdx (simt::machine.current->index)
 #define blockIdx (simt::machine.current->block->index)
@@ -47,6 +47,7 @@ inline void __syncthreads(const char* file = __builtin_FILE(), int line = __buil
     simt::barrier(file, line);
 }
 inline void __threadfence() { simt::fence(); }
+inline void __trap() { simt::fail("trap"); }
 inline void __syncwarp(unsigned mask = 0xffffffffu, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     simt::meet(simt::Wait::sync, mask, 0, 0, 32, file, line);
 }

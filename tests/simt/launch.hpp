@@ -48,6 +48,7 @@ inline void start_block(unsigned number) {
     block.index = {number % r.grid.x, number / r.grid.x % r.grid.y, number / r.grid.x / r.grid.y};
     block.count = block.live = r.block.x * r.block.y * r.block.z;
     block.arrived = block.runnable = block.cursor = 0;
+    for (Named& barrier : block.named) barrier.arrived.clear();
     block.asleep_until = 0;
     std::memset(block.ready, 0, sizeof block.ready);
     std::memset(block.lanes, 0, sizeof block.lanes);
@@ -117,6 +118,7 @@ inline void run_grid() {
     machine.random = r.seed * 0x9E3779B97F4A7C15ull + 0x1234567;
     machine.steps = machine.idle = machine.clock = machine.started = 0;
     machine.turn = machine.eventual = 0;
+    machine.polled = nullptr;
     machine.weak = r.schedule != Schedule::forward;
     choose_order(r.grid.x * r.grid.y * r.grid.z);
     std::vector<Write> left;

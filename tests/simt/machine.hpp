@@ -19,12 +19,12 @@ struct Index3 {
 
 enum class Schedule : int { forward, reverse, random, starved, round_robin };
 
-enum class Wait : unsigned char { none, barrier, down, up, exchange, broadcast, ballot, any, all, sync };
+enum class Wait : unsigned char { none, barrier, down, up, exchange, broadcast, ballot, any, all, sync, named };
 
 inline const char* name(Wait wait) {
     static const char* const names[] = {"nothing",         "__syncthreads", "__shfl_down_sync", "__shfl_up_sync",
                                         "__shfl_xor_sync", "__shfl_sync",   "__ballot_sync",    "__any_sync",
-                                        "__all_sync",      "__syncwarp"};
+                                        "__all_sync",      "__syncwarp",    "bar.sync"};
     return names[static_cast<int>(wait)];
 }
 
@@ -64,6 +64,13 @@ struct Write {
     unsigned char value[16];
 };
 
+// A barrier that some warps of a block wait at and others only arrive at.
+struct Named {
+    struct Arrival { unsigned rank; bool waits; };
+    std::vector<Arrival> arrived;
+    unsigned threads;  // that it is for
+};
+
 struct Block {
     Index3 index;
     unsigned number, count, live, arrived, runnable, cursor;
@@ -75,6 +82,7 @@ struct Block {
     unsigned lanes[32], waiting[32];  // one bit a lane: alive; in a collective
     std::vector<unsigned char> memory;
     unsigned char* shared;
+    Named named[16];
     std::vector<Write> writes;
 };
 
@@ -108,6 +116,8 @@ struct Sleeper {
 
 struct Machine {
     Thread* current = nullptr;
+    Block* polled = nullptr;  // whose thread gave way last, and the thread that is next in order
+    int behind = 0;
     Request request{};
     Fibre main;
     Stacks stacks;

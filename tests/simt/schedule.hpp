@@ -36,21 +36,24 @@ inline int nearest_round(const Block& block, int from, bool down) {
     return found >= 0 ? found : nearest(block, down ? 1023 : 0, down);
 }
 
-// The block that started first, its first thread (its last when `down`). A thread that polls gives way to those
-// after it, or the one it waits for would never run.
+// The block that started first, its first thread (its last when `down`). After a thread that polls come those behind it
+// in its block, then the other blocks, and only then it and those before it, or what it waits for would never happen.
 inline Thread* pick_in_order(bool down, bool give_way) {
     std::size_t count = machine.resident.size(), begin = 0;
-    if (give_way) {
-        int after = int(machine.current->rank) + (down ? -1 : 1);
-        while (machine.resident[begin].get() != machine.current->block) ++begin;
-        int found = after < 0 || after > 1023 ? -1 : nearest(*machine.resident[begin], after, down);
-        if (found >= 0) return &machine.resident[begin]->threads[found];
-        ++begin;
+    if (give_way) machine.polled = machine.current->block, machine.behind = int(machine.current->rank) + (down ? -1 : 1);
+    if (machine.polled) {
+        while (begin < count && machine.resident[begin].get() != machine.polled) ++begin;
+        const bool inside = begin < count && machine.behind >= 0 && machine.behind < 1024;
+        int found = inside ? nearest(*machine.polled, machine.behind, down) : -1;
+        if (found >= 0) return &machine.polled->threads[found];
+        for (std::size_t i = begin + 1; i < count; ++i) {
+            Block& block = *machine.resident[i];
+            if (block.runnable) return &block.threads[nearest(block, down ? 1023 : 0, down)];
+        }
+        machine.polled = nullptr;
     }
-    for (std::size_t i = 0; i < count; ++i) {
-        Block& block = *machine.resident[(begin + i) % count];
-        if (block.runnable) return &block.threads[nearest(block, down ? 1023 : 0, down)];
-    }
+    for (auto& block : machine.resident)
+        if (block->runnable) return &block->threads[nearest(*block, down ? 1023 : 0, down)];
     return nullptr;
 }
 
@@ -73,7 +76,8 @@ inline Thread* pick_at_random(bool starve) {
     if (!block) return nullptr;
     int found = nearest_round(*block, int(draw() % block->count), draw() & 1);
     unsigned warps = (block->count + 31) / 32, last = block->number % warps;
-    if (starve && warps > 1 && block->threads[found].warp == last)
+    const bool stuck = machine.idle > 20000 && draw() % 4 == 0;  // the others only poll, for what it has yet to do
+    if (starve && !stuck && warps > 1 && block->threads[found].warp == last)
         found = nearest_round(*block, int((last + 1) % warps * 32), false);  // its own warp if no other can run
     return &block->threads[found];
 }

@@ -1,0 +1,81 @@
+// A warp's share of a tile: 32 runs of neighbouring elements, a run a lane, in shared memory.
+#pragma once
+#include "../core/copy.cuh"
+#include "../core/line.cuh"
+#include "../core/scan_task.cuh"
+
+// Run packs a lane: odd, so that the lanes' packs lie in different banks. A pack of the largest type is 16 bytes.
+template <class In, class Out, int Run> struct WarpShare {
+    static_assert(Run % 2 == 1, "an even number of packs would lie in few banks");
+    static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b, size_out = sizeof(Out);
+    static const int widest = size_a > size_b ? (size_a > size_out ? size_a : size_out) : (size_b > size_out ? size_b : size_out);
+    static const int V = 16 / widest;      // elements of a pack
+    static const int run = Run * V;        // of a lane
+    static const int elements = 32 * run;  // of a warp
+    static const int bytes_a = elements * size_a, bytes_b = elements * size_b, bytes_out = elements * size_out;
+    static const bool in_place = size_out == size_a;  // a lane's results take the place of its elements
+};
+
+// Elements [first, first + count) of packs of 16 bytes whose first is aligned: those from `low` to below `high` exist.
+template <int Elements, int Size> GR_HD void fetch_packs(u8* to, const u8* base, i64 first, i64 low, i64 high) {
+    const int packs = Elements * Size / 16, each = 16 / Size;
+#pragma unroll
+    for (int k = 0; k < (packs + 31) / 32; k++) {
+        const int pack = k * 32 + threadIdx.x % 32;
+        if (packs % 32 && pack >= packs) break;
+        const i64 at = first + pack * each;
+        const u8* from = base + at * Size;
+        if (at >= low && at + each <= high) copy_async(to + pack * 16, from);
+        else
+            for (int j = 0; j < each; j++)
+                if (at + j >= low && at + j < high)
+                    for (int byte = 0; byte < Size; byte++) to[pack * 16 + j * Size + byte] = from[j * Size + byte];
+    }
+}
+template <int Elements, int Size> GR_HD void drain_packs(const u8* from, u8* base, i64 first, i64 low, i64 high) {
+    const int packs = Elements * Size / 16, each = 16 / Size;
+#pragma unroll
+    for (int k = 0; k < (packs + 31) / 32; k++) {
+        const int pack = k * 32 + threadIdx.x % 32;
+        if (packs % 32 && pack >= packs) break;
+        const i64 at = first + pack * each;
+        u8* to = base + at * Size;
+        if (at >= low && at + each <= high) __stcs((uint4*)to, *(const uint4*)(from + pack * 16));
+        else
+            for (int j = 0; j < each; j++)
+                if (at + j >= low && at + j < high)
+                    for (int byte = 0; byte < Size; byte++) to[j * Size + byte] = from[pack * 16 + j * Size + byte];
+    }
+}
+
+// A pack of V elements in shared memory, as one access.
+template <class T, int V> union Shared {
+    typedef typename Word<(V * sizeof(T) > 16 ? 16 : V * sizeof(T))>::type W;
+    W word;
+    Pack<T, V> pack;
+    GR_HD Shared() {}
+};
+template <class T, int V> GR_HD Pack<T, V> take_pack(const u8* from) {
+    Shared<T, V> both;
+    both.word = *(const typename Shared<T, V>::W*)from;
+    return both.pack;
+}
+template <class T, int V> GR_HD void put_pack(u8* to, const Pack<T, V>& pack) {
+    Shared<T, V> both;
+    both.pack = pack;
+    *(typename Shared<T, V>::W*)to = both.word;
+}
+// The operands' packs side by side.
+template <class In, int V> struct Taken {
+    static GR_HD Pack<In, V> of(const u8* a, const u8*, int at) { return take_pack<In, V>(a + at * (int)sizeof(In)); }
+};
+template <class A, class B, int V> struct Taken<Pair<A, B>, V> {
+    static GR_HD Pack<Pair<A, B>, V> of(const u8* a, const u8* b, int at) {
+        const Pack<A, V> left = take_pack<A, V>(a + at * (int)sizeof(A));
+        const Pack<B, V> right = take_pack<B, V>(b + at * (int)sizeof(B));
+        Pack<Pair<A, B>, V> both;
+#pragma unroll
+        for (int j = 0; j < V; j++) both.at[j] = {left.at[j], right.at[j]};
+        return both;
+    }
+};

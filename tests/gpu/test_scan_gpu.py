@@ -1,0 +1,151 @@
+"""On a GPU: scans of every row that has them, dtype and layout against the host's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpureduce_dask.chunk import host, host_scan
+from gpureduce_dask.operators import OPERATORS
+
+from .samples import DTYPES, close, make, rows, view_of
+
+pytestmark = pytest.mark.gpu
+cp = pytest.importorskip("cupy")
+
+# shape, axis, and a view of the array
+LAYOUTS = [
+    ((1,), 0, None),
+    ((37,), 0, None),
+    ((100003,), 0, None),
+    ((3000001,), 0, None),
+    ((100003,), 0, lambda x: x[3:-1]),
+    ((100003,), 0, lambda x: x[::-1]),
+    ((100003,), 0, lambda x: x[3::7]),
+    ((3, 70001), 1, None),
+    ((9001, 32), 1, None),
+    ((9001, 33), 1, lambda x: x[1:]),
+    ((70001, 3), 0, None),
+    ((70001, 3), 1, None),
+    ((40000, 1), 1, None),
+    ((517, 1029), 0, None),
+    ((517, 1029), 0, lambda x: x.T[:517]),
+    ((517, 1029), 1, lambda x: x[:, ::3]),
+    ((517, 1029), 1, lambda x: x[:, 1:-1]),
+    ((20, 30, 40), 1, None),
+    ((20, 30, 40), 0, lambda x: x.transpose(2, 0, 1)),
+    ((6, 5, 4, 3, 2, 3), 2, lambda x: x[:, ::-1, :, ::2]),
+    ((40, 1000), 0, "broadcast"),
+    ((40, 0), 0, None),
+    ((0, 40), 0, None),
+]
+SCANNED = (
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "any",
+    "all",
+    "nansum",
+    "nanmax",
+    "mean",
+    "var",
+    "count_nonzero",
+    "last",
+    "first",
+)
+
+
+def device_scan(*arguments, **options):
+    from gpureduce_dask.chunk import device_scan as gpu
+
+    return gpu.scan(*arguments, **options)
+
+
+def near(got, wanted, bound, n):
+    """As close, but where sums pass zero: there the rounding of larger ones before them stays."""
+    if got.dtype.kind in "fc" and got.size and np.all(np.isfinite(wanted)):
+        wide = got.astype(np.result_type(got, "f8"))
+        np.testing.assert_allclose(wide, wanted, rtol=4 * np.finfo(got.dtype).eps, atol=1e-13 * np.abs(wanted).max())
+    else:
+        close(got, wanted, bound, n)
+
+
+def compare(chunk, x, bound, axis, **options):
+    device_options = dict(options)
+    if options.get("carry") is not None:
+        states = np.ascontiguousarray(options["carry"])
+        device_options["carry"] = cp.asarray(states.view(np.uint8).reshape(*states.shape, bound.state.itemsize))
+    if options.get("resets") is not None:
+        device_options["resets"] = cp.asarray(options["resets"])
+    wanted, total = host_scan.scan((x,), bound, axis, **options)
+    got, got_total = device_scan((chunk,), bound, axis, **device_options)
+    n = x.shape[axis]
+    near(got.get(), wanted, bound, n)
+    packed = got_total.get().view(bound.state)[..., 0]
+    close(host.finalise(packed, bound), host.finalise(total, bound), bound, n)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("number", range(len(LAYOUTS)))
+@pytest.mark.parametrize("dtype", [d.name for d in DTYPES])
+def test_every_row_and_layout(dtype, number):
+    shape, axis, view = LAYOUTS[number]
+    array = make(shape, dtype, number)
+    x, chunk = view_of(array, view), view_of(cp.asarray(array), view)
+    names = [n for n in rows(dtype) if n in SCANNED]
+    for i, name in enumerate({"sum", names[number % len(names)], names[(number * 5 + 3) % len(names)]}):
+        bound = OPERATORS[name].bind(x.dtype)
+        if bound.indexed or name == "prod":
+            continue
+        exclusive, reverse = bool((number + i) & 1) and name not in ("min", "max"), bool((number + i) & 2)
+        compare(chunk, x, bound, axis, exclusive=exclusive, reverse=reverse)
+        ends = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
+        if 0 not in x.shape:
+            carry = host.reduce((make(ends, dtype, 7),), bound, (axis,))
+            compare(chunk, x, bound, axis, carry=carry, reverse=reverse)
+            compare(chunk, x, bound, axis, carry=carry, resets=np.random.default_rng(1).random(x.shape) < 0.02)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_in_place(dtype, axis):
+    array = make((700, 900), dtype)
+    bound = OPERATORS["sum"].bind(array.dtype)
+    chunk = cp.asarray(array)
+    wanted, _ = host_scan.scan((array,), bound, axis)
+    got, _ = device_scan((chunk,), bound, axis, out=chunk)
+    assert got is chunk
+    near(chunk.get(), wanted, bound, 900)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_affine_maps_in_order(axis):
+    a, b = make((300, 200), "float64", 1) / 4, make((300, 200), "float64", 2)
+    bound = OPERATORS["affine"].bind(a.dtype, b.dtype)
+    wanted, _ = host_scan.scan((a, b), bound, axis)
+    got, _ = device_scan((cp.asarray(a), cp.asarray(b)), bound, axis)
+    np.testing.assert_allclose(got.get(), wanted, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_bits_are_the_same_every_time(dtype):
+    x = cp.random.default_rng(0).random(1 << 24, dtype=dtype)
+    bound = OPERATORS["sum"].bind(x.dtype)
+    first, _ = device_scan((x,), bound, 0)
+    for _ in range(5):
+        again, _ = device_scan((x,), bound, 0)
+        assert bool((again == first).all())
+
+
+def test_beyond_two_to_the_32():
+    n = (1 << 32) + 12345
+    x = cp.ones(n, "u1")
+    bound = OPERATORS["sum"].bind(x.dtype, dtype="uint8")
+    got, total = device_scan((x,), bound, 0)
+    assert int(total.get().view(bound.state)[0, 0]["value"]) == n
+    for at in (0, 255, 256, (1 << 32) - 1, 1 << 32, n - 1):
+        assert int(got[at]) == (at + 1) % 256
+    wide = x[: 1 << 32].reshape(1 << 16, 1 << 16)
+    down, _ = device_scan((wide,), bound, 0)
+    assert int(down[65535, 65535]) == 65536 % 256 and int(down[254, 7]) == 255

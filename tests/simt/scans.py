@@ -1,0 +1,126 @@
+"""Scans on the emulated machine: the plans and the bytes of a launch as on a GPU, over NumPy arrays."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpureduce_dask.chunk import host, host_scan
+from gpureduce_dask.device import scan_plans, sources
+from gpureduce_dask.monoid import Bound
+
+from . import Kernels, Unit
+
+LIMIT = 12 * 1024  # of shared memory: tiles of a few hundred elements
+PROCESSORS = 3
+POINTERS = struct.Struct("7Q")
+
+
+def aligned(array: np.ndarray, phase: int) -> np.ndarray:
+    """A copy whose memory, in the array's own order of axes, begins this many bytes behind a multiple of 16."""
+    raw = np.zeros(array.nbytes + 64, np.uint8)
+    begin = -raw.ctypes.data % 16 + phase
+    order = sorted(range(array.ndim), key=lambda a: -abs(array.strides[a]))
+    flat = raw[begin : begin + array.nbytes].view(array.dtype)
+    copy = flat.reshape([array.shape[a] for a in order]).transpose(np.argsort(order))
+    copy[...] = array
+    return copy
+
+
+@dataclass(frozen=True)
+class Call:
+    """One scan: its operator, chunks and options."""
+
+    bound: Bound
+    chunks: tuple[np.ndarray, ...]
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+    carry: np.ndarray | None = None
+    resets: np.ndarray | None = None
+    phase: int = 0
+
+    def operands(self) -> list[np.ndarray]:
+        if self.resets is None:
+            return list(self.chunks)
+        return [*self.chunks, np.broadcast_to(self.resets, self.chunks[0].shape)]
+
+    def operator(self) -> scan_plans.Operator:
+        from gpureduce_dask.chunk import device_scan
+
+        sizes = tuple(a.itemsize for a in self.operands())
+        return device_scan._operator(self.bound, True, self.resets is not None, sizes)
+
+    def plan(self) -> tuple[scan_plans.Plan, list[np.ndarray], list[int]]:
+        """The plan, the operands and the array for results, and the axes in the order of memory."""
+        from gpureduce_dask.chunk import device_scan
+
+        arrays = self.operands()
+        order = device_scan._memory_order(arrays[0], self.axis)
+        empty = np.empty([arrays[0].shape[a] for a in order], self.bound.result).transpose(np.argsort(order))
+        lead = arrays[0].ctypes.data % 16 // arrays[0].itemsize
+        arrays.append(aligned(empty, lead * self.bound.result.itemsize % 16))
+        operands = scan_plans.Operands(
+            tuple(arrays[0].shape[a] for a in order),
+            order.index(self.axis),
+            tuple(tuple(x.strides[a] for a in order) for x in arrays),
+            tuple(x.ctypes.data % 16 for x in arrays),
+        )
+        return (
+            scan_plans.plan(self.operator(), operands, self.exclusive, self.reverse, LIMIT, PROCESSORS),
+            arrays,
+            order,
+        )
+
+    def kernels(self) -> list[str]:
+        return [step.kernel for step in self.plan()[0].steps]
+
+
+def unit(calls: Sequence[Call], text: str | None = None) -> Unit:
+    """Everything that these calls launch."""
+    names = dict.fromkeys(name for call in calls for name in call.kernels())
+    return Unit(sources.source("scan.cuh") if text is None else text, tuple(names))
+
+
+def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Results, and the total of each line as a partial."""
+    plan, arrays, order = call.plan()
+    op, shape = call.operator(), call.chunks[0].shape
+    kept = [a for a in order if a != call.axis]
+    ends = [shape[a] for a in kept]
+    lines = int(np.prod(ends))
+    total = np.zeros((lines, op.state_bytes), np.uint8)
+    carry = None
+    if call.carry is not None:
+        carry = np.zeros((lines, op.state_bytes), np.uint8)
+        states = np.ascontiguousarray(call.carry.transpose(*kept, call.axis).reshape(-1))
+        carry[:, : call.bound.state.itemsize] = states.view(np.uint8).reshape(lines, -1)
+    scratch = np.zeros(plan.scratch_bytes + 64, np.uint8)
+    scratch = scratch[-scratch.ctypes.data % 64 :]
+    first = [x.ctypes.data + start for x, start in zip(arrays, plan.starts, strict=True)]
+    states = scratch.ctypes.data
+    head = POINTERS.pack(
+        *(first[-1], first[0], first[1] if len(first) > 2 else 0),
+        *(0 if carry is None else carry.ctypes.data, total.ctypes.data, states, states + plan.scratch_bytes - 16),
+    )
+    for step in plan.steps:
+        kernels.launch(
+            step.kernel, head + plan.words, step.blocks, step.threads, step.shared_bytes + 16, schedule, seed
+        )
+    states = np.ascontiguousarray(total[:, : call.bound.state.itemsize]).view(call.bound.state)
+    back = np.argsort([*kept, call.axis])
+    return arrays[-1], states.reshape(*ends, 1).transpose(back)
+
+
+def check(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> None:
+    """The same as the host, results and totals."""
+    wanted, behind = host_scan.scan(
+        call.chunks, call.bound, call.axis, call.carry, call.exclusive, call.reverse, call.resets
+    )
+    got, total = run(kernels, call, schedule, seed)
+    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-12)
+    pairs = [host.finalise(partial, call.bound) for partial in (total, behind)]
+    np.testing.assert_allclose(*pairs, rtol=1e-6, atol=1e-12)
