@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -287,3 +289,51 @@ def test_all_that_goes_into_graphs_pickles(client):
         if not isinstance(node, (distributed.Future, np.ndarray)):
             again = cloudpickle.loads(cloudpickle.dumps(node))
             assert again.dependencies == node.dependencies
+
+
+HIDDEN = "import sys; sys.modules['gpureduce_dask'] = None; "
+SCHEDULER = (
+    "from distributed.cli.dask_scheduler import main; main(['--host', '127.0.0.1', '--port', '0', '--no-dashboard'"
+)
+WORKER = "from distributed.cli.dask_worker import main; main(['--no-nanny', '--nthreads', '1', '--no-dashboard'"
+
+
+@pytest.fixture
+def bare_client(tmp_path):
+    """Starts a cluster without this package on its scheduler or on its worker, and gives a client of it."""
+    file, processes = tmp_path / "scheduler.json", []
+
+    def start(hidden):
+        for name, code in (("scheduler", SCHEDULER), ("worker", WORKER)):
+            code = (HIDDEN if hidden == name else "") + code + f", '--scheduler-file', {str(file)!r}])"
+            processes.append(subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL))
+        end = time.monotonic() + PATIENCE
+        while not file.exists():
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        client = distributed.Client(scheduler_file=str(file), timeout=PATIENCE)
+        client.wait_for_workers(1, timeout=PATIENCE)
+        return client
+
+    yield start
+    for process in processes[::-1]:
+        process.terminate()
+        process.wait(PATIENCE)
+
+
+def test_a_worker_without_the_package(bare_client):
+    """It would end at the first task, and dask would wait for another."""
+    x = da.ones(64, chunks=8)
+    with bare_client("worker") as client:
+        with pytest.raises(gr.errors.ExtraError, match="1 of 1 workers without gpureduce_dask"):
+            gr.sum(x)
+        assert client.compute(x.sum()).result(timeout=PATIENCE) == 64
+
+
+def test_a_scheduler_without_the_package(bare_client):
+    x = da.ones(64, chunks=8)
+    with bare_client("scheduler") as client:
+        with pytest.raises(RuntimeError, match="Scheduler and Client have different environments") as caught:
+            client.compute(gr.sum(x)).result(timeout=PATIENCE)
+        assert "gpureduce_dask" in str(caught.value.__cause__)
+        assert client.compute(x.max()).result(timeout=PATIENCE) == 1

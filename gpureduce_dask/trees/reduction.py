@@ -18,7 +18,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArraySliceDep
 
 from ..monoid import Bound
-from . import deal, grouped, meta, sources, stream, tasks
+from . import deal, grouped, meta, sources, stream, tasks, workers
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .handles import Coords
 from .sources import Part, Reduction, Source, bundles, slices_of, task_of_all
@@ -65,6 +65,7 @@ def grow(
     if by_fan_in:
         size = split if isinstance(split, int) else math.prod(split.values())
     stream.install()
+    workers.current()  # raises where a worker lacks what the tasks need
     todo = Reduction(arrays, bound, axes, size)
     if all(x.numblocks[a] == 1 for a in axes):
         return Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import weakref
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +13,7 @@ import dask
 from dask.base import get_scheduler
 from dask.system import CPU_COUNT
 
-from ..errors import ArgumentError, message
+from ..errors import ArgumentError, ExtraError, message
 
 FRESH = 2.0  # seconds that an answer of the scheduler is used again: what is stale costs a transfer, never a result
 HALF_FULL = 0.5  # of a worker's memory: above it, its chunks must stay free to go to its disk
@@ -33,6 +33,7 @@ class Workers:
         return max(1, sum(self.threads.values()))
 
 
+_asked: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 _answers: weakref.WeakKeyDictionary[Any, tuple[float, Workers]] = weakref.WeakKeyDictionary()
 
 
@@ -53,6 +54,7 @@ def of_client(client: Any) -> Workers:
     if workers is not None and time.monotonic() - when < FRESH:
         return workers
     known = {} if client.asynchronous else client.scheduler_info(n_workers=-1)["workers"]
+    _require_package(client, known.keys())
     limits = {name: info["memory_limit"] for name, info in known.items() if info.get("memory_limit")}
     workers = Workers(
         {name: info["nthreads"] for name, info in known.items()} or {"": CPU_COUNT},
@@ -63,6 +65,34 @@ def of_client(client: Any) -> Workers:
     if known:
         _answers[client] = (time.monotonic(), workers)
     return workers
+
+
+def _require_package(client: Any, names: Set[str]) -> None:
+    """Raise where some worker lacks this package: the first task that it cannot load would end it, and dask would wait
+    for others. Asked of each worker once."""
+    asked = _asked.setdefault(client, set())
+    if not names <= asked:
+        found = client.run(_has_package, workers=sorted(names - asked), on_error="ignore")
+        missing = sorted(worker for worker, answer in found.items() if answer is False)
+        if missing:
+            raise ExtraError(
+                message(
+                    "reduce",
+                    f"{len(missing)} of {len(names)} workers without gpureduce_dask, such as {missing[0]}",
+                    "it on every worker, as on the client",
+                    "Install it there, or call dask's own function.",
+                )
+            )
+        asked |= names
+
+
+def _has_package() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("gpureduce_dask") is not None
+
+
+_has_package.__module__ = "__main__"  # what cloudpickle takes as: pickle the code, which the worker lacks
 
 
 def who_has(client: Any, futures: Iterable[Any]) -> Mapping[Any, Any]:
