@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import dask
 import dask.array as da
 import numpy as np
 
@@ -23,13 +24,20 @@ Result = dict[str, Any]
 
 CHUNKS = (16, 100, 300)
 OPS = ("sum", "mean", "max", "var", "argmax", "nansum", "std", "count_nonzero")
+# What dask remembers of messages, events and samples has an end too, but not within an hour.
+SHORT_LOGS = {
+    "distributed.admin.log-length": 100,
+    "distributed.admin.low-level-log-length": 100,
+    "distributed.admin.system-monitor.log-length": 100,
+    "distributed.worker.profile.enabled": False,
+}
 SETTLED = 0.2  # of the time, in which pools fill and modules load
 ALLOWED = 24 * 2**20  # bytes that a process may grow by afterwards: what allocators keep comes and goes
 
 
 def run(workers: int, mib: float, minutes: float, path: Path) -> Result:
     """Reduce arrays that come and go until the time is up; sample memory after each, and write the JSON as it grows."""
-    with trees.cluster(0, workers) as client:
+    with dask.config.set(SHORT_LOGS), trees.cluster(0, workers) as client:
         result: Result = {"date": time.strftime("%Y-%m-%d"), "workers": workers, "minutes": minutes, "samples": []}
         begin = time.monotonic()
         for reductions, wrong in _rounds(client, int(mib * 2**20) * workers):

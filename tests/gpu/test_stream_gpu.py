@@ -1,0 +1,57 @@
+"""On a GPU: groups whose chunks come from the host. The GPU reduces one chunk while this thread makes the next."""
+
+from __future__ import annotations
+
+import time
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpureduce_dask as gr
+from gpureduce_dask.bench import memory
+
+pytestmark = pytest.mark.gpu
+cp = pytest.importorskip("cupy")
+
+COUNT, SIZE = 24, 2**22
+SECONDS = 0.02  # that a chunk takes on the host, and about as much on the GPU
+
+
+def slow_on_host(block_info=None):
+    time.sleep(SECONDS)
+    return np.full(SIZE, block_info[None]["chunk-location"][0], "f4")
+
+
+def slow_on_device(chunk):
+    spin = cp.RawKernel(
+        'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n) {} }', "spin"
+    )
+    clock = cp.cuda.Device().attributes["ClockRate"]  # kHz
+    spin((1,), (1,), (np.int64(clock * 1e3 * SECONDS),))
+    return chunk
+
+
+def chain(function=cp.asarray):
+    x = da.map_blocks(slow_on_host, chunks=((SIZE,) * COUNT,), dtype="f4", meta=np.empty(0, "f4"))
+    return x.map_blocks(function, dtype="f4", meta=gr.device_meta(1, "f4"))
+
+
+def test_memory_of_three_chunks_at_most():
+    x = chain()
+    want = SIZE * sum(range(COUNT))
+    assert float(gr.sum(x).compute(scheduler="sync")) == want
+    memory.watch()
+    try:
+        assert float(gr.sum((x + 1) - 1).compute(scheduler="sync")) == want
+    finally:
+        most = memory.unwatch()
+    assert most <= 3.1 * SIZE * 4
+
+
+def test_the_gpu_works_while_the_host_makes_the_next_chunk():
+    gr.sum(chain()).compute(scheduler="sync")
+    begin = time.perf_counter()
+    x = chain(lambda chunk: slow_on_device(cp.asarray(chunk)))
+    assert float(gr.sum(x).compute(scheduler="sync")) == SIZE * sum(range(COUNT))
+    assert time.perf_counter() - begin < 0.75 * 2 * COUNT * SECONDS
