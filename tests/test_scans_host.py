@@ -258,12 +258,21 @@ def test_narrow_floats_are_rounded_once():
     np.testing.assert_array_equal(scan("sum", ones), want)
 
 
+@pytest.mark.parametrize("shape", [(1 << 18,), (1 << 17, 9), (1 << 12, 1030)], ids=str)
+def test_what_rounding_takes_from_a_large_sum_comes_back(shape):
+    """Behind 1e16 each stretch would lose a part of its sum, and always in the same direction."""
+    bound, each = get("sum").bind("f8"), 1 + 0.9 / 512
+    ahead = host.reduce((np.full((1, *shape[1:]), 1e16),), bound, (0,))
+    got, _ = host_scan.scan((np.full(shape, each),), bound, 0, ahead)
+    for at in (0, shape[0] // 2, shape[0] - 1):
+        assert abs(Fraction(got[at].ravel()[0]) - 10**16 - (at + 1) * Fraction(each)) <= 2
+
+
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
-@pytest.mark.parametrize("shape", [(5000,), (64, 1100), (70, 9)], ids=str)
+@pytest.mark.parametrize("shape", [(5000,), (700, 9), (1500, 1100)], ids=str)
 def test_what_overflows_or_is_not_finite(shape, dtype):
     x = np.ones(shape, dtype)
-    x[20], x[21] = -1.5e308, -1e307  # a stretch that overflows after a sum that is large the other way
-    x[3] = 1.5e308
+    x[3], x[-99:-97] = 1.5e308, -1.5e308  # a stretch that overflows after a sum that is large the other way
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(scan("sum", x), np.cumsum(x, 0), rtol=1e-12)
         x[-30] = np.inf
@@ -271,6 +280,15 @@ def test_what_overflows_or_is_not_finite(shape, dtype):
         got, want = scan("sum", x), np.cumsum(x, 0)
     np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+
+
+@pytest.mark.parametrize("name", ["first", "last"])
+def test_columns_of_nothing_but_nan(name):
+    x = np.full((3, 40), np.nan)
+    x[1, 7] = 2
+    bound = get(name).bind("f8")
+    got = host.finalise(host.reduce((x,), bound, (0,)), bound)[0]
+    assert got[7] == 2 and np.isnan(np.delete(got, 7)).all()
 
 
 def test_a_product_that_ends_finite_although_a_part_of_it_does_not():

@@ -58,16 +58,6 @@ def scan_array(
     return tree.of_lines(source)
 
 
-class Lone(Task):
-    """A task that is fused with nothing, nor moved into a group: that would wait for the chunks of all its members."""
-
-    __slots__ = ()
-
-    @property
-    def block_fusion(self) -> bool:
-        return True
-
-
 class ScanTree:
     """One scan of one graph."""
 
@@ -153,7 +143,7 @@ class ScanTree:
     def _scan(self, line: list[Coords], dealt: list[Sequence[int]], is_lazy: bool) -> None:
         """Totals by group, bases by section, and a task for each chunk of the result."""
         if len(line) == 1:
-            self._result(line, 0, None, 0, Task)
+            self._result(line, 0, None, 0)
             return
         where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
         refs = [self._add(totals, *self._columns([line[i] for i in m]), self.scan) for m in dealt]
@@ -166,14 +156,14 @@ class ScanTree:
             found = List(*(refs[g] for g in used))
             before = self._add(bases, found, order, before, self.scan.bound)
             for at, i in enumerate(section.members):
-                self._result(line, i, before, at, Lone if is_lazy else Task)
+                self._result(line, i, before, at)
 
-    def _result(self, line: list[Coords], i: int, found: Any, at: int, kind: type[Task]) -> None:
+    def _result(self, line: list[Coords], i: int, found: Any, at: int) -> None:
         coords = line[i]
         blocks = List(*(TaskRef((a.name, *coords)) for a in self.arrays))
         key = self._key(coords)
         arguments = (blocks, self._start(coords), found, at, self._offset(coords), i == 0, self.scan)
-        self.graph[key] = kind(key, scan_chunk, *arguments)
+        self.graph[key] = Task(key, scan_chunk, *arguments)
 
     def _add(self, run: Any, *arguments: Any) -> TaskRef:
         key = (self.parts, len(self.graph))

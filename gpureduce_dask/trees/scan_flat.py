@@ -26,7 +26,7 @@ from ..errors import ArgumentError, message
 from ..monoid import Bound
 from . import groups, meta, sources, stream, workers
 from .handles import Coords
-from .scan import Lone, ScanTree
+from .scan import ScanTree
 from .scan_tasks import Scan
 
 Slices = tuple[slice, ...]
@@ -139,7 +139,7 @@ class _Bands(ScanTree):
             pieces = List(*(List(*(self._piece(x.name, c, cut, known) for c in members)) for x in self.arrays))
             is_first = is_edge and n == (len(cuts) - 2 if self.scan.reverse else 0)
             arguments = (pieces, stretches, bases, slice(a, b), (b - a, *behind), is_first, self.scan)
-            self.graph[key] = Lone(key, scan_rows, *arguments)
+            self.graph[key] = Task(key, scan_rows, *arguments)
         return bases
 
     def _stretch(self, coords: Coords) -> Stretch:
