@@ -155,7 +155,7 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) ->
     if reverse:
         steps = [-s for s in steps]
     splits = splits_of(lines, length)
-    batch = BATCH // max(4, sum(op.itemsizes)) * (2 if lines * splits < FEW else 1)
+    batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW else 1)
     blocks = -(-lines * splits // THREADS)
     scan = f"scan_lines<{op.type}, {op.emits}, {THREADS}, {batch}, {_flag(splits > 1)}, {_flag(exclusive)}>"
     launches = [Step(scan, blocks, THREADS)]
