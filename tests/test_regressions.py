@@ -217,3 +217,15 @@ def test_states_of_another_number_of_fields(lift, combine, given):
     odd = gr.Monoid(name="odd", fields=fields, identity=(0, 0), lift=lift, combine=combine, finalise=first)
     with pytest.raises(errors.ArgumentError, match=rf"odd: {given} lift.*one array a field: a, b"):
         computed(gr.reduction(da.ones((2, 5), chunks=(2, 3)), odd, axis=1))
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u1"])
+@pytest.mark.parametrize("name", ["nansum", "nanprod", "nancumsum", "nancumprod"])
+def test_nan_that_is_skipped_into_integers(name, dtype):
+    """NaN became the least integer before it could be skipped."""
+    x = np.array([1, np.nan, 2.5, 2.5])
+    got = getattr(gr, name)(da.from_array(x, chunks=2), axis=0, dtype=dtype)
+    np.testing.assert_array_equal(computed(got), getattr(np, name)(x, dtype=dtype))
+    with pytest.raises(errors.DtypeError):
+        operator = OPERATORS["nansum"]
+        (gr.scan if "cum" in name else gr.reduction)(da.from_array(x, chunks=2), operator, axis=0, dtype=dtype)

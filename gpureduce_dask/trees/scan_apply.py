@@ -12,6 +12,7 @@ import numpy as np
 from dask.array.core import handle_out
 
 from .. import chunk, dtypes, operators
+from ..dtypes import refuse
 from ..errors import ArgumentError, AxisError, EmptyError, message
 from ..monoid import Bound, Monoid
 from . import meta
@@ -19,10 +20,12 @@ from .apply import align, as_dask, bind
 from .axes import normalise_axes
 from .scan import scan_array
 from .scan_flat import scan_flat
-from .stock import foreign
+from .stock import foreign, loses_nan
 
 METHODS = ("sequential", "blelloch")  # dask's
 STOCK = ("cumsum", "cumprod", "nancumsum", "nancumprod")  # what stock dask has for elements that no row takes
+
+SKIPPING = ("nancumsum", "nancumprod", "scan by nansum", "scan by nanprod")
 
 
 def apply(
@@ -81,6 +84,10 @@ def _is_foreign(arrays: tuple[Any, ...], dtype: Any, name: str) -> bool:
     """True for what goes to stock dask: foreign chunks, and elements that no row takes."""
     given = [a.dtype for a in arrays] + ([] if dtype is None else [np.dtype(dtype)])
     ours = all(meta.is_ours(a._meta) for a in arrays)
+    if name in SKIPPING and loses_nan(arrays, dtype):
+        if name in STOCK:
+            return True
+        raise refuse(name, arrays[0].dtype, f"no dtype={dtype} for what may be NaN", "Convert the result with astype.")
     if ours and all(map(dtypes.is_native, given)):
         return False
     if name in STOCK:
