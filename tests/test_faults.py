@@ -299,40 +299,42 @@ WORKER = "from distributed.cli.dask_worker import main; main(['--no-nanny', '--n
 
 
 @pytest.fixture
-def bare_client(tmp_path):
-    """Starts a cluster without this package on its scheduler or on its worker, and gives a client of it."""
-    file, processes = tmp_path / "scheduler.json", []
+def start():
+    """Starts a scheduler or a worker in a process of its own, without this package where it is hidden."""
+    processes = []
 
-    def start(hidden):
-        for name, code in (("scheduler", SCHEDULER), ("worker", WORKER)):
-            code = (HIDDEN if hidden == name else "") + code + f", '--scheduler-file', {str(file)!r}])"
-            processes.append(subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL))
-        end = time.monotonic() + PATIENCE
-        while not file.exists():
-            assert time.monotonic() < end
-            time.sleep(0.1)
-        client = distributed.Client(scheduler_file=str(file), timeout=PATIENCE)
-        client.wait_for_workers(1, timeout=PATIENCE)
-        return client
+    def run(code, *options, hidden=True):
+        code = (HIDDEN if hidden else "") + code + "".join(f", {option!r}" for option in options) + "])"
+        processes.append(subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL))
 
-    yield start
+    yield run
     for process in processes[::-1]:
         process.terminate()
         process.wait(PATIENCE)
 
 
-def test_a_worker_without_the_package(bare_client):
+def test_a_worker_without_the_package(client, start):
     """It would end at the first task, and dask would wait for another."""
-    x = da.ones(64, chunks=8)
-    with bare_client("worker") as client:
-        with pytest.raises(gr.errors.ExtraError, match="1 of 1 workers without gpureduce_dask"):
-            gr.sum(x)
-        assert client.compute(x.sum()).result(timeout=PATIENCE) == 64
+    check(client, made(8), OPS[:1])
+    count = len(client.nthreads())
+    start(WORKER, client.scheduler.address)
+    client.wait_for_workers(count + 1, timeout=PATIENCE)
+    time.sleep(2.1)  # until the answer of the scheduler is no longer fresh
+    with pytest.raises(gr.errors.ExtraError, match=rf"1 of {count + 1} workers without gpureduce_dask"):
+        gr.sum(made(8))
+    assert client.compute(da.ones(64, chunks=8).sum()).result(timeout=PATIENCE) == 64
 
 
-def test_a_scheduler_without_the_package(bare_client):
-    x = da.ones(64, chunks=8)
-    with bare_client("scheduler") as client:
+def test_a_scheduler_without_the_package(start, tmp_path):
+    file, x = tmp_path / "scheduler.json", da.ones(64, chunks=8)
+    for code, hidden in ((SCHEDULER, True), (WORKER, False)):
+        start(code, "--scheduler-file", str(file), hidden=hidden)
+    end = time.monotonic() + PATIENCE
+    while not file.exists():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    with distributed.Client(scheduler_file=str(file), timeout=PATIENCE) as client:
+        client.wait_for_workers(1, timeout=PATIENCE)
         with pytest.raises(RuntimeError, match="Scheduler and Client have different environments") as caught:
             client.compute(gr.sum(x)).result(timeout=PATIENCE)
         assert "gpureduce_dask" in str(caught.value.__cause__)
