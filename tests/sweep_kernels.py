@@ -1,4 +1,4 @@
-"""Compiles the kernels of :func:`kernel_calls.listing` and writes ``.ci/compiled.json``: python tests/sweep_kernels.py
+"""Compiles the kernels of :func:`kernel_calls.listing`, by hand: python tests/sweep_kernels.py
 
 1. Every kernel goes through the compiler's front end: parsed, checked and instantiated.
 2. Machine code is made of each operator type in each kernel, and of each way such a kernel goes (see
@@ -6,9 +6,10 @@
 3. Machine code of each operator type in each kernel is made for the architectures that are left.
 4. ``python tests/sweep_kernels.py 60`` goes on with all others, on every architecture, for so many minutes.
 
-What spills, does not load as widely as planned or does not compile is printed and written down. Results are kept in
-``build/compiled``, by what the front end gives to the next stage, so that only kernels that have changed are compiled
-again. Takes about half an hour on two processors when all have changed.
+What spills, does not load as widely as planned or does not compile is printed and, with counts and registers, written
+to ``build/compiled/report.json``. Facts are kept beside it by what the front end gives to the next stage, so that a
+sweep that was broken off goes on where it was, and only kernels that have changed are compiled again. An hour or two on
+two processors when all have changed: 5 minutes for 1, a third of a second for each of 13,000 kernels in 2 and 3.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from gpureduce_dask.device import sources
 from gpureduce_dask.errors import CompileError
 
 ROOT = Path(__file__).parent.parent
-RECORD = ROOT / ".ci" / "compiled.json"
 KEPT = ROOT / "build" / "compiled"
+REPORT = KEPT / "report.json"
 BATCH = 12  # kernels a program of machine code
 
 Names = list[str]
@@ -185,8 +186,8 @@ class Sweep:
                 if (facts := self.facts.found.get(self.key(architecture, name))) is not None:
                     yield architecture, name, facts
 
-    def record(self) -> dict[str, Any]:
-        """What :mod:`test_kernels_compile` compares with the present text and listing."""
+    def report(self) -> dict[str, Any]:
+        """What was wanted and made, of which text and listing, and what is wrong with it."""
         bad = [f"{' '.join(g)}: {d['error']}" for g, d in self.digests.items() if isinstance(d, dict)]
         made: dict[str, dict[str, dict[str, int]]] = {}
         for architecture, name, facts in self.known():
@@ -232,9 +233,9 @@ def main(minutes: float = 0) -> None:
             sweep.machine_code(step)
         if minutes:
             sweep.machine_code([(a, name) for name in sweep.calls for a in ARCHITECTURES], until)
-    record = sweep.record()
-    RECORD.write_text(json.dumps(record, indent=1) + "\n")
-    print("\n".join(record["faults"]) or "nothing spills, all loads are as wide as planned")
+    report = sweep.report()
+    REPORT.write_text(json.dumps(report, indent=1) + "\n")
+    print("\n".join(report["faults"]) or "all compile, nothing spills, loads are as wide as planned")
 
 
 if __name__ == "__main__":
