@@ -1,7 +1,7 @@
 """Primes and Mobius' function, counted and summed as a sieve makes them.
 
     python examples/primes.py                        up to 10^7
-    python examples/primes.py --upto 9               up to 10^9: some minutes
+    python examples/primes.py --upto 9               up to 10^9: a minute or two
     python examples/primes.py --cupy                 sieved with NumPy, scanned on the current GPU
 
 The running count of primes is pi(n), the running sum of Mobius' function is Mertens' M(n). Both are known at every
