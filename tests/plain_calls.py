@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import dask
+import dask.array as da
 import numpy as np
 import pytest
 
@@ -15,6 +16,8 @@ RNG = np.random.default_rng(0)
 X = RNG.normal(scale=4, size=(7, 6, 5))
 HOLED = np.where(RNG.random(X.shape) < 0.2, np.nan, X)
 HOLED[:, 2] = np.nan
+
+ROW = da.from_array(X, chunks=(3, 2, 5))
 
 NAMES = "sum prod min max any all mean var std argmin argmax ptp count_nonzero".split()
 SKIPPING = "nansum nanprod nanmin nanmax nanmean nanvar nanstd nanargmin nanargmax".split()

@@ -1,27 +1,17 @@
-"""Plain dask code under ``gr.accelerate()``: what takes our trees, what is left alone, and how it is switched."""
+"""Plain dask code under ``gr.accelerate()``: what takes our trees, and what is left alone."""
 
 from __future__ import annotations
 
-import contextvars
-import inspect
-import os
-import pickle
-import subprocess
-import sys
-import threading
 from functools import partial
 
-import cloudpickle
 import dask
 import dask.array as da
 import numpy as np
 import pytest
 from dask.array import chunk, reductions
-from plain_calls import NAMES, SKIPPING, X, assert_same, is_ours, switched_off  # noqa: F401
+from plain_calls import NAMES, ROW, SKIPPING, X, assert_same, is_ours, switched_off  # noqa: F401
 
 import gpureduce_dask as gr
-from gpureduce_dask.accelerate import _calls
-from gpureduce_dask.trees.hooks import HOOKED
 
 bound_early = da.mean  # before anything is hooked, as by ``from dask.array import mean``
 
@@ -79,7 +69,6 @@ def first(x, axis, keepdims):
     return x[:1]
 
 
-ROW = da.from_array(X, chunks=(3, 2, 5))
 LONG = da.from_array(X.astype(np.longdouble), chunks=4)
 UNTOUCHED = {
     "objects": lambda: da.from_array(X.astype(object), chunks=4).sum(),
@@ -168,159 +157,3 @@ def test_a_wrong_group_is_the_callers_to_hear_of():
         with pytest.raises(gr.errors.ArgumentError, match="group"):
             ROW.sum()
         assert not is_ours(da.topk(ROW, 2, axis=0))
-
-
-def test_a_call_holds_until_the_next():
-    gr.accelerate(numpy=True)
-    assert is_ours(ROW.sum())
-    seen = []
-    thread = threading.Thread(target=lambda: seen.append(is_ours(ROW.sum())))
-    thread.start()
-    thread.join()
-    assert seen == [True]
-    for _ in range(1000):
-        gr.accelerate(False)
-    assert not is_ours(ROW.sum()) and len(_calls) <= 100
-
-
-def test_blocks_nest():
-    with gr.accelerate(numpy=True) as switch:
-        with gr.accelerate(False):
-            assert not is_ours(ROW.sum())
-            with switch, switch:
-                assert is_ours(ROW.sum())
-            assert not is_ours(ROW.sum())
-        assert is_ours(ROW.sum())
-    assert not is_ours(ROW.sum())
-    with pytest.raises(KeyError), gr.accelerate(numpy=True):
-        raise KeyError
-    assert not is_ours(ROW.sum()) and not _calls
-
-
-def test_blocks_are_a_threads_own():
-    """Sixteen threads, each in and out of the same switch at its own pace, beside others that never asked."""
-    switch, wrong = gr.accelerate(numpy=True), []
-    with switch:
-        pass
-    start = threading.Barrier(16)
-
-    def work(number):
-        start.wait()
-        for _ in range(5):
-            if number % 2 and is_ours(ROW.sum()):
-                wrong.append("on")
-            with switch if number % 2 == 0 else gr.accelerate(False):
-                if is_ours(ROW.sum()) != (number % 2 == 0):
-                    wrong.append("off")
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong and not _calls
-
-
-def test_a_context_keeps_its_block():
-    with gr.accelerate(numpy=True):
-        context = contextvars.copy_context()
-    assert context.run(lambda: is_ours(ROW.sum()))
-
-
-def test_the_configuration_key():
-    import gpureduce_dask.auto  # noqa: F401
-
-    with dask.config.set({"gpureduce.accelerate": "numpy"}):
-        assert is_ours(ROW.sum())
-        with gr.accelerate(False):
-            assert not is_ours(ROW.sum())
-    for off in (True, False, None):  # True is for CuPy chunks alone
-        with dask.config.set({"gpureduce.accelerate": off}):
-            assert not is_ours(ROW.sum())
-    x = ROW.map_blocks(np.asarray, meta=gr.device_meta(3, "f8"))
-    with dask.config.set({"gpureduce.accelerate": True}):
-        assert is_ours(x.sum())
-    with (
-        dask.config.set({"gpureduce.accelerate": "yes"}),
-        pytest.raises(gr.errors.ArgumentError, match=r"gpureduce\.accelerate: 'yes'"),
-    ):
-        ROW.sum()
-
-
-def test_graphs_outlive_the_switch():
-    with gr.accelerate(numpy=True):
-        total, lazy = ROW.sum(), (ROW - ROW.mean()).std(axis=0)
-    assert is_ours(total) and is_ours(lazy)
-    travelled = cloudpickle.loads(cloudpickle.dumps(lazy))
-    np.testing.assert_allclose(total.compute(), X.sum(), rtol=1e-12)
-    np.testing.assert_allclose(travelled.compute(), (X - X.mean()).std(axis=0), rtol=1e-12)
-
-
-def test_hooks_look_like_what_they_stand_for():
-    gr.accelerate()
-    for stock in HOOKED:
-        hook = getattr(reductions, stock.__name__, None) or getattr(da, stock.__name__)
-        assert hook is not stock and inspect.unwrap(hook) is stock
-        assert inspect.signature(hook) == inspect.signature(stock) and hook.__doc__ == stock.__doc__
-        assert pickle.loads(pickle.dumps(hook)) is hook
-    assert da.std is reductions.std and da.reduction is reductions.reduction
-    gr.accelerate()
-    assert inspect.unwrap(da.std, stop=lambda f: f in HOOKED) is da.std.__wrapped__
-
-
-CLUSTER = """
-import sys
-import dask.array as da
-from dask.distributed import Client
-
-if __name__ == "__main__":
-    with Client(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as client:
-        x = da.random.RandomState(0).random((40, 40), chunks=10).persist()
-        total, mean = x.sum(), x.mean(axis=0)
-        print(total.name[:3], mean.name[:3], abs(float(total.compute()) - 1600 * float(mean.mean().compute())) < 1e-6)
-        print(client.run(lambda: "gpureduce_dask.trees.hooks" in sys.modules).popitem()[1])
-"""
-
-EXPRESSIONS = """
-import warnings
-import dask
-dask.config.set({"array.query-planning": True, "gpureduce.accelerate": "numpy"})
-import dask.array as da
-import gpureduce_dask as gr
-try:
-    gr.accelerate(numpy=True)
-except gr.errors.ArgumentError as error:
-    print("query-planning" in str(error))
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    import gpureduce_dask.auto
-print(len(caught), float(da.ones(8, chunks=3).sum().compute()))
-x = da.ones((8, 4), chunks=3)
-print(da.reduction(x, **gr.tree("var", x.dtype), axis=0).compute().tolist())
-"""
-
-
-def run(tmp_path, text, **environment):
-    script = tmp_path / "script.py"
-    script.write_text(text)
-    path = os.pathsep.join([str(p) for p in sys.path if p])
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": path, **environment},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.split("\n")[:-1]
-
-
-def test_a_program_that_is_not_changed(tmp_path):
-    """Two environment variables, and only dask is imported; the worker has nothing switched on."""
-    on = {"DASK_GPUREDUCE__ACCELERATE": "numpy", "DASK_DISTRIBUTED__CLIENT__PRELOAD": "gpureduce_dask.auto"}
-    assert run(tmp_path, CLUSTER, **on) == ["gr- gr- True", "False"]
-
-
-def test_array_expressions_are_refused(tmp_path):
-    """A call raises, the key does nothing but warn, and dask's reductions stay as they are."""
-    assert run(tmp_path, EXPRESSIONS) == ["True", "1 8.0", "[0.0, 0.0, 0.0, 0.0]"]
