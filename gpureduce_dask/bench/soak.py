@@ -31,6 +31,7 @@ SHORT_LOGS = {
     "distributed.admin.system-monitor.log-length": 100,
     "distributed.worker.profile.enabled": False,
 }
+SPANS = 200  # computations that a scheduler remembers
 SETTLED = 0.2  # of the time, in which pools fill and modules load
 ALLOWED = 24 * 2**20  # bytes that a process may grow by afterwards: what allocators keep comes and goes
 
@@ -71,8 +72,18 @@ def _rounds(client: Any, nbytes: int) -> Iterator[tuple[int, int]]:
 def _sample(client: Any) -> Row:
     gc.collect()
     by_worker = client.run(_resident)
-    tasks = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
+    tasks = client.run_on_scheduler(_tidy)
     return {"client": _resident(), "workers": [by_worker[w] for w in sorted(by_worker)], "tasks": tasks}
+
+
+def _tidy(dask_scheduler: Any) -> int:
+    """How many tasks a scheduler has. It forgets old spans: one for each computation, kept for good, 10 KiB each."""
+    spans = dask_scheduler.extensions["spans"]
+    for old in list(spans.spans)[:-SPANS]:
+        del spans.spans[old]
+    for kept in (spans.root_spans, *spans.spans_search_by_name.values(), *spans.spans_search_by_tag.values()):
+        del kept[:-SPANS]
+    return len(dask_scheduler.tasks)
 
 
 def _resident() -> int:
