@@ -116,6 +116,7 @@ def test_along_an_axis(grid, in_memory, scheduler):
         ((7, 4, 3), (1, 3, 2)),
         ((2, 3, 4, 5), (1, 2, 2, 5)),
         ((0, 4), (1, 2)),
+        ((20, 18), (20, 1)),
     ],
     ids=str,
 )

@@ -8,7 +8,6 @@ one task puts them in order, and a chunk of the result is some rows of the band,
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
@@ -30,6 +29,8 @@ from .scan import ScanTree
 from .scan_tasks import Scan
 
 Slices = tuple[slice, ...]
+
+PARTS = 16  # of a band at most: each takes a piece of every chunk that lies abreast
 
 
 def scan_flat(
@@ -106,9 +107,9 @@ class _Bands(ScanTree):
         return da.Array(graph, self.name, (tuple(chunks),), meta=meta.like(x._meta, 1, self.scan.bound.result))
 
     def _parts(self, band: Coords, abreast: int) -> list[int]:
-        """Where the rows of a band are cut: into as many parts as it has chunks, as long as there are rows."""
+        """Where the rows of a band are cut: into as many parts as it has chunks, if there are rows for it."""
         height = self.x.chunks[self.rows][band[-1]]
-        count = max(1, min(height, abreast))
+        count = max(1, min(height, abreast, PARTS))
         return [height * i // count for i in range(count + 1)]
 
     def _band(
@@ -135,10 +136,10 @@ class _Bands(ScanTree):
         for n, (a, b) in enumerate(pairwise(cuts)):
             key = (self.name, first + n)
             at = (*(slice(0, 1),) * self.rows, slice(a, b))
-            cut = at if len(cuts) > 2 else None
-            pieces = List(*(List(*(self._piece(x.name, c, cut, known) for c in members)) for x in self.arrays))
+            pieces = List(*(List(*(self._piece(x.name, c, at, known) for c in members)) for x in self.arrays))
             is_first = is_edge and n == (len(cuts) - 2 if self.scan.reverse else 0)
-            arguments = (pieces, stretches, bases, slice(a, b), (b - a, *behind), is_first, self.scan)
+            cut = at if known.client is None else ()
+            arguments = (pieces, cut, stretches, bases, (b - a, *behind), slice(a, b), is_first, self.scan)
             self.graph[key] = Task(key, scan_rows, *arguments)
         return bases
 
@@ -148,12 +149,10 @@ class _Bands(ScanTree):
         edge = starts[self.last][coords[self.last] : coords[self.last] + 2]
         return Stretch((*leads, coords[self.last]), (*leads, slice(edge[0] * self.behind, edge[1] * self.behind)))
 
-    def _piece(self, name: str, coords: Coords, at: Slices | None, known: workers.Workers) -> Any:
+    def _piece(self, name: str, coords: Coords, at: Slices, known: workers.Workers) -> TaskRef:
         """Some rows of a chunk. On a cluster a task cuts them where the chunk is, so that no more travels."""
         ref = TaskRef((name, *coords))
-        if at is None:
-            return ref
-        return Task(None, operator.getitem, ref, at) if known.client is None else self._add(_cut, ref, at)
+        return ref if known.client is None else self._add(_cut, ref, at)
 
 
 def _cut(block: Any, at: Slices) -> Any:
@@ -190,14 +189,15 @@ def band_bases(
 @faults.task
 def scan_rows(
     columns: Sequence[Sequence[Any]],
+    cut: Slices,
     stretches: Sequence[Stretch],
     bases: tuple[Any, Any],
-    rows: slice,
     shape: tuple[int, ...],
+    rows: slice,
     is_first: bool,
     scan: Scan,
 ) -> Any:
-    """Some rows of a band, scanned where they belong in the result."""
+    """Some rows of a band, scanned where they belong in the result. ``cut`` takes them out of whole chunks."""
     device = chunk.is_device(columns[0][0])
     extra = int(scan.initial and is_first)
     flat = scan.filled((math.prod(shape) + extra,), device)
@@ -205,7 +205,7 @@ def scan_rows(
     for blocks, stretch in zip(zip(*columns, strict=True), stretches, strict=True):
         target = view[(slice(None), *stretch.results)]
         carry = bases[0][(rows, *stretch.totals)][..., None]
-        pieces = tuple(b.reshape(target.shape) for b in blocks)
+        pieces = tuple(b[cut].reshape(target.shape) for b in blocks)
         chunk.scan(
             pieces, scan.bound, target.ndim - 1, carry, exclusive=scan.exclusive, reverse=scan.reverse, out=target
         )
