@@ -178,6 +178,10 @@ def test_segments(reverse, in_memory, scheduler):
         starts = np.append(differ, False) if reverse else np.append(False, differ)
         column = starts.reshape(-1, 1) if axis == 0 else starts
         want = whole("sum", x, axis, resets=column, reverse=reverse)
+        check(
+            gr.scan(given, "sum", axis=axis, segments=labels, reverse=reverse, exclusive=True),
+            whole("sum", x, axis, resets=column, reverse=reverse, exclusive=True),
+        )
         for segments in (labels, starts, da.from_array(labels, chunks=3), da.from_array(starts, chunks=5)):
             check(gr.scan(given, "sum", axis=axis, segments=segments, reverse=reverse), want)
         full = RNG.random(x.shape) < 0.2
