@@ -59,7 +59,10 @@ def by_worker(
     held: dict[str, list[int]] = {}
     last = next((sorted(h)[0] for h in holders if h), "")
     for i, workers in enumerate(holders):
-        last = min(workers, key=lambda w: (len(held.get(w, ())), w)) if workers else last
+        if len(workers) == 1:
+            last = workers[0]
+        elif workers:
+            last = min(workers, key=lambda w: (len(held.get(w, ())), w))
         held.setdefault(last, []).append(i)
     groups = []
     for worker, members in sorted(held.items()):
