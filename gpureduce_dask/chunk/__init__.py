@@ -7,7 +7,6 @@ else. CuPy is imported with the first chunk that needs it.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -107,9 +106,9 @@ def scan(
         resets = move(resets, device)
     if not device:
         return host_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, place)
-    gpu = importlib.import_module(".device_scan", __package__)
-    scanned: tuple[Any, Any] = gpu.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out)
-    return scanned
+    from . import device_scan
+
+    return device_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out)
 
 
 def combine(partials: Sequence[Any], bound: Bound) -> Any:
