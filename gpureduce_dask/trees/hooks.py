@@ -12,7 +12,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array import reductions, routines
+from dask.array import chunk, reductions, routines
 
 from .. import dtypes, operators
 from ..errors import GpureduceError
@@ -24,6 +24,7 @@ from .meta import is_ours, promises_device
 from .plain import Arguments, Found
 from .quiet import quiet
 from .reduction import reduce_array
+from .scan_apply import apply as scan_array
 
 TYPED = frozenset("sum prod nansum nanprod mean nanmean var nanvar std nanstd moment".split())  # they take dtype=
 MEANS = frozenset({"mean", "nanmean"})
@@ -70,10 +71,33 @@ def _bind(found: Found, dtype: Any, name: str) -> Bound | None:
     return bound if bound.result == wanted else None
 
 
-# dask's functions that are wrapped, and what makes a tree of ours of the arguments of a call, or None. Scans are to
-# stand here too, by ``reductions.cumreduction``.
+# Functions that stock scans are made of, rows, and names for keys.
+SCANS: Mapping[Any, tuple[str, str]] = {
+    np.cumsum: ("sum", "cumsum"),
+    np.cumprod: ("prod", "cumprod"),
+    chunk.nancumsum: ("nansum", "nancumsum"),
+    chunk.nancumprod: ("nanprod", "nancumprod"),
+}
+
+
+def _scan(call: Arguments) -> Any:
+    """The array of a stock scan by a tree of ours, or None where it is dask's to answer."""
+    x, wanted = _array(call), call["dtype"]
+    if call["func"] not in SCANS or call["out"] is not None or _has_bool(call["axis"]):
+        return None
+    if wanted is not None and dtypes.kind(np.dtype(wanted)) not in "fc" and dtypes.kind(x.dtype) in "fc":
+        return None  # what it makes of NaN, and of what wraps, is stock dask's own
+    row, name = SCANS[call["func"]]
+    try:
+        return scan_array(row, x, call["axis"], wanted, name=name)
+    except GpureduceError:
+        return None
+
+
+# dask's functions that are wrapped, and what makes a tree of ours of the arguments of a call, or None.
 HOOKED: Mapping[Callable[..., Any], Callable[[Arguments], Any]] = {
     da.reduction: partial(_reduction, find=plain.find_reduction),
+    reductions.cumreduction: _scan,
     reductions.arg_reduction: partial(_reduction, find=plain.find_arg_reduction),
     reductions.std: partial(_reduction, find=partial(plain.find_deviation, "std")),
     reductions.nanstd: partial(_reduction, find=partial(plain.find_deviation, "nanstd")),
