@@ -16,6 +16,7 @@ from ..monoid import Bound
 from . import device
 from .device import Chunks
 
+UNASKED_SHARED = 48 * 1024  # bytes of shared memory that every kernel may have
 MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 _POINTERS = struct.Struct("7Q")  # out, both operands, carry, totals, states, ticket: the head of a Scan
@@ -217,6 +218,7 @@ def _plan(
 
 def _run(plan: scan_plans.Plan, firsts: list[int], carry: int, totals: int, text: str) -> None:
     import cupy
+    from cupy_backends.cuda.api import driver
 
     stream = cupy.cuda.get_current_stream().ptr
     scratch = launch.allocate(plan.scratch_bytes) if plan.scratch_bytes else None
@@ -227,15 +229,7 @@ def _run(plan: scan_plans.Plan, firsts: list[int], carry: int, totals: int, text
     second = firsts[1] if len(firsts) > 2 else 0
     head = _POINTERS.pack(firsts[-1], firsts[0], second, carry, totals, states, ticket)
     for step in plan.steps:
-        function = _function(step.kernel, launch.current_device(), text, step.shared_bytes)
+        function = compiler.function(step.kernel, launch.current_device(), text)
+        if step.shared_bytes > UNASKED_SHARED:
+            driver.funcSetAttribute(function.ptr, MOST_SHARED, step.shared_bytes)
         launch.start_kernel(function.ptr, step.blocks, step.threads, step.shared_bytes, head + plan.words, stream)
-
-
-@functools.lru_cache(maxsize=1024)
-def _function(kernel: str, number: int, text: str, shared_bytes: int) -> Any:
-    from cupy_backends.cuda.api import driver
-
-    function = compiler.function(kernel, number, text)
-    if shared_bytes > 48 * 1024:
-        driver.funcSetAttribute(function.ptr, MOST_SHARED, shared_bytes)
-    return function
