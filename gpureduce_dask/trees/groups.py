@@ -10,7 +10,7 @@ from itertools import pairwise
 # Groups a thread gets where chunks have yet to be made: nobody knows how long that takes, so that the last one to
 # finish makes the others wait for a quarter of the time at most.
 A_THREAD = 4
-MOST_BYTES = 8 * 2**30  # of the chunks of one group: what is done again when a worker is lost
+MOST_BYTES = 8 * 2**30  # of chunks that one group makes: what is made again when a worker is lost
 LEAST_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
 
@@ -40,7 +40,7 @@ def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least:
     """How many of a slice's chunks, all in memory already, one task reads: ``least`` bytes or more."""
     worth = max(1, int(chunks * _known(chunk_bytes) // least)) if least else threads
     useful = min(max(1, threads // slices), worth)
-    return max(1, min(-(-chunks // useful), _as_many(MOST_BYTES, chunk_bytes)))
+    return max(1, -(-chunks // useful))
 
 
 def by_worker(
