@@ -34,8 +34,8 @@ def scan(
 ) -> tuple[Any, Any]:
     """Running results along an axis, and the partial behind each line, as CuPy arrays.
 
-    Parameters are those of :func:`gpureduce_dask.chunk.scan`. Nothing waits for the GPU, and no chunk is copied, but
-    where the results are states that only the host can finalise.
+    Parameters are those of :func:`gpureduce_dask.chunk.scan`. Nothing waits for the GPU, but where only the host can
+    finalise states; no chunk is copied, but where ``out`` lies across it.
     """
     import cupy
 

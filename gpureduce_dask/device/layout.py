@@ -7,6 +7,7 @@ become one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import ArgumentError, message
@@ -51,7 +52,8 @@ class Layout:
 EMPTY = Layout((), (), 0, 0, 0, 0, 0, 0, 0)  # of a chunk without elements
 
 
-def _merged(dims: list[Dim], indexed: bool) -> tuple[Dim, ...]:
+def merged(dims: Sequence[Dim], indexed: bool) -> tuple[Dim, ...]:
+    """Neighbours that continue each other as one dimension; with ``indexed`` their steps ``c`` have to as well."""
     out: list[Dim] = []
     for dim in dims:
         if out and out[-1].continues(dim, indexed):
@@ -117,8 +119,8 @@ def collapse(
     if len(spans) == 1:
         spans.append((0, 0))
     layout = Layout(
-        _merged(kept, True),
-        _merged(reduced, indexed),
+        merged(kept, True),
+        merged(reduced, indexed),
         offset_a,
         offset_b,
         cell,

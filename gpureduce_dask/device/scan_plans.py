@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .layout import Dim
+from .layout import Dim, merged
 from .task import div_words, walk_words
 
 LAG, STAGES = 2, 4  # of kernels/scan/rows.cuh
@@ -64,15 +64,8 @@ class Operands:
         """Where lines begin: the other axes, those that continue each other merged."""
         first, out = self.strides[0], self.strides[-1]
         second = self.strides[1] if len(self.strides) > 2 else (0,) * len(first)
-        dims: list[Dim] = []
-        for i, size in enumerate(self.shape):
-            if i == self.axis or size == 1:
-                continue
-            dim = Dim(size, first[i], second[i], out[i])
-            if dims and dims[-1].continues(dim, True):
-                dim = Dim(dims.pop().size * size, dim.a, dim.b, dim.c)
-            dims.append(dim)
-        return tuple(dims)
+        others = [i for i, size in enumerate(self.shape) if i != self.axis and size > 1]
+        return merged([Dim(self.shape[i], first[i], second[i], out[i]) for i in others], True)
 
 
 @dataclass(frozen=True)

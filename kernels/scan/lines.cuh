@@ -11,13 +11,16 @@ struct Part {
     u64 line, split, first, end;
 };
 GR_HD Part part_of(const Scan& task, u64 thread) {
-    const u64 split = task.tiles == 1 ? 0 : task.lines == 1 ? thread : task.by_lines.of(thread), share = (task.length + task.tiles - 1) / task.tiles;
+    const u64 split = task.tiles == 1 ? 0 : task.lines == 1 ? thread : task.by_lines.of(thread);
+    const u64 share = (task.length + task.tiles - 1) / task.tiles;
     const u64 first = split * share, end = first + share;
-    return {thread - split * task.lines, split, first < task.length ? first : task.length, end < task.length ? end : task.length};
+    return {thread - split * task.lines, split, first < task.length ? first : task.length,
+            end < task.length ? end : task.length};
 }
 
 // Loads up to Batch elements from `at` on, before any is used.
-template <class In, int Batch> GR_HD void load_batch(const Scan& task, const Offset& line, u64 at, u64 end, In (&batch)[Batch]) {
+template <class In, int Batch>
+GR_HD void load_batch(const Scan& task, const Offset& line, u64 at, u64 end, In (&batch)[Batch]) {
 #pragma unroll
     for (int i = 0; i < Batch; i++) {
         const i64 k = (i64)at + i;
@@ -82,5 +85,6 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_co
             if (!Exclusive) store_once(to, Emit::of(state, task.option));
         }
     }
-    if (task.totals && part.end == task.length && (part.first < part.end || part.split == 0)) ((State*)task.totals)[part.line] = state;
+    const bool is_last = part.end == task.length && (part.first < part.end || part.split == 0);
+    if (task.totals && is_last) ((State*)task.totals)[part.line] = state;
 }

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from gpureduce_dask.chunk import host, host_scan
+from gpureduce_dask.chunk import device_scan, host, host_scan
 from gpureduce_dask.device import scan_plans, sources
 from gpureduce_dask.monoid import Bound
 
@@ -16,7 +15,6 @@ from . import Kernels, Unit
 
 LIMIT = 12 * 1024  # of shared memory: tiles of a few hundred elements
 PROCESSORS = 3
-POINTERS = struct.Struct("7Q")
 
 
 def aligned(array: np.ndarray, phase: int) -> np.ndarray:
@@ -49,15 +47,11 @@ class Call:
         return [*self.chunks, np.broadcast_to(self.resets, self.chunks[0].shape)]
 
     def operator(self) -> scan_plans.Operator:
-        from gpureduce_dask.chunk import device_scan
-
         sizes = tuple(a.itemsize for a in self.operands())
         return device_scan._operator(self.bound, True, self.resets is not None, sizes)
 
     def plan(self) -> tuple[scan_plans.Plan, list[np.ndarray], list[int]]:
         """The plan, the operands and the array for results, and the axes in the order of memory."""
-        from gpureduce_dask.chunk import device_scan
-
         arrays = self.operands()
         order = device_scan._memory_order(arrays[0], self.axis)
         empty = np.empty([arrays[0].shape[a] for a in order], self.bound.result).transpose(np.argsort(order))
@@ -102,7 +96,7 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
     scratch = scratch[-scratch.ctypes.data % 64 :]
     first = [x.ctypes.data + start for x, start in zip(arrays, plan.starts, strict=True)]
     states = scratch.ctypes.data
-    head = POINTERS.pack(
+    head = device_scan._POINTERS.pack(
         *(first[-1], first[0], first[1] if len(first) > 2 else 0),
         *(0 if carry is None else carry.ctypes.data, total.ctypes.data, states, states + plan.scratch_bytes - 16),
     )
