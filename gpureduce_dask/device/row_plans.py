@@ -150,8 +150,14 @@ class RowPlanner(Planner):
         )
         return Launch(name, blocks, replace(work, tiles=-(-work.slots // (lanes * items))))
 
+    def _folds_pairs(self) -> bool:
+        """Sums of two words each, which cost arithmetic but no traffic."""
+        return "Twofold" in self.op.type and self.op.type.startswith(("Sum<", "Mean<", "RootSum<"))
+
     def _block_rows(self, work: Work, vector: int) -> Steps:
         items = self._items(vector)
+        if self._folds_pairs() and items < tuning.PAIR_ITEMS:
+            items = tuning.PAIR_ITEMS
         lines = self._lines(work, 32, items)
         tiles = -(-work.slots // (32 * items))
         row_tiles = tiles * work.runs * self.chunks
@@ -169,6 +175,10 @@ class RowPlanner(Planner):
         sums = self.op.type.startswith(("Sum<", "Mean<")) and self.op.state_bytes <= 32
         heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES and not sums
         most = tuning.HEAVY_BLOCKS if heavy else tuning.BLOCKS
+        if heavy and self._is_narrow_float():
+            most = tuning.NARROW_HEAVY_BLOCKS
+        if self._folds_pairs():
+            most = tuning.PAIR_BLOCKS
         wanted = -(-blocks_for(rows * row_tiles, most) // rows)
         return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
 
