@@ -1,4 +1,4 @@
-"""R and C: the best read-only and the best copy rate of the GPU at hand, in bytes a second."""
+"""Ceilings of the GPU at hand, in bytes a second: R, the best rate of reads alone; C, of copies; and of mixtures."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..device import sources
 from .timing import device_seconds
 
 READS = ((264, 1024, 4), (528, 512, 4), (1056, 256, 4), (4224, 256, 4), (4224, 256, 8))
+MIX_THREADS = 256
 COPIES = ((264, 1024, 4), (1056, 256, 4), (4224, 256, 4), (16896, 256, 2))
 
 
@@ -46,3 +47,14 @@ def measure(nbytes: int = 4 << 30) -> dict[str, float]:
     target = cupy.empty_like(source)
     copy = 2 * nbytes / _best("copy_all", COPIES, source, target)
     return {"R": read, "C": copy}
+
+
+def mixed(source: Any, reads: int, writes: int) -> float:
+    """Bytes a second, read and written, of a kernel that writes ``writes`` words for each ``reads`` of ``source``."""
+    import cupy
+
+    tiles = source.nbytes // (16 * MIX_THREADS * reads)
+    target = cupy.empty(tiles * MIX_THREADS * writes * 16, "u1")
+    _, function = _kernel(f"mix_all<{MIX_THREADS}, {reads}, {writes}>", source.data.device_id)
+    call = partial(function, (tiles,), (MIX_THREADS,), (source.data.ptr, target.data.ptr))
+    return tiles * MIX_THREADS * 16 * (reads + writes) / device_seconds(call)

@@ -15,7 +15,7 @@ import numpy as np
 from .. import operators
 from ..monoid import Bound
 from .cases import SMALL, VIEWS, Case, cases
-from .ceilings import measure
+from .ceilings import measure, mixed
 from .peers import PEERS
 from .reference import agrees, expected
 from .timing import device_seconds, host_seconds
@@ -23,6 +23,7 @@ from .timing import device_seconds, host_seconds
 Row = dict[str, Any]
 
 PARTS, TOO_LONG = 64, 4.0  # a peer that would take TOO_LONG seconds is timed on one part of PARTS
+WRITTEN = 8  # a row that writes more than one byte for so many it reads has a ceiling of its own: R only reads
 SCRUB_SECONDS = 1.0  # the driver clears what was freed: 10 % slower reads while it does
 
 
@@ -92,6 +93,10 @@ def run_case(case: Case, ceiling: float, data: Any, with_peers: bool = True) -> 
     nbytes = row["bytes"] = case.nbytes(x.dtype.itemsize, bound.result.itemsize)
     row["ours_s"] = device_seconds(call)
     row["ours"] = nbytes / row["ours_s"] / ceiling
+    read, written = x.size * x.itemsize, nbytes - x.size * x.itemsize
+    if written * WRITTEN > read:
+        common = math.gcd(read, written)
+        row["mixed"] = mixed(data, read // common, written // common) / ceiling
     for name, peer in PEERS.items() if with_peers else ():
         try:
             seconds = _peer_seconds(peer, case, x)

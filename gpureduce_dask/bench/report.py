@@ -17,6 +17,11 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}" if value >= 0.005 else f"{value:.4f}"
 
 
+def _mixture(row: dict[str, Any]) -> str:
+    """What a mere copy reaches that writes as much for what it reads."""
+    return f", a copy in its proportions {row['mixed']:.3f}" if "mixed" in row else ""
+
+
 def _rows(result: Result) -> list[dict[str, Any]]:
     return [row for row in result["rows"] if "ours" in row]
 
@@ -36,7 +41,7 @@ def summary(result: Result) -> str:
     rows = _rows(result)
     lines = [f"{result['gpu']}, {result['date']}: {len(rows)} rows, {result['gib']} GiB chunks"]
     lines.append(f"at or above {FLOOR} R: {sum(r['ours'] >= FLOOR for r in rows)} of {len(rows)}")
-    lines += [f"  {row['case']}: {row['ours']:.3f}" for row in rows if row["ours"] < FLOOR]
+    lines += [f"  {row['case']}: {row['ours']:.3f}{_mixture(row)}" for row in rows if row["ours"] < FLOOR]
     lines.append(f"more than 1 % below a peer: {len(behind(result))}")
     for row in behind(result):
         lines.append(f"  {row['case']}: {row['ours']:.3f}, " + ", ".join(f"{p} {_share(row.get(p))}" for p in PEERS))
@@ -79,11 +84,25 @@ def into_readme(text: str, result: Result) -> str:
         [
             heading,
             table([r for r in rows if _headline(r)]),
+            *_notes(rows),
             "\n".join(small),
             f"<details><summary>All {len(rows)} rows</summary>\n\n{table(rows)}\n\n</details>",
         ]
     )
     return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{body}\n{END}", text, flags=re.DOTALL)
+
+
+def _notes(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows that write too much for reads alone to be their limit."""
+    found = [f"{row['case']} {row['ours']:.3f} (such a copy {row['mixed']:.3f})" for row in rows if "mixed" in row]
+    return (
+        [
+            "Rows that write more than an eighth of what they read, beside a kernel that does nothing but read and write "
+            f"in that proportion: {'; '.join(found)}."
+        ]
+        if found
+        else []
+    )
 
 
 def plot(result: Result, path: Path) -> None:

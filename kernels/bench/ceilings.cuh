@@ -1,4 +1,5 @@
-// The two ceilings of a GPU's memory: how fast it reads, and how fast it copies. Yardsticks, not algorithms.
+// The ceilings of a GPU's memory: how fast it reads, copies, and does both in other proportions. Yardsticks, not
+// algorithms.
 #pragma once
 #include "../core/pack.cuh"
 
@@ -28,4 +29,19 @@ __global__ void __launch_bounds__(Threads) copy_all(const uint4* from, u64 count
 #pragma unroll
         for (int k = 0; k < Items; k++) if (i + k * Threads < count) __stcs(out + i + k * Threads, word[k]);
     }
+}
+
+// Of every Reads 16-byte words that a thread reads it writes the first Writes: a block takes one tile of Threads * Reads.
+template <int Threads, int Reads, int Writes>
+__global__ void __launch_bounds__(Threads) mix_all(const uint4* from, uint4* out) {
+    const u64 tile = blockIdx.x;
+    from += tile * (Threads * Reads) + threadIdx.x;
+    out += tile * (Threads * Writes) + threadIdx.x;
+    uint4 word[Reads];
+#pragma unroll
+    for (int k = 0; k < Reads; k++) word[k] = __ldcs(from + k * Threads);
+#pragma unroll
+    for (int k = Writes; k < Reads; k++) word[0].x ^= word[k].x ^ word[k].y ^ word[k].z ^ word[k].w;
+#pragma unroll
+    for (int k = 0; k < Writes; k++) __stcs(out + k * Threads, word[k]);
 }
