@@ -95,14 +95,8 @@ def into_readme(text: str, result: Result) -> str:
 def _notes(rows: list[dict[str, Any]]) -> list[str]:
     """Rows that write too much for reads alone to be their limit."""
     found = [f"{row['case']} {row['ours']:.3f} (such a copy {row['mixed']:.3f})" for row in rows if "mixed" in row]
-    return (
-        [
-            "Rows that write more than an eighth of what they read, beside a kernel that does nothing but read and write "
-            f"in that proportion: {'; '.join(found)}."
-        ]
-        if found
-        else []
-    )
+    told = "Rows that write more than an eighth of what they read, beside a kernel that only copies in that proportion:"
+    return [f"{told} {'; '.join(found)}."] if found else []
 
 
 def plot(result: Result, path: Path) -> None:
