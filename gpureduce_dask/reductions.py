@@ -14,6 +14,8 @@ from typing import Any
 
 from .errors import ArgumentError, message
 from .monoid import Monoid
+from .steps.strategy import recipe as strategy_recipe
+from .steps.strategy import sum_by
 from .trees.apply import apply, apply_many
 from .trees.pairs import dot
 from .trees.recipe import recipe
@@ -22,14 +24,25 @@ NORMS = {1: "norm1", 2: "norm2", float("inf"): "norminf"}
 
 
 def sum(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    strategy: str | None = None,
 ) -> Any:
     """Sum of elements; 0 for none.
 
     bool and integers sum in 64 bits and wrap as in NumPy. float16, bfloat16 and float32 are added in float64 and
     rounded once. float64 is added in pairs of float64 (Knuth's TwoSum): by the kernels each element, on the host the
     totals of tiles of bounded size, which NumPy sums. The error does not grow with the number of elements.
+
+    ``strategy`` is for teaching: a step of the textbook ladder, ``"reduce-08"`` say, sums each chunk in the result's
+    dtype (float32 in float32), over all axes, in stock dask's tree. ``python -m gpureduce_dask ladder --list`` has all.
     """
+    if strategy is not None:
+        return sum_by(strategy, a, axis, dtype, keepdims, split_every, out)
     return apply("sum", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
@@ -126,13 +139,15 @@ def reduction(
     )
 
 
-def tree(op: str | Monoid, dtype: Any, **options: Any) -> dict[str, Any]:
+def tree(op: str | Monoid, dtype: Any, strategy: str | None = None, **options: Any) -> dict[str, Any]:
     """Keyword arguments that make stock dask run an operator: ``da.reduction(x, **tree("sum", x.dtype), axis=0)``.
 
     ``dtype`` is that of the array (for an operator of two arrays a tuple; the second goes in as ``weights=``).
     ``options`` are the operator's, as ``ddof``. An operator that needs positions, such as argmin, raises
-    ArgumentError: stock dask tells a chunk no position.
+    ArgumentError: stock dask tells a chunk no position. ``strategy`` is that of :func:`sum`, for sums over all axes.
     """
+    if strategy is not None:
+        return strategy_recipe(op, dtype, strategy, options=options)
     return recipe(op, dtype, options)
 
 

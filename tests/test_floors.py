@@ -11,14 +11,16 @@ PACKAGE = Path(__file__).parent.parent / "gpureduce_dask"
 FLOORS = [
     {"errors", "dtypes"},
     {"monoid"},
-    {"cuda_types", "rows"},
+    {"cuda_types", "rows", "history"},
     {"operators"},
     {"device"},
     {"chunk"},
     {"trees"},
+    {"steps"},
     {"reductions", "nanreductions", "scans", "statistics", "accelerate", "auto", "cluster"},
     {"", "earth"},
     {"demo", "bench", "doctor"},
+    {"ladder"},
     {"cli"},
     {"__main__"},
 ]

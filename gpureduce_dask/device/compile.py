@@ -16,6 +16,7 @@ from .tuning import THREADS
 
 OPTIONS = ("-std=c++17", "-lineinfo", "--ptxas-options=-v")
 REGISTERS = 65536  # of an SM, whichever GPU it is
+TOPS = {"scan": "scan.cuh", "step": "history/steps.cuh"}  # by how a kernel's name begins
 OLDEST = 70  # compute capability 7.0: independent thread scheduling, which the kernels rely on
 
 _cubins: dict[tuple[str, str, str], tuple[bytes, str] | CompileError] = {}
@@ -70,7 +71,7 @@ def blocks_without_spill(log: str) -> range:
 
 def _top(kernel: str) -> str:
     """The top file of the kernels that this one is among."""
-    return "scan.cuh" if kernel.startswith("scan_") else "reduce.cuh"
+    return TOPS.get(kernel.partition("_")[0], "reduce.cuh")
 
 
 def _program(text: str, top: str = "reduce.cuh") -> str:

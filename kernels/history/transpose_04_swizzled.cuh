@@ -1,0 +1,14 @@
+// Transpose 4: each row of the tile is permuted by its own number, so that a column lies in 32 banks without a gap.
+#pragma once
+#include "transpose.cuh"
+
+struct Swizzled {
+    static const int elements = SIDE * SIDE;
+    static GR_HD u32 of(u32 y, u32 x) { return y * SIDE + (x ^ y); }
+};
+
+// A block a tile.
+template <class T> __global__ void __launch_bounds__(SIDE* ROWS) step_transpose_04(const Step step) {
+    STATIC_SHARED(T, each, Swizzled::elements);
+    transpose_tile<T, Swizzled>(step, each);
+}

@@ -1,0 +1,61 @@
+"""Steps of the ladder on the emulated machine: their plans and task bytes as on a GPU, over guarded NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from gpureduce_dask.device import sources
+from gpureduce_dask.history import Step
+from gpureduce_dask.steps.plans import IN, OUT, SCRATCH, TASK, Plan, plan
+from gpureduce_dask.steps.runs import TYPES
+
+from . import Guarded, Kernels, Unit
+
+GRID = 2  # blocks, of steps that leave it open: few, so that their threads find eight elements at these sizes
+RESIDENT = 4  # of which a cooperative step takes half: as many as are resident together under every schedule
+STATIC = 16 * 1024  # bytes that a kernel's own arrays in shared memory fit in
+DTYPES = ("f4", "f8", "i4")
+
+
+def planned(step: Step, n: int, m: int = 1) -> Plan:
+    return plan(step, n, RESIDENT if step.way == "cooperative" else GRID, m)
+
+
+def kernels_of(steps: Iterable[Step], sizes: Iterable[tuple[int, int]], dtypes: Iterable[str] = DTYPES) -> list[str]:
+    """Name expressions of all that these steps launch on arrays of these sizes."""
+    names = {launch.kernel for step in steps for n, m in sizes for launch in planned(step, n, m).launches}
+    return sorted(name.format(T=TYPES[np.dtype(dtype)]) for name in names for dtype in dtypes)
+
+
+def unit(names: Iterable[str], text: str | None = None) -> Unit:
+    return Unit(sources.source("history/steps.cuh") if text is None else text, tuple(names))
+
+
+def run(
+    kernels: Kernels, todo: Plan, x: np.ndarray, schedule: str = "forward", seed: int = 0, counter: int = 0
+) -> np.ndarray:
+    """What the launches of a plan write. Results and scratch begin as noise, and every array ends at a guard page."""
+    noise = np.random.default_rng(seed)
+    held = {
+        IN: Guarded(x),
+        OUT: Guarded(noise.integers(-99, 99, todo.out).astype(x.dtype)),
+        SCRATCH: Guarded(noise.integers(-99, 99, todo.scratch).astype(x.dtype)),
+    }
+    count = Guarded(np.array([counter], np.uint32))
+    if todo.overwrites:
+        held[SCRATCH].array[: x.size] = x.ravel()
+    memory = [(g.address, g.array.nbytes) for g in (*held.values(), count)]
+
+    def at(buffer: tuple[str, int]) -> int:
+        return held[buffer[0]].address + buffer[1] * x.itemsize
+
+    for launch in todo.launches:
+        task = TASK.pack(at(launch.reads), at(launch.writes), at(launch.more), count.address, launch.n, launch.m)
+        name = launch.kernel.format(T=TYPES[x.dtype])
+        shared = launch.shared * x.itemsize or STATIC
+        kernels.launch(name, task, launch.blocks, launch.threads, shared, schedule, seed, memory=memory)
+    np.testing.assert_array_equal(held[IN].array, x)  # nobody's input changes
+    assert count.array[0] & 0x7FFFFFFF == 0, "the counter is left ready for the next launch"
+    return held[OUT].array
