@@ -13,6 +13,7 @@ from .errors import GpureduceError
 COMMANDS = {
     "demo": ("demo", "what share of the Earth is land? 933 million cells, on a GPU or without one"),
     "bench": ("bench.command", "the kernels beside CuPy, torch and cuda.compute, and whole trees beside stock dask"),
+    "ladder": ("ladder.command", "the textbook ladder of reductions, scans and transposes: checked, timed, explained"),
     "doctor": ("doctor", "what is installed here, what is missing or broken, and how to mend it"),
 }
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from gpureduce_dask.chunk import device
+from gpureduce_dask.history import STEPS
 from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.steps.runs import run
 
 from .samples import LAYOUTS, make, rows, view_of
 
@@ -34,8 +36,19 @@ def main() -> None:
     bound = OPERATORS["sum"].bind(np.dtype("f4"))
     for axes in ((0,), (1,), (0, 1)):
         device.finalise(device.reduce_many(chunks, bound, axes), bound).get()
+    walk_ladder()
     cp.cuda.Device().synchronize()
     print(f"walked {len(LAYOUTS)} layouts")
+
+
+def walk_ladder() -> None:
+    """Every step of the textbook ladder, at sizes with a tail."""
+    import cupy as cp
+
+    for step in STEPS:
+        for n in (33, 5001) if step.kernel else ():
+            x = cp.asarray(make((n,), "float32", n))
+            run(step, x.reshape(3, -1) if step.family == "transpose" else x)
 
 
 if __name__ == "__main__":
