@@ -1,5 +1,7 @@
 """The wheel and the sdist carry every kernel, byte for byte; an editable install reads the live ones."""
 
+import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -9,7 +11,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-KERNELS = {path.relative_to(ROOT / "kernels").as_posix(): path.read_bytes() for path in ROOT.glob("kernels/**/*.cuh")}
+KERNELS = {
+    path.relative_to(ROOT / "kernels").as_posix(): path.read_bytes()
+    for path in ROOT.glob("kernels/**/*")
+    if path.suffix in (".cuh", ".c")
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 # Prints where the package and its kernels are, with no help from the current folder.
@@ -68,8 +74,15 @@ def test_installed_kernels_are_the_tree_s(built, kind, tmp_path):
     installed = {
         path.relative_to(kernels).as_posix(): path.read_bytes() for path in kernels.rglob("*") if path.is_file()
     }
+    compiled = [name for name in installed if name.endswith(".so")]
+    for name in compiled:
+        del installed[name]
     assert installed == KERNELS
     assert len(KERNELS) > 10
+    assert len(compiled) == (shutil.which(os.environ.get("CC", "cc")) is not None)
+    loads = "from gpureduce_dask.rows.compiled import library; print(library() is not None)"
+    done = subprocess.run([python, "-I", "-c", loads], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.strip() == str(bool(compiled))
 
 
 def test_editable_install_reads_the_live_kernels(tmp_path):

@@ -1,0 +1,80 @@
+"""Host loops in C, ``kernels/host/loops.c``, where they were compiled with the installation; elsewhere there are none.
+
+They do what NumPy does not do at the speed of memory: sum float32 in float64 and find positions along rows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..monoid import Array
+
+PACKAGE = Path(__file__).parent.parent
+FOLDERS = (PACKAGE / "_kernels" / "host", PACKAGE.parent / "kernels" / "host")
+LEAST = 1 << 12  # elements of a block below which a call costs more than it saves
+ROW = 128  # elements of a row, or columns, below which NumPy's loops are as fast
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled loops, if what was compiled is the text that is here."""
+    for folder in FOLDERS:
+        text = folder / "loops.c"
+        if text.is_file():
+            digest = hashlib.sha256(text.read_bytes()).hexdigest()[:12]
+            return _load(folder / f"loops-{digest}-{sysconfig.get_platform()}.so")
+    return None
+
+
+def _load(path: Path) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        return None
+
+
+def sums(block: Array) -> Array | None:
+    """The float64 sums over the middle axis of a float32 block of shape (outer, n, inner); None if not done here."""
+    outer, n, inner = block.shape
+    loops = _loops_for(block, n if inner == 1 else inner) if block.dtype == "f4" else None
+    if loops is None:
+        return None
+    out = np.empty((outer, inner))
+    if inner == 1:
+        _call(loops.sum_rows, block, outer, block.strides[0], n, out)
+    else:
+        for rows, totals in zip(block, out, strict=True):
+            _call(loops.sum_columns, rows, n, rows.strides[0], inner, totals)
+    return out
+
+
+def positions(name: str, rows: Array) -> Array | None:
+    """Where along each row ``argmax`` or ``argmin`` finds the first extremum or NaN; None if not done here."""
+    outer, n = rows.shape
+    loops = _loops_for(rows, n) if rows.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    out = np.empty(outer, np.int64)
+    _call(loops[f"{name}_{rows.dtype.name}"], rows, outer, rows.strides[0], n, out)
+    return out
+
+
+def _loops_for(array: Array, row: int) -> ctypes.CDLL | None:
+    """The loops, if it is worth a call and neighbours in a row are neighbours in memory."""
+    if array.size < LEAST or row < ROW or not array.flags.aligned:
+        return None
+    last = array.ndim - 1 if array.shape[-1] > 1 else array.ndim - 2
+    return library() if array.strides[last] == array.itemsize else None
+
+
+def _call(function: Callable[..., Any], array: Array, outer: int, stride: int, n: int, out: Array) -> None:
+    start, to = ctypes.c_void_p(array.ctypes.data), ctypes.c_void_p(out.ctypes.data)
+    function(start, ctypes.c_int64(outer), ctypes.c_int64(stride), ctypes.c_int64(n), to)
