@@ -113,10 +113,13 @@ def test_a_sum_is_as_good_as_float64(loops):
 
 def test_without_a_compiler_the_build_goes_on(tmp_path):
     """The hook says so and makes nothing."""
-    shutil.copytree(ROOT / "kernels" / "host", tmp_path / "host", ignore=shutil.ignore_patterns("*.so"))
-    code = "import build; print(build.compiled())"
+    folder = tmp_path / "kernels" / "host"
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "kernels" / "host" / "loops.c", folder)
+    shutil.copy(ROOT / "hatch_build.py", tmp_path)
+    code = "import hatch_build; print(hatch_build.compiled())"
     environment = os.environ | {"CC": "no-such-compiler"}
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, cwd=tmp_path / "host", env=environment, capture_output=True, text=True)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout == "None\n" and "NumPy stands in" in done.stderr, done.stderr
     assert not list(tmp_path.rglob("*.so"))

@@ -13,7 +13,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-HERE = Path(__file__).parent
+TEXT = Path(__file__).parent / "kernels" / "host" / "loops.c"
 OPTIONS = ("-std=c11", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
 
 
@@ -31,13 +31,12 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
 
 def compiled() -> Path | None:
     """The library, named after its text and the platform, so that none is taken for another; None if none was made."""
-    text = HERE / "loops.c"
-    digest = hashlib.sha256(text.read_bytes()).hexdigest()[:12]
-    library = HERE / f"loops-{digest}-{sysconfig.get_platform()}.so"
+    digest = hashlib.sha256(TEXT.read_bytes()).hexdigest()[:12]
+    library = TEXT.with_name(f"loops-{digest}-{sysconfig.get_platform()}.so")
     compiler = shlex.split(os.environ.get("CC", "cc"))
     new = library.with_suffix(f".{os.getpid()}")  # moved into place whole: builds may run side by side
     try:
-        subprocess.run([*compiler, *OPTIONS, "-o", str(new), str(text)], check=True, capture_output=True, text=True)
+        subprocess.run([*compiler, *OPTIONS, "-o", str(new), str(TEXT)], check=True, capture_output=True, text=True)
         new.replace(library)
     except (OSError, subprocess.CalledProcessError) as error:
         told = getattr(error, "stderr", None) or error
