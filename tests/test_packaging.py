@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 KERNELS = {
     path.relative_to(ROOT / "kernels").as_posix(): path.read_bytes()
     for path in ROOT.glob("kernels/**/*")
-    if path.suffix in (".cuh", ".c")
+    if path.is_file() and path.suffix != ".so"
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
