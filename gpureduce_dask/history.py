@@ -73,7 +73,7 @@ _SHARED = (
     ),
     _reduce(
         2, "contiguous", "in_place", "The same pairs, taken by the first threads: whole warps work or rest.",
-        CHENG, TAIL, "Fewer instructions a warp than step 1, and the same addresses: only divergence has gone.",
+        CHENG, TAIL, "Whole warps rest, but walk every round and wait at every barrier all the same.",
     ),
     _reduce(
         3, "interleaved", "in_place", "Each thread of the first half adds what lies half a tile away.",
@@ -87,16 +87,16 @@ _SHARED = (
     Step(
         "reduce", 5, "dynamic shared", "reduce_05_dynamic_shared.cuh",
         "Shared memory is sized by the launch: one kernel for every block of 2^k threads.",
-        CHENG, LOADS, "The same time as step 4: where memory is declared costs nothing.",
+        CHENG, LOADS, "Where memory is declared costs nothing; a bound that the compiler cannot know costs a little.",
         way="dynamic", kernel="step_reduce_05<{T}>",
     ),
     _reduce(
         6, "modulo", "tiles", "Neighbouring pairs in shared memory, chosen by a remainder.",
-        HARRIS, LOADS, "Instructions a warp: divergence, and a division by a power of two a round.",
+        HARRIS, LOADS, "Hardly slower than step 8: divergence hides behind a block's one load and its barriers.",
     ),
     _reduce(
         7, "strided", "tiles", "The same pairs taken by the first threads: divergence goes, bank conflicts come.",
-        HARRIS, LOADS, "Bank conflicts: the only step of the shared memory's tree that has many.",
+        HARRIS, LOADS, "Bank conflicts, the only step here that has many: worse than the divergence that they replace.",
     ),
     _reduce(
         8, "sequential", "tiles", "Sequential addresses: no divergence but in the last warp, and no bank twice.",
@@ -113,7 +113,7 @@ _SHARED = (
     ),
     _reduce(
         11, "unrolled", "pairs", "The block's size is a template argument: no loop is left.",
-        HARRIS, WARP, "Little changes: today's compilers unroll such loops by themselves.",
+        HARRIS, WARP, "Nothing is gained any more: compilers unroll such loops by themselves.",
     ),
     _reduce(
         12, "many", "grid", "A grid of fixed size walks the array: each thread adds many elements first.",
@@ -126,7 +126,7 @@ _TODAY = (
     _reduce(
         13, "shuffle", "grid", "Lanes pass sums through registers: one word of shared memory a warp.",
         CHENG, "Used __shfl without a mask, which newer GPUs refuse; the mask names all lanes.",
-        "Instructions and shared memory: both fall. Time does not: memory is the limit.",
+        "Shared memory falls, time does not: since step 12 memory is the limit.",
     ),
     Step(
         "reduce", 14, "two pass", "reduce_14_two_pass.cuh",
@@ -184,7 +184,7 @@ def _scan(
 _SCANS = (
     *_scan(
         1, "warp", "warp", "A warp scans 32 elements in five steps, and walks the array with a carry.",
-        WILT, WARP, "One warp of thousands: what a GPU does without parallelism. Padding saves the lanes a question.",
+        WILT, WARP, "One warp of thousands: what a GPU does without parallelism. Padding saves each lane a test.",
         threads=32, slow=True,
     ),
     *_scan(
@@ -200,7 +200,7 @@ _SCANS = (
     *_scan(
         4, "reduce_then_scan", "reduce_then_scan", "Reduce, then scan: totals first, then each tile from its base.",
         WILT, "Took n for a multiple of the tile; elements that do not exist are zero and are not written.",
-        "3n bytes for 2n: the input is read twice, the result is written once.",
+        "3n bytes for 2n. Fewer than step 3, which matters once blocks no longer wait for their barriers.",
     ),
     *_scan(
         5, "two_level", "two_level", "The same in two levels: a fixed number of blocks, a stretch of tiles each.",
@@ -239,7 +239,7 @@ _TURNS = (
     _turn(1, "global", "Rows are read, columns are written.", TURN, EDGE, "Each store of a warp touches 32 lines."),
     _turn(
         2, "shared", "A tile turns in shared memory: reads and writes both go along rows.",
-        TURN, EDGE, "Bank conflicts: the 32 elements of a column lie in one bank (float64: in two).",
+        TURN, EDGE, "Bank conflicts: 32 neighbours in a column lie in one bank.",
     ),
     _turn(
         3, "padded", "An unused element behind each row of the tile moves every row by a bank.",

@@ -16,7 +16,7 @@ from gpureduce_dask import history
 from gpureduce_dask.device import sources
 
 SIZES = (1, 31, 32, 33, 1023, 2**12 - 1, 2**12, 2**12 + 1)
-SHAPES = ((1, 1), (1, 31), (32, 1), (33, 31), (64, 32), (100, 97))
+SHAPES = ((1, 1), (1, 31), (32, 1), (65, 31), (128, 64), (100, 197))
 WITH_KERNELS = [step for step in history.STEPS if step.kernel]
 LINES = [step for step in WITH_KERNELS if step.family != "transpose"]
 TURNS = [step for step in WITH_KERNELS if step.family == "transpose"]

@@ -70,11 +70,11 @@ def parse(text: str, steps: Iterable[Step]) -> dict[str, dict[str, float]]:
 
 
 def belongs(kernel: str, step: Step) -> bool:
-    """True where a demangled name, ``void step_scan_01<float, (bool)1>(Step)``, is a step's main kernel."""
+    """True where a demangled name, ``void step_scan_01<float, 1>(Step)``, is a step's main kernel."""
     if not step.kernel:
         return re.search(rf"\b{step.family}_", kernel) is not None
     name = step.kernel.partition("<")[0]
     if not re.search(rf"\b{name}\b", kernel):
         return False
-    padded = re.search(r"(\(bool\)1|\btrue)\b", kernel) is not None
+    padded = re.search(r"<\w+, (\(bool\))?(1|true)[,>]", kernel) is not None
     return padded == bool(step.variant)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 from .. import history
+from .findings import findings
 
 Result = dict[str, Any]
 Row = dict[str, Any]
 
-BEGIN, END = "<!-- ladder -->", "<!-- /ladder -->"
 REFERENCE = "reduce-00"  # on the CPU: no step of the GPU is compared with it
 COLOURS = {"reduce": "#76b900", "scan": "#1f77b4", "transpose": "#9467bd"}
 CEILING = {"reduce": "R", "scan": "C", "transpose": "C"}
@@ -71,7 +70,7 @@ def _cells(row: Row, times: tuple[float | None, float | None]) -> list[str]:
     if "seconds" not in row:
         return [""] * 5
     timed = [f"{row['seconds'] * 1e3:.3f}", f"{row['rate'] / 1e9:,.0f}", f"{row['share']:.3f}"]
-    return [*timed, *("" if t is None else f"{t:.2f}" for t in times)]
+    return [*timed, *("" if t is None else f"{t:.2f}" if t < 100 else f"{t:,.0f}" for t in times)]
 
 
 def _counter_cells(counters: dict[str, float]) -> list[str]:
@@ -109,7 +108,34 @@ def table(result: Result, family: str) -> str:
 
 
 def into_readme(text: str, result: Result, picture: str) -> str:
-    """The text with what stands between its markers made anew."""
+    """The text with what stands between its markers made anew: the steps, what was measured, and what follows."""
+    blocks = {f"steps:{family}": lesson(family) for family in history.FAMILIES}
+    blocks |= {"ladder": measured(result, picture), "findings": findings(result)}
+    for name, body in blocks.items():
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        made = f"{begin}\n{body}\n{end}"
+        before, found, rest = text.partition(begin)
+        if found:
+            text = before + made + rest.partition(end)[2]
+    return text
+
+
+def lesson(family: str) -> str:
+    """A Markdown table of a family's steps: the idea, and what was mended."""
+    lines = ["| step | what is new | the texts' version, and what mends it | look at |", "|---|---|---|---|"]
+    for step in history.STEPS:
+        if step.family == family and not step.variant:
+            where = f"[{step.number}, {step.name}]({_link(step)})"
+            lines.append(f"| {where} | {step.idea} | {step.mended} | {step.look} |")
+    return "\n".join(lines)
+
+
+def _link(step: history.Step) -> str:
+    return step.file if step.kernel else f"../../gpureduce_dask/{step.file}"
+
+
+def measured(result: Result, picture: str) -> str:
+    """The picture, a table a family, and the sweep of the grid."""
     counters = result.get("counters", {})
     said = [
         f"{result['gpu']}, {result['date']}, CuPy {result['cupy']}; {result['n']:,} elements of {result['dtype']} "
@@ -126,8 +152,7 @@ def into_readme(text: str, result: Result, picture: str) -> str:
         if any(row["family"] == family for row in result["rows"]):
             parts.append(table(result, family))
     parts += [_sweep(row, result) for row in result["rows"] if "sweep" in row]
-    body = "\n\n".join(parts)
-    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{body}\n{END}", text, flags=re.DOTALL)
+    return "\n\n".join(parts)
 
 
 def _sweep(row: Row, result: Result) -> str:

@@ -15,8 +15,8 @@ from ..history import Step
 
 IN, OUT, SCRATCH = "in", "out", "scratch"
 BLOCKS_AN_SM = 8  # of 256 threads: all that an SM can hold
-COOPERATIVE_BLOCKS_AN_SM = 4  # fit beside one another whatever registers the compiler takes
-LINE, ROWS = 32, 8  # of a transpose's tile and block: SIDE and ROWS in transpose.cuh
+THREADS_AN_SM = 2048
+LINE, ROWS = 64, 8  # of a transpose's tile and block: SIDE and ROWS in transpose.cuh
 MOST_BLOCKS = 2**31 - 1  # of one launch
 TASK = struct.Struct("4Q2Q")  # in, out, more, counter, n, m
 
@@ -109,7 +109,8 @@ def _dynamic(step: Step, n: int, grid: int) -> Plan:
 
 
 def _grid(step: Step, n: int, grid: int, dynamic: bool = False) -> Plan:
-    """A grid that walks the array, then one block that walks the blocks' sums."""
+    """A grid that walks the array, then one block that walks the blocks' sums. Smaller blocks are as many more."""
+    grid = grid * (THREADS_AN_SM // (32 * ceil(step.threads, 32))) // BLOCKS_AN_SM
     blocks, shared = min(grid, ceil(n, step.threads)), step.threads if dynamic else 0
     first = Launch(step.kernel, blocks, step.threads, (IN, 0), (SCRATCH, 0), n, shared=shared)
     second = Launch(step.kernel, 1, step.threads, (SCRATCH, 0), (OUT, 0), blocks, shared=shared)
@@ -133,7 +134,7 @@ def _single(step: Step, n: int, grid: int, cooperative: bool = False) -> Plan:
 
 
 def _cooperative(step: Step, n: int, grid: int) -> Plan:
-    return _single(step, n, max(1, grid * COOPERATIVE_BLOCKS_AN_SM // BLOCKS_AN_SM), cooperative=True)
+    return _single(step, n, grid, cooperative=True)
 
 
 # ---- scans

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..device import compile as compiler
 from ..device import launch
-from ..errors import DtypeError, message
+from ..errors import DeviceError, DtypeError, message
 from ..history import Step
 from .plans import BLOCKS_AN_SM, IN, OUT, SCRATCH, TASK, Buffer, Launch, Plan, plan
 
@@ -33,7 +33,10 @@ class Run:
         self._x = cupy.ascontiguousarray(x)
         rows, columns = x.shape if step.family == "transpose" else (x.size, 1)
         device = self._x.data.device_id
-        self._plan: Plan = plan(step, rows, grid or default_grid(device), columns)
+        grid = grid or default_grid(device)
+        if step.way == "cooperative":
+            grid = min(grid, _resident(step, x.dtype, device))
+        self._plan: Plan = plan(step, rows, grid, columns)
         self._scratch = cupy.empty(self._plan.scratch, x.dtype)
         self._counter = cupy.zeros(1, "u4")
         shape = {"reduce": (1,), "scan": x.shape, "transpose": (columns, rows)}[step.family]
@@ -93,6 +96,21 @@ def default_grid(device: int) -> int:
     import cupy
 
     return int(cupy.cuda.Device(device).attributes["MultiProcessorCount"]) * BLOCKS_AN_SM
+
+
+def _resident(step: Step, dtype: Any, device: int) -> int:
+    """Blocks of a step that the GPU holds together: what a cooperative launch may have."""
+    import cupy
+    from cupy_backends.cuda.api import driver
+
+    attributes = cupy.cuda.Device(device).attributes
+    if not attributes["CooperativeLaunch"]:
+        raise DeviceError(
+            message(step.label, f"GPU {device} launches no cooperative grids", "one that does", "Use reduce-18.")
+        )
+    entry = compiler.function(step.kernel.format(T=TYPES[dtype]), device).ptr
+    each = driver.occupancyMaxActiveBlocksPerMultiprocessor(entry, step.threads, 0)
+    return int(each * attributes["MultiProcessorCount"])
 
 
 def start_cooperative(entry: int, blocks: int, threads: int, shared_bytes: int, task: bytes, stream: int) -> None:

@@ -1,4 +1,4 @@
-// Transpose 3: an unused element behind each row of the tile, so that a column lies in 32 banks.
+// Transpose 3: an unused element behind each row of the tile, so that 32 neighbours in a column lie in 32 banks.
 #pragma once
 #include "transpose.cuh"
 

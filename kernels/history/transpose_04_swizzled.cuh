@@ -1,4 +1,4 @@
-// Transpose 4: each row of the tile is permuted by its own number, so that a column lies in 32 banks without a gap.
+// Transpose 4: each row of the tile is permuted by its own number: 32 neighbours in a column lie in 32 banks, and no gap is needed.
 #pragma once
 #include "transpose.cuh"
 

@@ -13,14 +13,15 @@ from gpureduce_dask.steps.runs import TYPES
 
 from . import Guarded, Kernels, Unit
 
-GRID = 2  # blocks, of steps that leave it open: few, so that their threads find eight elements at these sizes
-RESIDENT = 4  # of which a cooperative step takes half: as many as are resident together under every schedule
-STATIC = 16 * 1024  # bytes that a kernel's own arrays in shared memory fit in
+# Blocks of steps that leave it open: resident together under every schedule, as a grid's barrier asks, and so few that
+# their threads find eight elements at small sizes.
+GRID = 2
+STATIC = 34 * 1024  # bytes that a kernel's own arrays in shared memory fit in
 DTYPES = ("f4", "f8", "i4")
 
 
 def planned(step: Step, n: int, m: int = 1) -> Plan:
-    return plan(step, n, RESIDENT if step.way == "cooperative" else GRID, m)
+    return plan(step, n, GRID, m)
 
 
 def kernels_of(steps: Iterable[Step], sizes: Iterable[tuple[int, int]], dtypes: Iterable[str] = DTYPES) -> list[str]:
