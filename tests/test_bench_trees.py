@@ -7,12 +7,13 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import dask.array as da
 import pytest
 
 pytest.importorskip("distributed")
 
 from gpureduce_dask import cli
-from gpureduce_dask.bench import local_cupy, memory, soak, trees, trees_report
+from gpureduce_dask.bench import local_cupy, memory, scan_trees, scan_trees_report, soak, trees, trees_report
 
 
 def test_a_small_run(tmp_path, capsys):
@@ -34,6 +35,47 @@ def test_a_small_run(tmp_path, capsys):
     assert (
         "| 8 | persisted sum |" in made and "old" not in made and made.startswith("before") and made.endswith("after")
     )
+
+
+def test_a_small_run_of_scans(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ["--scans", "--gpus", "0", "--workers", "2", "--mib", "1", "--chunks", "4", "--repeats", "1"]
+    assert cli.main(["bench", "trees", *options]) == 0
+    result = json.loads((tmp_path / "scan_trees.json").read_text())
+    rows = {(row["kind"], row["case"]): row for row in result["runs"][0]["rows"]}
+    kinds = [("persisted", case) for case in (*scan_trees.WHOLE, *scan_trees.REDUCED)] + [("lazy", "cumsum")]
+    assert list(rows) == kinds and all(row["checked"] for row in rows.values())
+    assert rows[kinds[0]]["sequential"] > 0 and rows[kinds[0]]["stock"] > 0 and "stock" not in rows[kinds[1]]
+    assert capsys.readouterr().out.startswith("2 NumPy workers, 2 MiB")
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before {scan_trees_report.BEGIN} old {scan_trees_report.END} after")
+    options = ["--json", "scan_trees.json", "--readme", str(readme)]
+    assert cli.main(["bench", "report", *options]) == 0
+    assert "| 4 | persisted cumsum |" in readme.read_text() and "old" not in readme.read_text()
+
+
+def test_a_scan_that_is_wrong_is_told():
+    x = trees.lazy_array(4, 4096, False)
+    y = da.cumsum(x, axis=0)
+    assert scan_trees.is_right("cumsum", x, y)
+    one = da.where(da.arange(x.size, chunks=x.chunks) == 600, 1e9, y)
+    assert not scan_trees.is_right("cumsum", x, one.astype("f4"))
+    assert not scan_trees.is_right("cummax", x, y)
+
+
+def test_peak_memory_of_scans():
+    row = {
+        "kind": "persisted",
+        "case": "cumsum",
+        "chunks": 4,
+        "later": 0.1,
+        "stock": 0.5,
+        "sequential": 1.0,
+        "peak": 1.03,
+    }
+    run = {**a_run(1), "C": 4e12, "rows": [row]}
+    assert "| 4 | persisted cumsum | 100.0 | 500.0 | 5.0 | 1000.0 | 10.0 | 1.03 |" in scan_trees_report.table(run)
+    assert "copying all bytes 4.3 ms" in scan_trees_report.summary(run)
 
 
 def test_a_case_that_fails_leaves_the_others(monkeypatch):

@@ -12,19 +12,21 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Case:
-    """One row: an operator over an axis of an array. ``view`` names an entry of ``VIEWS``."""
+    """One row: an operator over an axis of an array. ``view`` names an entry of ``VIEWS``, ``mode`` is how a scan
+    departs from the plain one."""
 
     op: str
     dtype: str
     shape: tuple[int, ...]
     axis: int | tuple[int, ...] | None = None
     view: str = ""
+    mode: str = ""
 
     @property
     def label(self) -> str:
         shape = "x".join(map(str, self.shape))
         axis = "all" if self.axis is None else f"axis={self.axis}".replace(" ", "")
-        return f"{self.op} {self.dtype} ({shape}){' ' + self.view if self.view else ''} {axis}"
+        return " ".join(filter(None, [self.op, self.dtype, f"({shape})", self.view, axis, self.mode]))
 
     @property
     def axes(self) -> tuple[int, ...]:
@@ -32,10 +34,14 @@ class Case:
             return tuple(range(len(self.shape)))
         return self.axis if isinstance(self.axis, tuple) else (self.axis,)
 
-    def nbytes(self, itemsize: int, out_itemsize: int) -> int:
-        """Bytes that must move: each touched input byte once, each result once."""
-        results = math.prod(n for a, n in enumerate(self.shape) if a not in self.axes)
-        return math.prod(self.shape) * itemsize + results * out_itemsize
+    @property
+    def results(self) -> int:
+        """Of a reduction."""
+        return math.prod(n for a, n in enumerate(self.shape) if a not in self.axes)
+
+    def touched(self, itemsize: int) -> int:
+        """Bytes that must be read: each once."""
+        return math.prod(self.shape) * itemsize
 
 
 VIEWS: dict[str, Callable[[Any], Any]] = {
@@ -45,6 +51,16 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "[:, 1:-1]": lambda x: x[:, 1:-1],
     ".T": lambda x: x.T,
 }
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """A dtype by name, bfloat16 among them."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        name = ml_dtypes.bfloat16
+    return np.dtype(name)
+
 
 EVERY = (
     "sum prod min max any all count_nonzero sumsq norm1 norm2 norminf mean var std moments argmin argmax ptp "
@@ -56,7 +72,7 @@ NARROW = "float16 bfloat16 int8 uint8 int16 bool".split()
 
 
 def _line(dtype: str, gib: float) -> tuple[int, ...]:
-    return (int(gib * 2**30) // (2 if dtype == "bfloat16" else np.dtype(dtype).itemsize),)
+    return (int(gib * 2**30) // dtype_of(dtype).itemsize,)
 
 
 def cases(gib: float = 4) -> list[Case]:

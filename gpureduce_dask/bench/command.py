@@ -16,11 +16,15 @@ CHUNKS = (16, 128, 512, 1024, 4096)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["kernels", "trees", "soak", "report"],
-        help="measure kernels, whole trees or memory over time, or write tables again",
+        choices=["kernels", "trees", "host", "soak", "report"],
+        help="measure kernels, whole trees, NumPy chunks or memory over time, or write tables again",
     )
+    parser.add_argument("--scans", action="store_true", help="kernels, trees: of scans, not of reductions")
     parser.add_argument(
-        "--json", type=Path, help="results, written and for report read (default: kernels.json, trees.json, soak.json)"
+        "--json",
+        type=Path,
+        help="results, written and for report read (default: kernels.json, trees.json or soak.json; of scans "
+        "scan_kernels.json, scan_trees.json)",
     )
     parser.add_argument("--plot", type=Path, help="PNG: shares of the ceiling, or time against chunks")
     parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
@@ -46,19 +50,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Measure or only report; 1 where a result was wrong."""
-    return {"kernels": _kernels, "trees": _trees, "soak": _soak, "report": _report}[args.what](args)
+    return {"kernels": _kernels, "trees": _trees, "host": _host, "soak": _soak, "report": _report}[args.what](args)
 
 
 def _kernels(args: argparse.Namespace) -> int:
     _need_gpu()
-    from . import kernels
+    from . import kernels, scans
 
-    result = kernels.run(args.gib, args.only, not args.no_peers, args.json or Path("kernels.json"))
+    suite = scans.SCANS if args.scans else kernels.REDUCTIONS
+    result = kernels.run(suite, args.gib, args.only, not args.no_peers, _path(args, "kernels.json"))
     return _report_kernels(args, result)
 
 
+def _path(args: argparse.Namespace, name: str) -> Path:
+    return args.json or Path(f"scan_{name}" if args.scans else name)
+
+
 def _report(args: argparse.Namespace) -> int:
-    result = json.loads((args.json or Path("kernels.json")).read_text())
+    result = json.loads(_path(args, "kernels.json").read_text())
+    if "host" in result:
+        return _report_host(args, result)
     return _report_trees(args, result) if "runs" in result else _report_kernels(args, result)
 
 
@@ -75,26 +86,42 @@ def _report_kernels(args: argparse.Namespace, result: dict[str, Any]) -> int:
 
 def _trees(args: argparse.Namespace) -> int:
     from ..cluster import count_gpus
-    from . import trees
+    from . import scan_trees, trees
 
-    path = args.json or Path("trees.json")
+    path = _path(args, "trees.json")
+    suite = scan_trees.SCANS if args.scans else trees.REDUCTIONS
     for gpus in [count_gpus()] if args.gpus is None else args.gpus:
         mib = args.mib or (8192 if gpus else 128)
-        trees.run(gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path, args.budget)
+        trees.run(suite, gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path, args.budget)
     return _report_trees(args, json.loads(path.read_text()))
 
 
 def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
-    from . import trees_report
+    from . import scan_trees_report, trees_report
 
+    told = scan_trees_report if result.get("what") == "scans" else trees_report
     for run in result["runs"]:
-        print(trees_report.summary(run))
+        print(told.summary(run))
     if args.plot:
-        trees_report.plot(result, args.plot)
+        told.plot(result, args.plot)
     if args.readme:
         picture = args.plot and os.path.relpath(args.plot, args.readme.parent)
-        args.readme.write_text(trees_report.into_readme(args.readme.read_text(), result, picture))
+        args.readme.write_text(told.into_readme(args.readme.read_text(), result, picture))
     return 0 if all(map(trees_report.is_clean, result["runs"])) else 1
+
+
+def _host(args: argparse.Namespace) -> int:
+    from . import host
+
+    return _report_host(args, host.run(args.mib or 64, 6, args.repeats, args.json or Path("host.json")))
+
+
+def _report_host(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    from . import host
+
+    if args.readme:
+        args.readme.write_text(host.into_readme(args.readme.read_text(), result))
+    return 0 if host.is_clean(result) else 1
 
 
 def _soak(args: argparse.Namespace) -> int:

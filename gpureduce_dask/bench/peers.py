@@ -50,17 +50,24 @@ def cupy_call(op: str, x: Any, axis: Any) -> Call:
 
 def torch_call(op: str, x: Any, axis: Any) -> Call:
     """torch's reduction over the same memory; the caller runs both on one stream."""
+    if op not in TORCH or (op in ONE_AXIS and isinstance(axis, tuple)):
+        return None
+    given = tensor(x)
+    if given is None:
+        return None
+    import torch
+
+    return functools.partial(TORCH[op], torch, given, axis)
+
+
+def tensor(x: Any) -> Any:
+    """A CuPy array as a torch tensor over the same memory; None where torch is not installed, or has no such arrays."""
     try:
         import torch
-    except ImportError:
+
+        return None if min(x.strides) < 0 else torch.from_dlpack(x)
+    except (ImportError, RuntimeError, BufferError, TypeError):
         return None
-    if op not in TORCH or min(x.strides) < 0 or (op in ONE_AXIS and isinstance(axis, tuple)):
-        return None
-    try:
-        tensor = torch.from_dlpack(x)
-    except (RuntimeError, BufferError, TypeError):
-        return None
-    return functools.partial(TORCH[op], torch, tensor, axis)
 
 
 def compute_call(op: str, x: Any, axis: Any) -> Call:

@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 
 
-def _wide(x: Any) -> Any:
+def wide(x: Any) -> Any:
+    """In the widest dtype of its kind."""
     return x.astype("c16" if x.dtype.kind == "c" else "f8")
 
 
 def _var(x: Any, axis: Any) -> Any:
     import cupy
 
-    wide = _wide(x)
-    wide -= wide.mean(axis=axis, keepdims=True)
-    if wide.dtype.kind == "c":
-        wide = wide.real**2 + wide.imag**2
+    away = wide(x)
+    away -= away.mean(axis=axis, keepdims=True)
+    if away.dtype.kind == "c":
+        away = away.real**2 + away.imag**2
     else:
-        cupy.multiply(wide, wide, out=wide)
-    return wide.mean(axis=axis)
+        cupy.multiply(away, away, out=away)
+    return away.mean(axis=axis)
 
 
 def expected(op: str, x: Any, axis: Any) -> Any:
@@ -33,7 +34,7 @@ def expected(op: str, x: Any, axis: Any) -> Any:
     if x.dtype.kind in "biu" and op in ("sum", "prod"):
         return getattr(cp, op)(x, axis=axis, dtype="u8" if x.dtype.kind == "u" else "i8")
     if op in ("sum", "prod", "mean"):
-        return getattr(_wide(x), op)(axis=axis)
+        return getattr(wide(x), op)(axis=axis)
     if op in ("var", "std"):
         var = _var(x, axis)
         return cp.sqrt(var) if op == "std" else var
@@ -43,9 +44,9 @@ def expected(op: str, x: Any, axis: Any) -> Any:
         return (x != 0).sum(axis=axis)
     if op in ("sumsq", "norm1", "norm2", "norminf"):
         if x.dtype.kind in "biu" and op == "sumsq":
-            wide = x.astype("u8" if x.dtype.kind == "u" else "i8")
-            return (wide * wide).sum(axis=axis)
-        size = cp.abs(_wide(x))
+            long = x.astype("u8" if x.dtype.kind == "u" else "i8")
+            return (long * long).sum(axis=axis)
+        size = cp.abs(wide(x))
         if op == "norm1":
             return size.sum(axis=axis)
         if op == "norminf":
@@ -61,10 +62,9 @@ def agrees(ours: Any, wanted: Any) -> bool:
 
     if ours.dtype.kind in "biu" or wanted.dtype.kind in "b":
         return bool((ours == wanted.astype(ours.dtype)).all())
-    wide = "c16" if ours.dtype.kind == "c" else "f8"
     name = ours.dtype.name
     epsilon = 2.0**-8 if name == "bfloat16" else float(np.finfo(ours.dtype).eps)
-    rounded = wanted.astype(ours.dtype).astype(wide)
-    error = cp.abs(ours.astype(wide) - rounded)
+    rounded = wide(wanted.astype(ours.dtype))
+    error = cp.abs(wide(ours) - rounded)
     bound = cp.abs(rounded) * max(2 * epsilon, 1e-9)
-    return bool(((error <= bound) | (ours.astype(wide) == rounded)).all())
+    return bool(((error <= bound) | (wide(ours) == rounded)).all())

@@ -3,26 +3,88 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .peers import PEERS
 
 Result = dict[str, Any]
-BEGIN, END = "<!-- bench:kernels -->", "<!-- /bench:kernels -->"
-FLOOR, LEVEL = 0.93, 0.99  # a share of R that counts as reached; what "level with a peer" means
+Row = dict[str, Any]
+LEVEL = 0.99  # what "level with a peer" means
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How rows of one kind are told: between which marks of the README, and beside which ceiling."""
+
+    mark: str
+    ceiling: str
+    fastest: str  # what the ceiling is
+    floor: float  # a share of it that counts as reached
+    counted: str  # of bytes
+    told: str  # of rows that have a ceiling of their own
+    is_headline: Callable[[Row], bool]  # rows of the README's open table; the others are folded away
+
+    @property
+    def begin(self) -> str:
+        return f"<!-- bench:{self.mark} -->"
+
+    @property
+    def end(self) -> str:
+        return f"<!-- /bench:{self.mark} -->"
+
+
+def _reductions_headline(row: Row) -> bool:
+    case = row["case"]
+    ops = ("sum", "max", "var", "argmax", "mean", "nansum", "count_nonzero", "norm2")
+    whole = case.endswith(") all") and row["op"] in ops and row["dtype"] == "float32"
+    return whole or (row["op"] in ("sum", "var", "argmax") and row["dtype"] == "float32" and "axis" in case)
+
+
+def _scans_headline(row: Row) -> bool:
+    line = "x" not in row["case"].partition("(")[2].partition(")")[0]
+    return (line and row["op"] in ("sum", "max", "any")) or (row["op"] == "sum" and row["dtype"] == "float32")
+
+
+KINDS = {
+    "reductions": Kind(
+        "kernels",
+        "R",
+        "read",
+        0.93,
+        "those that must be read, and the results",
+        "Rows that write more than an eighth of what they read, beside a kernel that only copies in that proportion:",
+        _reductions_headline,
+    ),
+    "scans": Kind(
+        "scans",
+        "C",
+        "copy",
+        0.90,
+        "those that must be read, and the results; the larger of array and result is a chunk",
+        "Rows that write more or less than they read, beside a kernel that only copies in that proportion:",
+        _scans_headline,
+    ),
+}
+
+
+def kind_of(result: Result) -> Kind:
+    """How a result is told."""
+    return KINDS[result.get("what", "reductions")]
 
 
 def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}" if value >= 0.005 else f"{value:.4f}"
 
 
-def _mixture(row: dict[str, Any]) -> str:
+def _mixture(row: Row) -> str:
     """What a mere copy reaches that writes as much for what it reads."""
     return f", a copy in its proportions {row['mixed']:.3f}" if "mixed" in row else ""
 
 
-def _rows(result: Result) -> list[dict[str, Any]]:
+def _rows(result: Result) -> list[Row]:
     return [row for row in result["rows"] if "ours" in row]
 
 
@@ -31,17 +93,18 @@ def is_clean(result: Result) -> bool:
     return all("error" not in row and row["checked"] is not False for row in result["rows"])
 
 
-def behind(result: Result) -> list[dict[str, Any]]:
+def behind(result: Result) -> list[Row]:
     """Rows more than 1 % below a peer."""
     return [row for row in _rows(result) if any((row.get(p) or 0) * LEVEL > row["ours"] for p in PEERS)]
 
 
 def summary(result: Result) -> str:
     """A few lines: how many rows reach what, which are below a peer, wrong or failed."""
-    rows = _rows(result)
+    rows, kind = _rows(result), kind_of(result)
     lines = [f"{result['gpu']}, {result['date']}: {len(rows)} rows, {result['gib']} GiB chunks"]
-    lines.append(f"at or above {FLOOR} R: {sum(r['ours'] >= FLOOR for r in rows)} of {len(rows)}")
-    lines += [f"  {row['case']}: {row['ours']:.3f}{_mixture(row)}" for row in rows if row["ours"] < FLOOR]
+    reached = sum(r["ours"] >= kind.floor for r in rows)
+    lines.append(f"at or above {kind.floor} {kind.ceiling}: {reached} of {len(rows)}")
+    lines += [f"  {row['case']}: {row['ours']:.3f}{_mixture(row)}" for row in rows if row["ours"] < kind.floor]
     lines.append(f"more than 1 % below a peer: {len(behind(result))}")
     for row in behind(result):
         lines.append(f"  {row['case']}: {row['ours']:.3f}, " + ", ".join(f"{p} {_share(row.get(p))}" for p in PEERS))
@@ -50,7 +113,7 @@ def summary(result: Result) -> str:
     return "\n".join(lines)
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def table(rows: list[Row]) -> str:
     """A Markdown table of shares."""
     lines = ["| operation | ours | " + " | ".join(PEERS) + " |", "|---|---|" + "---|" * len(PEERS)]
     for row in rows:
@@ -60,21 +123,13 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _headline(row: dict[str, Any]) -> bool:
-    """Rows that stand in the README's open table; the others are folded away."""
-    case = row["case"]
-    ops = ("sum", "max", "var", "argmax", "mean", "nansum", "count_nonzero", "norm2")
-    whole = case.endswith(") all") and row["op"] in ops and row["dtype"] == "float32"
-    return whole or (row["op"] in ("sum", "var", "argmax") and row["dtype"] == "float32" and "axis" in case)
-
-
 def into_readme(text: str, result: Result) -> str:
     """The README with the table between its markers made anew."""
-    rows = _rows(result)
+    rows, kind = _rows(result), kind_of(result)
     heading = (
         f"{result['gpu']}, {result['date']}, CuPy {result['cupy']}; chunks of {result['gib']:g} GiB; share of the "
-        f"fastest read of that GPU, {result['R'] / 1e9:,.0f} GB/s, measured in the same run (1.00 is the limit; bytes "
-        "are those that must be read, and the results)."
+        f"fastest {kind.fastest} of that GPU, {result[kind.ceiling] / 1e9:,.0f} GB/s, measured in the same run (1.00 "
+        f"is the limit; bytes are {kind.counted})."
     )
     small = ["| one small call, microseconds on the host | ours | CuPy | torch |", "|---|---|---|---|"]
     for row in result["small"]:
@@ -83,20 +138,24 @@ def into_readme(text: str, result: Result) -> str:
     body = "\n\n".join(
         [
             heading,
-            table([r for r in rows if _headline(r)]),
-            *_notes(rows),
+            table([r for r in rows if kind.is_headline(r)]),
+            *_notes(rows, kind),
             "\n".join(small),
             f"<details><summary>All {len(rows)} rows</summary>\n\n{table(rows)}\n\n</details>",
         ]
     )
-    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{body}\n{END}", text, flags=re.DOTALL)
+    return between(kind.begin, kind.end, body, text)
 
 
-def _notes(rows: list[dict[str, Any]]) -> list[str]:
-    """Rows that write too much for reads alone to be their limit."""
+def between(begin: str, end: str, body: str, text: str) -> str:
+    """A text with what stands between two marks replaced."""
+    return re.sub(f"{begin}.*{end}", lambda _: f"{begin}\n{body}\n{end}", text, flags=re.DOTALL)
+
+
+def _notes(rows: list[Row], kind: Kind) -> list[str]:
+    """Rows of which the ceiling is not the limit."""
     found = [f"{row['case']} {row['ours']:.3f} (such a copy {row['mixed']:.3f})" for row in rows if "mixed" in row]
-    told = "Rows that write more than an eighth of what they read, beside a kernel that only copies in that proportion:"
-    return [f"{told} {'; '.join(found)}."] if found else []
+    return [f"{kind.told} {'; '.join(found)}."] if found else []
 
 
 def plot(result: Result, path: Path) -> None:
@@ -106,7 +165,8 @@ def plot(result: Result, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    rows = [r for r in _rows(result) if _headline(r)][::-1]
+    kind = kind_of(result)
+    rows = [r for r in _rows(result) if kind.is_headline(r)][::-1]
     figure, axes = plt.subplots(figsize=(9, 0.24 * len(rows) + 1.2))
     places = range(len(rows))
     axes.barh(places, [r["ours"] for r in rows], color="#76b900", label="gpureduce_dask")
@@ -115,7 +175,7 @@ def plot(result: Result, path: Path) -> None:
         axes.plot([x for x, _ in known], [y for _, y in known], mark, ms=5, mec="black", label=peer)
     axes.set_yticks(places, [r["case"] for r in rows], fontsize=7)
     axes.set_xlim(0, 1.08)
-    axes.set_xlabel(f"share of the fastest read ({result['R'] / 1e9:,.0f} GB/s, {result['gpu']})")
+    axes.set_xlabel(f"share of the fastest {kind.fastest} ({result[kind.ceiling] / 1e9:,.0f} GB/s, {result['gpu']})")
     axes.legend(loc="lower right", fontsize=7)
     figure.tight_layout()
     figure.savefig(path, dpi=130)

@@ -1,4 +1,4 @@
-"""``python -m gpureduce_dask bench trees``: whole reductions on a cluster of this machine, beside stock dask."""
+"""``python -m gpureduce_dask bench trees``: whole trees on a cluster of this machine, beside stock dask."""
 
 from __future__ import annotations
 
@@ -130,11 +130,11 @@ def round_trip(client: Any, repeats: int = 25) -> float:
     return median_seconds(lambda: client.submit(int, pure=False).result(), repeats)[0]
 
 
-def read_rate() -> float:
-    """Bytes a second of the fastest read of this process's GPU."""
+def rates() -> dict[str, float]:
+    """Bytes a second of the fastest read and of the fastest copy of this process's GPU."""
     from . import ceilings
 
-    return ceilings.measure(2 << 30)["R"]
+    return ceilings.measure(2 << 30)
 
 
 def persisted(bench: Bench, chunks: int) -> None:
@@ -194,7 +194,27 @@ def _beside(row: Row, stock: Callable[[], Any], ours: Any, repeats: int) -> None
     row["checked"] = bool(np.isclose(float(value), float(ours), rtol=0 if row["case"] in EXACT else 1e-4, atol=0))
 
 
+def both(bench: Bench, chunks: int) -> None:
+    """Reductions of so many chunks, persisted and lazy."""
+    persisted(bench, chunks)
+    if chunks <= MOST_LAZY:
+        lazy(bench, chunks)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What is measured of each number of chunks."""
+
+    what: str
+    cases: Callable[[Bench, int], None]
+    with_local_cupy: bool = False
+
+
+REDUCTIONS = Suite("reductions", both, with_local_cupy=True)
+
+
 def run(
+    suite: Suite,
     gpus: int,
     workers: int,
     mib: float,
@@ -210,7 +230,7 @@ def run(
     seconds is left out.
     """
     begin = time.monotonic()
-    result: Result = json.loads(path.read_text()) if path.exists() else {"runs": []}
+    result: Result = json.loads(path.read_text()) if path.exists() else {"what": suite.what, "runs": []}
     workers = gpus or workers
     mine: Result = {"date": time.strftime("%Y-%m-%d"), "gpus": gpus, "workers": workers, "rows": []}
     mine["nbytes"] = int(mib * 2**20) * workers
@@ -228,17 +248,16 @@ def run(
         if gpus:
             mine["device"] = next(iter(gr.warm(client, ops=()).values()))["gpu"]
             try:
-                mine["R"] = client.submit(read_rate, pure=False).result(timeout=PATIENCE)
+                mine |= client.submit(rates, pure=False).result(timeout=PATIENCE)
             except Exception as error:  # the cases are worth their time without it
                 mine["R_error"] = f"{type(error).__name__}: {error}"[:300]
-        until = begin + budget - local_cupy.SECONDS * bool(gpus)
+        with_local_cupy = suite.with_local_cupy and with_stock and gpus > 0
+        until = begin + budget - local_cupy.SECONDS * with_local_cupy
         bench = Bench(client, gpus, workers, mine["nbytes"], repeats, with_stock, until, write, mine["rows"])
         counts = {*counts, bench.reference} if gpus else set(counts)
         for chunks in sorted(counts, key=lambda n: (abs(n - bench.reference), n)):  # what matters most comes first
-            persisted(bench, chunks)
-            if chunks <= MOST_LAZY:
-                lazy(bench, chunks)
-    if gpus and with_stock:
+            suite.cases(bench, chunks)
+    if with_local_cupy:
         mine["local_cupy"] = local_cupy.run(gpus, until=begin + budget)
     write()
     return mine

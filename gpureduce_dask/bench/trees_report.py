@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from .report import between
 
 Result = dict[str, Any]
 Row = dict[str, Any]
@@ -34,10 +37,10 @@ def target(run: Result) -> float | None:
 
 def summary(run: Result) -> str:
     """One line a case: milliseconds of ours and of stock dask, and how many times faster."""
-    head = f"{where(run)}, {run['nbytes'] / 2**20:.0f} MiB; an empty task's round trip {_ms(run['round_trip'])} ms"
+    head = f"{where(run)}, {run['nbytes'] / 2**20:.0f} MiB; an empty task's round trip {ms(run['round_trip'])} ms"
     allowed = target(run)
     if allowed is not None:
-        head += f"; {ALLOWED} x (round trip + bytes / R): {_ms(allowed)} ms"
+        head += f"; {ALLOWED} x (round trip + bytes / R): {ms(allowed)} ms"
     lines = [head, f"{'case':<40} {'chunks':>6} {'tasks':>5} {'ours':>9} {'stock':>9} {'ratio':>6}  peak, in chunks"]
     for row in run["rows"]:
         name = f"{row['kind'] + ' ' + row['case']:<40} {row['chunks']:>6}"
@@ -47,11 +50,11 @@ def summary(run: Result) -> str:
         wrong = "" if row.get("checked", True) else "  WRONG"
         peak = f"{row['peak_chunks']:.1f}" if "peak_chunks" in row else ""
         lines.append(
-            f"{name} {row.get('tasks', ''):>5} {_ms(row['later']):>9} {_ms(row.get('stock')):>9} {_ratio(row):>6}  "
+            f"{name} {row.get('tasks', ''):>5} {ms(row['later']):>9} {ms(row.get('stock')):>9} {times(row):>6}  "
             f"{peak}{wrong}"
         )
     for row in run.get("local_cupy", []):
-        text = f"FAILED: {row['error']}" if "error" in row else f"{_ms(row['ours'])} ms, stock {_ms(row['stock'])} ms"
+        text = f"FAILED: {row['error']}" if "error" in row else f"{ms(row['ours'])} ms, stock {ms(row['stock'])} ms"
         lines.append(f"dask-cuda local_cupy {row['case']}: {text}")
     return "\n".join(lines)
 
@@ -59,14 +62,14 @@ def summary(run: Result) -> str:
 def table(run: Result) -> str:
     """A Markdown table of one run."""
     lines = ["| chunks | operation | ours, ms | stock dask, ms | times |", "|---|---|---|---|---|"]
-    for row in sorted(_whole(run["rows"]), key=lambda r: (r["kind"] != "persisted", r["chunks"])):
+    for row in sorted(whole(run["rows"]), key=lambda r: (r["kind"] != "persisted", r["chunks"])):
         text = f"{row['kind']} {row['case']}"
-        lines.append(f"| {row['chunks']:,} | {text} | {_ms(row['later'])} | {_ms(row.get('stock'))} | {_ratio(row)} |")
+        lines.append(f"| {row['chunks']:,} | {text} | {ms(row['later'])} | {ms(row.get('stock'))} | {times(row)} |")
     for row in run.get("local_cupy", []):
         if "ours" in row and "stock" in row:
             ratio = f"{row['stock'] / row['ours']:.1f}"
             lines.append(
-                f"| | dask-cuda's `local_cupy`, {row['case']} | {_ms(row['ours'])} | {_ms(row['stock'])} | {ratio} |"
+                f"| | dask-cuda's `local_cupy`, {row['case']} | {ms(row['ours'])} | {ms(row['stock'])} | {ratio} |"
             )
     return "\n".join(lines)
 
@@ -78,30 +81,36 @@ def into_readme(text: str, result: Result, picture: str | None) -> str:
         allowed = target(run)
         heading = (
             f"{where(run)}, {run['date']}: {run['nbytes'] / 2**30:g} GiB of float32 in all, medians, from the call to "
-            f"the number; an empty task's round trip takes {_ms(run['round_trip'])} ms"
+            f"the number; an empty task's round trip takes {ms(run['round_trip'])} ms"
         )
         if allowed is not None:
             read = run["nbytes"] / (run["R"] * run["gpus"])
-            heading += f", and the GPUs could read all bytes in {_ms(read)} ms"
+            heading += f", and the GPUs could read all bytes in {ms(read)} ms"
         parts.append(f"<details><summary>{heading}.</summary>\n\n{table(run)}\n\n</details>")
-    body = "\n\n".join(parts)
-    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}\n{body}\n{END}", text, flags=re.DOTALL)
+    return between(BEGIN, END, "\n\n".join(parts), text)
 
 
 def plot(result: Result, path: Path) -> None:
     """Time against the number of chunks, ours and stock, persisted and lazy; and against GPUs where there are runs."""
+    runs = result["runs"]
+    with figure_of(3 if len(runs) > 1 else 2, path) as panels:
+        _against_chunks(panels[0], runs[-1], "persisted", {"sum": "sum", "sum, the first of an array": "first sum"})
+        _against_chunks(panels[1], runs[-1], "lazy", {"sum of squares about 0.5": "((x - .5)**2).sum()"})
+        if len(runs) > 1:
+            _against_workers(panels[2], runs)
+        panels[0].set_ylabel("milliseconds")
+
+
+@contextmanager
+def figure_of(count: int, path: Path) -> Iterator[Any]:
+    """Panels side by side to draw in, written to a file after it."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    runs = result["runs"]
-    figure, panels = plt.subplots(1, 3 if len(runs) > 1 else 2, figsize=(13.5 if len(runs) > 1 else 9, 4))
-    _against_chunks(panels[0], runs[-1], "persisted", {"sum": "sum", "sum, the first of an array": "first sum"})
-    _against_chunks(panels[1], runs[-1], "lazy", {"sum of squares about 0.5": "((x - .5)**2).sum()"})
-    if len(runs) > 1:
-        _against_workers(panels[2], runs)
-    panels[0].set_ylabel("milliseconds")
+    figure, panels = plt.subplots(1, count, figsize=(4.5 * count, 4), squeeze=False)
+    yield panels[0]
     figure.tight_layout()
     figure.savefig(path, dpi=130)
     plt.close(figure)
@@ -109,7 +118,7 @@ def plot(result: Result, path: Path) -> None:
 
 def _against_chunks(panel: Any, run: Result, kind: str, cases: dict[str, str]) -> None:
     for case, label in cases.items():
-        rows = [r for r in _whole(run["rows"]) if (r["kind"], r["case"]) == (kind, case)]
+        rows = [r for r in whole(run["rows"]) if (r["kind"], r["case"]) == (kind, case)]
         for key, of, style in (("stock", "stock dask", "s--"), ("later", "ours", "o-")):
             points = sorted((r["chunks"], 1e3 * r[key]) for r in rows if r.get(key) is not None)
             if points and not (key == "stock" and case.endswith("first of an array")):
@@ -127,7 +136,7 @@ def _against_workers(panel: Any, runs: list[Result]) -> None:
             points = [
                 (run["workers"], 1e3 * row[key])
                 for run in runs
-                for row in _whole(run["rows"])
+                for row in whole(run["rows"])
                 if (row["kind"], row["case"], row["chunks"]) == (kind, case, 128 * run["workers"]) and row.get(key)
             ]
             if points:
@@ -137,13 +146,16 @@ def _against_workers(panel: Any, runs: list[Result]) -> None:
     panel.legend(fontsize=7)
 
 
-def _whole(rows: list[Row]) -> list[Row]:
+def whole(rows: list[Row]) -> list[Row]:
+    """Those that did not fail."""
     return [row for row in rows if "error" not in row]
 
 
-def _ratio(row: Row) -> str:
-    return f"{row['stock'] / row['later']:.1f}" if row.get("stock") else ""
+def times(row: Row, other: str = "stock") -> str:
+    """How many times faster ours is."""
+    return f"{row[other] / row['later']:.1f}" if row.get(other) else ""
 
 
-def _ms(seconds: float | None) -> str:
+def ms(seconds: float | None) -> str:
+    """As tables have them."""
     return "" if seconds is None else f"{seconds * 1e3:.1f}"

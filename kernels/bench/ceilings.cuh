@@ -31,7 +31,8 @@ __global__ void __launch_bounds__(Threads) copy_all(const uint4* from, u64 count
     }
 }
 
-// Of every Reads 16-byte words that a thread reads it writes the first Writes: a block takes one tile of Threads * Reads.
+// Of every Reads 16-byte words that a thread reads it writes the first Writes, or all in turn until there are so many: a
+// block takes one tile of Threads * Reads.
 template <int Threads, int Reads, int Writes>
 __global__ void __launch_bounds__(Threads) mix_all(const uint4* from, uint4* out) {
     const u64 tile = blockIdx.x;
@@ -43,5 +44,5 @@ __global__ void __launch_bounds__(Threads) mix_all(const uint4* from, uint4* out
 #pragma unroll
     for (int k = Writes; k < Reads; k++) word[0].x ^= word[k].x ^ word[k].y ^ word[k].z ^ word[k].w;
 #pragma unroll
-    for (int k = 0; k < Writes; k++) __stcs(out + k * Threads, word[k]);
+    for (int k = 0; k < Writes; k++) __stcs(out + k * Threads, word[k % Reads]);
 }
