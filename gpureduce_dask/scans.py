@@ -14,12 +14,27 @@ from typing import Any
 
 from .errors import ArgumentError, message
 from .monoid import Monoid
+from .steps.scan_strategy import cumsum_by
+from .steps.scan_strategy import recipe as strategy_recipe
 from .trees import scan_recipe
 from .trees.scan_apply import apply
 
 
-def cumsum(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential") -> Any:
-    """Running sum along an axis. ``method`` is dask's, and changes nothing: there is one tree."""
+def cumsum(
+    x: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    method: str = "sequential",
+    strategy: str | None = None,
+) -> Any:
+    """Running sum along an axis. ``method`` is dask's, and changes nothing: there is one tree.
+
+    ``strategy`` is for teaching, as that of ``sum``: a step of the textbook ladder, ``"scan-03"`` say, scans each CuPy
+    chunk of an array of one dimension, in stock dask's tree (there ``method`` counts).
+    """
+    if strategy is not None:
+        return cumsum_by(strategy, x, axis, dtype, out, method)
     return apply("sum", x, axis, dtype, out=out, name="cumsum", method=method)
 
 
@@ -98,12 +113,15 @@ def scan(
     return apply(monoid, x, axis, dtype, exclusive, reverse, segments, include_initial, out)
 
 
-def scan_tree(op: str | Monoid, dtype: Any) -> dict[str, Any]:
+def scan_tree(op: str | Monoid, dtype: Any, strategy: str | None = None) -> dict[str, Any]:
     """Keyword arguments that make stock dask scan by an operator.
 
     ``dask.array.reductions.cumreduction(x=x, axis=0, **scan_tree("sum", x.dtype))``, with either ``method``. Stock dask
     joins results, not states: for operators whose running results combine as the elements do, of the elements' dtype.
+    ``strategy`` is that of :func:`cumsum`, for sums of one dimension.
     """
+    if strategy is not None:
+        return strategy_recipe(op, dtype, strategy)
     return scan_recipe.recipe(op, dtype)
 
 

@@ -9,11 +9,12 @@ import pytest
 
 pytest.importorskip("cupy", reason="the machine that kernels run on is beside one for CuPy arrays")
 
-from simt import SCHEDULES, Kernels, SimtError, build
-from simt.steps import DTYPES, kernels_of, planned, run, unit
+from simt import SCHEDULES, Kernels, SimtError, backend, build
+from simt.steps import DTYPES, as_gpu, kernels_of, planned, run, unit
 
-from gpureduce_dask import history
+from gpureduce_dask import errors, history
 from gpureduce_dask.device import sources
+from gpureduce_dask.steps import runs
 
 SIZES = (1, 31, 32, 33, 1023, 2**12 - 1, 2**12, 2**12 + 1)
 SHAPES = ((1, 1), (1, 31), (32, 1), (65, 31), (128, 64), (100, 197))
@@ -60,6 +61,24 @@ def test_awkward_matrices(kernels, step):
         x = numbers(n * m, dtype, turn).reshape(n, m)
         got = run(kernels[dtype], planned(step, n, m), x, SCHEDULES[turn % len(SCHEDULES)], turn)
         np.testing.assert_array_equal(got, wanted(step, x))
+
+
+@pytest.mark.parametrize("step", WITH_KERNELS, ids=lambda step: step.label)
+def test_on_cupy_arrays(kernels, step):
+    """From arrays to launches, as on a GPU: compiled functions, launches and memory alone are stand-ins."""
+    x = numbers(1023, "f8", 7)
+    x = x.reshape(11, 93) if step.family == "transpose" else x
+    with as_gpu(kernels):
+        given = backend.put(x)
+        got = runs.run(step, given)
+        assert got.shape == {"reduce": (1,), "scan": x.shape, "transpose": x.T.shape}[step.family]
+        np.testing.assert_array_equal(backend.get(got).ravel(), wanted(step, x))
+        np.testing.assert_array_equal(backend.get(given), x)
+
+
+def test_other_dtypes_are_refused(kernels):
+    with as_gpu(kernels), pytest.raises(errors.DtypeError, match="reduce-08: float16 elements"):
+        runs.run(history.get("reduce-08"), backend.put(np.ones(3, "f2")))
 
 
 # what is wrong: a step that shows it, the text, what stands there instead

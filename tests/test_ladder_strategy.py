@@ -1,4 +1,4 @@
-"""Steps of the ladder as ``strategy=`` of sums and as chunk functions of stock ``da.reduction``."""
+"""Steps of the ladder as ``strategy=`` of sums and running sums, and as functions for stock dask."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
+from gpureduce_dask.steps import scan_strategy
 from gpureduce_dask.steps.host import pairwise
 
 
@@ -80,6 +81,46 @@ LAZY = da.ones((4, 4), chunks=2, dtype="f4")
 def test_refusals(call, error, text):
     with pytest.raises(error, match=text):
         call()
+
+
+LINE = da.ones(9, chunks=4, dtype="f4")
+PROMISED = LINE.map_blocks(lambda block: block, meta=gr.device_meta(1, "f4"))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: gr.cumsum(LINE, strategy="scan-3"), gr.errors.OperatorError, "scan-03"),
+        (lambda: gr.cumsum(LINE, strategy="scan-03"), gr.errors.ArgumentError, "NumPy chunks; expected CuPy chunks"),
+        (lambda: gr.cumsum(LAZY, axis=0, strategy="scan-03"), gr.errors.ArgumentError, "expected one dimension"),
+        (lambda: gr.cumsum(LINE, strategy="reduce-03"), gr.errors.ArgumentError, "scan-01 to scan-08"),
+        (lambda: gr.cumsum(PROMISED, dtype="f2", strategy="scan-03"), gr.errors.DtypeError, "a sum in float16"),
+        (lambda: gr.scan_tree("max", "f4", strategy="scan-03"), gr.errors.ArgumentError, "max with strategy"),
+    ],
+)
+def test_refusals_of_scans(call, error, text):
+    with pytest.raises(error, match=text):
+        call()
+
+
+def test_running_sums_by_a_step():
+    got = gr.cumsum(PROMISED, strategy="scan-05-padded")
+    assert got.dtype == "f4" and got.chunks == LINE.chunks and got.name.startswith("gr-cumsum-scan-05-padded")
+    assert gr.cumsum(PROMISED.astype("i4"), strategy="scan-01").dtype == "i8"
+    given = gr.scan_tree("sum", "i4", strategy="scan-01")
+    assert pickle.loads(pickle.dumps(given["func"])) == given["func"] and given["dtype"] == "i8"
+    assert gr.cumsum(LINE, strategy="scan-08").name == gr.cumsum(LINE).name
+    assert gr.scan_tree("sum", "f4", strategy="scan-08") == gr.scan_tree("sum", "f4")
+
+
+@pytest.mark.parametrize("method", ["sequential", "blelloch"])
+def test_running_sums_join_across_chunks(monkeypatch, method):
+    """What a kernel gives is NumPy's running sum; the rest is the tree's."""
+    monkeypatch.setattr(scan_strategy.runs, "run", lambda step, block: np.cumsum(block, dtype=block.dtype))
+    monkeypatch.setattr(scan_strategy, "check_side", lambda *args: None)
+    x = np.random.default_rng(0).integers(-9, 9, 50).astype("i4")
+    got = gr.cumsum(da.from_array(x, chunks=(7, 20, 23)), method=method, strategy="scan-03")
+    np.testing.assert_array_equal(got.compute(), x.cumsum(dtype="i8"))
 
 
 def test_the_last_step_is_the_library():

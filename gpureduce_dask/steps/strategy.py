@@ -38,7 +38,7 @@ def sum_by(strategy: str, a: Any, axis: Any, dtype: Any, keepdims: bool, split_e
         raise ArgumentError(
             message("sum", f"axis {axis!r} with strategy={strategy!r}", "all axes together", "Leave out axis=.")
         )
-    _check_side(step, meta.is_ours(a._meta), meta.promises_device(a._meta))
+    check_side(step, meta.is_ours(a._meta), meta.promises_device(a._meta))
     arguments = recipe("sum", a.dtype, strategy, dtype)
     return da.reduction(a, keepdims=keepdims, split_every=split_every, out=out, **arguments)
 
@@ -52,16 +52,22 @@ def recipe(
         raise ArgumentError(message("tree", f"{monoid.name} with strategy={strategy!r}", "sum", "Leave out strategy=."))
     if step.label == LIBRARY:
         return stock_recipe(op, dtype, dict(options))
-    target = bind(monoid, (np.dtype(dtype),), result, dict(options), "sum").result
-    if target not in runs.TYPES:
-        known = "sums in float32, float64 or integers of 32 or 64 bits"
-        raise DtypeError(message(strategy, f"a sum in {target}", known, "Pass dtype=, or leave out strategy=."))
+    target = summed_in(step, dtype, result, options)
     return {
         "chunk": partial(sum_chunk, label=step.label, target=target),
         "aggregate": partial(sum_partials, target=target),
         "dtype": target,
         "name": f"gr-sum-{step.label}",
     }
+
+
+def summed_in(step: Step, dtype: Any, result: Any, options: Mapping[str, Any] = NOTHING) -> Any:
+    """The dtype that a step sums in: NumPy's for the array's dtype, or the one asked for."""
+    target = bind(operators.get("sum"), (np.dtype(dtype),), result, dict(options), "sum").result
+    if target not in runs.TYPES:
+        known = "sums in float32, float64 or integers of 32 or 64 bits"
+        raise DtypeError(message(step.label, f"a sum in {target}", known, "Pass dtype=, or leave out strategy=."))
+    return target
 
 
 @faults.task
@@ -72,7 +78,7 @@ def sum_chunk(block: Any, label: str, target: Any, axis: Axes, keepdims: bool, c
     if len(axis) != block.ndim:
         raise ArgumentError(message(label, f"axis {axis} of {block.ndim}", "all axes together", "Leave out axis=."))
     step = get(label)
-    _check_side(step, True, chunk.is_device(block))
+    check_side(step, True, chunk.is_device(block))
     # A step sums in the dtype that it reads: NumPy's rule is that integers are summed in 64 bits.
     block = block.astype(target, copy=False)
     if block.size == 0:
@@ -98,11 +104,11 @@ def _sum_step(strategy: str) -> Step:
     return step
 
 
-def _check_side(step: Step, ours: bool, device: bool) -> None:
+def check_side(step: Step, ours: bool, device: bool) -> None:
     """Steps with a kernel take CuPy chunks, the one without takes NumPy chunks. Nothing is copied from side to side."""
     if ours and device == bool(step.kernel):
         return
     received = f"{'CuPy' if device else 'NumPy'} chunks" if ours else "chunks of another kind"
-    expected = "CuPy chunks" if step.kernel else "NumPy chunks"
-    remedy = "Call x.map_blocks(cupy.asarray)." if step.kernel else "Call x.map_blocks(cupy.asnumpy)."
-    raise ArgumentError(message(step.label, received, expected, f"{remedy} On NumPy chunks {HOST} works."))
+    expected, side = ("CuPy chunks", "asarray") if step.kernel else ("NumPy chunks", "asnumpy")
+    remedy = f"Call x.map_blocks(cupy.{side}), or leave out strategy=."
+    raise ArgumentError(message(step.label, received, expected, remedy))

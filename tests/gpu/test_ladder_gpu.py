@@ -14,6 +14,7 @@ from gpureduce_dask.steps.runs import run
 pytestmark = pytest.mark.gpu
 SUMS = [step for step in history.STEPS if step.family == "reduce" and step.kernel]
 WITH_KERNELS = [step for step in history.STEPS if step.kernel]
+SCANS = [step for step in history.STEPS if step.family == "scan" and step.kernel]
 LARGE = 2**31 + 2**20 + 5
 
 
@@ -35,6 +36,17 @@ def test_as_a_strategy(step):
     stock = da.reduction(lazy, **gr.tree("sum", x.dtype, strategy=step.label))
     assert int(with_strategy.compute(scheduler="sync")) == int(stock.compute(scheduler="sync")) == x.sum()
     np.testing.assert_array_equal(cupy.asnumpy(lazy.compute(scheduler="sync")), kept)
+
+
+@pytest.mark.parametrize("method", ["sequential", "blelloch"])
+@pytest.mark.parametrize("step", SCANS, ids=lambda step: step.label)
+def test_as_a_strategy_of_running_sums(step, method):
+    import cupy
+
+    x = np.random.default_rng(0).integers(-99, 99, 3001).astype("i4")
+    lazy = da.from_array(x, chunks=700).map_blocks(cupy.asarray)
+    got = gr.cumsum(lazy, method=method, strategy=step.label).compute(scheduler="sync")
+    np.testing.assert_array_equal(cupy.asnumpy(got), x.cumsum(dtype="i8"))
 
 
 @pytest.mark.parametrize("step", SUMS, ids=lambda step: step.label)

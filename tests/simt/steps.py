@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ctypes
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
+import cupy
 import numpy as np
+import pytest
 
 from gpureduce_dask.device import sources
 from gpureduce_dask.history import Step
+from gpureduce_dask.steps import runs
 from gpureduce_dask.steps.plans import IN, OUT, SCRATCH, TASK, Plan, plan
 from gpureduce_dask.steps.runs import TYPES
 
-from . import Guarded, Kernels, Unit
+from . import Guarded, Kernels, Unit, backend
 
 # Blocks of steps that leave it open: resident together under every schedule, as a grid's barrier asks, and so few that
 # their threads find eight elements at small sizes.
@@ -60,3 +66,29 @@ def run(
     np.testing.assert_array_equal(held[IN].array, x)  # nobody's input changes
     assert count.array[0] & 0x7FFFFFFF == 0, "the counter is left ready for the next launch"
     return held[OUT].array
+
+
+@contextmanager
+def as_gpu(kernels: dict[str, Kernels]) -> Iterator[None]:
+    """CuPy arrays over host memory are taken through steps as on a GPU, until the end of the block."""
+
+    def start(name: str, blocks: int, threads: int, shared: int, task: bytes, stream: int) -> None:
+        held = next(each for each in kernels.values() if name in each.names)
+        held.launch(name, task, blocks, threads, shared or STATIC, "random", len(name))
+
+    def refill(ready: runs.Run) -> None:
+        if ready._plan.overwrites:
+            size = ready._x.nbytes
+            ctypes.memmove(ready._scratch.data.ptr, ready._x.data.ptr, size)
+
+    with pytest.MonkeyPatch.context() as patch, cupy.cuda.using_allocator(backend._allocate):
+        patch.setattr(runs.compiler, "function", lambda kernel, device: SimpleNamespace(ptr=kernel))
+        patch.setattr(runs.launch, "start_kernel", start)
+        patch.setattr(runs, "start_cooperative", start)
+        patch.setattr(runs, "default_grid", lambda device: GRID)
+        patch.setattr(runs, "_resident", lambda step, dtype, device: GRID)
+        patch.setattr(runs.Run, "refill", refill)
+        patch.setattr(cupy, "zeros", lambda shape, dtype: backend.put(np.zeros(shape, dtype)))
+        patch.setattr(cupy.cuda, "Device", lambda number: nullcontext())
+        patch.setattr(cupy.cuda, "get_current_stream", lambda: SimpleNamespace(ptr=0))
+        yield
