@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from gpureduce_dask.bench import report
+from gpureduce_dask.bench import host, report
 from gpureduce_dask.bench.cases import Case, cases
 
 
@@ -12,6 +14,7 @@ def row(case, ours, **more):
     return {"case": case, "op": case.split()[0], "dtype": "float32", "checked": True, "ours": ours, **more}
 
 
+KERNELS = report.KINDS["reductions"]
 RESULT = {
     "gpu": "a GPU",
     "date": "2026-11-21",
@@ -46,16 +49,27 @@ def test_a_wrong_or_failed_row_is_not_clean(bad):
 
 
 def test_the_readme_keeps_what_stands_around_the_table():
-    text = f"before\n{report.BEGIN}\nold\n{report.END}\nafter"
+    text = f"before\n{KERNELS.begin}\nold\n{KERNELS.end}\nafter"
     made = report.into_readme(text, RESULT)
-    assert made.startswith(f"before\n{report.BEGIN}\na GPU, 2026-11-21, CuPy 14.2.0; chunks of 4 GiB;")
-    assert made.endswith(f"{report.END}\nafter") and "old" not in made
+    assert made.startswith(f"before\n{KERNELS.begin}\na GPU, 2026-11-21, CuPy 14.2.0; chunks of 4 GiB;")
+    assert made.endswith(f"{KERNELS.end}\nafter") and "old" not in made
     assert "| sum float32 (1024) all | 7.5 | 9.2 |  |" in made
     assert report.into_readme(made, RESULT) == made
 
 
 def test_bytes_are_those_read_and_those_written():
-    assert Case("sum", "float32", (6, 4), 1).nbytes(4, 8) == 96 + 48
-    assert Case("sum", "float32", (6, 4)).nbytes(4, 8) == 96 + 8
+    assert Case("sum", "float32", (6, 4), 1).touched(4) == 96
+    assert Case("sum", "float32", (6, 4), 1).results == 6 and Case("sum", "float32", (6, 4)).results == 1
     labels = [case.label for case in cases(1)]
     assert len(set(labels)) == len(labels) > 200
+
+
+def test_host_rows_are_measured_and_told(tmp_path, capsys):
+    result = host.run(0.25, 2, 1, tmp_path / "host.json")
+    assert json.loads((tmp_path / "host.json").read_text()) == result and host.is_clean(result)
+    assert len(result["host"]) == len(host.CASES) == len(capsys.readouterr().out.splitlines())
+    result["host"][0] |= {"ours_s": 1.0, "stock_s": 2.5, "agrees": False}
+    assert not host.is_clean(result) and host.describe(result["host"][0]).endswith("2.50 times  WRONG")
+    text = host.into_readme(f"before {host.BEGIN} old {host.END} after", result)
+    assert text.startswith("before") and text.endswith("after") and "old" not in text
+    assert "| sum | 2.50 |" in text and result["processor"] in text

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -78,26 +79,49 @@ def test_sums_are_exact_where_float64_is(n, layout):
 
 
 @needs_loops
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("n", [128, 191, 9001])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_deviations_are_exact_where_float64_is(dtype, n, layout):
+    x = LAYOUTS[layout](numbers((90, n + 5), dtype))
+    for block in (x[:, :, None], x[None]):  # rows and columns
+        each = np.arange(float(block[:, :1].size)).reshape(block[:, :1].shape)
+        for pivot in (np.asarray(2.5), each):
+            away = block.astype("f8") - pivot
+            first, second = compiled.deviations(block, pivot)
+            np.testing.assert_array_equal(first, away.sum(axis=1))
+            np.testing.assert_array_equal(second, (away * away).sum(axis=1))
+
+
+@needs_loops
 def test_what_the_loops_do_not_take():
     x = numbers((64, 256), "float32")
     swapped, crooked = x.astype(">f4"), np.frombuffer(b"0" + x.tobytes(), "f4", offset=1).reshape(x.shape)
     for rows in (x[:, ::2], x.T, x[:, :100], x[:4], swapped, crooked, x.astype("i4"), x.astype("f2")):
         assert compiled.positions("argmax", rows) is None
         assert compiled.sums(rows[:, :, None]) is None
+        assert compiled.deviations(rows[:, :, None], np.asarray(0.0)) is None
     assert compiled.sums(x.astype("f8")[:, :, None]) is None
 
 
 @given(st.integers(1, 70), st.integers(1, 1500), st.integers(0, 10), st.sampled_from([0, 1, None]))
 @settings(max_examples=40, deadline=None)
 def test_reductions_are_right_with_and_without(rows, columns, seed, axis):
-    x = np.random.default_rng(seed).standard_normal((rows, columns)).astype("f4")
     library = compiled.library
     try:
         for found in (library, lambda: None):
             compiled.library = found
+            x = np.random.default_rng(seed).standard_normal((rows, columns)).astype("f4")
             np.testing.assert_array_equal(gr.argmin(x, axis=axis).compute(), x.argmin(axis=axis))
             total = gr.sum(x, axis=axis, dtype="f8").compute()
             np.testing.assert_allclose(total, x.sum(axis=axis, dtype="f8"), rtol=1e-13, atol=1e-12)
+            spread = gr.var(x, axis=axis, dtype="f8").compute()
+            np.testing.assert_allclose(spread, x.astype("f8").var(axis=axis), rtol=1e-12, atol=1e-15)
+            x[rows // 2, columns // 3] = np.nan
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of slices that are all NaN
+                present = gr.nanvar(x, axis=axis, dtype="f8").compute()
+                np.testing.assert_allclose(present, np.nanvar(x.astype("f8"), axis=axis), rtol=1e-12, atol=1e-15)
     finally:
         compiled.library = library
 

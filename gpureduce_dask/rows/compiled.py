@@ -1,6 +1,7 @@
 """Host loops in C, ``kernels/host/loops.c``, where they were compiled with the installation; elsewhere there are none.
 
-They do what NumPy does not do at the speed of memory: sum float32 in float64 and find positions along rows.
+They do what NumPy does not do at the speed of memory: sum float32 in float64, sum squares of
+deviations without an array of them, and find positions along rows.
 """
 
 from __future__ import annotations
@@ -56,6 +57,26 @@ def sums(block: Array) -> Array | None:
     return out
 
 
+def deviations(block: Array, pivot: Array) -> tuple[Array, Array] | None:
+    """The sums over the middle axis of deviations from a pivot, and of their squares; None if not done here.
+
+    ``block`` has shape (outer, n, inner), ``pivot`` is a number or one for each cell, of shape (outer, 1, inner).
+    """
+    outer, n, inner = block.shape
+    loops = _loops_for(block, n if inner == 1 else inner) if block.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    pivots = np.ascontiguousarray(np.broadcast_to(pivot, (outer, 1, inner)), "f8")[:, 0]
+    first, second = np.empty((outer, inner)), np.empty((outer, inner))
+    name = f"deviations_{block.dtype.name}"
+    if inner == 1:
+        _call(loops[f"{name}_rows"], block, outer, block.strides[0], n, pivots, first, second)
+    else:
+        for rows, *cells in zip(block, pivots, first, second, strict=True):
+            _call(loops[f"{name}_columns"], rows, n, rows.strides[0], inner, *cells)
+    return first, second
+
+
 def positions(name: str, rows: Array) -> Array | None:
     """Where along each row ``argmax`` or ``argmin`` finds the first extremum or NaN; None if not done here."""
     outer, n = rows.shape
@@ -75,6 +96,6 @@ def _loops_for(array: Array, row: int) -> ctypes.CDLL | None:
     return library() if array.strides[last] == array.itemsize else None
 
 
-def _call(function: Callable[..., Any], array: Array, outer: int, stride: int, n: int, out: Array) -> None:
-    start, to = ctypes.c_void_p(array.ctypes.data), ctypes.c_void_p(out.ctypes.data)
-    function(start, ctypes.c_int64(outer), ctypes.c_int64(stride), ctypes.c_int64(n), to)
+def _call(function: Callable[..., Any], array: Array, count: int, stride: int, n: int, *others: Array) -> None:
+    sizes = (ctypes.c_int64(number) for number in (count, stride, n))
+    function(ctypes.c_void_p(array.ctypes.data), *sizes, *(ctypes.c_void_p(other.ctypes.data) for other in others))

@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
-from . import exact, rules, sums
+from . import compiled, exact, rules, sums
 from .exact import C16, F8
 from .panels import PANEL, panels, patches
 
@@ -104,8 +104,13 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
     count, first, second = np.full(cells, float(block.shape[1])), np.zeros(cells), np.zeros(cells)
     scratch = np.empty(min(block.size, max(PANEL, block.shape[2])))
     for rows, panel in patches(block):
-        away = scratch[: panel.size].reshape(panel.shape)
         middle = pivot if pivot.size == 1 else pivot[rows]
+        done = compiled.deviations(panel, middle)
+        if done is not None and not (skip and not np.all(np.isfinite(done[0]))):
+            first[rows] += done[0]
+            second[rows] += done[1]
+            continue
+        away = scratch[: panel.size].reshape(panel.shape)
         if panel.dtype == F8:
             np.subtract(panel, middle, out=away)
         else:

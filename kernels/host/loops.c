@@ -11,6 +11,8 @@
 
 enum {
     LANES = 64,        // sums of a row that go side by side
+    WIDTH = 32,        // of deviations that do,
+    STRETCH = 4096,    // for so many elements: then they are added up, so that the error stays small
     LANE_BYTES = 256,  // of extrema that do: twice or half as many take up to half as long again
     PIECE = 1024,      // elements of a row whose extremum is found before the next ones are looked at
 };
@@ -39,6 +41,55 @@ EACH_PROCESSOR void sum_columns(const char *rows, int64_t n, int64_t stride, int
         for (int64_t j = 0; j < inner; j++) out[j] += x[j];
     }
 }
+
+// The sums of n elements' deviations from a pivot and of their squares, in rows and in columns as above.
+#define DEVIATIONS(NAME, T)                                                                                            \
+    EACH_PROCESSOR void NAME##_rows(const char *rows, int64_t outer, int64_t stride, int64_t n, const double *pivot,   \
+                                    double *first, double *second) {                                                   \
+        for (int64_t row = 0; row < outer; row++) {                                                                    \
+            const T *x = (const T *)(rows + row * stride);                                                             \
+            const double p = pivot[row];                                                                               \
+            first[row] = second[row] = 0;                                                                              \
+            for (int64_t i = 0; i < n;) {                                                                              \
+                const int64_t end = n - i < STRETCH ? n : i + STRETCH;                                                 \
+                double lane[WIDTH] = {0}, square[WIDTH] = {0};                                                         \
+                for (; i + WIDTH <= end; i += WIDTH)                                                                   \
+                    for (int j = 0; j < WIDTH; j++) {                                                                  \
+                        const double away = x[i + j] - p;                                                              \
+                        lane[j] += away;                                                                               \
+                        square[j] += away * away;                                                                      \
+                    }                                                                                                  \
+                for (; i < end; i++) {                                                                                 \
+                    const double away = x[i] - p;                                                                      \
+                    lane[0] += away;                                                                                   \
+                    square[0] += away * away;                                                                          \
+                }                                                                                                      \
+                for (int half = WIDTH / 2; half; half /= 2)                                                            \
+                    for (int j = 0; j < half; j++) {                                                                   \
+                        lane[j] += lane[j + half];                                                                     \
+                        square[j] += square[j + half];                                                                 \
+                    }                                                                                                  \
+                first[row] += lane[0];                                                                                 \
+                second[row] += square[0];                                                                              \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    EACH_PROCESSOR void NAME##_columns(const char *rows, int64_t n, int64_t stride, int64_t inner,                     \
+                                       const double *restrict pivot, double *restrict first,                           \
+                                       double *restrict second) {                                                      \
+        for (int64_t j = 0; j < inner; j++) first[j] = second[j] = 0;                                                  \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const T *restrict x = (const T *)(rows + i * stride);                                                      \
+            for (int64_t j = 0; j < inner; j++) {                                                                      \
+                const double away = x[j] - pivot[j];                                                                   \
+                first[j] += away;                                                                                      \
+                second[j] += away * away;                                                                              \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+DEVIATIONS(deviations_float32, float)
+DEVIATIONS(deviations_float64, double)
 
 // True where a goes before b: it is better, or NaN, which nothing that is compared with it replaces.
 #define WINS(a, BETTER, b) (((a)BETTER(b)) | ((a) != (a)))
