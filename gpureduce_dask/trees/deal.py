@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from . import groups, sources, workers
+from . import groups, workers
 from .axes import stages
 from .handles import Coords
+from .locate import origins
 from .sources import Reduction
 
 
@@ -36,7 +37,7 @@ def dealer(todo: Reduction) -> Dealer:
     blocks, first = todo.x.numblocks, stages(todo.bound, todo.x.numblocks, todo.axes)[0]
     slices = math.prod(n for a, n in enumerate(blocks) if a not in first)
     chunks = math.prod(blocks[a] for a in first)
-    found = sources.origins(todo) if todo.bound.monoid.commutative else None
+    found = origins(todo.x) if todo.bound.monoid.commutative else None
     holders, known = ({}, workers.current()) if found is None else found
     if holders:
         return Dealer(todo.size, slices, todo.chunk_bytes, dict(sorted(known.threads.items())), holders)

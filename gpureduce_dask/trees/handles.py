@@ -9,18 +9,21 @@ when it has to travel: elsewhere it fetches them one by one from whoever holds t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
+from operator import getitem
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
-from dask._task_spec import List, Task, TaskRef
+from dask._task_spec import Task
 from dask.highlevelgraph import MaterializedLayer
 
 from ..errors import ArgumentError, message
 from . import workers
 from .axes import Chunks
+from .groups import as_range
 
 Coords = tuple[int, ...]
 
@@ -55,9 +58,38 @@ class Handle:
         return self._found[about]
 
 
-def hold(keys: tuple[Any, ...], offsets: tuple[Coords, ...], chunks: list[Any]) -> Handle:
-    """The task that makes a handle."""
-    return Handle(keys, offsets, chunks)
+class Hold(Task):
+    """The task that makes a handle: of an array's name, where its chunks start along each axis, and which of them in C
+    order. It travels as these alone, and counts its keys where they are asked for."""
+
+    __slots__ = ()
+
+    def __init__(self, key: str, name: str, starts: tuple[Coords, ...], numbers: Sequence[int]) -> None:
+        super().__init__(key, Handle, name, starts, numbers)
+        self._token = key
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Hold, (self.key, *self.args)
+
+    @property
+    def dependencies(self) -> frozenset[Any]:
+        if not self._dependencies:
+            self._dependencies = frozenset(self._keys(self._coords()))
+        return self._dependencies
+
+    def __call__(self, values: Mapping[Any, Any] = MappingProxyType({})) -> Handle:
+        coords = self._coords()
+        keys = self._keys(coords)
+        offsets = tuple(tuple(map(getitem, self.args[1], c)) for c in coords)
+        return Handle(keys, offsets, [values[key] for key in keys])
+
+    def _coords(self) -> list[Coords]:
+        _, starts, numbers = self.args
+        every = list(product(*(range(len(each)) for each in starts)))
+        return [every[i] for i in numbers]
+
+    def _keys(self, coords: list[Coords]) -> tuple[Any, ...]:
+        return tuple((self.args[0], *c) for c in coords)
 
 
 def _fetch(key: Any) -> Any:
@@ -97,6 +129,10 @@ class Held:
     where: dict[Coords, tuple[str, int]]
     layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
 
+    def places(self) -> dict[Coords, str]:
+        """The worker of each chunk."""
+        return {coords: worker for coords, (worker, _) in self.where.items()}
+
     def is_good(self, known: Mapping[str, int]) -> bool:
         """True while every worker is there, and no handle came to grief."""
         return self.names.keys() <= known.keys() and all(
@@ -118,47 +154,33 @@ class Futures(MaterializedLayer):
 _held: dict[int, Held] = {}  # by layer of futures; an entry goes with its layer
 
 
-def find(layer: Any, known: workers.Workers) -> Held | None:
+def find(layer: Any, client: Any) -> Held | None:
     """The handles of an array's layer of futures, if it has any that are still good."""
     held = _held.get(id(layer))
-    return held if held is not None and held.is_good(known.threads) else None
+    return held if held is not None and held.is_good(workers.of_client(client).threads) else None
 
 
 def make(layer: Any, name: str, chunks: Chunks, holders: Mapping[Coords, str], client: Any) -> Held:
-    """Handles for an array whose chunks lie where ``holders`` says; they are made while the caller goes on, or not at
-    all where there is no client."""
-    starts = tuple(tuple(accumulate(sizes[:-1], initial=0)) for sizes in chunks)
-    members: dict[str, list[Coords]] = {}
+    """Handles for an array whose chunks, in C order, lie where ``holders`` says; they are made while the caller goes
+    on, or not at all where there is no client."""
+    members: dict[str, list[int]] = {}
     where = {}
-    for coords in product(*(range(len(sizes)) for sizes in chunks)):
-        mine = members.setdefault(holders[coords], [])
-        where[coords] = (holders[coords], len(mine))
-        mine.append(coords)
+    for number, (coords, worker) in enumerate(holders.items()):
+        mine = members.setdefault(worker, [])
+        where[coords] = (worker, len(mine))
+        mine.append(number)
     mark = uuid4().hex
     names = {worker: f"gr-handle-{mark}-{i}" for i, worker in enumerate(members)}
     if client is None:
         return Held(names, {}, where)
-    graph = {names[w]: _task(names[w], name, coords, starts) for w, coords in members.items()}
-    futures = client.get(graph, list(graph), sync=False)
-    held = Held(names, dict(zip(graph, futures, strict=True)), where)
+    starts = tuple(tuple(map(_whole, accumulate(sizes[:-1], initial=0))) for sizes in chunks)
+    graph = {names[w]: Hold(names[w], name, starts, as_range(numbers)) for w, numbers in members.items()}
+    held = Held(names, workers.start(client, graph), where)
     if id(layer) not in _held:
         weakref.finalize(layer, _held.pop, id(layer), None)
     _held[id(layer)] = held
     return held
 
 
-def _task(key: str, name: str, members: list[Coords], starts: tuple[tuple[float, ...], ...]) -> Task:
-    offsets = tuple(tuple(_whole(starts[a][i]) for a, i in enumerate(coords)) for coords in members)
-    keys: tuple[tuple[str | int, ...], ...] = tuple((name, *coords) for coords in members)
-    task = Task(key, hold, keys, offsets, List(*(TaskRef(k) for k in keys)))
-    task._token = key  # dask would pickle thousands of keys and offsets for one
-    return task
-
-
 def _whole(start: float) -> int:
     return int(start) if start == start else -1
-
-
-def all_futures(layer: Any) -> Iterator[Any]:
-    """The futures of a layer."""
-    yield from layer.mapping.values()

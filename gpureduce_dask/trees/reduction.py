@@ -65,11 +65,12 @@ def grow(
     if by_fan_in:
         size = split if isinstance(split, int) else math.prod(split.values())
     stream.install()
-    workers.current()  # raises where a worker lacks what the tasks need
     todo = Reduction(arrays, bound, axes, size)
-    if all(x.numblocks[a] == 1 for a in axes):
+    is_whole = all(x.numblocks[a] == 1 for a in axes)
+    source = None if is_whole else sources.find(todo, is_trial)
+    workers.current()  # raises where a worker lacks what the tasks need; a source has just asked the same scheduler
+    if is_whole:
         return Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()
-    source = sources.find(todo, is_trial)
     if source is not None:
         return Tree(todo, bool(keepdims), f"gr-{name}", (split, size, str(source.mark))).of_memory(source, split)
     if by_fan_in:

@@ -6,6 +6,7 @@ Each source deals the chunks of a slice to groups, and writes the task of a grou
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -17,7 +18,7 @@ from dask._task_spec import GraphNode, List, Task, TaskRef
 
 from ..chunk import is_device
 from ..monoid import Bound
-from . import grouped, groups, handles, meta, workers
+from . import grouped, groups, handles, locate, meta, workers
 from .axes import Axes, needs_places, place_chunks
 from .handles import Coords, Held
 
@@ -112,67 +113,33 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
-    known = workers.of_client(client)
-    held = [handles.find(layer, known) for layer in layers]
+    held = [handles.find(layer, client) for layer in layers]
     good = [h for h in held if h is not None]
     if len(good) == len(held) and all(h.where == good[0].where for h in good[1:]):
-        return OnHandles(todo, good, layers, known)
-    keys = list(product(*(range(n) for n in todo.x.numblocks)))
-    every = [f for layer in layers for f in handles.all_futures(layer)]
-    if not all(workers.is_future(f) for f in every):
-        return None
-    workers.refuse_cancelled(todo.bound.name, every)
-    found = workers.who_has(client, every)
+        return OnHandles(todo, good, layers, workers.of_client(client))
+    for layer in layers:
+        workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
+    known, found = locate.survey(client, [(a.name, a.numblocks, w) for a, w in zip(todo.arrays, layers, strict=True)])
     if not found:
         return None
-    holders = {c: tuple(found.get((todo.x.name, *c), ())) for c in keys}
-    if any(not h for h in holders.values()):
-        return None
-    source = InMemory(todo, holders, known)
-    if not _fit(todo, holders, known):
-        return source
-    first = {c: min(h) for c, h in holders.items()}
-    if any(first[c] not in found.get((a.name, *c), ()) for a in todo.arrays[1:] for c in keys):
+    source = InMemory(todo, found[0], known)
+    first = {c: min(h) for c, h in found[0].items()}
+    if not _fit(todo, first, known) or any(w not in h[c] for h in found[1:] for c, w in first.items()):
         return source
     made = [
         h
-        if h is not None and _places(h) == first
+        if h is not None and h.places() == first
         else handles.make(layer, a.name, a.chunks, first, None if is_trial else client)
         for h, layer, a in zip(held, layers, todo.arrays, strict=True)
     ]
     return OnHandles(todo, made, layers, known)
 
 
-def origins(todo: Reduction) -> tuple[dict[Coords, tuple[str, ...]], workers.Workers] | None:
-    """Which workers hold what the chunks are made of: a persisted array of the same blocks that they come from."""
-    keys = list(product(*(range(n) for n in todo.x.numblocks)))
-    for name, layer in todo.x.dask.layers.items():
-        mapping = getattr(layer, "mapping", {})
-        if len(mapping) != len(keys) or not all((name, *c) in mapping for c in keys[-1:]):
-            continue
-        futures = list(mapping.values())
-        if all(workers.is_future(f) for f in futures) and futures[0].client is not None:
-            known = workers.of_client(futures[0].client)
-            held = handles.find(layer, known)
-            if held is not None:
-                return {c: (worker,) for c, worker in _places(held).items()}, known
-            found = workers.who_has(futures[0].client, futures)
-            if found:
-                return {c: tuple(found.get((name, *c), ())) for c in keys}, known
-    return None
-
-
-def _places(held: Held) -> dict[Coords, str]:
-    return {c: worker for c, (worker, _) in held.where.items()}
-
-
-def _fit(todo: Reduction, holders: dict[Coords, tuple[str, ...]], known: workers.Workers) -> bool:
+def _fit(todo: Reduction, first: dict[Coords, str], known: workers.Workers) -> bool:
     """True where handles are worth their tasks, and the workers hold their chunks with ease: a handle keeps them from
-    going to a disk."""
-    share: dict[str, int] = {}
-    for held in holders.values():
-        share[min(held)] = share.get(min(held), 0) + 1
-    if len(holders) < 2 * len(share) or known.crowded & share.keys():
+    going to a disk. ``first`` is each chunk's worker."""
+    share = Counter(first.values())
+    if len(first) < 2 * len(share) or known.crowded & share.keys():
         return False
     each = 0 if math.isnan(todo.chunk_bytes) else todo.chunk_bytes
     if meta.promises_device(todo.x._meta):
@@ -182,9 +149,11 @@ def _fit(todo: Reduction, holders: dict[Coords, tuple[str, ...]], known: workers
 
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
     """The chunks of each slice, in C order; slices by coordinates that are 0 along the stage's axes."""
+    every = product(*map(range, numblocks))
+    outers = product(*([0] * n if a in stage else range(n) for a, n in enumerate(numblocks)))
     found: dict[Coords, list[Coords]] = {}
-    for coords in product(*map(range, numblocks)):
-        found.setdefault(tuple(0 if a in stage else c for a, c in enumerate(coords)), []).append(coords)
+    for outer, coords in zip(outers, every, strict=True):
+        found.setdefault(outer, []).append(coords)
     return found
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import dask
@@ -14,6 +15,7 @@ from dask.base import get_scheduler
 from dask.system import CPU_COUNT
 
 from ..errors import ArgumentError, ExtraError, message
+from . import scheduler
 
 FRESH = 2.0  # seconds that an answer of the scheduler is used again: what is stale costs a transfer, never a result
 HALF_FULL = 0.5  # of a worker's memory: above it, its chunks must stay free to go to its disk
@@ -53,7 +55,11 @@ def of_client(client: Any) -> Workers:
     when, workers = _answers.get(client, (-FRESH, None))
     if workers is not None and time.monotonic() - when < FRESH:
         return workers
-    known = {} if client.asynchronous else client.scheduler_info(n_workers=-1)["workers"]
+    return _note(client, {} if client.asynchronous else client.scheduler_info(n_workers=-1)["workers"])
+
+
+def _note(client: Any, known: Mapping[str, Any]) -> Workers:
+    """A cluster's workers, from what its scheduler says about each."""
     _require_package(client, known.keys())
     limits = {name: info["memory_limit"] for name, info in known.items() if info.get("memory_limit")}
     workers = Workers(
@@ -95,18 +101,35 @@ def _has_package() -> bool:
 _has_package.__module__ = "__main__"  # what cloudpickle takes as: pickle the code, which the worker lacks
 
 
-def who_has(client: Any, futures: Iterable[Any]) -> Mapping[Any, Any]:
-    """The workers that hold each finished future, by key; nothing while some are yet to be computed."""
-    futures = list(futures)
-    if client is None or client.asynchronous or any(f.status != "finished" for f in futures):
-        return {}
-    found: Mapping[Any, Any] = client.who_has(futures)
-    return found
+def survey(
+    client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]
+) -> tuple[Workers, list[dict[tuple[int, ...], tuple[str, ...]]]]:
+    """A cluster's workers, and those that hold each chunk of arrays of these names and numbers of blocks."""
+    try:
+        known, found = client.run_on_scheduler(scheduler.survey, list(arrays))
+    except ImportError:  # it lacks this package, as dask tells when it gets the graph
+        return of_client(client), [{} for _ in arrays]
+    return _note(client, known), [
+        dict(zip(product(*map(range, numblocks)), map(sets.__getitem__, which), strict=True))
+        for (_, numblocks), (sets, which) in zip(arrays, found, strict=True)
+    ]
+
+
+def start(client: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
+    """The futures of tasks that depend on what is in memory, by key."""
+    from distributed import Future
+
+    futures: dict[str, Any] = {key: Future(key, client) for key in graph}  # before anything can happen to them
+    try:
+        client.run_on_scheduler(scheduler.start, dict(graph), client.id)
+    except Exception:  # the scheduler of some later version is made otherwise: a graph does the same, and costs more
+        client.get(dict(graph), list(graph), sync=False)
+    return futures
 
 
 def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:
     """Raise where a chunk will never be there: dask's own error, much later, tells neither which nor why."""
-    key = next((f.key for f in futures if f.status == "cancelled"), None)
+    key = next((f.key for f in futures if is_future(f) and f.status == "cancelled"), None)
     if key is not None:
         raise ArgumentError(
             message(
@@ -120,8 +143,13 @@ def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:
 
 def is_future(value: Any) -> bool:
     """True for distributed's futures, without importing distributed for it."""
+    return are_futures((value,))
+
+
+def are_futures(values: Iterable[Any]) -> bool:
+    """True where all values are distributed's futures."""
     module = sys.modules.get("distributed")
-    return module is not None and isinstance(value, module.Future)
+    return module is not None and all(issubclass(kind, module.Future) for kind in set(map(type, values)))
 
 
 def _client() -> Any:

@@ -1,0 +1,62 @@
+"""What runs on the scheduler: one question where a client would ask several, and tasks that need no graph.
+
+A graph of 512 dependencies costs 35 ms: its tasks are put in order, each dependency that is in memory is reported to
+the client, and the client sends its next graph 10 ms later at the earliest. Tasks that are made here cost 3 ms.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
+
+# The sets of workers that hold some chunk, and which of them holds each chunk, in C order.
+Holders = tuple[list[tuple[str, ...]], list[int]]
+
+
+def survey(
+    arrays: Sequence[tuple[str, tuple[int, ...]]], dask_scheduler: Any
+) -> tuple[dict[str, dict[str, Any]], list[Holders]]:
+    """The workers, as ``Client.scheduler_info`` has them, and who holds arrays of these names and numbers of blocks."""
+    workers = {
+        worker.address: {
+            "nthreads": worker.nthreads,
+            "memory_limit": worker.memory_limit,
+            "metrics": {name: worker.metrics[name] for name in ("memory", "spilled_bytes") if name in worker.metrics},
+        }
+        for worker in dask_scheduler.workers.values()
+    }
+    return workers, [_holders(name, numblocks, dask_scheduler.tasks) for name, numblocks in arrays]
+
+
+def _holders(name: str, numblocks: tuple[int, ...], tasks: Mapping[Any, Any]) -> Holders:
+    sets: dict[Any, int] = {}
+    which = []
+    for coords in product(*map(range, numblocks)):
+        task = tasks.get((name, *coords))
+        held = frozenset(task.who_has or ()) if task is not None else frozenset()
+        which.append(sets.setdefault(held, len(sets)))
+    return [tuple(sorted(worker.address for worker in held)) for held in sets], which
+
+
+def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
+    """Run tasks that a client wants, of which all dependencies are known here. What fails leaves nothing behind."""
+    stimulus = f"gr-start-{time.time()}"
+    needs = {key: [dask_scheduler.tasks[need] for need in task.dependencies] for key, task in graph.items()}
+    made = []
+    try:
+        for number, (key, task) in enumerate(graph.items()):
+            state = dask_scheduler.new_task(key, task, "released")
+            made.append(state)
+            state.priority = (0, dask_scheduler.generation, number)
+            for need in needs[key]:
+                state.add_dependency(need)
+        spans = dask_scheduler.extensions.get("spans")
+        if spans is not None:
+            spans.observe_tasks(made, code=(), span_metadata={})
+    except Exception:
+        dask_scheduler.transitions({state.key: "forgotten" for state in made}, stimulus)
+        raise
+    dask_scheduler.client_desires_keys(keys=list(graph), client=client)
+    dask_scheduler.transitions(dict.fromkeys(graph, "waiting"), stimulus)
