@@ -21,7 +21,7 @@ from gpureduce_dask import chunk
 from gpureduce_dask.chunk import device, host
 from gpureduce_dask.monoid import Bound
 from gpureduce_dask.operators import OPERATORS
-from gpureduce_dask.trees import grouped, stream, tasks
+from gpureduce_dask.trees import chains, grouped, tasks
 from gpureduce_dask.trees.handles import Handle
 
 BOUNDS = [OPERATORS[name].bind(np.float32) for name in ("sum", "argmax", "var")]
@@ -54,7 +54,7 @@ def streamed(bound: Bound) -> list[Any]:
         place = () if shape is None else ((slice(3 * i, 3 * i + 3), slice(0, 0)),)
         made = Task(("x", i), put, array)
         steps.append((0, ("leaf", i), (made, Task(("leaf", i), run, TaskRef(("x", i)), *place))))
-    return [stream.run((partial(tasks.combine, bound=bound),), steps, ())]
+    return [chains.run((partial(tasks.combine, bound=bound),), steps, ())]
 
 
 WAYS = (held, in_memory, streamed)

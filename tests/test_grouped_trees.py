@@ -22,7 +22,7 @@ from dask.highlevelgraph import HighLevelGraph
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import stream, tasks
+from gpureduce_dask.trees import chains, stream, tasks
 from gpureduce_dask.trees.grouped import PENDING, PENDING_BYTES, Folding
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -287,7 +287,7 @@ def test_a_group_lets_go_of_what_it_folded():
     bound = gr.OPERATORS["sum"].bind(np.float64)
     made = [Task(("leaf", i), bound.identities, (2**17,)) for i in range(60)]
     tracemalloc.start()
-    stream.run((partial(tasks.combine, bound=bound),), [(0, task.key, (task,)) for task in made], ())
+    chains.run((partial(tasks.combine, bound=bound),), [(0, task.key, (task,)) for task in made], ())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 60 * 2**17 * bound.state.itemsize / 3

@@ -4,21 +4,18 @@ Only when a graph is about to run is it known what else needs a chunk. So the gr
 as it is, and dask's hook for optimising arrays moves into each group the tasks that nothing else needs. A chunk that
 something else needs too stays a task of its own; where that is another reduction of the same chunks, one task makes
 them for both.
-
-Nothing here waits for a GPU: while it reduces one chunk this thread makes the next, and memory that is freed is taken
-again in the order of the stream, so that chunks do not pile up. A second stream for copies would hide no more than the
-reduction itself, a hundredth of the copy.
 """
 
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import dask
 import dask.array as da
 from dask._task_spec import DataNode, GraphNode, Task, TaskRef, fuse_linear_task_spec, resolve_aliases
 from dask.array.optimization import optimize as stock
@@ -26,13 +23,10 @@ from dask.base import dont_optimize, tokenize
 from dask.context import globalmethod
 from dask.core import flatten, reverse_dict
 
-from ..device import launch
-from . import within
-from .grouped import Folding
+from . import blocks, chains
+from .chains import Key, Step
 
-Key = Any
 Graph = dict[Key, GraphNode]
-Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
 
 # What the chains of a group may share with other tasks, and wait for: so many results, such as the mean that all
 # chunks are compared with, and one more for so many chunks. Did each chunk bring one, all would lie in memory at once.
@@ -64,10 +58,11 @@ class Optimize:
     """dask's optimisation of arrays, then ours. In a process without this package it is dask's alone."""
 
     def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
-        low = stock(dsk, keys, **kwargs)
-        if not isinstance(low, dict) or not any(str(name).startswith("gr-") for name in getattr(dsk, "layers", ())):
-            return low
+        is_ours = any(str(name).startswith("gr-") for name in getattr(dsk, "layers", ()))
+        if not is_ours or dask.config.get("optimization.fuse.active") is False:
+            return stock(dsk, keys, **kwargs)
         wanted = set(flatten(keys if isinstance(keys, (list, set)) else [keys]))
+        low = stock(blocks.written_out(dsk, wanted), keys, **kwargs)
         if any(isinstance(node, Group) for node in low.values()):
             low = fuse_linear_task_spec(move_in(low, wanted), wanted)
         # Each alias that fusion leaves would run as a task.
@@ -216,7 +211,7 @@ class _Bundle:
         if len(self.groups) > 1:
             key = f"gr-joint-{tokenize(sorted(str(group.key) for group in self.groups))}"
             yield from (Task(g.key, operator.getitem, TaskRef(key), i) for i, g in enumerate(self.groups))
-        yield Task(key, run, closes, steps, names, *(TaskRef(name) for name in names))
+        yield Task(key, chains.run, closes, steps, names, *(TaskRef(name) for name in names))
 
     def _steps(self) -> Iterator[Step]:
         """Members in order, those of the same chunk together; each with the tasks that make it, sources first."""
@@ -238,40 +233,3 @@ class _Bundle:
             ahead.append((key, True))
             inner = sorted(self.graph[key].dependencies & self.inside - done, key=str, reverse=True)
             ahead.extend((dep, False) for dep in inner)
-
-
-def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequence[Key], *values: Any) -> Any:
-    """Make what groups fold, one after another, and fold it: a chunk is gone before the next one is made."""
-    have = dict(zip(names, values, strict=True))
-    uses = Counter(key for _, _, nodes in steps for node in nodes for key in node.dependencies)
-    uses.update(member for _, member, _ in steps)
-    folds = [Folding(close.keywords["bound"]) for close in closes]  # type: ignore[attr-defined]
-    with within.group():
-        for number, member, nodes in steps:
-            for node in nodes:
-                _make(node, have)
-                _drop(node.dependencies, uses, have)
-            folds[number].add(have[member])
-            _drop((member,), uses, have)
-    results = tuple(close(fold.pending) for close, fold in zip(closes, folds, strict=True))
-    return results[0] if len(results) == 1 else results
-
-
-def _make(node: GraphNode, have: dict[Key, Any]) -> None:
-    needs = {key: have[key] for key in node.dependencies}
-    try:
-        try:
-            have[node.key] = node(needs)
-        except MemoryError:
-            launch.free_pool()
-            have[node.key] = node(needs)
-    except Exception as error:
-        error.add_note(f"while making {node.key} within a group of chunks")
-        raise
-
-
-def _drop(keys: Iterable[Key], uses: Counter[Key], have: dict[Key, Any]) -> None:
-    for key in keys:
-        uses[key] -= 1
-        if not uses[key]:
-            del have[key]

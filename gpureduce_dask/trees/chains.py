@@ -1,0 +1,91 @@
+"""What the task of a group of lazy chunks runs: the chain of each chunk, one chunk after another.
+
+Nothing here waits for a GPU: while it reduces one chunk this thread makes the next, and memory that is freed is taken
+again in the order of the stream, so that chunks do not pile up. A second stream for copies would hide no more than the
+reduction itself, a hundredth of the copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from dask._task_spec import GraphNode, Task, TaskRef
+
+from ..device import launch
+from . import within
+from .grouped import Folding
+
+Key = Any
+Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
+
+
+def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequence[Key], *values: Any) -> Any:
+    """Make what groups fold, one after another, and fold it: a chunk is gone before the next one is made."""
+    have = dict(zip(names, values, strict=True))
+    uses = Counter(key for _, _, nodes in steps for node in nodes for key in node.dependencies)
+    uses.update(member for _, member, _ in steps)
+    folds = [Folding(close.keywords["bound"]) for close in closes]  # type: ignore[attr-defined]
+    with within.group():
+        for number, member, nodes in steps:
+            for node in nodes:
+                _make(node, have)
+                _drop(node.dependencies, uses, have)
+            folds[number].add(have[member])
+            _drop((member,), uses, have)
+    results = tuple(close(fold.pending) for close, fold in zip(closes, folds, strict=True))
+    return results[0] if len(results) == 1 else results
+
+
+def _make(node: GraphNode, have: dict[Key, Any]) -> None:
+    try:
+        try:
+            have[node.key] = _value(node, have)
+        except MemoryError:
+            launch.free_pool()
+            have[node.key] = _value(node, have)
+    except Exception as error:
+        error.add_note(f"while making {node.key} within a group of chunks")
+        raise
+
+
+def _value(node: GraphNode, have: Mapping[Key, Any]) -> Any:
+    """What a task gives. Tasks that dask fused into one run as they need each other: dask itself would find out their
+    order for each chunk again, which takes longer than to launch their kernels."""
+    if not (isinstance(node, Task) and node.has_subgraph()):
+        return node({key: have[key] for key in node.dependencies})
+    inner, out, names, *given = node.args
+    values = {name: _argument(value, have) for name, value in zip(names, given, strict=True)}
+    order = list(_sources_first(inner, out))
+    uses = Counter(key for each in order for key in each.dependencies)
+    for each in order:
+        values[each.key] = _value(each, values)
+        _drop(each.dependencies, uses, values)
+    return values[out]
+
+
+def _argument(value: Any, have: Mapping[Key, Any]) -> Any:
+    if isinstance(value, TaskRef):
+        return have[value.key]
+    return _value(value, have) if isinstance(value, GraphNode) else value
+
+
+def _sources_first(graph: Mapping[Key, GraphNode], out: Key) -> Iterator[GraphNode]:
+    """The tasks that one result needs, each after those that it needs itself."""
+    ahead, done = [(out, False)], set()
+    while ahead:
+        key, is_ready = ahead.pop()
+        if is_ready:
+            yield graph[key]
+        elif key not in done:
+            done.add(key)
+            ahead.append((key, True))
+            ahead.extend((need, False) for need in graph[key].dependencies if need in graph)
+
+
+def _drop(keys: Iterable[Key], uses: Counter[Key], have: dict[Key, Any]) -> None:
+    for key in keys:
+        uses[key] -= 1
+        if not uses[key]:
+            del have[key]
