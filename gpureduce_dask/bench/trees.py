@@ -64,7 +64,8 @@ class Bench:
         self.write()
 
     def compute(self, function: Callable[[Any], Any], x: Any) -> Any:
-        return self.client.compute(function(x)).result(timeout=PATIENCE)
+        """What a user pays: ``client.compute`` would run a task more, which gives the result another key."""
+        return function(x).compute()
 
     def array(self, chunks: int) -> Any:
         return lazy_array(chunks, self.nbytes, self.gpus > 0)
