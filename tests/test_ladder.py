@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from gpureduce_dask import history
 from gpureduce_dask.cli import main
 from gpureduce_dask.ladder import command, counters, measure, report
 from gpureduce_dask.ladder.findings import findings
+
+ROOT = Path(__file__).parent.parent
 
 
 def row(label, rate, **more):
@@ -161,3 +164,12 @@ def test_answers_are_exact_in_every_dtype():
         assert total.dtype == dtype and total[0] == measure.exact("scan", x)[-1]
         if dtype != "int32":
             assert np.abs(measure.exact("scan", x)).max() < 2**24 and total[0] == int(x.astype("i8").sum())
+
+
+def test_the_folder_s_readme_is_generated_from_the_stored_results():
+    text = (ROOT / "kernels/history/README.md").read_text()
+    stored = json.loads((ROOT / ".ci/h200/ladder.json").read_text())
+    assert report.into_readme(text, stored, "../../.ci/h200/ladder.png") == text
+    assert report.is_clean(stored) and "H200" in stored["gpu"]
+    shares = {row["step"]: row["share"] for row in stored["rows"]}
+    assert all(shares[label] >= 0.93 for label in ("reduce-18", "reduce-20", "scan-08", "transpose-03", "transpose-04"))
