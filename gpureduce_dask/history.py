@@ -137,7 +137,7 @@ _TODAY = (
     Step(
         "reduce", 15, "any block", "reduce_15_any_block.cuh",
         "Any number of threads: what exceeds the last power of two is folded onto the front first.",
-        WILT, WARP, "Blocks of 200 threads: 8 lanes of the last warp work, and warps straddle lines. Right, but slower.",
+        WILT, WARP, "Blocks of 200 threads: 8 lanes of the last warp work, warps straddle lines. Right, but slower.",
         way="dynamic_grid", kernel="step_reduce_15<{T}>", threads=200,
     ),
     _reduce(
