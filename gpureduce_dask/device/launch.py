@@ -76,6 +76,22 @@ def allocate(nbytes: int) -> Any:
         return _allocate_again(nbytes)
 
 
+def array_at(shape: tuple[int, ...], dtype: Any, memory: Any, strides: tuple[int, ...]) -> Any:
+    """A CuPy array over memory that is there."""
+    return _runtime().ndarray(shape, dtype, memory, strides)
+
+
+def current_stream() -> int:
+    """The handle of CuPy's current stream."""
+    stream: int = _runtime().current_stream().ptr
+    return stream
+
+
+def fill_zeros(address: int, nbytes: int, stream: int) -> None:
+    """Zeros, once the stream gets there."""
+    _runtime().memset(address, 0, nbytes, stream)
+
+
 def free_pool() -> None:
     """Give back to the driver what CuPy's pool keeps for later, where CuPy is in use."""
     if "cupy" in sys.modules:
@@ -192,4 +208,5 @@ def _runtime() -> Any:
         current_device=cupy.cuda.runtime.getDevice,
         ndarray=cupy.ndarray,
         alloc=cupy.cuda.alloc,
+        memset=cupy.cuda.runtime.memsetAsync,
     )

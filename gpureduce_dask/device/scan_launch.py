@@ -1,0 +1,35 @@
+"""What a plan of a scan needs of the GPU it runs on: how much shared memory there is, and its kernels loaded."""
+
+from __future__ import annotations
+
+import functools
+
+from . import compile as compiler
+from .scan_task import Plan
+
+UNASKED_SHARED = 48 * 1024  # bytes of shared memory that every kernel may have
+MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+Ready = tuple[int, int, int, int]  # a function's handle, blocks, threads, bytes of shared memory
+
+
+@functools.cache
+def limits(number: int) -> tuple[int, int]:
+    """Bytes of shared memory that a block of this GPU may have, and its processors."""
+    import cupy
+
+    attributes = cupy.cuda.Device(number).attributes
+    return attributes["MaxSharedMemoryPerBlockOptin"], attributes["MultiProcessorCount"]
+
+
+def load(plan: Plan, number: int, text: str) -> tuple[Ready, ...]:
+    """The plan's kernels, compiled and loaded. The GPU must be current."""
+    found = []
+    for step in plan.steps:
+        function = compiler.function(step.kernel, number, text)
+        if step.shared_bytes > UNASKED_SHARED:
+            from cupy_backends.cuda.api import driver
+
+            driver.funcSetAttribute(function.ptr, MOST_SHARED, step.shared_bytes)
+        found.append((function.ptr, step.blocks, step.threads, step.shared_bytes))
+    return tuple(found)
