@@ -14,7 +14,7 @@ import pytest
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import handles
+from gpureduce_dask.trees import handles, scheduler, workers
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -25,7 +25,10 @@ def install(dask_scheduler):
         name = "finished"
 
         def __init__(self):
-            self.keys = []
+            self.keys, self.graphs = [], 0
+
+        def update_graph(self, *args, **kwargs):
+            self.graphs += 1
 
         def transition(self, key, start, finish, *args, **kwargs):
             if (start, finish) == ("processing", "memory"):
@@ -33,6 +36,10 @@ def install(dask_scheduler):
 
     if "finished" not in dask_scheduler.plugins:
         dask_scheduler.add_plugin(Finished())
+
+
+def graphs(dask_scheduler):
+    return dask_scheduler.plugins["finished"].graphs
 
 
 def taken(dask_scheduler):
@@ -91,12 +98,66 @@ def test_persisted_chunks_need_few_tasks(client):
 
 
 def test_the_graph_of_a_later_reduction_does_not_grow(client):
-    graphs = []
+    sizes = []
     for chunks in (16, 160):
         x = persisted(client, da.ones(chunks * 8, chunks=8))
         gr.sum(x).compute()
-        graphs.append(len(dict(gr.max(x).dask)))
-    assert graphs[0] == graphs[1] == 4 + 4 + 1
+        sizes.append(len(dict(gr.max(x).dask)))
+    assert sizes[0] == sizes[1] == 4 + 4 + 1
+
+
+def test_a_first_reduction_sends_one_graph(client):
+    """A client sends its next one 10 ms after the last at the earliest, and dask puts all that it names in order."""
+    p = persisted(client, da.ones(256 * 64, chunks=64))
+    before = client.run_on_scheduler(graphs)
+    assert gr.sum(p).compute() == 256 * 64
+    assert client.run_on_scheduler(graphs) == before + 1
+
+
+def stumble(dask_scheduler):
+    """Take other arguments once, as some later version may always."""
+    state = distributed.scheduler.TaskState
+    add = state.add_dependency
+
+    def once(*args):
+        state.add_dependency = add
+        raise TypeError("unexpected arguments")
+
+    state.add_dependency = once
+
+
+def test_a_scheduler_that_makes_no_tasks_for_us(client):
+    """Handles come by a graph then, and nothing is left of what was begun."""
+    ref, x = values()
+    p = persisted(client, x)
+    wait_until(lambda: not client.run_on_scheduler(handle_tasks))
+    before = client.run_on_scheduler(graphs)
+    client.run_on_scheduler(stumble)
+    assert gr.sum(p).compute() == ref.sum()
+    assert client.run_on_scheduler(graphs) == before + 2
+    assert len(client.run_on_scheduler(handle_tasks)) == 4
+    assert gr.argmax(p).compute() == ref.argmax()
+    del p
+    gc.collect()
+    wait_until(lambda: not client.run_on_scheduler(handle_tasks))
+
+
+def test_a_survey_tells_what_dask_does(client):
+    _, x = values()
+    p = persisted(client, x)
+    client.replicate([f for f in p.dask.values()][:5], n=3)
+    known, found = client.run_on_scheduler(scheduler.survey, [(p.name, p.numblocks)])
+    for address, info in client.scheduler_info(n_workers=-1)["workers"].items():
+        mine = known.pop(address)
+        assert mine["nthreads"] == info["nthreads"] and mine["memory_limit"] == info["memory_limit"]
+        assert mine["metrics"].keys() == {"memory", "spilled_bytes"} <= info["metrics"].keys()
+    assert not known
+    ((sets, which),) = found
+    holders = workers.survey(client, [(p.name, p.numblocks)])[1][0]
+    assert [sets[i] for i in which] == list(holders.values())
+    assert {(p.name, *c): sorted(held) for c, held in holders.items()} == {
+        key: sorted(held) for key, held in client.who_has(p).items()
+    }
 
 
 def test_lazy_chunks_need_few_tasks(client):
@@ -257,6 +318,23 @@ def test_a_worker_that_dies(client, handled):
     wait_until(lambda: victim not in client.nthreads(), 20)
     for op in (gr.min, gr.sum, gr.argmax):
         assert op(p).compute() == getattr(ref, op.__name__)()
+
+
+def test_a_worker_that_does_not_answer(client, monkeypatch):
+    """As one that died just now, to which its scheduler would try to connect for half a minute."""
+    monkeypatch.setattr(workers, "ANSWER_SECONDS", 0.2)
+    monkeypatch.delitem(workers._asked, client, raising=False)
+    ref, x = values()
+    p = persisted(client, x)
+    pid = next(iter(client.run(os.getpid).values()))
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        begin = time.monotonic()
+        total = gr.sum(p)
+        assert time.monotonic() - begin < 5
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert total.compute() == ref.sum()
 
 
 def slow_chunk(block_info=None):

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import cloudpickle
 import dask
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
+from gpureduce_dask.trees import workers
 
 distributed = pytest.importorskip("distributed")
 
@@ -131,12 +133,56 @@ def two_killed_at_once(client):
     check(client, x)
 
 
+def killed_between_the_survey_and_the_handles(client):
+    """What the scheduler said of the chunks no longer holds."""
+    x, start = held(client), workers.start
+
+    def late(*args):
+        kill(client)
+        return start(*args)
+
+    with mock.patch.object(workers, "start", late):
+        check(client, x, OPS[:1])
+    check(client, x)
+
+
+def killed_after_the_array_is_gone(client):
+    """While groups run, and chunks are kept by the handles alone."""
+    x = held(client)
+    future = client.compute(gr.sum(x.map_blocks(pause, meta=np.empty(0))) + gr.max(x))
+    del x
+    time.sleep(0.1)
+    kill(client)
+    assert future.result(timeout=PATIENCE) == sum(range(48 * 32)) + 48 * 32 - 1
+
+
+def pause(block):
+    time.sleep(0.02)
+    return block
+
+
+def moved_between_the_survey_and_the_handles(client):
+    x, start = held(client), workers.start
+
+    def late(*args):
+        client.replicate(x, n=2)
+        client.rebalance()
+        return start(*args)
+
+    with mock.patch.object(workers, "start", late):
+        check(client, x, OPS[:1])
+    check(client, x)
+
+
 FAULTS = (
     killed_while_groups_run,
     killed_with_chunks_that_handles_refer_to,
     killed_before_the_first_reduction,
     killed_while_handles_are_read,
     two_killed_at_once,
+    killed_between_the_survey_and_the_handles,
+    killed_after_the_array_is_gone,
+    moved_between_the_survey_and_the_handles,
 )
 
 

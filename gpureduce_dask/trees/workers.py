@@ -18,6 +18,7 @@ from ..errors import ArgumentError, ExtraError, message
 from . import scheduler
 
 FRESH = 2.0  # seconds that an answer of the scheduler is used again: what is stale costs a transfer, never a result
+ANSWER_SECONDS = 3.0  # that workers have to say whether they have this package
 HALF_FULL = 0.5  # of a worker's memory: above it, its chunks must stay free to go to its disk
 
 
@@ -78,7 +79,12 @@ def _require_package(client: Any, names: Set[str]) -> None:
     for others. Asked of each worker once."""
     asked = _asked.setdefault(client, set())
     if not names <= asked:
-        found = client.run(_has_package, workers=sorted(names - asked), on_error="ignore")
+        try:
+            found = client.run(
+                _has_package, workers=sorted(names - asked), on_error="ignore", callback_timeout=ANSWER_SECONDS
+            )
+        except TimeoutError:  # one of them died just now, which its scheduler has yet to learn: next time, then
+            return
         missing = sorted(worker for worker, answer in found.items() if answer is False)
         if missing:
             raise ExtraError(
