@@ -30,7 +30,9 @@ def scan(case: Case, x: Any) -> Measured:
     bound = operators.get(case.op).bind(x.dtype)
     (axis,) = case.axes
     resets = segment_starts(x, axis) if case.mode == "segments" else None
-    options = {"resets": resets} if case.mode == "segments" else {case.mode: True} if case.mode else {}
+    options: dict[str, Any] = {"with_total": False, "resets": resets}
+    if case.mode in ("exclusive", "reverse"):
+        options[case.mode] = True
     return Measured(
         lambda: device_scan.scan((x,), bound, axis, **options)[0],
         lambda ours: is_right(case, x, ours),

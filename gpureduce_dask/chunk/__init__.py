@@ -90,13 +90,15 @@ def scan(
     resets: Any = None,
     out: Any = None,
     place: Place | None = None,
+    with_total: bool = True,
 ) -> tuple[Any, Any]:
     """A chunk's running results along an axis, and the partial behind each line, of size 1 along the axis.
 
     ``carry`` is a partial that stands before each line; None stands for the identity. An exclusive result leaves its
     own element out; ``reverse`` starts at the end of each line. ``resets`` is an array of bool that broadcasts to the
     chunk's shape, true where what stands before an element is forgotten, the carry included. ``out`` takes the results
-    and may be the chunk itself. ``place`` is where the chunk lies, for a state with an index.
+    and may be the chunk itself. ``place`` is where the chunk lies, for a state with an index. Without ``with_total`` a
+    GPU is spared to write the partial, which is then None.
     """
     chunks = _admit(chunks, bound)
     device = is_device(chunks[0])
@@ -108,7 +110,7 @@ def scan(
         return host_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, place)
     from . import device_scan
 
-    return device_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out)
+    return device_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total)
 
 
 def combine(partials: Sequence[Any], bound: Bound) -> Any:

@@ -5,21 +5,37 @@ from __future__ import annotations
 import functools
 import math
 import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..device import compile as compiler
-from ..device import launch, scan_plans
+from ..device import launch, scan_launch, scan_plans
 from ..errors import ArgumentError, message
 from ..monoid import Bound
-from . import device
+from . import device, room
 from .device import Chunks
 
-UNASKED_SHARED = 48 * 1024  # bytes of shared memory that every kernel may have
-MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-
 _POINTERS = struct.Struct("7Q")  # out, both operands, carry, totals, states, ticket: the head of a Scan
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything about scanning chunks of one layout that does not change from call to call."""
+
+    steps: tuple[scan_launch.Ready, ...]
+    plan: scan_plans.Plan
+    final: bool  # the kernels write results, not states
+    out: room.Room
+    total: room.Room
+    kept: tuple[int, ...]  # the other axes, in the order of the lines in memory
+    back: tuple[int, ...]  # the axes of totals in the order of a partial's; empty where they are in it
+    state_bytes: int  # as large as the kernels have states
+    is_turned: bool  # totals are not those of a partial yet
+
+
+_prepared: dict[tuple[Any, ...], Prepared] = {}
 
 
 def scan(
@@ -31,17 +47,45 @@ def scan(
     reverse: bool = False,
     resets: Any = None,
     out: Any = None,
+    with_total: bool = True,
 ) -> tuple[Any, Any]:
     """Running results along an axis, and the partial behind each line, as CuPy arrays.
 
     Parameters are those of :func:`gpureduce_dask.chunk.scan`. Nothing waits for the GPU, but where only the host can
     finalise states; no chunk is copied, but where ``out`` lies across it.
     """
-    import cupy
+    device = chunks[0].data.device_id
+    if launch.current_device() != device:
+        import cupy
 
-    _check(chunks, bound, resets)
-    with cupy.cuda.Device(chunks[0].data.device_id):
-        return _scan(chunks, bound, axis, carry, exclusive, reverse, resets, out)
+        with cupy.cuda.Device(device):
+            return scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total)
+    operands = chunks
+    if resets is not None or out is not None:
+        operands = _operands(chunks, bound, resets, out)
+    target = out
+    if out is not None and not _is_final(bound):
+        target = None
+    layouts = [(a.shape, a.strides, a.data.ptr % 16) for a in (*operands, *(() if target is None else (target,)))]
+    key = (*layouts, bound, axis, exclusive, reverse, resets is None, target is None, device)
+    prepared = _prepared.get(key)
+    if prepared is None:
+        if 0 in chunks[0].shape:
+            return _nothing(chunks[0].shape, bound, axis, carry, out)
+        prepared = _prepared[key] = _prepare(operands, target, bound, axis, exclusive, reverse, resets, device)
+    if target is None:
+        target = prepared.out.new()
+    total = prepared.total.new() if with_total else None
+    ahead = None if carry is None else _lined_up(carry, prepared.kept, axis, prepared.state_bytes)
+    _run(prepared, (*operands, target), 0 if ahead is None else ahead.data.ptr, total)
+    if total is not None and prepared.is_turned:
+        total = _restored(total, prepared, bound)
+    return target if prepared.final else _finalised(target, bound, out), total
+
+
+def clear() -> None:
+    """Forget every plan. Compiled kernels stay."""
+    _prepared.clear()
 
 
 def _check(chunks: Chunks, bound: Bound, resets: Any) -> None:
@@ -65,35 +109,81 @@ def _check(chunks: Chunks, bound: Bound, resets: Any) -> None:
         )
 
 
-def _scan(
-    chunks: Chunks, bound: Bound, axis: int, carry: Any, exclusive: bool, reverse: bool, resets: Any, out: Any
-) -> tuple[Any, Any]:
+def _is_final(bound: Bound) -> bool:
+    """True where the kernels finalise states."""
+    return not bound.monoid.unsafe_cuda and device.cuda_operator(bound, True).emit != ""
+
+
+def _operands(chunks: Chunks, bound: Bound, resets: Any, out: Any) -> Chunks:
+    """What the kernels read: chunks, and where segments start; copies where results would lie across them."""
     import cupy
 
-    shape = chunks[0].shape
+    found = chunks
+    if resets is not None:
+        found = (*chunks, cupy.broadcast_to(resets.astype(bool, copy=False), chunks[0].shape))
+    if out is not None and _is_final(bound) and not _apart_or_same(out, found):
+        found = tuple(a.copy() for a in found)
+    return found
+
+
+def _nothing(shape: tuple[int, ...], bound: Bound, axis: int, carry: Any, out: Any) -> tuple[Any, Any]:
+    """The scan of a chunk without elements."""
+    import cupy
+
     ends = tuple(1 if a == axis else n for a, n in enumerate(shape))
-    final = not bound.monoid.unsafe_cuda and device.cuda_operator(bound, True).emit != ""
-    if 0 in shape:
-        total = _identities(ends, bound) if carry is None else carry
-        return cupy.empty(shape, bound.result) if out is None else out, total
-    operands = [*chunks] if resets is None else [*chunks, cupy.broadcast_to(resets.astype(bool, copy=False), shape)]
+    total = _identities(ends, bound) if carry is None else carry
+    return cupy.empty(shape, bound.result) if out is None else out, total
+
+
+def _prepare(
+    operands: Chunks, out: Any, bound: Bound, axis: int, exclusive: bool, reverse: bool, resets: Any, number: int
+) -> Prepared:
+    _check(operands if resets is None else operands[:-1], bound, resets)
+    first, final = operands[0], _is_final(bound)
     op = _operator(bound, final, resets is not None, tuple(a.itemsize for a in operands))
-    order = _memory_order(chunks[0], axis)
-    if final and out is not None and not _apart_or_same(out, operands):
-        operands = [a.copy() for a in operands]
-    target = out if final and out is not None else _new(operands, order, op, bound.result if final else None)
-    total = cupy.empty((math.prod(ends), op.state_bytes), np.uint8)
-    kept = [a for a in order if a != axis]
-    ahead = None if carry is None else _lined_up(carry, kept, axis, op.state_bytes)
-    _launch(operands, target, op, order, axis, ahead, total, exclusive, reverse, device._own_text(bound))
-    totals = _restored(total, shape, kept, axis)[..., : bound.state.itemsize]
-    if final:
-        return target, cupy.ascontiguousarray(totals)
-    values = device.finalise(cupy.ascontiguousarray(target[..., : bound.state.itemsize]), bound)
-    if out is not None:
-        out[...] = values
-        values = out
-    return values, cupy.ascontiguousarray(totals)
+    order = _memory_order(first, axis)
+    kept = tuple(a for a in order if a != axis)
+    made = room.of_results(first, order, op.out_bytes, bound.result if final else None)
+    if out is None:
+        strides, phase = made.strides or room.c_strides(made.shape, op.out_bytes), made.lead % 16
+    else:
+        strides, phase = out.strides, out.data.ptr % 16
+    arrays = scan_plans.Operands(
+        tuple(first.shape[a] for a in order),
+        order.index(axis),
+        tuple(tuple(s[a] for a in order) for s in (*(x.strides for x in operands), strides)),
+        (*(x.data.ptr % 16 for x in operands), phase),
+    )
+    plan = scan_plans.plan(op, arrays, exclusive, reverse, *scan_launch.limits(number))
+    total = (*(first.shape[a] for a in kept), 1, op.state_bytes)
+    back = [0] * (first.ndim + 1)
+    for place, a in enumerate([*kept, axis, first.ndim]):
+        back[a] = place
+    moved = [a for a in kept if first.shape[a] > 1] != sorted(a for a in kept if first.shape[a] > 1)
+    if not moved:
+        total = (*(1 if a == axis else n for a, n in enumerate(first.shape)), op.state_bytes)
+    return Prepared(
+        scan_launch.load(plan, number, device._own_text(bound)),
+        plan,
+        final,
+        made,
+        room.Room(total, np.dtype(np.uint8), max(1, math.prod(total))),
+        kept,
+        tuple(back) if moved else (),
+        op.state_bytes,
+        moved or op.state_bytes > bound.state.itemsize,
+    )
+
+
+def _finalised(states: Any, bound: Bound, out: Any) -> Any:
+    """The results of states that only the host can finalise."""
+    import cupy
+
+    values = device.finalise(cupy.ascontiguousarray(states[..., : bound.state.itemsize]), bound)
+    if out is None:
+        return values
+    out[...] = values
+    return out
 
 
 def _identities(shape: tuple[int, ...], bound: Bound) -> Any:
@@ -127,7 +217,7 @@ def _memory_order(array: Any, axis: int) -> list[int]:
     return order
 
 
-def _apart_or_same(out: Any, operands: list[Any]) -> bool:
+def _apart_or_same(out: Any, operands: Sequence[Any]) -> bool:
     """True where each element lies where its result goes, or nowhere near it."""
     import cupy
 
@@ -136,100 +226,45 @@ def _apart_or_same(out: Any, operands: list[Any]) -> bool:
     )
 
 
-def _new(operands: list[Any], order: list[int], op: scan_plans.Operator, dtype: Any) -> Any:
-    """An array for results, laid out as the first operand, and aligned as it is. Without a dtype, bytes of states."""
-    import cupy
-
-    shape = operands[0].shape
-    size = op.out_bytes
-    lead = operands[0].data.ptr % 16 // operands[0].itemsize
-    buffer, _ = launch.new_array((max(1, math.prod(shape) + lead) * size,), np.dtype(np.uint8), 0)
-    strides, step = [0] * len(shape), size
-    for a in reversed(order):
-        strides[a] = step
-        step *= shape[a]
-    memory = buffer.data + lead * size
-    if dtype is not None:
-        return cupy.ndarray(shape, dtype, memory, tuple(strides))
-    return cupy.ndarray((*shape, size), np.uint8, memory, (*strides, 1))
-
-
-def _lined_up(carry: Any, kept: list[int], axis: int, state: int) -> Any:
+def _lined_up(carry: Any, kept: Sequence[int], axis: int, state: int) -> Any:
     """A partial's states in the order of the lines in memory, and as large as the kernel has them."""
     import cupy
 
-    lines = carry.transpose(*kept, axis, carry.ndim - 1).reshape(-1, carry.shape[-1])
-    if lines.shape[1] < state:  # no line has begun in what stands before it
-        wider = cupy.zeros((len(lines), state), np.uint8)
-        wider[:, : lines.shape[1]] = lines
-        lines = wider
-    return cupy.ascontiguousarray(lines)
+    lines = carry.transpose(*kept, axis, carry.ndim - 1)
+    if not lines.flags.c_contiguous:
+        lines = cupy.ascontiguousarray(lines)
+    if carry.shape[-1] == state:
+        return lines
+    lines = lines.reshape(-1, carry.shape[-1])
+    wider = cupy.zeros((len(lines), state), np.uint8)  # no line has begun in what stands before it
+    wider[:, : lines.shape[1]] = lines
+    return wider
 
 
-def _restored(total: Any, shape: tuple[int, ...], kept: list[int], axis: int) -> Any:
+def _restored(total: Any, prepared: Prepared, bound: Bound) -> Any:
     """States in the order of the lines in memory as a partial."""
-    lines = total.reshape(*(shape[a] for a in kept), 1, total.shape[-1])
-    back = [0] * (len(shape) + 1)
-    for place, a in enumerate([*kept, axis, len(shape)]):
-        back[a] = place
-    return lines.transpose(back)
-
-
-def _launch(
-    operands: list[Any],
-    out: Any,
-    op: scan_plans.Operator,
-    order: list[int],
-    axis: int,
-    carry: Any,
-    total: Any,
-    exclusive: bool,
-    reverse: bool,
-    text: str,
-) -> None:
-    arrays = [*operands, out]
-    pointers = [a.data.ptr for a in arrays]
-    plan = _plan(
-        op,
-        scan_plans.Operands(
-            tuple(operands[0].shape[a] for a in order),
-            order.index(axis),
-            tuple(tuple(x.strides[a] for a in order) for x in arrays),
-            tuple(p % 16 for p in pointers),
-        ),
-        exclusive,
-        reverse,
-        launch.current_device(),
-    )
-    firsts = [p + start for p, start in zip(pointers, plan.starts, strict=True)]
-    _run(plan, firsts, 0 if carry is None else carry.data.ptr, total.data.ptr, text)
-
-
-@functools.lru_cache(maxsize=1024)
-def _plan(
-    op: scan_plans.Operator, arrays: scan_plans.Operands, exclusive: bool, reverse: bool, number: int
-) -> scan_plans.Plan:
     import cupy
 
-    attributes = cupy.cuda.Device(number).attributes
-    limit, processors = attributes["MaxSharedMemoryPerBlockOptin"], attributes["MultiProcessorCount"]
-    return scan_plans.plan(op, arrays, exclusive, reverse, limit, processors)
+    if prepared.back:
+        total = total.transpose(prepared.back)
+    if prepared.state_bytes > bound.state.itemsize:
+        total = total[..., : bound.state.itemsize]
+    return cupy.ascontiguousarray(total)
 
 
-def _run(plan: scan_plans.Plan, firsts: list[int], carry: int, totals: int, text: str) -> None:
-    import cupy
-    from cupy_backends.cuda.api import driver
-
-    stream = cupy.cuda.get_current_stream().ptr
-    scratch = launch.allocate(plan.scratch_bytes) if plan.scratch_bytes else None
-    states = scratch.ptr if scratch else 0
-    if plan.is_posted:
-        cupy.cuda.runtime.memsetAsync(states, 0, plan.scratch_bytes, stream)
-    ticket = states + plan.scratch_bytes - 16 if plan.is_posted else 0
+def _run(prepared: Prepared, arrays: Chunks, carry: int, total: Any) -> None:
+    """Launch the steps one after another. Scratch goes back to the pool at once: its next use is behind them."""
+    stream, plan = launch.current_stream(), prepared.plan
+    scratch, states, ticket = None, 0, 0
+    if plan.scratch_bytes:
+        scratch = launch.allocate(plan.scratch_bytes)
+        states = scratch.ptr
+        if plan.is_posted:
+            launch.fill_zeros(states, plan.scratch_bytes, stream)
+            ticket = states + plan.scratch_bytes - 16
+    firsts = [a.data.ptr + start for a, start in zip(arrays, plan.starts, strict=True)]
     second = firsts[1] if len(firsts) > 2 else 0
-    head = _POINTERS.pack(firsts[-1], firsts[0], second, carry, totals, states, ticket)
-    for step in plan.steps:
-        function = compiler.function(step.kernel, launch.current_device(), text)
-        if step.shared_bytes > UNASKED_SHARED:
-            driver.funcSetAttribute(function.ptr, MOST_SHARED, step.shared_bytes)
-        launch.start_kernel(function.ptr, step.blocks, step.threads, step.shared_bytes, head + plan.words, stream)
+    totals = 0 if total is None else total.data.ptr
+    task = _POINTERS.pack(firsts[-1], firsts[0], second, carry, totals, states, ticket) + plan.words
+    for entry, blocks, threads, shared_bytes in prepared.steps:
+        launch.start_kernel(entry, blocks, threads, shared_bytes, task, stream)

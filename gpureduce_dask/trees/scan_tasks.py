@@ -41,8 +41,8 @@ class Scan:
             return None
         return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
 
-    def run(self, blocks: Sequence[Any], starts: Any, carry: Partial, offset: int, is_first: bool) -> tuple[Any, Any]:
-        """One chunk's results, and the partial behind it."""
+    def run(self, blocks: Sequence[Any], starts: Any, carry: Partial, offset: int, is_first: bool) -> Any:
+        """One chunk's results."""
         blocks = self._read(blocks)
         out, inner = None, None
         if self.initial and is_first:
@@ -50,7 +50,7 @@ class Scan:
             out = self.filled(shape, chunk.is_device(blocks[0]))
             at = slice(None, -1) if self.reverse else slice(1, None)
             inner = out[(slice(None),) * self.axis + (at,)]
-        array, total = chunk.scan(
+        array, _ = chunk.scan(
             blocks,
             self.bound,
             self.axis,
@@ -60,8 +60,9 @@ class Scan:
             resets=starts,
             out=inner,
             place=self.place(offset),
+            with_total=False,
         )
-        return chunk.move(array if out is None else out, self.device), total
+        return chunk.move(array if out is None else out, self.device)
 
     def _read(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(b.reshape(-1) for b in blocks) if self.flat else tuple(blocks)
@@ -96,6 +97,11 @@ def _flip(block: Any, axis: int) -> Any:
     return block[(slice(None),) * axis + (slice(None, None, -1),)]
 
 
+# What some chunks of a line need: the partial before each, and last the one behind them all; their offsets along the
+# axis; whether the first is the line's; and the scan, which so travels once and not with each chunk's task.
+Section = tuple[list[Partial], Sequence[int], bool, Scan]
+
+
 @faults.task
 def totals(
     columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
@@ -106,15 +112,26 @@ def totals(
 
 
 @faults.task
-def bases(groups: Sequence[list[Total]], order: Sequence[tuple[int, int]], before: Any, bound: Bound) -> list[Partial]:
-    """What stands before each chunk of a section, and last what stands behind it. ``order`` says where each total is
-    among the groups; ``before`` are the bases of the section before, if there is one."""
-    carry = None if before is None else before[-1]
+def bases(
+    groups: Sequence[list[Total]], order: Sequence[tuple[int, int]], offsets: Sequence[int], before: Any, scan: Scan
+) -> Section:
+    """What the chunks of a section need. ``order`` says where each total is among the groups, ``offsets`` are those of
+    the chunks along the axis, and ``before`` is the section before, if there is one."""
+    carry = None if before is None else before[0][-1]
     found = [carry]
     for group, place in order:
-        carry = _after(carry, *groups[group][place], bound)
+        carry = _after(carry, *groups[group][place], scan.bound)
         found.append(carry)
-    return found
+    return found, offsets, before is None, scan
+
+
+@faults.task
+def only_section(
+    columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
+) -> Section:
+    """What the chunks of a line need, where one task finds the totals of all but the last."""
+    found = totals(columns, starts, offsets[:-1], scan)
+    return bases([found], [(0, i) for i in range(len(found))], offsets, None, scan)
 
 
 def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
@@ -131,14 +148,17 @@ def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
 
 
 @faults.task
-def scan_chunk(blocks: Sequence[Any], starts: Any, found: Any, at: int, offset: int, is_first: bool, scan: Scan) -> Any:
-    """A chunk scanned from its base, number ``at`` of its section's."""
-    carry = None if found is None else found[at]
-    return scan.run(blocks, starts, carry, offset, is_first)[0]
+def scan_chunk(section: Section, at: int, *blocks: Any) -> Any:
+    """Chunk number ``at`` of a section, scanned from what stands before it. Behind the blocks is where segments start,
+    where they do."""
+    found, offsets, is_first, scan = section
+    arity = scan.bound.monoid.arity
+    starts = blocks[arity] if len(blocks) > arity else None
+    return scan.run(blocks[:arity], starts, found[at], offsets[at], is_first and at == 0)
 
 
 @faults.task
 def scan_whole(*blocks: Any, scan: Scan, segmented: bool) -> Any:
     """A chunk that holds all of its lines."""
     starts = blocks[-1] if segmented else None
-    return scan.run(blocks[: len(blocks) - segmented], starts, None, 0, True)[0]
+    return scan.run(blocks[: len(blocks) - segmented], starts, None, 0, True)
