@@ -36,7 +36,7 @@ def _program(names: Iterable[str], options: Sequence[str], text: str) -> Any:
     try:
         for name in names:
             nvrtc.addNameExpression(program, name)
-        nvrtc.compileProgram(program, ("-w", *options))
+        nvrtc.compileProgram(program, ("-w", "-no-cache", *options))
     except nvrtc.NVRTCError:
         log = nvrtc.getProgramLog(program)
         nvrtc.destroyProgram(program)

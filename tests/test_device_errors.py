@@ -82,6 +82,27 @@ def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return given
 
 
+# ---- NVRTC's own cache
+
+
+@pytest.mark.parametrize(("local", "asked"), [(0, 1), (64, 2)])
+def test_a_cached_kernel_that_may_spill_is_compiled_afresh(monkeypatch, local: int, asked: int) -> None:
+    """What comes from NVRTC's cache has no log, so nothing in it tells of a spill: the loaded function does."""
+    given: list[tuple[str, ...]] = []
+
+    def cached(program: str, kernel: str, options: tuple[str, ...]) -> tuple[bytes, str, str]:
+        given.append(options)
+        return (b"afresh", "name", "a log") if "-no-cache" in options else (b"cached", "name", "")
+
+    monkeypatch.setattr(compiler, "compile_text", cached)
+    monkeypatch.setattr(compiler, "_function_of", lambda code, name: SimpleNamespace(ptr=1, code=code))
+    monkeypatch.setattr("cupy_backends.cuda.api.driver.funcGetAttribute", lambda attribute, function: local)
+    for _ in range(2):  # the second time it is remembered
+        loaded = compiler._load(KERNEL, "sm_90", "")
+    assert loaded.code == (b"afresh" if local else b"cached")
+    assert len(given) == asked
+
+
 # ---- text that does not compile
 
 

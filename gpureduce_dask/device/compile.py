@@ -17,9 +17,11 @@ from .tuning import THREADS
 OPTIONS = ("-std=c++17", "-lineinfo", "--ptxas-options=-v")
 REGISTERS = 65536  # of an SM, whichever GPU it is
 TOPS = {"scan": "scan.cuh", "step": "history/steps.cuh"}  # by how a kernel's name begins
+CACHING = (12, 9)  # from this version on NVRTC keeps machine code on disk, but not what ptxas said of it
+LOCAL_BYTES = 3  # the driver's number for the bytes of memory that a thread of a function has for itself
 OLDEST = 70  # compute capability 7.0: independent thread scheduling, which the kernels rely on
 
-_cubins: dict[tuple[str, str, str], tuple[bytes, str] | CompileError] = {}
+_cubins: dict[tuple[str, str, str], tuple[bytes, str, str] | CompileError] = {}
 _functions: dict[tuple[str, str, int], Any] = {}
 _lock = threading.RLock()
 
@@ -36,11 +38,16 @@ def cubin(kernel: str, arch: str, text: str = "") -> tuple[bytes, str]:
 
     ``text`` is CUDA C++ put behind the shipped kernels: a user's operator.
     """
+    return _compiled(kernel, arch, text)[:2]
+
+
+def _compiled(kernel: str, arch: str, text: str) -> tuple[bytes, str, str]:
+    """Machine code, its name in it and the compiler's log."""
     key = (kernel, arch, text)
     with _lock:
         if key not in _cubins:
             try:
-                _cubins[key] = _compile(kernel, arch, text)[:2]
+                _cubins[key] = _compile(kernel, arch, text)
             except CompileError as error:
                 _cubins[key] = error
         found = _cubins[key]
@@ -49,8 +56,8 @@ def cubin(kernel: str, arch: str, text: str = "") -> tuple[bytes, str]:
     return found
 
 
-def _compile(kernel: str, arch: str, text: str) -> tuple[bytes, str, str]:
-    program, options = _program(text, _top(kernel)), (*OPTIONS, f"-arch={arch}")
+def _compile(kernel: str, arch: str, text: str, more: tuple[str, ...] = ()) -> tuple[bytes, str, str]:
+    program, options = _program(text, _top(kernel)), (*OPTIONS, f"-arch={arch}", *more)
     found = compile_text(program, kernel, options)
     for blocks in blocks_without_spill(found[2]):
         found = compile_text(program, kernel, (*options, f"-DGR_BLOCKS={blocks}"))
@@ -154,9 +161,25 @@ def function(kernel: str, device: int, text: str = "") -> Any:
 
 
 def _load(kernel: str, arch: str, text: str) -> Any:
+    code, name, log = _compiled(kernel, arch, text)
+    found = _function_of(code, name)
+    if log or not _may_spill(found):
+        return found
+    code, name, log = _cubins[kernel, arch, text] = _compile(kernel, arch, text, ("-no-cache",))
+    return _function_of(code, name)
+
+
+def _function_of(code: bytes, name: str) -> Any:
     from cupy.cuda.function import Module
 
-    code, name = cubin(kernel, arch, text)
     module = Module()
     module.load(code)
     return module.get_function(name)
+
+
+def _may_spill(function: Any) -> bool:
+    """True of a function from NVRTC's cache that may be one of those that are compiled again because they spill."""
+    from cupy_backends.cuda.api import driver
+    from cupy_backends.cuda.libs import nvrtc
+
+    return bool(nvrtc.getVersion() >= CACHING and driver.funcGetAttribute(LOCAL_BYTES, function.ptr) > 0)
