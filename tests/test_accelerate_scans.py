@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -67,11 +69,50 @@ def test_what_is_left_to_dask():
         assert not d.cumsum(axis=0).name.startswith("gr-")
 
 
-def test_xarray():
+def filled(x, axis):
+    """Each NaN replaced by what stands before it."""
+    x = np.moveaxis(x.copy(), axis, 0)
+    for before, row in itertools.pairwise(x):
+        row[...] = np.where(np.isnan(row), before, row)
+    return np.moveaxis(x, 0, axis)
+
+
+XARRAY = {
+    "running sum": (lambda x: x.cumsum("time"), lambda x: np.nancumsum(x, axis=0)),
+    "running sum with NaN": (lambda x: x.cumsum("time", skipna=False), lambda x: np.cumsum(x, axis=0)),
+    "over both": (lambda x: x.cumsum(), lambda x: np.nancumsum(np.nancumsum(x, axis=0), axis=1)),
+    "running product": (lambda x: x.cumprod("place"), lambda x: np.nancumprod(x, axis=1)),
+    "filled": (lambda x: x.ffill("time"), lambda x: filled(x, 0)),
+    "filled from behind": (lambda x: x.bfill("place"), lambda x: filled(x[:, ::-1], 1)[:, ::-1]),
+    "in groups": (
+        lambda x: x.assign_coords(place=list("aaabbbbbbbbbbb")).groupby("place").cumsum(),
+        lambda x: np.hstack([np.nancumsum(x[:, :3], axis=1), np.nancumsum(x[:, 3:], axis=1)]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", XARRAY)
+def test_xarray(name):
+    """No scan of stock dask is left, whose layers are named after the functions of chunks."""
     xr = pytest.importorskip("xarray")
-    x, d = arrays("float64")
-    data = xr.DataArray(d, dims=("time", "place"))
+    x, _ = arrays("float64")
+    x[0, 1:5] = x[4:7, 2] = np.nan
+    call, wanted = XARRAY[name]
+    data = xr.DataArray(da.from_array(x, chunks=(4, 5)), dims=("time", "place"))
     with gr.accelerate(numpy=True):
-        running = data.cumsum("time")
-    assert running.data.name.startswith("gr-") or any(k[0].startswith("gr-") for k in running.data.dask if k[0])
-    np.testing.assert_allclose(running.values, np.nancumsum(x, axis=0))
+        got = call(data)
+    layers = list(got.data.dask.layers)
+    assert any(key.startswith("gr-") for key in layers)
+    assert not [key for key in layers if key.startswith(("cumsum", "cumprod", "nancum", "_dtype_push", "nanlast"))]
+    np.testing.assert_allclose(got.values, wanted(x))
+
+
+def test_xarray_fills_chunks_on_a_gpu():
+    """Their graph, built where there is no GPU; of NumPy chunks only where those are wanted."""
+    xr = pytest.importorskip("xarray")
+    _, d = arrays("float32")
+    host = xr.DataArray(d, dims=("time", "place"))
+    device = xr.DataArray(d.map_blocks(np.asarray, meta=gr.device_meta(2, "f4")), dims=("time", "place"))
+    with gr.accelerate():
+        assert device.ffill("time").data.name.startswith("gr-ffill-")
+        assert not host.ffill("time").data.name.startswith("gr-")

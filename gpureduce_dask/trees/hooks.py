@@ -78,16 +78,28 @@ SCANS: Mapping[Any, tuple[str, str]] = {
     chunk.nancumsum: ("nansum", "nancumsum"),
     chunk.nancumprod: ("nanprod", "nancumprod"),
 }
+FILL = ("_dtype_push", "_fill_with_last_one")  # what xarray's ffill and bfill are made of
+
+
+def _find_scan(call: Arguments) -> tuple[str, str] | None:
+    """The row of a stock scan and a name for its keys, or None where it is not known."""
+    func, binop = call["func"], call["binop"]
+    names = tuple(getattr(f, "__name__", "") for f in (func, binop))
+    if names == FILL and func.__module__.startswith("xarray."):
+        return "last", "ffill"
+    return SCANS.get(func)
 
 
 def _scan(call: Arguments) -> Any:
     """The array of a stock scan by a tree of ours, or None where it is dask's to answer."""
-    x, wanted = _array(call), call["dtype"]
-    if call["func"] not in SCANS or call["out"] is not None or _has_bool(call["axis"]):
+    x, wanted, found = _array(call), call["dtype"], _find_scan(call)
+    if found is None or call["out"] is not None or _has_bool(call["axis"]):
         return None
+    row, name = found
+    if row == "last":
+        wanted = None if wanted == x.dtype else wanted
     if wanted is not None and dtypes.kind(np.dtype(wanted)) not in "fc" and dtypes.kind(x.dtype) in "fc":
         return None  # what it makes of NaN, and of what wraps, is stock dask's own
-    row, name = SCANS[call["func"]]
     try:
         return scan_array(row, x, call["axis"], wanted, name=name)
     except GpureduceError:
