@@ -147,7 +147,7 @@ def test_a_failure_is_remembered_and_travels(compiles: list[str]) -> None:
 
 def test_what_compiles_is_compiled_once_a_text_and_architecture(compiles: list[str]) -> None:
     first = compiler.cubin(KERNEL, "sm_90", GOOD)
-    assert compiler.cubin(KERNEL, "sm_90", GOOD) is first and len(compiles) == 1
+    assert compiler.cubin(KERNEL, "sm_90", GOOD)[0] is first[0] and len(compiles) == 1
     compiler.cubin(KERNEL, "sm_80", GOOD)
     compiler.cubin(KERNEL, "sm_90", GOOD + "// another")
     assert len(compiles) == 3

@@ -123,8 +123,8 @@ class RowPlanner(Planner):
         return self.op.type.startswith(("Sum<", "Mean<", "RootSum<")) and self._is_narrow_float()
 
     def _crowds(self, vector: int) -> int:
-        """How many times as many registers as others, packs of two operands of bytes fill."""
-        return max(1, vector * len(self.op.itemsizes) // 16)
+        """How many times as many registers as others, packs of two narrow operands fill."""
+        return max(1, vector // 4) if len(self.op.itemsizes) > 1 else 1
 
     def _items(self, vector: int) -> int:
         """Loads in flight: more where each brings less."""
