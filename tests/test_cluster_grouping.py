@@ -320,6 +320,15 @@ def test_a_worker_that_dies(client, handled):
         assert op(p).compute() == getattr(ref, op.__name__)()
 
 
+def test_a_worker_is_asked_once_for_the_package(client, monkeypatch):
+    p = persisted(client, values()[1])
+    gr.sum(p).compute()
+    monkeypatch.delitem(workers._answers, client)
+    monkeypatch.setattr(client, "run", None)
+    gr.max(p).compute()
+    gr.sum(persisted(client, values()[1] + 1)).compute()
+
+
 def test_a_worker_that_does_not_answer(client, monkeypatch):
     """As one that died just now, to which its scheduler would try to connect for half a minute."""
     monkeypatch.setattr(workers, "ANSWER_SECONDS", 0.2)

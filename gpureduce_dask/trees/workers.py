@@ -95,7 +95,7 @@ def _require_package(client: Any, names: Set[str]) -> None:
                     "Install it there, or call dask's own function.",
                 )
             )
-        asked |= names
+        asked.update(names)
 
 
 def _has_package() -> bool:
