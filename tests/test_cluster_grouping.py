@@ -320,6 +320,36 @@ def test_a_worker_that_dies(client, handled):
         assert op(p).compute() == getattr(ref, op.__name__)()
 
 
+def test_two_clients_share_an_array(client, cluster):
+    ref, x = values()
+    p = persisted(client, x)
+    client.publish_dataset(shared=p)
+    with distributed.Client(cluster, set_as_default=False) as other:
+        q = other.get_dataset("shared")
+        client.unpublish_dataset("shared")
+        assert gr.sum(p).compute() == ref.sum()
+        del p
+        gc.collect()
+        for op in (gr.max, gr.argmin):
+            assert op(q).compute(scheduler=other) == getattr(ref, op.__name__)()
+        wait_until(lambda: len(client.run_on_scheduler(handle_tasks)) == 4)  # the other client's
+
+
+def test_what_went_to_a_disk_is_held_by_no_handle(client, monkeypatch):
+    """It must stay free to go there: its groups depend on each chunk."""
+    ref, x = values()
+    p, survey = persisted(client, x), scheduler.survey
+
+    def spilled(arrays, dask_scheduler):
+        known, found = survey(arrays, dask_scheduler)
+        next(iter(known.values()))["metrics"]["spilled_bytes"] = {"memory": 0, "disk": 100}
+        return known, found
+
+    monkeypatch.setattr(scheduler, "survey", spilled)
+    assert gr.sum(p).compute() == ref.sum()
+    assert not client.run_on_scheduler(handle_tasks)
+
+
 def test_a_worker_is_asked_once_for_the_package(client, monkeypatch):
     p = persisted(client, values()[1])
     gr.sum(p).compute()

@@ -1,7 +1,7 @@
 """What runs on the scheduler: one question where a client would ask several, and tasks that need no graph.
 
-A graph of 512 dependencies costs 35 ms: its tasks are put in order, each dependency that is in memory is reported to
-the client, and the client sends its next graph 10 ms later at the earliest. Tasks that are made here cost 3 ms.
+A graph of four tasks that depend on 512 chunks costs 41 ms: dask puts it in order, reports each chunk to the client,
+and sends the client's next graph 10 ms later at the earliest. The same tasks made here cost 4 ms (four H200s, 2026-11).
 """
 
 from __future__ import annotations
