@@ -1,5 +1,7 @@
 // Everything a scan is made of.
 #pragma once
 #include "reduce.cuh"
+#include "scan/columns.cuh"
 #include "scan/lines.cuh"
+#include "scan/methods.cuh"
 #include "scan/rows.cuh"

@@ -1,15 +1,19 @@
-// Copies from global to shared memory that go on while the thread does something else (sm_80), 16 bytes each.
+// Copies from global to shared memory that go on while the thread does something else (sm_80), 4 to 16 bytes each.
 #pragma once
-#include "types.cuh"
+#include "pack.cuh"
 
 // The calling thread's copy is complete after its wait_copies; other threads see it after a barrier behind that.
-GR_HD void copy_async(void* to_shared, const void* from) {
+template <int Bytes = 16> GR_HD void copy_async(void* to_shared, const void* from) {
+    static_assert(Bytes == 4 || Bytes == 8 || Bytes == 16, "as many bytes as a copy can have");
 #ifdef GR_EMULATED
-    simt::copy_async(to_shared, from, 16);
+    simt::copy_async(to_shared, from, Bytes);
 #elif __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(to_shared)), "l"(from));
+    const u32 to = (u32)__cvta_generic_to_shared(to_shared);
+    if (Bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from));
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(Bytes));
 #else
-    *(uint4*)to_shared = *(const uint4*)from;
+    typedef typename Word<Bytes>::type W;
+    *(W*)to_shared = *(const W*)from;
 #endif
 }
 

@@ -17,8 +17,44 @@ struct Scan {
     u64 lead;
     u64 lines, length;    // length: elements of a line
     u64 tiles;            // or splits of a line
-    i64 step_a, step_b, step_out;  // strided lines: bytes from one element to the next
+    u64 parts;            // scan-then-fan: states of parts, those of elements are behind them
+    i64 step_a, step_b, step_out;  // lines at any strides: bytes from one element to the next
+    u64 grain_a, grain_b, grain_out;  // lines with gaps: bytes that lie together, aligned, wherever lines begin
+    u64 magic, shift;     // lines with gaps: the quotient by their length of any number below 2^31
     f64 option[2];        // arguments of finalise
     Div by_length, by_lines;
-    Walk line;            // strided lines: where each begins in the operands and, in bytes, in the results
+    Walk line;            // lines at any strides: where each begins in the operands and, in bytes, in the results
+};
+
+// How an operand's rows lie in shared memory: `pitch` bytes apart, each where its address, modulo 16, has it. Where they lie
+// one after another in memory (`joined`), they do in shared memory as well.
+struct Bands {
+    i64 step;         // bytes in memory from one row to the next, in the order of the scan
+    i64 pitch, turn;  // bytes in shared memory, and by how much the address modulo 16 grows
+    i64 wide;         // bytes from one column to the next; 0: all columns take one element
+    i64 low, high;    // bytes that the operand owns, relative to its first element
+    u64 joined;
+    u64 share;        // bytes of shared memory for a warp's rows
+    u64 team;         // log2 of the lanes that fetch a row, 16 bytes each
+};
+
+// A scan of lines that lie side by side, by strips of columns. A strip's line of tiles is a chain.
+struct Strips {
+    void* out;
+    const u8 *a, *b;
+    const void* carry;    // as in Scan
+    void* totals;
+    void* states;         // zeros: what tiles post to each other
+    u32* ticket;
+    u64 length, columns;  // elements of a line; lines side by side
+    u64 strips, width;    // of a plane of columns; columns of a strip
+    u64 lead;             // columns that the first strip lacks, so that the others begin where memory is aligned
+    u64 chains, links;    // strips of all planes; tiles of each
+    u64 rows, teams;      // rows that a lane takes of a tile; lanes of a warp in one column
+    u64 tiles;
+    i64 step_out;
+    f64 option[2];
+    Div by_chains, by_strips, by_width;
+    Bands bands_a, bands_b;
+    Walk plane;           // where planes begin in the operands and, in bytes, in the results
 };

@@ -1,15 +1,16 @@
 // What runs through a scan: the operator's state, and where lines follow one another, whether one began.
 #pragma once
-#include "../monoid/sums.cuh"
+#include "../monoid/moments.cuh"
 
 // One element more. As lift and combine, and less work where a state takes an element straight.
-template <class Op> struct Take {
+template <class Op> struct TakeAny {
     static GR_HD typename Op::State of(typename Op::State state, typename Op::In x) {
         typename Op::Acc acc = Op::start();
         Op::absorb(acc, x, 0);
         return Op::combine(state, Op::settle(acc));
     }
 };
+template <class Op> struct Take : TakeAny<Op> {};
 template <class Map, class A> struct Take<Sum<Map, A>> {
     static GR_HD A of(A sum, typename Map::In x) {
         add(sum, Map::of(x));
@@ -23,6 +24,41 @@ template <class Map, class A> struct Take<Mean<Map, A>> {
         return mean;
     }
 };
+
+// A count's reciprocal, right but for the last bit or two.
+GR_HD f64 reciprocal(f64 count) {
+#ifdef GR_EMULATED
+    return 1 / count;
+#else
+    f64 near;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(near) : "d"(count));  // 20 bits or so, then twice as many with each step
+    near = __fma_rn(__fma_rn(-count, near, 1.0), near, near);
+    return __fma_rn(__fma_rn(-count, near, 1.0), near, near);
+#endif
+}
+// One element more of a variance (Welford 1962), as a merge with it would have it.
+template <class T, bool SkipNan, class Spread> struct TakeMoments {
+    typedef typename Spread::State State;
+    static GR_HD State of(State state, T x) {
+        if (SkipNan && is_nan(x)) return state;
+        if (state.count == 0) return settled(x);
+        if constexpr (sizeof(State) == sizeof(Moments2<f64>)) {
+            const f64 count = state.count + 1, delta = cast<f64>(x) - state.mean, part = reciprocal(count);
+            return {count, state.mean + delta * part, state.m2 + delta * delta * (state.count * part)};
+        } else {
+            return Spread::combine(state, settled(x));
+        }
+    }
+    static GR_HD State settled(T x) {
+        typename Spread::Acc acc = Spread::start();
+        Spread::absorb(acc, x, 0);
+        return Spread::settle(acc);
+    }
+};
+template <class T, bool SkipNan> struct Take<Var<T, SkipNan>> : TakeMoments<T, SkipNan, Var<T, SkipNan>> {};
+template <class T, bool SkipNan> struct Take<Std<T, SkipNan>> : TakeMoments<T, SkipNan, Std<T, SkipNan>> {};
+template <class Real, bool SkipNan> struct Take<Var<complex<Real>, SkipNan>> : TakeAny<Var<complex<Real>, SkipNan>> {};
+template <class Real, bool SkipNan> struct Take<Std<complex<Real>, SkipNan>> : TakeAny<Std<complex<Real>, SkipNan>> {};
 
 // One line: the state itself.
 template <class Op, bool Lines> struct Flowing {
@@ -48,11 +84,21 @@ template <class Op> struct Flowing<Op, true> {
 };
 
 // Elements with a flag beside each: where it is set, what came before is forgotten.
+template <class Op> struct Segmented;
+template <class Op> struct Take<Segmented<Op>>;
 template <class Op> struct Segmented {
     typedef Pair<typename Op::In, boolean> In;
     typedef typename Flowing<Op, true>::State State;
+    typedef State Acc;
     static GR_HD State identity() { return Flowing<Op, true>::identity(); }
     static GR_HD State combine(State earlier, State later) { return Flowing<Op, true>::combine(earlier, later); }
+    static GR_HD Acc start() { return identity(); }
+    static GR_HD void absorb(Acc& acc, In x, i64) { acc = Take<Segmented>::of(acc, x); }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64, i64) {
+#pragma unroll
+        for (int j = 0; j < V; j++) absorb(acc, pack.at[j], 0);
+    }
+    static GR_HD State settle(const Acc& acc) { return acc; }
     static GR_HD auto finalise(State state, const f64* option) { return Op::finalise(state.value, option); }
 };
 template <class Op> struct Take<Segmented<Op>> {
@@ -61,12 +107,31 @@ template <class Op> struct Take<Segmented<Op>> {
     }
 };
 
+// Folds elements in order: as a reduction's thread does, but where Take costs less.
+template <class Op> struct Gather {
+    typename Op::Acc acc;
+    GR_HD Gather() : acc(Op::start()) {}
+    GR_HD void take(typename Op::In x) { Op::absorb(acc, x, 0); }
+    template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack) { Op::absorb_pack(acc, pack, 0, 1); }
+    GR_HD typename Op::State state() const { return Op::settle(acc); }
+};
+template <class Map> struct Gather<Sum<Map, f64>> {
+    f64 sum;
+    GR_HD Gather() : sum(0) {}
+    GR_HD void take(typename Map::In x) { sum = Take<Sum<Map, f64>>::of(sum, x); }
+    template <int V> GR_HD void take(const Pack<typename Map::In, V>& pack) {
+#pragma unroll
+        for (int j = 0; j < V; j++) take(pack.at[j]);
+    }
+    GR_HD f64 state() const { return sum; }
+};
+
 // What an exclusive scan shows at an element.
 template <class Op> struct Before {
     static GR_HD typename Op::State of(typename Op::State state, const typename Op::In&) { return state; }
 };
 template <class Op> struct Before<Segmented<Op>> {
     static GR_HD typename Segmented<Op>::State of(typename Segmented<Op>::State state, const typename Segmented<Op>::In& x) {
-        return x.b.byte ? Segmented<Op>::identity() : state;
+        return x.b.byte ? typename Segmented<Op>::State{Op::identity(), 1} : state;
     }
 };

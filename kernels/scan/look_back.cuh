@@ -13,30 +13,30 @@ const u32 SPINS = 1u << 25;  // polls, half a minute: then another block died, a
 // A published state: every word of it beside a mark, both written at once. No word counts before its mark stands there,
 // so neither side needs a fence. Small states lie apart: those of neighbouring tiles are read at the same time, and one
 // slice of the L2 cache would serve them all.
-template <class State> struct __align__((sizeof(State) <= 8 ? 64 : 16)) Posted {
+template <class State, int Align = (sizeof(State) <= 8 ? 64 : 16)> struct __align__(Align) Posted {
     static const int words = (sizeof(State) + 3) / 4, vectors = (words + 1) / 2;
     uint4 at[vectors];
 
     // One lane calls. Other blocks see the state sooner or later.
-    GR_HD void post(State state) {
+    GR_HD void post(State state, u32 mark = 1) {
         Exchanged<State> from(state);
 #pragma unroll
         for (int i = 0; i < vectors; i++)
-            post_words(at + i, make_uint4(from.words[2 * i], 1, 2 * i + 1 < words ? from.words[2 * i + 1] : 0, 1));
+            post_words(at + i, make_uint4(from.words[2 * i], mark, 2 * i + 1 < words ? from.words[2 * i + 1] : 0, mark));
     }
     // The state, where it has been posted; says whether it has.
-    GR_HD bool read(State& state) const {
+    GR_HD bool read(State& state, u32 mark = 1) const {
         Exchanged<State> to;
-        u32 marks = 1;
+        bool posted = true;
 #pragma unroll
         for (int i = 0; i < vectors; i++) {
             const uint4 seen = read_words(at + i);
-            marks &= seen.y & seen.w;
+            posted = posted && seen.y == mark && seen.w == mark;
             to.words[2 * i] = seen.x;
             if (2 * i + 1 < words) to.words[2 * i + 1] = seen.z;
         }
         state = to.value;
-        return marks;
+        return posted;
     }
     static GR_HD void post_words(uint4* to, uint4 words) {
 #ifdef GR_EMULATED

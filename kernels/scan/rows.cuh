@@ -1,16 +1,12 @@
-// Scans lines that lie one after another, in one pass. A persistent block holds several tiles: two are on their way into
-// shared memory, then each is folded to a state that is posted to the other blocks, and LAG rounds later, when a warp of
-// its own has found what comes before it, it is scanned from there and written.
+// Scans lines in one pass over tiles: with Lines one after another, as if all were one line.
 #pragma once
-#include "../block/named.cuh"
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
 #include "flow.cuh"
+#include "gaps.cuh"
 #include "look_back.cuh"
+#include "pipeline.cuh"
 #include "share.cuh"
-
-const int LAG = 2;            // rounds between a tile's folding and its writing: one warp looks back for each
-const int STAGES = LAG + 2;   // tiles in shared memory
 
 // Where a lane stands: its run's first element, its line, and how many elements of it are left.
 struct Cursor {
@@ -18,10 +14,8 @@ struct Cursor {
     u32 left;     // MANY stands for more than a run holds
     bool begins;  // the line does, here
 };
-const u32 MANY = 1u << 31;
-GR_HD u32 at_most_many(u64 count) { return count < MANY ? (u32)count : MANY; }
 
-template <class Op, class Emit, int Warps, int Run, int Lines, bool Exclusive, bool Reverse> struct RowScan {
+template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool Exclusive, bool Reverse> struct RowScan {
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef typename Emit::Out Out;
@@ -29,16 +23,17 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Exclusive, b
     typedef typename Flow::State State;
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
+    static const int unrolled = V > 8 || sizeof(Value) > 16 ? 1 : V > 4 || (Gaps && sizeof(Value) > 8) ? 2 : Run;  // packs: registers are few
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
+    struct Spot { u64 tile; };
     // Shared memory: stages, results where they do not fit into a stage, then what warps tell each other.
     static const int results_at = STAGES * stage_bytes;
     static const int notes_at = results_at + (Share::in_place ? 0 : Warps * Share::bytes_out);
     struct Notes {
-        State total[LAG + 1][Warps];  // by rounds
-        Value base[LAG + 1][Warps];
-        u64 tile[STAGES];
-        u64 drawn[2];  // the tile two rounds on
+        State total[SLOTS][Warps];  // by rounds
+        Value base[SLOTS][Warps];
+        Rounds<Spot> rounds;
     };
 
     const Scan& task;
@@ -65,8 +60,14 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Exclusive, b
         return Reverse ? first > low && end <= high : first >= low && end < high;
     }
 
-    GR_HD void fetch(u64 tile, u32 stage) const {
-        const i64 first = share_of(tile), low = (i64)task.lead, high = (i64)task.positions;
+    GR_HD void fetch(const Spot& spot, u32 stage) const {
+        const i64 first = share_of(spot.tile), low = (i64)task.lead, high = (i64)task.positions;
+        if constexpr (Gaps) {
+            fetch_grains<false, Share::elements, Share::size_a>(task, task.grain_a, share_a(stage), task.a, first);
+            if constexpr (Share::size_b > 0)
+                fetch_grains<true, Share::elements, Share::size_b>(task, task.grain_b, share_b(stage), task.b, first);
+            return;
+        }
         const u8* a = task.a - low * Share::size_a;
         fetch_packs<Share::elements, Share::size_a>(share_a(stage), a, first, low, high);
         if constexpr (Share::size_b > 0)
@@ -74,6 +75,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Exclusive, b
     }
     GR_HD void drain(u64 tile, u32 stage) const {
         const i64 low = (i64)task.lead;
+        if (Gaps && task.grain_out)
+            return drain_grains<Share::elements, Share::size_out>(task, task.grain_out, results(stage), (u8*)task.out, share_of(tile));
         drain_packs<Share::elements, Share::size_out>(results(stage), (u8*)task.out - low * Share::size_out, share_of(tile),
                                                       low, (i64)task.positions);
     }
@@ -93,45 +96,77 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Exclusive, b
         return {line, at_most_many(task.length - in_line), in_line == 0};
     }
 
-    // Walks this lane's run in the order of the scan. With Write it replaces elements by results, from the state given.
-    // Inner: all are elements. Ends: a line may end in the run.
-    template <bool Write, bool Inner, bool Ends> GR_HD State walk(i64 first, u32 stage, Cursor at, Value value) const {
+    // The first element of a lane's pack number k, in the order of the scan, counted from the share's.
+    GR_HD int pack_of(int k) const { return run_of() * Share::run + (Reverse ? Run - 1 - k : k) * V; }
+    GR_HD bool is_element(i64 position) const { return position >= (i64)task.lead && position < (i64)task.positions; }
+
+    // Folds this lane's run. Inner: all are elements. Ends: a line may end in the run.
+    template <bool Inner, bool Ends> GR_HD State fold_run(i64 first, u32 stage, Cursor at) const {
         const u8 *a = share_a(stage), *b = share_b(stage);
-        u8* out = results(stage);
-        const u32 length = at_most_many(task.length);
         bool began = Lines && at.begins;
         if (!Inner && at.line >= task.lines) return Flow::identity();
-        if (began) value = Lines > 1 ? start_of(at.line) : Op::identity();
-#pragma unroll
+        Value start = began && Lines > 1 ? start_of(at.line) : Op::identity();
+        Gather<Op> gather;
+#pragma unroll unrolled
         for (int k = 0; k < Run; k++) {
-            const int pack = run_of() * Share::run + (Reverse ? Run - 1 - k : k) * V;
-            const Pack<In, V> from = Taken<In, V>::of(a, b, pack);
+            const Pack<In, V> from = Taken<In, V>::of(a, b, pack_of(k));
+            if constexpr (Inner && !Ends && !Reverse) {
+                gather.take(from);
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                const int j = Reverse ? V - 1 - i : i;
+                if (!Inner && !is_element(first + pack_of(k) + j)) continue;
+                gather.take(from.at[j]);
+                if (!Ends || Lines == 0 || --at.left != 0) continue;
+                began = true;
+                at.left = at_most_many(task.length);
+                start = Lines > 1 && ++at.line < task.lines ? start_of(at.line) : Op::identity();
+                gather = Gather<Op>();
+            }
+        }
+        return Flow::of(began && Lines > 1 ? Op::combine(start, gather.state()) : gather.state(), began);
+    }
+    // Walks this lane's run in the order of the scan and replaces elements by results, from the state given.
+    template <bool Inner, bool Ends> GR_HD void write_run(i64 first, u32 stage, Cursor at, Value value) const {
+        const u8 *a = share_a(stage), *b = share_b(stage);
+        u8* out = results(stage);
+        if (!Inner && at.line >= task.lines) return;
+        if (Lines && at.begins) value = Lines > 1 ? start_of(at.line) : Op::identity();
+#pragma unroll unrolled
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = Taken<In, V>::of(a, b, pack_of(k));
             Pack<Out, V> to;
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 const int j = Reverse ? V - 1 - i : i;
-                const i64 position = first + pack + j;
-                if (!Inner && (position < (i64)task.lead || position >= (i64)task.positions)) continue;
-                if (Write && Exclusive) to.at[j] = Emit::of(Before<Op>::of(value, from.at[j]), task.option);
+                if (!Inner && !is_element(first + pack_of(k) + j)) continue;
+                if (Exclusive) to.at[j] = Emit::of(Before<Op>::of(value, from.at[j]), task.option);
                 value = Take<Op>::of(value, from.at[j]);
-                if (Write && !Exclusive) to.at[j] = Emit::of(value, task.option);
+                if (!Exclusive) to.at[j] = Emit::of(value, task.option);
                 if (!Ends || --at.left != 0) continue;
-                if (Write && Lines != 1 && task.totals) ((Value*)task.totals)[place(at.line)] = value;
+                if (Lines != 1 && task.totals) ((Value*)task.totals)[place(at.line)] = value;
                 if (Lines == 0) continue;
-                began = true;
-                at.left = length;
+                at.left = at_most_many(task.length);
                 if (Lines == 1) value = Op::identity();
                 else if (++at.line < task.lines) value = start_of(at.line);
             }
-            if (Write) put_pack<Out, V>(out + pack * Share::size_out, to);
+            put_pack<Out, V>(out + pack_of(k) * Share::size_out, to);
         }
-        return Flow::of(value, began);
     }
-    template <bool Write> GR_HD State walk(i64 first, u32 stage, Value value) const {
+    // True where no line ends in the share's runs, all of whose positions are elements.
+    GR_HD bool is_even(const Cursor& at) const { return Lines == 0 || __all_sync(0xffffffffu, at.left > Share::run); }
+    GR_HD State fold_share(i64 first, u32 stage) const {
         const Cursor at = cursor(first);
-        if (!is_inner(first)) return walk<Write, false, true>(first, stage, at, value);
-        if (Lines == 0 || __all_sync(0xffffffffu, at.left > Share::run)) return walk<Write, true, false>(first, stage, at, value);
-        return walk<Write, true, true>(first, stage, at, value);
+        if (!is_inner(first)) return fold_run<false, true>(first, stage, at);
+        return is_even(at) ? fold_run<true, false>(first, stage, at) : fold_run<true, true>(first, stage, at);
+    }
+    GR_HD void write_share(i64 first, u32 stage, Value value) const {
+        const Cursor at = cursor(first);
+        if (!is_inner(first)) write_run<false, true>(first, stage, at, value);
+        else if (is_even(at)) write_run<true, false>(first, stage, at, value);
+        else write_run<true, true>(first, stage, at, value);
     }
 
     // Which tiles count for this one.
@@ -147,110 +182,38 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Exclusive, b
         return {(begin + lead) / tile_elements, at == begin, at == begin || begin + task.length < end};
     }
 
+    // What the rounds of a block ask for.
+    typedef State Held;  // what comes before the lane within its warp
+    static GR_HD Held nothing() { return Flow::identity(); }
+    GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
+    GR_HD Spot spot_of(u64 tile) const { return {tile}; }
+    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
+        const State through = warp_scan<Flow, 32>(fold_share(share_of(spot.tile), stage));
+        if (lane == 31) notes().total[slot][warp] = through;
+        return lane_before<Flow, 32>(through);
+    }
+    GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
+        const u64 tile = spot.tile;
+        const State base = Flow::of(notes().base[slot][warp], false);
+        write_share(share_of(tile), stage, Flow::value(Flow::combine(base, held)));
+        __syncwarp();
+        drain(tile, stage);
+    }
     // One warp calls. The bases of a tile's warps, from their totals and what comes before the tile.
-    GR_HD void find_bases(u64 tile, const State* total, Value* base) const {
-        const State through = warp_scan<Flow, 32>(lane < Warps ? total[lane] : Flow::identity());
+    GR_HD void find_bases(const Spot& spot, u32 slot, u32) const {
+        const u64 tile = spot.tile;
+        const State through = warp_scan<Flow, 32>(lane < Warps ? notes().total[slot][lane] : Flow::identity());
         const Value own = Flow::value(shuffle_from(0xffffffffu, through, Warps - 1, 32));
         const Value before = look_back<Op>(task, tile, reach_of(tile), own, Lines == 0 ? start_of(0) : Op::identity());
         const State within = lane_before<Flow, 32>(through);
-        if (lane < Warps) base[lane] = Flow::value(Flow::combine(Flow::of(before, false), within));
-    }
-
-    // Barriers of a round: its tile is folded; its bases are found. A number comes again for the same warp that looks back,
-    // 2 LAG rounds later: all that meets at it has passed it by then.
-    static GR_HD u32 folded(u32 round) { return 1 + round % (2 * LAG); }
-    static GR_HD u32 found(u32 round) { return 1 + 2 * LAG + round % (2 * LAG); }
-    static const u32 meeting = 32 * (Warps + 1);  // threads: of all warps that scan, and of one that looks back
-
-    // What warp Warps + i does: looks back for rounds i, i + LAG, ...
-    GR_HD void look() const {
-        for (u32 round = warp - Warps;; round += LAG) {
-            const u32 stage = round % STAGES;
-            wait_at(folded(round), meeting);
-            const u64 tile = notes().tile[stage];
-            if (tile >= task.tiles) return;
-            find_bases(tile, notes().total[round % (LAG + 1)], notes().base[round % (LAG + 1)]);
-            __syncwarp();
-            arrive_at(found(round), meeting);
-        }
-    }
-
-    // What the other warps do, each with its share of every tile. A block's tiles are drawn one by one, in order, so
-    // that it never waits for a tile of its own.
-    GR_HD void scan(u64 drawn) const {
-        Notes& note = notes();
-        u64 tile[STAGES];  // of the rounds from LAG before this one to the one after it; then the next
-        State held[LAG];   // before this lane, within its warp, in the LAG rounds before this one
-        tile[LAG] = note.tile[0];
-        tile[LAG + 1] = note.tile[1];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            if (tile[LAG + i] < task.tiles) fetch(tile[LAG + i], i);
-            commit_copies();
-        }
-        for (u32 round = 0;; round++) {
-            const u32 stage = round % STAGES, freed = (round + 2) % STAGES;
-            State before = Flow::identity();
-            if (warp == 0 && lane == 0) note.tile[stage] = tile[LAG];
-            if (tile[LAG] < task.tiles) {
-                wait_copies<1>();
-                __syncwarp();
-                const State through = warp_scan<Flow, 32>(walk<false>(share_of(tile[LAG]), stage, Op::identity()));
-                before = lane_before<Flow, 32>(through);
-                if (lane == 31) note.total[round % (LAG + 1)][warp] = through;
-            }
-            __syncwarp();
-            u64 next;
-            if (round < LAG) {
-                arrive_at(folded(round), meeting);
-                next = note.tile[round + 2];
-            } else {
-                if (tile[0] >= task.tiles) return;
-                arrive_at(folded(round), meeting);
-                if (warp == 0) {
-                    if (lane == 0) note.drawn[round % 2] = drawn;
-                    drawn = next_tile();  // for the next round: nothing waits for it here
-                    __syncwarp();
-                }
-                wait_at(found(round - LAG), meeting);
-                next = note.drawn[round % 2];
-                const State base = Flow::of(note.base[(round - LAG) % (LAG + 1)][warp], false);
-                walk<true>(share_of(tile[0]), freed, Flow::value(Flow::combine(base, held[LAG - 1])));
-                __syncwarp();
-                drain(tile[0], freed);
-                __syncwarp();
-            }
-            if (next < task.tiles) fetch(next, freed);
-            commit_copies();
-#pragma unroll
-            for (int i = 0; i + 1 < STAGES; i++) tile[i] = tile[i + 1];
-            tile[STAGES - 1] = next;
-#pragma unroll
-            for (int i = LAG - 1; i > 0; i--) held[i] = held[i - 1];
-            held[0] = before;
-        }
-    }
-
-    // One warp calls. Lane 0's is the next tile that no block has.
-    GR_HD u64 next_tile() const { return lane == 0 ? atomicAdd(task.ticket, 1u) : 0; }
-
-    GR_HD void run() const {
-        u64 drawn = 0;
-        if (warp == 0) {
-            for (int i = 0; i < STAGES; i++) {
-                const u64 tile = next_tile();
-                if (lane == 0) notes().tile[i] = tile;
-            }
-            drawn = next_tile();
-        }
-        __syncthreads();
-        if (warp < Warps) scan(drawn);
-        else look();
+        if (lane < Warps) notes().base[slot][lane] = Flow::value(Flow::combine(Flow::of(before, false), within));
     }
 };
 
-// Grid: any number of blocks of Warps + LAG warps. Every operand starts where position `lead` of packs of 16 bytes would.
-template <class Op, class Emit, int Warps, int Run, int Lines, bool Exclusive, bool Reverse>
+// Grid: any number of blocks of Warps + LAG warps. Without Gaps every array starts where position `lead` of packs of 16 bytes
+// would; with Gaps the results do, where they have no grains.
+template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool Exclusive, bool Reverse>
 __global__ void __launch_bounds__(32 * (Warps + LAG), GR_BLOCKS) scan_rows(const __grid_constant__ Scan task) {
-    RowScan<Op, Emit, Warps, Run, Lines, Exclusive, Reverse>(task).run();
+    const RowScan<Op, Emit, Warps, Run, Lines, Gaps, Exclusive, Reverse> work(task);
+    Pipeline<RowScan<Op, Emit, Warps, Run, Lines, Gaps, Exclusive, Reverse>, Warps, 1>(work, task.tiles, task.ticket).run();
 }

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from unittest import mock
 
 import numpy as np
 
 from gpureduce_dask.chunk import device_scan, host, host_scan
-from gpureduce_dask.device import scan_plans, sources
+from gpureduce_dask.device import scan_columns, scan_methods, scan_plans, scan_task, sources
 from gpureduce_dask.monoid import Bound
 
 from . import Kernels, Unit
@@ -40,34 +41,38 @@ class Call:
     carry: np.ndarray | None = None
     resets: np.ndarray | None = None
     phase: int = 0
+    method: str = scan_methods.SINGLE_PASS
 
     def operands(self) -> list[np.ndarray]:
         if self.resets is None:
             return list(self.chunks)
         return [*self.chunks, np.broadcast_to(self.resets, self.chunks[0].shape)]
 
-    def operator(self) -> scan_plans.Operator:
+    def operator(self) -> scan_task.Operator:
         sizes = tuple(a.itemsize for a in self.operands())
         return device_scan._operator(self.bound, True, self.resets is not None, sizes)
 
-    def plan(self) -> tuple[scan_plans.Plan, list[np.ndarray], list[int]]:
+    def plan(self) -> tuple[scan_task.Plan, list[np.ndarray], list[int]]:
         """The plan, the operands and the array for results, and the axes in the order of memory."""
         arrays = self.operands()
         order = device_scan._memory_order(arrays[0], self.axis)
         empty = np.empty([arrays[0].shape[a] for a in order], self.bound.result).transpose(np.argsort(order))
         lead = arrays[0].ctypes.data % 16 // arrays[0].itemsize
         arrays.append(aligned(empty, lead * self.bound.result.itemsize % 16))
-        operands = scan_plans.Operands(
+        operands = scan_task.Operands(
             tuple(arrays[0].shape[a] for a in order),
             order.index(self.axis),
             tuple(tuple(x.strides[a] for a in order) for x in arrays),
             tuple(x.ctypes.data % 16 for x in arrays),
         )
-        return (
-            scan_plans.plan(self.operator(), operands, self.exclusive, self.reverse, LIMIT, PROCESSORS),
-            arrays,
-            order,
-        )
+        with (
+            mock.patch.multiple(scan_columns, SHORTEST=8, FEW_CHAINS=3, TILES=8),
+            mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12),
+        ):
+            plan = scan_plans.plan(
+                self.operator(), operands, self.exclusive, self.reverse, LIMIT, PROCESSORS, self.method
+            )
+        return plan, arrays, order
 
     def kernels(self) -> list[str]:
         return [step.kernel for step in self.plan()[0].steps]

@@ -1,0 +1,214 @@
+"""How a scan of lines that lie side by side is cut: into strips of columns, and those into tiles of rows."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from .layout import Dim
+from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag
+from .task import div_words, walk_words
+
+LANES = 32
+SLOTS = LAG + 1
+LINKS = 16  # tiles of a stretch (kernels/scan/chain.cuh)
+# Warps of a block, those that look back among them: the most that leave lanes some rows. H200, CUDA 13.0, 4 GiB,
+# 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
+WARPS = (16, 10, 6, 4)
+WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
+FEWEST = 4  # rows of a lane
+# Elements of a line: shorter ones are taken by a thread each, and so are short ones where they are many. As above, 0.89
+# by threads and 0.80 in strips along (1024, 1024, 1024); 0.80 and 0.92 down (32768, 32768).
+SHORTEST = 256
+SHORT, MANY = 2048, 1 << 18
+STRIP = 256  # bytes of a row, at most, that a warp takes at once
+MOST = 128 << 10  # bytes of a tile, read and written: more makes the last round of tiles too long
+TILES = 512  # as many at least, if that leaves lanes some rows
+FEW_CHAINS = 66  # H200: chains, half as many as processors, whose next tile is drawn after the one before is known
+
+
+@dataclass(frozen=True)
+class _Band:
+    """How an operand's rows lie in shared memory (``Bands``)."""
+
+    step: int
+    pitch: int
+    wide: int
+    low: int
+    high: int
+    joined: bool
+
+    @property
+    def row(self) -> int:
+        """Bytes of shared memory for a row."""
+        return abs(self.step) if self.joined else self.pitch
+
+    def share(self, rows: int) -> int:
+        """Bytes of shared memory for a warp's rows."""
+        if not self.pitch:
+            return 0
+        return rows * self.row + (32 + -rows * self.row % 16 if self.joined else 0)
+
+    def words(self, rows: int) -> bytes:
+        team = max(0, self.pitch // 16 - 1).bit_length()
+        numbers = (self.step, self.pitch, self.step % 16, self.wide, self.low, self.high, self.joined, self.share(rows))
+        return struct.pack("9q", *numbers, team)
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Strips and tiles."""
+
+    warps: int
+    together: int  # columns of a lane
+    width: int
+    strips: int
+    teams: int
+    rows: int
+    links: int
+    drained: bool
+    shared_bytes: int
+
+
+def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int) -> Plan | None:
+    """The launch, where lines lie side by side in every array; None where they do not, or are short."""
+    kept, length = arrays.kept(), arrays.shape[arrays.axis]
+    sizes = (*op.itemsizes, op.out_bytes)
+    if not kept or kept[-1].size < 2 or length < SHORTEST or any(n > 16 or n & (n - 1) for n in sizes):
+        return None
+    if length <= SHORT and arrays.lines >= MANY and min(sizes) >= 4:
+        return None
+    *planes, columns = kept
+    second = len(op.itemsizes) > 1
+    if columns.a not in (sizes[0], 0) or columns.c != op.out_bytes or (second and columns.b not in (sizes[1], 0)):
+        return None
+    steps = [s[arrays.axis] for s in arrays.strides]
+    starts = [(length - 1) * s if reverse else 0 for s in steps]
+    if reverse:
+        steps = [-s for s in steps]
+    count = 1
+    for dim in planes:
+        count *= dim.size
+    together = _together(op, arrays, columns, planes, steps)
+    width, strips, lead = _strips(op, arrays, kept, steps, together)
+    bands = [_band(arrays, i, n, steps[i], starts[i], kept, (width, strips, lead)) for i, n in enumerate(op.itemsizes)]
+    cut = _cut(op, bands, (count, length), (together, width, strips), steps[-1], limit)
+    if cut is None:
+        return None
+    chains, tiles = count * strips, count * strips * cut.links
+    anchored = chains < FEW_CHAINS
+    template = (op.type, op.emits, str(cut.warps), str(together), flag(anchored), flag(cut.drained), flag(exclusive))
+    step = Step(
+        f"scan_columns<{', '.join(template)}>",
+        min(tiles, processors),
+        LANES * (cut.warps + LAG * together),
+        cut.shared_bytes,
+    )
+    head = (
+        length,
+        columns.size,
+        strips,
+        width,
+        lead,
+        chains,
+        cut.links,
+        cut.rows,
+        cut.teams,
+        tiles,
+        steps[-1],
+    )
+    members = (
+        struct.pack("10Qq", *head)
+        + struct.pack("2d", *op.option)
+        + struct.pack("9Q", *div_words(chains), *div_words(strips), *div_words(width))
+        + bands[0].words(cut.teams * cut.rows)
+        + (bands[1] if second else _NONE).words(cut.teams * cut.rows)
+        + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(planes)))
+    )
+    each = cut.links + (cut.links // LINKS**2 + 1) * (LINKS + 1) if anchored else 1
+    posts = chains * each * LANES * together * 16 * -(-op.state_bytes // 8)
+    return Plan((step,), members, posts + 16, True, tuple(starts))
+
+
+_NONE = _Band(0, 0, 0, 0, 0, False)
+
+
+def _together(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]) -> int:
+    """Narrow columns that a lane takes at once: as many as fill four bytes, where all rows are aligned to that."""
+    count = 4 // op.itemsizes[0] if op.itemsizes[0] < 4 else 1
+    if len(op.itemsizes) > 1 or columns.a == 0 or columns.size < LANES * count or columns.size % count:
+        return 1
+    written = count * op.out_bytes
+    read_at = [arrays.phases[0], steps[0], *(d.a for d in planes)]
+    write_at = [arrays.phases[-1], steps[-1], *(d.c for d in planes)]
+    aligned = all(n % 4 == 0 for n in read_at) and all(n % written == 0 for n in write_at)
+    return count if aligned and written <= 16 and op.state_bytes <= 8 else 1
+
+
+def _strips(
+    op: Operator, arrays: Operands, kept: tuple[Dim, ...], steps: list[int], together: int
+) -> tuple[int, int, int]:
+    """Columns of a strip, strips, and columns that the first one lacks: of whole sectors of memory all but the ends."""
+    columns, sizes = kept[-1].size, (*op.itemsizes, op.out_bytes)
+    most = min(LANES * together, max(8, STRIP // max(sizes)))
+    if columns <= most:
+        return columns, 1, 0
+    unit = max(together, 32 // min(sizes))
+    lead = arrays.phases[0] // sizes[0] if not any(n % 16 for n in (steps[0], *(d.a for d in kept[:-1]))) else 0
+    lead = lead if kept[-1].a and lead % together == 0 else 0
+    count = -(-(columns + lead) // most)
+    width = min(most, -(-(columns + lead) // (count * unit)) * unit)
+    return width, -(-(columns + lead) // width), lead
+
+
+def _band(
+    arrays: Operands, operand: int, size: int, step: int, start: int, kept: tuple[Dim, ...], cut: tuple[int, int, int]
+) -> _Band:
+    width, strips, lead = cut
+    *others, wide = (d.b if operand else d.a for d in kept)
+    nbytes = width * size if wide else size
+    strip = width * wide if strips > 1 else 0
+    phase = (arrays.phases[operand] - lead * wide) % 16  # of the strips behind the first
+    is_aligned = not any(n % 16 for n in (phase, step, strip, *others))
+    low, high = arrays.span(operand, size)
+    is_joined = (strips == 1 or not wide) and nbytes <= abs(step) <= nbytes * 5 // 4
+    pitch = -(-nbytes // 16) * 16 + (0 if is_aligned else 16)
+    return _Band(step, pitch, wide, low - start, high - start, is_joined)
+
+
+def _cut(
+    op: Operator,
+    bands: list[_Band],
+    shape: tuple[int, int],
+    strip: tuple[int, int, int],
+    step_out: int,
+    limit: int,
+) -> _Cut | None:
+    """Rows of a tile: as many as shared memory holds, tiles of a line alike."""
+    planes, length = shape
+    together, width, strips = strip
+    teams = 1 if together > 1 else LANES // width
+    written = width * op.out_bytes
+    drained = together == 1 and strips == 1 and abs(step_out) == written and (teams > 1 or written % 32 != 0)
+    moved = width * (sum(op.itemsizes) + op.out_bytes)
+    is_many = together == 1 and planes * strips >= FEW_CHAINS
+    for all_warps in WARPS_OF_MANY if is_many else WARPS:
+        warps = all_warps - LAG * together
+        if warps < 2:
+            break
+        notes = SLOTS * warps * LANES * together * op.state_bytes + SPOTS * 64 + 64
+        free = (limit - notes) // warps - STAGES * 48 * len(bands) - 48
+        each = STAGES * sum(b.row for b in bands) + (written if drained else 0)
+        most = min(free // (each * teams), MOST // (moved * warps * teams))
+        most = min(most, max(2 * FEWEST, planes * strips * length // (TILES * warps * teams)))
+        most -= teams > 1 and most % 2 == 0  # odd: teams lie in different banks
+        if most < (FEWEST if warps > 2 else 1):
+            continue
+        links = -(-length // (warps * teams * most))
+        rows = -(-length // (links * warps * teams))
+        rows += teams > 1 and rows % 2 == 0
+        links = -(-length // (warps * teams * rows))
+        results = (teams * rows * written + 31) // 16 * 16 if drained else 0
+        shares = STAGES * sum(b.share(teams * rows) for b in bands)
+        return _Cut(warps, together, width, strips, teams, rows, links, drained, warps * (shares + results) + notes)
+    return None

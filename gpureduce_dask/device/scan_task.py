@@ -1,0 +1,110 @@
+"""What plans of scans are made of, and the bytes of a ``Scan`` (kernels/core/scan_task.cuh)."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .layout import Dim, merged
+from .task import div_words, walk_words
+
+LAG, STAGES, SPOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What a scan's kernels need to know of an operator."""
+
+    type: str  # CUDA
+    emits: str  # what a result is stored as
+    itemsizes: tuple[int, ...]  # of the operands' elements
+    out_bytes: int
+    state_bytes: int
+    state_alignment: int
+    option: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def flow_bytes(self) -> int:
+        """A state and whether a line began, as a CUDA struct."""
+        words = -(-self.state_bytes // 4) * 4 + 4
+        align = max(4, self.state_alignment)
+        return -(-words // align) * align
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Arrays of one shape, the axes in the order of memory, the scanned one among them; byte strides of each."""
+
+    shape: tuple[int, ...]
+    axis: int
+    strides: tuple[tuple[int, ...], ...]  # of the inputs, then of the results
+    phases: tuple[int, ...]  # addresses modulo 16, in the same order
+
+    @property
+    def lines(self) -> int:
+        return math.prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
+
+    def span(self, operand: int, itemsize: int) -> tuple[int, int]:
+        """Bytes that an operand owns, relative to its first element."""
+        ends = [(n - 1) * s for n, s in zip(self.shape, self.strides[operand], strict=True)]
+        return sum(min(0, end) for end in ends), sum(max(0, end) for end in ends) + itemsize
+
+    def kept(self) -> tuple[Dim, ...]:
+        """Where lines begin: the other axes, those that continue each other merged."""
+        first, out = self.strides[0], self.strides[-1]
+        second = self.strides[1] if len(self.strides) > 2 else (0,) * len(first)
+        others = [i for i, size in enumerate(self.shape) if i != self.axis and size > 1]
+        return merged([Dim(self.shape[i], first[i], second[i], out[i]) for i in others], True)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One launch."""
+
+    kernel: str  # a name expression
+    blocks: int
+    threads: int
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The launches of a scan, the members of their ``Scan`` behind its pointers, and the scratch they share."""
+
+    steps: tuple[Step, ...]
+    words: bytes
+    scratch_bytes: int = 0
+    is_posted: bool = False  # scratch begins as zeros, a ticket of 16 bytes at its end
+    starts: tuple[int, ...] = ()  # bytes from each array's first element to the first that the scan takes
+
+
+def flag(value: bool) -> str:
+    """As CUDA spells it."""
+    return str(value).lower()
+
+
+def words(
+    *,
+    lines: int,
+    length: int,
+    tiles: int,
+    lead: int = 0,
+    parts: int = 0,
+    steps: tuple[int, int, int] = (0, 0, 0),
+    grains: tuple[int, int, int] = (0, 0, 0),
+    option: tuple[float, float] = (0.0, 0.0),
+    walk: Sequence[Dim] = (),
+) -> bytes:
+    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh)."""
+    numbers = [lines * length + lead, lead, lines, length, tiles, parts]
+    divs = div_words(length) + div_words(lines)
+    bits = (length - 1).bit_length()
+    short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
+    return (
+        struct.pack("6Q3q3Q2Q", *numbers, *steps, *grains, *short)
+        + struct.pack("2d", *option)
+        + struct.pack("6Q", *divs)
+        + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(walk)))
+    )

@@ -1,0 +1,240 @@
+// Scans lines that lie side by side, in one pass over tiles of rows of a strip of columns. A lane walks down V columns that
+// lie together, so that a warp reads and writes whole stretches of a row; where a strip has few columns, several teams of
+// lanes take rows of their own.
+#pragma once
+#include "../core/shared.cuh"
+#include "../core/task.cuh"
+#include "band.cuh"
+#include "chain.cuh"
+#include "flow.cuh"
+#include "pipeline.cuh"
+
+// Anchored: chains are few, and tiles look back further than to the one before them. Drained: results take the way through shared memory, as rows too short to be written by a warp at once do.
+template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, bool Exclusive> struct ColumnScan {
+    typedef typename Op::In In;
+    typedef typename Op::State State;
+    typedef typename Emit::Out Out;
+    static const int wide = 32 * V;  // columns that a warp can take
+    static const int batch = sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads from shared memory at once
+    static_assert(V == 1 || !Drained, "short rows have no columns to spare");
+    // Where a tile lies, and its first rows.
+    struct Spot {
+        u64 tile, link, chain, line;  // line: the first of its columns
+        const u8 *a, *b;
+        u8* out;
+        u32 columns, rows;
+    };
+    struct Notes {
+        State state[SLOTS][Warps][wide];  // of each warp's rows; then what comes before them
+        Rounds<Spot> rounds;
+    };
+    struct Held { State before; };  // within the warp
+
+    const Strips& task;
+    const u32 warp, lane;
+    const u32 width, team, column;  // of a strip; this lane's, and its column in the strip
+    const u32 most, first;          // rows of a warp; this lane's first among them
+    const i64 skip_a, skip_b, skip_out;  // bytes from a tile's first row to this warp's; to this lane's first result
+    GR_HD ColumnScan(const Strips& scan)
+        : task(scan), warp(threadIdx.x / 32), lane(threadIdx.x % 32), width((u32)scan.width),
+          team(V > 1 || scan.teams == 1 ? 0 : (u32)scan.by_width.of(lane)),
+          column(V > 1 ? lane * V : lane - team * (u32)scan.width), most((u32)scan.teams * (u32)scan.rows),
+          first(team * (u32)scan.rows), skip_a((i64)(warp * most) * scan.bands_a.step),
+          skip_b((i64)(warp * most) * scan.bands_b.step),
+          skip_out((i64)(warp * most + first) * scan.step_out + (i64)(column * sizeof(Out))) {}
+
+    GR_HD u32 stage_bytes() const { return Warps * (u32)(task.bands_a.share + task.bands_b.share); }
+    GR_HD u32 share_a(u32 stage) const { return stage * stage_bytes() + warp * (u32)task.bands_a.share; }
+    GR_HD u32 share_b(u32 stage) const {
+        return stage * stage_bytes() + Warps * (u32)task.bands_a.share + warp * (u32)task.bands_b.share;
+    }
+    GR_HD u32 share_out() const { return Drained ? (most * width * (u32)sizeof(Out) + 31) / 16 * 16 : 0; }
+    GR_HD u32 results() const { return STAGES * stage_bytes() + warp * share_out(); }
+    GR_HD Notes& notes() const { return *(Notes*)(GR_SHARED + STAGES * stage_bytes() + Warps * share_out()); }
+    GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
+    static GR_HD Held nothing() { return {Op::identity()}; }
+
+    // One lane calls.
+    GR_HD Spot spot_of(u64 tile) const {
+        if (tile >= task.tiles) return {tile, 0, 0, 0, nullptr, nullptr, nullptr, 0, 0};
+        const u64 link = task.chains > 1 ? task.by_chains.of(tile) : tile, chain = tile - link * task.chains;
+        const u64 plane = task.strips > 1 ? task.by_strips.of(chain) : chain, strip = chain - plane * task.strips;
+        const i64 begin = (i64)(strip * width) - (i64)task.lead;  // columns that there would be, were the first strip whole
+        const u64 from = begin > 0 ? (u64)begin : 0, end = (u64)begin + width < task.columns ? (u64)begin + width : task.columns;
+        const Offset at = task.plane.at(plane);
+        const u64 row = link * Warps * most, rows = task.length - row;
+        return {tile, link, chain, plane * task.columns + from,
+                task.a + at.a + (i64)from * task.bands_a.wide + (i64)row * task.bands_a.step,
+                task.b + at.b + (i64)from * task.bands_b.wide + (i64)row * task.bands_b.step,
+                (u8*)task.out + at.c + (i64)(from * sizeof(Out)) + (i64)row * task.step_out, (u32)(end - from),
+                rows < Warps * most ? (u32)rows : Warps * most};
+    }
+    // Of a tile, the rows that this warp takes.
+    GR_HD u32 rows_of(const Spot& spot) const {
+        const i32 left = (i32)spot.rows - (i32)(warp * most);
+        return left < 0 ? 0 : left < (i32)most ? (u32)left : most;
+    }
+    GR_HD Band band_a(const Spot& spot, u32 rows, u32 stage) const {
+        return {spot.a + skip_a, rows, (task.bands_a.wide ? spot.columns : 1) * Reader<In>::size_a, share_a(stage)};
+    }
+    GR_HD Band band_b(const Spot& spot, u32 rows, u32 stage) const {
+        return {spot.b + skip_b, rows, (task.bands_b.wide ? spot.columns : 1) * Reader<In>::size_b, share_b(stage)};
+    }
+
+    GR_HD void fetch(const Spot& spot, u32 stage) const {
+        const u32 rows = rows_of(spot);
+        band_a(spot, rows, stage).fetch(task.bands_a, task.a);
+        if constexpr (Reader<In>::size_b > 0) band_b(spot, rows, stage).fetch(task.bands_b, task.b);
+    }
+
+    // Reads `Count` rows of this lane's columns.
+    template <bool Turning, int Count> static GR_HD void read(Track& a, Track& b, Pack<In, V> (&from)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const u8* left = a.template next<Turning>();
+            from[i] = Taken<In, V>::of(left, Reader<In>::size_b > 0 ? b.template next<Turning>() : left, 0);
+        }
+    }
+    // Folds rows.
+    struct Folding {
+        Gather<Op> gather[V];
+        template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
+            Pack<In, V> from[Count];
+            read<Turning, Count>(a, b, from);
+#pragma unroll
+            for (int i = 0; i < Count; i++)
+#pragma unroll
+                for (int j = 0; j < V; j++) gather[j].take(from[i].at[j]);
+        }
+    };
+    // Scans rows from the states before them; results go to memory, or where they are `kept`.
+    struct Writing {
+        const f64* option;
+        State state[V];
+        u8* to;
+        i64 step;
+        Track kept;
+        template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
+            Pack<In, V> from[Count];
+            read<Turning, Count>(a, b, from);
+#pragma unroll
+            for (int i = 0; i < Count; i++) {
+                Pack<Out, V> result;
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    if (Exclusive) result.at[j] = Emit::of(Before<Op>::of(state[j], from[i].at[j]), option);
+                    state[j] = Take<Op>::of(state[j], from[i].at[j]);
+                    if (!Exclusive) result.at[j] = Emit::of(state[j], option);
+                }
+                if (Drained) put_pack<Out, V>((u8*)kept.template next<false>(), result);
+                else store_pack(to, result);
+                to += step;
+            }
+        }
+    };
+    static GR_HD void store_pack(u8* to, const Pack<Out, V>& result) {
+        if constexpr (V == 1) {
+            store_once((Out*)to, result.at[0]);
+        } else {
+            Shared<Out, V> both;
+            both.pack = result;
+            __stcs((typename Shared<Out, V>::W*)to, both.word);
+        }
+    }
+    // Walks this lane's rows of a tile.
+    template <class Visit> GR_HD void walk(const Spot& spot, u32 rows, u32 stage, Visit& visit) const {
+        if (column >= spot.columns || team >= task.teams || first >= rows) return;
+        const u32 left = rows - first, count = left < task.rows ? left : (u32)task.rows;
+        const Track a = band_a(spot, rows, stage).track(task.bands_a, first, column * (u32)task.bands_a.wide);
+        Track b = {0, 0, 0, 0};
+        if constexpr (Reader<In>::size_b > 0)
+            b = band_b(spot, rows, stage).track(task.bands_b, first, column * (u32)task.bands_b.wide);
+        if (a.turn | b.turn) walk<true>(a, b, (i32)count, visit);
+        else walk<false>(a, b, (i32)count, visit);
+    }
+    template <bool Turning, class Visit> GR_HD void walk(Track a, Track b, i32 left, Visit& visit) const {
+        for (; left >= batch; left -= batch) visit.template take<Turning, batch>(a, b);
+        if (batch > 4 && left >= 4) {
+            visit.template take<Turning, 4>(a, b);
+            left -= 4;
+        }
+        for (; left > 0; left--) visit.template take<Turning, 1>(a, b);
+    }
+    // Of the rows of a warp, which lie one after another, the first byte in memory.
+    GR_HD u8* lowest_out(const Spot& spot, u32 rows) const {
+        return spot.out + (i64)(warp * most + (task.step_out < 0 ? rows - 1 : 0)) * task.step_out;
+    }
+
+    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
+        Folding folding;
+        walk(spot, rows_of(spot), stage, folding);
+        State state[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = folding.gather[j].state();
+        Held held = nothing();
+        if constexpr (V == 1) {
+            if (task.teams > 1) {  // teams lie `width` lanes apart: a scan of as many columns as they have
+                State through = state[0];
+                for (u32 up = width; up < 32; up *= 2) {
+                    const State earlier = shuffle_up(0xffffffffu, through, (int)up, 32);
+                    if (lane >= up) through = Op::combine(earlier, through);
+                }
+                const State before = shuffle_up(0xffffffffu, through, (int)width, 32);
+                if (team > 0) held.before = before;
+                state[0] = through;
+            }
+        }
+        if (team + 1 == task.teams)
+#pragma unroll
+            for (int j = 0; j < V; j++) notes().state[slot][warp][column + j] = state[j];
+        return held;
+    }
+    GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
+        const u32 rows = rows_of(spot);
+        Writing writing = {task.option};
+#pragma unroll
+        for (int j = 0; j < V; j++) writing.state[j] = notes().state[slot][warp][column + j];
+        if constexpr (V == 1) {
+            if (task.teams > 1) writing.state[0] = Op::combine(writing.state[0], held.before);
+        }
+        writing.to = spot.out + skip_out;
+        writing.step = task.step_out;
+        if (Drained) {
+            const u8* low = lowest_out(spot, rows);
+            writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0};
+        }
+        walk(spot, rows, stage, writing);
+        if (!Drained || rows == 0) return;
+        __syncwarp();
+        const u32 row = (u32)(task.step_out < 0 ? -task.step_out : task.step_out);
+        drain_bytes(results(), lowest_out(spot, rows), (rows - 1) * row + spot.columns * (u32)sizeof(Out));
+    }
+
+    // One warp calls, V for a tile. What comes before each warp's rows in a column a lane.
+    GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
+        const u32 own_column = lane * V + looker;
+        const bool active = own_column < spot.columns;
+        State own = Op::identity(), start = Op::identity();
+        if (active) {
+            for (int w = 0; w < Warps; w++) own = Op::combine(own, notes().state[slot][w][own_column]);
+            if (task.carry) start = ((const State*)task.carry)[spot.line + own_column];
+        }
+        const Chain<Op, wide, Anchored> chain(task, spot.chain, own_column, active);
+        State before = chain.before(spot.link, own, start);
+        if (!active) return;
+        for (int w = 0; w < Warps; w++) {
+            State& at = notes().state[slot][w][own_column];
+            const State after = Op::combine(before, at);
+            at = before;
+            before = after;
+        }
+        if (task.totals && spot.link + 1 == task.links) ((State*)task.totals)[spot.line + own_column] = before;
+    }
+};
+
+// Grid: any number of blocks of Warps + LAG V warps.
+template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, bool Exclusive>
+__global__ void __launch_bounds__(32 * (Warps + LAG * V), GR_BLOCKS) scan_columns(const __grid_constant__ Strips task) {
+    const ColumnScan<Op, Emit, Warps, V, Anchored, Drained, Exclusive> work(task);
+    Pipeline<ColumnScan<Op, Emit, Warps, V, Anchored, Drained, Exclusive>, Warps, V>(work, task.tiles, task.ticket).run();
+}

@@ -1,0 +1,145 @@
+// Lines that do not lie one after another, or not at the alignment of the others': copied grain by grain, so that in shared
+// memory they do. A grain is elements that lie together in memory, as many as are aligned wherever lines begin.
+#pragma once
+#include "../core/copy.cuh"
+#include "../core/line.cuh"
+#include "../core/scan_task.cuh"
+
+const u32 MANY = 1u << 31;  // stands for more than a share holds
+GR_HD u32 at_most_many(u64 count) { return count < MANY ? (u32)count : MANY; }
+
+// Where an element lies.
+struct Element {
+    u64 line;
+    i64 in_line;
+};
+
+// Finds the grains, of E elements, of a share of so many from position `first` on.
+template <int Elements, int E> struct Grains {
+    static const int rounds = (Elements / E + 31) / 32;  // until every lane has had its grains
+    const Scan& task;
+    i64 first, begin;  // positions: of the share; of its first element
+    u64 line, in_line; // of that element
+    GR_HD Grains(const Scan& scan, i64 from) : task(scan), first(from) {
+        const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0;
+        line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
+        begin = (i64)(at + task.lead);
+        in_line = at - line * task.length;
+    }
+    // True where this lane has a grain in a round.
+    GR_HD bool has(int round) const {
+        const int all = Elements / E;
+        return (round + 1) * 32 <= all || round * 32 + (int)threadIdx.x % 32 < all;
+    }
+    // This lane's grain of a round: elements from the share's start, or -1 where there is none.
+    GR_HD int find(int round, Element& element) const {
+        const int at = (round * 32 + (int)threadIdx.x % 32) * E;
+        const i64 position = first + at;
+        if (at >= Elements || position < (i64)task.lead || position >= (i64)task.positions) return -1;
+        const u32 on = (u32)(position - begin);
+        if (task.length >> 30) {  // longer than any share
+            const u64 place = in_line + on;
+            element = place < task.length ? Element{line, (i64)place} : Element{line + 1, (i64)(place - task.length)};
+        } else {
+            const u32 place = (u32)in_line + on, lines = (u32)((u64)place * task.magic >> task.shift);
+            element = {line + lines, (i64)(place - lines * (u32)task.length)};
+        }
+        return at;
+    }
+};
+
+// Goes from each of a lane's grains to the next one, 32 grains on, where lines lie evenly apart.
+struct Hops {
+    u8* at;
+    i64 ahead, wrap;         // bytes to the next grain; as well where a line ends before it
+    u32 left, rest, length;  // elements to the line's end; those hopped over, less whole lines; those of a line
+    GR_HD Hops(const Scan& task, u8* from, Element element, i64 step, i64 pitch, u32 hop) {
+        const u32 lines = task.length >> 30 ? 0 : (u32)((u64)hop * task.magic >> task.shift);
+        at = from + (i64)element.line * pitch + element.in_line * step;
+        rest = hop - lines * (u32)task.length;
+        ahead = (i64)lines * pitch + (i64)rest * step;
+        wrap = pitch - (i64)task.length * step;
+        left = at_most_many(task.length - (u64)element.in_line);
+        length = at_most_many(task.length);
+    }
+    GR_HD u8* next() {
+        u8* now = at;
+        const bool ends = left <= rest;
+        at += ends ? ahead + wrap : ahead;
+        left += (ends ? length : 0) - rest;
+        return now;
+    }
+};
+// True where all of a share are elements, of lines that lie evenly apart.
+template <int Elements> GR_HD bool hops(const Scan& task, i64 first) {
+    return task.line.count == 1 && first >= (i64)task.lead && first + Elements <= (i64)task.positions;
+}
+
+// All lanes of a warp call. A share's elements of an operand, the second or the first.
+template <bool Second, int Elements, int Size, int Grain = 16>
+GR_HD void fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64 first) {
+    if constexpr (Grain > Size) {
+        if (grain != Grain) return fetch_grains<Second, Elements, Size, Grain / 2>(task, grain, to, from, first);
+    }
+    typedef typename Word<Grain>::type W;
+    const Grains<Elements, Grain / Size> grains(task, first);
+    const int rounds = grains.rounds, batch = Grain < 4 ? 8 : 1;  // loads of a lane at once, where nothing else keeps them going
+    const i64 step = Second ? task.step_b : task.step_a;
+    Element element;
+    if (hops<Elements>(task, first)) {
+        grains.find(0, element);
+        Hops hops(task, (u8*)from, element, step, Second ? task.line.b[0] : task.line.a[0], 32 * Grain / Size);
+        u8* target = to + threadIdx.x % 32 * Grain;
+#pragma unroll 2
+        for (int round = 0; round < rounds; round += batch) {
+            W words[batch];
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                if (!grains.has(round + i)) break;
+                if constexpr (Grain >= 4) copy_async<Grain>(target + round * 32 * Grain, hops.next());
+                else words[i] = *(const W*)hops.next();
+            }
+            if constexpr (Grain < 4)
+#pragma unroll
+                for (int i = 0; i < batch; i++)
+                    if (grains.has(round + i)) *(W*)(target + (round + i) * 32 * Grain) = words[i];
+        }
+        return;
+    }
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++) {
+        const int at = grains.find(round, element);
+        if (at < 0) continue;
+        const Offset begin = task.line.at(element.line);
+        const u8* source = from + (Second ? begin.b : begin.a) + element.in_line * step;
+        if constexpr (Grain >= 4) copy_async<Grain>(to + at * Size, source);
+        else *(W*)(to + at * Size) = *(const W*)source;
+    }
+}
+
+// All lanes of a warp call. A share's results.
+template <int Elements, int Size, int Grain = 16>
+GR_HD void drain_grains(const Scan& task, u64 grain, const u8* from, u8* to, i64 first) {
+    if constexpr (Grain > Size) {
+        if (grain != Grain) return drain_grains<Elements, Size, Grain / 2>(task, grain, from, to, first);
+    }
+    typedef typename Word<Grain>::type W;
+    const Grains<Elements, Grain / Size> grains(task, first);
+    const int rounds = grains.rounds;
+    Element element;
+    if (hops<Elements>(task, first)) {
+        grains.find(0, element);
+        Hops hops(task, to, element, task.step_out, task.line.c[0], 32 * Grain / Size);
+#pragma unroll 2
+        for (int round = 0; round < rounds; round++)
+            if (grains.has(round)) __stcs((W*)hops.next(), *(const W*)(from + (round * 32 + threadIdx.x % 32) * Grain));
+        return;
+    }
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++) {
+        const int at = grains.find(round, element);
+        if (at < 0) continue;
+        u8* target = to + task.line.at(element.line).c + element.in_line * task.step_out;
+        __stcs((W*)target, *(const W*)(from + at * Size));
+    }
+}

@@ -1,0 +1,150 @@
+// Textbook ways to scan, each in passes over memory, to compare the single pass with (Harris, Sengupta and Owens 2007;
+// Merrill and Grimshaw 2009). Lines are cut into parts, a block each.
+//
+//   reduce-then-scan  fold each part to its state; scan the states, as lines of their own; scan each part from its base
+//   scan-then-fan     scan each part by itself; scan the states behind them; combine each element's with its part's base
+//
+// Source 0 is elements; source n is states of the parts of source n - 1, which a scan replaces by what comes before each.
+#pragma once
+#include "../core/shared.cuh"
+#include "../core/task.cuh"
+#include "../warp/reduce.cuh"
+#include "../warp/scan.cuh"
+#include "flow.cuh"
+
+// All threads of the block call, Threads of them. What comes before this thread's state; `through` is the states of all.
+// Two block barriers.
+template <class Op, int Threads>
+GR_HD typename Op::State block_before(typename Op::State own, typename Op::State& through) {
+    typedef typename Op::State State;
+    State* totals = (State*)GR_SHARED;
+    const State inclusive = warp_scan<Op, 32>(own);
+    if (threadIdx.x % 32 == 31) totals[threadIdx.x / 32] = inclusive;
+    __syncthreads();
+    State before = Op::identity();
+    through = Op::identity();
+    for (u32 w = 0; w < Threads / 32; w++) {
+        if (w == threadIdx.x / 32) before = through;
+        through = Op::combine(through, totals[w]);
+    }
+    __syncthreads();
+    return Op::combine(before, lane_before<Op, 32>(inclusive));
+}
+
+// How a source is cut. Parts of elements are as many as the plan says; those of states have Fan of them.
+template <class Op, int Fan> struct Cuts {
+    typedef typename Op::State State;
+    const Scan& task;
+    u64 count, length, share;  // of a line: parts; elements, or states; those of a part
+    State *from, *to;          // states of this source, and of its parts
+    GR_HD Cuts(const Scan& scan, int source)
+        : task(scan), count(scan.tiles), length(scan.length), share((scan.length + scan.tiles - 1) / scan.tiles), from(nullptr),
+          to((State*)scan.states) {
+        for (; source > 0; source--) {
+            from = to;
+            to += task.lines * count;
+            length = count;
+            count = (length + Fan - 1) / Fan;
+            share = Fan;
+        }
+    }
+    // Of block number `block`: its line, and where in it the part begins and ends.
+    GR_HD u64 line(u64 block) const { return block / count; }
+    GR_HD u64 begin(u64 block) const {
+        const u64 at = block % count * share;
+        return at < length ? at : length;
+    }
+    GR_HD u64 end(u64 block) const { return begin(block) + share < length ? begin(block) + share : length; }
+};
+
+// Elements of a line, or states in place of them.
+template <class Op> struct Elements {
+    typedef typename Op::In Item;
+    typedef typename Op::State State;
+    const Scan& task;
+    const Offset at;
+    GR_HD Elements(const Scan& scan, u64 line, State*, u64) : task(scan), at(scan.line.at(line)) {}
+    GR_HD Item get(u64 k) const {
+        return Reader<Item>::one(task.a + at.a + (i64)k * task.step_a, task.b + at.b + (i64)k * task.step_b);
+    }
+    static GR_HD State add(State state, Item x) { return Take<Op>::of(state, x); }
+    template <class Emit> GR_HD void put(u64 k, State state) const {
+        store_once((typename Emit::Out*)((u8*)task.out + at.c + (i64)k * task.step_out), Emit::of(state, task.option));
+    }
+};
+template <class Op> struct States {
+    typedef typename Op::State Item;
+    typedef typename Op::State State;
+    State* const row;
+    GR_HD States(const Scan&, u64 line, State* from, u64 length) : row(from + line * length) {}
+    GR_HD Item get(u64 k) const { return row[k]; }
+    static GR_HD State add(State state, Item x) { return Op::combine(state, x); }
+    template <class Emit> GR_HD void put(u64 k, State state) const { row[k] = state; }
+};
+template <class Op, int Source> struct ItemsOf { typedef States<Op> type; };
+template <class Op> struct ItemsOf<Op, 0> { typedef Elements<Op> type; };
+
+// Grid: a block a part. States of the parts of a source.
+template <class Op, int Threads, int Items, int Source>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fold(const __grid_constant__ Scan task) {
+    typedef typename Op::State State;
+    const Cuts<Op, Threads * Items> parts(task, Source);
+    const u64 end = parts.end(blockIdx.x);
+    const typename ItemsOf<Op, Source>::type line(task, parts.line(blockIdx.x), parts.from, parts.length);
+    State state = Op::identity(), through;
+    for (u64 at = parts.begin(blockIdx.x); at < end; at += Threads * Items) {
+        State own = Op::identity();
+        for (u64 k = at + threadIdx.x * Items; k < at + (threadIdx.x + 1) * Items && k < end; k++) own = line.add(own, line.get(k));
+        block_before<Op, Threads>(own, through);
+        state = Op::combine(state, through);
+    }
+    if (threadIdx.x == 0) parts.to[blockIdx.x] = state;
+}
+
+// What is before an element, or with it.
+template <class Op, bool Exclusive, class Item> GR_HD typename Op::State shown(typename Op::State before, typename Op::State with, const Item& x) {
+    if constexpr (Exclusive) return Before<Op>::of(before, x);
+    else return with;
+}
+
+// Grid: a block a part. Scans a source from the bases of its parts; without Based there is one part a line, and carries are
+// its bases. With Local from none, and results are states behind those of all parts, for scan_method_fan.
+template <class Op, class Emit, int Threads, int Items, int Source, bool Based, bool Exclusive, bool Local>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __grid_constant__ Scan task) {
+    typedef typename Op::State State;
+    const Cuts<Op, Threads * Items> parts(task, Source);
+    const u64 end = parts.end(blockIdx.x), number = parts.line(blockIdx.x);
+    const typename ItemsOf<Op, Source>::type line(task, number, parts.from, parts.length);
+    State state = Op::identity(), through;
+    if (Based) state = parts.to[blockIdx.x];
+    else if (!Local && task.carry) state = ((const State*)task.carry)[number];
+    for (u64 at = parts.begin(blockIdx.x); at < end; at += Threads * Items) {
+        const u64 first = at + threadIdx.x * Items, last = first + Items < end ? first + Items : end;
+        State own = Op::identity();
+        for (u64 k = first; k < last; k++) own = line.add(own, line.get(k));
+        State before = Op::combine(state, block_before<Op, Threads>(own, through));
+        for (u64 k = first; k < last; k++) {
+            const auto x = line.get(k);
+            const State with = line.add(before, x);
+            if constexpr (Source > 0) line.template put<Emit>(k, before);
+            else if constexpr (Local) ((State*)task.states)[task.parts + number * task.length + k] = shown<Op, Exclusive>(before, with, x);
+            else line.template put<Emit>(k, shown<Op, Exclusive>(before, with, x));
+            before = with;
+        }
+        state = Op::combine(state, through);
+    }
+    if (threadIdx.x != 0) return;
+    if (Local) parts.to[blockIdx.x] = state;
+    else if (!Based && task.totals) ((State*)task.totals)[number] = state;
+}
+
+// Grid: a block a part. Each element's state behind its part's base.
+template <class Op, class Emit, int Threads, int Items>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fan(const __grid_constant__ Scan task) {
+    typedef typename Op::State State;
+    const Cuts<Op, Threads * Items> parts(task, 0);
+    const u64 end = parts.end(blockIdx.x), number = parts.line(blockIdx.x);
+    const Elements<Op> line(task, number, nullptr, 0);
+    const State base = parts.to[blockIdx.x], *locals = (const State*)task.states + task.parts + number * task.length;
+    for (u64 k = parts.begin(blockIdx.x) + threadIdx.x; k < end; k += Threads) line.template put<Emit>(k, Op::combine(base, locals[k]));
+}

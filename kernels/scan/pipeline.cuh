@@ -1,0 +1,107 @@
+// The rounds of a persistent block: two tiles are on their way into shared memory, then each is folded to states that are
+// posted to the other blocks, and LAG rounds later, when warps of their own have found what comes before it, it is scanned
+// from there and written.
+#pragma once
+#include "../block/named.cuh"
+#include "../block/flag.cuh"
+#include "../core/copy.cuh"
+#include "../core/types.cuh"
+
+const int LAG = 2;            // rounds between a tile's folding and its writing
+const int STAGES = LAG + 2;   // tiles in shared memory
+const int SLOTS = LAG + 1;    // rounds whose states are in use
+
+const int SPOTS = 8;          // tiles of a block that somebody still asks for, at most
+
+// What the warps of a block tell each other.
+template <class Spot> struct Rounds {
+    Spot spot[SPOTS];  // where the tiles lie, by rounds
+    u32 drawn;         // rounds whose tiles are known
+};
+
+// Work says what is done with a tile: each of Warps warps fetches, folds and writes its share of it, and Lookers warps find
+// what comes before. Spot is where a tile lies, found by one lane for all; Held is what a lane keeps between folding and
+// writing.
+template <class Work, int Warps, int Lookers> struct Pipeline {
+    typedef typename Work::Held Held;
+    typedef typename Work::Spot Spot;
+    const Work& work;
+    const u64 tiles;
+    u32* const ticket;
+    const u32 warp, lane;
+    GR_HD Pipeline(const Work& w, u64 count, u32* next)
+        : work(w), tiles(count), ticket(next), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
+
+    GR_HD Spot& spot(u32 round) const { return work.rounds().spot[round % SPOTS]; }
+
+    // Barriers of a round: its tile is folded; its bases are found. A number comes again for the same warps that look back,
+    // 2 LAG rounds later: all that meets at it has passed it by then.
+    static GR_HD u32 folded(u32 round) { return 1 + round % (2 * LAG); }
+    static GR_HD u32 found(u32 round) { return 1 + 2 * LAG + round % (2 * LAG); }
+    static const u32 meeting = 32 * (Warps + Lookers);  // threads: of all warps that scan, and of those that look back
+
+    // What the warps behind those that scan do, Lookers of them a round: they look back for rounds i, i + LAG, ... A block's
+    // tiles are drawn one by one, in order, so that it never waits for a tile of its own.
+    GR_HD void look() const {
+        const u32 looker = (warp - Warps) % Lookers;
+        for (u32 round = (warp - Warps) / Lookers;; round += LAG) {
+            wait_at(folded(round), meeting);
+            if (spot(round).tile >= tiles) return;
+            work.find_bases(spot(round), round % SLOTS, looker);
+            __syncwarp();
+            arrive_at(found(round), meeting);
+            if (looker == 0 && lane == 0) {  // a trip to memory for which those that scan need not wait
+                await(&work.rounds().drawn, round + STAGES);
+                spot(round + STAGES) = work.spot_of(atomicAdd(ticket, 1u));
+                raise(&work.rounds().drawn, round + STAGES + 1);
+            }
+            __syncwarp();
+        }
+    }
+
+    // What the other warps do, each with its share of every tile.
+    GR_HD void scan() const {
+        Held held[LAG];  // of the LAG rounds before this one
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (spot(i).tile < tiles) work.fetch(spot(i), i);
+            commit_copies();
+        }
+        for (u32 round = 0;; round++) {
+            Held now = Work::nothing();
+            if (spot(round).tile < tiles) {
+                wait_copies<1>();
+                __syncwarp();
+                now = work.fold(spot(round), round % STAGES, round % SLOTS);
+            }
+            __syncwarp();
+            if (round >= LAG && spot(round - LAG).tile >= tiles) return;
+            arrive_at(folded(round), meeting);
+            if (round >= LAG) {
+                wait_at(found(round - LAG), meeting);
+                work.write(spot(round - LAG), (round - LAG) % STAGES, (round - LAG) % SLOTS, held[LAG - 1]);
+                __syncwarp();
+            }
+            await(&work.rounds().drawn, round + 3);
+            __syncwarp();
+            if (spot(round + 2).tile < tiles) work.fetch(spot(round + 2), (round + 2) % STAGES);
+            commit_copies();
+#pragma unroll
+            for (int i = LAG - 1; i > 0; i--) held[i] = held[i - 1];
+            held[0] = now;
+        }
+    }
+
+    // All threads of the block call: Warps + LAG Lookers warps.
+    GR_HD void run() const {
+        if (warp == 0) {
+            if (lane == 0) {
+                for (int i = 0; i < STAGES; i++) spot(i) = work.spot_of(atomicAdd(ticket, 1u));
+                work.rounds().drawn = STAGES;
+            }
+        }
+        __syncthreads();
+        if (warp < Warps) scan();
+        else look();
+    }
+};
