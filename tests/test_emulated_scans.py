@@ -75,7 +75,7 @@ CALLS = {
     "columns, reverse": call("sum", "i4", (200, 30), 0, reverse=True, carried=True),
     "columns of segments": call("sum", "i4", (40, 30), 0, segmented=True, exclusive=True),
     "columns of many tiles": call("sum", "f4", (2500, 32), 0, carried=True),
-    "columns of many tiles, in order": call("affine", "f8", (1100, 31), 0, carried=True, reverse=True),
+    "columns of many tiles, in order": call("affine", "f8", (600, 31), 0, carried=True, reverse=True),
     "columns in pairs": call("sum", "f8", (150, 70), 0, phase=8),
     "columns inside": call("sum", "f4", (150, 70), 0, view=lambda x: x[:, 1:-2], carried=True, exclusive=True),
     "narrow columns": call("sum", "f2", (300, 130), 0, view=lambda x: x[:, 2:], carried=True),
@@ -89,6 +89,15 @@ CALLS = {
     "columns apart": call("sum", "f4", (1000, 8), 0, view=lambda x: x[:, ::2], reverse=True, carried=True),
     "strided": call("sum", "f8", (2000,), view=lambda x: x[1::3], carried=True),
     "backwards": call("affine", "f8", (900,), view=lambda x: x[::-1]),
+}
+CALLS |= {
+    "positions in lines": call("argmax", "i4", (7, 300), 1, carried=True),
+    "positions in columns": call("argmin", "i4", (300, 7), 0, reverse=True, carried=True),
+    "complex maxima": call("max", "c8", (3, 200), 1, reverse=True),
+    "two operands in segments": call("affine", "f8", (5, 170), 1, segmented=True, carried=True),
+    "two operands in segments of columns": call(
+        "affine", "f8", (170, 5), 0, segmented=True, exclusive=True, reverse=True
+    ),
 }
 METHODS = {
     f"{method}, {name}": replace(call(*arguments, **options), method=method)

@@ -14,7 +14,7 @@ import cupy
 from simt.backend import RUNTIME, put
 
 from gpureduce_dask.chunk import device_scan, host, host_scan
-from gpureduce_dask.device import launch, scan_launch, scan_plans
+from gpureduce_dask.device import launch, scan_launch, scan_plans, scan_task
 from gpureduce_dask.operators import OPERATORS
 
 SCRATCH = 160
@@ -34,14 +34,14 @@ class Player:
         self.bound, self.axis, self.resets, self.options = bound, axis, resets, options
         self.plans, self.zeros = [], []
 
-    def plan(self, op, arrays, exclusive, reverse, limit, processors):
+    def plan(self, op, arrays, exclusive, reverse, limit, processors, method):
         self.op, self.arrays = op, arrays
         self.plans.append((exclusive, reverse))
-        return scan_plans.Plan((scan_plans.Step("k", 7, 64),), b"words", SCRATCH, True, (0,) * len(arrays.strides))
+        return scan_task.Plan((scan_task.Step("k", 7, 64),), b"words", SCRATCH, True, (0,) * len(arrays.strides))
 
     def start(self, entry, blocks, threads, shared_bytes, task, stream):
-        assert (entry, blocks, threads, task[56:]) == (3, 7, 64, b"words")
-        out, a, b, carry, totals, states, ticket = device_scan._POINTERS.unpack(task[:56])
+        assert (entry, blocks, threads, task[72:]) == (3, 7, 64, b"words")
+        out, a, b, carry, totals, states, ticket, _, _ = device_scan._POINTERS.unpack(task[:72])
         assert self.zeros[-1] == (states, SCRATCH) and ticket == states + SCRATCH - 16
         arrays, bound = self.arrays, self.bound
         chunk = self.at(a, bound.dtypes[0], arrays.strides[0])

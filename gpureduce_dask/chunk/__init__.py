@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import cuda_types
+from ..device.scan_methods import SINGLE_PASS, check
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Bound, DType
 from ..operators import OPERATORS, REFUSING
@@ -91,6 +92,7 @@ def scan(
     out: Any = None,
     place: Place | None = None,
     with_total: bool = True,
+    method: str = SINGLE_PASS,
 ) -> tuple[Any, Any]:
     """A chunk's running results along an axis, and the partial behind each line, of size 1 along the axis.
 
@@ -98,8 +100,10 @@ def scan(
     own element out; ``reverse`` starts at the end of each line. ``resets`` is an array of bool that broadcasts to the
     chunk's shape, true where what stands before an element is forgotten, the carry included. ``out`` takes the results
     and may be the chunk itself. ``place`` is where the chunk lies, for a state with an index. Without ``with_total`` a
-    GPU is spared to write the partial, which is then None.
+    GPU is spared to write the partial, which is then None. ``method`` is how a GPU scans: ``"look-back"``, a single
+    pass, or one of the textbook's; the host has one.
     """
+    check(method)
     chunks = _admit(chunks, bound)
     device = is_device(chunks[0])
     if carry is not None:
@@ -110,7 +114,7 @@ def scan(
         return host_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, place)
     from . import device_scan
 
-    return device_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total)
+    return device_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total, place, method)
 
 
 def combine(partials: Sequence[Any], bound: Bound) -> Any:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..device import launch, scan_launch, scan_plans
-from ..errors import ArgumentError, message
+from ..device import launch, scan_launch, scan_methods, scan_plans, scan_task
 from ..monoid import Bound
 from . import device, room
 from .device import Chunks
+from .place import Place
 
-_POINTERS = struct.Struct("7Q")  # out, both operands, carry, totals, states, ticket: the head of a Scan
+# out, both operands, carry, totals, states, ticket, flags and the first element's index: the head of a Scan
+_POINTERS = struct.Struct("8Qq")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Prepared:
     """Everything about scanning chunks of one layout that does not change from call to call."""
 
     steps: tuple[scan_launch.Ready, ...]
-    plan: scan_plans.Plan
+    plan: scan_task.Plan
     final: bool  # the kernels write results, not states
     out: room.Room
     total: room.Room
@@ -48,18 +49,21 @@ def scan(
     resets: Any = None,
     out: Any = None,
     with_total: bool = True,
+    place: Place | None = None,
+    method: str = scan_methods.SINGLE_PASS,
 ) -> tuple[Any, Any]:
     """Running results along an axis, and the partial behind each line, as CuPy arrays.
 
-    Parameters are those of :func:`gpureduce_dask.chunk.scan`. Nothing waits for the GPU, but where only the host can
-    finalise states; no chunk is copied, but where ``out`` lies across it.
+    Parameters are those of :func:`gpureduce_dask.chunk.scan`; ``method`` is one of
+    ``scan_methods.METHODS``. Nothing waits for the GPU, but where only the host can finalise states; no chunk is
+    copied, but where ``out`` lies across it.
     """
     device = chunks[0].data.device_id
     if launch.current_device() != device:
         import cupy
 
         with cupy.cuda.Device(device):
-            return scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total)
+            return scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total, place, method)
     operands = chunks
     if resets is not None or out is not None:
         operands = _operands(chunks, bound, resets, out)
@@ -67,17 +71,20 @@ def scan(
     if out is not None and not _is_final(bound):
         target = None
     layouts = [(a.shape, a.strides, a.data.ptr % 16) for a in (*operands, *(() if target is None else (target,)))]
-    key = (*layouts, bound, axis, exclusive, reverse, resets is None, target is None, device)
+    key = (*layouts, bound, axis, exclusive, reverse, resets is None, target is None, device, method)
     prepared = _prepared.get(key)
     if prepared is None:
         if 0 in chunks[0].shape:
             return _nothing(chunks[0].shape, bound, axis, carry, out)
-        prepared = _prepared[key] = _prepare(operands, target, bound, axis, exclusive, reverse, resets, device)
+        prepared = _prepared[key] = _prepare(operands, target, bound, axis, exclusive, reverse, resets, device, method)
     if target is None:
         target = prepared.out.new()
     total = prepared.total.new() if with_total else None
     ahead = None if carry is None else _lined_up(carry, prepared.kept, axis, prepared.state_bytes)
-    _run(prepared, (*operands, target), 0 if ahead is None else ahead.data.ptr, total)
+    index = place.offsets[axis] if place is not None else 0
+    if reverse:
+        index += chunks[0].shape[axis] - 1
+    _run(prepared, (*operands, target), 0 if ahead is None else ahead.data.ptr, total, index)
     if total is not None and prepared.is_turned:
         total = _restored(total, prepared, bound)
     return target if prepared.final else _finalised(target, bound, out), total
@@ -86,27 +93,6 @@ def scan(
 def clear() -> None:
     """Forget every plan. Compiled kernels stay."""
     _prepared.clear()
-
-
-def _check(chunks: Chunks, bound: Bound, resets: Any) -> None:
-    if bound.indexed:
-        raise ArgumentError(
-            message(
-                "scan",
-                f"{bound.name} of {bound.dtypes[0]} on a GPU",
-                "an operator whose state has no positions",
-                "Keep the chunks on the host: x.map_blocks(cupy.asnumpy).",
-            )
-        )
-    if resets is not None and len(chunks) > 1:
-        raise ArgumentError(
-            message(
-                "scan",
-                f"segments and {len(chunks)} operands on a GPU",
-                "segments with an operator of one operand",
-                "Scan the segments one by one, or keep the chunks on the host.",
-            )
-        )
 
 
 def _is_final(bound: Bound) -> bool:
@@ -136,9 +122,17 @@ def _nothing(shape: tuple[int, ...], bound: Bound, axis: int, carry: Any, out: A
 
 
 def _prepare(
-    operands: Chunks, out: Any, bound: Bound, axis: int, exclusive: bool, reverse: bool, resets: Any, number: int
+    operands: Chunks,
+    out: Any,
+    bound: Bound,
+    axis: int,
+    exclusive: bool,
+    reverse: bool,
+    resets: Any,
+    number: int,
+    method: str,
 ) -> Prepared:
-    _check(operands if resets is None else operands[:-1], bound, resets)
+    scan_methods.check(method)
     first, final = operands[0], _is_final(bound)
     op = _operator(bound, final, resets is not None, tuple(a.itemsize for a in operands))
     order = _memory_order(first, axis)
@@ -148,13 +142,13 @@ def _prepare(
         strides, phase = made.strides or room.c_strides(made.shape, op.out_bytes), made.lead % 16
     else:
         strides, phase = out.strides, out.data.ptr % 16
-    arrays = scan_plans.Operands(
+    arrays = scan_task.Operands(
         tuple(first.shape[a] for a in order),
         order.index(axis),
         tuple(tuple(s[a] for a in order) for s in (*(x.strides for x in operands), strides)),
         (*(x.data.ptr % 16 for x in operands), phase),
     )
-    plan = scan_plans.plan(op, arrays, exclusive, reverse, *scan_launch.limits(number))
+    plan = scan_plans.plan(op, arrays, exclusive, reverse, *scan_launch.limits(number), method)
     total = (*(first.shape[a] for a in kept), 1, op.state_bytes)
     back = [0] * (first.ndim + 1)
     for place, a in enumerate([*kept, axis, first.ndim]):
@@ -194,16 +188,16 @@ def _identities(shape: tuple[int, ...], bound: Bound) -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def _operator(bound: Bound, final: bool, segmented: bool, itemsizes: tuple[int, ...]) -> scan_plans.Operator:
+def _operator(bound: Bound, final: bool, segmented: bool, itemsizes: tuple[int, ...]) -> scan_task.Operator:
     op = device.cuda_operator(bound, final)
     state, align = bound.state.itemsize, bound.state.alignment
     kind = op.type
     if segmented:
-        plain = scan_plans.Operator(kind, "", itemsizes, 0, state, align)
+        plain = scan_task.Operator(kind, "", itemsizes, 0, state, align)
         kind, state, align = f"Segmented<{kind}>", plain.flow_bytes, max(4, align)
     emits = f"Final<{kind}, {op.emit}>" if final else f"Keep<{kind}>"
     out = bound.result.itemsize if final else state
-    return scan_plans.Operator(kind, emits, itemsizes, out, state, align, device._options(bound))
+    return scan_task.Operator(kind, emits, itemsizes, out, state, align, device._options(bound), bound.indexed)
 
 
 def _memory_order(array: Any, axis: int) -> list[int]:
@@ -252,7 +246,7 @@ def _restored(total: Any, prepared: Prepared, bound: Bound) -> Any:
     return cupy.ascontiguousarray(total)
 
 
-def _run(prepared: Prepared, arrays: Chunks, carry: int, total: Any) -> None:
+def _run(prepared: Prepared, arrays: Chunks, carry: int, total: Any, index: int) -> None:
     """Launch the steps one after another. Scratch goes back to the pool at once: its next use is behind them."""
     stream, plan = launch.current_stream(), prepared.plan
     scratch, states, ticket = None, 0, 0
@@ -265,6 +259,8 @@ def _run(prepared: Prepared, arrays: Chunks, carry: int, total: Any) -> None:
     firsts = [a.data.ptr + start for a, start in zip(arrays, plan.starts, strict=True)]
     second = firsts[1] if len(firsts) > 2 else 0
     totals = 0 if total is None else total.data.ptr
-    task = _POINTERS.pack(firsts[-1], firsts[0], second, carry, totals, states, ticket) + plan.words
+    flags = firsts[2] if len(firsts) > 3 else 0
+    head = _POINTERS.pack(firsts[-1], firsts[0], second, carry, totals, states, ticket, flags, index)
+    task = head + plan.words
     for entry, blocks, threads, shared_bytes in prepared.steps:
         launch.start_kernel(entry, blocks, threads, shared_bytes, task, stream)

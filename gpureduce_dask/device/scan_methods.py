@@ -44,6 +44,8 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, method:
         tiles=counts[0],
         parts=parts,
         steps=(strides[0], strides[1] if len(strides) > 2 else 0, strides[-1]),
+        flags=(strides[2] if len(strides) > 3 else 0, arrays.flags()),
+        step_index=-1 if reverse else 1,
         option=op.option,
         walk=arrays.kept(),
     )

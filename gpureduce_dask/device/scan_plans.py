@@ -48,6 +48,10 @@ def plan(
     """
     if method != scan_methods.SINGLE_PASS:
         return scan_methods.plan(op, arrays, exclusive, reverse, method)
+    if op.indexed or len(op.itemsizes) > 2:  # the single pass knows no positions, and two operands
+        if arrays.axis == len(arrays.shape) - 1:
+            return scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
+        return _by_lines(op, arrays, exclusive, reverse)
     rows = _in_rows(op, arrays, exclusive, reverse, limit, processors)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
@@ -119,7 +123,7 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) ->
     if reverse:
         steps = [-s for s in steps]
     splits = splits_of(lines, length)
-    batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW else 1)
+    batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
     blocks = -(-lines * splits // THREADS)
     scan = f"scan_lines<{op.type}, {op.emits}, {THREADS}, {batch}, {flag(splits > 1)}, {flag(exclusive)}>"
     launches = [Step(scan, blocks, THREADS)]
@@ -132,6 +136,8 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) ->
         length=length,
         tiles=splits,
         steps=(steps[0], second, steps[-1]),
+        flags=(steps[2] if len(steps) > 3 else 0, arrays.flags()),
+        step_index=-1 if reverse else 1,
         option=op.option,
         walk=arrays.kept(),
     )

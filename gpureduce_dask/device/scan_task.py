@@ -7,7 +7,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .layout import Dim, merged
+from .layout import Dim
 from .task import div_words, walk_words
 
 LAG, STAGES, SPOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
@@ -24,6 +24,7 @@ class Operator:
     state_bytes: int
     state_alignment: int
     option: tuple[float, float] = (0.0, 0.0)
+    indexed: bool = False  # states have positions
 
     @property
     def flow_bytes(self) -> int:
@@ -53,10 +54,22 @@ class Operands:
 
     def kept(self) -> tuple[Dim, ...]:
         """Where lines begin: the other axes, those that continue each other merged."""
-        first, out = self.strides[0], self.strides[-1]
-        second = self.strides[1] if len(self.strides) > 2 else (0,) * len(first)
-        others = [i for i, size in enumerate(self.shape) if i != self.axis and size > 1]
-        return merged([Dim(self.shape[i], first[i], second[i], out[i]) for i in others], True)
+        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1]) for n, s in self._merged())
+
+    def flags(self) -> tuple[Dim, ...]:
+        """Where they begin in a third operand."""
+        return tuple(Dim(n, s[2]) for n, s in self._merged()) if len(self.strides) > 3 else ()
+
+    def _merged(self) -> list[tuple[int, tuple[int, ...]]]:
+        dims: list[tuple[int, tuple[int, ...]]] = []
+        for i, size in enumerate(self.shape):
+            if i == self.axis or size == 1:
+                continue
+            steps, count = tuple(s[i] for s in self.strides), size
+            if dims and dims[-1][1] == tuple(size * s for s in steps):
+                count *= dims.pop()[0]
+            dims.append((count, steps))
+        return dims
 
 
 @dataclass(frozen=True)
@@ -92,6 +105,8 @@ def words(
     tiles: int,
     lead: int = 0,
     parts: int = 0,
+    flags: tuple[int, Sequence[Dim]] = (0, ()),
+    step_index: int = 0,
     steps: tuple[int, int, int] = (0, 0, 0),
     grains: tuple[int, int, int] = (0, 0, 0),
     option: tuple[float, float] = (0.0, 0.0),
@@ -103,8 +118,8 @@ def words(
     bits = (length - 1).bit_length()
     short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
     return (
-        struct.pack("6Q3q3Q2Q", *numbers, *steps, *grains, *short)
+        struct.pack("6Q2q3q3Q2Q", *numbers, flags[0], step_index, *steps, *grains, *short)
         + struct.pack("2d", *option)
         + struct.pack("6Q", *divs)
-        + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(walk)))
+        + struct.pack("98Q", *(n & ((1 << 64) - 1) for n in (*walk_words(walk), *walk_words(flags[1]))))
     )

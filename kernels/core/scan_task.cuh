@@ -13,17 +13,21 @@ struct Scan {
     void* totals;         // State a line, after its last element; or null
     void* states;         // zeros: what tiles post to each other
     u32* ticket;          // zero: the next tile
+    const u8* flags;      // of two operands: bool, true where segments begin
+    i64 index;            // of each line's first element
     u64 positions;        // lead and elements
     u64 lead;
     u64 lines, length;    // length: elements of a line
     u64 tiles;            // or splits of a line
     u64 parts;            // scan-then-fan: states of parts, those of elements are behind them
+    i64 step_flags, step_index;
     i64 step_a, step_b, step_out;  // lines at any strides: bytes from one element to the next
     u64 grain_a, grain_b, grain_out;  // lines with gaps: bytes that lie together, aligned, wherever lines begin
     u64 magic, shift;     // lines with gaps: the quotient by their length of any number below 2^31
     f64 option[2];        // arguments of finalise
     Div by_length, by_lines;
     Walk line;            // lines at any strides: where each begins in the operands and, in bytes, in the results
+    Walk flag;            // and among flags
 };
 
 // How an operand's rows lie in shared memory: `pitch` bytes apart, each where its address, modulo 16, has it. Where they lie
@@ -46,6 +50,8 @@ struct Strips {
     void* totals;
     void* states;         // zeros: what tiles post to each other
     u32* ticket;
+    const u8* flags;
+    i64 index;
     u64 length, columns;  // elements of a line; lines side by side
     u64 strips, width;    // of a plane of columns; columns of a strip
     u64 lead;             // columns that the first strip lacks, so that the others begin where memory is aligned

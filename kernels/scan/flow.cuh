@@ -1,24 +1,26 @@
 // What runs through a scan: the operator's state, and where lines follow one another, whether one began.
 #pragma once
+#include "../core/line.cuh"
+#include "../core/scan_task.cuh"
 #include "../monoid/moments.cuh"
 
 // One element more. As lift and combine, and less work where a state takes an element straight.
 template <class Op> struct TakeAny {
-    static GR_HD typename Op::State of(typename Op::State state, typename Op::In x) {
+    static GR_HD typename Op::State of(typename Op::State state, typename Op::In x, i64 index = 0) {
         typename Op::Acc acc = Op::start();
-        Op::absorb(acc, x, 0);
+        Op::absorb(acc, x, index);
         return Op::combine(state, Op::settle(acc));
     }
 };
 template <class Op> struct Take : TakeAny<Op> {};
 template <class Map, class A> struct Take<Sum<Map, A>> {
-    static GR_HD A of(A sum, typename Map::In x) {
+    static GR_HD A of(A sum, typename Map::In x, i64 = 0) {
         add(sum, Map::of(x));
         return sum;
     }
 };
 template <class Map, class A> struct Take<Mean<Map, A>> {
-    static GR_HD Averaged<A> of(Averaged<A> mean, typename Map::In x) {
+    static GR_HD Averaged<A> of(Averaged<A> mean, typename Map::In x, i64 = 0) {
         add(mean.sum, Map::of(x));
         mean.count += Map::counts(x);
         return mean;
@@ -39,7 +41,7 @@ GR_HD f64 reciprocal(f64 count) {
 // One element more of a variance (Welford 1962), as a merge with it would have it.
 template <class T, bool SkipNan, class Spread> struct TakeMoments {
     typedef typename Spread::State State;
-    static GR_HD State of(State state, T x) {
+    static GR_HD State of(State state, T x, i64 = 0) {
         if (SkipNan && is_nan(x)) return state;
         if (state.count == 0) return settled(x);
         if constexpr (sizeof(State) == sizeof(Moments2<f64>)) {
@@ -102,8 +104,9 @@ template <class Op> struct Segmented {
     static GR_HD auto finalise(State state, const f64* option) { return Op::finalise(state.value, option); }
 };
 template <class Op> struct Take<Segmented<Op>> {
-    static GR_HD typename Segmented<Op>::State of(typename Segmented<Op>::State state, typename Segmented<Op>::In x) {
-        return {Take<Op>::of(x.b.byte ? Op::identity() : state.value, x.a), state.began | x.b.byte};
+    typedef typename Segmented<Op>::State State;
+    static GR_HD State of(State state, typename Segmented<Op>::In x, i64 index = 0) {
+        return {Take<Op>::of(x.b.byte ? Op::identity() : state.value, x.a, index), state.began | x.b.byte};
     }
 };
 
@@ -125,6 +128,24 @@ template <class Map> struct Gather<Sum<Map, f64>> {
     }
     GR_HD f64 state() const { return sum; }
 };
+
+// A line at any strides, read element by element.
+template <class In> struct Stretch {
+    const u8 *a, *b;
+    GR_HD Stretch(const Scan& task, const Offset& at, u64) : a(task.a + at.a), b(task.b + at.b) {}
+    GR_HD In get(const Scan& task, u64 k) const { return Reader<In>::one(a + (i64)k * task.step_a, b + (i64)k * task.step_b); }
+};
+template <class A, class B> struct Stretch<Pair<Pair<A, B>, boolean>> {
+    const u8 *a, *b, *flags;
+    GR_HD Stretch(const Scan& task, const Offset& at, u64 line)
+        : a(task.a + at.a), b(task.b + at.b), flags(task.flags + task.flag.at(line).a) {}
+    GR_HD Pair<Pair<A, B>, boolean> get(const Scan& task, u64 k) const {
+        const i64 at = (i64)k;
+        return {Reader<Pair<A, B>>::one(a + at * task.step_a, b + at * task.step_b),
+                Reader<boolean>::one(flags + at * task.step_flags, nullptr)};
+    }
+};
+GR_HD i64 index_of(const Scan& task, u64 k) { return task.index + (i64)k * task.step_index; }
 
 // What an exclusive scan shows at an element.
 template <class Op> struct Before {

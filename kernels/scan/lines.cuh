@@ -20,12 +20,10 @@ GR_HD Part part_of(const Scan& task, u64 thread) {
 
 // Loads up to Batch elements from `at` on, before any is used.
 template <class In, int Batch>
-GR_HD void load_batch(const Scan& task, const Offset& line, u64 at, u64 end, In (&batch)[Batch]) {
+GR_HD void load_batch(const Scan& task, const Stretch<In>& line, u64 at, u64 end, In (&batch)[Batch]) {
 #pragma unroll
-    for (int i = 0; i < Batch; i++) {
-        const i64 k = (i64)at + i;
-        if (at + i < end) batch[i] = Reader<In>::one(task.a + line.a + k * task.step_a, task.b + line.b + k * task.step_b);
-    }
+    for (int i = 0; i < Batch; i++)
+        if (at + i < end) batch[i] = line.get(task, at + i);
 }
 
 // Grid: threads for all parts. The state of each part, by splits, then lines.
@@ -34,14 +32,14 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_fold_parts(const __gr
     const u64 thread = (u64)blockIdx.x * Threads + threadIdx.x;
     if (thread >= task.lines * task.tiles) return;
     const Part part = part_of(task, thread);
-    const Offset line = task.line.at(part.line);
+    const Stretch<typename Op::In> line(task, task.line.at(part.line), part.line);
     typename Op::State state = Op::identity();
     for (u64 at = part.first; at < part.end; at += Batch) {
         typename Op::In batch[Batch];
         load_batch<typename Op::In, Batch>(task, line, at, part.end, batch);
 #pragma unroll
         for (int i = 0; i < Batch; i++)
-            if (at + i < part.end) state = Take<Op>::of(state, batch[i]);
+            if (at + i < part.end) state = Take<Op>::of(state, batch[i], index_of(task, at + i));
     }
     ((typename Op::State*)task.states)[thread] = state;
 }
@@ -68,11 +66,12 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_co
     const u64 thread = (u64)blockIdx.x * Threads + threadIdx.x;
     if (thread >= task.lines * task.tiles) return;
     const Part part = part_of(task, thread);
-    const Offset line = task.line.at(part.line);
+    const Offset begin = task.line.at(part.line);
+    const Stretch<typename Op::In> line(task, begin, part.line);
     State state = Op::identity();
     if (Split) state = ((const State*)task.states)[thread];
     else if (task.carry) state = ((const State*)task.carry)[part.line];
-    u8* out = (u8*)task.out + line.c;
+    u8* out = (u8*)task.out + begin.c;
     for (u64 at = part.first; at < part.end; at += Batch) {
         typename Op::In batch[Batch];
         load_batch<typename Op::In, Batch>(task, line, at, part.end, batch);
@@ -81,7 +80,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_co
             if (at + i >= part.end) break;
             typename Emit::Out* to = (typename Emit::Out*)(out + (i64)(at + i) * task.step_out);
             if (Exclusive) store_once(to, Emit::of(Before<Op>::of(state, batch[i]), task.option));
-            state = Take<Op>::of(state, batch[i]);
+            state = Take<Op>::of(state, batch[i], index_of(task, at + i));
             if (!Exclusive) store_once(to, Emit::of(state, task.option));
         }
     }

@@ -63,11 +63,11 @@ template <class Op> struct Elements {
     typedef typename Op::State State;
     const Scan& task;
     const Offset at;
-    GR_HD Elements(const Scan& scan, u64 line, State*, u64) : task(scan), at(scan.line.at(line)) {}
-    GR_HD Item get(u64 k) const {
-        return Reader<Item>::one(task.a + at.a + (i64)k * task.step_a, task.b + at.b + (i64)k * task.step_b);
-    }
-    static GR_HD State add(State state, Item x) { return Take<Op>::of(state, x); }
+    const Stretch<Item> line;
+    GR_HD Elements(const Scan& scan, u64 number, State*, u64)
+        : task(scan), at(scan.line.at(number)), line(scan, at, number) {}
+    GR_HD Item get(u64 k) const { return line.get(task, k); }
+    GR_HD State add(State state, Item x, u64 k) const { return Take<Op>::of(state, x, index_of(task, k)); }
     template <class Emit> GR_HD void put(u64 k, State state) const {
         store_once((typename Emit::Out*)((u8*)task.out + at.c + (i64)k * task.step_out), Emit::of(state, task.option));
     }
@@ -78,7 +78,7 @@ template <class Op> struct States {
     State* const row;
     GR_HD States(const Scan&, u64 line, State* from, u64 length) : row(from + line * length) {}
     GR_HD Item get(u64 k) const { return row[k]; }
-    static GR_HD State add(State state, Item x) { return Op::combine(state, x); }
+    static GR_HD State add(State state, Item x, u64) { return Op::combine(state, x); }
     template <class Emit> GR_HD void put(u64 k, State state) const { row[k] = state; }
 };
 template <class Op, int Source> struct ItemsOf { typedef States<Op> type; };
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fold(const __g
     State state = Op::identity(), through;
     for (u64 at = parts.begin(blockIdx.x); at < end; at += Threads * Items) {
         State own = Op::identity();
-        for (u64 k = at + threadIdx.x * Items; k < at + (threadIdx.x + 1) * Items && k < end; k++) own = line.add(own, line.get(k));
+        for (u64 k = at + threadIdx.x * Items; k < at + (threadIdx.x + 1) * Items && k < end; k++) own = line.add(own, line.get(k), k);
         block_before<Op, Threads>(own, through);
         state = Op::combine(state, through);
     }
@@ -121,11 +121,11 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __g
     for (u64 at = parts.begin(blockIdx.x); at < end; at += Threads * Items) {
         const u64 first = at + threadIdx.x * Items, last = first + Items < end ? first + Items : end;
         State own = Op::identity();
-        for (u64 k = first; k < last; k++) own = line.add(own, line.get(k));
+        for (u64 k = first; k < last; k++) own = line.add(own, line.get(k), k);
         State before = Op::combine(state, block_before<Op, Threads>(own, through));
         for (u64 k = first; k < last; k++) {
             const auto x = line.get(k);
-            const State with = line.add(before, x);
+            const State with = line.add(before, x, k);
             if constexpr (Source > 0) line.template put<Emit>(k, before);
             else if constexpr (Local) ((State*)task.states)[task.parts + number * task.length + k] = shown<Op, Exclusive>(before, with, x);
             else line.template put<Emit>(k, shown<Op, Exclusive>(before, with, x));

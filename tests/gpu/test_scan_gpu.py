@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from gpureduce_dask.chunk import host, host_scan
+from gpureduce_dask.device.scan_methods import METHODS
 from gpureduce_dask.operators import OPERATORS
 
 from .samples import DTYPES, close, make, rows, view_of
@@ -32,6 +33,13 @@ LAYOUTS = [
     ((517, 1029), 0, lambda x: x.T[:517]),
     ((517, 1029), 1, lambda x: x[:, ::3]),
     ((517, 1029), 1, lambda x: x[:, 1:-1]),
+    ((70001, 33), 0, None),
+    ((9001, 33), 0, lambda x: x[:, 1:]),
+    ((3001, 1099), 0, lambda x: x[:, 2:-3]),
+    ((3, 1000, 130), 1, None),
+    ((300, 20, 40), 0, lambda x: x[:, ::-1]),
+    ((9001, 40), 1, lambda x: x[:, :32]),
+    ((9001, 7), 1, lambda x: x[:, 1:-1]),
     ((20, 30, 40), 1, None),
     ((20, 30, 40), 0, lambda x: x.transpose(2, 0, 1)),
     ((6, 5, 4, 3, 2, 3), 2, lambda x: x[:, ::-1, :, ::2]),
@@ -39,7 +47,10 @@ LAYOUTS = [
     ((40, 0), 0, None),
     ((0, 40), 0, None),
 ]
+BEST = ("min", "max", "argmin", "argmax")  # of nothing there is none
 SCANNED = (
+    "argmax",
+    "argmin",
     "sum",
     "prod",
     "min",
@@ -78,6 +89,7 @@ def compare(chunk, x, bound, axis, **options):
         device_options["carry"] = cp.asarray(states.view(np.uint8).reshape(*states.shape, bound.state.itemsize))
     if options.get("resets") is not None:
         device_options["resets"] = cp.asarray(options["resets"])
+    options.pop("method", None)  # the host has one
     wanted, total = host_scan.scan((x,), bound, axis, **options)
     got, got_total = device_scan((chunk,), bound, axis, **device_options)
     n = x.shape[axis]
@@ -96,9 +108,9 @@ def test_every_row_and_layout(dtype, number):
     names = [n for n in rows(dtype) if n in SCANNED]
     for i, name in enumerate({"sum", names[number % len(names)], names[(number * 5 + 3) % len(names)]}):
         bound = OPERATORS[name].bind(x.dtype)
-        if bound.indexed or name == "prod":
+        if name == "prod":
             continue
-        exclusive, reverse = bool((number + i) & 1) and name not in ("min", "max"), bool((number + i) & 2)
+        exclusive, reverse = bool((number + i) & 1) and name not in BEST, bool((number + i) & 2)
         compare(chunk, x, bound, axis, exclusive=exclusive, reverse=reverse)
         ends = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
         if 0 not in x.shape:
@@ -126,6 +138,10 @@ def test_affine_maps_in_order(axis):
     wanted, _ = host_scan.scan((a, b), bound, axis)
     got, _ = device_scan((cp.asarray(a), cp.asarray(b)), bound, axis)
     np.testing.assert_allclose(got.get(), wanted, rtol=1e-12, atol=1e-13)
+    resets = np.random.default_rng(4).random(a.shape) < 0.05
+    wanted, _ = host_scan.scan((a, b), bound, axis, resets=resets, reverse=True)
+    got, _ = device_scan((cp.asarray(a), cp.asarray(b)), bound, axis, resets=cp.asarray(resets), reverse=True)
+    np.testing.assert_allclose(got.get(), wanted, rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -136,6 +152,52 @@ def test_bits_are_the_same_every_time(dtype):
     for _ in range(5):
         again, _ = device_scan((x,), bound, 0)
         assert bool((again == first).all())
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("dtype", ["int32", "float64"])
+def test_methods_agree(dtype, method):
+    for shape, axis in (((300001,), 0), ((70, 5003), 1), ((5003, 70), 0)):
+        array = make(shape, dtype)
+        bound = OPERATORS["sum"].bind(array.dtype)
+        ends = tuple(1 if a == axis else n for a, n in enumerate(shape))
+        carry = host.reduce((make(ends, dtype, 7),), bound, (axis,))
+        compare(cp.asarray(array), array, bound, axis, carry=carry, method=method)
+        compare(cp.asarray(array), array, bound, axis, reverse=True, exclusive=True, method=method)
+
+
+MANY = (1 << 32) + (1 << 20)
+FAMILIES = {  # shape, axis, and a view of it, of more than 2^32 elements
+    "columns": ((MANY // 128, 128), 0, None),
+    "few columns": ((MANY // 3, 3), 0, None),
+    "many strips": ((1 << 15, MANY >> 15), 0, None),
+    "planes": ((2, MANY // 512, 256), 1, None),
+    "lines with gaps": ((MANY // 4096 + 4, 4096), 1, lambda x: x[:, 1:-1]),
+    "one line with gaps": ((2 * MANY,), 0, lambda x: x[::2]),
+    "short lines apart": ((MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[:, :, ::-1]),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_beyond_two_to_the_32(family):
+    shape, axis, view = FAMILIES[family]
+    if cp.cuda.Device().mem_info[0] < 3 * np.prod(shape, dtype="i8") + (4 << 30):
+        pytest.skip("needs more memory")
+    x = view_of(cp.ones(shape, "u1"), view)
+    assert x.size > 1 << 32
+    bound = OPERATORS["sum"].bind(x.dtype, dtype="uint8")
+    got, total = device_scan((x,), bound, axis)
+    n = x.shape[axis]
+    assert bool((total.view("u8")[..., 0] == n).all())
+    along = cp.moveaxis(got, axis, -1)
+    for line in (0, -1):
+        last = (
+            along.reshape(-1, n)[line]
+            if along.flags.c_contiguous or along.ndim == 1
+            else along[(line,) * (along.ndim - 1)]
+        )
+        assert bool((last == cp.arange(1, n + 1, dtype="u4").astype("u1")).all())
+    cp.get_default_memory_pool().free_all_blocks()
 
 
 def test_beyond_two_to_the_32():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpureduce_dask.chunk import device
+from gpureduce_dask.chunk import device, device_scan
+from gpureduce_dask.device.scan_methods import METHODS
 from gpureduce_dask.history import STEPS
 from gpureduce_dask.operators import OPERATORS
 from gpureduce_dask.steps.runs import run
@@ -37,8 +38,42 @@ def main() -> None:
     for axes in ((0,), (1,), (0, 1)):
         device.finalise(device.reduce_many(chunks, bound, axes), bound).get()
     walk_ladder()
+    walk_scans()
     cp.cuda.Device().synchronize()
     print(f"walked {len(LAYOUTS)} layouts")
+
+
+SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of one
+    ((5001,), 0, lambda x: x[1:]),
+    ((5001,), 0, lambda x: x[::-3]),
+    ((70, 131), 1, None),
+    ((70, 131), 1, lambda x: x[:, 1:-2]),
+    ((300, 32), 1, lambda x: x[:, 4:]),
+    ((5001, 32), 0, None),
+    ((5001, 3), 0, None),
+    ((5001, 7), 0, lambda x: x[:, 1:]),
+    ((3, 700, 130), 1, lambda x: x[::-1, :, 2:]),
+    ((20, 130), 0, None),
+    ((900, 8), 0, lambda x: x[:, ::2]),
+]
+
+
+def walk_scans() -> None:
+    """A small scan through every kernel, forward and in reverse, and by every method."""
+    import cupy as cp
+
+    for number, (shape, axis, view) in enumerate(SCANS):
+        for dtype in ("uint8", "float32", "float64"):
+            chunk = view_of(cp.asarray(make(shape, dtype, number)), view)
+            bound = OPERATORS["sum"].bind(chunk.dtype)
+            _, carry = device_scan.scan((chunk,), bound, axis)
+            device_scan.scan((chunk,), bound, axis, carry, exclusive=True, reverse=True)
+            resets = chunk > chunk.dtype.type(90)
+            device_scan.scan((chunk,), bound, axis, carry, resets=resets)
+        for method in METHODS:
+            device_scan.scan((chunk,), bound, axis, carry, method=method)
+        device_scan.scan((chunk, chunk), OPERATORS["affine"].bind(chunk.dtype, chunk.dtype), axis, resets=resets)
+        device_scan.scan((chunk,), OPERATORS["argmax"].bind(chunk.dtype), axis)
 
 
 def walk_ladder() -> None:

@@ -104,6 +104,7 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
     head = device_scan._POINTERS.pack(
         *(first[-1], first[0], first[1] if len(first) > 2 else 0),
         *(0 if carry is None else carry.ctypes.data, total.ctypes.data, states, states + plan.scratch_bytes - 16),
+        *(first[2] if len(first) > 3 else 0, shape[call.axis] - 1 if call.reverse else 0),
     )
     for step in plan.steps:
         kernels.launch(
