@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from . import compile as compiler
-from .scan_plans import Plan
+from .scan_task import Plan
 
 UNASKED_SHARED = 48 * 1024  # bytes of shared memory that every kernel may have
 MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
