@@ -16,35 +16,45 @@ template <class In, class Out, int Run> struct WarpShare {
     static const bool in_place = size_out == size_a;  // a lane's results take the place of its elements
 };
 
-// Elements [first, first + count) of packs of 16 bytes whose first is aligned: those from `low` to below `high` exist.
+// All lanes of a warp call. Elements [first, first + Elements) in packs of 16 bytes whose first is aligned: those from `low`
+// to below `high` exist.
 template <int Elements, int Size> GR_HD void fetch_packs(u8* to, const u8* base, i64 first, i64 low, i64 high) {
-    const int packs = Elements * Size / 16, each = 16 / Size;
+    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
+    const u8* from = base + first * Size;
+    if (first >= low && first + Elements <= high) {
 #pragma unroll
-    for (int k = 0; k < (packs + 31) / 32; k++) {
-        const int pack = k * 32 + threadIdx.x % 32;
-        if (packs % 32 && pack >= packs) break;
+        for (int k = 0; k < (packs + 31) / 32; k++)
+            if (packs % 32 == 0 || k * 32 + lane < packs) copy_async(to + (k * 32 + lane) * 16, from + (k * 32 + lane) * 16);
+        return;
+    }
+#pragma unroll 1
+    for (int pack = lane; pack < packs; pack += 32) {
         const i64 at = first + pack * each;
-        const u8* from = base + at * Size;
-        if (at >= low && at + each <= high) copy_async(to + pack * 16, from);
+        if (at >= low && at + each <= high) copy_async(to + pack * 16, from + pack * 16);
         else
-            for (int j = 0; j < each; j++)
-                if (at + j >= low && at + j < high)
-                    for (int byte = 0; byte < Size; byte++) to[pack * 16 + j * Size + byte] = from[j * Size + byte];
+#pragma unroll 1
+            for (int byte = 0; byte < 16; byte++)
+                if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
     }
 }
 template <int Elements, int Size> GR_HD void drain_packs(const u8* from, u8* base, i64 first, i64 low, i64 high) {
-    const int packs = Elements * Size / 16, each = 16 / Size;
+    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
+    u8* to = base + first * Size;
+    if (first >= low && first + Elements <= high) {
 #pragma unroll
-    for (int k = 0; k < (packs + 31) / 32; k++) {
-        const int pack = k * 32 + threadIdx.x % 32;
-        if (packs % 32 && pack >= packs) break;
+        for (int k = 0; k < (packs + 31) / 32; k++)
+            if (packs % 32 == 0 || k * 32 + lane < packs)
+                __stcs((uint4*)(to + (k * 32 + lane) * 16), *(const uint4*)(from + (k * 32 + lane) * 16));
+        return;
+    }
+#pragma unroll 1
+    for (int pack = lane; pack < packs; pack += 32) {
         const i64 at = first + pack * each;
-        u8* to = base + at * Size;
-        if (at >= low && at + each <= high) __stcs((uint4*)to, *(const uint4*)(from + pack * 16));
+        if (at >= low && at + each <= high) __stcs((uint4*)(to + pack * 16), *(const uint4*)(from + pack * 16));
         else
-            for (int j = 0; j < each; j++)
-                if (at + j >= low && at + j < high)
-                    for (int byte = 0; byte < Size; byte++) to[j * Size + byte] = from[pack * 16 + j * Size + byte];
+#pragma unroll 1
+            for (int byte = 0; byte < 16; byte++)
+                if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
     }
 }
 
