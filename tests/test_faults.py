@@ -381,7 +381,10 @@ def test_a_scheduler_without_the_package(start, tmp_path):
         time.sleep(0.1)
     with distributed.Client(scheduler_file=str(file), timeout=PATIENCE) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
-        with pytest.raises(RuntimeError, match="Scheduler and Client have different environments") as caught:
-            client.compute(gr.sum(x)).result(timeout=PATIENCE)
-        assert "gpureduce_dask" in str(caught.value.__cause__)
+        held = client.persist(x)
+        distributed.wait(held, timeout=PATIENCE)
+        for each in (x, held):
+            with pytest.raises(RuntimeError, match="Scheduler and Client have different environments") as caught:
+                client.compute(gr.sum(each)).result(timeout=PATIENCE)
+            assert "gpureduce_dask" in str(caught.value.__cause__)
         assert client.compute(x.max()).result(timeout=PATIENCE) == 1

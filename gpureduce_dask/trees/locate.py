@@ -17,7 +17,7 @@ def survey(client: Any, arrays: list[tuple[str, Coords, Any]]) -> tuple[workers.
     layers = [layer.mapping for _, _, layer in arrays]
     if not client.asynchronous and all(map(_is_whole, layers)):
         known, found = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays])
-        if all(all(holders.values()) for holders in found):
+        if found and all(all(holders.values()) for holders in found):
             return known, found
     return workers.of_client(client), []
 

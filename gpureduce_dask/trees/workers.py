@@ -110,11 +110,12 @@ _has_package.__module__ = "__main__"  # what cloudpickle takes as: pickle the co
 def survey(
     client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]
 ) -> tuple[Workers, list[dict[tuple[int, ...], tuple[str, ...]]]]:
-    """A cluster's workers, and those that hold each chunk of arrays of these names and numbers of blocks."""
+    """A cluster's workers, and those that hold each chunk of arrays of these names and numbers of blocks; of no array
+    where the scheduler cannot say."""
     try:
         known, found = client.run_on_scheduler(scheduler.survey, list(arrays))
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
-        return of_client(client), [{} for _ in arrays]
+        return of_client(client), []
     return _note(client, known), [
         dict(zip(product(*map(range, numblocks)), map(sets.__getitem__, which), strict=True))
         for (_, numblocks), (sets, which) in zip(arrays, found, strict=True)
