@@ -57,5 +57,5 @@ def mixed(source: Any, reads: int, writes: int) -> float:
     target = cupy.empty(tiles * MIX_THREADS * writes * 16, "u1")
     _, function = _kernel(f"mix_all<{MIX_THREADS}, {reads}, {writes}>", source.data.device_id)
     call = partial(function, (tiles,), (MIX_THREADS,), (source.data.ptr, target.data.ptr))
-    seconds: float = device_seconds(call)
-    return tiles * MIX_THREADS * 16 * (reads + writes) / seconds
+    moved: int = tiles * MIX_THREADS * 16 * (reads + writes)
+    return moved / device_seconds(call)
