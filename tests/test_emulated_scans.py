@@ -35,8 +35,9 @@ def call(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, phase: in
         ends = tuple(1 if a == axis else n for a, n in enumerate(shape))
         first = tuple(make(ends, dtype, 5 + i) for i in range(bound.monoid.arity))
         options["carry"] = host.reduce(first, bound, (axis,))
-    if options.pop("segmented", False):
-        options["resets"] = aligned(np.random.default_rng(3).random(shape) < 0.1, phase // np.dtype(dtype).itemsize)
+    if segmented := options.pop("segmented", False):  # or the shape of what broadcasts
+        resets = np.random.default_rng(3).random(shape if segmented is True else segmented) < 0.1
+        options["resets"] = aligned(resets, phase // np.dtype(dtype).itemsize)
     return Call(bound, chunks, axis, **options)
 
 
@@ -74,6 +75,7 @@ CALLS = {
     "columns": call("sum", "f4", (200, 300), 0, carried=True),
     "columns, reverse": call("sum", "i4", (200, 30), 0, reverse=True, carried=True),
     "columns of segments": call("sum", "i4", (40, 30), 0, segmented=True, exclusive=True),
+    "columns of segments alike": call("sum", "f4", (200, 70), 0, segmented=(200, 1), reverse=True, carried=True),
     "columns of many tiles": call("sum", "f4", (2500, 32), 0, carried=True),
     "columns of many tiles, in order": call("affine", "f8", (600, 31), 0, carried=True, reverse=True),
     "columns in pairs": call("sum", "f8", (150, 70), 0, phase=8),
@@ -85,6 +87,8 @@ CALLS = {
     "few columns in order": call("affine", "f8", (600, 5), 0, exclusive=True),
     "middle axis": call("sum", "f4", (3, 150, 5), 1, carried=True),
     "planes": call("sum", "f4", (2, 3, 90, 40), 2, carried=True, view=lambda x: x[:, ::-1]),
+    "one row for all": call("sum", "f4", (40, 100), 0, view=lambda x: np.broadcast_to(x[:1], x.shape), carried=True),
+    "one column for all": call("sum", "f8", (300, 40), 0, view=lambda x: np.broadcast_to(x[:, :1], x.shape)),
     "few rows": call("sum", "f4", (7, 300), 0, carried=True),
     "columns apart": call("sum", "f4", (1000, 8), 0, view=lambda x: x[:, ::2], reverse=True, carried=True),
     "strided": call("sum", "f8", (2000,), view=lambda x: x[1::3], carried=True),
