@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 
@@ -86,9 +87,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     starts = [(length - 1) * s if reverse else 0 for s in steps]
     if reverse:
         steps = [-s for s in steps]
-    count = 1
-    for dim in planes:
-        count *= dim.size
+    count = math.prod(dim.size for dim in planes)
     together = _together(op, arrays, columns, planes, steps)
     width, strips, lead = _strips(op, arrays, kept, steps, together)
     bands = [_band(arrays, i, n, steps[i], starts[i], kept, (width, strips, lead)) for i, n in enumerate(op.itemsizes)]
@@ -104,30 +103,31 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         LANES * (cut.warps + LAG * together),
         cut.shared_bytes,
     )
-    head = (
-        length,
-        columns.size,
-        strips,
-        width,
-        lead,
-        chains,
-        cut.links,
-        cut.rows,
-        cut.teams,
-        tiles,
-        steps[-1],
-    )
-    members = (
-        struct.pack("10Qq", *head)
-        + struct.pack("2d", *op.option)
-        + struct.pack("9Q", *div_words(chains), *div_words(strips), *div_words(width))
-        + bands[0].words(cut.teams * cut.rows)
-        + (bands[1] if second else _NONE).words(cut.teams * cut.rows)
-        + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(planes)))
-    )
+    members = _words(cut, (length, columns.size, lead, chains), steps[-1], op.option, bands, planes)
     each = cut.links + (cut.links // LINKS**2 + 1) * (LINKS + 1) if anchored else 1
     posts = chains * each * LANES * together * 16 * -(-op.state_bytes // 8)
     return Plan((step,), members, posts + 16, True, tuple(starts))
+
+
+def _words(
+    cut: _Cut,
+    sizes: tuple[int, int, int, int],
+    step_out: int,
+    option: tuple[float, float],
+    bands: list[_Band],
+    planes: list[Dim],
+) -> bytes:
+    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh)."""
+    length, columns, lead, chains = sizes
+    tiles, rows = chains * cut.links, cut.teams * cut.rows
+    numbers = (length, columns, cut.strips, cut.width, lead, chains, cut.links, cut.rows, cut.teams, tiles, step_out)
+    return (
+        struct.pack("10Qq", *numbers)
+        + struct.pack("2d", *option)
+        + struct.pack("9Q", *div_words(chains), *div_words(cut.strips), *div_words(cut.width))
+        + b"".join(band.words(rows) for band in (*bands, _NONE)[:2])
+        + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(planes)))
+    )
 
 
 _NONE = _Band(0, 0, 0, 0, 0, False)

@@ -9,13 +9,15 @@
 #include "flow.cuh"
 #include "pipeline.cuh"
 
-// Anchored: chains are few, and tiles look back further than to the one before them. Drained: results take the way through shared memory, as rows too short to be written by a warp at once do.
+// Anchored: chains are few, and tiles look back further than to the one before them. Drained: results take the way through
+// shared memory, as rows too short to be written by a warp at once do.
 template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, bool Exclusive> struct ColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     static const int wide = 32 * V;  // columns that a warp can take
-    static const int batch = sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads from shared memory at once
+    // Rows that a lane reads from shared memory at once.
+    static const int batch = sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
     static_assert(V == 1 || !Drained, "short rows have no columns to spare");
     // Where a tile lies, and its first rows.
     struct Spot {

@@ -94,7 +94,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fold(const __g
     State state = Op::identity(), through;
     for (u64 at = parts.begin(blockIdx.x); at < end; at += Threads * Items) {
         State own = Op::identity();
-        for (u64 k = at + threadIdx.x * Items; k < at + (threadIdx.x + 1) * Items && k < end; k++) own = line.add(own, line.get(k), k);
+        const u64 first = at + threadIdx.x * Items;
+        for (u64 k = first; k < first + Items && k < end; k++) own = line.add(own, line.get(k), k);
         block_before<Op, Threads>(own, through);
         state = Op::combine(state, through);
     }
@@ -102,7 +103,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fold(const __g
 }
 
 // What is before an element, or with it.
-template <class Op, bool Exclusive, class Item> GR_HD typename Op::State shown(typename Op::State before, typename Op::State with, const Item& x) {
+template <class Op, bool Exclusive, class Item>
+GR_HD typename Op::State shown(typename Op::State before, typename Op::State with, const Item& x) {
     if constexpr (Exclusive) return Before<Op>::of(before, x);
     else return with;
 }
@@ -115,7 +117,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __g
     const Cuts<Op, Threads * Items> parts(task, Source);
     const u64 end = parts.end(blockIdx.x), number = parts.line(blockIdx.x);
     const typename ItemsOf<Op, Source>::type line(task, number, parts.from, parts.length);
-    State state = Op::identity(), through;
+    State *const locals = (State*)task.states + task.parts + number * task.length, state = Op::identity(), through;
     if (Based) state = parts.to[blockIdx.x];
     else if (!Local && task.carry) state = ((const State*)task.carry)[number];
     for (u64 at = parts.begin(blockIdx.x); at < end; at += Threads * Items) {
@@ -127,7 +129,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __g
             const auto x = line.get(k);
             const State with = line.add(before, x, k);
             if constexpr (Source > 0) line.template put<Emit>(k, before);
-            else if constexpr (Local) ((State*)task.states)[task.parts + number * task.length + k] = shown<Op, Exclusive>(before, with, x);
+            else if constexpr (Local) locals[k] = shown<Op, Exclusive>(before, with, x);
             else line.template put<Emit>(k, shown<Op, Exclusive>(before, with, x));
             before = with;
         }
@@ -146,5 +148,6 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fan(const __gr
     const u64 end = parts.end(blockIdx.x), number = parts.line(blockIdx.x);
     const Elements<Op> line(task, number, nullptr, 0);
     const State base = parts.to[blockIdx.x], *locals = (const State*)task.states + task.parts + number * task.length;
-    for (u64 k = parts.begin(blockIdx.x) + threadIdx.x; k < end; k += Threads) line.template put<Emit>(k, Op::combine(base, locals[k]));
+    for (u64 k = parts.begin(blockIdx.x) + threadIdx.x; k < end; k += Threads)
+        line.template put<Emit>(k, Op::combine(base, locals[k]));
 }

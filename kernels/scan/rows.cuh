@@ -23,7 +23,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     typedef typename Flow::State State;
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
-    static const int unrolled = V > 8 || sizeof(Value) > 16 ? 1 : V > 4 || (Gaps && sizeof(Value) > 8) ? 2 : Run;  // packs: registers are few
+    // Packs whose walk is unrolled: registers are few.
+    static const int unrolled = V > 8 || sizeof(Value) > 16 ? 1 : V > 4 || (Gaps && sizeof(Value) > 8) ? 2 : Run;
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
     struct Spot { u64 tile; };
@@ -76,7 +77,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     GR_HD void drain(u64 tile, u32 stage) const {
         const i64 low = (i64)task.lead;
         if (Gaps && task.grain_out)
-            return drain_grains<Share::elements, Share::size_out>(task, task.grain_out, results(stage), (u8*)task.out, share_of(tile));
+            return drain_grains<Share::elements, Share::size_out>(task, task.grain_out, results(stage), (u8*)task.out,
+                                                                  share_of(tile));
         drain_packs<Share::elements, Share::size_out>(results(stage), (u8*)task.out - low * Share::size_out, share_of(tile),
                                                       low, (i64)task.positions);
     }
