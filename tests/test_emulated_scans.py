@@ -73,8 +73,6 @@ CALLS = {
     "segments": call("sum", "i4", (5000,), segmented=True, exclusive=True),
     "segments in lines": call("sum", "i4", (30, 400), 1, segmented=True, carried=True),
     "columns": call("sum", "f4", (200, 300), 0, carried=True),
-    "columns, reverse": call("sum", "i4", (200, 30), 0, reverse=True, carried=True),
-    "columns of segments": call("sum", "i4", (40, 30), 0, segmented=True, exclusive=True),
     "columns of segments alike": call("sum", "f4", (200, 70), 0, segmented=(200, 1), reverse=True, carried=True),
     "columns of many tiles": call("sum", "f4", (2500, 32), 0, carried=True),
     "columns of many tiles, in order": call("affine", "f8", (600, 31), 0, carried=True, reverse=True),
@@ -110,7 +108,6 @@ METHODS = {
         ("long", ("sum", "i4", (20_000,)), {"carried": True}),
         ("in order", ("affine", "f8", (3, 700), 1), {"reverse": True, "carried": True}),
         ("segments", ("sum", "i4", (700, 3)), {"segmented": True, "exclusive": True}),
-        ("short", ("sum", "f4", (5, 90), 1), {"carried": True}),
     )
 }
 CALLS |= METHODS
