@@ -24,7 +24,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
     // Packs whose walk is unrolled: registers are few.
-    static const int unrolled = V > 8 || sizeof(Value) > 16 ? 1 : Gaps ? 1 : V > 4 ? 2 : Run;
+    static const int unrolled = V > 8 || Gaps || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
     struct Spot { u64 tile; };
