@@ -39,7 +39,7 @@ def compiled() -> Path | None:
         subprocess.run([*compiler, *OPTIONS, "-o", str(new), str(TEXT)], check=True, capture_output=True, text=True)
         new.replace(library)
     except (OSError, subprocess.CalledProcessError) as error:
-        told = getattr(error, "stderr", None) or error
+        told = "\n".join((getattr(error, "stderr", None) or str(error)).splitlines()[:10])
         print(f"gpureduce-dask: no compiled host loops, NumPy stands in for them: {told}", file=sys.stderr)
         return None
     return library
