@@ -131,6 +131,14 @@ def count_nonzero(dtype: DType) -> str:
     return f"CountNonzero<{element(dtype)}>"
 
 
+def tally(dtype: DType) -> str:
+    return f"Tally<{element(dtype)}, false>"
+
+
+def nan_tally(dtype: DType) -> str:
+    return f"Tally<{element(dtype)}, {str(is_nan_capable(dtype)).lower()}>"
+
+
 def _extreme(dtype: DType, largest: bool, skip_nan: bool) -> str:
     struct = "ArgValue" if kind(dtype) == "c" else "MinMax"
     skips = skip_nan and is_nan_capable(dtype)

@@ -170,9 +170,19 @@ class Bound:
     def result(self) -> DType:
         return np.dtype(self.monoid.result(*self.dtypes, dtype=self.dtype))
 
+    @property
+    def parts(self) -> tuple[Bound, ...]:
+        """The bound monoids that this one is the product of: itself, where it is none."""
+        return (self,)
+
     @cached_property
+    def positions(self) -> tuple[str, ...]:
+        """The fields that hold an element's position."""
+        return tuple(name for name, _ in self.fields if name == INDEX)
+
+    @property
     def indexed(self) -> bool:
-        return any(name == INDEX for name, _ in self.fields)
+        return bool(self.positions)
 
     @cached_property
     def identity(self) -> tuple[Any, ...]:
@@ -199,4 +209,4 @@ class Bound:
         return tuple(partial[name] for name, _ in self.fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Bound, (self.monoid, self.dtypes, self.dtype)
+        return type(self), (self.monoid, self.dtypes, self.dtype)

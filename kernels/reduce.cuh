@@ -1,6 +1,8 @@
 // Everything a reduction is made of: what the launch layer compiles and the CPU shim runs.
 #pragma once
 #include "monoid/arg.cuh"
+#include "monoid/both.cuh"
+#include "monoid/counts.cuh"
 #include "monoid/logical.cuh"
 #include "monoid/moments.cuh"
 #include "monoid/order.cuh"

@@ -17,7 +17,7 @@ FLOORS = [
     {"chunk"},
     {"trees"},
     {"steps"},
-    {"reductions", "nanreductions", "scans", "statistics", "accelerate", "auto", "cluster"},
+    {"reductions", "nanreductions", "scans", "statistics", "stats", "accelerate", "auto", "cluster"},
     {"", "earth"},
     {"demo", "bench", "doctor"},
     {"ladder"},

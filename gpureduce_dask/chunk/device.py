@@ -289,27 +289,38 @@ def cuda_operator(bound: Bound, final: bool = False) -> Operator:
                 "Use fewer or smaller fields, or keep the chunks on the host.",
             )
         )
-    if monoid.unsafe_cuda:
-        pair = names[0] if monoid.arity == 1 else f"Pair<{names[0]}, {names[1]}>"
-        text = f"User<{monoid.name}, {pair}, {str(monoid.commutative).lower()}>"
-    elif monoid.cuda is not None:
-        text = monoid.cuda(*elements)
-        if elements != bound.dtypes:
-            text = f"Casting<{text}, {names[0]}>"
-    else:
-        raise CompileError(
-            message(bound.name, "a monoid without CUDA text met a CuPy chunk", "unsafe_cuda=...", "See gr.Monoid.")
-        )
+    text = _struct(bound)
     emit = cuda_types.element(bound.result) or "" if final else ""
     return operator(text, bound.dtypes, bound.state, monoid.commutative, emit)
 
 
+def _struct(bound: Bound) -> str:
+    """The CUDA type expression of a bound monoid."""
+    first, *others = bound.parts
+    if others:
+        each = [_struct(part) for part in bound.parts]
+        return ", ".join(f"Both<{text}" for text in each[:-1]) + f", {each[-1]}" + ">" * len(others)
+    monoid, stored = first.monoid, [cuda_types.element(d) for d in first.dtypes]
+    if monoid.unsafe_cuda:
+        pair = stored[0] if monoid.arity == 1 else f"Pair<{stored[0]}, {stored[1]}>"
+        return f"User<{monoid.name}, {pair}, {str(monoid.commutative).lower()}>"
+    if monoid.cuda is None:
+        raise CompileError(
+            message(first.name, "a monoid without CUDA text met a CuPy chunk", "unsafe_cuda=...", "See gr.Monoid.")
+        )
+    text = monoid.cuda(*first.elements)
+    return f"Casting<{text}, {stored[0]}>" if first.elements != first.dtypes else text
+
+
 def _own_text(bound: Bound) -> str:
-    """A user's text, and that its state is as large as the fields: kernels write what Python makes room for."""
-    name, text = bound.name, bound.monoid.unsafe_cuda
-    size = bound.state.itemsize
-    check = f'static_assert(sizeof({name}::State) == {size}, "the fields of {name} take {size} bytes");'
-    return f"{text}\n{check}" if text else ""
+    """Users' text, and that their states are as large as the fields: kernels write what Python makes room for."""
+    texts = [part for part in bound.parts if part.monoid.unsafe_cuda]
+    return "\n".join(f"{part.monoid.unsafe_cuda}\n{_check(part)}" for part in texts)
+
+
+def _check(bound: Bound) -> str:
+    name, size = bound.name, bound.state.itemsize
+    return f'static_assert(sizeof({name}::State) == {size}, "the fields of {name} take {size} bytes");'
 
 
 def _options(bound: Bound) -> tuple[float, float]:

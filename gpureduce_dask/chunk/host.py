@@ -18,7 +18,7 @@ from ..monoid import Array, Bound, State
 from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
 from .place import Place, whole
 from .stack import Stacker
-from .tiles import Budget, Slices, Walk, plan
+from .tiles import Budget, Positions, Slices, Walk, plan
 
 Chunks = tuple[Array, ...]
 
@@ -28,6 +28,7 @@ PANELS = Budget(1 << 22, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their bloc
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
+SHARED = Budget(1 << 17, 1 << 16, 0, 1 << 16)  # several folds, one after another
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
@@ -46,7 +47,7 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
     if 0 in shape:
         return bound.identities(keepdims)
     place = place or whole(shape)
-    placed, ordered = bound.indexed or bound.monoid.fold is None, not bound.monoid.commutative
+    placed, ordered = any(p.indexed or p.monoid.fold is None for p in bound.parts), not bound.monoid.commutative
     layout = plan(
         shape,
         tuple(x.strides for x in arrays),
@@ -66,7 +67,15 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
 
 
 def _budget(bound: Bound) -> Budget:
-    """How much of a chunk this monoid's fold takes at once."""
+    """How much of a chunk this monoid's fold takes at once; of several, what all of them find in cache."""
+    budgets = [_budget_of(part) for part in bound.parts]
+    if len(budgets) == 1:
+        return budgets[0]
+    unit, short, narrow = (max(getattr(b, name) for b in budgets) for name in ("unit", "short", "narrow"))
+    return replace(SHARED, unit=unit, short=short, narrow=narrow)
+
+
+def _budget_of(bound: Bound) -> Budget:
     fold = bound.monoid.fold
     budget = WORKED
     if all(d.kind in "biufc" for d in bound.elements):
@@ -121,20 +130,25 @@ def _together(states: list[State], bound: Bound) -> State:
 
 def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start: int) -> State:
     """The states of one tile's cells, of shape (outer, inner)."""
+    blocks, where = walk.blocks(*tile), walk.positions(tile[1], start)
+    state = tuple(f for part in bound.parts for f in _state_of(blocks, where, part))
+    # The next tile overwrites the scratch that a view of the block would show.
+    return tuple(f if f.base is None else f.copy() for f in state)
+
+
+def _state_of(blocks: list[Array], where: Positions, bound: Bound) -> State:
     monoid = bound.monoid
-    blocks = walk.blocks(*tile)
+    blocks = [b.astype(d, copy=False) for b, d in zip(blocks, bound.elements, strict=True)]
     outer, _, inner = blocks[0].shape
     if monoid.fold is None:
-        index = walk.positions(tile[1], start).all()[None, :, None]
+        index = where.all()[None, :, None]
         lifted = as_fields(monoid.lift(*blocks, index), bound, blocks[0].shape)
         state = tuple(f[:, 0] for f in _halve(lifted, bound, 1))
     elif bound.indexed:
-        where = walk.positions(tile[1], start)
         state = monoid.fold(*blocks, where if monoid.fold in POSITIONS else where.all())
     else:
         state = _fold(blocks, bound)
-    # The next tile overwrites the scratch that a view of the block would show.
-    return tuple(f if f.base is None else f.copy() for f in as_fields(state, bound, (outer, inner)))
+    return as_fields(state, bound, (outer, inner))
 
 
 def _fold(blocks: list[Array], bound: Bound) -> State:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..monoid import INDEX, Array, Bound
+from ..monoid import Array, Bound
 from ..operators import OPERATORS
 from .place import Place, starts_of
 
@@ -53,7 +53,8 @@ class Stacker:
             self.steps = places[0].steps(axes)
             self.starts = starts_of(places, axes).tolist()
         # A user's lift may do more with a position than to carry it.
-        is_carried = bool(self.starts) and OPERATORS.get(bound.name) == bound.monoid
+        self.positions = bound.positions
+        is_carried = bool(self.starts) and all(OPERATORS.get(p.name) == p.monoid for p in bound.parts if p.indexed)
         self.is_able = bool(axes) and (is_carried or not bound.indexed)
         self._scratch: list[Array] = []
 
@@ -105,12 +106,15 @@ class Stacker:
         """A block's partial without the axis of chunks, its positions moved from the block to the array."""
         partial = partial.squeeze(stretch.axis)
         if self.starts:
-            index = partial[INDEX]
-            shape = self._scratch[0].shape
-            along = np.unravel_index(np.maximum(index, 0), [shape[a] for a in stretch.axes(self.axes)])
-            at = sum(a < stretch.axis for a in self.axes)  # the axis of chunks among the reduced ones
-            found = np.asarray(self.starts[stretch.start : stretch.stop])[along[at]]
-            for number, step in zip((*along[:at], *along[at + 1 :]), self.steps, strict=True):
-                found = found + number * step
-            partial[INDEX] = np.where(index < 0, index, found)
+            for name in self.positions:
+                partial[name] = self._moved(partial[name], stretch)
         return partial
+
+    def _moved(self, index: Array, stretch: Stretch) -> Array:
+        shape = self._scratch[0].shape
+        along = np.unravel_index(np.maximum(index, 0), [shape[a] for a in stretch.axes(self.axes)])
+        at = sum(a < stretch.axis for a in self.axes)  # the axis of chunks among the reduced ones
+        found = np.asarray(self.starts[stretch.start : stretch.stop])[along[at]]
+        for number, step in zip((*along[:at], *along[at + 1 :]), self.steps, strict=True):
+            found = found + number * step
+        return np.where(index < 0, index, found)

@@ -111,11 +111,11 @@ template <class Op, int V, class Running, int Chunks>
 GR_HD typename Op::State settle_column(Running& columns, int j, const Task<Chunks>& task, const Offset& row, u64 first,
                                        u64 stride, i64 within) {
     typename Op::State state = columns.settle(j);
-    if constexpr (Running::counts) {
-        const Base* base;
-        if (state.index >= 0)
-            state.index = find_line<typename Op::In, V>(task, row, first + columns.winner(j) * stride, base).index + within;
-    }
+    if constexpr (Running::counts)
+        columns.locate(state, j, [&](u32 taken) {
+            const Base* base;
+            return find_line<typename Op::In, V>(task, row, first + taken * stride, base).index + within;
+        });
     return state;
 }
 

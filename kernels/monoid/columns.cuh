@@ -3,8 +3,8 @@
 //   take(pack, index, within)   one element of each column; element j has index `index + within[j]`
 //   settle(j)                   the state of column j
 //   takes_four, take_four       true where four rows together are cheaper than one by one
-//   counts                      true where settle(j) leaves the index to the kernel: winner(j) says how many elements
-//                               of the column came before the one that won
+//   counts                      true where settle(j) leaves the index to locate(state, j, at): at(n) is the index of the
+//                               element that n of the column came before
 // A thread takes at most 2^16 elements a column: the plan sees to that.
 #pragma once
 #include "arg.cuh"
@@ -227,7 +227,9 @@ template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
         }
         count++;
     }
-    GR_HD u32 winner(int j) { return place[j]; }
+    template <class At> GR_HD void locate(Placed<T>& state, int j, At at) {
+        if (state.index >= 0) state.index = at(place[j]);
+    }
     GR_HD Placed<T> settle(int j) { return {best[j], count == 0 || (SkipNan && is_nan(best[j])) ? -1 : 0}; }
 };
 // Bytes with their place below them in one word, so that one comparison settles both.
@@ -254,7 +256,9 @@ template <class T, bool Max, int V> struct ByteArgColumns {
             }
         }
     }
-    GR_HD u32 winner(int j) { return places - (best[j] & places); }
+    template <class At> GR_HD void locate(Placed<T>& state, int j, At at) {
+        if (state.index >= 0) state.index = at(places - (best[j] & places));
+    }
     GR_HD Placed<T> settle(int j) { return {(T)((best[j] >> 24) ^ flip), best[j] == 0 ? -1 : 0}; }
 };
 template <class T, bool Max, bool SkipNan, int V>
