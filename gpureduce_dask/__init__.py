@@ -15,6 +15,7 @@ from .monoid import Monoid
 from .operators import OPERATORS
 
 if TYPE_CHECKING:
+    from .maps import map_reduce, map_scan
     from .nanreductions import (
         nanargmax,
         nanargmin,
@@ -66,11 +67,13 @@ if TYPE_CHECKING:
         std,
         var,
     )
+    from .summaries import describe, stats
     from .trees.meta import device_meta
     from .trees.persisted import persist
     from .trees.plan import plan
 
 _LAZY = {
+    "maps": ("map_reduce", "map_scan"),
     "nanreductions": (
         "nanargmax",
         "nanargmin",
@@ -122,6 +125,7 @@ _LAZY = {
         "std",
         "var",
     ),
+    "summaries": ("describe", "stats"),
     "trees.meta": ("device_meta",),
     "trees.persisted": ("persist",),
     "trees.plan": ("plan",),
@@ -146,10 +150,13 @@ __all__ = [
     "cumsum",
     "cumulative_prod",
     "cumulative_sum",
+    "describe",
     "device_meta",
     "errors",
     "ffill",
     "kurtosis",
+    "map_reduce",
+    "map_scan",
     "max",
     "mean",
     "min",
@@ -174,6 +181,7 @@ __all__ = [
     "scan",
     "scan_tree",
     "skew",
+    "stats",
     "std",
     "sum",
     "sumsq",

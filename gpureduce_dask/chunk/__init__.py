@@ -27,6 +27,7 @@ __all__ = [
     "Places",
     "combine",
     "combine_axis",
+    "cut",
     "extents",
     "finalise",
     "gather",
@@ -148,6 +149,16 @@ def _all_answer(values: Any) -> bool:
     partial = _side(True).reduce((values,), probe, tuple(range(values.ndim)))
     extreme = host.finalise(to_host(partial, probe), probe)
     return bool(np.isfinite(extreme) & (extreme >= 0))
+
+
+def cut(partial: Any, bound: Bound, offset: int) -> Any:
+    """The partial of one monoid out of that of a product, whose state holds its own from byte ``offset`` on."""
+    if not is_device(partial):
+        return partial.getfield(bound.state, offset)
+    import cupy
+
+    with cupy.cuda.Device(partial.data.device_id):
+        return cupy.ascontiguousarray(partial[..., offset : offset + bound.state.itemsize])
 
 
 def extents(partial: Any) -> tuple[int, ...]:

@@ -71,7 +71,8 @@ class Product(Bound):
         at = [begin + place for begin, part in zip(offsets, self.parts, strict=True) for place in places(part)]
         names, formats = zip(*self.fields, strict=True)
         layout: Any = {"names": names, "formats": formats, "offsets": at, "itemsize": nbytes}
-        return np.dtype(layout, align=True)
+        packed: DType = np.dtype(layout, align=True)
+        return packed
 
     @cached_property
     def _layout(self) -> tuple[tuple[int, ...], int]:

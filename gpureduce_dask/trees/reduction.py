@@ -18,6 +18,7 @@ from dask.highlevelgraph import HighLevelGraph
 from dask.layers import ArraySliceDep
 
 from ..monoid import Bound
+from ..rows.product import Product
 from . import deal, grouped, meta, sources, stream, tasks, workers
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .handles import Coords
@@ -95,7 +96,8 @@ class Tree:
         self.group_name = f"{prefix}-group-{token}"
         self.combine_name = f"{prefix}-combine-{token}"
         self.device = meta.promises_device(self.x._meta)
-        self.meta = meta.like(self.x._meta, len(self.kept), self.bound.result)
+        packed = isinstance(self.bound, Product)  # its result is a partial, on either side
+        self.meta = meta.like(None if packed else self.x._meta, len(self.kept), self.bound.result)
         self.order = stages(self.bound, self.x.numblocks, self.axes)
         self.graph: dict[Any, GraphNode] = {}
         self.array: Any = None

@@ -11,6 +11,7 @@ from ..chunk import Place
 from ..device import faults
 from ..errors import ArgumentError, message
 from ..monoid import Bound
+from ..rows.product import Product
 from . import within
 from .axes import Axes, empty_slice
 
@@ -39,11 +40,19 @@ def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:
 
 
 @faults.task
+def cut(packed: Any, bound: Bound, offset: int, drop: Axes | None, device: bool) -> Any:
+    """The results of one of several statistics, from the packed states of all of them."""
+    return _leave_axes(chunk.finalise(chunk.cut(_only(packed), bound, offset), bound), drop, device)
+
+
+@faults.task
 def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device: bool) -> Any:
-    """One chunk that holds all of its slices, to its results."""
+    """One chunk that holds all of its slices, to its results, of a product to its partial."""
     blocks = tuple(_only(b) for b in blocks)
     if lacks_answer(blocks[0], bound, axes):
         raise empty_slice(bound.name, f"a chunk of shape {np.shape(blocks[0])}")
+    if isinstance(bound, Product):
+        return chunk.leave(chunk.reduce(blocks, bound, axes), bound)
     return _leave_axes(chunk.results(blocks, bound, axes), None if keepdims else axes, device)
 
 
@@ -56,7 +65,7 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
 
 @faults.task
 def finish(partials: list[Partial], bound: Bound, drop: Axes | None, device: bool) -> Any:
-    """The last partials of a tree to results; ``drop`` are the axes to lose, None keeps all."""
+    """The last partials of a tree to results, of a product to one; ``drop`` are the axes to lose, None keeps all."""
     return result(merge(partials, bound), bound, drop, device)
 
 
@@ -103,9 +112,11 @@ def fold(partial: Partial, bound: Bound, axes: Axes) -> Partial:
 
 
 def result(partial: Partial, bound: Bound, drop: Axes | None, device: bool) -> Any:
-    """A partial's results without the axes to drop (None keeps all), as CuPy or NumPy arrays."""
+    """A partial's results without the axes to drop (None keeps all), as CuPy or NumPy arrays; a product's as it is."""
     if partial is None:
         raise empty_slice(bound.name, "an empty slice")
+    if isinstance(bound, Product):
+        return chunk.leave(partial, bound)
     return _leave_axes(chunk.finalise(partial, bound), drop, device)
 
 
