@@ -57,7 +57,8 @@ class ColumnPlanner(Planner):
             if self.op.type.startswith(start):
                 return columns
         narrow = self._is_narrow_float() and self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
-        limit = tuning.NARROW_STATE_BYTES if narrow else tuning.COLUMN_STATE_BYTES
+        is_product = self.op.type.startswith("Both<")  # whose running values are smaller than its states
+        limit = tuning.NARROW_STATE_BYTES if narrow or is_product else tuning.COLUMN_STATE_BYTES
         while vector > 1 and vector * self.op.state_bytes > limit:
             vector //= 2
         return vector
