@@ -12,7 +12,7 @@ FLOORS = [
     {"errors", "dtypes"},
     {"monoid"},
     {"cuda_types", "rows", "history"},
-    {"operators"},
+    {"operators", "binned"},
     {"expressions"},
     {"device"},
     {"chunk"},

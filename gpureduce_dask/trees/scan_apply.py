@@ -51,6 +51,22 @@ def apply(
     if _is_foreign(arrays, dtype, name):
         return getattr(da, name)(arrays[0], axis=axis, dtype=dtype, out=out, method=method)
     bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, {}, name)
+    result = scan_bound(name, key, align(name, arrays), bound, axis, exclusive, reverse, segments, initial)
+    return handle_out(out, result)
+
+
+def scan_bound(
+    name: str,
+    key: str,
+    arrays: tuple[Any, ...],
+    bound: Bound,
+    axis: Any,
+    exclusive: bool = False,
+    reverse: bool = False,
+    segments: Any = None,
+    initial: bool = False,
+) -> Any:
+    """Scan dask arrays of one chunking by a bound monoid; ``key`` names the graph's keys."""
     if exclusive and initial:
         raise ArgumentError(
             message(
@@ -59,14 +75,11 @@ def apply(
         )
     if exclusive or initial:
         _require_answer_for_nothing(name, bound)
-    arrays = align(name, arrays)
     if axis is None:
-        result = _over_all_axes(name, key, arrays, bound, exclusive, reverse, segments, initial)
-    else:
-        along = _one_axis(name, axis, arrays[0].ndim)
-        starts = None if segments is None else segment_starts(name, segments, arrays[0], along, reverse)
-        result = scan_array(arrays, bound, along, exclusive, reverse, initial, starts, key)
-    return handle_out(out, result)
+        return _over_all_axes(name, key, arrays, bound, exclusive, reverse, segments, initial)
+    along = _one_axis(name, axis, arrays[0].ndim)
+    starts = None if segments is None else segment_starts(name, segments, arrays[0], along, reverse)
+    return scan_array(arrays, bound, along, exclusive, reverse, initial, starts, key)
 
 
 def _inputs(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:

@@ -1,0 +1,136 @@
+"""Evaluates programs on blocks of NumPy arrays, in memory that is used again from block to block.
+
+A block should be small enough for its few intermediate results to stay in cache; nothing else is allocated.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..monoid import Array, DType
+from . import functions
+from .program import ARRAY, CAST, CONSTANT, Program
+
+
+@dataclass(frozen=True)
+class Step:
+    """One function: where its arguments lie among the values so far, and which scratch takes what it gives."""
+
+    run: Callable[..., Any]
+    args: tuple[int, ...]
+    place: int  # among the values
+    scratch: int
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The steps of a program. Values are the arrays' blocks, then constants, then one a step."""
+
+    constants: tuple[Any, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[int, ...]
+
+
+class _Scratch(threading.local):
+    """Memory of a thread, one stretch a number. It grows to the largest block and stays."""
+
+    def __init__(self) -> None:
+        self.stretches: list[Array] = []
+
+    def block(self, number: int, dtype: DType, shape: tuple[int, ...], size: int) -> Array:
+        nbytes = size * dtype.itemsize
+        while len(self.stretches) <= number:
+            self.stretches.append(np.empty(0, np.uint8))
+        if self.stretches[number].size < nbytes:
+            self.stretches[number] = np.empty(nbytes, np.uint8)
+        return self.stretches[number][:nbytes].view(dtype).reshape(shape)
+
+
+_scratch = _Scratch()
+
+
+def evaluate(program: Program, blocks: Sequence[Array]) -> list[Array]:
+    """The outputs for blocks of one shape. What is no block itself lies in scratch until this thread's next call."""
+    schedule = schedule_of(program)
+    values: list[Any] = [*blocks, *schedule.constants]
+    shape, size = blocks[0].shape, blocks[0].size
+    for step in schedule.steps:
+        out = _scratch.block(step.scratch, step.dtype, shape, size)
+        step.run(*(values[a] for a in step.args), out=out)
+        values.append(out)
+    return [values[o] for o in schedule.outputs]
+
+
+@lru_cache(maxsize=256)
+def schedule_of(program: Program) -> Schedule:
+    """Steps in order, with scratch given out anew once nothing more reads it."""
+    nodes, count = program.nodes, len(program.dtypes)
+    last = {a: i for i, node in enumerate(nodes) if not node.is_leaf for a in node.args}
+    last.update(dict.fromkeys(program.outputs, len(nodes)))
+    constants = tuple(c.value for c in program.constants)
+    places: dict[int, int] = {}
+    held: dict[int, int] = {}  # scratch by node
+    free: list[int] = []
+    used = 0
+    steps: list[Step] = []
+    outputs: list[int] = []
+
+    def add(run: Callable[..., Any], args: tuple[int, ...], dtype: DType) -> tuple[int, int]:
+        nonlocal used
+        if not free:
+            free.append(used)
+            used += 1
+        place, scratch = count + len(constants) + len(steps), free.pop()
+        steps.append(Step(run, args, place, scratch, dtype))
+        return place, scratch
+
+    for number, node in enumerate(nodes):
+        if node.op == ARRAY:
+            places[number] = node.args[0]
+        elif node.op == CONSTANT:
+            places[number] = count + node.args[0]
+        else:
+            places[number], held[number] = add(_runner(node.op), tuple(places[a] for a in node.args), node.dtype)
+            free += [held.pop(a) for a in set(node.args) if last[a] == number and a in held]
+    for number in program.outputs:
+        if nodes[number].op == CONSTANT:
+            outputs.append(add(_copy, (places[number],), nodes[number].dtype)[0])
+        else:
+            outputs.append(places[number])
+    return Schedule(constants, tuple(steps), tuple(outputs))
+
+
+def _copy(x: Any, out: Array) -> None:
+    np.copyto(out, x, casting="unsafe")
+
+
+def _real(x: Array, out: Array) -> None:
+    np.copyto(out, x.real)
+
+
+def _imag(x: Array, out: Array) -> None:
+    np.copyto(out, x.imag)
+
+
+def _where(condition: Array, x: Array, y: Array, out: Array) -> None:
+    np.copyto(out, y)
+    np.copyto(out, x, where=condition)
+
+
+_RUNNERS: dict[str, Callable[..., Any]] = {
+    CAST: _copy,
+    functions.REAL: _real,
+    functions.IMAG: _imag,
+    functions.WHERE: _where,
+}
+
+
+def _runner(op: str) -> Callable[..., Any]:
+    return _RUNNERS.get(op) or functions.BY_NAME[op]

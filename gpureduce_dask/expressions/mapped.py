@@ -1,0 +1,136 @@
+"""A monoid of functions of elements: what a program gives is what another monoid takes.
+
+Its states, results and options are the other monoid's, so partials of both are one and the same. Where a mask is
+false, an element counts for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, message
+from ..monoid import Array, Bound, DType, State, same_elements
+from . import host
+from .program import Program
+
+
+@dataclass(frozen=True)
+class Map:
+    """``inner`` takes the first outputs of ``program``; with ``masked``, the last one says which elements count.
+
+    ``skipping`` is the operator that leaves NaN out and has the same states, where there is one: a mask is then NaN.
+    ``number`` tells maps apart that one kernel computes together.
+    """
+
+    program: Program
+    inner: Bound
+    masked: bool = False
+    skipping: Bound | None = None
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        wanted = self.inner.monoid.arity + self.masked
+        if len(self.program.outputs) != wanted:
+            raise ArgumentError(
+                message(
+                    self.inner.name,
+                    f"a map with {len(self.program.outputs) - self.masked} result(s)",
+                    f"{self.inner.monoid.arity}",
+                    "Return as many results as the operator takes arrays.",
+                )
+            )
+        given = self.program.cast((*self.inner.elements, *((np.dtype(bool),) if self.masked else ())))
+        given = given.only(given.outputs)
+        object.__setattr__(self, "program", given)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.program, self.inner, self.masked, self.skipping, self.number))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Map, (self.program, self.inner, self.masked, self.skipping, self.number)
+
+    def result(self, *dtypes: DType, dtype: DType | None = None) -> DType:
+        return self.inner.result
+
+    def lift(self, *blocks: Any) -> State:
+        """The states of elements; ``blocks`` are the arrays', and the index."""
+        *arrays, index = blocks
+        values = self._values(arrays)
+        if not self.masked:
+            return self.inner.monoid.lift(*values, index)
+        *values, mask = values
+        lifted = self.inner.monoid.lift(*values, index)
+        return tuple(
+            np.where(mask, np.asarray(f).astype(d, copy=False), i)
+            for f, i, (_, d) in zip(lifted, self.inner.identity, self.inner.fields, strict=True)
+        )
+
+    def fold(self, *blocks: Any) -> State:
+        """The states of blocks; what does not count is NaN to an operator that skips it."""
+        *arrays, index = blocks
+        values = self._values(arrays)
+        if not self.masked:
+            assert self.inner.monoid.fold is not None
+            return self.inner.monoid.fold(*values, index)
+        assert self.skipping is not None
+        assert self.skipping.monoid.fold is not None
+        value, mask = values
+        state = self.skipping.monoid.fold(np.where(mask, value, value.dtype.type(np.nan)), index)
+        lost = np.any(np.isnan(value) & mask, axis=1)
+        if not np.any(lost):
+            return state
+        nan = self.inner.monoid.lift(np.full(lost.shape, np.nan, value.dtype), np.zeros((), np.int64))
+        joined = self.inner.monoid.combine(state, nan)
+        return tuple(np.where(lost, j, f) for f, j in zip(state, joined, strict=True))
+
+    def sweep(self, *blocks: Any) -> State:
+        *arrays, carry, out = blocks
+        assert self.inner.monoid.sweep is not None
+        return self.inner.monoid.sweep(*self._values(arrays), carry, out)
+
+    def _values(self, blocks: list[Array]) -> list[Array]:
+        shape = blocks[0].shape
+        if any(b.shape != shape for b in blocks):
+            blocks = list(np.broadcast_arrays(*blocks))
+        return host.evaluate(self.program, blocks)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One of a map's functions: equal to another of an equal map, as no bound method is."""
+
+    of: Map
+    name: str
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return getattr(self.of, self.name)(*args, **options)
+
+
+def mapped(
+    program: Program, inner: Bound, masked: bool = False, skipping: Bound | None = None, number: int = 0
+) -> Bound:
+    """The monoid of a program's outputs, bound to its arrays' dtypes."""
+    of, monoid = Map(program, inner, masked, skipping, number), inner.monoid
+    folds = monoid.fold is not None and (not masked or skipping is not None)
+    found = replace(
+        monoid,
+        fields=inner.fields,
+        identity=inner.identity,
+        elements=same_elements,
+        lift=Part(of, "lift"),
+        fold=Part(of, "fold") if folds else None,
+        sweep=Part(of, "sweep") if monoid.sweep is not None and not masked else None,
+        result=Part(of, "result"),
+        cuda=None,
+        unsafe_cuda="",
+        arity=len(program.dtypes),
+    )
+    return Bound(found, program.dtypes)

@@ -1,0 +1,77 @@
+"""Reductions and scans of functions of arrays, with no array of what the functions give.
+
+The function is traced: called twice on stand-ins that write down what NumPy's functions and Python's operators do to
+them. What it gives is computed where it is reduced: on NumPy chunks a block at a time, in cache, and in registers on a
+GPU, rounded to the dtypes that NumPy rounds to. A kernel reads one array or two; of more, a GPU makes the function's
+results a chunk at a time. A function that cannot be traced (it looks at values, at the shape, or calls what is no NumPy
+function of elements) is called on whole chunks, in the task that reduces them. Either way it has to be a function of
+elements: an element of the result depends on the elements at its place alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .monoid import Monoid
+from .trees import mapped
+
+
+def map_reduce(
+    f: Callable[..., Any],
+    op: str | Monoid,
+    *arrays: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    where: Any = None,
+    **options: Any,
+) -> Any:
+    """Reduce ``f(*arrays)`` by an operator, reading each array once: ``map_reduce(lambda u, v: u * v, "sum", u, v)``.
+
+    Parameters
+    ----------
+    f : callable
+        A function of elements, as many as there are arrays. Python's operators, NumPy's ufuncs, ``np.where``,
+        ``np.clip``, ``np.real``, ``astype`` and the like. For an operator of two arrays it returns two results.
+    op : str or Monoid
+        A name of the table, or a monoid of one's own.
+    arrays
+        Dask arrays, or what makes them, of shapes that broadcast and of any chunks. One that is passed twice is read
+        once.
+    where : array of bool, optional
+        Which elements count; it broadcasts with the arrays.
+    axis, dtype, keepdims, split_every, out
+        As for every reduction. ``options`` are the operator's, as ``ddof``.
+
+    Returns
+    -------
+    dask array
+        What ``op`` gives of ``f(*arrays)``, of NumPy's dtypes, within the accuracy of the reduction.
+
+    Raises
+    ------
+    ArgumentError
+        Shapes that do not broadcast, unknown chunk sizes that differ, or more or fewer results than ``op`` takes.
+    DtypeError
+        A dtype that ``op`` does not take, or a mask that is not of bool.
+    """
+    return mapped.map_reduce(f, op, arrays, axis, dtype, keepdims, split_every, out, where, options)
+
+
+def map_scan(
+    f: Callable[..., Any],
+    op: str | Monoid,
+    *arrays: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    segments: Any = None,
+    include_initial: bool = False,
+    out: Any = None,
+) -> Any:
+    """Running results of ``f(*arrays)``: :func:`map_reduce`'s function and arrays, and the arguments of ``scan``."""
+    return mapped.map_scan(f, op, arrays, axis, dtype, exclusive, reverse, segments, include_initial, out)

@@ -1,0 +1,257 @@
+"""Functions fused into reductions and scans on NumPy chunks: parity with NumPy, what cannot be traced, masks."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import tracemalloc
+
+import dask.array as da
+import numpy as np
+import pytest
+from expressions import REAL, call, sample, trees
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gpureduce_dask as gr
+from gpureduce_dask.errors import ArgumentError, DtypeError
+from gpureduce_dask.expressions import host, tracer
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+F4 = np.dtype("f4")
+
+
+def arrays(seed=0, shape=(60, 80)):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=shape).astype("f4"), rng.normal(size=shape).astype("f4")
+
+
+def chunked(u, v):
+    return da.from_array(u, chunks=(20, 30)), da.from_array(v, chunks=(25, 80))
+
+
+def close(lazy, expected):
+    expected = np.asarray(expected)
+    got = np.asarray(lazy.compute(scheduler="sync"))
+    assert lazy.dtype == got.dtype == expected.dtype
+    assert lazy.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-5)
+
+
+@settings(max_examples=150, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(trees, st.sampled_from(REAL), st.sampled_from(REAL))
+def test_a_program_gives_what_numpy_gives(tree, left, right):
+    x, y = sample(left, 1), sample(right, 2)
+    try:
+        with np.errstate(all="ignore"):
+            expected = call(tree, x, y)
+    except TypeError:
+        assert tracer.trace(lambda x, y: call(tree, x, y), (x.dtype, y.dtype)) is None
+        return
+    program = tracer.trace(lambda x, y: call(tree, x, y), (x.dtype, y.dtype))
+    assert program is not None
+    with np.errstate(all="ignore"):
+        (got,) = host.evaluate(program, (x, y))
+    assert got.dtype == expected.dtype == program.results[0]
+    np.testing.assert_array_equal(got, expected)
+    again = pickle.loads(pickle.dumps(program))
+    assert again == program and hash(again) == hash(program)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("op", ["sum", "mean", "var", "max", "argmin", "any", "prod", "nansum"])
+def test_map_reduce_is_the_reduction_of_the_function(op, axis):
+    u, v = arrays()
+    f = lambda u, v: np.where(u > v, u * v, u - 0.5)  # noqa: E731
+    close(gr.map_reduce(f, op, *chunked(u, v), axis=axis), getattr(np, op)(f(u, v), axis=axis))
+
+
+def test_options_keepdims_and_dtype_are_the_reductions():
+    u, v = arrays()
+    U, V = chunked(u, v)
+    close(gr.map_reduce(lambda u, v: u * v, "std", U, V, axis=0, ddof=1), (u * v).std(axis=0, ddof=1))
+    close(gr.map_reduce(np.multiply, "sum", U, V, axis=1, keepdims=True), (u * v).sum(axis=1, keepdims=True))
+    close(gr.map_reduce(lambda u: u > 0, "sum", U, dtype="f4"), (u > 0).sum(dtype="f4"))
+    assert gr.map_reduce(np.square, "sum", U, split_every=2).name.startswith("gr-map-sum-")
+    with pytest.raises(ArgumentError, match="ddof"):
+        gr.map_reduce(np.square, "sum", U, ddof=1)
+
+
+def test_arrays_broadcast_and_numbers_are_weak():
+    u, v = arrays()
+    U, V = chunked(u, v)
+    close(gr.map_reduce(lambda u, v: u - v, "sum", U, V[0], axis=1), (u - v[0]).sum(axis=1))
+    close(gr.map_reduce(lambda v, u: u - v, "max", V[:, :1], U, axis=1), (u - v[:, :1]).max(axis=1))
+    close(gr.map_reduce(lambda u, p: u * p, "sum", U, 2.5, axis=0), (u * 2.5).sum(axis=0))
+    close(gr.map_reduce(lambda u, m: (u - m) ** 2, "sum", U, U.mean(), axis=0), ((u - u.mean()) ** 2).sum(axis=0))
+    close(gr.map_reduce(lambda u: u * np.float64(2.5), "sum", U), (u * np.float64(2.5)).sum())
+    with pytest.raises(ArgumentError, match="broadcast"):
+        gr.map_reduce(np.add, "sum", U, V[:7])
+    with pytest.raises(ArgumentError, match="no array"):
+        gr.map_reduce(np.add, "sum", 1, 2)
+
+
+def test_an_operator_of_two_arrays_takes_two_results():
+    u, v = arrays()
+    U, V = chunked(u, v)
+    got = gr.map_reduce(lambda u, v: (u * u, abs(v)), "average", U, V, axis=0)
+    close(got, np.average(u * u, weights=abs(v), axis=0))
+    with pytest.raises(ArgumentError, match="2 result"):
+        gr.map_reduce(lambda u, v: (u, v), "sum", U, V)
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_map_scan_is_the_scan_of_the_function(axis):
+    u, v = arrays()
+    U, V = chunked(u, v)
+    close(gr.map_scan(lambda u, v: u * v, "sum", U, V, axis=axis), np.cumsum((u * v).astype("f8"), axis).astype("f4"))
+    flat = abs(u).reshape(-1) if axis is None else abs(u)
+    close(gr.map_scan(abs, "max", U, axis=axis), np.maximum.accumulate(flat, axis=axis or 0))
+    untraced = gr.map_scan(lambda u: u[...] + 1, "max", U, axis=axis)
+    close(untraced, np.maximum.accumulate((u + 1).reshape(-1) if axis is None else u + 1, axis=axis or 0))
+
+
+def test_scans_backwards_and_of_maps_of_two():
+    u, v = arrays()
+    U, V = chunked(u, v)
+    close(gr.map_scan(np.square, "sum", U, axis=0, reverse=True), np.cumsum((u * u)[::-1], axis=0)[::-1])
+    expected = np.zeros_like(u)
+    for i in range(len(u)):
+        expected[i] = 0.5 * (expected[i - 1] if i else 0) + v[i]
+    close(gr.map_scan(lambda v: (0.5 * np.isfinite(v).astype("f4"), v), "affine", V, axis=0), expected)
+
+
+SEEN = []
+
+
+def catches(x):
+    try:
+        return x + 0 * len(x)
+    except TypeError:
+        return x
+    except Exception:
+        return x - 1
+
+
+def mutates(x):
+    y = x.copy() if isinstance(x, np.ndarray) else x
+    y += 1
+    return y
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x + 0 * x.ndim,
+        lambda x: np.sort(x, axis=0) * 0 + x,
+        lambda x: np.add(x, 1, dtype="f8"),
+        lambda x: np.modf(x)[0],
+        lambda x: x + np.ones(x.shape, x.dtype),
+        lambda x: x + 1 if isinstance(x, np.ndarray) else x,
+        lambda x: x * 2 if hasattr(x, "nbytes") else x,
+        lambda x: np.vectorize(float)(x).astype("f4"),
+        lambda x: np.add.outer(x, 1.0),
+        lambda x: x[...] + 1,
+        catches,
+        mutates,
+    ],
+)
+def test_what_cannot_be_traced_is_called_on_chunks(function):
+    u, _ = arrays()
+    assert tracer.trace(function, (F4,)) is None
+    close(gr.map_reduce(function, "sum", da.from_array(u, chunks=(20, 80)), axis=1), function(u).sum(axis=1))
+
+
+def test_a_function_that_changes_its_mind_is_not_traced():
+    calls = iter(range(10))
+    assert tracer.trace(lambda x: x + next(calls), (F4,)) is None
+    assert tracer.trace(lambda x: x + random.random(), (F4,)) is None
+    assert tracer.trace(lambda x: SEEN.append(x) or x + 1, (F4,)) is not None
+    assert tracer.trace(lambda x: x + SEEN[0], (F4,)) is None  # a stand-in of another call
+
+
+def test_integers_keep_numpys_rules():
+    x = np.arange(-10, 11, dtype="i1")
+    for f in (
+        lambda x: x * 100,
+        lambda x: x // 3,
+        lambda x: x % -3,
+        lambda x: x // 0,
+        lambda x: x << 9,
+        lambda x: x**3,
+    ):
+        with np.errstate(all="ignore"):
+            close(gr.map_reduce(f, "sum", da.from_array(x, chunks=5)), f(x).sum())
+    assert tracer.trace(lambda x: x**-1, (np.dtype("i4"),)) is None  # NumPy refuses it, where there is an element
+    assert tracer.trace(lambda x: x + 300, (np.dtype("u1"),)) is None
+    assert tracer.trace(lambda x, y: x**y, (np.dtype("i4"),) * 2) is None
+
+
+def test_complex_and_narrow_elements():
+    z = (np.arange(50) + 1j * np.arange(50)[::-1]).astype("c8")
+    Z = da.from_array(z, chunks=20)
+    close(gr.map_reduce(lambda z: (z * z.conj()).real + z.imag, "sum", Z), ((z * z.conj()).real + z.imag).sum())
+    close(gr.map_reduce(lambda z: abs(z) > 20, "sum", Z), (abs(z) > 20).sum())
+    h = np.linspace(0, 3, 50).astype("f2")
+    close(gr.map_reduce(lambda h: h * h + 1, "max", da.from_array(h, chunks=20)), (h * h + 1).max())
+
+
+def test_equal_arrays_are_read_once():
+    u, _ = arrays()
+    reads = []
+    x = da.from_array(u, chunks=(20, 80)).map_blocks(lambda b: (reads.append(1), b)[1], meta=np.empty((0, 0), "f4"))
+    reads.clear()
+    got = gr.map_reduce(lambda a, b: a * b, "sum", x, x)
+    close(got, (u * u).sum())
+    assert len(reads) == 3
+    assert len(got.dask.dependencies) <= 4
+
+
+def test_no_temporary_of_a_chunks_size():
+    u = np.random.default_rng(0).normal(size=(2048, 2048)).astype("f4")
+    x = da.from_array(u, chunks=-1, name=False).persist()
+    for op, axis in (("sum", None), ("sum", 0), ("var", 1), ("max", 0)):
+        todo = gr.map_reduce(lambda u: (u - 0.5) ** 2 + np.exp(-u), op, x, axis=axis)
+        todo.compute(scheduler="sync")
+        tracemalloc.start()
+        todo.compute(scheduler="sync")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 0.05 * u.nbytes, f"{op} along {axis} takes {peak / u.nbytes:.1%} of a chunk"
+
+
+def test_keys_follow_function_and_constants():
+    u, _ = arrays()
+    x = da.from_array(u, chunks=20)
+
+    def power(p):
+        return gr.map_reduce(lambda u: (u - p) ** 2, "sum", x).name
+
+    assert power(0.5) == power(0.5) != power(0.25)
+
+
+# ---- masks
+
+
+@pytest.mark.parametrize("op", ["sum", "mean", "var", "std", "prod", "any", "all"])
+@pytest.mark.parametrize("dtype", ["f4", "i4"])
+def test_where_is_numpys(op, dtype):
+    u, v = arrays()
+    u, mask = (u * 3).astype(dtype), v > 0.3
+    mask[:, 3] = False
+    if dtype == "f4":
+        u[4, 5:9] = np.nan
+    x = da.from_array(u, chunks=(20, 30))
+    for axis in (None, 0, 1):
+        expected = getattr(np, op)(u + 1, axis=axis, where=mask)
+        close(gr.map_reduce(lambda u: u + 1, op, x, axis=axis, where=mask), expected)
+
+
+def test_where_of_what_cannot_be_traced_and_of_ones_own_monoid():
+    u, v = arrays()
+    x = da.from_array(u, chunks=(20, 80))
+    close(gr.map_reduce(lambda u: u[...] + 1, "var", x, axis=1, where=v > 0), np.var(u + 1, axis=1, where=v > 0))
+    close(gr.map_reduce(lambda u: abs(u), "argmax", x, axis=0, where=v > 0), np.where(v > 0, abs(u), -1).argmax(axis=0))
+    with pytest.raises(DtypeError, match="bool"):
+        gr.map_reduce(lambda u: u, "sum", x, where=v)
