@@ -19,12 +19,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["kernels", "trees", "host", "soak", "report"],
         help="measure kernels, whole trees, NumPy chunks or memory over time, or write tables again",
     )
-    parser.add_argument("--scans", action="store_true", help="kernels, trees: of scans, not of reductions")
+    suites = parser.add_mutually_exclusive_group()
+    suites.add_argument("--scans", action="store_true", help="kernels, trees: of scans, not of reductions")
+    suites.add_argument("--one-read", action="store_true", help="kernels: of what one read answers")
     parser.add_argument(
         "--json",
         type=Path,
         help="results, written and for report read (default: kernels.json, trees.json or soak.json; of scans "
-        "scan_kernels.json, scan_trees.json)",
+        "scan_kernels.json, scan_trees.json; of one read one_read_kernels.json)",
     )
     parser.add_argument("--plot", type=Path, help="PNG: shares of the ceiling, or time against chunks")
     parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
@@ -55,15 +57,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _kernels(args: argparse.Namespace) -> int:
     _need_gpu()
-    from . import kernels, scans
+    from . import kernels, one_read, scans
 
-    suite = scans.SCANS if args.scans else kernels.REDUCTIONS
+    suite = scans.SCANS if args.scans else one_read.ONE_READ if args.one_read else kernels.REDUCTIONS
     result = kernels.run(suite, args.gib, args.only, not args.no_peers, _path(args, "kernels.json"))
     return _report_kernels(args, result)
 
 
 def _path(args: argparse.Namespace, name: str) -> Path:
-    return args.json or Path(f"scan_{name}" if args.scans else name)
+    return args.json or Path(f"scan_{name}" if args.scans else f"one_read_{name}" if args.one_read else name)
 
 
 def _report(args: argparse.Namespace) -> int:

@@ -58,6 +58,15 @@ KINDS = {
         "Rows that write more than an eighth of what they read, beside a kernel that only copies in that proportion:",
         _reductions_headline,
     ),
+    "one_read": Kind(
+        "one-read",
+        "R",
+        "read",
+        0.93,
+        "those that must be read once, and the states or results",
+        "Rows that write more than an eighth of what they read, beside a kernel that only copies in that proportion:",
+        lambda row: row["dtype"] == "float32",
+    ),
     "scans": Kind(
         "scans",
         "C",
