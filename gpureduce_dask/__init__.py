@@ -15,6 +15,7 @@ from .monoid import Monoid
 from .operators import OPERATORS
 
 if TYPE_CHECKING:
+    from .binning import bincount, grouped, histogram
     from .maps import map_reduce, map_scan
     from .nanreductions import (
         nanargmax,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from .trees.plan import plan
 
 _LAZY = {
+    "binning": ("bincount", "grouped", "histogram"),
     "maps": ("map_reduce", "map_scan"),
     "nanreductions": (
         "nanargmax",
@@ -142,6 +144,7 @@ __all__ = [
     "argmin",
     "average",
     "bfill",
+    "bincount",
     "cluster",
     "count_nonzero",
     "cummax",
@@ -154,6 +157,8 @@ __all__ = [
     "device_meta",
     "errors",
     "ffill",
+    "grouped",
+    "histogram",
     "kurtosis",
     "map_reduce",
     "map_scan",

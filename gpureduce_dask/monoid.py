@@ -7,6 +7,7 @@ aligned structured array, byte for byte the CUDA struct.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -183,6 +184,16 @@ class Bound:
     @property
     def indexed(self) -> bool:
         return bool(self.positions)
+
+    @property
+    def extra(self) -> tuple[int, ...]:
+        """The sizes of axes that a partial has behind those of the chunk: none, but for groups."""
+        return ()
+
+    @cached_property
+    def cell_bytes(self) -> int:
+        """Bytes of a partial for each cell of the chunk that is kept."""
+        return self.state.itemsize * math.prod(self.extra)
 
     @cached_property
     def identity(self) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import cuda_types
+from ..binned import Binned
 from ..device.scan_methods import SINGLE_PASS, check
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Bound, DType
@@ -52,7 +53,9 @@ NUMPY = (np.ndarray, np.generic)
 
 def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Any:
     """The partial of one chunk (one array for each of the monoid's arity), of size 1 along every axis in ``axes``."""
-    chunks = _admit(chunks, bound)
+    if isinstance(bound, Binned):
+        return _bins().reduce_many([chunks], bound, axes, None if place is None else [place])
+    chunks = admit(chunks, bound)
     return _side(is_device(chunks[0])).reduce(chunks, bound, axes, place)
 
 
@@ -60,13 +63,15 @@ def reduce_many(
     chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
 ) -> Any:
     """The partial of several chunks folded left to right, with one launch on a GPU."""
+    if isinstance(bound, Binned):
+        return _bins().reduce_many(chunks, bound, axes, places)
     batch = chunks if isinstance(chunks, Batch) else gather(chunks, bound)
     return _side(batch.device).reduce_many(batch, bound, axes, places)
 
 
 def gather(chunks: Sequence[Chunks], bound: Bound) -> Batch:
     """Chunks made ready for :func:`reduce_many`, by any monoid that is bound to the same dtypes."""
-    admitted = [_admit(each, bound) for each in chunks]
+    admitted = [admit(each, bound) for each in chunks]
     sides = {is_device(each[0]) for each in admitted}
     if len(sides) > 1:
         admitted = [tuple(move(c, True) for c in each) for each in admitted]
@@ -75,7 +80,9 @@ def gather(chunks: Sequence[Chunks], bound: Bound) -> Batch:
 
 def results(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> Any:
     """The results of a chunk that holds all of its slices, of size 1 along ``axes``; on a GPU in one launch."""
-    chunks = _admit(chunks, bound)
+    if isinstance(bound, Binned):
+        return finalise(reduce(chunks, bound, axes), bound)
+    chunks = admit(chunks, bound)
     device = is_device(chunks[0])
     if device and _finishes_on_device(bound) and bound.monoid.finalise not in REFUSING:
         return _side(device).reduce(chunks, bound, axes, final=True)
@@ -105,7 +112,7 @@ def scan(
     pass, or one of the textbook's; the host has one.
     """
     check(method)
-    chunks = _admit(chunks, bound)
+    chunks = admit(chunks, bound)
     device = is_device(chunks[0])
     if carry is not None:
         carry = to_device(carry, bound) if device else to_host(carry, bound)
@@ -120,6 +127,7 @@ def scan(
 
 def combine(partials: Sequence[Any], bound: Bound) -> Any:
     """Partials of one shape to one partial, cell by cell; the first is the earliest."""
+    bound = bound.cells if isinstance(bound, Binned) else bound
     device = any(is_device(p) for p in partials)
     if device and not all(is_device(p) for p in partials):
         device = any(is_device(p) and p.nbytes > SMALL for p in partials)
@@ -129,11 +137,14 @@ def combine(partials: Sequence[Any], bound: Bound) -> Any:
 
 def combine_axis(partial: Any, bound: Bound, axis: int) -> Any:
     """A partial folded in order along one of its own axes, which keeps size 1."""
+    bound = bound.cells if isinstance(bound, Binned) else bound
     return _side(is_device(partial)).combine_axis(partial, bound, axis)
 
 
 def finalise(partial: Any, bound: Bound) -> Any:
     """A partial's results, of the same shape and side."""
+    if isinstance(bound, Binned):
+        return _bins().finalise(partial, bound)
     if not is_device(partial):
         return host.finalise(partial, bound)
     if _finishes_on_device(bound):
@@ -211,6 +222,12 @@ def _finishes_on_device(bound: Bound) -> bool:
     return not bound.monoid.unsafe_cuda and cuda_types.element(bound.result) is not None
 
 
+def _bins() -> Any:
+    from . import bins
+
+    return bins
+
+
 def _side(device: bool) -> Any:
     if not device:
         return host
@@ -219,7 +236,7 @@ def _side(device: bool) -> Any:
     return gpu
 
 
-def _admit(chunks: Chunks, bound: Bound) -> Chunks:
+def admit(chunks: Chunks, bound: Bound) -> Chunks:
     """Chunks of one shape on one side, of the dtypes that the graph was built for."""
     arrays = tuple(_admit_one(c, d, bound.name) for c, d in zip(chunks, bound.dtypes, strict=True))
     if len(arrays) == 1:

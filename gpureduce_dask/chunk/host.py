@@ -28,7 +28,7 @@ PANELS = Budget(1 << 22, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their bloc
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
-SHARED = Budget(1 << 17, 1 << 16, 0, 1 << 16)  # several folds, one after another
+SHARED = Budget(1 << 18, 1 << 18, 0, 1 << 16, cells=1 << 11)  # several folds, one after another
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
@@ -125,7 +125,7 @@ def _together(states: list[State], bound: Bound) -> State:
     if len(states) == 2:
         return as_fields(bound.monoid.combine(*states), bound, states[0][0].shape)
     stacked = tuple(np.stack(f) for f in zip(*states, strict=True))
-    return tuple(f[0] for f in _halve(stacked, bound, 0))
+    return tuple(f[0] for f in halve(stacked, bound, 0))
 
 
 def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start: int) -> State:
@@ -143,7 +143,7 @@ def _state_of(blocks: list[Array], where: Positions, bound: Bound) -> State:
     if monoid.fold is None:
         index = where.all()[None, :, None]
         lifted = as_fields(monoid.lift(*blocks, index), bound, blocks[0].shape)
-        state = tuple(f[:, 0] for f in _halve(lifted, bound, 1))
+        state = tuple(f[:, 0] for f in halve(lifted, bound, 1))
     elif bound.indexed:
         state = monoid.fold(*blocks, where if monoid.fold in POSITIONS else where.all())
     else:
@@ -162,7 +162,7 @@ def _fold(blocks: list[Array], bound: Bound) -> State:
     even = n - n % times
     wide = (outer, even // times, times * inner)
     state = as_fields(fold(*(b[:, :even].reshape(wide) for b in blocks), None), bound, (outer, times * inner))
-    state = tuple(f[:, 0] for f in _halve(tuple(f.reshape(outer, times, inner) for f in state), bound, 1))
+    state = tuple(f[:, 0] for f in halve(tuple(f.reshape(outer, times, inner) for f in state), bound, 1))
     if even == n:
         return state
     rest = as_fields(fold(*(b[:, even:] for b in blocks), None), bound, (outer, inner))
@@ -192,7 +192,7 @@ def as_fields(state: State, bound: Bound, shape: tuple[int, ...]) -> State:
     )
 
 
-def _halve(state: State, bound: Bound, axis: int) -> State:
+def halve(state: State, bound: Bound, axis: int) -> State:
     """Fold an axis by combining neighbours until one is left; left stays earlier."""
     ahead: Any = (slice(None),) * axis
     while (n := state[0].shape[axis]) > 1:
@@ -250,7 +250,7 @@ def combine_axis(partial: Array, bound: Bound, axis: int) -> Array:
     if partial.shape[axis] == 0:
         return bound.identities(shape)
     with np.errstate(all="ignore"):
-        return bound.pack(_halve(bound.unpack(partial), bound, axis))
+        return bound.pack(halve(bound.unpack(partial), bound, axis))
 
 
 def finalise(partial: Array, bound: Bound) -> Array:

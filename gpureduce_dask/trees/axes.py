@@ -86,7 +86,7 @@ def _default_fan_in(bound: Bound, axes: Axes, chunks: Chunks) -> int:
     if any(math.isnan(n) for sizes in held for n in sizes):
         return FAN_IN_UNKNOWN
     cells = math.prod(max(sizes) for sizes in held)
-    fits = FAN_IN_BYTES // max(int(cells) * bound.state.itemsize, 1)
+    fits = FAN_IN_BYTES // max(int(cells) * bound.cell_bytes, 1)
     return min(max(fits, FAN_IN_LEAST), FAN_IN)
 
 

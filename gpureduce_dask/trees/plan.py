@@ -142,7 +142,7 @@ def _tasks(array: Any, is_local: bool) -> int:
 
 def _partial_bytes(tree: Tree, bound: Bound) -> float:
     cells = math.prod(max(sizes) for a, sizes in enumerate(tree.x.chunks) if a not in tree.order[0])
-    return float(cells * bound.state.itemsize)
+    return float(cells * bound.cell_bytes)
 
 
 def _shares(tree: Tree, read: float) -> tuple[Share, ...]:

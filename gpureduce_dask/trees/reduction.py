@@ -97,7 +97,8 @@ class Tree:
         self.combine_name = f"{prefix}-combine-{token}"
         self.device = meta.promises_device(self.x._meta)
         packed = isinstance(self.bound, Product)  # its result is a partial, on either side
-        self.meta = meta.like(None if packed else self.x._meta, len(self.kept), self.bound.result)
+        ndim = len(self.kept) + len(self.bound.extra)
+        self.meta = meta.like(None if packed else self.x._meta, ndim, self.bound.result)
         self.order = stages(self.bound, self.x.numblocks, self.axes)
         self.graph: dict[Any, GraphNode] = {}
         self.array: Any = None
@@ -109,7 +110,9 @@ class Tree:
         """Every slice lies in one chunk: one task a chunk, in a layer that fuses with its neighbours."""
         self.dealt = [(None, 1)] * self.x.npartitions
         run = partial(tasks.reduce_whole, bound=self.bound, axes=self.axes, keepdims=self.keepdims, device=self.device)
-        self.array = self._blockwise(run, self.name, self.kept, self.bound.result, self.meta, self._inputs())
+        extra = dict(enumerate(self.bound.extra, self.x.ndim))
+        out = (*self.kept, *extra)
+        self.array = self._blockwise(run, self.name, out, self.bound.result, self.meta, self._inputs(), extra)
         return self
 
     def of_memory(self, source: Source, split: int | dict[int, int]) -> Tree:
@@ -243,18 +246,28 @@ class Tree:
             run = partial(tasks.combine, bound=self.bound, then=self.order[stage + 1])
         if in_runs:
             run = partial(grouped.in_order, close=run)
-        key: Key = (self.name, *(outer[a] for a in self.kept)) if is_last else (self.combine_name, len(self.graph))
+        at = (*(outer[a] for a in self.kept), *(0 for _ in self.bound.extra))
+        key: Key = (self.name, *at) if is_last else (self.combine_name, len(self.graph))
         self.graph[key] = kind(key, run, List(*refs))
         return TaskRef(key)
 
     def _inputs(self) -> tuple[Any, ...]:
-        return tuple(v for a in self.arrays for v in (a, self.inds))
+        # What has fewer axes lies along the reduced ones.
+        return tuple(v for a in self.arrays for v in (a, self.inds if a.ndim == self.x.ndim else self.axes))
 
     def _chunks(self) -> tuple[tuple[float, ...], ...]:
-        return tuple((1,) if a in self.axes else self.x.chunks[a] for a in self.kept)
+        kept = ((1,) if a in self.axes else self.x.chunks[a] for a in self.kept)
+        return (*kept, *((n,) for n in self.bound.extra))
 
     def _blockwise(
-        self, run: Callable[..., Any], name: str, out: Axes, dtype: Any, meta: Any, inputs: Iterable[Any]
+        self,
+        run: Callable[..., Any],
+        name: str,
+        out: Axes,
+        dtype: Any,
+        meta: Any,
+        inputs: Iterable[Any],
+        new_axes: dict[int, int] | None = None,
     ) -> Any:
         return da.blockwise(
             run,
@@ -264,6 +277,7 @@ class Tree:
             dtype=dtype,
             meta=meta,
             adjust_chunks={a: 1 for a in self.axes if a in out},
+            new_axes=new_axes,
             align_arrays=False,
         )
 

@@ -86,6 +86,8 @@ class Reduction:
 
 def find(todo: Reduction, is_trial: bool = False) -> Source | None:
     """The source of chunks that are all in memory, or None. A trial makes no handles on workers."""
+    if any(a.numblocks != todo.x.numblocks for a in todo.arrays):
+        return None
     layers = [a.dask.layers.get(a.name) for a in todo.arrays]
     values = [_values(layer, a) for layer, a in zip(layers, todo.arrays, strict=True)]
     if any(v is None for v in values):
@@ -166,7 +168,7 @@ def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes
         for part in parts:
             mine.setdefault(part.worker, []).append(part)
     kept = [sizes for a, sizes in enumerate(todo.x.chunks) if a not in stage]
-    nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * todo.bound.state.itemsize
+    nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * todo.bound.cell_bytes
     if len(slices) == 1 or todo.size or not nbytes <= BUNDLE_BYTES:
         return []
     found = []

@@ -1,0 +1,220 @@
+"""From what a caller says of groups to a tree: labels checked, brought to the reduced axes and cut as the array is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import dask.array as da
+import numpy as np
+
+from .. import operators
+from ..binned import Bins, Labels, binned
+from ..chunk import is_device
+from ..chunk.labels import boxes, refuse
+from ..dtypes import refuse as refuse_dtype
+from ..errors import ArgumentError, message
+from ..monoid import Bound, Monoid
+from .apply import align, as_dask, bind
+from .axes import Axes, empty_slice, normalise_axes
+from .reduction import reduce_array
+from .stock import belongs_to_stock, foreign
+
+CARRIED_BYTES = 1 << 20  # of labels that go along with every task; more are cut as the array is
+
+
+def grouped(
+    name: str,
+    op: str | Monoid,
+    x: Any,
+    labels: Any,
+    axis: Any,
+    num_groups: Any,
+    dtype: Any,
+    fill_value: Any,
+    split_every: Any,
+    strict: bool = False,
+    **options: Any,
+) -> Any:
+    """Reduce each group of elements: kept axes, then one of groups."""
+    monoid = operators.get(op)
+    arrays = _inputs(name, monoid, x)
+    if belongs_to_stock(monoid.name, arrays, dtype):
+        raise foreign(name, arrays)
+    bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
+    arrays = align(name, arrays)
+    axes = normalise_axes(name, axis, arrays[0].ndim)
+    given, sizes = _labels(name, labels, arrays[0], axes, num_groups, strict)
+    known = isinstance(given, Labels)
+    bins = Bins(name, sizes, axes, given if known else None, strict=strict)
+    _refuse_gaps(bins, bound, fill_value)
+    whole = binned(bound, bins, fill_value)
+    return reduce_array(arrays if known else (*arrays, given), whole, axes, False, split_every, name)
+
+
+def own_groups(name: str, bound: Bound, x: Any, count: int, split_every: Any, strict: bool) -> Any:
+    """Reduce an array whose elements are their own labels, over all axes."""
+    bins = Bins(name, (count,), tuple(range(x.ndim)), is_own=True, strict=strict)
+    return reduce_array((x,), binned(bound, bins), None, False, split_every, name)
+
+
+def _inputs(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:
+    if monoid.arity == 1:
+        return (as_dask(name, x),)
+    if not isinstance(x, tuple) or len(x) != monoid.arity:
+        received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
+        raise ArgumentError(
+            message(name, received, f"a tuple of {monoid.arity} arrays", "Pass as many arrays as the arity.")
+        )
+    return tuple(as_dask(name, each) for each in x)
+
+
+def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict: bool) -> tuple[Any, tuple[int, ...]]:
+    """Labels along the reduced axes (those that travel with the tasks, or a dask array), and numbers of groups."""
+    shape = tuple(x.shape[a] for a in axes)
+    if isinstance(labels, tuple):
+        return _lines(name, labels, x, axes, num_groups, strict)
+    given: Any = labels.get() if is_device(labels) else labels
+    given = given if isinstance(given, da.Array) else np.asarray(given)
+    _require_integers(name, given)
+    if not isinstance(given, da.Array):
+        count = _count(name, given, num_groups, strict)
+        if math.isnan(sum(shape)):
+            raise _unknown(name)
+        whole = _broadcast(name, np.broadcast_to, given, shape)
+        if whole.size * np.min_scalar_type(count).itemsize <= CARRIED_BYTES:
+            return Labels([_narrow(whole, count)]), (count,)
+        small = _narrow(given, count)
+        given = da.from_array(small, chunks=small.shape if small.shape != shape else tuple(x.chunks[a] for a in axes))
+    else:
+        count = _size(name, num_groups)
+    return _cut(name, given, x, axes, shape), (count,)
+
+
+def _lines(
+    name: str, labels: tuple[Any, ...], x: Any, axes: Axes, num_groups: Any, strict: bool
+) -> tuple[Any, tuple[int, ...]]:
+    """One array of labels for each reduced axis."""
+    shape = tuple(x.shape[a] for a in axes)
+    counts = num_groups if isinstance(num_groups, Sequence) else (num_groups,) * len(labels)
+    if len(labels) != len(axes) or len(counts) != len(axes):
+        expected = f"{len(axes)} arrays of labels and numbers of groups, one a reduced axis"
+        raise ArgumentError(message(name, f"{len(labels)} and {len(counts)}", expected, "Pass axis=, or one array."))
+    lines = [each if isinstance(each, da.Array) else np.asarray(each) for each in labels]
+    for line, size in zip(lines, shape, strict=True):
+        _require_integers(name, line)
+        if line.shape != (size,) and not (line.ndim == 1 and math.isnan(line.shape[0] + size)):
+            expected = f"one of shape ({size},)"
+            raise ArgumentError(message(name, f"labels of shape {line.shape}", expected, "Pass a label an element."))
+    if not any(isinstance(line, da.Array) for line in lines):
+        if math.isnan(sum(shape)):
+            raise _unknown(name)
+        sizes = tuple(_count(name, line, n, strict) for line, n in zip(lines, counts, strict=True))
+        return Labels([_narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
+    sizes = tuple(
+        _size(name, n) if isinstance(line, da.Array) else _count(name, line, n, strict)
+        for line, n in zip(lines, counts, strict=True)
+    )
+    inputs = []
+    for i, (line, axis) in enumerate(zip(lines, axes, strict=True)):
+        inputs += [_cut(name, da.asanyarray(line), x, (axis,), (shape[i],)), (i,)]
+    dtype = np.dtype(np.int64)
+    return da.blockwise(
+        _boxes,
+        tuple(range(len(axes))),
+        *inputs,
+        name=None,
+        sizes=sizes,
+        operation=name,
+        strict=strict,
+        dtype=dtype,
+        meta=np.empty((0,) * len(axes), dtype),
+        align_arrays=False,
+    ), (math.prod(sizes),)
+
+
+def _boxes(*lines: Any, sizes: tuple[int, ...], operation: str, strict: bool) -> Any:
+    """A chunk's boxes, from the labels along each of its axes."""
+    host = [line.get() if is_device(line) else np.asarray(line) for line in lines]
+    for line, count in zip(host, sizes, strict=True):
+        _check(Bins(operation, (count,), (), strict=strict), line)
+    shape = tuple(map(len, host))
+    return boxes(host, sizes, slice(0, math.prod(shape))).reshape(shape)
+
+
+def _require_integers(name: str, labels: Any) -> None:
+    if labels.dtype.kind not in "biu" and not (labels.size == 0 and not isinstance(labels, da.Array)):
+        raise refuse_dtype(name, labels.dtype, "labels that are integers", "Number the groups, as np.unique does.")
+
+
+def _count(name: str, labels: Any, num_groups: Any, strict: bool) -> int:
+    """How many groups there are, where labels are known now: those asked for, or up to the largest label."""
+    found = int(labels.max()) + 1 if labels.size else 0
+    count = found if num_groups is None else _size(name, num_groups)
+    _check(Bins(name, (count,), (), strict=strict), labels)
+    if not count:
+        raise ArgumentError(message(name, "no label of 0 or more", "at least one group", "Pass num_groups=."))
+    return count
+
+
+def _check(bins: Bins, labels: Any) -> None:
+    if labels.size:
+        refuse(bins, int(labels.max()) if labels.max() >= bins.count else None, bins.strict and labels.min() < 0)
+
+
+def _size(name: str, num_groups: Any) -> int:
+    if num_groups is None:
+        raise ArgumentError(
+            message(name, "labels that are not known yet", "num_groups=", "Say how many groups there are.")
+        )
+    if not isinstance(num_groups, Integral) or isinstance(num_groups, bool) or int(num_groups) < 1:
+        received = f"num_groups {num_groups!r}"
+        raise ArgumentError(message(name, received, "an integer of 1 or more", "Say how many groups there are."))
+    return int(num_groups)
+
+
+def _narrow(labels: Any, count: int) -> Any:
+    """Labels in the fewest bytes; all that leave an element out are -1."""
+    return np.maximum(labels, -1).astype(np.min_scalar_type(-count)) if labels.dtype.kind != "b" else labels
+
+
+def _broadcast(name: str, broadcast: Any, labels: Any, shape: tuple[float, ...]) -> Any:
+    try:
+        return broadcast(labels, shape)
+    except ValueError:
+        expected = f"labels that broadcast to the reduced axes, {shape}"
+        remedy = "Pass axis=, or labels along the reduced axes alone."
+        raise ArgumentError(message(name, f"labels of shape {labels.shape}", expected, remedy)) from None
+
+
+def _cut(name: str, labels: Any, x: Any, axes: Axes, shape: tuple[float, ...]) -> Any:
+    """A dask array of labels in the array's chunks along the reduced axes."""
+    chunks = tuple(x.chunks[a] for a in axes)
+    if math.isnan(sum((*shape, *labels.shape))):
+        if labels.ndim != len(axes) or labels.numblocks != tuple(map(len, chunks)):
+            raise _unknown(name)
+        return labels
+    if labels.shape != shape:
+        labels = _broadcast(name, da.broadcast_to, labels, shape)
+    return labels if labels.chunks == chunks else labels.rechunk(chunks)
+
+
+def _unknown(name: str) -> ArgumentError:
+    return ArgumentError(
+        message(name, "unknown chunk sizes", "labels in the array's own chunks", "Call compute_chunk_sizes() first.")
+    )
+
+
+def _refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
+    """Raise now where labels are known and leave a group empty that has no answer then."""
+    if bound.monoid.empty != "raise" or fill_value is not None or bins.known is None:
+        return
+    lines, sizes = bins.known.arrays, bins.sizes
+    for line, count in zip(lines, sizes, strict=True):
+        present = np.zeros(count, bool)
+        present[line[line >= 0]] = True
+        if not present.all():
+            gaps = f"{count - np.count_nonzero(present)} of {count} groups without elements"
+            raise empty_slice(bins.name, f"{bound.name} of {gaps}, the first of them {int(np.argmin(present))}")

@@ -1,0 +1,122 @@
+"""Counts and histograms, as groups: elements that are their own labels, or that bins label as they are read."""
+
+from __future__ import annotations
+
+import math
+import operator
+from functools import partial
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+
+from ..binned import COUNT
+from ..chunk import is_device
+from ..dtypes import refuse as refuse_dtype
+from ..errors import ArgumentError, message
+from . import meta
+from .apply import as_dask
+from .bins_apply import grouped, own_groups
+
+CODES = np.dtype(np.int32)  # of bins
+
+
+def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
+    """:func:`gpureduce_dask.bincount`."""
+    name = "bincount"
+    array = as_dask(name, x)
+    least = operator.index(minlength)
+    if array.ndim != 1 or least < 0:
+        received = f"an array of {array.ndim} dimensions and minlength {least}"
+        raise ArgumentError(message(name, received, "one dimension and 0 or more", "Call x.ravel()."))
+    if array.dtype.kind not in "biu":
+        raise refuse_dtype(name, array.dtype, "integers", "Convert the array with astype, or use gr.histogram.")
+    if not isinstance(x, da.Array) and not is_device(x):
+        least = max(least, int(np.max(x, initial=-1)) + 1)
+    if not least:
+        if isinstance(x, da.Array) or is_device(x):
+            return da.bincount(array, weights, minlength, split_every)
+        return da.zeros(0, dtype=np.int64 if weights is None else np.float64)
+    if weights is None:
+        return own_groups(name, COUNT.bind(array.dtype), array, least, split_every, strict=True)
+    given = as_dask(name, weights)
+    if given.dtype.kind not in "biuf":
+        raise refuse_dtype(name, given.dtype, "real weights", "Sum the real and the imaginary parts.")
+    return grouped(name, "sum", given, array, None, least, np.float64, None, split_every, strict=True)
+
+
+def histogram(a: Any, bins: Any, range: Any, normed: Any, weights: Any, density: Any) -> tuple[Any, Any]:
+    """:func:`gpureduce_dask.histogram`."""
+    name = "histogram"
+    x = as_dask(name, a)
+    if normed is not False:
+        raise ArgumentError(message(name, f"normed={normed!r}", "density=", "NumPy has removed normed."))
+    edges = _edges(name, bins, range, x.dtype)
+    if x.dtype.kind not in "biuf" or not (x.dtype.kind != "f" or x.dtype.itemsize <= 8):
+        raise refuse_dtype(name, x.dtype, "bool, integer or float", "Convert the array with astype.")
+    codes = x.map_blocks(
+        partial(codes_of, edges=edges, even=np.ndim(bins) == 0),
+        dtype=CODES,
+        meta=meta.like(x._meta, x.ndim, CODES),
+        name=f"gr-{name}-codes-{tokenize(x.name, edges, np.ndim(bins))}",
+    )
+    count = len(edges) - 1
+    if weights is None:
+        found = own_groups(name, COUNT.bind(CODES), codes, count, None, strict=False)
+    else:
+        heavy = as_dask(name, weights)
+        if heavy.shape != x.shape and not any(map(math.isnan, (*heavy.shape, *x.shape))):
+            expected = f"the array's shape {x.shape}"
+            raise ArgumentError(message(name, f"weights of shape {heavy.shape}", expected, "Reshape the weights."))
+        dtype = np.dtype(np.int64) if heavy.dtype.kind == "b" else heavy.dtype
+        found = grouped(name, "sum", heavy, codes, None, count, dtype, None, None)
+    if not density:
+        return found, edges
+    return found / np.diff(edges) / found.sum(), edges
+
+
+def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
+    """The edges of the bins, in NumPy's dtype."""
+    if bins is None or (np.ndim(bins) == 0 and range is None):
+        received = f"bins={bins!r} and range={range!r}"
+        raise ArgumentError(
+            message(name, received, "edges, or a number of bins and a range", "Only data could tell: pass both.")
+        )
+    try:
+        return np.histogram_bin_edges(np.empty(0, dtype), bins, range)
+    except (ValueError, TypeError) as error:
+        remedy = "Pass increasing edges, or a number and (low, high)."
+        raise ArgumentError(message(name, str(error), "bins that NumPy takes", remedy)) from error
+
+
+def codes_of(block: Any, edges: Any, even: bool) -> Any:
+    """The bin of each element, -1 for none; ``even`` where all are of one width."""
+    if is_device(block):
+        import cupy
+
+        return _codes(block, edges, even, cupy, cupy.asarray(edges))
+    flat, out = block.reshape(-1), np.empty(block.size, CODES)
+    for start in _range(0, flat.size, 1 << 15):  # temporaries stay in cache
+        part = slice(start, start + (1 << 15))
+        out[part] = _codes(flat[part], edges, even, np, edges)
+    return out.reshape(block.shape)
+
+
+_range = range
+
+
+def _codes(x: Any, edges: Any, even: bool, xp: Any, own: Any) -> Any:
+    """Bins by the edges, each closed at its left and the last one at its right too."""
+    last = len(edges) - 2
+    inside = (x >= own[0]) & (x <= own[-1])
+    if even and edges.dtype.kind == "f":
+        # NumPy's own way (numpy.histogram): a guess by division, put right by the edges themselves.
+        kept = xp.where(inside, x, own[0]).astype(edges.dtype)
+        scaled = (kept - own[0]) / (own[-1] - own[0]) * (last + 1)
+        found = xp.minimum(scaled.astype(np.intp), last)
+        found -= kept < own[found]
+        found += (kept >= own[found + 1]) & (found != last)
+    else:
+        found = xp.minimum(xp.searchsorted(own, x, side="right") - 1, last)
+    return xp.where(inside, found, -1).astype(CODES)
