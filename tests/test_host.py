@@ -28,7 +28,7 @@ from strategies import (
 )
 
 from gpureduce_dask import errors
-from gpureduce_dask.chunk import Place, host
+from gpureduce_dask.chunk import Place, host, tiles
 from gpureduce_dask.operators import get
 
 RNG = np.random.default_rng(1)
@@ -179,6 +179,16 @@ def test_many_tiles_with_nan(name):
         for axes in {(0,), (x.ndim - 1,), tuple(range(x.ndim))}:
             want, _ = expected(name, x, axes)
             assert_close(run(name, x, axes), want, get(name).bind("f4").result, x)
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((90, 10_000), (0, 1)), ((90, 120, 90), (0, 2)), ((146, 80, 99), (0,))])
+def test_tiles_of_rows_with_gaps(shape, axes, monkeypatch):
+    """A tile a row, of a chunk that is a part of wider rows, takes longer than to copy many rows together."""
+    taken, blocks = [], tiles.Walk.blocks
+    monkeypatch.setattr(tiles.Walk, "blocks", lambda *args: taken.append(args) or blocks(*args))
+    x = np.random.default_rng(2).normal(size=(*shape[:-1], 2 * shape[-1]))[..., : shape[-1]]
+    assert_close(run("max", x, axes), x.max(axis=axes, keepdims=True), np.dtype("f8"), x)
+    assert len(taken) <= x.size / 20_000
 
 
 @pytest.mark.parametrize(("row", "x", "y"), PAIRS, ids=case_id)
