@@ -101,15 +101,14 @@ def about_pivot(power_sums: Callable[..., State], block: Array, skip: bool) -> t
 def two_sums(block: Array, pivot: Array, skip: bool) -> State:
     """Counts, and sums of the deviations and of their squares; ``skip`` leaves NaN out."""
     cells = (block.shape[0], block.shape[2])
-    count, first, second = np.full(cells, float(block.shape[1])), np.zeros(cells), np.zeros(cells)
+    count = np.full(cells, float(block.shape[1]))
+    done = compiled.deviations(block, pivot)
+    if done is not None and not (skip and not np.all(np.isfinite(done[0]))):
+        return count, *done
+    first, second = np.zeros(cells), np.zeros(cells)
     scratch = np.empty(min(block.size, max(PANEL, block.shape[2])))
     for rows, panel in patches(block):
         middle = pivot if pivot.size == 1 else pivot[rows]
-        done = compiled.deviations(panel, middle)
-        if done is not None and not (skip and not np.all(np.isfinite(done[0]))):
-            first[rows] += done[0]
-            second[rows] += done[1]
-            continue
         away = scratch[: panel.size].reshape(panel.shape)
         if panel.dtype == F8:
             np.subtract(panel, middle, out=away)
