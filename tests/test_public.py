@@ -315,6 +315,16 @@ def test_xarray_and_dask_lists():
     np.testing.assert_array_equal(gr.sum([da.ones(3), da.zeros(3)], axis=1).compute(scheduler="sync"), [3, 0])
 
 
+def test_pandas():
+    pandas = pytest.importorskip("pandas")
+    months = pandas.Index([1, 1, 2, 2, 2])
+    for x in (pandas.Series([3.0, 1.0, 2.0]), pandas.Index([3, 1, 2]), pandas.DataFrame({"a": [1.0], "b": [2.0]})):
+        for name in ("sum", "argmax", "var"):
+            assert getattr(gr, name)(x).compute(scheduler="sync") == getattr(np, name)(np.asarray(x))
+    scanned = gr.scan(da.ones((5, 2), chunks=2), "sum", axis=0, segments=months)
+    np.testing.assert_array_equal(scanned[:, 0].compute(scheduler="sync"), [1, 2, 1, 2, 3])
+
+
 def test_out():
     x = da.ones((4, 6), chunks=2)
     out = da.zeros(6)

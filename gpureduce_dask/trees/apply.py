@@ -64,8 +64,10 @@ def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:
 
 
 def as_dask(name: str, x: Any) -> Any:
-    """A dask array as it is; NumPy and CuPy arrays, lists and numbers as a dask array of one chunk."""
+    """A dask array as it is; NumPy and CuPy arrays, lists, numbers and what pandas has as a dask array of one chunk."""
     refuse_expressions(name)
+    if type(x).__module__.partition(".")[0] == "pandas":  # which dask would keep as it is, and has axes of its own
+        x = np.asarray(x)
     return _one_chunk(x) if is_device(x) else da.asanyarray(x)
 
 

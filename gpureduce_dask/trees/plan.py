@@ -67,7 +67,7 @@ class Plan:
             ("bytes read", _size(self.read_bytes)),
             ("bytes moved between workers", _size(self.moved_bytes)),
             ("peak memory a worker", _size(self.peak_bytes)),
-            ("time, roughly", f"{self.seconds * 1e3:.3g} ms"),
+            ("time, roughly", "unknown" if math.isnan(self.seconds) else f"{self.seconds * 1e3:.3g} ms"),
         ]
         for share in self.shares:
             text = f"{share.groups} groups, {share.chunks} chunks, {_size(share.nbytes)}"
