@@ -28,7 +28,7 @@ PANELS = Budget(1 << 22, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their bloc
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
-SHARED = Budget(1 << 20, 1 << 20, 0, 1 << 16, cells=1 << 12)  # several folds in turn; smaller: threads wait for calls
+SHARED = Budget(1 << 20, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn; smaller: threads wait for calls
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
