@@ -187,7 +187,7 @@ def emulated_reduce(bound: Any, chunk: Any, **options: Any) -> Any:
 def real_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans compile for a GPU that is not there, and load nothing."""
 
-    def ready(launches: Any, number: int, text: str = "") -> tuple[()]:
+    def ready(launches: Any, number: int, text: str = "", constants: Any = ()) -> tuple[()]:
         for todo in launches:
             compiler.cubin(todo.kernel, "sm_90", text)
         return ()

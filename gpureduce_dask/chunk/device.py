@@ -12,15 +12,20 @@ import numpy as np
 
 from .. import cuda_types
 from ..device import launch
+from ..device.compile import Constants
 from ..device.layout import EMPTY, Layout, collapse
 from ..device.plans import Launch, Operator
 from ..device.specialise import Plan, operator, refold
 from ..device.task import BATCH, Work
 from ..device.tuning import GRID, THREADS
 from ..errors import ArgumentError, CompileError, DtypeError, message
+from ..expressions.cuda import MOST_ARRAYS, struct
+from ..expressions.mapped import map_of, unmapped
 from ..monoid import Bound
 from .batch import Batch
 from .place import Place, starts_of
+from .plans import Plans
+from .reach import within
 
 Chunks = tuple[Any, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -28,8 +33,8 @@ Addresses = Sequence[tuple[int, int]] | Array  # of the first elements of both o
 
 LARGEST_STATE = 48 * 1024 // THREADS  # bytes: a block keeps one a thread in shared memory
 
-_plans: dict[tuple[Any, ...], Prepared] = {}
-_quick: dict[tuple[Any, ...], Prepared] = {}  # plans of one launch on one array: found with half the host time
+_plans: Plans[Prepared] = Plans()
+_quick: Plans[Prepared] = Plans()  # plans of one launch on one array: found with half the host time
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +106,12 @@ def reduce_many(
 ) -> Any:
     """The partial of several chunks, folded left to right: a launch for each stretch of chunks of one layout."""
     batch = chunks if isinstance(chunks, Batch) else Batch(list(chunks), True)
+    if len(batch[0]) > MOST_ARRAYS:
+        each: Sequence[Place | None] = places or [None] * len(batch)
+        partial = combine(
+            [_reduce_one(c, bound, axes, p, finish, False) for c, p in zip(batch, each, strict=True)], bound
+        )
+        return finalise(partial, bound) if final else partial
     stretches = batch.layout(_stretches)
     starts = None
     if bound.indexed and places:
@@ -142,8 +153,21 @@ def _stretches(chunks: Sequence[Chunks], most: int = BATCH) -> list[tuple[int, i
 def _reduce_one(
     chunk: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
 ) -> Any:
+    if len(chunk) > MOST_ARRAYS and len(bound.parts) > 1:
+        return _side_by_side([_reduce_one(chunk, part, axes, place, finish, False) for part in bound.parts], bound)
+    chunk, bound = within(chunk, bound)
     starts = [place.start(axes)] if place and bound.indexed else None
     return _reduce([chunk], bound, axes, place, finish, final, [(chunk[0].data.ptr, chunk[-1].data.ptr)], starts)
+
+
+def _side_by_side(partials: Sequence[Any], bound: Any) -> Any:
+    """The partial of a product from those of its parts."""
+    import cupy
+
+    found = cupy.zeros((*partials[0].shape[:-1], bound.state.itemsize), np.uint8)
+    for partial, start in zip(partials, bound.offsets, strict=True):
+        found[..., start : start + partial.shape[-1]] = partial
+    return found
 
 
 def _reduce(
@@ -238,7 +262,7 @@ def _prepare(
         for a in chunk:
             _check_aligned(a, bound.name)
         launches = Plan(op, layout, phases, count, finish, _options(bound)).launches()
-    ready = launch.ready(launches, device, _own_text(bound))
+    ready = launch.ready(launches, device, *own_text(bound))
     return _prepared(ready, layout, keepdims, bound, final)
 
 
@@ -300,6 +324,9 @@ def _struct(bound: Bound) -> str:
     if others:
         each = [_struct(part) for part in bound.parts]
         return ", ".join(f"Both<{text}" for text in each[:-1]) + f", {each[-1]}" + ">" * len(others)
+    of = map_of(first)
+    if of is not None:
+        return f"Mapped<{_struct(of.inner)}, {struct(of).name}>"
     monoid, stored = first.monoid, [cuda_types.element(d) for d in first.dtypes]
     if monoid.unsafe_cuda:
         pair = stored[0] if monoid.arity == 1 else f"Pair<{stored[0]}, {stored[1]}>"
@@ -312,10 +339,15 @@ def _struct(bound: Bound) -> str:
     return f"Casting<{text}, {stored[0]}>" if first.elements != first.dtypes else text
 
 
-def _own_text(bound: Bound) -> str:
-    """Users' text, and that their states are as large as the fields: kernels write what Python makes room for."""
-    texts = [part for part in bound.parts if part.monoid.unsafe_cuda]
-    return "\n".join(f"{part.monoid.unsafe_cuda}\n{_check(part)}" for part in texts)
+def own_text(bound: Bound) -> tuple[str, Constants]:
+    """Text that goes behind the kernels, and the constants that it reads.
+
+    Users' own, and that their states are as large as the fields: kernels write what Python makes room for. Then maps.
+    """
+    texts = [f"{part.monoid.unsafe_cuda}\n{_check(part)}" for part in bound.parts if part.monoid.unsafe_cuda]
+    structs = [struct(of) for part in bound.parts if (of := map_of(part)) is not None]
+    text = "\n".join([*texts, *(s.text for s in structs)])
+    return text, tuple(constant for s in structs for constant in s.constants)
 
 
 def _check(bound: Bound) -> str:
@@ -347,6 +379,7 @@ def combine_axis(partial: Any, bound: Bound, axis: int) -> Any:
     """A partial folded along one of its own axes, which keeps size 1."""
     import cupy
 
+    bound = unmapped(bound)
     device = partial.data.device_id
     with cupy.cuda.Device(device):
         states = partial if partial.flags.c_contiguous else partial.copy()
@@ -370,7 +403,7 @@ def _prepare_fold(shape: tuple[int, ...], keepdims: tuple[int, ...], axis: int, 
         strides = tuple(size * math.prod(shape[a + 1 :]) for a in range(len(shape)))
         layout = collapse(shape, (strides,), (size,), (axis,), (0,), op.commutative, False)
         launches = Plan(op, layout, (0,)).launches()
-    return _prepared(launch.ready(launches, device, _own_text(bound)), layout, keepdims, bound, False)
+    return _prepared(launch.ready(launches, device, *own_text(bound)), layout, keepdims, bound, False)
 
 
 def finalise(partial: Any, bound: Bound) -> Any:
@@ -379,6 +412,7 @@ def finalise(partial: Any, bound: Bound) -> Any:
 
     from . import host
 
+    bound = unmapped(bound)
     device = partial.data.device_id
     with cupy.cuda.Device(device):
         states = partial if partial.flags.c_contiguous else partial.copy()
@@ -393,7 +427,7 @@ def finalise(partial: Any, bound: Bound) -> Any:
             cells = math.prod(shape)
             name = f"finalise_cells<{op.type}, {op.emits}, {THREADS}, 1>"
             step = Launch(name, min(-(-cells // THREADS), GRID), Work(rows=cells, cells=cells, option=_options(bound)))
-            ready = launch.ready([step] if cells else [], device, _own_text(bound))
+            ready = launch.ready([step] if cells else [], device, *own_text(bound))
             prepared = _plans[key] = _prepared(ready, EMPTY, shape, bound, True)
         out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
         launch.run(prepared.steps, [(states.data.ptr, 0, 0)], pointer, bound.state.itemsize, device)

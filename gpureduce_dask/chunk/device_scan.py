@@ -16,6 +16,8 @@ from ..monoid import Bound
 from . import device, room
 from .device import Chunks
 from .place import Place
+from .plans import Plans
+from .reach import within
 
 # out, both operands, carry, totals, states, ticket, flags and the first element's index: the head of a Scan
 _POINTERS = struct.Struct("8Qq")
@@ -26,6 +28,7 @@ class Prepared:
     """Everything about scanning chunks of one layout that does not change from call to call."""
 
     steps: tuple[scan_launch.Ready, ...]
+    functions: tuple[Any, ...]  # of the steps: loaded as long as they are here
     plan: scan_task.Plan
     final: bool  # the kernels write results, not states
     out: room.Room
@@ -36,7 +39,7 @@ class Prepared:
     is_turned: bool  # totals are not those of a partial yet
 
 
-_prepared: dict[tuple[Any, ...], Prepared] = {}
+_prepared: Plans[Prepared] = Plans()
 
 
 def scan(
@@ -64,6 +67,7 @@ def scan(
 
         with cupy.cuda.Device(device):
             return scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total, place, method)
+    chunks, bound = within(chunks, bound)
     operands = chunks
     if resets is not None or out is not None:
         operands = _operands(chunks, bound, resets, out)
@@ -157,7 +161,7 @@ def _prepare(
     if not moved:
         total = (*(1 if a == axis else n for a, n in enumerate(first.shape)), op.state_bytes)
     return Prepared(
-        scan_launch.load(plan, number, device._own_text(bound)),
+        *scan_launch.load(plan, number, *device.own_text(bound)),
         plan,
         final,
         made,

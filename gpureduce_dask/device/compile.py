@@ -5,9 +5,11 @@ CuPy's own compile path appends ``-ftz=true``, which would lose float32 subnorma
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import re
 import threading
+from collections import OrderedDict
 from typing import Any
 
 from ..errors import CompileError, DeviceError, message
@@ -17,12 +19,17 @@ from .tuning import THREADS
 OPTIONS = ("-std=c++17", "-lineinfo", "--ptxas-options=-v")
 REGISTERS = 65536  # of an SM, whichever GPU it is
 TOPS = {"scan": "scan.cuh", "step": "history/steps.cuh"}  # by how a kernel's name begins
+MAPS = "maps.cuh"  # of kernels that compute functions of elements
+VARIANTS = 128  # kernels that stay loaded for the constants they were loaded with
 CACHING = (12, 9)  # from this version on NVRTC keeps machine code on disk, but not what ptxas said of it
 LOCAL_BYTES = 3  # the driver's number for the bytes of memory that a thread of a function has for itself
 OLDEST = 70  # compute capability 7.0: independent thread scheduling, which the kernels rely on
 
+Constants = tuple[tuple[str, bytes], ...]  # what a kernel reads from constant memory, by the memory's name
+
 _cubins: dict[tuple[str, str, str], tuple[bytes, str, str] | CompileError] = {}
 _functions: dict[tuple[str, str, int], Any] = {}
+_variants: OrderedDict[tuple[str, str, int, Constants], Any] = OrderedDict()
 _lock = threading.RLock()
 
 
@@ -31,6 +38,7 @@ def clear() -> None:
     with _lock:
         _cubins.clear()
         _functions.clear()
+        _variants.clear()
 
 
 def cubin(kernel: str, arch: str, text: str = "") -> tuple[bytes, str]:
@@ -78,7 +86,7 @@ def blocks_without_spill(log: str) -> range:
 
 def _top(kernel: str) -> str:
     """The top file of the kernels that this one is among."""
-    return TOPS.get(kernel.partition("_")[0], "reduce.cuh")
+    return MAPS if "Mapped<" in kernel else TOPS.get(kernel.partition("_")[0], "reduce.cuh")
 
 
 def _program(text: str, top: str = "reduce.cuh") -> str:
@@ -148,8 +156,13 @@ def _targets() -> tuple[int, ...]:
         ) from error
 
 
-def function(kernel: str, device: int, text: str = "") -> Any:
-    """The kernel loaded on a GPU, which must be current."""
+def function(kernel: str, device: int, text: str = "", constants: Constants = ()) -> Any:
+    """The kernel loaded on a GPU, which must be current.
+
+    One that reads constants is loaded for each: they are written once, before it is launched on any stream.
+    """
+    if constants:
+        return _variant(kernel, device, text, constants)
     key = (kernel, text, device)
     found = _functions.get(key)
     if found is None:
@@ -158,6 +171,30 @@ def function(kernel: str, device: int, text: str = "") -> Any:
                 _functions[key] = _load(kernel, architecture(device), text)
             found = _functions[key]
     return found
+
+
+def _variant(kernel: str, device: int, text: str, constants: Constants) -> Any:
+    key = (kernel, text, device, constants)
+    with _lock:
+        if key not in _variants:
+            _variants[key] = _load(kernel, architecture(device), text)
+            _write(_variants[key].module, constants)
+            if len(_variants) > VARIANTS:
+                _variants.popitem(last=False)  # a plan that uses it holds it
+        _variants.move_to_end(key)
+        return _variants[key]
+
+
+def _write(module: Any, constants: Constants) -> None:
+    """Write to a module's constant memory, and wait for no more than that."""
+    import cupy
+
+    runtime, stream = cupy.cuda.runtime, cupy.cuda.Stream(non_blocking=True)
+    for name, data in constants:
+        buffer = ctypes.create_string_buffer(data, len(data))
+        address, kind = ctypes.addressof(buffer), runtime.memcpyHostToDevice
+        runtime.memcpyAsync(module.get_global_var(name), address, len(data), kind, stream.ptr)
+        stream.synchronize()
 
 
 def _load(kernel: str, arch: str, text: str) -> Any:

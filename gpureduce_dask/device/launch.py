@@ -40,9 +40,11 @@ class Ready:
     is_plain: bool  # needs no scratch
 
 
-def ready(launches: Sequence[Launch], device: int, text: str = "") -> tuple[Ready, ...]:
+def ready(
+    launches: Sequence[Launch], device: int, text: str = "", constants: compiler.Constants = ()
+) -> tuple[Ready, ...]:
     """Compile and load what these launches need. The device must be current."""
-    functions = [compiler.function(x.kernel, device, text) for x in launches]
+    functions = [compiler.function(x.kernel, device, text, constants) for x in launches]
     return tuple(
         Ready(x, f, f.ptr, x.work.words(), not x.partial_states and x.reads == CHUNK and x.writes != FLAT)
         for x, f in zip(launches, functions, strict=True)

@@ -27,6 +27,11 @@ class Operator:
     emit: str = ""  # the type a cell is stored as; a state by default
 
     @property
+    def core(self) -> str:
+        """The type of what takes in elements, or what is computed of them."""
+        return self.type.removeprefix("Mapped<")
+
+    @property
     def emits(self) -> str:
         return f"Final<{self.type}, {self.emit}>" if self.emit else f"Keep<{self.type}>"
 

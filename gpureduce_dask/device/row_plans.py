@@ -120,7 +120,7 @@ class RowPlanner(Planner):
 
     def _widens(self) -> bool:
         """Sums of narrow floats: a pack of them in binary64 fills many registers."""
-        return self.op.type.startswith(("Sum<", "Mean<", "RootSum<")) and self._is_narrow_float()
+        return self.op.core.startswith(("Sum<", "Mean<", "RootSum<")) and self._is_narrow_float()
 
     def _crowds(self, vector: int) -> int:
         """How many times as many registers as others, packs of two narrow operands fill."""
@@ -152,7 +152,7 @@ class RowPlanner(Planner):
 
     def _folds_pairs(self) -> bool:
         """Sums of two words each, which cost arithmetic but no traffic."""
-        return "Twofold" in self.op.type and self.op.type.startswith(("Sum<", "Mean<", "RootSum<"))
+        return "Twofold" in self.op.type and self.op.core.startswith(("Sum<", "Mean<", "RootSum<"))
 
     def _block_rows(self, work: Work, vector: int) -> Steps:
         items = self._items(vector)
@@ -172,7 +172,7 @@ class RowPlanner(Planner):
     def _splits(self, rows: int, row_tiles: int) -> int:
         if rows >= tuning.GRID:
             return 1
-        sums = self.op.type.startswith(("Sum<", "Mean<")) and self.op.state_bytes <= 32
+        sums = self.op.core.startswith(("Sum<", "Mean<")) and self.op.state_bytes <= 32
         heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES and not sums
         most = tuning.HEAVY_BLOCKS if heavy else tuning.BLOCKS
         if heavy and self._is_narrow_float():

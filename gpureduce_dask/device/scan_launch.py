@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 from . import compile as compiler
 from .scan_task import Plan
@@ -22,14 +23,17 @@ def limits(number: int) -> tuple[int, int]:
     return attributes["MaxSharedMemoryPerBlockOptin"], attributes["MultiProcessorCount"]
 
 
-def load(plan: Plan, number: int, text: str) -> tuple[Ready, ...]:
-    """The plan's kernels, compiled and loaded. The GPU must be current."""
-    found = []
+def load(
+    plan: Plan, number: int, text: str, constants: compiler.Constants = ()
+) -> tuple[tuple[Ready, ...], tuple[Any, ...]]:
+    """The plan's kernels, compiled and loaded, and what keeps them so. The GPU must be current."""
+    found, kept = [], []
     for step in plan.steps:
-        function = compiler.function(step.kernel, number, text)
+        function = compiler.function(step.kernel, number, text, constants)
+        kept.append(function)
         if step.shared_bytes > UNASKED_SHARED:
             from cupy_backends.cuda.api import driver
 
             driver.funcSetAttribute(function.ptr, MOST_SHARED, step.shared_bytes)
         found.append((function.ptr, step.blocks, step.threads, step.shared_bytes))
-    return tuple(found)
+    return tuple(found), tuple(kept)

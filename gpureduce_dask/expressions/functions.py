@@ -99,4 +99,6 @@ PLAIN = "biuf"
 def takes(name: str, dtypes: tuple[DType, ...]) -> bool:
     """True where the table has this function for elements of these dtypes."""
     kinds = {kind(d) for d in dtypes}
+    if name == "reciprocal" and kinds & set("iu"):
+        return False  # C leaves 1 / 0 open
     return kinds <= set(PLAIN) or (kinds <= {*PLAIN, "c"} and name in OF_COMPLEX)

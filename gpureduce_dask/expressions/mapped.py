@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import ArgumentError, message
 from ..monoid import Array, Bound, DType, State, same_elements
+from ..rows.product import product
 from . import host
 from .program import Program
 
@@ -129,8 +130,21 @@ def mapped(
         fold=Part(of, "fold") if folds else None,
         sweep=Part(of, "sweep") if monoid.sweep is not None and not masked else None,
         result=Part(of, "result"),
-        cuda=None,
-        unsafe_cuda="",
         arity=len(program.dtypes),
     )
     return Bound(found, program.dtypes)
+
+
+def map_of(bound: Bound) -> Map | None:
+    """The map of a mapped monoid, or None."""
+    lift = bound.monoid.lift
+    return lift.of if isinstance(lift, Part) else None
+
+
+def unmapped(bound: Bound) -> Bound:
+    """The operator of a mapped monoid, which combines and finalises its states; any other itself."""
+    if len(bound.parts) > 1:
+        parts = tuple(map(unmapped, bound.parts))
+        return bound if parts == bound.parts else product(bound.name, parts)
+    of = map_of(bound)
+    return bound if of is None else of.inner

@@ -75,6 +75,13 @@ class Function:
     ptr: int = 0
 
 
+def _function(kernel: str, device: int, text: str = "", constants: compiler.Constants = ()) -> Function:
+    """A kernel whose constants are part of its text."""
+    values = {name.removesuffix("constants") + "values": np.frombuffer(data, np.uint64) for name, data in constants}
+    lines = [f"#define {name} {', '.join(f'{word}ull' for word in words)}" for name, words in values.items()]
+    return Function(kernel, "\n".join([*lines, text]))
+
+
 RUNTIME = SimpleNamespace(
     current_stream=lambda: SimpleNamespace(ptr=0),
     current_device=lambda: 0,
@@ -145,7 +152,7 @@ class Emulator:
     def installed(self) -> Iterator[Emulator]:
         """The package's device side runs here, until the end of the block."""
         with pytest.MonkeyPatch.context() as patch, cupy.cuda.using_allocator(_allocate):
-            patch.setattr(compiler, "function", lambda kernel, device, text="": Function(kernel, text))
+            patch.setattr(compiler, "function", _function)
             patch.setattr(launch, "start", self.start)
             patch.setattr(launch, "_tickets_of", lambda device, stream: self._tickets.data.ptr)
             patch.setattr(launch, "_runtime", lambda: RUNTIME)

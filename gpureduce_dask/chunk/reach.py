@@ -1,0 +1,37 @@
+"""Maps of more arrays than a kernel reads together: CuPy computes their values first, an array of the chunk's size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..expressions import whole
+from ..expressions.cuda import MOST_ARRAYS
+from ..expressions.mapped import map_of, mapped
+from ..expressions.program import ARRAY, Node, Program
+from ..monoid import Bound
+
+Chunks = tuple[Any, ...]
+
+
+def within(chunks: Chunks, bound: Bound) -> tuple[Chunks, Bound]:
+    """Chunks and a monoid with the same states that a kernel takes."""
+    of = map_of(bound)
+    if len(chunks) <= MOST_ARRAYS or of is None:
+        return chunks, bound
+    used = sorted({node.args[0] for node in of.program.nodes if node.op == ARRAY})
+    if len(used) <= MOST_ARRAYS:
+        program = _of_arrays(of.program, used)
+        return tuple(chunks[i] for i in used), mapped(program, of.inner, of.masked, of.skipping, of.number)
+    values = tuple(whole.evaluate(of.program, chunks))
+    if not of.masked:
+        return values, of.inner.monoid.bind(*of.inner.elements, dtype=of.inner.dtype)
+    leaves = tuple(Node(ARRAY, (i,), d) for i, d in enumerate(of.program.results))
+    same = Program(of.program.results, leaves, tuple(range(len(leaves))))
+    return values, mapped(same, of.inner, True, of.skipping, of.number)
+
+
+def _of_arrays(program: Program, used: list[int]) -> Program:
+    """The program of some of its arrays, numbered anew."""
+    places = {old: new for new, old in enumerate(used)}
+    nodes = tuple(Node(ARRAY, (places[n.args[0]],), n.dtype) if n.op == ARRAY else n for n in program.nodes)
+    return Program(tuple(program.dtypes[i] for i in used), nodes, program.outputs, program.constants)

@@ -1,0 +1,138 @@
+"""Kernels of maps on the CPU: the same text, plans and task bytes as on a GPU, against the host's answers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
+
+from expressions import sample
+from simt import build
+from simt.backend import Emulator, get, put
+from simt.scans import Call, check
+from simt.scans import unit as scan_unit
+
+from gpureduce_dask import operators
+from gpureduce_dask.chunk import device, host, reach
+from gpureduce_dask.device import sources
+from gpureduce_dask.expressions import tracer, whole
+from gpureduce_dask.expressions.mapped import mapped
+
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+
+def bound(function, op, *dtypes, masked=False):
+    program = tracer.trace(function, tuple(map(np.dtype, dtypes)))
+    values = program.results[:-1] if masked else program.results
+    return mapped(program, operators.get(op).bind(*values), masked)
+
+
+def arithmetic(x, y):
+    x, y = x.astype("i4"), y.astype("i4")
+    return x // (y - 3) + x % y + (x << 3) + (y >> 1) + np.maximum(x, y) * abs(x - y) + np.sign(y) + x**3 + (~x & 7)
+
+
+def real(x, y):
+    quotient = np.floor_divide(x, y) + x % y + np.hypot(x, 2.5) + np.fmin(x, y) - np.clip(y, -1, 1)
+    return np.where(np.isfinite(quotient), quotient, np.arctan2(y, x)) + np.log1p(abs(x)) * np.copysign(1.5, y)
+
+
+def truths(x, y):
+    return ((x > 0) & np.isfinite(x)) | (x <= y) ^ ~np.isnan(y) | np.signbit(x)
+
+
+REDUCED = {
+    "squares": (bound(lambda x: (x - 0.5) ** 2, "sum", "f4"), ("f4",)),
+    "product": (bound(lambda x, y: x * y, "var", "f4", "f4"), ("f4", "f4")),
+    "truth": (bound(lambda x: x > 2, "any", "f4"), ("f4",)),
+    "integers": (bound(arithmetic, "sum", "i1", "i4"), ("i1", "i4")),
+    "real": (bound(real, "max", "f4", "f8"), ("f4", "f8")),
+    "truths": (bound(truths, "count_nonzero", "f8", "f4"), ("f8", "f4")),
+    "narrow": (bound(lambda x: np.exp(-abs(x)) * x + x, "mean", "f2"), ("f2",)),
+    "unlike": (bound(lambda x, y: (x < y) * 2 + (x == y), "argmax", "i8", "u8"), ("i8", "u8")),
+    "complex": (bound(lambda z: (z * z.conj() / (z + 2j)).real - abs(z), "sum", "c8"), ("c8",)),
+    "masked": (bound(lambda x, m: (x + 1, m), "var", "f4", "bool", masked=True), ("f4", "bool")),
+}
+SHAPES = (((5, 70), (1,)), ((70, 6), (0,)), ((300,), (0,)))
+
+
+def elements(dtypes, shape):
+    found = []
+    for seed, dtype in enumerate(dtypes):
+        if dtype == "c8":
+            found.append((sample("f4", 5, shape) + 1j * sample("f4", 6, shape)).astype("c8"))
+            found[-1][~np.isfinite(found[-1])] = 1 + 2j
+        else:
+            found.append(sample(dtype, seed, shape) if dtype != "u8" else sample("u1", seed, shape).astype("u8"))
+    return found
+
+
+def reduced(machine, name):
+    todo, dtypes = REDUCED[name]
+    for shape, axes in SHAPES:
+        arrays = elements(dtypes, shape)
+        partial = device.reduce(tuple(map(put, arrays)), todo, axes)
+        if not machine.collecting:
+            got = get(partial).view(todo.state)[..., 0]
+            expected = host.finalise(host.reduce(tuple(arrays), todo, axes), todo)
+            np.testing.assert_allclose(host.finalise(got, todo), expected, rtol=2e-6, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def machine():
+    emulator = Emulator(sources.source("maps.cuh"))
+
+    def calls():
+        for name in REDUCED:
+            reduced(emulator, name)
+
+    emulator.adopt(build(emulator.collect(calls), libraries=2))
+    return emulator
+
+
+@pytest.mark.parametrize("name", REDUCED)
+def test_reductions_of_maps(machine, name):
+    with machine.installed():
+        reduced(machine, name)
+
+
+def test_constants_are_values_of_a_launch(machine):
+    """Another constant: the same kernel name and text, so nothing that was compiled for the first goes to waste."""
+    one, other = (bound(lambda x, c=c: (x - c) ** 2, "sum", "f4") for c in (0.5, 0.25))
+    assert one != other
+    assert device.cuda_operator(one) == device.cuda_operator(other)
+    (text, constants), (same, others) = device.own_text(one), device.own_text(other)
+    assert text == same and constants != others
+
+
+def test_scans_of_maps():
+    todo = bound(lambda x, y: x * y + 1, "sum", "f4", "f4")
+    x, y = (sample("f4", seed, (4, 90)) for seed in (1, 2))
+    x[~np.isfinite(x)] = y[~np.isfinite(y)] = 1
+    calls = [Call(todo, (x, y), 1), Call(todo, (x.T.copy(), y.T.copy()), 0, reverse=True)]
+    text = sources.source("maps.cuh") + "\n#define " + _values(todo) + "\n" + device.own_text(todo)[0]
+    (kernels,) = build([scan_unit(calls, text)])
+    for call in calls:
+        check(kernels, call, "random")
+
+
+def _values(todo):
+    ((name, data),) = device.own_text(todo)[1]
+    return f"{name.removesuffix('constants')}values {', '.join(f'{v}ull' for v in np.frombuffer(data, np.uint64))}"
+
+
+def test_programs_of_whole_arrays():
+    """What CuPy computes where a kernel cannot read all arrays together."""
+    x, y, z = (sample("f4", seed) for seed in range(3))
+    program = tracer.trace(lambda x, y, z: (np.where(x > y, x * z, 2).astype("f8"), x + 1j), (x.dtype,) * 3)
+    first, second = whole.evaluate(program, (x, y, z))
+    np.testing.assert_array_equal(first, np.where(x > y, x * z, np.float32(2)).astype("f8"))
+    np.testing.assert_array_equal(second, x + 1j)
+    three = mapped(program.only(program.outputs[:1]), operators.get("sum").bind("f8"))
+    values, inner = reach.within((x, y, z), three)
+    assert len(values) == 1 and inner.state == three.state
+    one = tracer.trace(lambda x, y, z: z * 2, (x.dtype,) * 3)
+    found, narrow = reach.within((x, y, z), mapped(one, operators.get("sum").bind("f4")))
+    assert len(found) == 1 and found[0] is z
+    assert narrow.dtypes == (z.dtype,)
