@@ -28,10 +28,10 @@ def reduce_many(chunks: Sequence[Chunks], bound: Binned, axes: Axes, places: Seq
     device = any(protocol.is_device(a) for arrays, _ in split for a in arrays)
     if not device:
         return host_bins.reduce_many(split, bound, axes, places)
-    from . import device_bins
+    from .device_bins import reduce_many as on_device
 
     moved = [(tuple(protocol.move(a, True) for a in arrays), labels) for arrays, labels in split]
-    return device_bins.reduce_many(moved, bound, axes, places)
+    return on_device(moved, bound, axes, places)
 
 
 def _split(chunk: Chunks, bound: Binned) -> tuple[Chunks, Any]:

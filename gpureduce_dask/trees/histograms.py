@@ -32,8 +32,8 @@ def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
         raise ArgumentError(message(name, received, "one dimension and 0 or more", "Call x.ravel()."))
     if array.dtype.kind not in "biu":
         raise refuse_dtype(name, array.dtype, "integers", "Convert the array with astype, or use gr.histogram.")
-    if not isinstance(x, da.Array) and not is_device(x):
-        least = max(least, int(np.max(x, initial=-1)) + 1)
+    if not isinstance(x, da.Array) and not is_device(x) and array.size:
+        least = max(least, int(np.max(x)) + 1)
     if not least:
         if isinstance(x, da.Array) or is_device(x):
             return da.bincount(array, weights, minlength, split_every)

@@ -1,0 +1,328 @@
+"""Groups of elements beside a loop over the groups: operators, dtypes, axes, chunks, errors, and counts of reads."""
+
+import itertools
+import warnings
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpureduce_dask as gr
+from gpureduce_dask import chunk, errors
+from gpureduce_dask.operators import OPERATORS
+from tests import strategies
+from tests.strategies import CASES, case_id, rows_of, values
+
+AFFINE = OPERATORS["affine"]
+FILL = 1
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with warnings.catch_warnings(), dask.config.set(scheduler="sync"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def by_loop(row, x, labels, axes, count, fill=FILL, **options):
+    """Each group's elements brought together, and reduced alone."""
+    arrays = x if isinstance(x, tuple) else (x,)
+    rows = [rows_of(a, axes) for a in arrays]
+    bound = row.with_options(**options).bind(*(a.dtype for a in arrays))
+    found = []
+    for group in range(count):
+        (where,) = np.nonzero(labels.reshape(-1) == group)
+        mine = tuple(r[..., where] for r in rows)
+        cells = rows[0].shape[:-1]
+        if not where.size and row.empty == "raise":
+            found.append(np.full(cells, fill, bound.result))
+            continue
+        result = chunk.results(mine, bound, (mine[0].ndim - 1,))[..., 0]
+        if row.name.startswith(("arg", "nanarg")):
+            result = where[result]
+        found.append(result)
+    return np.stack(found, -1)
+
+
+def alike(got, expected):
+    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype
+    if got.dtype.kind in "fc" or got.dtype.kind == "V":
+        got, expected = (a.astype("c16" if a.dtype.kind == "c" else "f8") for a in (got, expected))
+        digits = {1: 1e-1, 2: 2e-2}.get(expected.itemsize, 2e-3)
+        np.testing.assert_allclose(got, expected, rtol=digits, atol=1e-2)
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+def answers(row, dtype):
+    """nanarg operators refuse a group of nothing but NaN."""
+    return values((6, 9), dtype, special=not row.name.startswith("nanarg"))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0].name}-{case_id(c[1])}")
+def test_every_operator_and_dtype(case):
+    row, dtype = case
+    x = answers(row, dtype)
+    labels = np.random.default_rng(1).integers(-1, 3, x.shape)
+    got = gr.grouped(da.from_array(x, chunks=(4, 4)), labels, row, num_groups=4, fill_value=FILL).compute()
+    alike(got, by_loop(row, x, labels, (0, 1), 4))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "min", "argmax", "first", "last", "any", "nanmax", "kurtosis"])
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)])
+def test_axes_and_kinds_of_labels(name, axes):
+    x = values((5, 6, 7), "f4", 3, special=False)
+    labels = np.random.default_rng(2).integers(-1, 4, [x.shape[a] for a in axes])
+    expected = by_loop(OPERATORS[name], x, labels, axes, 5)
+    for chunks, lazy in itertools.product([(2, 3, 3), (5, 6, 7)], [False, True]):
+        mine = da.from_array(labels, chunks=3) if lazy else labels
+        d = da.from_array(x, chunks=chunks)
+        alike(gr.grouped(d, mine, name, axes, 5, fill_value=FILL).compute(), expected)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_any_layout_and_chunks(data):
+    row = data.draw(st.sampled_from([r for r in strategies.SINGLE if not r.name.startswith("nanarg")]))
+    dtype = data.draw(st.sampled_from([d for d in strategies.DTYPES if strategies.takes(row, d)]))
+    x, axes = data.draw(strategies.layouts_of(dtype, least=1))
+    count = data.draw(st.integers(1, 9))
+    labels = np.random.default_rng(data.draw(st.integers(0, 99))).integers(-1, count, [x.shape[a] for a in axes])
+    chunks = tuple(data.draw(st.integers(1, n)) for n in x.shape)
+    got = gr.grouped(da.from_array(x, chunks=chunks), labels, row, axes, count, fill_value=FILL).compute()
+    alike(got, by_loop(row, x.astype(dtype), labels, axes, count))
+
+
+def affine_values():
+    rng = np.random.default_rng(4)
+    return rng.integers(-2, 3, (7, 8, 3)), rng.integers(-2, 3, (7, 8, 3))
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (0, 2), (1,), (0, 1, 2)])
+def test_order_is_that_of_c_whatever_the_chunks(axes):
+    x = affine_values()
+    labels = np.random.default_rng(5).integers(-1, 3, [x[0].shape[a] for a in axes])
+    expected = by_loop(AFFINE, x, labels, axes, 3)
+    for chunks, lazy in itertools.product([(2, 3, 2), (7, 2, 3)], [False, True]):
+        d = tuple(da.from_array(a, chunks=chunks) for a in x)
+        mine = da.from_array(labels, chunks=2) if lazy else labels
+        np.testing.assert_array_equal(gr.grouped(d, mine, AFFINE, axes, 3).compute(), expected)
+
+
+def test_boxes_are_numbered_in_c_order():
+    x = values((4, 8, 9), "f8", special=False)
+    rows, columns = np.array([0, 0, 1, -1, 2, 2, 2, 0]), np.array([1, 1, 0, 0, 0, 3, 3, -1, 2])
+    flat = np.where((rows[:, None] < 0) | (columns < 0), -1, rows[:, None] * 4 + columns)
+    expected = by_loop(OPERATORS["sum"], x, flat, (1, 2), 12)
+    for lazy in (False, True):
+        lines = (rows, da.from_array(columns, chunks=4)) if lazy else (rows, columns)
+        got = gr.grouped(da.from_array(x, chunks=(2, 3, 5)), lines, "sum", (1, 2), (3, 4))
+        assert got.chunks == ((2, 2), (12,))
+        alike(got.compute(), expected)
+    hottest = gr.grouped(da.from_array(x[0], chunks=(3, 5)), (rows, columns), "argmax", fill_value=-1).compute()
+    np.testing.assert_array_equal(hottest, by_loop(OPERATORS["argmax"], x[0], flat, (0, 1), 12, -1))
+
+
+def test_labels_broadcast_to_the_reduced_axes():
+    x = values((5, 6), "i4")
+    labels = np.array([0, 1, 1, 2, 0, -1])
+    alike(gr.grouped(x, labels, "sum").compute(), by_loop(OPERATORS["sum"], x, np.tile(labels, (5, 1)), (0, 1), 3))
+    lazy = da.from_array(labels, chunks=4)
+    alike(gr.grouped(x, lazy, "sum", num_groups=3).compute(), gr.grouped(x, labels, "sum").compute())
+
+
+def test_weights_and_options():
+    x, w = values((5, 6), "f4", special=False), np.abs(values((5, 6), "f4", 7, special=False)) + 1
+    labels = np.random.default_rng(8).integers(0, 3, (5, 6))
+    expected = [np.average(x[labels == k], weights=w[labels == k]) for k in range(3)]
+    np.testing.assert_allclose(gr.grouped((x, w), labels, "average").compute(), expected, rtol=1e-6)
+    expected = [x[labels == k].var(ddof=1) for k in range(3)]
+    np.testing.assert_allclose(gr.grouped(x, labels, "var", ddof=1).compute(), expected, rtol=1e-6)
+    assert gr.grouped(x, labels, "sum", dtype="f8").dtype == "f8"
+
+
+def test_many_elements_panels_and_pieces():
+    """More than a panel, groups of one element and of many, labels sorted and not."""
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=200_000)
+    for labels in (rng.integers(0, 3, x.size), rng.integers(0, 150_000, x.size), np.sort(rng.integers(-2, 50, x.size))):
+        count = labels.max() + 1
+        d = da.from_array(x, chunks=130_000)
+        expected = np.bincount(labels[labels >= 0], x[labels >= 0], count)
+        np.testing.assert_allclose(gr.grouped(d, labels, "sum", num_groups=count).compute(), expected, atol=1e-10)
+        sizes = np.bincount(labels[labels >= 0], minlength=count)
+        spread = np.bincount(labels[labels >= 0], x[labels >= 0] ** 2, count) / sizes - (expected / sizes) ** 2
+        np.testing.assert_allclose(gr.grouped(d, labels, "var", num_groups=count).compute(), spread, atol=1e-10)
+    wide = rng.normal(size=(300, 1000))
+    month = np.arange(300) % 12
+    expected = np.stack([wide[month == m].max(0) for m in range(12)], -1)
+    np.testing.assert_array_equal(
+        gr.grouped(da.from_array(wide, chunks=(100, 400)), month, "max", 0).compute(), expected
+    )
+
+
+def test_sums_of_float64_keep_their_rounding_errors():
+    x = np.ones(200_000)
+    x[0], x[1:100_000] = 2.0**53, 0  # a plain sum loses each of the ones behind it
+    got = gr.grouped(x, np.zeros(x.size, int), "sum").compute()
+    assert got[0] == 2.0**53 + 100_000
+
+
+def test_the_same_bits_on_every_run():
+    rng = np.random.default_rng(11)
+    x, labels = rng.normal(size=100_000).astype("f4"), rng.integers(0, 40, 100_000)
+    d = da.from_array(x, chunks=9_000)
+    with dask.config.set(scheduler="threads"):
+        runs = {gr.grouped(d, labels, op).compute().tobytes() for op in ["var"] * 5}
+    assert len(runs) == 1
+
+
+def test_x_is_read_once():
+    read = []
+
+    def make(block_info=None):
+        read.append(block_info[None]["chunk-location"])
+        return np.ones(block_info[None]["chunk-shape"], "f4")
+
+    x = da.map_blocks(make, chunks=((3,) * 5, (4,) * 2), dtype="f4", meta=np.empty((0, 0), "f4"))
+    for op, labels in (("max", np.arange(15) % 4), ("var", da.arange(15, chunks=15) % 4)):
+        read.clear()
+        gr.grouped(x, labels, op, 0, 4).compute()
+        assert sorted(read) == list(itertools.product(range(5), range(2)))
+
+
+def test_few_tasks_for_persisted_chunks():
+    x = da.ones((64, 50), chunks=(1, 50), dtype="f4").persist()
+    total = gr.grouped(x, np.arange(64) % 3, "sum", 0)
+    assert len(total.__dask_graph__().layers[total.name]) < 16
+    np.testing.assert_array_equal(total.compute()[0], [22, 21, 21])
+
+
+@pytest.mark.parametrize(
+    "call, error, text",
+    [
+        (lambda x: gr.grouped(x, np.arange(6), "sum", 1, 4), errors.ArgumentError, "label 5; expected labels below 4"),
+        (lambda x: gr.grouped(x, np.ones(6), "sum", 1), errors.DtypeError, "integers"),
+        (lambda x: gr.grouped(x, np.arange(5), "sum", 1), errors.ArgumentError, "broadcast"),
+        (lambda x: gr.grouped(x, da.arange(6), "sum", 1), errors.ArgumentError, "num_groups="),
+        (lambda x: gr.grouped(x, np.arange(6), "sum", 1, 0), errors.ArgumentError, "1 or more"),
+        (lambda x: gr.grouped(x, np.arange(6), "sum", 1, True), errors.ArgumentError, "num_groups True"),
+        (lambda x: gr.grouped(x, -np.ones(6, int), "sum", 1), errors.ArgumentError, "at least one group"),
+        (lambda x: gr.grouped(x, (np.arange(6),), "sum"), errors.ArgumentError, "one a reduced axis"),
+        (lambda x: gr.grouped(x, (np.arange(6), np.arange(6)), "sum"), errors.ArgumentError, r"shape \(5,\)"),
+        (lambda x: gr.grouped(x, np.arange(6) * 2, "max", 1), errors.EmptyError, "5 of 11 groups"),
+        (lambda x: gr.grouped(x, np.arange(6), "median", 1), errors.OperatorError, "median"),
+        (lambda x: gr.grouped(x, np.arange(6), "average", 1), errors.ArgumentError, "a tuple of 2 arrays"),
+        (lambda x: gr.bincount(x), errors.ArgumentError, "one dimension"),
+        (lambda x: gr.bincount(x[0] / 2, minlength=9), errors.DtypeError, "integers"),
+        (lambda x: gr.histogram(x), errors.ArgumentError, "a number of bins and a range"),
+        (lambda x: gr.histogram(x, 3, (5, 1)), errors.ArgumentError, "max must be larger"),
+        (lambda x: gr.histogram(x, [3, 1]), errors.ArgumentError, "increase"),
+        (lambda x: gr.histogram(x, 3, (0, 1), normed=True), errors.ArgumentError, "density="),
+        (lambda x: gr.histogram(x, 3, (0, 1), weights=x[0]), errors.ArgumentError, "weights of shape"),
+    ],
+)
+def test_errors_when_the_graph_is_built(call, error, text):
+    with pytest.raises(error, match=text):
+        call(da.ones((5, 6), chunks=3, dtype="i4"))
+
+
+@pytest.mark.parametrize(
+    "result, error, text",
+    [
+        (lambda x: gr.grouped(x, x, "sum", num_groups=9), errors.ArgumentError, "label 9; expected labels below 9"),
+        (lambda x: gr.grouped(x, x * 2, "min", num_groups=20), errors.EmptyError, "10 of 20 groups"),
+        (lambda x: gr.bincount(x, minlength=9), errors.ArgumentError, "label 9"),
+        (lambda x: gr.bincount(x - 1, minlength=9), errors.ArgumentError, "negative"),
+        (
+            lambda x: gr.grouped(x, (da.where(x < 9, x, 12),), "sum", None, (10,)),
+            errors.ArgumentError,
+            "label 12",
+        ),
+    ],
+)
+def test_errors_when_labels_are_computed(result, error, text):
+    found = result(da.arange(10, chunks=4))
+    with pytest.raises(error, match=text):
+        found.compute()
+
+
+def test_groups_without_elements():
+    x = da.from_array(np.array([3.0, 1.0, 2.0]), chunks=2)
+    for labels in (np.array([0, 2, 2]), da.from_array(np.array([0, 2, 2]), chunks=2)):
+        sums, means = gr.grouped(x, labels, "sum", num_groups=4), gr.grouped(x, labels, "mean", num_groups=4)
+        np.testing.assert_array_equal(sums.compute(), [3, 0, 3, 0])
+        np.testing.assert_array_equal(means.compute(), [3, np.nan, 1.5, np.nan])
+        least = gr.grouped(x, labels, "argmin", num_groups=4, fill_value=-1)
+        np.testing.assert_array_equal(least.compute(), [0, -1, 1, -1])
+    empty = gr.grouped(da.ones((0, 3), chunks=2), np.empty(0, int), "sum", 0, num_groups=2)
+    np.testing.assert_array_equal(empty.compute(), np.zeros((3, 2)))
+
+
+def test_unknown_chunk_sizes():
+    x = da.arange(20, chunks=6)
+    some, labels = x[x % 2 == 0], (x % 3)[x % 2 == 0]
+    expected = np.bincount(np.arange(0, 20, 2) % 3, np.arange(0, 20, 2))
+    np.testing.assert_array_equal(gr.grouped(some, labels, "sum", num_groups=3).compute(), expected)
+    with pytest.raises(errors.ArgumentError, match="unknown chunk sizes"):
+        gr.grouped(some, np.arange(10) % 3, "sum")
+
+
+# ---- counts and histograms
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i8", "?"])
+def test_bincount(dtype):
+    x = values(1000, dtype, 12) if dtype != "i8" else np.abs(values(1000, dtype, 12))
+    d, w = da.from_array(x, chunks=170), values(1000, "f4", 13, special=False)
+    got = gr.bincount(d, minlength=300)
+    assert got.chunks == ((300,),)
+    alike(got.compute(), np.bincount(x, minlength=300))
+    alike(gr.bincount(x).compute(), np.bincount(x))
+    alike(gr.bincount(d).compute(), np.bincount(x))  # its length is known by data alone
+    alike(gr.bincount(d, da.from_array(w, chunks=99), 300).compute(), np.bincount(x, w, 300))
+    assert gr.bincount(np.array([], int)).compute().shape == (0,)
+
+
+EDGES = [(10, (0, 10)), (7, (1.1, 9.3)), ([0, 1, 2.5, 5, 9], None), (np.linspace(0, 10, 23), None), ([0, 3, 9], (2, 5))]
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "u1", "i4"])
+def test_histogram_is_that_of_numpy(dtype):
+    x = (np.random.default_rng(14).normal(size=(90, 70)) * 3 + 5).round(1).astype(dtype)
+    if x.dtype.kind == "f":
+        x[0, :3] = np.nan, np.inf, -np.inf
+    d, w = da.from_array(x, chunks=(40, 31)), np.random.default_rng(15).random(x.shape)
+    for bins, span in EDGES:
+        for density in (False, True):
+            got, edges = gr.histogram(d, bins, span, density=density)
+            expected, expected_edges = np.histogram(x, bins, span, density=density)
+            np.testing.assert_array_equal(edges, expected_edges)
+            alike(got.compute(), expected)
+        got, _ = gr.histogram(d, bins, span, weights=da.from_array(w, chunks=d.chunks))
+        alike(got.compute(), np.histogram(x, bins, span, weights=w)[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_edges_decide(data):
+    """Elements at the edges themselves, and one rounding beside them."""
+    bins, low = data.draw(st.integers(1, 40)), data.draw(st.floats(-5, 5, width=32))
+    high = low + data.draw(st.floats(0.0078125, 9, width=32))
+    dtype = data.draw(st.sampled_from(["f4", "f8"]))
+    edges = np.histogram_bin_edges(np.empty(0, dtype), bins, (low, high)).astype(dtype)
+    x = np.concatenate([edges, np.nextafter(edges, np.inf), np.nextafter(edges, -np.inf)]).astype(dtype)
+    np.testing.assert_array_equal(
+        gr.histogram(x, bins, (low, high))[0].compute(), np.histogram(x, bins, (low, high))[0]
+    )
+
+
+def test_a_histogram_reads_once_and_takes_one_task_a_group():
+    x = da.random.default_rng(0).normal(size=4000, chunks=500)
+    counts, _ = gr.histogram(x, 20, (-3, 3))
+    graph = counts.__dask_optimize__(counts.__dask_graph__(), counts.__dask_keys__())
+    assert not any("codes" in str(key) for key in graph)
