@@ -10,16 +10,17 @@ elements: an element of the result depends on the elements at its place alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .monoid import Monoid
+from .summaries import named
 from .trees import mapped
 
 
 def map_reduce(
     f: Callable[..., Any],
-    op: str | Monoid,
+    op: str | Monoid | Sequence[str | Monoid],
     *arrays: Any,
     axis: Any = None,
     dtype: Any = None,
@@ -35,9 +36,10 @@ def map_reduce(
     ----------
     f : callable
         A function of elements, as many as there are arrays. Python's operators, NumPy's ufuncs, ``np.where``,
-        ``np.clip``, ``np.real``, ``astype`` and the like. For an operator of two arrays it returns two results.
-    op : str or Monoid
-        A name of the table, or a monoid of one's own.
+        ``np.clip``, ``np.real``, ``astype`` and the like. For an operator of two arrays it returns two results; for
+        any other, several results in a tuple are reduced each for itself, from one read.
+    op : str or Monoid, or a list of them
+        A name of the table, or a monoid of one's own. A list gives several statistics from one read, as ``stats``.
     arrays
         Dask arrays, or what makes them, of shapes that broadcast and of any chunks. One that is passed twice is read
         once.
@@ -48,8 +50,9 @@ def map_reduce(
 
     Returns
     -------
-    dask array
-        What ``op`` gives of ``f(*arrays)``, of NumPy's dtypes, within the accuracy of the reduction.
+    dask array, or tuples of them
+        What ``op`` gives of ``f(*arrays)``, of NumPy's dtypes, within the accuracy of the reduction. With a list of
+        operators, a named tuple with a field each. Where ``f`` returns several results, a tuple of that for each.
 
     Raises
     ------
@@ -58,7 +61,11 @@ def map_reduce(
     DtypeError
         A dtype that ``op`` does not take, or a mask that is not of bool.
     """
-    return mapped.map_reduce(f, op, arrays, axis, dtype, keepdims, split_every, out, where, options)
+    found = mapped.map_reduce(f, op, arrays, axis, dtype, keepdims, split_every, out, where, options)
+    if isinstance(op, str | Monoid):
+        return found
+    each = [named(op, values) for values in found]
+    return tuple(each) if len(each) > 1 else each[0]
 
 
 def map_scan(

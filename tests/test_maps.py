@@ -6,6 +6,7 @@ import pickle
 import random
 import tracemalloc
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -97,8 +98,42 @@ def test_an_operator_of_two_arrays_takes_two_results():
     U, V = chunked(u, v)
     got = gr.map_reduce(lambda u, v: (u * u, abs(v)), "average", U, V, axis=0)
     close(got, np.average(u * u, weights=abs(v), axis=0))
-    with pytest.raises(ArgumentError, match="2 result"):
-        gr.map_reduce(lambda u, v: (u, v), "sum", U, V)
+    with pytest.raises(ArgumentError, match="1 result"):
+        gr.map_reduce(lambda u: u, "average", U)
+
+
+@pytest.mark.parametrize("hide", [lambda x: x, lambda x: x[...]])
+def test_several_results_and_several_operators_take_one_read(hide):
+    u, v = arrays()
+    reads = []
+    U = da.from_array(u, chunks=(20, 80)).map_blocks(lambda b: (reads.append(1), b)[1], meta=np.empty((0, 0), "f4"))
+    V = da.from_array(v, chunks=(20, 80))
+    reads.clear()
+    means = gr.map_reduce(lambda u, v: (hide(u), v, u * v), "mean", U, V, axis=0)
+    for got, expected in zip(dask.compute(*means, scheduler="sync"), (u, v, u * v), strict=True):
+        np.testing.assert_allclose(got, expected.mean(axis=0), rtol=1e-5, atol=1e-6)
+    assert len(reads) == 3
+    first, second = gr.map_reduce(lambda u, v: (hide(u), u * v), ["std", "argmax", "sum"], U, V, axis=1, ddof=1)
+    assert first._fields == ("std", "argmax", "sum")
+    close(first.std, u.std(axis=1, ddof=1))
+    close(second.argmax, (u * v).argmax(axis=1))
+    close(second.sum, (u * v).sum(axis=1))
+    one = gr.map_reduce(lambda u: hide(u) * 2, ["min", "count"], U)
+    close(one.min, (u * 2).min())
+    close(one.count, np.int64(u.size))
+
+
+def test_several_operators_with_a_mask():
+    u, v = arrays()
+    got = gr.map_reduce(
+        lambda u: u + 1, ["mean", "sum", "max", "std"], da.from_array(u, chunks=25), axis=0, where=v > 0
+    )
+    close(got.mean, np.mean(u + 1, axis=0, where=v > 0))
+    close(got.std, np.std(u + 1, axis=0, where=v > 0))
+    close(got.sum, np.sum(u + 1, axis=0, where=v > 0))
+    close(got.max, np.max(u + 1, axis=0, where=v > 0, initial=-np.inf))
+    with pytest.raises(ArgumentError, match="dtype"):
+        gr.map_reduce(lambda u: u, ["mean"], da.from_array(u), dtype="f8")
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])

@@ -24,8 +24,8 @@ class Lift:
 
     parts: Parts
 
-    def __call__(self, x: Any, index: Any) -> State:
-        return tuple(f for part in self.parts for f in part.monoid.lift(x, index))
+    def __call__(self, *arrays: Any) -> State:
+        return tuple(f for part in self.parts for f in part.monoid.lift(*arrays))
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ def product(name: str, parts: Parts) -> Product:
         lift=Lift(parts),
         combine=Combine(parts),
         finalise=unfinished,
+        arity=parts[0].monoid.arity,
         commutative=all(part.monoid.commutative for part in parts),
         empty="raise" if any(part.monoid.empty == "raise" for part in parts) else "identity",
     )

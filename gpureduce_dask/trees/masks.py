@@ -27,10 +27,10 @@ COUNTED = frozenset({"mean", "var", "std"})  # each has a form that skips NaN, w
 
 @dataclass(frozen=True)
 class Masked:
-    """A function and, as its last argument, which elements count for the operator of this name."""
+    """A function and, as its last argument, which elements count for the operator of this name, or for several."""
 
     function: Callable[..., Any]
-    op: str
+    op: str = ""
 
     @property
     def keeps_mask(self) -> bool:
@@ -71,7 +71,7 @@ def checked(name: str, where: Any) -> Any:
 
 
 def skipping(inner: Bound) -> Bound | None:
-    """The operator of the same states that leaves NaN out."""
-    if inner.name not in COUNTED:
+    """The operator of the same states that leaves NaN out, for elements that may be NaN."""
+    if inner.name not in COUNTED or kind(inner.elements[0]) not in "fc":
         return None
     return operators.get(f"nan{inner.name}").bind(*inner.dtypes, dtype=inner.dtype)

@@ -29,8 +29,7 @@ def reduce_together(
     ddof: float = 0,
 ) -> list[Any]:
     """The statistics of an array-like, in the order asked."""
-    tree, statistics = grow_together(operation, x, asked, axis, split_every, ddof)
-    return [_cut(tree, statistic, keepdims) for statistic in statistics]
+    return grow_together(operation, x, asked, axis, keepdims, split_every, ddof)[1]
 
 
 def grow_together(
@@ -38,21 +37,23 @@ def grow_together(
     x: Any,
     asked: Sequence[str | Monoid],
     axis: Any,
+    keepdims: bool,
     split_every: Any,
     ddof: float = 0,
     group: Any = None,
     is_trial: bool = False,
-) -> tuple[Tree, list[Statistic]]:
-    """The tree of several statistics, whose result is packed, and where in it each of them is."""
+) -> tuple[Tree, list[Any]]:
+    """The tree of several statistics, whose result is packed, and the array of each of them."""
     array = as_dask(operation, x)
     whole, statistics = plan_parts(operation, asked, array.dtype, ddof)
     if belongs_to_stock(operation, (array,), None):
         received = f"{type(array._meta).__name__} chunks of {array.dtype}"
         raise DtypeError(message(operation, received, "NumPy or CuPy chunks", "Convert the chunks first."))
-    return grow((array,), whole, axis, True, split_every, operation, group, is_trial), statistics
+    tree = grow((array,), whole, axis, True, split_every, operation, group, is_trial)
+    return tree, [cut(tree, statistic, keepdims) for statistic in statistics]
 
 
-def _cut(tree: Tree, statistic: Statistic, keepdims: bool) -> Any:
+def cut(tree: Tree, statistic: Statistic, keepdims: bool) -> Any:
     """One statistic of a tree's packed result."""
     packed, bound = tree.array, statistic.bound
     inds = tuple(range(packed.ndim))

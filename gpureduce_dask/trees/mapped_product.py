@@ -1,0 +1,95 @@
+"""Several statistics of what functions of arrays give, from one read: a product of mapped monoids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..errors import ArgumentError, message
+from ..expressions.mapped import mapped
+from ..expressions.program import Program
+from ..monoid import Bound, Monoid
+from ..rows.product import Product, product
+from . import masks
+from .operands import Function, Operands
+from .parts import Statistic, plan_parts
+from .product import cut, reduce_together
+from .reduction import grow
+
+NAME = "map_reduce"
+
+
+def reduce(
+    function: Function,
+    ops: Sequence[str | Monoid],
+    given: Sequence[Any],
+    axis: Any,
+    keepdims: bool,
+    split_every: Any,
+    where: Any,
+    dtype: Any,
+    out: Any,
+    options: dict[str, Any],
+) -> list[list[Any]]:
+    """For each result of the function its statistics, in the order asked."""
+    ddof = _check(ops, dtype, out, options)
+    todo = function if where is None else masks.Masked(function)
+    operands = Operands(NAME, given if where is None else (*given, masks.checked(NAME, where)))
+    program = operands.trace(todo)
+    if program is None:
+        if where is not None:
+            raise ArgumentError(
+                message(
+                    NAME, "where= and several operators of what cannot be traced", "one operator", "Call it for each."
+                )
+            )
+        count = operands.results(function)
+        values = [*operands.lazy(function, count or 1, count is not None)]
+        return [reduce_together(NAME, x, ops, axis, keepdims, split_every, ddof) for x in values]
+    whole, statistics = _plan(program, ops, ddof, where is not None)
+    tree = grow(operands.arrays, whole, axis, True, split_every, NAME)
+    return [[cut(tree, statistic, keepdims) for statistic in each] for each in statistics]
+
+
+def _check(ops: Sequence[str | Monoid], dtype: Any, out: Any, options: dict[str, Any]) -> float:
+    """The one option that statistics have together."""
+    others = {**options, **({} if dtype is None else {"dtype": dtype}), **({} if out is None else {"out": out})}
+    ddof: float = others.pop("ddof", 0)
+    if others or not ops:
+        received = ", ".join(others) or "no operator"
+        raise ArgumentError(
+            message(NAME, received, "a list of operators, and ddof", "Pass one operator, not in a list.")
+        )
+    return ddof
+
+
+def _plan(
+    program: Program, ops: Sequence[str | Monoid], ddof: float, masked: bool
+) -> tuple[Product, list[list[Statistic]]]:
+    """The product of all states, and where in it each statistic of each result is."""
+    count = len(program.outputs) - masked
+    plans = [plan_parts(NAME, ops, program.results[k], ddof) for k in range(count)]
+    parts: list[Bound] = []
+    for k, (each, _) in enumerate(plans):
+        chosen = program.outputs[k : k + 1] + program.outputs[count:]
+        parts += [_part(program.only(chosen), part, masked, len(parts) + i) for i, part in enumerate(each.parts)]
+    whole = product(NAME, tuple(parts))
+    statistics, first = [], 0
+    for each, found in plans:
+        begins = whole.offsets[first : first + len(each.parts)]
+        statistics.append([replace(s, offset=_moved(s.offset, each.offsets, begins)) for s in found])
+        first += len(each.parts)
+    return whole, statistics
+
+
+def _part(program: Program, inner: Bound, masked: bool, number: int) -> Bound:
+    """One state of the product, of a name of its own."""
+    found = mapped(program, inner, masked, masks.skipping(inner) if masked else None, number)
+    return Bound(replace(found.monoid, name=f"{inner.name}_{number}"), found.dtypes)
+
+
+def _moved(offset: int, olds: Sequence[int], news: Sequence[int]) -> int:
+    """Where a place in one product is in another, which lays the same parts elsewhere."""
+    which = max(i for i, begin in enumerate(olds) if begin <= offset)
+    return news[which] + offset - olds[which]
