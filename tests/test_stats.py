@@ -349,3 +349,12 @@ def test_the_laws_of_a_product():
         np.testing.assert_allclose(left[name], right[name], rtol=1e-14, atol=1e-14, err_msg=name)
     np.testing.assert_array_equal(host.combine([whole.identities((40,)), a], whole), a)
     np.testing.assert_array_equal(host.combine([a, whole.identities((40,))], whole), a)
+
+
+def test_a_plan_of_several():
+    x = da.from_array(make("f4", shape=(60, 60)), chunks=10)
+    one, several = gr.plan(x, "mean"), gr.plan(x, ["mean", "std", "max"])
+    assert several.tasks == one.tasks + 3 and several.read_bytes == one.read_bytes == x.nbytes
+    assert repr(several).startswith("plan of stats, axis=None")
+    with pytest.raises(errors.ArgumentError, match="'median'"):
+        gr.plan(x, ["median"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..errors import ArgumentError, message
 from ..monoid import Bound, Monoid
 from . import meta, workers
 from .apply import align, as_dask, bind
+from .product import grow_together
 from .reduction import Tree, grow
 from .sources import OnHandles
 from .stock import belongs_to_stock
@@ -89,7 +91,7 @@ class Plan:
 
 def plan(
     x: Any,
-    monoid: str | Monoid,
+    monoid: str | Monoid | Sequence[str | Monoid],
     axis: Any = None,
     dtype: Any = None,
     keepdims: bool = False,
@@ -98,9 +100,13 @@ def plan(
 ) -> Plan:
     """What ``reduction(x, monoid, ...).compute()`` will do, as a table of tasks, bytes, memory and time.
 
-    Arguments are those of :func:`gpureduce_dask.reduction`. Nothing is computed. Raises as the reduction would, and
-    ArgumentError for arrays that are handed to stock dask.
+    Arguments are those of :func:`gpureduce_dask.reduction`; of a list of operators, what ``stats(x, monoid, ...)`` will
+    do, all of its results computed together. Nothing is computed. Raises as these functions would, and ArgumentError
+    for arrays that are handed to stock dask.
     """
+    if not isinstance(monoid, (str, Monoid)):
+        tree, results = grow_together("stats", x, monoid, axis, keepdims, split_every, group=group, is_trial=True)
+        return _describe(tree, tree.bound, f"stats, axis={axis}", results)
     row = operators.get(monoid)
     given = x if isinstance(x, tuple) else (x,)
     arrays = tuple(as_dask(row.name, each) for each in given)
@@ -110,16 +116,16 @@ def plan(
         )
     bound = bind(row, tuple(a.dtype for a in arrays), dtype, {}, row.name)
     tree = grow(align(row.name, arrays), bound, axis, keepdims, split_every, row.name, group, is_trial=True)
-    return _describe(tree, bound, f"{row.name}, axis={axis}")
+    return _describe(tree, bound, f"{row.name}, axis={axis}", [tree.array])
 
 
-def _describe(tree: Tree, bound: Bound, name: str) -> Plan:
+def _describe(tree: Tree, bound: Bound, name: str, results: list[Any]) -> Plan:
     x = tree.x
     known = tree.source.known if tree.source is not None else workers.current()
     handles = 0
     if isinstance(tree.source, OnHandles):
         handles = sum(len(held.names) for held in tree.source.held if not held.futures)
-    tasks = handles + _tasks(tree.array, is_local=known.client is None)
+    tasks = handles + _tasks(results, is_local=known.client is None)
     partial = _partial_bytes(tree, bound)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
     read = float(sum(a.nbytes for a in tree.arrays))
@@ -134,9 +140,9 @@ def _describe(tree: Tree, bound: Bound, name: str) -> Plan:
     return Plan(name, tasks, handles, shares, read, _moved(tree, partial, known), peak, seconds)
 
 
-def _tasks(array: Any, is_local: bool) -> int:
-    """Tasks of ``array.compute()``, counted in the graph that it runs."""
-    graph = convert_legacy_graph(FinalizeCompute(collections_to_expr([array])).optimize().__dask_graph__())
+def _tasks(results: list[Any], is_local: bool) -> int:
+    """Tasks of ``compute(*results)``, counted in the graph that it runs."""
+    graph = convert_legacy_graph(FinalizeCompute(collections_to_expr(results)).optimize().__dask_graph__())
     return sum(not (is_local and isinstance(node, DataNode)) for node in graph.values())
 
 
