@@ -10,13 +10,17 @@ handed to the dask function of that name, where it has one. Errors are those of 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .errors import ArgumentError, message
 from .monoid import Monoid
 from .steps.scan_strategy import cumsum_by
 from .steps.scan_strategy import recipe as strategy_recipe
+from .summaries import named
 from .trees import scan_recipe
+from .trees.apply import as_dask
+from .trees.parts import field_names
 from .trees.scan_apply import apply
 
 
@@ -92,7 +96,7 @@ def bfill(x: Any, axis: Any = -1) -> Any:
 
 def scan(
     x: Any,
-    monoid: str | Monoid,
+    monoid: str | Monoid | Sequence[str | Monoid],
     axis: Any = None,
     dtype: Any = None,
     exclusive: bool = False,
@@ -109,8 +113,21 @@ def scan(
     ``segments``, of the array's shape or its size along the axis, starts anew where it is true, or, if it is not of
     booleans, where it differs from the one before. Operators without an identity, as max, begin with what is below
     (above) all elements, and with NaN or 0 for first and last; those with a position refuse.
+
+    A list of operators gives a named tuple of scans in that order. Those that are computed together make each chunk of
+    a lazy array once.
     """
+    if not isinstance(monoid, (str, Monoid)):
+        return _several(x, monoid, (axis, dtype, exclusive, reverse, segments, include_initial), out)
     return apply(monoid, x, axis, dtype, exclusive, reverse, segments, include_initial, out)
+
+
+def _several(x: Any, several: Sequence[str | Monoid], arguments: tuple[Any, ...], out: Any) -> Any:
+    fields = field_names("scan", several)
+    if out is not None:
+        raise ArgumentError(message("scan", "out= for several operators", "no out=", "Scan by one operator at a time."))
+    array = x if isinstance(x, tuple) else as_dask("scan", x)
+    return named(fields, [apply(each, array, *arguments) for each in several])
 
 
 def scan_tree(op: str | Monoid, dtype: Any, strategy: str | None = None) -> dict[str, Any]:

@@ -246,11 +246,11 @@ PAIR = gr.OPERATORS["vdot"]
         (["min", "median"], "'median'.*nancount"),
         (["moment"], "'moment'"),
         (["min", "mean", "min"], "'min' twice"),
-        ([], "list of one or more"),
-        ("min", "list of one or more"),
+        ([], "list of one or more operators"),
+        ("min", "list of one or more operators"),
         ([PAIR], "'vdot'"),
         ([gr.Monoid(**{**vars(SPAN), "name": "lambda"})], "name that a field can have"),
-        ([3], "no statistic 3"),
+        ([3], "no statistic '3'"),
     ],
 )
 def test_what_cannot_be_asked(asked, what):
@@ -358,3 +358,27 @@ def test_a_plan_of_several():
     assert repr(several).startswith("plan of stats, axis=None")
     with pytest.raises(errors.ArgumentError, match="'median'"):
         gr.plan(x, ["median"])
+
+
+# ---- scans
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_scans_by_several_operators(axis):
+    x = da.from_array(Source(), chunks=(10, 20), asarray=False) * 2
+    found = gr.scan(x, ["sum", "max", SPAN], axis=axis, reverse=True)
+    assert found._fields == ("sum", "max", "span")
+    count, (got,) = reads_of(lambda: dask.compute(found))
+    assert count == x.npartitions
+    for name, operator in zip(found._fields, ["sum", "max", SPAN], strict=True):
+        np.testing.assert_array_equal(getattr(got, name), gr.scan(x, operator, axis=axis, reverse=True))
+
+
+def test_scans_that_cannot_be_asked():
+    x = da.ones(4, chunks=2)
+    with pytest.raises(errors.ArgumentError, match="'sum' twice"):
+        gr.scan(x, ["sum", "sum"])
+    with pytest.raises(errors.ArgumentError, match="out= for several"):
+        gr.scan(x, ["sum", "max"], out=x)
+    with pytest.raises(errors.OperatorError, match="'median'"):
+        gr.scan(x, ["sum", "median"])

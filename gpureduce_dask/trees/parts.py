@@ -116,31 +116,29 @@ def _row(name: str) -> Monoid | None:
 
 def _rows(operation: str, asked: Sequence[str | Monoid]) -> dict[str, Monoid]:
     """The operators asked for by name."""
+    called = field_names(operation, asked)
+    rows = [each if isinstance(each, Monoid) else _row(name) for each, name in zip(asked, called, strict=True)]
+    for each, name, row in zip(asked, called, rows, strict=True):
+        if row is None or row.arity != 1 or (row is not each and name in UNNAMED):
+            expected = f"a Monoid of one array, or one of {', '.join(names())}"
+            raise ArgumentError(
+                message(operation, f"no statistic {name!r} of one array", expected, "Correct the name.")
+            )
+    return {row.name: row for row in rows if row is not None}
+
+
+def field_names(operation: str, asked: Sequence[str | Monoid]) -> list[str]:
+    """The names of what is asked for, which become those of a tuple's fields."""
     if isinstance(asked, (str, Monoid)) or not len(asked):
         raise ArgumentError(
-            message(operation, repr(asked), "a list of one or more statistics", "Pass a list, as ['min', 'mean'].")
+            message(operation, repr(asked), "a list of one or more operators", "Pass a list, as ['min', 'mean'].")
         )
-    found: dict[str, Monoid] = {}
-    for each in asked:
-        row = each if isinstance(each, Monoid) else _row(each) if isinstance(each, str) else None
-        if row is None or (row is not each and row.name in UNNAMED) or row.arity != 1:
+    found = [each.name if isinstance(each, Monoid) else str(each) for each in asked]
+    for name in found:
+        if found.count(name) > 1:
+            raise ArgumentError(message(operation, f"{name!r} twice", "each operator once", "Name it once."))
+        if keyword.iskeyword(name) or name.startswith("_"):
             raise ArgumentError(
-                message(
-                    operation,
-                    f"no statistic {_called(each)!r} of one array",
-                    "a Monoid, or one of: " + ", ".join(names()),
-                    "Correct the name.",
-                )
+                message(operation, f"an operator called {name!r}", "a name that a field can have", "Rename it.")
             )
-        if row.name in found:
-            raise ArgumentError(message(operation, f"{row.name!r} twice", "each statistic once", "Name it once."))
-        if keyword.iskeyword(row.name) or row.name.startswith("_"):
-            raise ArgumentError(
-                message(operation, f"a Monoid called {row.name!r}", "a name that a field can have", "Rename it.")
-            )
-        found[row.name] = row
     return found
-
-
-def _called(each: Any) -> Any:
-    return each.name if isinstance(each, Monoid) else each
