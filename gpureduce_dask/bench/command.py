@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _kernels(args: argparse.Namespace) -> int:
-    _need_gpu()
+    need_gpu("bench kernels")
     from . import kernels, one_read, scans
 
     suite = scans.SCANS if args.scans else one_read.ONE_READ if args.one_read else kernels.REDUCTIONS
@@ -134,12 +134,11 @@ def _soak(args: argparse.Namespace) -> int:
     return 0 if soak.is_clean(result) else 1
 
 
-def _need_gpu() -> None:
+def need_gpu(command: str, remedy: str = "Install the cuda13 extra.") -> None:
+    """Raise DeviceError where there is none."""
     try:
         import cupy
 
         cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:  # as above
-        raise DeviceError(
-            message("bench kernels", f"no usable GPU ({error})", "CuPy and a CUDA GPU", "Install the cuda13 extra.")
-        ) from error
+    except Exception as error:  # no CuPy, no driver or no device: CuPy raises a different error for each
+        raise DeviceError(message(command, f"no usable GPU ({error})", "CuPy and a CUDA GPU", remedy)) from error

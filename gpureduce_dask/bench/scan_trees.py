@@ -14,7 +14,8 @@ import numpy as np
 import gpureduce_dask as gr
 
 from . import memory
-from .trees import ENOUGH, MOST_LAZY, PATIENCE, Bench, Row, Suite, median_seconds
+from .timing import median_seconds
+from .trees import ENOUGH, MOST_LAZY, PATIENCE, Bench, Row, Suite
 
 Scan = Callable[[Any], Any]
 

@@ -54,6 +54,22 @@ def device_seconds(call: Callable[[], Any], repeats: int = REPEATS, patience: fl
     return statistics.median(times)
 
 
+def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
+    """How long a call takes by the clock, and what it gives."""
+    begin = time.perf_counter()
+    value = call()
+    return time.perf_counter() - begin, value
+
+
+def median_seconds(call: Callable[[], Any], repeats: int, enough: float = float("inf")) -> tuple[float, Any]:
+    """The median of so many calls, or of those that are made within ``enough`` seconds."""
+    times: list[float] = []
+    while len(times) < repeats and sum(times) < enough:
+        spent, value = seconds(call)
+        times.append(spent)
+    return statistics.median(times), value
+
+
 def host_seconds(call: Callable[[], Any], calls: int = 300) -> float:
     """Median seconds of host time a call takes, while the GPU keeps up."""
     import cupy

@@ -18,6 +18,7 @@ import numpy as np
 import gpureduce_dask as gr
 
 from . import local_cupy, memory
+from .timing import median_seconds, seconds
 
 Result = dict[str, Any]
 Row = dict[str, Any]
@@ -108,22 +109,6 @@ def lazy_array(chunks: int, nbytes: int, on_gpu: bool) -> Any:
     size = max(1, nbytes // 4 // chunks)
     meta = gr.device_meta(1, "f4") if on_gpu else np.empty(0, "f4")
     return da.map_blocks(make_chunk, on_gpu, chunks=((size,) * chunks,), dtype="f4", meta=meta)
-
-
-def seconds(call: Callable[[], Any]) -> tuple[float, Any]:
-    """How long a call takes, and what it gives."""
-    begin = time.perf_counter()
-    value = call()
-    return time.perf_counter() - begin, value
-
-
-def median_seconds(call: Callable[[], Any], repeats: int, enough: float = float("inf")) -> tuple[float, Any]:
-    """The median of so many calls, or of those that are made within ``enough`` seconds."""
-    times: list[float] = []
-    while len(times) < repeats and sum(times) < enough:
-        spent, value = seconds(call)
-        times.append(spent)
-    return statistics.median(times), value
 
 
 def round_trip(client: Any, repeats: int = 25) -> float:

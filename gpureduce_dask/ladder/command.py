@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import history
-from ..errors import DeviceError, message
+from ..bench.command import need_gpu
 
 REPORT = "report"
 DEFAULT_N = 2**28
@@ -54,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if args.what == REPORT:
         return _report(args, json.loads(args.json.read_text()))
-    _need_gpu()
+    need_gpu("ladder", "Install the cuda13 extra; --list, --explain and report need no GPU.")
     from . import measure
 
     result = measure.run(steps, args.n, args.json)
@@ -77,13 +77,3 @@ def _report(args: argparse.Namespace, result: dict[str, Any]) -> int:
         shown = os.path.relpath(picture, args.readme.parent)
         args.readme.write_text(report.into_readme(args.readme.read_text(), result, shown))
     return 0 if report.is_clean(result) else 1
-
-
-def _need_gpu() -> None:
-    try:
-        import cupy
-
-        cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:  # no CuPy, no driver or no device: CuPy raises a different error for each
-        remedy = "Install the cuda13 extra; --list, --explain and report need no GPU."
-        raise DeviceError(message("ladder", f"no usable GPU ({error})", "CuPy and a CUDA GPU", remedy)) from error

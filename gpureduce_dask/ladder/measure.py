@@ -14,7 +14,7 @@ import numpy as np
 from .. import chunk
 from .. import history as table
 from ..bench.ceilings import measure as measure_ceilings
-from ..bench.timing import device_seconds
+from ..bench.timing import device_seconds, median_seconds
 from ..history import Step
 from ..operators import OPERATORS
 from ..steps.host import pairwise
@@ -118,7 +118,7 @@ def _timed(step: Step, x: Any, wrong: list[str]) -> Row:
             call, result = call_of(step, part, min(row["sweep"], key=lambda each: each[1])[0])
         if not _exact_at_size(step.family, part, result()):
             wrong = [*wrong, f"{TIMED} {part.shape}"]
-        seconds = device_seconds(call) if step.number else _host_seconds(call)
+        seconds = device_seconds(call) if step.number else median_seconds(call, 3)[0]
         nbytes = part.nbytes + (part.dtype.itemsize if step.family == "reduce" else part.nbytes)
         row.update(n=part.size, seconds=seconds, bytes=nbytes, rate=nbytes / seconds)
     except Exception as error:
@@ -157,15 +157,6 @@ def call_of(step: Step, x: Any, grid: int = 0) -> tuple[Callable[[], Any], Calla
         return (lambda: chunk.results((x,), bound, (0,)),) * 2
     out = cupy.full_like(x, POISON)
     return (lambda: chunk.scan((x,), bound, 0, out=out)[0],) * 2
-
-
-def _host_seconds(call: Callable[[], Any], repeats: int = 3) -> float:
-    times = []
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begin)
-    return sorted(times)[repeats // 2]
 
 
 def _sweep(step: Step, x: Any) -> list[tuple[int, float]]:

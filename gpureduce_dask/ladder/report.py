@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import history
+from ..bench.report import between
 from .findings import findings
 
 Result = dict[str, Any]
@@ -112,11 +113,7 @@ def into_readme(text: str, result: Result, picture: str) -> str:
     blocks = {f"steps:{family}": lesson(family) for family in history.FAMILIES}
     blocks |= {"ladder": measured(result, picture), "findings": findings(result)}
     for name, body in blocks.items():
-        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        made = f"{begin}\n{body}\n{end}"
-        before, found, rest = text.partition(begin)
-        if found:
-            text = before + made + rest.partition(end)[2]
+        text = between(f"<!-- {name} -->", f"<!-- /{name} -->", body, text)
     return text
 
 
