@@ -9,37 +9,86 @@ from __future__ import annotations
 from typing import Any
 
 from .trees.apply import apply
+from .trees.options import reduce
 
 
 def nansum(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    *,
+    where: Any = None,
+    initial: Any = None,
+    min_count: int | None = None,
 ) -> Any:
-    """Sum of the elements that are not NaN; 0 for none. Dtypes and accuracy as in ``sum``."""
-    return apply("nansum", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+    """Sum of the elements that are not NaN; 0 for none. Dtypes and accuracy as in ``sum``.
+
+    With ``min_count``, NaN where fewer elements are no NaN; integers then give float64.
+    """
+    arguments = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}
+    return reduce("nansum", a, where, initial, min_count=min_count, **arguments)
 
 
 def nanprod(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    *,
+    where: Any = None,
+    initial: Any = None,
+    min_count: int | None = None,
 ) -> Any:
-    """Product of the elements that are not NaN; 1 for none."""
-    return apply("nanprod", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+    """Product of the elements that are not NaN; 1 for none. ``min_count`` as in :func:`nansum`."""
+    arguments = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}
+    return reduce("nanprod", a, where, initial, min_count=min_count, **arguments)
 
 
-def nanmin(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+def nanmin(
+    a: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    *,
+    where: Any = None,
+    initial: Any = None,
+) -> Any:
     """Least of the elements that are not NaN; NaN and a RuntimeWarning where all are. Empty: EmptyError."""
-    return apply("nanmin", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("nanmin", a, where, initial, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
-def nanmax(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+def nanmax(
+    a: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    *,
+    where: Any = None,
+    initial: Any = None,
+) -> Any:
     """Greatest of the elements that are not NaN; NaN and a RuntimeWarning where all are. Empty: EmptyError."""
-    return apply("nanmax", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("nanmax", a, where, initial, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def nanmean(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    *,
+    where: Any = None,
 ) -> Any:
     """Mean of the elements that are not NaN; NaN for none."""
-    return apply("nanmean", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("nanmean", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def nanvar(
@@ -50,9 +99,13 @@ def nanvar(
     ddof: float = 0,
     split_every: Any = None,
     out: Any = None,
+    *,
+    where: Any = None,
 ) -> Any:
     """Variance of the elements that are not NaN, over their count less ``ddof``; NaN where that is not positive."""
-    return apply("nanvar", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
+    return reduce(
+        "nanvar", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
+    )
 
 
 def nanstd(
@@ -63,9 +116,13 @@ def nanstd(
     ddof: float = 0,
     split_every: Any = None,
     out: Any = None,
+    *,
+    where: Any = None,
 ) -> Any:
     """Square root of :func:`nanvar`."""
-    return apply("nanstd", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
+    return reduce(
+        "nanstd", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
+    )
 
 
 def nanargmin(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:

@@ -1,10 +1,12 @@
 """Public reductions, by dask.array's names and signatures.
 
-Common to all: ``a`` is a dask array, or anything that makes one (then it is one chunk). ``axis`` is None for all
-axes, an integer or a tuple. ``keepdims`` leaves reduced axes at size 1. ``split_every`` (an integer, or a dict of
-axis to integer, 2 or more) bounds how many partials one task combines. ``out`` is a dask array to overwrite. The
-result is a dask array whose chunks are of the type of ``a``'s. Masked, sparse, long double, object and string arrays
-are handed to the dask function of that name, unchanged, where it has an answer. Errors are those of
+Common to all: ``a`` is a dask array, or anything that makes one (then it is one chunk). ``axis`` is None for all axes,
+an integer or a tuple. ``keepdims`` leaves reduced axes at size 1. ``split_every`` (an integer, or a dict of axis to
+integer, 2 or more) bounds how many partials one task combines. ``out`` is a dask array to overwrite. The result is a
+dask array whose chunks are of the type of ``a``'s. ``where``, an array of bool that broadcasts with ``a``, says which
+elements count (extrema then need ``initial``); ``initial`` is a number that stands before them, and ``weights``
+multiply them. All are read with the elements: none makes an array of their size. Masked, sparse, long double, object
+and string arrays are handed to the dask function of that name, unchanged, where it has an answer. Errors are those of
 :mod:`gpureduce_dask.errors`, raised when the graph is built unless only the data can tell.
 """
 
@@ -17,6 +19,7 @@ from .monoid import Monoid
 from .steps.strategy import recipe as strategy_recipe
 from .steps.strategy import sum_by
 from .trees.apply import apply, apply_many
+from .trees.options import reduce
 from .trees.pairs import dot
 from .trees.recipe import recipe
 
@@ -31,6 +34,10 @@ def sum(
     split_every: Any = None,
     out: Any = None,
     strategy: str | None = None,
+    *,
+    where: Any = None,
+    initial: Any = None,
+    weights: Any = None,
 ) -> Any:
     """Sum of elements; 0 for none.
 
@@ -43,34 +50,68 @@ def sum(
     """
     if strategy is not None:
         return sum_by(strategy, a, axis, dtype, keepdims, split_every, out)
-    return apply("sum", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce(
+        "sum", a, where, initial, weights, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out
+    )
 
 
 def prod(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    *,
+    where: Any = None,
+    initial: Any = None,
 ) -> Any:
     """Product of elements; 1 for none. Result dtypes are those of :func:`sum`."""
-    return apply("prod", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce(
+        "prod", a, where, initial, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out
+    )
 
 
-def min(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
-    """Least element; NaN or NaT where there is one. An empty slice raises EmptyError."""
-    return apply("min", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+def min(
+    a: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    *,
+    where: Any = None,
+    initial: Any = None,
+) -> Any:
+    """Least element; NaN or NaT where there is one. An empty slice raises EmptyError without ``initial``."""
+    return reduce("min", a, where, initial, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
-def max(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
-    """Greatest element; NaN or NaT where there is one. An empty slice raises EmptyError."""
-    return apply("max", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+def max(
+    a: Any,
+    axis: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    *,
+    where: Any = None,
+    initial: Any = None,
+) -> Any:
+    """Greatest element; NaN or NaT where there is one. An empty slice raises EmptyError without ``initial``."""
+    return reduce("max", a, where, initial, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
-def any(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+def any(
+    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, *, where: Any = None
+) -> Any:
     """True where an element is not zero (NaN is not); False for none."""
-    return apply("any", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("any", a, where, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
-def all(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+def all(
+    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, *, where: Any = None
+) -> Any:
     """True where no element is zero; True for none."""
-    return apply("all", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("all", a, where, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None) -> Any:

@@ -6,18 +6,30 @@ from typing import Any
 
 from .trees.apply import apply
 from .trees.moments import central_moment
+from .trees.options import reduce
 from .trees.pairs import weighted_mean
 
 
 def mean(
-    a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    *,
+    where: Any = None,
+    weights: Any = None,
 ) -> Any:
     """Mean; float64 for integers and bool, else the dtype of ``a``; NaN for none. Accuracy as in ``sum``.
 
     An integer ``dtype`` gets the mean truncated towards zero, as in NumPy but for sums that wrap there. Unsigned ones
-    are refused for what may be negative.
+    are refused for what may be negative. With ``weights``, which broadcast with ``a``, the mean is that of
+    :func:`average`.
     """
-    return apply("mean", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce(
+        "mean", a, where, weights=weights, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out
+    )
 
 
 def var(
@@ -28,6 +40,8 @@ def var(
     ddof: float = 0,
     split_every: Any = None,
     out: Any = None,
+    *,
+    where: Any = None,
 ) -> Any:
     """Variance: the mean of ``|x - mean|**2``, over ``n - ddof``; real for complex ``a``.
 
@@ -36,7 +50,9 @@ def var(
     lie. Other dtypes, complex ones too, lose about ``2**-53 * mean / std`` of it in a merge. NaN where ``n - ddof`` is
     zero. ``dtype`` is of floats or complex numbers: in integers NumPy measures from a truncated mean.
     """
-    return apply("var", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
+    return reduce(
+        "var", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
+    )
 
 
 def std(
@@ -47,9 +63,13 @@ def std(
     ddof: float = 0,
     split_every: Any = None,
     out: Any = None,
+    *,
+    where: Any = None,
 ) -> Any:
     """Standard deviation, the square root of :func:`var`."""
-    return apply("std", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof)
+    return reduce(
+        "std", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
+    )
 
 
 def moment(

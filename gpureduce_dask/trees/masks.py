@@ -18,7 +18,7 @@ from ..errors import DtypeError, message
 from ..monoid import Bound, DType
 from .apply import as_dask
 
-ZERO = frozenset({"sum", "nansum", "any", "count_nonzero", "sumsq", "norm1", "norm2", "norminf", "vdot"})
+ZERO = frozenset({"sum", "nansum", "any", "count_nonzero", "sumsq", "norm1", "norm2", "norminf", "vdot", "average"})
 ONE = frozenset({"prod", "nanprod", "all"})
 HIGHEST, LOWEST = frozenset({"min", "nanmin"}), frozenset({"max", "nanmax"})
 MISSING = frozenset({"nanmean", "nanvar", "nanstd"})
