@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .report import between
-from .trees_report import Result, Row, figure_of, ms, times, where, whole
+from .trees_report import Result, Row, figure_of, head_of, line, ms, times, where, whole
 
 BEGIN, END = "<!-- bench:scan-trees -->", "<!-- /bench:scan-trees -->"
 
@@ -18,7 +18,7 @@ def copying(run: Result) -> float | None:
 
 def summary(run: Result) -> str:
     """One line a case: milliseconds of ours and of stock dask's two, and how many times faster."""
-    head = f"{where(run)}, {run['nbytes'] / 2**20:.0f} MiB; an empty task's round trip {ms(run['round_trip'])} ms"
+    head = head_of(run)
     if copying(run):
         head += f"; copying all bytes {ms(copying(run))} ms"
     lines = [
@@ -26,17 +26,14 @@ def summary(run: Result) -> str:
         f"{'case':<26} {'chunks':>6} {'tasks':>5} {'ours':>9} {'blelloch':>9} {'times':>6} {'sequential':>10} "
         f"{'times':>6}  peak",
     ]
-    for row in run["rows"]:
-        name = f"{row['kind'] + ' ' + row['case']:<26} {row['chunks']:>6}"
-        if "error" in row:
-            lines.append(f"{name} FAILED: {row['error']}")
-            continue
-        wrong = "" if row.get("checked", True) else "  WRONG"
-        lines.append(
-            f"{name} {row.get('tasks', ''):>5} {ms(row['later']):>9} {ms(row.get('stock')):>9} "
-            f"{times(row):>6} {ms(row.get('sequential')):>10} {times(row, 'sequential'):>6}  {_peak(row)}{wrong}"
-        )
-    return "\n".join(lines)
+    return "\n".join(lines + [line(row, 26, _cells) for row in run["rows"]])
+
+
+def _cells(row: Row) -> str:
+    return (
+        f"{row.get('tasks', ''):>5} {ms(row['later']):>9} {ms(row.get('stock')):>9} {times(row):>6} "
+        f"{ms(row.get('sequential')):>10} {times(row, 'sequential'):>6}  {_peak(row)}"
+    )
 
 
 def table(run: Result) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,26 +37,33 @@ def target(run: Result) -> float | None:
 
 def summary(run: Result) -> str:
     """One line a case: milliseconds of ours and of stock dask, and how many times faster."""
-    head = f"{where(run)}, {run['nbytes'] / 2**20:.0f} MiB; an empty task's round trip {ms(run['round_trip'])} ms"
-    allowed = target(run)
+    head, allowed = head_of(run), target(run)
     if allowed is not None:
         head += f"; {ALLOWED} x (round trip + bytes / R): {ms(allowed)} ms"
     lines = [head, f"{'case':<40} {'chunks':>6} {'tasks':>5} {'ours':>9} {'stock':>9} {'ratio':>6}  peak, in chunks"]
-    for row in run["rows"]:
-        name = f"{row['kind'] + ' ' + row['case']:<40} {row['chunks']:>6}"
-        if "error" in row:
-            lines.append(f"{name} FAILED: {row['error']}")
-            continue
-        wrong = "" if row.get("checked", True) else "  WRONG"
-        peak = f"{row['peak_chunks']:.1f}" if "peak_chunks" in row else ""
-        lines.append(
-            f"{name} {row.get('tasks', ''):>5} {ms(row['later']):>9} {ms(row.get('stock')):>9} {times(row):>6}  "
-            f"{peak}{wrong}"
-        )
+    lines += [line(row, 40, _cells) for row in run["rows"]]
     for row in run.get("local_cupy", []):
         text = f"FAILED: {row['error']}" if "error" in row else f"{ms(row['ours'])} ms, stock {ms(row['stock'])} ms"
         lines.append(f"dask-cuda local_cupy {row['case']}: {text}")
     return "\n".join(lines)
+
+
+def head_of(run: Result) -> str:
+    """What was measured where."""
+    return f"{where(run)}, {run['nbytes'] / 2**20:.0f} MiB; an empty task's round trip {ms(run['round_trip'])} ms"
+
+
+def line(row: Row, width: int, cells: Callable[[Row], str]) -> str:
+    """A case in words: what failed or is wrong says so."""
+    name = f"{row['kind'] + ' ' + row['case']:<{width}} {row['chunks']:>6}"
+    if "error" in row:
+        return f"{name} FAILED: {row['error']}"
+    return f"{name} {cells(row)}{'' if row.get('checked', True) else '  WRONG'}"
+
+
+def _cells(row: Row) -> str:
+    peak = f"{row['peak_chunks']:.1f}" if "peak_chunks" in row else ""
+    return f"{row.get('tasks', ''):>5} {ms(row['later']):>9} {ms(row.get('stock')):>9} {times(row):>6}  {peak}"
 
 
 def table(run: Result) -> str:
