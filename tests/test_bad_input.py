@@ -146,7 +146,7 @@ def test_all_nan_warns(name):
 
 def test_unknown_keyword():
     with pytest.raises(TypeError, match=r"sum\(\).*where"):
-        gr.sum(X, where=True)
+        gr.sum(X, nowhere=True)
 
 
 def test_arity():
