@@ -133,6 +133,10 @@ class Held:
         """The worker of each chunk."""
         return {coords: worker for coords, (worker, _) in self.where.items()}
 
+    def holders(self) -> dict[Coords, tuple[str, ...]]:
+        """The one worker of each chunk, as the scheduler would say it."""
+        return {coords: (worker,) for coords, worker in self.places().items()}
+
     def is_good(self, known: Mapping[str, int]) -> bool:
         """True while every worker is there, and no handle came to grief."""
         return self.names.keys() <= known.keys() and all(

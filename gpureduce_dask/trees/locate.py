@@ -43,7 +43,7 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
             continue
         held = handles.find(layer, client)
         if held is not None:
-            return {c: (worker,) for c, worker in held.places().items()}, workers.of_client(client)
+            return held.holders(), workers.of_client(client)
         known, found = survey(client, [(name, x.numblocks, layer)])
         if found:
             return found[0], known

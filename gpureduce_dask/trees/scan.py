@@ -59,8 +59,7 @@ def scan_array(
     tree = ScanTree(arrays, starts, scan, f"gr-{name_prefix or bound.name}")
     if x.numblocks[axis] == 1:
         return tree.one_chunk_a_line()
-    source = sources.find(sources.Reduction(arrays, bound, (axis,), None), is_trial=True)
-    return tree.of_lines(source)
+    return tree.of_lines(sources.find(tree.todo, is_trial=True))
 
 
 class ScanTree:
@@ -69,6 +68,7 @@ class ScanTree:
     def __init__(self, arrays: tuple[Any, ...], starts: Any, scan: Scan, prefix: str) -> None:
         self.arrays, self.starts, self.scan, self.axis = arrays, starts, scan, scan.axis
         self.x = arrays[0]
+        self.todo = sources.Reduction(arrays, scan.bound, (scan.axis,), None)  # to the totals of lines
         chunks = [str(a.chunks) for a in arrays]
         token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, scan)
         self.name = f"{prefix}-{token}"
@@ -125,10 +125,10 @@ class ScanTree:
         if source is None or self._section(False) < len(line):
             return [(i,) for i in range(len(ahead))]
         if holders is None:
-            size = groups.in_memory(len(ahead), lines, known.total, self.chunk_bytes)
+            size = groups.in_memory(len(ahead), lines, known.total, self.todo.chunk_bytes)
             return [g.members for g in groups.in_order(len(ahead), size)]
         held = [holders[c] for c in ahead]
-        return [g.members for g in groups.by_worker(held, known.threads, lines, self.chunk_bytes, known.memory)]
+        return [g.members for g in groups.by_worker(held, known.threads, lines, self.todo.chunk_bytes, known.memory)]
 
     def _section(self, is_lazy: bool) -> int:
         """How many chunks' bases one task finds."""
@@ -139,11 +139,6 @@ class ScanTree:
     def _cells(self) -> float:
         """Lines of the largest chunk."""
         return float(math.prod(max(s, default=0) for a, s in enumerate(self.x.chunks) if a != self.axis))
-
-    @cached_property
-    def chunk_bytes(self) -> float:
-        largest = math.prod(max(sizes, default=0) for sizes in self.x.chunks)
-        return float(largest * sum(a.dtype.itemsize for a in self.arrays))
 
     def _scan(self, line: list[Coords], dealt: list[Sequence[int]], is_lazy: bool) -> None:
         """Totals by group, bases by section, and a task for each chunk of the result."""
@@ -218,5 +213,5 @@ def _longer(size: float) -> float:
 def holders_of(source: Any) -> Any:
     """The workers that hold each chunk in memory, where they are known."""
     if isinstance(source, sources.OnHandles):
-        return {c: (worker,) for c, (worker, _) in source.held[0].where.items()}
+        return source.held[0].holders()
     return None if source is None else source.holders

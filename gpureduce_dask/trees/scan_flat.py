@@ -43,8 +43,8 @@ def scan_flat(
     rows = next((a for a, sizes in enumerate(x.chunks) if any(n != 1 for n in sizes)), x.ndim - 1)
     last = max((a for a, n in enumerate(x.numblocks) if n > 1), default=0)
     if last <= rows:
-        source = sources.find(sources.Reduction(arrays, bound, (0,), None), is_trial=True)
-        return _Stretches(arrays, None, scan, f"gr-{key}").of_lines(source)
+        tree = _Stretches(arrays, None, scan, f"gr-{key}")
+        return tree.of_lines(sources.find(tree.todo, is_trial=True))
     if any(math.isnan(n) for sizes in x.chunks for n in sizes):
         raise ArgumentError(
             message(name, "unknown chunk sizes and no axis", "known sizes", "Call x.compute_chunk_sizes() first.")
@@ -91,9 +91,8 @@ class _Bands(ScanTree):
         abreast = list(product(*(range(x.numblocks[a]) for a in range(rows + 1, x.ndim))))
         bands = list(product(*(range(x.numblocks[a]) for a in range(rows + 1))))
         known = workers.current()
-        size = (
-            1 if known.client is not None else groups.to_make(len(abreast), len(bands), known.total, self.chunk_bytes)
-        )
+        each = self.todo.chunk_bytes
+        size = 1 if known.client is not None else groups.to_make(len(abreast), len(bands), known.total, each)
         parts = [self._parts(band, len(abreast)) for band in bands]
         sizes = [[(b - a) * math.prod(x.shape[rows + 1 :]) for a, b in pairwise(cuts)] for cuts in parts]
         firsts = list(accumulate((len(s) for s in sizes), initial=0))
