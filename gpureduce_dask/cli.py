@@ -12,7 +12,7 @@ from .errors import GpureduceError
 # name: (module, one line of help); the module of the chosen subcommand alone is imported.
 COMMANDS = {
     "demo": ("demo", "what share of the Earth is land? 933 million cells, on a GPU or without one"),
-    "bench": ("bench.command", "the kernels beside CuPy, torch and cuda.compute, and whole trees beside stock dask"),
+    "bench": ("bench.command", "the kernels beside CuPy, torch and cuda.compute; whole trees and NumPy chunks beside stock dask"),
     "ladder": ("ladder.command", "the textbook ladder of reductions, scans and transposes: checked, timed, explained"),
     "doctor": ("doctor", "what is installed here, what is missing or broken, and how to mend it"),
 }
@@ -20,7 +20,8 @@ COMMANDS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit status; a refusal is one line on standard error."""
-    parser = argparse.ArgumentParser(prog="python -m gpureduce_dask", description="CUDA reductions for dask.array")
+    about = "CUDA reductions and scans for dask.array"
+    parser = argparse.ArgumentParser(prog="python -m gpureduce_dask", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (_, text) in COMMANDS.items():
         commands.add_parser(name, help=text, add_help=False)
