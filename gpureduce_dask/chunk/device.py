@@ -250,7 +250,7 @@ def _prepare(
     keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
     if math.prod(shape) == 0:
         layout = EMPTY
-        launches = [_fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
+        launches = [fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
     else:
         strides = tuple(a.strides for a in chunk)
         sizes = tuple(a.itemsize for a in chunk)
@@ -275,7 +275,7 @@ def _check_aligned(array: Any, name: str) -> None:
         raise ArgumentError(message(name, where, f"multiples of {size}", "Copy the array."))
 
 
-def _fill(op: Operator, cells: int, bound: Bound) -> Launch:
+def fill(op: Operator, cells: int, bound: Bound) -> Launch:
     blocks = min(-(-cells // THREADS), GRID)
     name = f"fill_cells<{op.type}, {op.emits}, {THREADS}, 1>"
     return Launch(name, blocks, Work(rows=cells, cells=cells, option=_options(bound)))
@@ -398,7 +398,7 @@ def _prepare_fold(shape: tuple[int, ...], keepdims: tuple[int, ...], axis: int, 
     op, size = refold(cuda_operator(bound)), bound.state.itemsize
     if math.prod(shape) == 0:
         layout = EMPTY
-        launches = [_fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
+        launches = [fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
     else:
         strides = tuple(size * math.prod(shape[a + 1 :]) for a in range(len(shape)))
         layout = collapse(shape, (strides,), (size,), (axis,), (0,), op.commutative, False)

@@ -108,14 +108,16 @@ class View:
 
     def partial(self, cells: Array) -> Array:
         """States of shape (outer, groups, inner) as a partial: the chunk's axes, then the groups."""
-        parts = (*self.before, *self.pending, *self.after)
-        groups = cells.shape[1] // max(self.rows, 1)
-        split = [self.shape[a] for a in (*self.before, *self.pending)]
-        apart = cells.reshape(*split, groups, *(self.shape[a] for a in self.after))
-        order = [parts.index(a) + (a in self.after) for a in sorted(parts)]
-        turned = apart.transpose(*order, len(split))
-        kept = tuple(1 if a in self.now else n for a, n in enumerate(self.shape))
-        return np.ascontiguousarray(turned).reshape(*kept, groups)
+        shape, order, kept = self.turned(cells.shape[1])
+        return np.ascontiguousarray(cells.reshape(shape).transpose(order)).reshape(kept)
+
+    def turned(self, groups: int) -> tuple[Axes, Axes, Axes]:
+        """For :meth:`partial`: axes of what is kept and the groups, their order in a partial, and its shape."""
+        groups //= max(self.rows, 1)
+        parts, ahead = (*self.before, *self.pending, *self.after), len(self.before) + len(self.pending)
+        shape = (*(self.shape[a] for a in parts[:ahead]), groups, *(self.shape[a] for a in self.after))
+        order = (*(parts.index(a) + (a in self.after) for a in sorted(parts)), ahead)
+        return shape, order, (*(1 if a in self.now else n for a, n in enumerate(self.shape)), groups)
 
     def blocks(self, arrays: tuple[Array, ...]) -> Iterator[tuple[slice, slice, tuple[Array, ...]]]:
         """The chunk in blocks of (outer, n, inner), in C order, and where they lie along the first two."""

@@ -22,7 +22,7 @@ def labels_at(bins: Bins, labels: Any, sizes: tuple[int, ...], place: Place, str
         return found
     offsets = [place.offsets[a] for a in bins.axes]
     parts = [slice(o, o + n) for o, n in zip(offsets, sizes, strict=True)]
-    if len(bins.known.arrays) != len(bins.axes) or len(bins.axes) == 1:
+    if len(bins.sizes) == 1:
         whole = bins.known.arrays[0][tuple(parts)]
         return whole.reshape(-1)[stretch]
     return boxes([a[p] for a, p in zip(bins.known.arrays, parts, strict=True)], bins.sizes, stretch)
@@ -46,7 +46,7 @@ def check_range(bins: Bins, labels: Array) -> None:
         refuse(bins, int(labels.max()) if labels.max() >= bins.count else None, bool(bins.strict and labels.min() < 0))
 
 
-def refuse(bins: Bins, large: int | None, is_negative: bool) -> None:
+def refuse(bins: Bins, large: int | str | None, is_negative: bool) -> None:
     """Raise for a label that is too large, or negative where that is an error."""
     if large is not None:
         remedy = "Pass a larger num_groups (minlength in bincount), or label what is left out -1."

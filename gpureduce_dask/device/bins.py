@@ -1,0 +1,186 @@
+"""Launches that reduce groups: which kernel of ``kernels/bins``, on which grid. Nothing asks which GPU it is for."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import cuda_types
+from . import launch
+from .layout import Dim
+from .plans import Launch, Operator
+from .task import Work, base_bytes
+
+# To be measured on an H200: groups of 2^28 float32, 2026-11
+PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
+PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
+WARP_BYTES = 110 * 1024  # of a block's states, one a warp and group: two blocks an SM
+WARPS = (16, 12, 8, 6, 4)  # of such a block
+ONE_BLOCK_BYTES = 220 * 1024  # where two do not fit
+BLOCKS = 1056  # that share all rows, eight an SM
+WARP_BLOCKS = 264  # two an SM: each of them clears and folds as many states as there are groups
+THREADS = 256
+LOADS = 4  # of 16 bytes in flight a thread
+LEAST_SLOTS = 4  # that a thread of a block takes
+PIECE = 4096  # elements of a group that one warp folds
+COLUMN_PIECE = 512  # and that one thread folds, where columns lie side by side
+JOIN_BLOCKS = 4224
+EXPONENTS = 254  # of finite binary32
+
+PRIVATE, WARP, ATOMIC, EXACT, PIECES = "private", "warps", "atomic", "exact", "pieces"
+
+_POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
+
+_ready: dict[tuple[Launch, int, str], launch.Ready] = {}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is reduced: rows of elements, ``inner`` of which lie side by side, all with the same labels."""
+
+    rows: int
+    length: int
+    inner: int
+    groups: int
+    label: str  # CUDA type of the labels
+    vector: int  # elements of one load
+    steps: tuple[Dim, ...]  # of positions along a row, where the state has one
+    strict: bool = False
+
+    @property
+    def indexed(self) -> str:
+        return str(bool(self.steps)).lower()
+
+    def work(self, **more: Any) -> Work:
+        given: dict[str, Any] = {"rows": self.rows, "length": self.length, "cells": self.groups, "tiles": self.inner}
+        return Work(**{**given, "run": self.steps, "tail": int(self.strict), "batch": 2, **more})
+
+
+def method(op: Operator, rows: Rows, is_exact: bool, is_float_sum: bool) -> str:
+    """How groups are reduced: ``is_exact`` where atomics give one answer in any order."""
+    if not op.commutative or rows.inner > 1:
+        return PIECES
+    if rows.groups * op.state_bytes * 128 <= PRIVATE_MOST:
+        return PRIVATE
+    if rows.groups * op.state_bytes * WARPS[-1] <= ONE_BLOCK_BYTES:
+        return WARP
+    return ATOMIC if is_exact else EXACT if is_float_sum else PIECES
+
+
+def private(op: Operator, rows: Rows) -> Launch:
+    """A state a thread and group."""
+    threads = next((t for t in (256, 128) if rows.groups * op.state_bytes * t <= PRIVATE_BYTES), 128)
+    return _shared("private", op, rows, threads, threads, BLOCKS)
+
+
+def warps(op: Operator, rows: Rows) -> Launch:
+    """A state a warp and group."""
+    each = rows.groups * op.state_bytes
+    count = next((w for w in WARPS if w * each <= WARP_BYTES), None)
+    count = count or next(w for w in WARPS if w * each <= ONE_BLOCK_BYTES)
+    return _shared("warps", op, rows, 32 * count, count, WARP_BLOCKS)
+
+
+def _shared(kind: str, op: Operator, rows: Rows, threads: int, copies: int, blocks: int) -> Launch:
+    splits = _splits(rows, threads, blocks)
+    name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}>"
+    shared = max(16, rows.groups * op.state_bytes * copies)
+    return Launch(name, rows.rows * splits, rows.work(splits=splits), shared, threads=threads)
+
+
+def _loads(rows: Rows, op: Operator) -> int:
+    """Fewer loads where one has many elements, or labels take more bytes than they."""
+    return max(1, LOADS * 4 // max(rows.vector, 4) // max(1, op.state_bytes // 16))
+
+
+def _splits(rows: Rows, threads: int, blocks: int) -> int:
+    slots = -(-rows.length // rows.vector)
+    return max(1, min(-(-slots // (threads * LEAST_SLOTS)), -(-blocks // rows.rows)))
+
+
+def scattered(kind: str, op: Operator, rows: Rows, **more: Any) -> Launch:
+    """Every element to its group in memory: ``kind`` is ATOMIC or EXACT."""
+    splits = _splits(rows, THREADS, 4 * BLOCKS)
+    name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {THREADS}, 1>"
+    return Launch(name, rows.rows * splits, rows.work(splits=splits, **more))
+
+
+def limbs(length: int) -> tuple[int, int]:
+    """Limbs of an exact sum of so many binary32, and the bits of the exponent from one to the next.
+
+    A limb's numbers have 24 bits, shifted by less than the second, and as many of them as there are elements fit.
+    """
+    apart = 40 - max(length, 2).bit_length()
+    return -(-EXPONENTS // apart), apart
+
+
+def rounding(op: Operator, rows: Rows) -> Launch:
+    """Limbs to sums."""
+    count, apart = limbs(rows.length)
+    blocks = max(1, min(-(-rows.rows * rows.groups // THREADS), JOIN_BLOCKS))
+    return Launch(f"bins_round<{op.type}, {THREADS}>", blocks, rows.work(chunks=count, slots=apart))
+
+
+def piece_of(rows: Rows) -> int:
+    """Elements of a piece, at most."""
+    return PIECE if rows.inner == 1 else COLUMN_PIECE
+
+
+def pieces(op: Operator, rows: Rows) -> tuple[Launch, Launch]:
+    """Sorted positions, piece by piece, and the pieces of each group."""
+    size = piece_of(rows)
+    most = rows.groups + rows.length // size
+    warps_a_block = THREADS // 32
+    arguments = f"<{op.type}, {rows.indexed}, {THREADS}>"
+    if rows.inner == 1:
+        tiles = -(-most // warps_a_block)
+        work = rows.work(chunks=most, slots=size, splits=tiles)
+        first = Launch(f"bins_pieces{arguments}", rows.rows * tiles, work)
+    else:
+        tiles = -(-rows.inner // THREADS)
+        work = rows.work(chunks=most, slots=size, runs=tiles)
+        first = Launch(f"bins_columns{arguments}", rows.rows * most * tiles, work)
+    cells = rows.rows * rows.groups * rows.inner
+    blocks = max(1, min(-(-cells // warps_a_block), JOIN_BLOCKS))
+    return first, Launch(f"bins_join<{op.type}, {THREADS}>", blocks, rows.work(chunks=most, slots=size))
+
+
+def vector_of(itemsizes: Sequence[int], label_bytes: int, addresses: Sequence[int], rows: int, length: int) -> int:
+    """How many elements one load may take: of 16 bytes, where every row and the labels begin at a multiple of that."""
+    widest = max(itemsizes)
+    vector = max(1, min(16 // widest, 32 // label_bytes))
+    sizes = [*itemsizes, label_bytes]
+    starts = all(a % 16 == 0 for a in addresses)
+    steps = rows == 1 or all(length * size % 16 == 0 for size in sizes)
+    return vector if starts and steps else 1
+
+
+def label_type(dtype: Any) -> str | None:
+    """The CUDA type of labels."""
+    return cuda_types.element(np.dtype(dtype))
+
+
+def run(step: Launch, device: int, text: str, pointers: tuple[int, int, int], bases: list[launch.Base]) -> None:
+    """Launch on the current stream of the device, which is current; ``pointers`` are the first members of a Task."""
+    key = (step, device, text)
+    found = _ready.get(key)
+    if found is None:
+        (found,) = launch.ready([step], device, text)
+        allow_shared(found)
+        _ready[key] = found
+    task = _POINTERS.pack(*pointers) + found.words + base_bytes(bases, step.work.batch)
+    launch.start(found, task, launch.current_stream())
+
+
+def allow_shared(step: launch.Ready) -> None:
+    """A block gets more than 48 KiB of shared memory only on demand."""
+    if step.launch.shared_bytes > 48 * 1024:
+        from cupy_backends.cuda.api import driver
+
+        from .scan_launch import MOST_SHARED
+
+        driver.funcSetAttribute(step.function.ptr, MOST_SHARED, step.launch.shared_bytes)

@@ -1,0 +1,8 @@
+// Everything that reductions of groups are made of.
+#pragma once
+#include "reduce.cuh"
+#include "bins/atomic.cuh"
+#include "bins/exact.cuh"
+#include "bins/pieces.cuh"
+#include "bins/private.cuh"
+#include "bins/warps.cuh"

@@ -1,0 +1,90 @@
+"""Kernels of groups compile for every generation of GPUs, into registers alone, and are chosen as the tuning says."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="its binding of NVRTC compiles")
+
+from gpureduce_dask.binned import Bins, binned
+from gpureduce_dask.chunk import device
+from gpureduce_dask.device import bins as plans
+from gpureduce_dask.device import compile as compiler
+from gpureduce_dask.device.layout import Dim
+from gpureduce_dask.operators import OPERATORS
+
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+OPS = [
+    ("sum", "f4"),
+    ("sum", "f8"),
+    ("mean", "f2"),
+    ("var", "f4"),
+    ("argmax", "f4"),
+    ("min", "i2"),
+    ("count_nonzero", "?"),
+]
+
+
+def rows(groups, indexed=False, label="i32", vector=4, length=2**28, inner=1):
+    return plans.Rows(1, length, inner, groups, label, vector, (Dim(length, 0, 0, 1),) if indexed else ())
+
+
+def kernels():
+    for i, (name, dtype) in enumerate(OPS):
+        bound = binned(OPERATORS[name].bind(dtype), Bins("grouped", (2,), (0,))).cells
+        op, label = device.cuda_operator(bound), ("i32", "i64", "u8", "i16")[i % 4]
+        vector = plans.vector_of([np.dtype(dtype).itemsize], int(label[1:]) // 8, [0], 1, 2**28)
+        some = rows(10, bound.indexed, label, vector)
+        yield from (plans.private(op, some).kernel, plans.warps(op, some).kernel)
+        yield from (step.kernel for step in plans.pieces(op, some))
+        yield plans.pieces(op, rows(10, bound.indexed, label, vector, inner=64))[0].kernel
+        if (name, dtype) == ("sum", "f4"):
+            yield from (plans.scattered(plans.EXACT, op, some).kernel, plans.rounding(op, some).kernel)
+        if name == "count_nonzero":
+            yield plans.scattered(plans.ATOMIC, op, some).kernel
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_kernels_compile_without_spills(arch):
+    names = sorted(set(kernels()))
+    share = names[ARCHITECTURES.index(arch) :: len(ARCHITECTURES)]
+
+    def log(kernel):
+        return kernel, compiler._compile(kernel, arch, "")[2]  # as the launch layer does
+
+    with ThreadPoolExecutor(2) as pool:
+        for kernel, words in pool.map(log, share):
+            spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", words)
+            assert spilled and spilled.groups() == ("0", "0"), (kernel, words)
+
+
+@pytest.mark.parametrize(
+    "groups, expected",
+    [(10, plans.PRIVATE), (100, plans.PRIVATE), (1000, plans.WARP), (6000, plans.WARP), (10**6, plans.EXACT)],
+)
+def test_methods_of_sums_of_float32(groups, expected):
+    op = device.cuda_operator(OPERATORS["sum"].bind("f4"))
+    assert plans.method(op, rows(groups), False, True) == expected
+    assert plans.method(op, rows(groups, inner=64), False, True) == plans.PIECES
+    for plan in {plans.PRIVATE: [plans.private], plans.WARP: [plans.warps]}.get(expected, []):
+        step = plan(op, rows(groups))
+        assert step.shared_bytes <= plans.ONE_BLOCK_BYTES
+        assert f", {step.threads}, " in step.kernel
+
+
+def test_limbs_hold_as_many_elements_as_there_are():
+    for length in (1, 2**10, 2**28, 2**31):
+        count, apart = plans.limbs(length)
+        assert count * apart >= plans.EXPONENTS
+        assert length * (2**24 - 1) * 2 ** (apart - 1) < 2**63
+
+
+def test_loads_are_wide_where_rows_are_aligned():
+    assert plans.vector_of([4], 4, [0, 16], 1, 1001) == 4
+    assert plans.vector_of([4], 4, [0, 16], 2, 1001) == 1
+    assert plans.vector_of([4], 4, [4, 16], 1, 1000) == 1
+    assert plans.vector_of([1], 8, [0, 0], 1, 1000) == 4

@@ -1,0 +1,211 @@
+"""Kernels of groups on the emulated machine, in every order of threads, against the host's answers."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
+
+from simt import build
+from simt.backend import Emulator, get, put
+
+from gpureduce_dask import errors
+from gpureduce_dask.binned import Bins, Labels, binned
+from gpureduce_dask.chunk import device_bins, host, host_bins
+from gpureduce_dask.chunk.labels import boxes
+from gpureduce_dask.device import bins as plans
+from gpureduce_dask.device import launch, sources
+from gpureduce_dask.operators import OPERATORS
+from tests.strategies import values
+
+# What each method is made to take: groups, and the limits that lead there.
+METHODS = {
+    plans.PRIVATE: {},
+    plans.WARP: {"PRIVATE_MOST": 0, "WARPS": (4, 2)},
+    "scattered": {"PRIVATE_MOST": 0, "ONE_BLOCK_BYTES": 0},
+}
+SMALL = {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "WARP_BLOCKS": 2, "LEAST_SLOTS": 1}
+OPS = [
+    *(("sum", t) for t in ("f4", "f2", "i4", "f8")),
+    *(("count_nonzero", "u1"), ("max", "i4"), ("any", "?"), ("all", "f4")),
+    *(("mean", "f4"), ("var", "f4"), ("argmax", "f4"), ("min", "f8"), ("first", "f4"), ("nanargmin", "f2")),
+]
+
+
+def seen(array: Any) -> np.ndarray:
+    """A CuPy array over host memory, whatever its strides."""
+    if not array.size:
+        return np.empty(array.shape, array.dtype)
+    span = sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True)) + array.itemsize
+    raw = (ctypes.c_char * span).from_address(array.data.ptr)
+    return np.ndarray(array.shape, array.dtype, raw, 0, array.strides)
+
+
+def close(got: np.ndarray, expected: np.ndarray, case: str) -> None:
+    if got.dtype.kind == "f":
+        np.testing.assert_allclose(got, expected, rtol=1e-3 if got.itemsize == 2 else 1e-6, atol=1e-6, err_msg=case)
+    else:
+        np.testing.assert_array_equal(got, expected, err_msg=case)
+
+
+def sorted_labels(codes: Any, groups: int, piece: int) -> tuple[Any, Any, Any]:
+    flat = seen(codes).astype("i8")
+    order = np.argsort(flat, kind="stable")
+    starts = np.searchsorted(flat[order], np.arange(groups + 1))
+    pieces = np.concatenate([[0], np.cumsum(-(-np.diff(starts) // piece))])
+    return put(order), put(starts), put(pieces)
+
+
+def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:
+    return put(boxes(lines, counts, slice(0, int(np.prod([len(line) for line in lines])))))
+
+
+def paired(labels: Any, view: host_bins.View, bins: Bins) -> Any:
+    flat = seen(labels).astype("i8")
+    row = np.arange(flat.size) // view.size(view.now)
+    return put(np.where(flat < 0, -1, row * bins.count + flat))
+
+
+@contextmanager
+def machine(emulator: Emulator, **limits: Any) -> Iterator[None]:
+    with emulator.installed(), pytest.MonkeyPatch.context() as patch:
+        for name, value in {**SMALL, **limits}.items():
+            patch.setattr(plans, name, value)
+        patch.setattr(plans, "_ready", {})
+        patch.setattr(plans, "allow_shared", lambda step: None)
+        patch.setattr(device_bins, "_codes", type(device_bins._codes)())
+        patch.setattr(device_bins, "on_device", lambda a: put(a) if isinstance(a, np.ndarray) else a)
+        patch.setattr(device_bins, "copied", lambda a: put(np.ascontiguousarray(seen(a))))
+        patch.setattr(device_bins, "read_flags", lambda memory: ctypes.c_uint32.from_address(memory.ptr).value)
+        patch.setattr(device_bins, "sort_labels", sorted_labels)
+        patch.setattr(device_bins, "flags_of", lambda codes, order: 0)
+        patch.setattr(device_bins, "boxed", boxed)
+        patch.setattr(device_bins, "paired", paired)
+        patch.setattr(launch, "fill_zeros", lambda at, n, stream: ctypes.memset(at, 0, n))
+        yield
+
+
+def labelled(op: str, dtype: str, shape: tuple[int, ...], axes: tuple[int, ...], count: int, own_chunk: bool) -> Any:
+    row = OPERATORS[op]
+    x = values(shape, dtype, 3, special=op != "nanargmin")
+    labels = np.random.default_rng(4).integers(-1, count, [shape[a] for a in axes])
+    bins = Bins("grouped", (count,), axes, None if own_chunk else Labels([labels.astype("i2")]))
+    return binned(row.bind(dtype), bins), x, labels.astype("i4") if own_chunk else None
+
+
+# Operators, and where their rows lie: one long row, rows with labels in common, columns, a few columns, odd axes.
+CASES = {
+    f"{op}-{dtype}-{name}": (op, dtype, shape, axes, count, own)
+    for i, (op, dtype) in enumerate(OPS)
+    for j, (name, shape, axes, count, own) in enumerate(
+        [
+            ("long", (1024,), (0,), 5, True),
+            ("rows", (3, 61), (1,), 7, False),
+            ("columns", (37, 40), (0,), 4, True),
+            ("few-columns", (45, 3), (0,), 3, False),
+            ("apart", (5, 3, 16), (0, 2), 6, True),
+        ]
+    )
+    if (i + j) % 2 == 0 or op in ("sum", "var", "argmax")
+}
+
+
+def reduced(case: str) -> Any:
+    op, dtype, shape, axes, count, own = CASES[case]
+    bound, x, labels = labelled(op, dtype, shape, axes, count, own)
+    given = None if labels is None else put(labels)
+    return device_bins.reduce_many([((put(x),), given)], bound, axes, None), bound, x, labels, axes
+
+
+@pytest.fixture(scope="module")
+def emulator() -> Emulator:
+    found = Emulator(sources.source("bins.cuh"))
+
+    def calls() -> None:
+        for limits in METHODS.values():
+            with machine(found, **limits):
+                for case in CASES:
+                    reduced(case)
+        with machine(found):
+            in_stages()
+
+    units = found.collect(calls, 8)
+    found.adopt(build(units, 2))
+    return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_kernels_give_the_answers_of_the_host(emulator, method):
+    for i, case in enumerate(CASES):
+        emulator.schedule = ("forward", "reverse", "random", "starved", "round_robin")[i % 5]
+        with machine(emulator, **METHODS[method]):
+            states, bound, x, labels, axes = reduced(case)
+            got = get(states).view(bound.state)[..., 0]
+        expected = host_bins.reduce_many([((x,), labels)], bound, axes, None)
+        assert got.shape == expected.shape, case
+        part = bound.inner
+        mine, theirs = (p.getfield(part.state, 0) for p in (got, expected))
+        if part.monoid.empty == "raise" and bound.is_counted:
+            some = expected["count_count"] > 0
+            np.testing.assert_array_equal(got["count_count"], expected["count_count"])
+            mine, theirs = mine[some], theirs[some]
+        close(host.finalise(mine, part), host.finalise(theirs, part), case)
+
+
+def test_every_kernel_is_among_them(emulator):
+    names = {name.partition("<")[0] for _, name in emulator._kernels}
+    kinds = ("private", "warps", "atomic", "exact", "round", "pieces", "columns", "join")
+    assert {f"bins_{kind}" for kind in kinds} <= names
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_same_bits_in_every_order(emulator, method):
+    found = set()
+    for _ in emulator.orders():
+        with machine(emulator, **METHODS[method]):
+            found.add(get(reduced("sum-f4-long")[0]).tobytes())
+    assert len(found) == 1
+
+
+def in_stages() -> Any:
+    """Rows that later stages fold keep their groups apart."""
+    bound, x, labels = labelled("first", "f4", (4, 30), (0, 1), 3, True)
+    return device_bins.reduce_many([((put(x),), put(labels))], bound, (1,), None), bound, x, labels
+
+
+def test_rows_that_later_stages_fold(emulator):
+    with machine(emulator):
+        states, bound, x, labels = in_stages()
+        got = get(states).view(bound.state)[..., 0]
+    expected = host_bins.reduce_many([((x,), labels)], bound, (1,), None)
+    np.testing.assert_array_equal(got["count_count"], expected["count_count"])
+    for name in ("first_value", "first_seen"):
+        np.testing.assert_array_equal(got[name], expected[name])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_labels_without_a_group_are_reported(emulator, method):
+    bound, x, labels = labelled("sum", "f4", (1024,), (0,), 5, True)
+    labels[700] = 5
+    with machine(emulator, **METHODS[method]), pytest.raises(errors.ArgumentError, match="label 5 or more"):
+        device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None)
+
+
+def test_exact_sums_of_all_magnitudes(emulator):
+    rng = np.random.default_rng(5)
+    bound, _, labels = labelled("sum", "f4", (1024,), (0,), 5, True)
+    x = np.ldexp(rng.normal(size=1024), rng.integers(-149, 127, 1024)).astype("f4")
+    x[:4], labels[:5] = (np.inf, -np.inf, np.nan, np.inf), (0, 0, 1, 2, 3)
+    with machine(emulator, **METHODS["scattered"]):
+        states = get(device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None)).view(bound.state)[0, :, 0]
+    assert np.isnan(states["value"][:2]).all()
+    assert states["value"][2] == np.inf
+    for group in (3, 4):
+        assert states["value"][group] == math.fsum(x[labels == group].astype("f8"))
