@@ -45,7 +45,7 @@ def test_peers_are_asked_one_statistic_after_another(monkeypatch):
     assert peer("min max count", None, None)() == ["min", "max"] and asked == ["min", "max"]
     assert one_read.each_by(lambda op, x, axis: None)("min max", None, None) is None
     calls = one_read.ONE_READ.peers
-    assert calls.keys() == PEERS.keys()
+    assert calls.keys() >= PEERS.keys()
     assert calls["cuda.compute"](f"{one_read.FIVE} {one_read.TOGETHER}", np.ones(3), None) is None
 
 

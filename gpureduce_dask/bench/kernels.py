@@ -213,6 +213,6 @@ def describe(row: Row, ceiling: str = "R") -> str:
     """One line a row: our share of the ceiling, the peers', and whether the result was right."""
     if "error" in row:
         return f"{row['case']:48s} ERROR {row['error'][:300]}"
-    shares = "  ".join(f"{p} {row[p]:.3f}" for p in PEERS if row.get(p) is not None)
+    shares = "  ".join(f"{p} {row[p]:.3f}" for p in (*PEERS, "cupy.fuse") if row.get(p) is not None)
     flag = {True: "", False: "  WRONG", None: "  unchecked"}[row["checked"]]
     return f"{row['case']:48s} ours {row['ours']:.3f} {ceiling}  {shares}{flag}"

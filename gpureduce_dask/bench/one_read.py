@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from . import fused
 from .cases import Case
 from .kernels import Measured, Suite, reduction
 from .peers import PEERS, Call
@@ -97,6 +98,7 @@ def _one_by_one(peer: Callable[[str, Any, Any], Call], ops: str, x: Any, axis: A
 FAMILIES: dict[str, Family] = {
     "": Family(plain_cases, reduction, PEERS),
     TOGETHER: Family(together_cases, together, {name: each_by(PEERS[name]) for name in ("CuPy", "torch")}),
+    fused.MODE: Family(fused.fused_cases, fused.fused, fused.PEERS),
 }
 
 
@@ -127,6 +129,6 @@ ONE_READ = Suite(
     one_read_cases,
     SMALL_ONE_READ,
     measured,
-    {name: _peer_of(name) for name in PEERS},
+    {name: _peer_of(name) for name in (*PEERS, fused.FUSE)},
     lambda read, written: written * 8 > read,
 )

@@ -124,11 +124,12 @@ def summary(result: Result) -> str:
 
 def table(rows: list[Row]) -> str:
     """A Markdown table of shares."""
-    lines = ["| operation | ours | " + " | ".join(PEERS) + " |", "|---|---|" + "---|" * len(PEERS)]
+    names = [*PEERS, *(p for p in ("cupy.fuse",) if any(row.get(p) for row in rows))]
+    lines = ["| operation | ours | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
     for row in rows:
-        best = max([row["ours"], *((row.get(p) or 0) for p in PEERS)])
+        best = max([row["ours"], *((row.get(p) or 0) for p in names)])
         ours = f"**{_share(row['ours'])}**" if row["ours"] >= best * LEVEL else _share(row["ours"])
-        lines.append(f"| {row['case']} | {ours} | " + " | ".join(_share(row.get(p)) for p in PEERS) + " |")
+        lines.append(f"| {row['case']} | {ours} | " + " | ".join(_share(row.get(p)) for p in names) + " |")
     return "\n".join(lines)
 
 

@@ -1,0 +1,37 @@
+"""The functions of the fused rows of the benchmark: ours and an array library's are the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpureduce_dask import chunk, operators
+from gpureduce_dask.bench import fused
+from gpureduce_dask.bench.one_read import FAMILIES
+from gpureduce_dask.expressions import tracer
+from gpureduce_dask.expressions.mapped import mapped
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("name", fused.ROWS)
+def test_ours_is_the_librarys(name, axis):
+    row, rng = fused.ROWS[name], np.random.default_rng(0)
+    x = rng.normal(size=(30, 40), scale=3).astype("f4")
+    second = rng.random(x.shape) < 0.7 if row.second == "bool" else rng.random(x.shape, "f4") + 0.5
+    chunks = (x, second.astype(row.second)) if row.second else (x,)
+    program = tracer.trace(row.function, tuple(c.dtype for c in chunks))
+    values = program.results[:-1] if row.masked else program.results
+    bound = mapped(program, operators.get(row.op).bind(*values), row.masked)
+    got = chunk.results(chunks, bound, (0, 1) if axis is None else (axis,)).reshape(-1)
+    if row.masked and axis == 1:
+        return  # a library keeps no dimensions here, and its means would not broadcast
+    wanted = np.asarray(row.same(np, *(c.astype("f8") if c.dtype == "f4" else c for c in chunks), axis))
+    np.testing.assert_allclose(got, wanted.reshape(-1), rtol=1e-4)
+
+
+def test_the_rows_are_a_family():
+    family = FAMILIES[fused.MODE]
+    cases = family.cases(0.001)
+    assert {case.op for case in cases} == set(fused.ROWS)
+    assert all(case.mode == fused.MODE and case.label.endswith("fused") for case in cases)
+    assert len({case.label for case in cases}) == len(cases)
