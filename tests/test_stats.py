@@ -13,7 +13,7 @@ import pytest
 import gpureduce_dask as gr
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import cut, host
-from gpureduce_dask.rows.product import Product
+from gpureduce_dask.rows.product import Product, product
 from gpureduce_dask.trees.parts import names as known_names
 from gpureduce_dask.trees.parts import plan_parts
 
@@ -84,6 +84,15 @@ def test_each_is_the_single_function(dtype):
 def test_each_may_be_computed_alone(name):
     x = da.from_array(make("f8"), chunks=(5, 8))
     np.testing.assert_array_equal(getattr(gr.stats(x, [*FIVE, "count"], axis=0), name), single(name, x, axis=0))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "c8", "i2", "M8[s]"])
+def test_counts_without_a_mean_beside_them(dtype):
+    x = da.from_array(make(dtype), chunks=(5, 8))
+    for axis in (None, 0, 1):
+        found = gr.stats(x, ["max", "count", "nancount"], axis=axis)
+        np.testing.assert_array_equal(found.count, single("count", x, axis=axis))
+        np.testing.assert_array_equal(found.nancount, single("nancount", x, axis=axis))
 
 
 def test_states_are_shared():
@@ -332,6 +341,10 @@ def test_states_lie_as_structs_nest():
     whole, statistics = plan_parts("stats", ["argmax", "min", "mean"], np.dtype("f4"), 0)
     assert [part.name for part in whole.parts] == ["argmax", "mean", "min"]
     assert whole.offsets == (0, 16, 32) and whole.state.itemsize == 40 and whole.state.isalignedstruct
+    unsorted = product("p", (gr.OPERATORS["min"].bind("f4"), gr.OPERATORS["any"].bind("f4"), whole.parts[1]))
+    assert (
+        unsorted.offsets == (0, 8, 16) and unsorted.state.itemsize == 32
+    )  # the flag begins the rest, which is aligned
     x = np.random.default_rng(0).random((3, 50), "f4")
     partial = host.reduce((x,), whole, (1,))
     for statistic in statistics:

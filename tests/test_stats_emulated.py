@@ -32,6 +32,7 @@ CASES = [
     ("nanmin nanargmax nanmean nanvar nancount", "float32", "few columns"),
     ("sum skew std argmin", "float64", "long lines"),
     ("mean std max nancount", "complex64", "columns"),
+    ("max count nancount", "float32", "rows with edges"),
     ("min first last", "int32", "rows with edges"),
     ("min first last", "int32", "columns"),
 ]
