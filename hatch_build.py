@@ -13,7 +13,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-TEXT = Path(__file__).parent / "kernels" / "host" / "loops.c"
+FOLDER = Path(__file__).parent / "kernels" / "host"
 OPTIONS = ("-std=c11", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
 
 
@@ -30,13 +30,14 @@ class Hook(BuildHookInterface):  # type: ignore[type-arg]
 
 
 def compiled() -> Path | None:
-    """The library, named after its text and the platform, so that none is taken for another; None if none was made."""
-    digest = hashlib.sha256(TEXT.read_bytes()).hexdigest()[:12]
-    library = TEXT.with_name(f"loops-{digest}-{sysconfig.get_platform()}.so")
+    """The library, named after its texts and the platform, so that none is taken for another; None if none was made."""
+    digest = hashlib.sha256(b"".join(text.read_bytes() for text in sorted(FOLDER.glob("*.[ch]")))).hexdigest()[:12]
+    library = FOLDER / f"loops-{digest}-{sysconfig.get_platform()}.so"
     compiler = shlex.split(os.environ.get("CC", "cc"))
+    texts = [str(text) for text in sorted(FOLDER.glob("*.c"))]
     new = library.with_suffix(f".{os.getpid()}")  # moved into place whole: builds may run side by side
     try:
-        subprocess.run([*compiler, *OPTIONS, "-o", str(new), str(TEXT)], check=True, capture_output=True, text=True)
+        subprocess.run([*compiler, *OPTIONS, "-o", str(new), *texts], check=True, capture_output=True, text=True)
         new.replace(library)
     except (OSError, subprocess.CalledProcessError) as error:
         told = "\n".join((getattr(error, "stderr", None) or str(error)).splitlines()[:10])

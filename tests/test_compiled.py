@@ -48,7 +48,7 @@ def loops(request, monkeypatch):
 
 @needs_loops
 def test_what_was_compiled_is_the_text_that_is_here():
-    assert compiled.library() is not None, "kernels/host/loops.c has changed: install the package again"
+    assert compiled.library() is not None, "kernels/host has changed: install the package again"
 
 
 @needs_loops
@@ -104,6 +104,103 @@ def test_what_the_loops_do_not_take():
     assert compiled.sums(x.astype("f8")[:, :, None]) is None
 
 
+SHAPES = [(5, 2000, 1), (1, 9000, 1), (7, 700, 2), (3, 1000, 3), (2, 900, 4), (2, 300, 33)]
+
+
+def scanned(ufunc, block, dtype, out_dtype, carry):
+    """What NumPy accumulates from a carry, and the states behind."""
+    line = np.concatenate([carry[:, None], block.astype(dtype)], axis=1)
+    running = ufunc.accumulate(line, axis=1, dtype=dtype)[:, 1:]
+    return running.astype(out_dtype), running[:, -1]
+
+
+def scannable(name, kind, shape):
+    """Sums and products that are exact or wrap, flags that turn over late, and NaN among extrema."""
+    x = numbers(shape, kind)
+    if name == "multiply":
+        x = np.where(numbers(shape, "i8") > 0, 1, -1).astype(kind)
+    elif kind in ("i8", "u8"):
+        x = (x.astype("u8") << np.uint64(58)).astype(kind)
+    elif name == "logical_or":
+        x = ~x
+    elif name != "add" and kind[0] == "f":
+        x[0, 200:202] = np.array([np.nan, np.inf])[:, None]
+    return x
+
+
+@needs_loops
+@pytest.mark.parametrize("which", compiled.SCANNED, ids=" ".join)
+def test_scans_are_numpys(which):
+    name, kind = which
+    ufunc, (state, result) = getattr(np, name), compiled.SCANNED[which]
+    for outer, n, inner in SHAPES:
+        x = scannable(name, kind, (outer, n + 3, inner))
+        with np.errstate(over="ignore"):
+            for block in (x[:, 1:-2], x[::-1, 2:-1], x[:, ::2]):
+                if block.size < compiled.LEAST:
+                    continue
+                carry = np.asfortranarray(numbers((outer, inner), state, 1))
+                out = np.empty(block.shape, result)
+                behind = compiled.scan(ufunc, block, carry, out)
+                wanted, ends = scanned(ufunc, block, state, result, carry)
+                assert behind is not None
+                np.testing.assert_array_equal(out, wanted)
+                np.testing.assert_array_equal(behind, ends)
+
+
+@needs_loops
+def test_any_byte_of_a_bool_but_0_is_true():
+    """NumPy makes such bools by views; a carry may be one too."""
+    two, out = np.full((1, 9000, 1), 2, "u1").view(bool), np.empty((1, 9000, 1), bool)
+    for name, before in (("logical_and", two[:, 0]), ("logical_or", np.zeros((1, 1), bool))):
+        behind = compiled.scan(getattr(np, name), two, before, out)
+        assert set(out.view("u1").ravel()) == {1} and behind.view("u1") == 1
+    sums = np.empty(two.shape, "i8")
+    compiled.scan(np.add, two, np.zeros((1, 1), "i8"), sums)
+    np.testing.assert_array_equal(sums.ravel(), np.arange(1, 9001))
+
+
+@needs_loops
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("kind", ["f8", "c16"])
+def test_pairs_keep_what_rounding_takes(kind, shape):
+    block = np.full(shape, 1 + 0.9 / 512, kind)
+    carry, out = np.full((shape[0], shape[2]), 1e16, kind), np.empty(shape, kind)
+    hi, lo = compiled.pairs(block, carry, np.zeros_like(carry), out)
+    wanted = np.arange(1, shape[1] + 1)[:, None] * (1 + 0.9 / 512)
+    np.testing.assert_array_less(np.abs(out - 1e16 - wanted), 2.01)
+    np.testing.assert_allclose((hi - 1e16) + lo, np.broadcast_to(wanted[-1], hi.shape), rtol=1e-12)
+    block[:, 7] = np.inf
+    hi, lo = compiled.pairs(block, carry, np.zeros_like(carry), out)
+    assert np.all(np.isinf(out[:, 7:].real)) and np.all(np.isfinite(lo))
+
+
+@needs_loops
+@pytest.mark.parametrize("kind", ["f8", "c16"])
+def test_pairs_take_a_carry_in_any_order(kind):
+    block = numbers((3, 200, 9), kind)
+    hi, lo = (np.asfortranarray(numbers((3, 9), kind, seed)) for seed in (1, 2))
+    out = np.empty(block.shape, kind)
+    compiled.pairs(block, hi, lo, out)
+    np.testing.assert_array_equal(out, np.cumsum(block, axis=1) + (hi + lo)[:, None])
+
+
+@needs_loops
+def test_scans_that_the_loops_do_not_take():
+    x, carry = numbers((4, 2000, 3), "float32"), np.zeros((4, 3))
+    out = np.empty(x.shape, "f4")
+    crooked = np.frombuffer(b"0" + x.tobytes(), "f4", offset=1).reshape(x.shape)
+    for block in (x.astype(">f4"), crooked, x.astype("f2"), x[:, :8], np.repeat(x, 2, axis=2)[:, :, ::2]):
+        assert compiled.scan(np.add, block, carry, out[:, : block.shape[1]]) is None
+    assert compiled.scan(np.add, x, carry.astype("f4"), out) is None
+    assert compiled.scan(np.add, x, carry.astype(">f8"), out) is None
+    assert compiled.scan(np.add, x, carry, out.astype(">f4")) is None
+    assert compiled.scan(np.fmax, x, carry.astype("f4"), out) is None
+    assert compiled.pairs(x, carry, carry, out) is None
+    assert compiled.pairs(x, carry.astype("f4"), carry.astype("f4"), out) is None
+    assert compiled.pairs(x.astype(">f8"), carry, carry, x.astype("f8")) is None
+
+
 @given(st.integers(1, 70), st.integers(1, 1500), st.integers(0, 10), st.sampled_from([0, 1, None]))
 @settings(max_examples=40, deadline=None)
 def test_reductions_are_right_with_and_without(rows, columns, seed, axis):
@@ -138,8 +235,7 @@ def test_a_sum_is_as_good_as_float64(loops):
 def test_without_a_compiler_the_build_goes_on(tmp_path):
     """The hook says so and makes nothing."""
     folder = tmp_path / "kernels" / "host"
-    folder.mkdir(parents=True)
-    shutil.copy(ROOT / "kernels" / "host" / "loops.c", folder)
+    shutil.copytree(ROOT / "kernels" / "host", folder, ignore=shutil.ignore_patterns("*.so"))
     shutil.copy(ROOT / "hatch_build.py", tmp_path)
     code = "import hatch_build; print(hatch_build.compiled())"
     environment = os.environ | {"CC": "no-such-compiler"}

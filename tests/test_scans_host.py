@@ -17,6 +17,7 @@ from strategies import BFLOAT16, CASES, LAYOUTS, SINGLE, case_id, lay, layouts_o
 from gpureduce_dask import Monoid
 from gpureduce_dask.chunk import Place, host, host_scan
 from gpureduce_dask.operators import get
+from gpureduce_dask.rows import compiled
 
 RNG = np.random.default_rng(2)
 UFUNCS = {
@@ -218,6 +219,13 @@ def test_segments_of_each_line_alone():
         )
 
 
+def test_results_may_lie_over_the_segments_starts():
+    """Each result takes the place of the next element's start, which the next tile still has to read."""
+    x, memory = np.zeros(600_000, bool), np.zeros(600_001, bool)
+    x[0] = True
+    assert scan("any", x, resets=memory[:-1], out=memory[1:]).all()
+
+
 def test_a_place_moves_positions():
     x = RNG.integers(0, 9, (4, 20))
     bound = get("argmax").bind(x.dtype)
@@ -270,11 +278,24 @@ def test_what_rounding_takes_from_a_large_sum_comes_back(shape):
 
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("shape", [(5000,), (700, 9), (1500, 1100)], ids=str)
-def test_what_overflows_or_is_not_finite(shape, dtype):
+@pytest.mark.parametrize("loops", [True, False], ids=["compiled", "NumPy"])
+def test_what_overflows_or_is_not_finite(loops, shape, dtype, monkeypatch):
+    """Sums in pairs hold the ones that 1.5e308 swallows; NumPy, which adds again what overflows, has lost them."""
+    if not loops:
+        monkeypatch.setattr(compiled, "library", lambda: None)
+    elif compiled.library() is None:
+        pytest.skip("no C compiler")
     x = np.ones(shape, dtype)
     x[3], x[-99:-97] = 1.5e308, -1.5e308  # a stretch that overflows after a sum that is large the other way
     with np.errstate(all="ignore"):
-        np.testing.assert_allclose(scan("sum", x), np.cumsum(x, 0), rtol=1e-12)
+        large = np.abs(x) > 1
+        exact = np.cumsum(np.where(large, x, 0), 0) + np.cumsum(np.where(large, 0, x), 0)  # neither sum is rounded
+        np.testing.assert_array_equal(exact[-99].ravel()[0], shape[0] - 100)
+        got = scan("sum", x)
+        if loops:
+            np.testing.assert_array_equal(got, exact)
+        else:
+            np.testing.assert_allclose(got, np.cumsum(x, 0), rtol=1e-12)
         x[-30] = np.inf
         x[-20] = np.nan
         got, want = scan("sum", x), np.cumsum(x, 0)
@@ -304,6 +325,15 @@ def test_zeros_have_no_sign_and_empty_lines_no_results():
         got, total = host_scan.scan((np.ones(shape, "i2"),), get("sum").bind("i2"), axis)
         assert got.shape == shape and got.dtype == np.int64
         assert total.shape == tuple(1 if a == axis else n for a, n in enumerate(shape)) and not total["value"].any()
+
+
+@pytest.mark.parametrize("n", [40, 9000])
+def test_bools_of_other_bytes_and_swapped_elements(n):
+    two, swapped = np.full(n, 2, "u1").view(bool), values((n,), ">f4", special=False)
+    for name in ("any", "all"):
+        assert set(scan(name, two).view("u1")) == {1}
+    np.testing.assert_array_equal(scan("sum", two), np.arange(1, n + 1))
+    close(scan("sum", swapped), np.cumsum(swapped.astype("f8")).astype("f4"))
 
 
 @pytest.mark.parametrize("shape", [(1 << 21,), (1 << 14, 128), (128, 1 << 14), (1 << 18, 8)], ids=str)

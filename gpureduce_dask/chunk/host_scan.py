@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from ..monoid import Array, Bound, State
+from ..rows import compiled
 from .host import SHORT, WORKED, Chunks, as_fields
 from .place import Place, whole
 from .tiles import Budget, Walk, plan
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 SWEPT = Budget(1 << 16, 1 << 17, 256, 1 << 16, short=SHORT, cells=1 << 13)
+IN_C = Budget(1 << 18, 1 << 20, 256, 1 << 16, cells=1 << 13)  # where host loops are compiled, which make no temporaries
 MANY = 1 << 9  # lines of a block from which on combining element by element costs less than by halves
 PIECE = 1 << 6  # elements of a segment, on average, from which on each is swept alone
 
@@ -42,15 +44,15 @@ def scan(
     """
     arrays = tuple(np.asarray(c) for c in chunks)
     shape = arrays[0].shape
-    out = np.empty(shape, bound.result) if out is None else out
+    out = np.empty_like(arrays[0], bound.result, subok=False) if out is None else out  # in the same order in memory
     ends = tuple(1 if a == axis else n for a, n in enumerate(shape))
     total = bound.identities(ends) if carry is None else np.array(carry)
     if 0 in shape:
         return out, total
+    if resets is not None:
+        arrays = (*arrays, np.broadcast_to(np.asarray(resets, bool), shape))
     shared = any(np.may_share_memory(out, x) for x in arrays)
     inputs = [x if _is_same(x, out) else x.copy() for x in arrays] if shared else list(arrays)
-    if resets is not None:
-        inputs.append(np.broadcast_to(np.asarray(resets, bool), shape))
     start, step = (place or whole(shape)).offsets[axis], 1
     target: Array = out
     if reverse:
@@ -95,7 +97,7 @@ class _Lines:
         pairs = zip((*inputs, out), (*dtypes, bound.result), strict=True)
         readable = not shared and all(x.dtype == d and x.flags.aligned for x, d in pairs)
         strides = tuple(x.strides for x in (*inputs, out))
-        budget = SWEPT if self.swept else WORKED
+        budget = WORKED if not self.swept else SWEPT if compiled.library() is None else IN_C
         self.layout = plan(out.shape, strides, (axis,), (index[1],), budget, True, True, readable)
         self.walk = Walk(inputs, dtypes, self.layout)
         self.out = out.transpose(self.layout.order).reshape(tuple(d.size for d in self.layout.dims))

@@ -1,7 +1,7 @@
-"""Host loops in C, ``kernels/host/loops.c``, where they were compiled with the installation; elsewhere there are none.
+"""Host loops in C, ``kernels/host``, where they were compiled with the installation; elsewhere there are none.
 
 They do what NumPy does not do at the speed of memory: sum float32 in float64, sum squares of
-deviations without an array of them, and find positions along rows.
+deviations without an array of them, find positions along rows, and scan lines with a carry.
 """
 
 from __future__ import annotations
@@ -21,16 +21,31 @@ from ..monoid import Array
 PACKAGE = Path(__file__).parent.parent
 FOLDERS = (PACKAGE / "_kernels" / "host", PACKAGE.parent / "kernels" / "host")
 LEAST = 1 << 12  # elements of a block below which a call costs more than it saves
+# What is scanned: a ufunc and elements, and the dtypes that are accumulated and written.
+INTEGERS = tuple(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))
+SCANNED = {
+    ("add", "b1"): ("i8", "i8"),
+    ("add", "f4"): ("f8", "f4"),
+    ("add", "c8"): ("c16", "c8"),
+    ("multiply", "f4"): ("f8", "f4"),
+    ("multiply", "f8"): ("f8", "f8"),
+    ("multiply", "c8"): ("c16", "c8"),
+    ("multiply", "c16"): ("c16", "c16"),
+    **{(name, kind): (f"{kind[0]}8",) * 2 for name in ("add", "multiply") for kind in INTEGERS},
+    **{(name, kind): (kind, kind) for name in ("maximum", "minimum") for kind in (*INTEGERS, "f2", "f4", "f8")},
+    ("logical_or", "b1"): ("b1", "b1"),
+    ("logical_and", "b1"): ("b1", "b1"),
+}
 ROW = 128  # elements of a row, or columns, below which NumPy's loops are as fast
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled loops, if what was compiled is the text that is here."""
+    """The compiled loops, if what was compiled are the texts that are here."""
     for folder in FOLDERS:
-        text = folder / "loops.c"
-        if text.is_file():
-            digest = hashlib.sha256(text.read_bytes()).hexdigest()[:12]
+        texts = sorted(folder.glob("*.[ch]"))
+        if texts:
+            digest = hashlib.sha256(b"".join(text.read_bytes() for text in texts)).hexdigest()[:12]
             return _load(folder / f"loops-{digest}-{sysconfig.get_platform()}.so")
     return None
 
@@ -86,6 +101,51 @@ def positions(name: str, rows: Array) -> Array | None:
     out = np.empty(outer, np.int64)
     _call(loops[f"{name}_{rows.dtype.name}"], rows, outer, rows.strides[0], n, out)
     return out
+
+
+def scan(ufunc: np.ufunc, block: Array, carry: Array, out: Array) -> Array | None:
+    """Running results of a ufunc over the middle axis, into ``out``, and the states behind; None if not done here.
+
+    ``block`` and ``out`` have shape (outer, n, inner), ``carry`` (outer, inner) and the dtype that is accumulated in.
+    """
+    name, (kind, state, result) = ufunc.__name__, (_kind(a) for a in (block, carry, out))
+    loops = _scans_for(block, out) if SCANNED.get((name, kind)) == (state, result) else None
+    if loops is None:
+        return None
+    behind = np.array(carry != 0 if state == "b1" else carry, order="C")
+    _scan(loops[f"{name}_{block.dtype.name}"], block, out, behind)
+    return behind
+
+
+def pairs(block: Array, hi: Array, lo: Array, out: Array) -> tuple[Array, Array] | None:
+    """Running sums of float64 or complex128 in pairs, as :func:`scan` gives them."""
+    same = {_kind(a) for a in (block, hi, lo, out)}
+    loops = _scans_for(block, out) if same in ({"f8"}, {"c16"}) else None
+    if loops is None:
+        return None
+    behind = np.empty((*hi.shape, 2), hi.dtype)
+    behind[..., 0], behind[..., 1] = hi, lo
+    _scan(loops[f"pairs_{block.dtype.name}"], block, out, behind)
+    return behind[..., 0], behind[..., 1]
+
+
+def _kind(array: Array) -> str:
+    """Kind and bytes of the elements; nothing where they are swapped."""
+    return f"{array.dtype.kind}{array.dtype.itemsize}" if array.dtype.isnative else ""
+
+
+def _scan(function: Callable[..., Any], block: Array, out: Array, behind: Array) -> None:
+    outer, n, inner = block.shape
+    steps = np.array([*block.strides[:2], *out.strides[:2]], np.int64)
+    _call(function, block, outer, n, inner, steps, out, behind)
+
+
+def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:
+    """The loops, if it is worth a call and lines side by side are neighbours in memory."""
+    if block.size < LEAST or not (block.flags.aligned and out.flags.aligned):
+        return None
+    lie = all(a.shape[2] == 1 or a.strides[2] == a.itemsize for a in (block, out))
+    return library() if lie else None
 
 
 def _loops_for(array: Array, row: int) -> ctypes.CDLL | None:

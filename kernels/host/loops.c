@@ -2,13 +2,7 @@
 // them, and where an extremum stands along a row. They run at the speed of memory or near it (Xeon 2.6 GHz, chunks of
 // 64 MiB: a float32 sum takes 4.6 ms, NumPy's cast alone 5.4; argmax 4.5 and 6.4). Lanes are the same on every processor,
 // and so are the bits of a sum.
-#include <stdint.h>
-
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define EACH_PROCESSOR __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define EACH_PROCESSOR
-#endif
+#include "each_processor.h"
 
 enum {
     LANES = 64,        // sums of a row that go side by side

@@ -1,0 +1,174 @@
+// Host scans: running sums, products, extrema and flags of lines with a carry, in whatever layout, of which NumPy's own
+// are fast in some. Each result is the one that NumPy's order of operations gives.
+#include "each_processor.h"
+
+enum { STEP = 16 };  // elements of a line of pairs that are added before what they lost is
+
+// Running results of n elements: `outer` lines in rows and `inner` neighbours abreast. `step` holds the bytes from one
+// row and from one element to the next, in what is read and then in what is written. `carry` stands before each line, and
+// behind it in the end. Lines go side by side where they can, since each element waits for the last.
+#define TAKE(T, R, JOIN, VALUE, a, x, y) (a = JOIN(a, *(const T *)(x)), *(R *)(y) = VALUE(a))
+
+#define LINE(NAME, T, A, R, JOIN, VALUE)                                                                               \
+    static inline A NAME##_line(const char *x, char *y, A a, int64_t n, const int64_t *step) {                         \
+        for (int64_t i = 0; i < n; i++, x += step[1], y += step[3]) TAKE(T, R, JOIN, VALUE, a, x, y);                  \
+        return a;                                                                                                      \
+    }
+
+#define SCAN_OF(NAME, T, A, R, JOIN, VALUE)                                                                            \
+    static inline void NAME##_abreast(const char *x, char *y, A *carry, int64_t n, const int64_t *step, int lines,     \
+                                      int64_t in, int64_t out) {                                                       \
+        A a[4];                                                                                                        \
+        for (int j = 0; j < lines; j++) a[j] = carry[j];                                                               \
+        for (int64_t i = 0; i < n; i++, x += step[1], y += step[3])                                                    \
+            for (int j = 0; j < lines; j++) TAKE(T, R, JOIN, VALUE, a[j], x + j * in, y + j * out);                    \
+        for (int j = 0; j < lines; j++) carry[j] = a[j];                                                               \
+    }                                                                                                                  \
+    WITH_AVX2 void NAME(const char *x, int64_t outer, int64_t n, int64_t inner, const int64_t *step, char *y,          \
+                        A *carry) {                                                                                    \
+        int64_t row = 0;                                                                                               \
+        for (; inner == 1 && row + 4 <= outer; row += 4)                                                               \
+            NAME##_abreast(x + row * step[0], y + row * step[2], carry + row, n, step, 4, step[0], step[2]);           \
+        for (; row < outer; row++) {                                                                                   \
+            const char *from = x + row * step[0];                                                                      \
+            char *to = y + row * step[2];                                                                              \
+            A *restrict a = carry + row * inner;                                                                       \
+            if (inner == 1) {                                                                                          \
+                a[0] = NAME##_line(from, to, a[0], n, step);                                                           \
+            } else if (inner == 2) {                                                                                   \
+                NAME##_abreast(from, to, a, n, step, 2, sizeof(T), sizeof(R));                                         \
+            } else if (inner == 3) {                                                                                   \
+                NAME##_abreast(from, to, a, n, step, 3, sizeof(T), sizeof(R));                                         \
+            } else if (inner == 4) {                                                                                   \
+                NAME##_abreast(from, to, a, n, step, 4, sizeof(T), sizeof(R));                                         \
+            } else {                                                                                                   \
+                for (int64_t i = 0; i < n; i++) {                                                                      \
+                    const T *restrict in = (const T *)(from + i * step[1]);                                            \
+                    R *restrict out = (R *)(to + i * step[3]);                                                         \
+                    for (int64_t j = 0; j < inner; j++) out[j] = VALUE(a[j] = JOIN(a[j], in[j]));                      \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+#define ITSELF(a) (a)
+#define SCAN(NAME, T, A, R, JOIN) LINE(NAME, T, A, R, JOIN, ITSELF) SCAN_OF(NAME, T, A, R, JOIN, ITSELF)
+
+#define SUM(a, b) ((a) + (b))
+#define PRODUCT(a, b) ((a) * (b))
+#define GREATER(a, b) ((((b) > (a)) | (((b) != (b)) & ((a) == (a)))) ? (b) : (a)) /* the first NaN stays */
+#define LESS(a, b) ((((b) < (a)) | (((b) != (b)) & ((a) == (a)))) ? (b) : (a))
+
+// Integers are added and multiplied without sign: they wrap.
+#define SUMS(NAME, T)                                                                                                  \
+    SCAN(add_##NAME, T, uint64_t, uint64_t, SUM)                                                                       \
+    SCAN(multiply_##NAME, T, uint64_t, uint64_t, PRODUCT)
+#define EXTREMA(NAME, T)                                                                                               \
+    SCAN(maximum_##NAME, T, T, T, GREATER)                                                                             \
+    SCAN(minimum_##NAME, T, T, T, LESS)
+
+SUMS(int8, int8_t)
+SUMS(int16, int16_t)
+SUMS(int32, int32_t)
+SUMS(int64, int64_t)
+SUMS(uint8, uint8_t)
+SUMS(uint16, uint16_t)
+SUMS(uint32, uint32_t)
+SUMS(uint64, uint64_t)
+EXTREMA(int8, int8_t)
+EXTREMA(int16, int16_t)
+EXTREMA(int32, int32_t)
+EXTREMA(int64, int64_t)
+EXTREMA(uint8, uint8_t)
+EXTREMA(uint16, uint16_t)
+EXTREMA(uint32, uint32_t)
+EXTREMA(uint64, uint64_t)
+EXTREMA(float32, float)
+EXTREMA(float64, double)
+SCAN(add_float32, float, double, float, SUM)
+SCAN(multiply_float32, float, double, float, PRODUCT)
+SCAN(multiply_float64, double, double, double, PRODUCT)
+
+// Extrema of float16 by their bits: sign and magnitude in order, NaN above all magnitudes.
+#define IN_ORDER(a) ((a)&0x8000 ? -((a)&0x7fff) : (a))
+#define IS_NAN(a) (((a)&0x7fff) > 0x7c00)
+#define HALF_GREATER(a, b) (((IN_ORDER(b) > IN_ORDER(a)) | IS_NAN(b)) & !IS_NAN(a) ? (b) : (a))
+#define HALF_LESS(a, b) (((IN_ORDER(b) < IN_ORDER(a)) | IS_NAN(b)) & !IS_NAN(a) ? (b) : (a))
+
+SCAN(maximum_float16, uint16_t, uint16_t, uint16_t, HALF_GREATER)
+SCAN(minimum_float16, uint16_t, uint16_t, uint16_t, HALF_LESS)
+
+// A carry is 0 or 1; of elements, any byte but 0 is true.
+#define COUNT(a, b) ((a) + ((b) != 0))
+#define EITHER(a, b) ((a) | ((b) != 0))
+#define BOTH(a, b) ((a) & ((b) != 0))
+
+SCAN(add_bool, uint8_t, uint64_t, uint64_t, COUNT)
+SCAN(logical_or_bool, uint8_t, uint8_t, uint8_t, EITHER)
+SCAN(logical_and_bool, uint8_t, uint8_t, uint8_t, BOTH)
+
+// Sums and products of complex numbers, as NumPy multiplies them.
+typedef struct {
+    float real, imag;
+} Complex64;
+typedef struct {
+    double real, imag;
+} Complex128;
+
+#define TIMES(a, b) ((Complex128){(a).real * (b).real - (a).imag * (b).imag, (a).real * (b).imag + (a).imag * (b).real})
+
+static inline Complex128 times(Complex128 a, Complex128 b) { return TIMES(a, b); }
+static inline Complex128 times_narrow(Complex128 a, Complex64 b) { return TIMES(a, b); }
+static inline Complex128 plus_narrow(Complex128 a, Complex64 b) {
+    return (Complex128){a.real + b.real, a.imag + b.imag};
+}
+static inline Complex64 narrow(Complex128 a) { return (Complex64){(float)a.real, (float)a.imag}; }
+
+
+LINE(add_complex64, Complex64, Complex128, Complex64, plus_narrow, narrow)
+SCAN_OF(add_complex64, Complex64, Complex128, Complex64, plus_narrow, narrow)
+SCAN(multiply_complex128, Complex128, Complex128, Complex128, times)
+LINE(multiply_complex64, Complex64, Complex128, Complex64, times_narrow, narrow)
+SCAN_OF(multiply_complex64, Complex64, Complex128, Complex64, times_narrow, narrow)
+
+// Sums of float64 in pairs: what rounding took from each sum is added up beside it (Knuth 1969), where sums are finite.
+// Along a line only those two additions wait for the last ones; the rest is done for several elements at once.
+#define PAIRS(NAME, T, IF_FINITE)                                                                                      \
+    typedef struct {                                                                                                   \
+        T sum, lost;                                                                                                   \
+    } NAME##_pair;                                                                                                     \
+    static inline T NAME##_error(T a, T b, T sum) {                                                                    \
+        const T shadow = sum - a, error = (a - (sum - shadow)) + (b - shadow);                                         \
+        return IF_FINITE(error);                                                                                       \
+    }                                                                                                                  \
+    static inline NAME##_pair NAME##_with(NAME##_pair a, T b) {                                                        \
+        const T sum = a.sum + b;                                                                                       \
+        return (NAME##_pair){sum, a.lost + NAME##_error(a.sum, b, sum)};                                               \
+    }                                                                                                                  \
+    static inline T NAME##_rounded(NAME##_pair a) { return a.sum + a.lost; }                                           \
+    static inline NAME##_pair NAME##_line(const char *x, char *y, NAME##_pair a, int64_t n, const int64_t *step) {     \
+        int64_t i = 0;                                                                                                 \
+        for (; i + STEP <= n; i += STEP) {                                                                             \
+            T b[STEP], sum[STEP + 1], lost[STEP];                                                                      \
+            sum[0] = a.sum;                                                                                            \
+            for (int j = 0; j < STEP; j++, x += step[1]) {                                                             \
+                b[j] = *(const T *)x;                                                                                  \
+                sum[j + 1] = sum[j] + b[j];                                                                            \
+            }                                                                                                          \
+            for (int j = 0; j < STEP; j++) lost[j] = NAME##_error(sum[j], b[j], sum[j + 1]);                           \
+            for (int j = 0; j < STEP; j++, y += step[3]) *(T *)y = sum[j + 1] + (a.lost += lost[j]);                   \
+            a.sum = sum[STEP];                                                                                         \
+        }                                                                                                              \
+        for (; i < n; i++, x += step[1], y += step[3]) TAKE(T, T, NAME##_with, NAME##_rounded, a, x, y);               \
+        return a;                                                                                                      \
+    }                                                                                                                  \
+    SCAN_OF(NAME, T, NAME##_pair, T, NAME##_with, NAME##_rounded)
+
+typedef double Two __attribute__((vector_size(16), aligned(8)));
+typedef int64_t Mask __attribute__((vector_size(16)));
+
+#define NUMBER_OR_ZERO(a) ((a) == (a) ? (a) : 0)
+#define NUMBERS_OR_ZERO(a) ((Two)((Mask)(a) & ((a) == (a))))
+
+PAIRS(pairs_float64, double, NUMBER_OR_ZERO)
+PAIRS(pairs_complex128, Two, NUMBERS_OR_ZERO)
