@@ -1,0 +1,139 @@
+"""On a GPU: groups of every size against the host's answers, bits, errors and counts."""
+
+from __future__ import annotations
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpureduce_dask as gr
+from gpureduce_dask import errors
+
+pytestmark = pytest.mark.gpu
+cp = pytest.importorskip("cupy")
+
+OPS = ["sum", "mean", "var", "argmax", "min", "any", "nanmax", "first"]
+
+
+@pytest.fixture(autouse=True)
+def alone():
+    with dask.config.set(scheduler="sync"):
+        yield
+
+
+def both(x, labels, op, axis, count, chunks, **options):
+    """Our answer for CuPy and for NumPy chunks."""
+    lazy = isinstance(labels, str)
+    made = np.random.default_rng(1).integers(-1, count, [x.shape[a] for a in axis])
+    host, found = da.from_array(x, chunks=chunks), []
+    for d in (host.map_blocks(cp.asarray), host):
+        mine = made
+        if lazy:
+            mine = da.from_array(made.astype(labels), chunks=[d.chunks[a] for a in axis])
+            mine = mine.map_blocks(cp.asarray) if d is not host else mine
+        result = gr.grouped(d, mine, op, axis, count, fill_value=1, **options).compute()
+        found.append(result.get() if d is not host else result)
+    return found
+
+
+def close(got, expected):
+    assert got.shape == expected.shape
+    assert got.dtype == expected.dtype
+    if got.dtype.kind == "f":
+        np.testing.assert_allclose(got, expected, rtol=1e-5 if got.itemsize > 2 else 1e-2, atol=1e-6)
+    else:
+        np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("count", [3, 90, 900, 20_000, 300_000])
+@pytest.mark.parametrize("op", OPS)
+def test_one_row_of_any_number_of_groups(op, count):
+    x = np.random.default_rng(2).normal(size=700_001).astype("f4")
+    for labels in (None, "i4", "i8"):
+        close(*both(x, labels or 0, op, (0,), count, 400_000))
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("axis", [(0,), (1,), (2,), (0, 2), (1, 2), (0, 1, 2)])
+@pytest.mark.parametrize("op", ["sum", "argmax", "var", "last"])
+def test_axes(op, axis):
+    x = np.random.default_rng(3).normal(size=(70, 50, 90)).astype("f4")
+    close(*both(x, 0, op, axis, 7, (40, 30, 50)))
+    close(*both(x, "i2", op, axis, 7, (40, 30, 50)))
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("op", ["sum", "max", "count_nonzero"])
+def test_dtypes(op, dtype):
+    x = np.random.default_rng(4).integers(0, 100, 50_000).astype(dtype)
+    for count in (5, 700, 40_000):
+        got, expected = both(x, "i4", op, (0,), count, 30_000)
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [10, 1000, 100_000])
+def test_the_same_bits_on_every_run(count):
+    x = cp.random.default_rng(5).normal(size=3_000_000).astype("f4")
+    labels = cp.random.default_rng(6).integers(0, count, x.size).astype("i4")
+    found = {
+        gr.grouped(x, da.from_array(labels, chunks=-1, asarray=False), "sum", num_groups=count)
+        .compute()
+        .get()
+        .tobytes()
+        for _ in range(10)
+    }
+    assert len(found) == 1
+
+
+@pytest.mark.parametrize("count", [10, 1000, 100_000])
+@pytest.mark.parametrize("op", ["sum", "first"])
+def test_labels_without_a_group(op, count):
+    x = da.ones(300_000, chunks=100_000, dtype="f4").map_blocks(cp.asarray)
+    labels = (da.arange(300_000, chunks=100_000) % (count + 1)).map_blocks(cp.asarray)
+    with pytest.raises(errors.ArgumentError, match="expected labels below"):
+        gr.grouped(x, labels, op, num_groups=count, fill_value=0).compute()
+    with pytest.raises(errors.ArgumentError, match="negative"):
+        gr.bincount(labels - 1, minlength=count + 5).compute()
+
+
+def test_sorted_and_equal_labels():
+    x = np.random.default_rng(7).normal(size=2_000_000)
+    for labels in (np.zeros(x.size, int), np.arange(x.size) // 5000, np.arange(x.size) // 7):
+        got = gr.grouped(cp.asarray(x), labels, "sum").compute().get()
+        np.testing.assert_allclose(got, np.bincount(labels, x), atol=1e-10)
+        least = gr.grouped(cp.asarray(x), labels, "argmin").compute().get()
+        np.testing.assert_array_equal(least, gr.grouped(x, labels, "argmin").compute())
+
+
+def test_boxes():
+    x = np.random.default_rng(8).normal(size=(600, 900)).astype("f4")
+    lines = np.arange(600) // 50, np.arange(900) // 45
+    d = da.from_array(x, chunks=(250, 900))
+    got = gr.grouped(d.map_blocks(cp.asarray), lines, "mean").compute().get()
+    np.testing.assert_allclose(got, x.reshape(12, 50, 20, 45).mean((1, 3)).reshape(-1), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4"])
+def test_counts_and_histograms(dtype):
+    x = (np.random.default_rng(9).normal(size=300_000) * 20 + 50).astype(dtype)
+    d = da.from_array(x, chunks=110_000).map_blocks(cp.asarray)
+    for bins, span in ((100, (0, 100)), (3000, (0, 90)), ([0, 10, 50, 80], None)):
+        counts, _ = gr.histogram(d, bins, span)
+        np.testing.assert_array_equal(counts.compute().get(), np.histogram(x, bins, span)[0])
+    whole = np.abs(x).astype("i4")
+    got = gr.bincount(da.from_array(whole, chunks=110_000).map_blocks(cp.asarray), minlength=400).compute().get()
+    np.testing.assert_array_equal(got, np.bincount(whole, minlength=400))
+
+
+@pytest.mark.parametrize("count", [10, 1000, 100_000])
+def test_many_elements(count):
+    """2^31 and some, in one chunk."""
+    n = 2**31 + 12_345
+    labels = cp.arange(n, dtype=cp.int64) % count
+    codes = labels.astype(cp.int32)
+    del labels
+    x = cp.ones(n, cp.int8)
+    got = gr.grouped(x, da.from_array(codes, chunks=-1, asarray=False), "sum", num_groups=count).compute().get()
+    np.testing.assert_array_equal(got, n // count + (np.arange(count) < n % count))
