@@ -244,7 +244,7 @@ def test_equal_arrays_are_read_once():
 
 
 def test_no_temporary_of_a_chunks_size():
-    u = np.random.default_rng(0).normal(size=(2048, 2048)).astype("f4")
+    u = np.random.default_rng(0).normal(size=(4096, 4096)).astype("f4")
     x = da.from_array(u, chunks=-1, name=False).persist()
     for op, axis in (("sum", None), ("sum", 0), ("var", 1), ("max", 0)):
         todo = gr.map_reduce(lambda u: (u - 0.5) ** 2 + np.exp(-u), op, x, axis=axis)

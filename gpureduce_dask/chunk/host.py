@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, message
+from ..expressions.mapped import map_of
 from ..monoid import Array, Bound, State
 from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
 from .place import Place, whole
@@ -29,6 +30,7 @@ LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two 
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
 SHARED = Budget(1 << 20, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn; smaller: threads wait for calls
+MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 16)  # functions of elements: their values stay in L2
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
@@ -72,12 +74,13 @@ def _budget(bound: Bound) -> Budget:
     if len(budgets) == 1:
         return budgets[0]
     unit, short, narrow = (max(getattr(b, name) for b in budgets) for name in ("unit", "short", "narrow"))
-    return replace(SHARED, unit=unit, short=short, narrow=narrow)
+    shared = MAPPED if any(map_of(part) for part in bound.parts) else SHARED
+    return replace(shared, unit=unit, short=short, narrow=narrow)
 
 
 def _budget_of(bound: Bound) -> Budget:
     fold = bound.monoid.fold
-    budget = WORKED
+    budget = MAPPED if fold is not None and map_of(bound) else WORKED
     if all(d.kind in "biufc" for d in bound.elements):
         if fold in POSITIONS:
             budget = FLAGGED if fold in SKIPPING else LOCATED
