@@ -26,6 +26,7 @@ FIVE = "min max mean std argmax"
 CASES = [
     *[(FIVE, "float32", layout) for layout in ("line inside", "rows with edges", "short rows", "even rows", "columns")],
     *[(FIVE, "float32", layout) for layout in ("staged rows", "team rows", "short lines", "columns of odd stride")],
+    ("argmin argmax mean", "float32", "line inside"),
     ("argmin argmax min max sum", "uint8", "columns"),
     ("argmin var count", "uint8", "columns of many phases"),
     ("argmax nanmean nanstd nancount", "float16", "planes"),
