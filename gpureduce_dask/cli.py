@@ -12,7 +12,10 @@ from .errors import GpureduceError
 # name: (module, one line of help); the module of the chosen subcommand alone is imported.
 COMMANDS = {
     "demo": ("demo", "what share of the Earth is land? 933 million cells, on a GPU or without one"),
-    "bench": ("bench.command", "the kernels beside CuPy, torch and cuda.compute; whole trees and NumPy chunks beside stock dask"),
+    "bench": (
+        "bench.command",
+        "the kernels beside CuPy, torch and cuda.compute; whole trees and NumPy chunks beside stock dask",
+    ),
     "ladder": ("ladder.command", "the textbook ladder of reductions, scans and transposes: checked, timed, explained"),
     "doctor": ("doctor", "what is installed here, what is missing or broken, and how to mend it"),
 }
