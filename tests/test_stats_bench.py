@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from test_bench import KERNELS, RESULT, row
 
-from gpureduce_dask.bench import one_read, report
+from gpureduce_dask.bench import one_read, one_read_trees, report, trees, trees_report
 from gpureduce_dask.bench.cases import Case
 from gpureduce_dask.bench.peers import PEERS
 from gpureduce_dask.chunk import device, host
@@ -56,3 +56,24 @@ def test_one_read_is_told_between_marks_of_its_own():
     made = report.into_readme(f"{KERNELS.begin}kept{KERNELS.end}{told.begin}{told.end}", result)
     assert made.startswith(f"{KERNELS.begin}kept{KERNELS.end}{told.begin}")
     assert f"| {case.label} | **0.95** | 0.10 |" in made
+
+
+def test_trees_are_told_between_marks_of_their_own():
+    trees = trees_report.BEGIN + "kept" + trees_report.END
+    rows = [{"case": one_read_trees.CASE, "kind": "persisted", "chunks": 128, "later": 0.01, "stock": 0.4}]
+    run = {"gpus": 0, "workers": 2, "date": "", "nbytes": 2**30, "round_trip": 0.01, "rows": rows}
+    made = trees_report.into_readme(trees + "".join(trees_report.ONE_READ), {"what": "one_read", "runs": [run]}, None)
+    assert made.startswith(trees + trees_report.ONE_READ[0]) and "| 40.0 |" in made
+
+
+def test_trees_are_measured_and_checked(monkeypatch):
+    """On this process's threads in place of a cluster's."""
+    written = []
+    bench = trees.Bench(None, 0, 1, 1 << 16, 1, True, float("inf"), lambda: written.append(1))
+    monkeypatch.setattr(trees.Bench, "persist", lambda self, chunks: self.array(chunks).persist())
+    one_read_trees.cases(bench, 4)
+    assert [row["kind"] for row in bench.rows] == ["persisted", "lazy"] and len(written) == 2
+    assert all(row["checked"] and row["later"] > 0 and row["stock"] > 0 for row in bench.rows), bench.rows
+    monkeypatch.setattr(one_read_trees, "stock", lambda x: [a + 1 for a in one_read_trees.together(x)])
+    one_read_trees.cases(bench, 4)
+    assert [row["checked"] for row in bench.rows[2:]] == [False, False]

@@ -21,12 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     suites = parser.add_mutually_exclusive_group()
     suites.add_argument("--scans", action="store_true", help="kernels, trees: of scans, not of reductions")
-    suites.add_argument("--one-read", action="store_true", help="kernels: of what one read answers")
+    suites.add_argument("--one-read", action="store_true", help="kernels, trees: of what one read answers")
     parser.add_argument(
         "--json",
         type=Path,
         help="results, written and for report read (default: kernels.json, trees.json or soak.json; of scans "
-        "scan_kernels.json, scan_trees.json; of one read one_read_kernels.json)",
+        "scan_kernels.json, scan_trees.json; of one read one_read_kernels.json, one_read_trees.json)",
     )
     parser.add_argument("--plot", type=Path, help="PNG: shares of the ceiling, or time against chunks")
     parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
@@ -88,10 +88,10 @@ def _report_kernels(args: argparse.Namespace, result: dict[str, Any]) -> int:
 
 def _trees(args: argparse.Namespace) -> int:
     from ..cluster import count_gpus
-    from . import scan_trees, trees
+    from . import one_read_trees, scan_trees, trees
 
     path = _path(args, "trees.json")
-    suite = scan_trees.SCANS if args.scans else trees.REDUCTIONS
+    suite = scan_trees.SCANS if args.scans else one_read_trees.ONE_READ if args.one_read else trees.REDUCTIONS
     for gpus in [count_gpus()] if args.gpus is None else args.gpus:
         mib = args.mib or (8192 if gpus else 128)
         trees.run(suite, gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path, args.budget)

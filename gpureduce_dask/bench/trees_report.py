@@ -13,6 +13,7 @@ Result = dict[str, Any]
 Row = dict[str, Any]
 
 BEGIN, END = "<!-- bench:trees -->", "<!-- /bench:trees -->"
+ONE_READ = "<!-- bench:one-read-trees -->", "<!-- /bench:one-read-trees -->"
 ALLOWED = 1.5  # times (a task's round trip and the reading of all bytes), that a later reduction may take
 
 
@@ -94,7 +95,8 @@ def into_readme(text: str, result: Result, picture: str | None) -> str:
             read = run["nbytes"] / (run["R"] * run["gpus"])
             heading += f", and the GPUs could read all bytes in {ms(read)} ms"
         parts.append(f"<details><summary>{heading}.</summary>\n\n{table(run)}\n\n</details>")
-    return between(BEGIN, END, "\n\n".join(parts), text)
+    marks = ONE_READ if result.get("what") == "one_read" else (BEGIN, END)
+    return between(*marks, "\n\n".join(parts), text)
 
 
 def plot(result: Result, path: Path) -> None:
