@@ -19,7 +19,7 @@ from .task import Work, base_bytes
 PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
 PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
 WARP_BYTES = 110 * 1024  # of a block's states, one a warp and group: two blocks an SM
-WARPS = (16, 12, 8, 6, 4)  # of such a block
+WARPS = (12, 10, 8, 6, 4)  # of such a block: a thread may have 128 registers and more
 ONE_BLOCK_BYTES = 220 * 1024  # where two do not fit
 BLOCKS = 1056  # that share all rows, eight an SM
 WARP_BLOCKS = 264  # two an SM: each of them clears and folds as many states as there are groups
@@ -64,7 +64,7 @@ def method(op: Operator, rows: Rows, is_exact: bool, is_float_sum: bool) -> str:
     """How groups are reduced: ``is_exact`` where atomics give one answer in any order."""
     if not op.commutative or rows.inner > 1:
         return PIECES
-    if rows.groups * op.state_bytes * 128 <= PRIVATE_MOST:
+    if (rows.groups + 1) * op.state_bytes * 128 <= PRIVATE_MOST:
         return PRIVATE
     if rows.groups * op.state_bytes * WARPS[-1] <= ONE_BLOCK_BYTES:
         return WARP
@@ -73,8 +73,9 @@ def method(op: Operator, rows: Rows, is_exact: bool, is_float_sum: bool) -> str:
 
 def private(op: Operator, rows: Rows) -> Launch:
     """A state a thread and group."""
-    threads = next((t for t in (256, 128) if rows.groups * op.state_bytes * t <= PRIVATE_BYTES), 128)
-    return _shared("private", op, rows, threads, threads, BLOCKS)
+    each = (rows.groups + 1) * op.state_bytes  # one for what is in no group
+    threads = next((t for t in (256, 128) if each * t <= PRIVATE_BYTES), 128)
+    return _shared("private", op, rows, threads, each * threads, BLOCKS)
 
 
 def warps(op: Operator, rows: Rows) -> Launch:
@@ -82,14 +83,13 @@ def warps(op: Operator, rows: Rows) -> Launch:
     each = rows.groups * op.state_bytes
     count = next((w for w in WARPS if w * each <= WARP_BYTES), None)
     count = count or next(w for w in WARPS if w * each <= ONE_BLOCK_BYTES)
-    return _shared("warps", op, rows, 32 * count, count, WARP_BLOCKS)
+    return _shared("warps", op, rows, 32 * count, each * count, WARP_BLOCKS)
 
 
-def _shared(kind: str, op: Operator, rows: Rows, threads: int, copies: int, blocks: int) -> Launch:
+def _shared(kind: str, op: Operator, rows: Rows, threads: int, nbytes: int, blocks: int) -> Launch:
     splits = _splits(rows, threads, blocks)
     name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}>"
-    shared = max(16, rows.groups * op.state_bytes * copies)
-    return Launch(name, rows.rows * splits, rows.work(splits=splits), shared, threads=threads)
+    return Launch(name, rows.rows * splits, rows.work(splits=splits), max(16, nbytes), threads=threads)
 
 
 def _loads(rows: Rows, op: Operator) -> int:

@@ -22,6 +22,7 @@ from .axes import Axes, empty_slice, normalise_axes
 from .reduction import reduce_array
 from .stock import belongs_to_stock, foreign
 
+MOST = 2**31  # kernels count groups in 32 bits
 CARRIED_BYTES = 1 << 20  # of labels that go along with every task; more are cut as the array is
 
 
@@ -154,6 +155,8 @@ def _count(name: str, labels: Any, num_groups: Any, strict: bool) -> int:
     found = int(labels.max()) + 1 if labels.size else 0
     count = found if num_groups is None else _size(name, num_groups)
     _check(Bins(name, (count,), (), strict=strict), labels)
+    if count >= MOST:
+        _size(name, count)
     if not count:
         raise ArgumentError(message(name, "no label of 0 or more", "at least one group", "Pass num_groups=."))
     return count
@@ -169,9 +172,9 @@ def _size(name: str, num_groups: Any) -> int:
         raise ArgumentError(
             message(name, "labels that are not known yet", "num_groups=", "Say how many groups there are.")
         )
-    if not isinstance(num_groups, Integral) or isinstance(num_groups, bool) or int(num_groups) < 1:
+    if not isinstance(num_groups, Integral) or isinstance(num_groups, bool) or not 1 <= int(num_groups) < MOST:
         received = f"num_groups {num_groups!r}"
-        raise ArgumentError(message(name, received, "an integer of 1 or more", "Say how many groups there are."))
+        raise ArgumentError(message(name, received, "an integer of 1 or more, below 2^31", "Number them without gaps."))
     return int(num_groups)
 
 

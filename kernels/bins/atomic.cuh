@@ -9,9 +9,10 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_atomic(const __grid_c
     typedef typename Op::In In;
     const Share<Op, L, V> share(task);
     State* groups = (State*)task.out + share.row * task.cells;
+    Grouper<L> grouper(task);
     auto take = [&](In x, L label, u64 at) {
-        const u64 k = group_of(task, label);
-        if (k < task.cells) Op::atomic(groups + k, lifted<Op>(x, position_of<Indexed>(task, at)));
+        const u32 k = grouper.of(label);
+        if (k < grouper.groups) Op::atomic(groups + k, lifted<Op>(x, position_of<Indexed>(task, at)));
     };
     for (u64 slot = share.first + threadIdx.x; slot < share.last; slot += Threads) {
         const Pack<In, V> x = share.elements(slot);
@@ -20,4 +21,5 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_atomic(const __grid_c
         for (int j = 0; j < V; j++) take(x.at[j], labels.at[j], slot * V + j);
     }
     for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads) take(share.element(at), share.label(at), at);
+    grouper.report(task);
 }

@@ -9,20 +9,30 @@
 
 const u32 LARGE = 1, NEGATIVE = 2;  // what the flags say of labels
 
-template <class L> GR_HD u64 code_of(L label) { return (u64)(i64)label; }
-GR_HD u64 code_of(boolean label) { return label.byte; }
+// A label as an unsigned number: negative ones are larger than any group's. There are fewer than 2^31 groups.
+template <class L, bool Narrow = (sizeof(L) <= 4)> struct Code { typedef u32 type; };
+template <class L> struct Code<L, false> { typedef u64 type; };
+template <class L> GR_HD typename Code<L>::type code_of(L label) { return (typename Code<L>::type)label; }
+GR_HD u32 code_of(boolean label) { return label.byte; }
 template <class L> struct IsSigned { static const bool yes = (L)-1 < (L)0; };
 template <> struct IsSigned<boolean> { static const bool yes = false; };
 
-// The group of an element, or any number from `cells` on for none.
-template <class L> GR_HD u64 group_of(const Task<2>& task, L label) {
-    const u64 code = code_of(label);
-    if (code < task.cells || !task.tickets) return code;
-    const bool negative = IsSigned<L>::yes && (i64)code < 0;
-    if (!negative) atomicOr(task.tickets, LARGE);
-    else if (task.tail) atomicOr(task.tickets, NEGATIVE);
-    return ~0ull;
-}
+// The groups of a thread's elements. Labels that no group has are noted, and reported once.
+template <class L> struct Grouper {
+    u32 groups, seen;
+    GR_HD Grouper(const Task<2>& task) : groups((u32)task.cells), seen(0) {}
+    // The number of groups itself stands for none.
+    GR_HD u32 of(L label) {
+        const typename Code<L>::type code = code_of(label);
+        if (code < groups) return (u32)code;
+        seen |= IsSigned<L>::yes && code >> (8 * sizeof(code) - 1) ? NEGATIVE : LARGE;
+        return groups;
+    }
+    GR_HD void report(const Task<2>& task) const {
+        const u32 wrong = task.tail ? seen : seen & LARGE;
+        if (wrong && task.tickets) atomicOr(task.tickets, wrong);
+    }
+};
 
 // One element as a state.
 template <class Op> GR_HD typename Op::State lifted(typename Op::In x, i64 index) {

@@ -17,9 +17,10 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_exact(const __grid_co
     const Share<Op, L, V> share(task);
     u64* limbs = (u64*)task.out + share.row * task.chunks * task.cells;
     u32* flags = (u32*)task.partials + share.row * task.cells;
+    Grouper<L> grouper(task);
     auto take = [&](In x, L label) {
-        const u64 k = group_of(task, label);
-        if (k >= task.cells) return;
+        const u32 k = grouper.of(label);
+        if (k >= grouper.groups) return;
         const u32 bits = bit_cast<u32>(widened(x)), exponent = bits >> 23 & 255, fraction = bits & 0x7fffffu;
         const bool negative = bits >> 31;
         if (exponent == 255) {
@@ -39,6 +40,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_exact(const __grid_co
         for (int j = 0; j < V; j++) take(x.at[j], labels.at[j]);
     }
     for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads) take(share.element(at), share.label(at));
+    grouper.report(task);
 }
 
 GR_HD f64 power_of_two(int exponent) { return bit_cast<f64>((u64)(exponent + 1023) << 52); }

@@ -6,17 +6,18 @@
 #include "../warp/reduce.cuh"
 #include "elements.cuh"
 
-// Grid: rows x splits. Shared: a state for each thread and group. Writes a state for each block and group, in order.
+// Grid: rows x splits. Shared: a state for each thread and group, and one more a thread. Writes a state for each block and group, in order.
 template <class Op, class L, int V, bool Indexed, int Threads, int Loads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_private(const __grid_constant__ Task<2> task) {
     typedef typename Op::State State;
     typedef typename Op::In In;
     State* own = (State*)GR_SHARED + threadIdx.x;
-    for (u64 k = 0; k < task.cells; k++) own[k * Threads] = Op::identity();
+    Grouper<L> grouper(task);
+    for (u32 k = 0; k <= grouper.groups; k++) own[k * Threads] = Op::identity();
     const Share<Op, L, V> share(task);
-    auto take = [&](In x, L label, u64 at) {
-        const u64 k = group_of(task, label);
-        if (k < task.cells) own[k * Threads] = Op::combine(own[k * Threads], lifted<Op>(x, position_of<Indexed>(task, at)));
+    auto take = [&](In x, L label, u64 at) {  // what is in no group has a state too: that is no branch
+        State* state = own + grouper.of(label) * Threads;
+        *state = Op::combine(*state, lifted<Op>(x, position_of<Indexed>(task, at)));
     };
     u64 slot = share.first + threadIdx.x;
     for (; slot + (Loads - 1) * Threads < share.last; slot += Loads * Threads) {
@@ -39,6 +40,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_private(const __grid_
         for (int j = 0; j < V; j++) take(x.at[j], labels.at[j], slot * V + j);
     }
     for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads) take(share.element(at), share.label(at), at);
+    grouper.report(task);
     __syncthreads();
     const int lane = threadIdx.x % 32, each = Threads / 32;
     for (u64 k = threadIdx.x / 32; k < task.cells; k += each) {

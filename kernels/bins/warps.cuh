@@ -38,33 +38,33 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_warps(const __grid_co
     typedef typename Op::In In;
     const u32 lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     State* own = (State*)GR_SHARED + warp * task.cells;
+    Grouper<L> grouper(task);
     for (u64 k = lane; k < task.cells; k += 32) own[k] = Op::identity();
     __syncwarp();
     const Share<Op, L, V> share(task);
     // All lanes call, each with an element or a group that is none.
-    auto take = [&](In x, u64 group, u64 at) {
-        const bool counts = group < task.cells;
-        const u32 peers = match_lanes(counts ? (u32)group : 0xffffffffu);
-        State state = Op::identity();
-        if (counts) state = lifted<Op>(x, position_of<Indexed>(task, at));
+    auto take = [&](In x, u32 group, u64 at) {
+        const bool counts = group < grouper.groups;
+        u32 peers = match_lanes(group);
+        peers = counts ? peers : 1u << lane;
         const bool first = (peers & ((1u << lane) - 1)) == 0;
-        state = fold_peers<Op>(state, counts ? peers : 1u << lane);
+        const State state = fold_peers<Op>(lifted<Op>(x, position_of<Indexed>(task, at)), peers);
         if (counts && first) own[group] = Op::combine(own[group], state);
         __syncwarp();
     };
     for (u64 begin = share.first + warp * 32; begin < share.last; begin += Loads * Threads) {
         Pack<In, V> x[Loads] = {};
-        u64 groups[Loads][V];
+        u32 groups[Loads][V];
 #pragma unroll
         for (int i = 0; i < Loads; i++) {
             const u64 slot = begin + i * Threads + lane;
 #pragma unroll
-            for (int j = 0; j < V; j++) groups[i][j] = ~0ull;
+            for (int j = 0; j < V; j++) groups[i][j] = grouper.groups;
             if (slot >= share.last) continue;
             x[i] = share.elements(slot);
             const Pack<L, V> labels = share.labels_of(slot);
 #pragma unroll
-            for (int j = 0; j < V; j++) groups[i][j] = group_of(task, labels.at[j]);
+            for (int j = 0; j < V; j++) groups[i][j] = grouper.of(labels.at[j]);
         }
 #pragma unroll
         for (int i = 0; i < Loads; i++)
@@ -75,8 +75,9 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_warps(const __grid_co
         for (u64 begin = share.rest; begin < share.stop; begin += 32) {
             const u64 at = begin + lane;
             const bool inside = at < share.stop;
-            take(inside ? share.element(at) : In(), inside ? group_of(task, share.label(at)) : ~0ull, at);
+            take(inside ? share.element(at) : In(), inside ? grouper.of(share.label(at)) : grouper.groups, at);
         }
+    grouper.report(task);
     __syncthreads();
     for (u64 k = threadIdx.x; k < task.cells; k += Threads) {
         State state = ((const State*)GR_SHARED)[k];
