@@ -290,3 +290,42 @@ def test_where_of_what_cannot_be_traced_and_of_ones_own_monoid():
     close(gr.map_reduce(lambda u: abs(u), "argmax", x, axis=0, where=v > 0), np.where(v > 0, abs(u), -1).argmax(axis=0))
     with pytest.raises(DtypeError, match="bool"):
         gr.map_reduce(lambda u: u, "sum", x, where=v)
+
+
+# ---- on workers
+
+
+def test_maps_travel_to_workers():
+    distributed = pytest.importorskip("distributed")
+    u, v = arrays()
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        U, V = (client.persist(x) for x in chunked(u, v))
+        totals = gr.map_reduce(lambda u, v: u * v, "sum", U, V, axis=0), gr.map_reduce(lambda u: u[...] + 1, "max", U)
+        scanned = gr.map_scan(lambda u: abs(u) + 0.5, "sum", U, axis=1)
+        total, largest, running = client.compute([*totals, scanned], sync=True)
+    np.testing.assert_allclose(total, (u * v).sum(axis=0), rtol=1e-4, atol=1e-5)
+    assert largest == (u + 1).max()
+    np.testing.assert_allclose(running, np.cumsum((abs(u) + 0.5).astype("f8"), axis=1), rtol=1e-5)
+
+
+def test_few_tasks_and_the_same_keys_for_the_same_map():
+    u, _ = arrays(shape=(640, 64))
+    x = da.from_array(u, chunks=(10, 64))
+    first, second = (gr.map_reduce(lambda u: (u - 0.5) ** 2, "sum", x) for _ in range(2))
+    assert first.name == second.name
+    graph = dict(dask.optimize(first)[0].__dask_graph__())
+    assert sum(type(node).__name__ != "DataNode" for node in graph.values()) < 16
+    bound = next(iter(_bounds(first)))
+    again = pickle.loads(pickle.dumps(bound))
+    assert again == bound and hash(again) == hash(bound) and dask.base.tokenize(again) == dask.base.tokenize(bound)
+
+
+def _bounds(lazy):
+    for layer in lazy.dask.layers.values():
+        for node in dict(layer).values():
+            keywords = getattr(getattr(node, "func", None), "keywords", None) or {}
+            if "bound" in keywords:
+                yield keywords["bound"]

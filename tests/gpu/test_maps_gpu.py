@@ -1,0 +1,143 @@
+"""On a GPU: functions of elements within the kernels, against NumPy."""
+
+from __future__ import annotations
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from expressions import call, sample, trees
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import gpureduce_dask as gr
+from gpureduce_dask.bench import memory
+from gpureduce_dask.device import compile as compiler
+
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+cp = pytest.importorskip("cupy")
+
+
+def device(x, chunks=(20, 50)):
+    return da.from_array(x, chunks=chunks).map_blocks(cp.asarray)
+
+
+def close(lazy, expected, rtol=2e-5):
+    expected = np.asarray(expected)
+    got = lazy.compute(scheduler="sync")
+    assert isinstance(got, cp.ndarray)
+    assert got.dtype == lazy.dtype == expected.dtype
+    np.testing.assert_allclose(got.get(), expected, rtol=rtol, atol=1e-5)
+
+
+@settings(max_examples=40, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@given(trees, st.sampled_from(["f4", "f8", "i4", "u1", "bool", "f2"]), st.sampled_from(["f4", "i8", "f2"]))
+def test_expressions(tree, left, right):
+    x, y = sample(left, 1), sample(right, 2)
+    try:
+        with np.errstate(all="ignore"):
+            expected = call(tree, x, y)
+    except TypeError:
+        return
+    got = gr.map_reduce(lambda x, y: call(tree, x, y), "max", device(x), device(y), axis=0)
+    host = gr.map_reduce(lambda x, y: call(tree, x, y), "max", x, y, axis=0)
+    assert got.dtype == host.dtype == expected.dtype
+    rough = 5e-3 if "f2" in (left, right) else 1e-4
+    np.testing.assert_allclose(
+        got.compute(scheduler="sync").get(), host.compute(scheduler="sync"), rtol=rough, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("shape", [(300, 1000), (70001, 3), (3, 70001), (517, 1029)])
+def test_layouts(shape, axis):
+    rng = np.random.default_rng(0)
+    u, v = rng.normal(size=shape).astype("f4"), rng.normal(size=shape).astype("f4")
+    U, V = device(u, -1), device(v, -1)
+    close(
+        gr.map_reduce(lambda u: (u - 0.5) ** 2, "sum", U, axis=axis),
+        ((u - 0.5) ** 2).astype("f8").sum(axis).astype("f4"),
+    )
+    close(gr.map_reduce(lambda u: u > 2, "any", U, axis=axis), (u > 2).any(axis))
+    close(gr.map_reduce(lambda u, v: u * v, "argmax", U, V, axis=axis), (u * v).argmax(axis))
+    close(gr.map_reduce(lambda u, v: u * v, "var", U, V, axis=axis), (u * v).var(axis))
+    close(gr.map_reduce(lambda u: u + 1, "var", U, axis=axis, where=v > 0), (u + 1).var(axis, where=v > 0), 1e-4)
+    means = gr.map_reduce(lambda u, v: (u, v, u * v), "mean", U, V, axis=axis)
+    for mean, values in zip(means, (u, v, u * v), strict=True):
+        close(mean, values.astype("f8").mean(axis).astype("f4"))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scans(axis):
+    rng = np.random.default_rng(0)
+    u, v = rng.normal(size=(300, 1000)).astype("f4"), rng.normal(size=(300, 1000)).astype("f4")
+    expected = np.cumsum((u * v).astype("f8"), axis).astype("f4")
+    close(gr.map_scan(lambda u, v: u * v, "sum", device(u, -1), device(v, -1), axis=axis), expected, 1e-4)
+    close(gr.map_scan(np.abs, "max", device(u, (100, 300)), axis=axis), np.maximum.accumulate(abs(u), axis))
+
+
+def test_more_arrays_than_a_kernel_reads():
+    rng = np.random.default_rng(0)
+    u, v, w = (rng.normal(size=(40, 500)).astype("f4") for _ in range(3))
+    arrays = [device(x) for x in (u, v, w)]
+    close(gr.map_reduce(lambda u, v, w: u * v + w, "sum", *arrays, axis=0), (u * v + w).sum(axis=0))
+    close(gr.map_reduce(lambda u, v: u * v, "mean", *arrays[:2], axis=1, where=w > 0), (u * v).mean(1, where=w > 0))
+    pairs = gr.map_reduce(lambda u, v, w: (u * v, v * w, w * u), "mean", *arrays, axis=0)
+    for got, expected in zip(pairs, (u * v, v * w, w * u), strict=True):
+        close(got, expected.mean(axis=0))
+
+
+def test_broadcasting_weights_and_counts():
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(40, 500)).astype("f4")
+    w = rng.random((40, 1), "f4") + 0.5
+    u[3, :100] = np.nan
+    x = device(u)
+    close(gr.map_reduce(lambda u, w: np.fmax(u, 0) * w, "sum", x, w, axis=1), (np.fmax(u, 0) * w).sum(axis=1), 1e-4)
+    close(gr.nanmean(x, axis=0, where=u > 0), np.nanmean(u, axis=0, where=u > 0))
+    close(gr.sum(x, axis=0, where=u > 0, initial=2), np.sum(u, axis=0, where=u > 0, initial=2))
+    assert np.isnan(gr.nansum(x, axis=0, min_count=40).compute(scheduler="sync").get()[:100]).all()
+
+
+def test_constants_that_differ_on_streams_that_do():
+    """One kernel, loaded once a constant: launches on two streams read each their own."""
+    x = cp.ones(1 << 20, "f4")
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
+    found = []
+    for i in range(20):
+        with streams[i % 2]:
+            lazy = gr.map_reduce(lambda x, i=i: x * np.float32(i), "sum", x)
+            found.append(lazy.compute(scheduler="sync"))
+    cp.cuda.Device().synchronize()
+    assert [float(f) for f in found] == [i * 2.0**20 for i in range(20)]
+
+
+def test_other_constants_take_the_compiled_kernel():
+    x = device(np.ones((64, 64), "f4"), -1)
+
+    def run(c):
+        return float(gr.map_reduce(lambda x: np.tanh(x * np.float32(c)) - x, "sum", x).compute(scheduler="sync"))
+
+    run(0.5)
+    before = len(compiler._cubins)
+    values = {run(c) for c in (0.25, 0.75, 1.25)}
+    assert len(values) == 3 and len(compiler._cubins) == before
+
+
+def test_no_temporary_of_a_chunks_size():
+    u = cp.random.default_rng(0).random((4096, 4096), dtype="f4")
+    x = da.from_array(np.zeros((1, 1)), chunks=1)
+    x = da.map_blocks(lambda: u, chunks=u.shape, dtype="f4", meta=gr.device_meta(2, "f4"))
+    lazies = [
+        gr.map_reduce(lambda x: (x - 0.5) ** 2, "sum", x),
+        gr.map_reduce(lambda x: np.log1p(x), "var", x, axis=0),
+        gr.map_reduce(lambda x: x > 0.5, "any", x, axis=1),
+    ]
+    dask.compute(*lazies, scheduler="sync")
+    for lazy in lazies:
+        memory.watch()
+        try:
+            lazy.compute(scheduler="sync")
+        finally:
+            most = memory.unwatch()
+        assert most < 0.05 * u.nbytes
