@@ -10,6 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from gpureduce_dask import cli, doctor
+from gpureduce_dask.rows import compiled
 
 
 class CudaError(RuntimeError):
@@ -64,6 +65,16 @@ def versions(monkeypatch):
         monkeypatch.setattr(doctor.metadata, "requires", lambda name: find(name)[1])
 
     return install
+
+
+def test_host_loops(monkeypatch, tmp_path):
+    """In a checkout that has moved on, what was compiled is left aside: a compiler is not what is missing."""
+    monkeypatch.setattr(compiled, "library", lambda: None)
+    monkeypatch.setattr(compiled, "FOLDERS", (tmp_path,))
+    state, told = look(doctor.host_loops)
+    assert state == "missing" and told.startswith("not compiled")
+    (tmp_path / "loops-0123-linux.so").touch()
+    assert "texts that have changed" in look(doctor.host_loops)[1]
 
 
 def test_dask_and_distributed_go_together(versions):
