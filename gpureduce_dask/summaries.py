@@ -53,7 +53,8 @@ def stats(
 
     Raises ArgumentError for a name that is unknown or comes twice, and what the single functions raise: DtypeError for
     elements that one of the statistics has no meaning for, EmptyError for an empty slice where one has no answer.
-    Masked, sparse, object and string arrays are refused.
+    Masked, sparse, object and string arrays are refused, as are on GPUs more statistics than a thread keeps states of
+    (192 bytes: some ten of float64).
     """
     array = _xarray("DataArray")
     if array is not None and isinstance(x, array):

@@ -281,6 +281,13 @@ def test_elements_without_a_meaning_are_refused_by_the_statistic():
         gr.stats(da.ma.masked_array(da.ones(3), [0, 1, 0]), ["min"])
 
 
+def test_states_that_no_kernel_keeps_are_refused_when_the_graph_is_built():
+    x = da.ones((4, 4), chunks=2).map_blocks(np.asarray, meta=gr.device_meta(2, "f8"))
+    assert len(gr.stats(x, [*FIVE, "skew", "nanmean", "nanstd"])) == 8
+    with pytest.raises(errors.ArgumentError, match=r"states take \d+ bytes.*at most 192 on a GPU.*second call"):
+        gr.stats(x, known_names())
+
+
 def test_empty_slices():
     with pytest.raises(errors.EmptyError):
         gr.stats(da.ones((0, 3)), ["mean", "min"], axis=0)

@@ -10,7 +10,8 @@ from typing import Any
 import dask.array as da
 from dask.base import tokenize
 
-from ..errors import DtypeError, message
+from ..chunk.device import LARGEST_STATE
+from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Monoid
 from . import meta, tasks
 from .apply import as_dask
@@ -49,6 +50,12 @@ def grow_together(
     if belongs_to_stock(operation, (array,), None):
         received = f"{type(array._meta).__name__} chunks of {array.dtype}"
         raise DtypeError(message(operation, received, "NumPy or CuPy chunks", "Convert the chunks first."))
+    size = whole.state.itemsize
+    if meta.promises_device(array._meta) and size > LARGEST_STATE:
+        received = f"statistics whose states take {size} bytes together"
+        raise ArgumentError(
+            message(operation, received, f"at most {LARGEST_STATE} on a GPU", "Ask for some of them in a second call.")
+        )
     tree = grow((array,), whole, axis, True, split_every, operation, group, is_trial)
     return tree, [cut(tree, statistic, keepdims) for statistic in statistics]
 
