@@ -55,7 +55,9 @@ def plan(step: Step, n: int, grid: int, columns: int = 1) -> Plan:
     Raises ArgumentError for an array that is too long for one launch (some 10^11 elements), and for none.
     """
     if not 0 < n * columns <= MOST_BLOCKS * LINE:
-        raise ArgumentError(message(step.label, f"{n * columns} elements", "between 1 and 6.8e10", "Cut the array."))
+        raise ArgumentError(
+            message(step.label, f"{n * columns} elements", f"between 1 and {MOST_BLOCKS * LINE:,}", "Cut the array.")
+        )
     return _turn(step, n, columns) if step.way == "turn" else _WAYS[step.way](step, n, grid)
 
 
