@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk, errors
+from gpureduce_dask.chunk import host_bins
 from gpureduce_dask.operators import OPERATORS
 from tests import strategies
 from tests.strategies import CASES, case_id, rows_of, values
@@ -125,6 +126,26 @@ def test_boxes_are_numbered_in_c_order():
         alike(got.compute(), expected)
     hottest = gr.grouped(da.from_array(x[0], chunks=(3, 5)), (rows, columns), "argmax", fill_value=-1).compute()
     np.testing.assert_array_equal(hottest, by_loop(OPERATORS["argmax"], x[0], flat, (0, 1), 12, -1))
+
+
+@pytest.mark.parametrize("name", ["sum", "min", "var", "last", "affine"])
+def test_boxes_and_runs_that_are_folded_where_they_lie(name, monkeypatch):
+    monkeypatch.setattr(host_bins, "RUN", 64)
+    row = OPERATORS[name]
+    x = tuple(np.random.default_rng(16 + i).integers(-1, 2, (4, 3, 6, 400)) for i in range(row.arity))
+    lines = np.array([1, 0, 0]), np.array([0, -1, 1, 1, 2, 0]), np.repeat([0, 1, -1, 2, 0], 80)
+    flat, counts = np.zeros((3, 6, 400), int), (2, 3, 3)
+    for axis, (line, count) in enumerate(zip(lines, counts, strict=True)):
+        mine = np.expand_dims(line, [a for a in range(3) if a != axis])
+        flat = np.where((flat < 0) | (mine < 0), -1, flat * count + mine)
+    d = tuple(da.from_array(a, chunks=(2, 2, 4, 300)) for a in x)
+    given = d if row.arity > 1 else d[0]
+    if row.commutative:
+        alike(gr.grouped(given, lines, row, (1, 2, 3)).compute(), by_loop(row, x, flat, (1, 2, 3), 18))
+    got = gr.grouped(given, lines[2], row, 3).compute()
+    alike(got, by_loop(row, x, lines[2], (3,), 3))
+    whole = x if row.arity > 1 else x[0]
+    alike(gr.grouped(whole, lines, row, (1, 2, 3)).compute(), by_loop(row, x, flat, (1, 2, 3), 18))
 
 
 def test_labels_broadcast_to_the_reduced_axes():

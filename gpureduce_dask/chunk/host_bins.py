@@ -20,7 +20,8 @@ from ..monoid import Array, Bound, State
 from ..operators import OPERATORS
 from ..rows import counts, extrema, logic, sums
 from ..rows.product import split
-from .host import as_fields, halve
+from . import box_bins
+from .host import as_fields, halve, reduce
 from .labels import check_range, labels_at
 from .place import Place, whole
 
@@ -32,7 +33,8 @@ PANEL = 1 << 16  # elements that are looked at together: their labels and positi
 LEAST = 1 << 10  # labels of a panel, where cells lie side by side
 SIDE = 16  # cells side by side up to which a ufunc's at beats sorting
 ROOM = 1 << 20  # elements of a part of a chunk that has to be copied
-RADIX = 1 << 16  # groups up to which NumPy sorts labels by their digits, in an eighth of the time
+LINE = 1 << 20  # labels that are looked at for runs at once
+RUN = 1 << 13  # elements of a run from which on a call for each costs little
 
 # Operators whose states combine field by field.
 AT: dict[Any, tuple[np.ufunc, ...]] = {
@@ -53,6 +55,8 @@ ADDED: dict[Any, int] = {sums.combine: 0, sums.mean_combine: 1}  # a sum, and ho
 
 def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Array:
     """The partial of chunks of one kept shape: their elements meet the states of the groups in order."""
+    if box_bins.takes(bound, axes, chunks):
+        return box_bins.reduce_many([arrays for arrays, _ in chunks], bound, axes, places)
     cells: State | None = None
     fields = bound.cells.fields
     for i, (arrays, labels) in enumerate(chunks):
@@ -144,16 +148,52 @@ def _reduce(cells: State, arrays: tuple[Array, ...], labels: Any, bound: Binned,
     bins = bound.bins
     sizes = tuple(view.shape[a] for a in view.reduced)
     for outer, along, blocks in view.blocks(arrays):
+        mine = tuple(f[outer] for f in cells)
+        if runs := _long_runs(bins, labels, sizes, place, along, blocks[0].size, view, bound):
+            _fold_slices(mine, blocks, runs, bound)
+            continue
         inner = blocks[0].shape[2]
         step = max(1, PANEL // inner) if inner <= SIDE else max(LEAST, PANEL // inner)
         for start in range(along.start, along.stop, step):
             stretch = slice(start, min(along.stop, start + step))
-            mine = labels_at(bins, labels, sizes, place, stretch)
-            panel = Panel(mine, view, bins, place, stretch)
+            panel = Panel(labels_at(bins, labels, sizes, place, stretch), view, bins, place, stretch)
             if not panel.codes.size:
                 continue
             at = slice(start - along.start, stretch.stop - along.start)
-            _panel(tuple(f[outer] for f in cells), tuple(b[:, at] for b in blocks), panel, bound)
+            _panel(mine, tuple(b[:, at] for b in blocks), panel, bound)
+
+
+def _long_runs(
+    bins: Bins, labels: Any, sizes: Axes, place: Place, along: slice, elements: int, view: View, bound: Binned
+) -> list[tuple[int, int, int]]:
+    """Where equal labels lie together and each run has many elements: start, stop and group of each run, else nothing.
+
+    Positions within a run are not those of the array: operators that need them take the other way.
+    """
+    length = along.stop - along.start
+    if length > LINE or view.rows > 1 or any(p.indexed or p.monoid.fold is None for p in bound.parts):
+        return []
+    mine = labels_at(bins, labels, sizes, place, along)
+    check_range(bins, mine)
+    starts = [0, *(np.flatnonzero(mine[1:] != mine[:-1]) + 1).tolist()]
+    if elements < len(starts) * RUN:
+        return []
+    return list(zip(starts, [*starts[1:], length], mine[starts].tolist(), strict=True))
+
+
+def _fold_slices(cells: State, blocks: tuple[Array, ...], runs: list[tuple[int, int, int]], bound: Binned) -> None:
+    """Each run as a chunk of its own, where it is."""
+    for start, stop, group in runs:
+        if group < 0:
+            continue
+        for part, fields in zip(bound.parts, split(bound.parts, cells), strict=True):
+            partial = reduce(tuple(b[:, start:stop] for b in blocks), part, (1,))
+            mine = tuple(f[:, group] for f in fields)
+            later = tuple(f[:, 0] for f in part.unpack(partial))
+            for field, values in zip(
+                mine, as_fields(part.monoid.combine(mine, later), part, mine[0].shape), strict=True
+            ):
+                field[...] = values
 
 
 class Panel:
