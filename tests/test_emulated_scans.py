@@ -41,6 +41,16 @@ def call(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, phase: in
     return Call(bound, chunks, axis, **options)
 
 
+def rising(x: np.ndarray) -> np.ndarray:
+    """As many bytes up to 127 as there is room for: running maxima that change all the time, and do not stay."""
+    climb = np.arange(x.size).reshape(x.shape) * 100 // x.size
+    return aligned((climb + np.random.default_rng(1).integers(0, 27, x.shape)).astype(x.dtype), 0)
+
+
+def falling(x: np.ndarray) -> np.ndarray:
+    return aligned(rising(x)[..., ::-1], 0)
+
+
 def transposed(x: np.ndarray) -> np.ndarray:
     return x.T
 
@@ -55,6 +65,10 @@ CALLS = {
     "wider results": call("sum", "i4", (5000,), carried=True),
     "narrow elements": call("sum", "i1", (9000,), phase=0),
     "maxima": call("max", "f4", (3000,)),
+    "maxima of bytes": call("max", "u1", (9000,), view=rising),
+    "minima of signed bytes in lines": call("min", "i1", (3, 5000), 1, view=falling),
+    "minima of halves": call("nanmin", "f2", (5000,), view=falling),
+    "complex maxima before each": call("nanmax", "c8", (3, 40), 1, exclusive=True),
     "exclusive": call("sum", "i4", (5000,), exclusive=True),
     "reverse": call("sum", "i4", (5001,), reverse=True, phase=4, carried=True),
     "in order": call("affine", "f8", (2000,), carried=True),
@@ -143,6 +157,17 @@ DEFECTS = {
         "return 1 + 2 * LAG + round % (2 * LAG);",
         "return 1 + 2 * LAG + round % LAG;",
         ("short lines",),
+    ),
+    "bytes of two lanes change places": (
+        "Lane::better(before, even), odd, 0x7351",
+        "Lane::better(before, even), odd, 0x5173",
+        ("maxima of bytes",),
+    ),
+    "lanes forget those of the word before": ("carry = __byte_perm(odd, 0, 0x3232);", "", ("maxima of bytes",)),
+    "a tile is drawn after it is shown": (
+        "spot(round + 2) = work.spot_of(drawn);",
+        "",
+        ("tiles",),
     ),
     "nobody waits for copies": ("wait_copies<1>();", "", ("tiles",)),
     "one copy too many is left under way": ("wait_copies<1>();", "wait_copies<2>();", ("tiles",)),

@@ -17,7 +17,8 @@ ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 # Warps and packs a lane as they are on a GPU, where tests take fewer; lines with gaps have fewer warps.
 SHAPES = (
     (re.compile(r", \d+, \d+, (?=[012], true, \w+, \w+>$)"), ", 14, 7, "),
-    (re.compile(r", \d+, \d+, (?=[012], false, \w+, \w+>$)"), ", 16, 7, "),
+    (re.compile(r", \d+, \d+, (?=0, false, \w+, \w+>$)"), ", 10, 11, "),
+    (re.compile(r", \d+, \d+, (?=[12], false, \w+, \w+>$)"), ", 16, 7, "),
     (re.compile(r", \d+, (?=1, false, \w+, \w+>$)"), ", 16, "),
     (re.compile(r", \d+, (?=1, true, \w+, \w+>$)"), ", 14, "),
     (re.compile(r", \d+, (?=2, \w+, \w+, \w+>$)"), ", 12, "),
@@ -26,7 +27,7 @@ SHAPES = (
 
 
 def as_on_a_gpu(kernel: str) -> str:
-    for pattern, shape in SHAPES[:2] if kernel.startswith("scan_rows") else SHAPES[2:]:
+    for pattern, shape in SHAPES[:3] if kernel.startswith("scan_rows") else SHAPES[3:]:
         if kernel.startswith(("scan_rows", "scan_columns")):
             kernel = pattern.sub(shape, kernel)
     return kernel

@@ -18,8 +18,9 @@ LINKS = 16  # tiles of a stretch (kernels/scan/chain.cuh)
 WARPS = (16, 10, 6, 4)
 WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
 FEWEST = 4  # rows of a lane
-# Elements of a line: shorter ones are taken by a thread each, and so are short ones where they are many. As above, 0.89
-# by threads and 0.80 in strips along (1024, 1024, 1024); 0.80 and 0.92 down (32768, 32768).
+# Elements of a line: shorter ones are taken by a thread each, and so are short ones where they are many in one plane.
+# As above, by threads and in strips: 0.89 and 0.89 down (1024, 2^20), 0.90 and 0.93 along the middle axis of
+# (1024, 1024, 1024), 0.80 and 0.92 down (32768, 32768).
 SHORTEST = 256
 SHORT, MANY = 2048, 1 << 18
 STRIP = 256  # bytes of a row, at most, that a warp takes at once
@@ -77,9 +78,9 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     sizes = (*op.itemsizes, op.out_bytes)
     if not kept or kept[-1].size < 2 or length < SHORTEST or any(n > 16 or n & (n - 1) for n in sizes):
         return None
-    if length <= SHORT and arrays.lines >= MANY and min(sizes) >= 4:
-        return None
     *planes, columns = kept
+    if length <= SHORT and arrays.lines >= MANY and min(sizes) >= 4 and not planes:
+        return None
     second = len(op.itemsizes) > 1
     if columns.a not in (sizes[0], 0) or columns.c != op.out_bytes or (second and columns.b not in (sizes[1], 0)):
         return None

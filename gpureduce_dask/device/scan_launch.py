@@ -32,8 +32,14 @@ def load(
         function = compiler.function(step.kernel, number, text, constants)
         kept.append(function)
         if step.shared_bytes > UNASKED_SHARED:
-            from cupy_backends.cuda.api import driver
-
-            driver.funcSetAttribute(function.ptr, MOST_SHARED, step.shared_bytes)
+            grant(function.ptr, step.shared_bytes)
         found.append((function.ptr, step.blocks, step.threads, step.shared_bytes))
     return tuple(found), tuple(kept)
+
+
+def grant(function: int, nbytes: int) -> None:
+    """Let a kernel have so much shared memory. Plans share kernels: what another was granted is not taken back."""
+    from cupy_backends.cuda.api import driver
+
+    if driver.funcGetAttribute(MOST_SHARED, function) < nbytes:
+        driver.funcSetAttribute(function, MOST_SHARED, nbytes)

@@ -169,5 +169,9 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
 
 // The value itself, for elements (complex) whose ties and NaNs can be told apart only by position.
 template <class T, bool Max, bool SkipNan> struct ArgValue : Arg<T, Max, SkipNan> {
-    static GR_HD T finalise(Placed<T> state, const f64*) { return state.value; }
+    static GR_HD T finalise(Placed<T> state, const f64*) {
+        if (!SkipNan || state.index >= 0) return state.value;
+        const auto nan = Extreme<decltype(state.value.re), Max, true>::worst();  // what stands where there was no number
+        return {nan, nan};
+    }
 };

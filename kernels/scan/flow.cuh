@@ -2,6 +2,7 @@
 #pragma once
 #include "../core/line.cuh"
 #include "../core/scan_task.cuh"
+#include "../monoid/extremes.cuh"
 #include "../monoid/moments.cuh"
 
 // One element more. As lift and combine, and less work where a state takes an element straight.
@@ -25,6 +26,10 @@ template <class Map, class A> struct Take<Mean<Map, A>> {
         mean.count += Map::counts(x);
         return mean;
     }
+};
+
+template <class T, bool Max, bool SkipNan> struct Take<MinMax<T, Max, SkipNan>> {
+    static GR_HD T of(T best, T x, i64 = 0) { return Extreme<T, Max, SkipNan>::better(best, x); }
 };
 
 // A count's reciprocal, right but for the last bit or two.

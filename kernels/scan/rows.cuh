@@ -5,6 +5,7 @@
 #include "flow.cuh"
 #include "gaps.cuh"
 #include "look_back.cuh"
+#include "narrow.cuh"
 #include "pipeline.cuh"
 #include "share.cuh"
 
@@ -23,6 +24,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     typedef typename Flow::State State;
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
+    static const bool draws_early = true;
     // Packs whose walk is unrolled: registers are few.
     static const int unrolled = V > 8 || Gaps || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
@@ -140,6 +142,11 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = Taken<In, V>::of(a, b, pack_of(k));
             Pack<Out, V> to;
+            if constexpr (Inner && !Ends && !Reverse && !Exclusive && PackScan<Op, V>::exists) {
+                PackScan<Op, V>::run(value, from, to);
+                put_pack<Out, V>(out + pack_of(k) * Share::size_out, to);
+                continue;
+            }
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 const int j = Reverse ? V - 1 - i : i;
