@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("cupy", reason="its binding of NVRTC compiles")
 
+from gpureduce_dask.bench import binned as rows_of_groups
+from gpureduce_dask.bench.one_read import FAMILIES
 from gpureduce_dask.binned import Bins, binned
 from gpureduce_dask.chunk import device
 from gpureduce_dask.device import bins as plans
@@ -88,3 +90,10 @@ def test_loads_are_wide_where_rows_are_aligned():
     assert plans.vector_of([4], 4, [0, 16], 2, 1001) == 1
     assert plans.vector_of([4], 4, [4, 16], 1, 1000) == 1
     assert plans.vector_of([1], 8, [0, 0], 1, 1000) == 4
+
+
+def test_the_benchmark_has_rows_of_groups():
+    cases = FAMILIES[rows_of_groups.MODE].cases(4)
+    assert {case.op for case in cases} >= {"sum 10", "sum 1000", "sum 1000000", "var 10"}
+    assert all(case.shape == (2**28,) and case.axes == (0,) for case in cases)
+    assert rows_of_groups.torch_call("var 10", None, None) is None

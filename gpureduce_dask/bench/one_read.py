@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import fused
+from . import binned, fused
 from .cases import Case
 from .kernels import Measured, Suite, reduction
 from .peers import PEERS, Call
@@ -99,6 +99,7 @@ FAMILIES: dict[str, Family] = {
     "": Family(plain_cases, reduction, PEERS),
     TOGETHER: Family(together_cases, together, {name: each_by(PEERS[name]) for name in ("CuPy", "torch")}),
     fused.MODE: Family(fused.fused_cases, fused.fused, fused.PEERS),
+    binned.MODE: Family(binned.binned_cases, binned.binned, binned.PEERS),
 }
 
 

@@ -53,7 +53,16 @@ class Codes:
 
 
 def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Any:
-    """The partial of chunks of one kept shape, folded left to right, as CuPy bytes."""
+    """The partial of chunks of one kept shape, folded left to right, as CuPy bytes. Where labels come with the chunks
+    it waits for the GPU, to hear of those that no group has."""
+    partial, flags = begin_many(chunks, bound, axes, places)
+    if flags is not None:
+        _check(bound.bins, read_flags(flags))
+    return partial
+
+
+def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> tuple[Any, Any]:
+    """The partial, and a word on the GPU that will say whether a label is wrong; None where labels are known."""
     import cupy
 
     with cupy.cuda.Device(chunks[0][0][0].data.device_id):
@@ -63,9 +72,7 @@ def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequ
             place = places[i] if places else whole(arrays[0].shape)
             mine = _reduce(arrays, labels, bound, View(arrays[0].shape, bound.bins.axes, axes), place, flags)
             partial = mine if partial is None else device.combine([partial, mine], bound.cells)
-        if flags is not None:
-            _check(bound.bins, read_flags(flags))
-        return partial
+        return partial, flags
 
 
 def _reduce(arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, place: Place, flags: Any) -> Any:
