@@ -70,6 +70,10 @@ def test_host_rows_are_measured_and_told(tmp_path, capsys):
     assert len(result["host"]) == len(host.CASES) == len(capsys.readouterr().out.splitlines())
     result["host"][0] |= {"ours_s": 1.0, "stock_s": 2.5, "agrees": False}
     assert not host.is_clean(result) and host.describe(result["host"][0]).endswith("2.50 times  WRONG")
+    scans = [row for row in result["host"] if row["op"] == "cumsum"]
+    scans[0] |= {"ours_s": 1.0, "numpy_s": 1.25}
+    assert len(scans) == 4 and "NumPy  1250.0 ms" in host.describe(scans[0])
     text = host.into_readme(f"before {host.BEGIN} old {host.END} after", result)
     assert text.startswith("before") and text.endswith("after") and "old" not in text
     assert "| sum | 2.50 |" in text and result["processor"] in text
+    assert "| cumsum: NumPy's time by ours |  | 1.25 |" in text

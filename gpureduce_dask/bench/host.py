@@ -1,4 +1,7 @@
-"""``python -m gpureduce_dask bench host``: reductions of NumPy chunks beside stock dask's, on the processor at hand."""
+"""``python -m gpureduce_dask bench host``: NumPy chunks beside stock dask and NumPy, on the processor at hand.
+
+Reductions are those of all chunks, running sums those of one, which NumPy computes too.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,7 @@ CASES = tuple(
         ("argmin", (0, 1)),
         ("argmax", (0, 1)),
         (FIVE, (None, 0, 1)),
+        ("cumsum", (0, 1)),  # of all axes stock dask makes a chunk of each element
     )
     for axis in axes
 )
@@ -80,16 +84,21 @@ def make(dtype: str, mib: float, chunks: int) -> Any:
 
 
 def measure(op: str, dtype: str, axis: int | None, x: Any, repeats: int) -> Row:
-    """Medians of both in turn: what else the machine does strikes both."""
+    """Medians of all in turn: what else the machine does strikes each."""
+    x = x.blocks[0].persist(scheduler="sync") if op == "cumsum" else x
     calls: dict[str, Callable[[], Any]] = {
         name: functools.partial(_compute, module, op, x, axis) for name, module in (("ours_s", gr), ("stock_s", da))
     }
-    ours, stock = (call() for call in calls.values())
+    ours, want = (call() for call in calls.values())
+    if op == "cumsum":
+        chunk = x.compute(scheduler="sync")
+        calls["numpy_s"] = functools.partial(np.cumsum, chunk, axis)
+        ours, want = ours.compute(), np.cumsum(chunk, axis, "f8")  # in float32 stock dask's sums drift
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
             times[name].append(seconds(call)[0])
-    row: Row = {"op": op, "dtype": dtype, "axis": axis, "agrees": _agree(ours, stock, dtype)}
+    row: Row = {"op": op, "dtype": dtype, "axis": axis, "agrees": _agree(ours, want, dtype)}
     return row | {name: statistics.median(found) for name, found in times.items()}
 
 
@@ -99,15 +108,17 @@ def _compute(module: Any, op: str, x: Any, axis: int | None) -> Any:
         several = gr.stats(x, names, axis) if module is gr else [getattr(module, name)(x, axis=axis) for name in names]
         compute: Any = dask.base.compute
         return compute(*several, scheduler="threads")
-    return getattr(module, op)(x, axis=axis).compute(scheduler="threads")
+    result = getattr(module, op)(x, axis=axis)
+    # What is as large as a chunk stays where it is: compute would copy it.
+    return result.persist(scheduler="threads") if op == "cumsum" else result.compute(scheduler="threads")
 
 
-def _agree(ours: Any, stock: Any, dtype: str) -> bool:
+def _agree(ours: Any, want: Any, dtype: str) -> bool:
     if isinstance(ours, tuple):
-        return all(_agree(*each, dtype) for each in zip(ours, stock, strict=True))
+        return all(_agree(*each, dtype) for each in zip(ours, want, strict=True))
     if np.asarray(ours).dtype.kind in "iu":
-        return bool(np.array_equal(ours, stock))
-    return bool(np.allclose(ours, stock, rtol=ROUGH[dtype]))
+        return bool(np.array_equal(ours, want))
+    return bool(np.allclose(ours, want, rtol=ROUGH[dtype]))
 
 
 def processor() -> str:
@@ -120,11 +131,12 @@ def processor() -> str:
 
 
 def describe(row: Row) -> str:
-    """One line: both times and how many times faster ours is."""
+    """One line: all times and how many times faster than stock dask's ours is."""
     what = f"{row['op']} {row['dtype']} {'all' if row['axis'] is None else 'axis=' + str(row['axis'])}"
     flag = "" if row["agrees"] else "  WRONG"
     ours, stock = row["ours_s"], row["stock_s"]
-    return f"{what:24s} ours {ours * 1e3:7.1f} ms  stock {stock * 1e3:7.1f} ms  {stock / ours:5.2f} times{flag}"
+    beside = f"  NumPy {row['numpy_s'] * 1e3:7.1f} ms" if "numpy_s" in row else ""
+    return f"{what:24s} ours {ours * 1e3:7.1f} ms  stock {stock * 1e3:7.1f} ms{beside}  {stock / ours:5.2f} times{flag}"
 
 
 def is_clean(result: Result) -> bool:
@@ -133,12 +145,17 @@ def is_clean(result: Result) -> bool:
 
 
 def table(result: Result) -> str:
-    """How many times faster than stock dask, an operation a line."""
+    """How many times faster than stock dask, an operation a line; running sums of one chunk beside NumPy's as well."""
     found = {(r["op"], r["dtype"], r["axis"]): r["stock_s"] / r["ours_s"] for r in result["host"]}
+    found |= {
+        (f"{r['op']}: NumPy's time by ours", r["dtype"], r["axis"]): r["numpy_s"] / r["ours_s"]
+        for r in result["host"]
+        if "numpy_s" in r
+    }
     columns = [(dtype, axis) for dtype in ("float32", "float64") for axis in (None, 0, 1)]
     heads = [f"{dtype} {'all' if axis is None else f'axis {axis}'}" for dtype, axis in columns]
     lines = ["| stock dask's time by ours | " + " | ".join(heads) + " |", "|---|" + "---|" * len(columns)]
-    for op in dict.fromkeys(row["op"] for row in result["host"]):
+    for op in dict.fromkeys(key[0] for key in found):
         cells = [f"{found[op, *c]:.2f}" if (op, *c) in found else "" for c in columns]
         lines.append(f"| {op} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -149,6 +166,6 @@ def into_readme(text: str, result: Result) -> str:
     heading = (
         f"{result['processor']}, {result['cores']} cores, {result['date']}, NumPy {result['numpy']}, "
         f"{'with' if result['compiled'] else 'without'} the loops in C: {result['chunks']} NumPy chunks of "
-        f"{result['mib']:g} MiB, by dask's threads, medians taken in turn."
+        f"{result['mib']:g} MiB, of cumsum one, by dask's threads, medians taken in turn."
     )
     return between(BEGIN, END, f"{heading}\n\n{table(result)}", text)
