@@ -22,7 +22,7 @@ PENDING = 100
 Setting = bool | str
 
 _calls: list[accelerate] = []  # for the whole process, the last one counts
-_blocks: ContextVar[tuple[Setting, ...]] = ContextVar("gpureduce_accelerate", default=())
+_blocks: ContextVar[tuple[accelerate, ...]] = ContextVar("gpureduce_accelerate", default=())
 
 
 class accelerate:
@@ -39,14 +39,19 @@ class accelerate:
         False leaves every reduction to dask.
     numpy : bool
         Take arrays of NumPy chunks too, not those of CuPy chunks alone.
+    fuse : bool
+        Where a reduction's chunks have yet to be made, compute the functions of elements at the end of their chain as
+        they are read, ``((x - m)**2).sum()`` without an array of squares. False makes every chunk first, as dask does;
+        so does dask's configuration key ``gpureduce.fuse``.
 
     Graphs built meanwhile are those of the functions of this package: they stay valid, and run on workers where
     nothing was switched on. What this package has no answer for goes to dask untouched. Raises ArgumentError where
     dask's array expressions are on.
     """
 
-    def __init__(self, on: bool = True, *, numpy: bool = False) -> None:
+    def __init__(self, on: bool = True, *, numpy: bool = False, fuse: bool = True) -> None:
         self.setting: Setting = NUMPY if on and numpy else bool(on)
+        self.fuse = fuse
         if on:
             install()
         _calls.append(self)
@@ -55,7 +60,7 @@ class accelerate:
     def __enter__(self) -> accelerate:
         with suppress(ValueError):  # entered before, or by another thread
             _calls.remove(self)
-        _blocks.set((*_blocks.get(), self.setting))
+        _blocks.set((*_blocks.get(), self))
         return self
 
     def __exit__(self, *exception: Any) -> None:
@@ -66,7 +71,7 @@ def install() -> None:
     """Make dask's reductions ask :func:`wanted`, for the rest of the process."""
     from .trees import hooks
 
-    hooks.install(wanted)
+    hooks.install(wanted, fuses)
 
 
 def wanted() -> Setting:
@@ -75,7 +80,7 @@ def wanted() -> Setting:
 
     blocks, calls = _blocks.get(), _calls[-1:]
     if blocks:
-        return blocks[-1]
+        return blocks[-1].setting
     if calls:
         return calls[0].setting
     setting = dask.config.get(KEY, None)
@@ -89,3 +94,9 @@ def wanted() -> Setting:
             "Correct dask's configuration or DASK_GPUREDUCE__ACCELERATE.",
         )
     )
+
+
+def fuses() -> bool:
+    """Whether the reductions that are taken here and now compute what they read."""
+    here = _blocks.get() or tuple(_calls[-1:])
+    return here[-1].fuse if here else True

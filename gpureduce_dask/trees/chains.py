@@ -14,7 +14,7 @@ from typing import Any
 from dask._task_spec import GraphNode, Task, TaskRef
 
 from ..device import launch
-from . import within
+from . import lazy, tasks, within
 from .grouped import Folding
 
 Key = Any
@@ -32,7 +32,7 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
             for node in nodes:
                 _make(node, have)
                 _drop(node.dependencies, uses, have)
-            folds[number].add(have[member])
+            folds[number].add(lazy.made(have[member]))
             _drop((member,), uses, have)
     results = tuple(close(fold.pending) for close, fold in zip(closes, folds, strict=True))
     return results[0] if len(results) == 1 else results
@@ -54,15 +54,49 @@ def _value(node: GraphNode, have: Mapping[Key, Any]) -> Any:
     """What a task gives. Tasks that dask fused into one run as they need each other: dask itself would find out their
     order for each chunk again, which takes longer than to launch their kernels."""
     if not (isinstance(node, Task) and node.has_subgraph()):
-        return node({key: have[key] for key in node.dependencies})
+        return _step(node, have)
     inner, out, names, *given = node.args
-    values = {name: _argument(value, have) for name, value in zip(names, given, strict=True)}
+    return execute(inner, out, names, *(_argument(value, have) for value in given))
+
+
+def _step(node: GraphNode, have: Mapping[Key, Any]) -> Any:
+    """What one task gives: put off where the reduction can compute it as it reads."""
+    if type(node) is Task:
+        later = lazy.put_off(node, have)
+        if later is not None:
+            return later
+        if tasks.computes(node.func):
+            return node({key: have[key] for key in node.dependencies})
+    return node({key: lazy.made(have[key]) for key in node.dependencies})
+
+
+def execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:
+    """The result of tasks that run as one."""
+    values = dict(zip(names, given, strict=True))
     order = list(_sources_first(inner, out))
     uses = Counter(key for each in order for key in each.dependencies)
     for each in order:
         values[each.key] = _value(each, values)
         _drop(each.dependencies, uses, values)
     return values[out]
+
+
+def read_as_computed(node: GraphNode) -> GraphNode:
+    """A task that makes a chunk and reduces it to results, so that the reduction computes what the chain puts off; any
+    other task as it is."""
+    if type(node) is Task and node.has_subgraph() and _reduces(node):
+        return Task(node.key, run_whole, *node.args, _data_producer=node.data_producer)
+    return node
+
+
+def _reduces(node: Task) -> bool:
+    inner = [each for each in node.args[0].values() if isinstance(each, Task)]
+    return any(_reduces(each) if each.has_subgraph() else tasks.computes(each.func) for each in inner)
+
+
+def run_whole(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:
+    """The task of a chunk that holds all of its slices, with the chain that makes it."""
+    return lazy.made(execute(inner, out, names, *given))
 
 
 def _argument(value: Any, have: Mapping[Key, Any]) -> Any:

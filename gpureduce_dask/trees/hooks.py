@@ -17,7 +17,7 @@ from dask.array import chunk, reductions, routines
 from .. import dtypes, operators
 from ..errors import GpureduceError
 from ..monoid import Bound
-from . import plain
+from . import lazy, plain
 from .apply import bind, refuse_expressions
 from .axes import group_size
 from .meta import is_ours, promises_device
@@ -121,7 +121,7 @@ _installed: list[Callable[..., Any]] = []
 _lock = Lock()
 
 
-def install(wanted: Callable[[], bool | str]) -> None:
+def install(wanted: Callable[[], bool | str], fuses: Callable[[], bool]) -> None:
     """Put wrappers in the place of dask's functions, which ask ``wanted`` at every call. Later calls do nothing.
 
     They stay: taking them out could take out what others have put over them.
@@ -132,7 +132,7 @@ def install(wanted: Callable[[], bool | str]) -> None:
             return
         modules = [m for name, m in list(sys.modules.items()) if name.startswith("dask.array")]
         for stock, grow in HOOKED.items():
-            hook = _hook(stock, grow, wanted)
+            hook = _hook(stock, grow, wanted, fuses)
             _installed.append(hook)
             for module in modules:
                 if vars(module).get(stock.__name__) is stock:
@@ -140,7 +140,10 @@ def install(wanted: Callable[[], bool | str]) -> None:
 
 
 def _hook(
-    stock: Callable[..., Any], grow: Callable[[Arguments], Any], wanted: Callable[[], bool | str]
+    stock: Callable[..., Any],
+    grow: Callable[[Arguments], Any],
+    wanted: Callable[[], bool | str],
+    fuses: Callable[[], bool],
 ) -> Callable[..., Any]:
     signature = inspect.signature(stock)
 
@@ -155,7 +158,8 @@ def _hook(
                 return stock(*args, **kwargs)  # which says what is wrong with them
             call.apply_defaults()
             if _is_ours(_array(call.arguments), setting == "numpy"):
-                taken = grow(call.arguments)
+                with lazy.allowed(fuses()):
+                    taken = grow(call.arguments)
         return stock(*args, **kwargs) if taken is None else taken
 
     return hook

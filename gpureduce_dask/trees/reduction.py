@@ -19,7 +19,7 @@ from dask.layers import ArraySliceDep
 
 from ..monoid import Bound
 from ..rows.product import Product
-from . import deal, grouped, meta, sources, stream, tasks, workers
+from . import deal, grouped, lazy, meta, sources, stream, tasks, workers
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .handles import Coords
 from .sources import Part, Reduction, Source, bundles, slices_of, task_of_all
@@ -90,7 +90,8 @@ class Tree:
         self.kept = self.inds if keepdims else tuple(a for a in self.inds if a not in self.axes)
         # Chunks as text: to take the sizes of thousands one by one costs more than the reduction.
         chunks = [str(a.chunks) for a in self.arrays]
-        token = tokenize([a.name for a in self.arrays], chunks, self.bound, self.axes, keepdims, options)
+        self.how = {} if lazy.fuses() else {"fuse": False}
+        token = tokenize([a.name for a in self.arrays], chunks, self.bound, self.axes, keepdims, options, *self.how)
         self.name = f"{prefix}-{token}"
         self.chunk_name = f"{prefix}-chunk-{token}"
         self.group_name = f"{prefix}-group-{token}"
@@ -109,7 +110,8 @@ class Tree:
     def one_chunk_a_slice(self) -> Tree:
         """Every slice lies in one chunk: one task a chunk, in a layer that fuses with its neighbours."""
         self.dealt = [(None, 1)] * self.x.npartitions
-        run = partial(tasks.reduce_whole, bound=self.bound, axes=self.axes, keepdims=self.keepdims, device=self.device)
+        how = {"keepdims": self.keepdims, "device": self.device, **self.how}
+        run = partial(tasks.reduce_whole, bound=self.bound, axes=self.axes, **how)
         extra = dict(enumerate(self.bound.extra, self.x.ndim))
         out = (*self.kept, *extra)
         self.array = self._blockwise(run, self.name, out, self.bound.result, self.meta, self._inputs(), extra)
@@ -208,7 +210,7 @@ class Tree:
             sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
             inputs += (ArraySliceDep(sizes), self.inds)
             shape = tuple(sum(s) for s in sizes)
-        run = partial(tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape)
+        run = partial(tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape, **self.how)
         state = np.empty((0,) * self.x.ndim, self.bound.state)
         return self._blockwise(run, self.chunk_name, self.inds, self.bound.state, state, inputs)
 

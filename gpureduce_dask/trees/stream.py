@@ -66,7 +66,8 @@ class Optimize:
         if any(isinstance(node, Group) for node in low.values()):
             low = fuse_linear_task_spec(move_in(low, wanted), wanted)
         # Each alias that fusion leaves would run as a task.
-        return resolve_aliases(low, wanted, reverse_dict({key: node.dependencies for key, node in low.items()}))
+        low = resolve_aliases(low, wanted, reverse_dict({key: node.dependencies for key, node in low.items()}))
+        return {key: chains.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         import cloudpickle  # type: ignore[import-untyped]

@@ -12,7 +12,7 @@ from ..device import faults
 from ..errors import ArgumentError, message
 from ..monoid import Bound
 from ..rows.product import Product
-from . import within
+from . import lazy, within
 from .axes import Axes, empty_slice
 
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
@@ -21,15 +21,21 @@ Partial = Any
 
 
 @faults.task
-def reduce_chunk(*blocks: Any, bound: Bound, axes: Axes, shape: tuple[int, ...] | None = None) -> Partial:
-    """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices."""
+def reduce_chunk(
+    *blocks: Any, bound: Bound, axes: Axes, shape: tuple[int, ...] | None = None, fuse: bool = True
+) -> Partial:
+    """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices.
+
+    What a block's chain put off is computed as it is read, with ``fuse``, and else made first.
+    """
     place = None
     if shape is not None:
         *blocks, where = blocks  # type: ignore[assignment]
         place = Place(tuple(s.start for s in where), shape)
-    if lacks_answer(blocks[0], bound, axes):
+    read, of = lazy.read_with(blocks, bound) if fuse else (tuple(map(lazy.made, blocks)), bound)
+    if lacks_answer(read[0], bound, axes):
         return None
-    partial = chunk.reduce(tuple(blocks), bound, axes, place)
+    partial = chunk.reduce(read, of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if within.is_group() else chunk.leave(partial, bound)
 
@@ -46,9 +52,10 @@ def cut(packed: Any, bound: Bound, offset: int, drop: Axes | None, device: bool)
 
 
 @faults.task
-def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device: bool) -> Any:
+def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device: bool, fuse: bool = True) -> Any:
     """One chunk that holds all of its slices, to its results, of a product to its partial."""
     blocks = tuple(_only(b) for b in blocks)
+    blocks, bound = lazy.read_with(blocks, bound) if fuse else (tuple(map(lazy.made, blocks)), bound)
     if lacks_answer(blocks[0], bound, axes):
         raise empty_slice(bound.name, f"a chunk of shape {np.shape(blocks[0])}")
     if isinstance(bound, Product):
@@ -132,3 +139,8 @@ def _only(block: Any) -> Any:
     while isinstance(block, list):
         (block,) = block
     return block
+
+
+def computes(function: Any) -> bool:
+    """True for a task's function that computes what chains put off."""
+    return getattr(function, "func", None) in (reduce_chunk, reduce_whole)
