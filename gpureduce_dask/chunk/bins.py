@@ -27,7 +27,8 @@ def reduce_many(chunks: Sequence[Chunks], bound: Binned, axes: Axes, places: Seq
     split = [_split(each, bound) for each in chunks]
     device = any(protocol.is_device(a) for arrays, _ in split for a in arrays)
     if not device:
-        return host_bins.reduce_many(split, bound, axes, places)
+        near = [(arrays, None if labels is None else protocol.move(labels, False)) for arrays, labels in split]
+        return host_bins.reduce_many(near, bound, axes, places)
     from .device_bins import reduce_many as on_device
 
     moved = [(tuple(protocol.move(a, True) for a in arrays), labels) for arrays, labels in split]

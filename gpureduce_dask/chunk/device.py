@@ -260,13 +260,13 @@ def _prepare(
             (a.data.ptr + offset) % 16 for a, offset in zip(chunk, (layout.offset_a, layout.offset_b), strict=False)
         )
         for a in chunk:
-            _check_aligned(a, bound.name)
+            check_aligned(a, bound.name)
         launches = Plan(op, layout, phases, count, finish, _options(bound)).launches()
     ready = launch.ready(launches, device, *own_text(bound))
     return _prepared(ready, layout, keepdims, bound, final)
 
 
-def _check_aligned(array: Any, name: str) -> None:
+def check_aligned(array: Any, name: str) -> None:
     """A GPU faults on an element at no multiple of its size: of 16 for the largest."""
     size = min(16, array.itemsize)
     steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ EXACT_SUMS = ("sum",)
 ATOMIC = ("sum", "count", "count_nonzero", "any", "all", "min", "max")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
+_lock = threading.Lock()
 
 
 @dataclass(eq=False)
@@ -38,7 +40,7 @@ class Codes:
 
     array: Any
     groups: int
-    stretches: tuple[Any, Any, Any] | None = None  # order, where groups begin in it, where their pieces do
+    stretches: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)  # by the size of pieces
 
     @property
     def nbytes(self) -> int:
@@ -46,10 +48,10 @@ class Codes:
         return int(self.array.nbytes + 8 * self.array.size)
 
     def sorted(self, piece: int) -> tuple[Any, Any, Any]:
-        """Positions by group, found once."""
-        if self.stretches is None:
-            self.stretches = sort_labels(self.array, self.groups, piece)
-        return self.stretches
+        """Positions by group, where groups begin among them, and where their pieces do: found once."""
+        if piece not in self.stretches:
+            self.stretches[piece] = sort_labels(self.array, self.groups, piece)
+        return self.stretches[piece]
 
 
 def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Any:
@@ -114,6 +116,8 @@ def _rows(
     outer, length, inner = sizes
     label = plans.label_type(codes.array.dtype)
     assert label is not None
+    for each in (*laid, codes.array):
+        device.check_aligned(each, bound.bins.name)
     addresses = [a.data.ptr for a in (*laid, codes.array)]
     itemsizes = [a.itemsize for a in laid]
     vector = plans.vector_of(itemsizes, codes.array.itemsize, addresses, outer, length)
@@ -229,13 +233,15 @@ def _codes_of(labels: Any, bins: Bins, view: View, place: Place, length: int) ->
     sizes = tuple(view.shape[a] for a in bins.axes)
     offsets = tuple(place.offsets[a] for a in bins.axes)
     key = (bins.known, bins.sizes, sizes, offsets, view.rows, launch.current_device())
-    found = _codes.pop(key, None)
+    with _lock:
+        found = _codes.pop(key, None)
     if found is None:
         array = _known_labels(bins, sizes, offsets)
         found = Codes(array if view.rows == 1 else paired(array, view, bins), groups)
-    _codes[key] = found
-    while len(_codes) > 1 and sum(c.nbytes for c in _codes.values()) > KEPT:
-        _codes.popitem(last=False)
+    with _lock:
+        _codes[key] = found
+        while len(_codes) > 1 and sum(c.nbytes for c in _codes.values()) > KEPT:
+            _codes.popitem(last=False)
     return found
 
 
