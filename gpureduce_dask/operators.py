@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from .errors import OperatorError, message
 from .monoid import Monoid
-from .rows import extrema, kept, logic, maps, moments, norms, pairs, positions, shape, sums
+from .rows import counts, extrema, kept, logic, maps, moments, norms, pairs, positions, shape, sums
 
 OPERATORS: Mapping[str, Monoid] = MappingProxyType(
     {
@@ -36,10 +36,12 @@ STREAMING = frozenset(
         logic.fold_any,
         logic.fold_all,
         norms.largest_fold,
+        counts.fold,
     }
 )
 # one panel at a time for these,
 PANELLED = frozenset({sums.fold_present, sums.mean_fold_present, moments.fold, moments.fold_present, shape.fold})
+PANELLED |= {counts.fold_present}
 # and a byte or two an element for these, which compare elements with what they found.
 SKIPPING = frozenset({positions.nanmin_fold, positions.nanmax_fold})
 POSITIONS = SKIPPING | {positions.min_fold, positions.max_fold}

@@ -17,6 +17,7 @@ from ..errors import ArgumentError, message
 from ..expressions.mapped import map_of
 from ..monoid import Array, Bound, State
 from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
+from ..rows import several
 from .place import Place, whole
 from .stack import Stacker
 from .tiles import Budget, Positions, Slices, Walk, plan
@@ -29,7 +30,8 @@ PANELS = Budget(1 << 22, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their bloc
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
-SHARED = Budget(1 << 20, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn; smaller: threads wait for calls
+SHARED = Budget(0, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn: where each takes more, and of rows less
+SHARED_WORKED, SHARED_LIFTED = 1 << 17, 1 << 15  # where one makes temporaries; where it lifts each element
 MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 16)  # functions of elements: their values stay in L2
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
@@ -74,8 +76,10 @@ def _budget(bound: Bound) -> Budget:
     if len(budgets) == 1:
         return budgets[0]
     unit, short, narrow = (max(getattr(b, name) for b in budgets) for name in ("unit", "short", "narrow"))
-    shared = MAPPED if any(map_of(part) for part in bound.parts) else SHARED
-    return replace(shared, unit=unit, short=short, narrow=narrow)
+    most = SHARED_LIFTED if any(p.monoid.fold is None for p in bound.parts) else SHARED_WORKED
+    rows = min(max(b.rows, most) for b in budgets)
+    columns = SHARED.columns if rows > most else most
+    return replace(SHARED, rows=rows, columns=columns, unit=unit, short=short, narrow=narrow)
 
 
 def _budget_of(bound: Bound) -> Budget:
@@ -134,7 +138,8 @@ def _together(states: list[State], bound: Bound) -> State:
 def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start: int) -> State:
     """The states of one tile's cells, of shape (outer, inner)."""
     blocks, where = walk.blocks(*tile), walk.positions(tile[1], start)
-    state = tuple(f for part in bound.parts for f in _state_of(blocks, where, part))
+    found = several.states(bound.parts, blocks[0], where) if len(bound.parts) > 1 else {}
+    state = tuple(f for part in bound.parts for f in found.get(part.name) or _state_of(blocks, where, part))
     # The next tile overwrites the scratch that a view of the block would show.
     return tuple(f if f.base is None else f.copy() for f in state)
 

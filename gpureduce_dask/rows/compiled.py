@@ -1,7 +1,8 @@
 """Host loops in C, ``kernels/host``, where they were compiled with the installation; elsewhere there are none.
 
 They do what NumPy does not do at the speed of memory: sum float32 in float64, sum squares of
-deviations without an array of them, find positions along rows, and scan lines with a carry.
+deviations without an array of them, find positions along rows, do several of these from one read, and scan lines with
+a carry.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import functools
 import hashlib
 import sysconfig
 from collections.abc import Callable
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,7 @@ SCANNED = {
     ("logical_or", "b1"): ("b1", "b1"),
     ("logical_and", "b1"): ("b1", "b1"),
 }
+SUM, DEVIATIONS, LOW, HIGH = 1, 2, 4, 8  # of several reductions at once
 ROW = 128  # elements of a row, or columns, below which NumPy's loops are as fast
 
 
@@ -90,6 +94,38 @@ def deviations(block: Array, pivot: Array) -> tuple[Array, Array] | None:
         for rows, *cells in zip(block, pivots, first, second, strict=True):
             _call(loops[f"{name}_columns"], rows, n, rows.strides[0], inner, *cells)
     return first, second
+
+
+@dataclass(frozen=True)
+class Several:
+    """What was asked for of each row, of shape (outer, 1); the rest holds nothing of meaning."""
+
+    total: Array
+    first: Array  # the sum of deviations from the pivot,
+    second: Array  # and of their squares
+    low: Array
+    low_at: Array
+    high: Array
+    high_at: Array
+
+
+def several(block: Array, what: int, pivot: Array | None) -> Several | None:
+    """Several reductions of float rows from one read, of shape (outer, n, 1); None if not done here.
+
+    ``what`` adds up SUM, DEVIATIONS from one pivot a row, LOW and HIGH: the least and the greatest element, or NaN, and
+    where the first of them is.
+    """
+    outer, n, _ = block.shape
+    loops = _loops_for(block, n) if block.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    kinds = ("f8", "f8", "f8", block.dtype, "i8", block.dtype, "i8")
+    found = Several(*(np.empty((outer, 1), kind) for kind in kinds))
+    pivots = np.zeros(outer) if pivot is None else np.ascontiguousarray(pivot, "f8")
+    fields = (getattr(found, f.name) for f in dataclass_fields(found))
+    asked = np.array([what], np.int64)
+    _call(loops[f"several_{block.dtype.name}"], block, outer, block.strides[0], n, asked, pivots, *fields)
+    return found
 
 
 def positions(name: str, rows: Array) -> Array | None:

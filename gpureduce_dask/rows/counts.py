@@ -11,6 +11,7 @@ from ..dtypes import kind
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import rules
 from .exact import I8
+from .panels import panels
 from .sums import missing
 
 KINDS = "biufcmM"
@@ -44,7 +45,7 @@ def fold_present(block: Array, index: Array | None) -> State:
     (total,) = fold(block, index)
     if kind(block.dtype) not in "fc":
         return (total,)
-    return (total - np.add.reduce(missing(block), axis=1, dtype=I8),)
+    return (total - sum(np.add.reduce(missing(panel), axis=1, dtype=I8) for panel in panels(block)),)
 
 
 def finalise(state: State, dtype: DType) -> Array:

@@ -128,11 +128,16 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
 
 def block_state(block: Array, skip: bool) -> State:
     """(count, mean, m2) of real elements over the middle axis."""
-    pivot, (count, first, second) = about_pivot(two_sums, exact.numeric(block), skip)
+    return from_sums(*about_pivot(two_sums, exact.numeric(block), skip), block.dtype)
+
+
+def from_sums(pivot: Array, sums_about: State, dtype: DType) -> State:
+    """The state of elements of this dtype, of which there are so many, with such sums of deviations and of squares."""
+    count, first, second = sums_about
     slip = first / np.maximum(count, 1)
     spread = np.maximum(second - first * slip, 0)
     overflown = np.isinf(second) & np.isfinite(first)
-    return (count, *shifted(pivot, slip, block.dtype), np.where(overflown, second, spread))
+    return (count, *shifted(pivot, slip, dtype), np.where(overflown, second, spread))
 
 
 def shifted(pivot: Array, slip: Array, dtype: DType) -> State:

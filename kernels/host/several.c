@@ -1,0 +1,76 @@
+// Several reductions of rows from one read: each loop finds a stretch in the processor's own cache, where the one before
+// it has left it.
+#include "each_processor.h"
+
+enum {
+    STRETCH = 1 << 14,  // elements that all loops take before the next ones are read: 64 or 128 KiB of 2 MiB of L2
+    SUM = 1,
+    DEVIATIONS = 2,
+    LOW = 4,
+    HIGH = 8,
+};
+
+void sum_rows(const char *rows, int64_t outer, int64_t stride, int64_t n, double *out);
+void deviations_float32_rows(const char *, int64_t, int64_t, int64_t, const double *pivot, double *, double *);
+void deviations_float64_rows(const char *, int64_t, int64_t, int64_t, const double *pivot, double *, double *);
+void argmin_float32(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
+void argmax_float32(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
+void argmin_float64(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
+void argmax_float64(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
+
+// The sum of float64 is that of its distances from zero.
+static double sum_float32(const char *row, int64_t n) {
+    double sum;
+    sum_rows(row, 1, 0, n, &sum);
+    return sum;
+}
+static double sum_float64(const char *row, int64_t n) {
+    const double zero = 0;
+    double sum, squares;
+    deviations_float64_rows(row, 1, 0, n, &zero, &sum, &squares);
+    return sum;
+}
+
+// A stretch's extremum takes the place of the best before it where it is better, or the first NaN.
+#define TAKE(FIND, BETTER)                                                                                             \
+    {                                                                                                                  \
+        int64_t here;                                                                                                  \
+        FIND((const char *)x, 1, 0, some, &here);                                                                      \
+        if (start == 0 || (best == best && (x[here] BETTER best || x[here] != x[here]))) best = x[here], at = start + here; \
+    }
+
+// Of each row of n neighbours, at least one: what `what` asks for. `rows` are `stride` bytes apart.
+#define SEVERAL(NAME, T)                                                                                               \
+    void several_##NAME(const char *rows, int64_t outer, int64_t stride, int64_t n, const int64_t *what,               \
+                        const double *pivot, double *sum, double *first, double *second, T *low, int64_t *low_at,      \
+                        T *high, int64_t *high_at) {                                                                   \
+        for (int64_t row = 0; row < outer; row++) {                                                                    \
+            sum[row] = first[row] = second[row] = 0;                                                                   \
+            for (int64_t start = 0; start < n; start += STRETCH) {                                                     \
+                const int64_t some = n - start < STRETCH ? n - start : STRETCH;                                        \
+                const T *x = (const T *)(rows + row * stride) + start;                                                 \
+                if (*what & SUM) sum[row] += sum_##NAME((const char *)x, some);                                        \
+                if (*what & DEVIATIONS) {                                                                              \
+                    double once, twice;                                                                                \
+                    deviations_##NAME##_rows((const char *)x, 1, 0, some, pivot + row, &once, &twice);                 \
+                    first[row] += once;                                                                                \
+                    second[row] += twice;                                                                              \
+                }                                                                                                      \
+                if (*what & LOW) {                                                                                     \
+                    T best = low[row];                                                                                 \
+                    int64_t at = low_at[row];                                                                          \
+                    TAKE(argmin_##NAME, <)                                                                             \
+                    low[row] = best, low_at[row] = at;                                                                 \
+                }                                                                                                      \
+                if (*what & HIGH) {                                                                                    \
+                    T best = high[row];                                                                                \
+                    int64_t at = high_at[row];                                                                         \
+                    TAKE(argmax_##NAME, >)                                                                             \
+                    high[row] = best, high_at[row] = at;                                                               \
+                }                                                                                                      \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+SEVERAL(float32, float)
+SEVERAL(float64, double)
