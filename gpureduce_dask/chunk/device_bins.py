@@ -308,8 +308,7 @@ def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:
     """Numbers of the boxes that labels along each axis make, in C order."""
     import cupy
 
-    number: Any = np.zeros((), np.int64)
-    outside: Any = np.zeros((), bool)
+    number, outside = cupy.zeros((), np.int64), cupy.zeros((), bool)
     for axis, (line, count) in enumerate(zip(lines, counts, strict=True)):
         mine = cupy.asarray(line).reshape([-1 if a == axis else 1 for a in range(len(lines))]).astype(np.int64)
         number, outside = number * count + mine, (mine < 0) | outside

@@ -16,4 +16,5 @@ template <class T, bool SkipNan> struct Tally : Plain<Tally<T, SkipNan>, T, i64>
     static GR_HD i64 identity() { return 0; }
     static GR_HD i64 combine(i64 earlier, i64 later) { return earlier + later; }
     static GR_HD i64 finalise(i64 state, const f64*) { return state; }
+    static GR_HD void atomic(i64* cell, i64 state) { atomicAdd((u64*)cell, (u64)state); }
 };
