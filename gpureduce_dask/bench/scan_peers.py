@@ -9,6 +9,7 @@ from .peers import Call, tensor
 
 CUPY = {"sum": "cumsum", "prod": "cumprod", "nansum": "nancumsum"}
 TORCH = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
+TORCH_FAILS = 1 << 31  # elements of a line: torch 2.11 then reads memory that is not its own, and ends the process
 KINDS = {"sum": "PLUS", "prod": "MULTIPLIES", "max": "MAXIMUM", "min": "MINIMUM"}
 
 
@@ -23,7 +24,7 @@ def cupy_call(op: str, x: Any, axis: Any) -> Call:
 
 def torch_call(op: str, x: Any, axis: Any) -> Call:
     """torch's scan over the same memory. Its cummax and cummin give positions as well."""
-    given = tensor(x) if op in TORCH else None
+    given = tensor(x) if op in TORCH and max(x.shape) < TORCH_FAILS else None
     if given is None:
         return None
     import torch
