@@ -9,27 +9,38 @@
 
 const u32 LARGE = 1, NEGATIVE = 2;  // what the flags say of labels
 
-// A label as an unsigned number: negative ones are larger than any group's. There are fewer than 2^31 groups.
-template <class L, bool Narrow = (sizeof(L) <= 4)> struct Code { typedef u32 type; };
-template <class L> struct Code<L, false> { typedef u64 type; };
-template <class L> GR_HD typename Code<L>::type code_of(L label) { return (typename Code<L>::type)label; }
-GR_HD u32 code_of(boolean label) { return label.byte; }
-template <class L> struct IsSigned { static const bool yes = (L)-1 < (L)0; };
-template <> struct IsSigned<boolean> { static const bool yes = false; };
+// A label as a number of 32 or 64 bits, with and without a sign. There are fewer than 2^31 groups, and as an unsigned
+// number a negative label is larger than any.
+template <class L, bool Signed, bool Narrow> struct Number;
+template <class L> struct Number<L, true, true> { typedef i32 own; typedef u32 code; };
+template <class L> struct Number<L, false, true> { typedef u32 own; typedef u32 code; };
+template <class L> struct Number<L, true, false> { typedef i64 own; typedef u64 code; };
+template <class L> struct Number<L, false, false> { typedef u64 own; typedef u64 code; };
+template <class L> struct NumberOf : Number<L, ((L)-1 < (L)0), (sizeof(L) <= 4)> {
+    static GR_HD typename NumberOf::own of(L label) { return label; }
+};
+template <> struct NumberOf<boolean> : Number<boolean, false, true> {
+    static GR_HD u32 of(boolean label) { return label.byte; }
+};
 
-// The groups of a thread's elements. Labels that no group has are noted, and reported once.
+// The groups of a thread's elements. It keeps the greatest and the least label, and says at its end whether they are
+// labels that no group has.
 template <class L> struct Grouper {
-    u32 groups, seen;
-    GR_HD Grouper(const Task<2>& task) : groups((u32)task.cells), seen(0) {}
+    typedef typename NumberOf<L>::own Own;
+    typedef typename NumberOf<L>::code Unsigned;
+    u32 groups;
+    Own most, least;
+    GR_HD Grouper(const Task<2>& task) : groups((u32)task.cells), most(0), least(0) {}
     // The number of groups itself stands for none.
     GR_HD u32 of(L label) {
-        const typename Code<L>::type code = code_of(label);
-        if (code < groups) return (u32)code;
-        seen |= IsSigned<L>::yes && code >> (8 * sizeof(code) - 1) ? NEGATIVE : LARGE;
-        return groups;
+        const Own number = NumberOf<L>::of(label);
+        most = number > most ? number : most;
+        least = number < least ? number : least;
+        return (Unsigned)number < groups ? (u32)number : groups;
     }
     GR_HD void report(const Task<2>& task) const {
-        const u32 wrong = task.tail ? seen : seen & LARGE;
+        u32 wrong = (Unsigned)most >= groups ? LARGE : 0;
+        if (task.tail && least < 0) wrong |= NEGATIVE;
         if (wrong && task.tickets) atomicOr(task.tickets, wrong);
     }
 };

@@ -42,10 +42,9 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_warps(const __grid_co
     for (u64 k = lane; k < task.cells; k += 32) own[k] = Op::identity();
     __syncwarp();
     const Share<Op, L, V> share(task);
-    // All lanes call, each with an element or a group that is none.
-    auto take = [&](In x, u32 group, u64 at) {
+    // All lanes call, each with an element or a group that is none, and the lanes whose group is the same.
+    auto take = [&](In x, u32 group, u32 peers, u64 at) {
         const bool counts = group < grouper.groups;
-        u32 peers = match_lanes(group);
         peers = counts ? peers : 1u << lane;
         const bool first = (peers & ((1u << lane) - 1)) == 0;
         const State state = fold_peers<Op>(lifted<Op>(x, position_of<Indexed>(task, at)), peers);
@@ -67,15 +66,20 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_warps(const __grid_co
             for (int j = 0; j < V; j++) groups[i][j] = grouper.of(labels.at[j]);
         }
 #pragma unroll
-        for (int i = 0; i < Loads; i++)
+        for (int i = 0; i < Loads; i++) {
+            u32 peers[V];
 #pragma unroll
-            for (int j = 0; j < V; j++) take(x[i].at[j], groups[i][j], (begin + i * Threads + lane) * V + j);
+            for (int j = 0; j < V; j++) peers[j] = match_lanes(groups[i][j]);
+#pragma unroll
+            for (int j = 0; j < V; j++) take(x[i].at[j], groups[i][j], peers[j], (begin + i * Threads + lane) * V + j);
+        }
     }
     if (warp == 0)
         for (u64 begin = share.rest; begin < share.stop; begin += 32) {
             const u64 at = begin + lane;
             const bool inside = at < share.stop;
-            take(inside ? share.element(at) : In(), inside ? grouper.of(share.label(at)) : grouper.groups, at);
+            const u32 group = inside ? grouper.of(share.label(at)) : grouper.groups;
+            take(inside ? share.element(at) : In(), group, match_lanes(group), at);
         }
     grouper.report(task);
     __syncthreads();
