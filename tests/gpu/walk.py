@@ -39,6 +39,7 @@ def main() -> None:
         device.finalise(device.reduce_many(chunks, bound, axes), bound).get()
     walk_ladder()
     walk_scans()
+    walk_one_read()
     cp.cuda.Device().synchronize()
     print(f"walked {len(LAYOUTS)} layouts")
 
@@ -74,6 +75,30 @@ def walk_scans() -> None:
             device_scan.scan((chunk,), bound, axis, carry, method=method)
         device_scan.scan((chunk, chunk), OPERATORS["affine"].bind(chunk.dtype, chunk.dtype), axis, resets=resets)
         device_scan.scan((chunk,), OPERATORS["argmax"].bind(chunk.dtype), axis)
+
+
+def walk_one_read() -> None:
+    """Several statistics, mapped elements and groups: a kernel of each kind."""
+    import cupy as cp
+
+    import gpureduce_dask as gr
+
+    rng = np.random.default_rng(0)
+    for shape, axis in (((5003,), 0), ((70, 131), 0), ((70, 131), 1)):
+        x = cp.asarray(rng.normal(size=shape).astype("f4"))
+        found = [*gr.stats(x, ["min", "argmax", "mean", "std", "sum"], axis=axis)]
+        found.append(gr.map_reduce(lambda u, v: (u - 0.5) * v, "var", x, x[::-1], axis=axis))
+        found.append(gr.map_scan(lambda u: u > 0.5, "sum", x, axis=axis))
+        labels = cp.asarray(rng.integers(0, 40, shape[axis]).astype("i4"))
+        found += [gr.grouped(x, labels, op, axis=axis, num_groups=40) for op in ("sum", "max", "argmin", "var")]
+        for lazy in found:
+            lazy.compute(scheduler="sync")
+    x = cp.asarray(rng.normal(size=50_000))
+    for groups in (10, 1000, 30_000):
+        labels = cp.asarray(rng.integers(0, groups, x.size))
+        for values in (x, x.astype("f4"), labels):
+            gr.grouped(values, labels, "sum", num_groups=groups).compute(scheduler="sync")
+    gr.histogram(x, 30, range=(-3, 3))[0].compute(scheduler="sync")
 
 
 def walk_ladder() -> None:
