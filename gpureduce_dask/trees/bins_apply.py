@@ -15,10 +15,10 @@ from ..binned import Bins, Labels, binned
 from ..chunk import is_device
 from ..chunk.labels import boxes, refuse
 from ..dtypes import refuse as refuse_dtype
-from ..errors import ArgumentError, message
+from ..errors import ArgumentError, EmptyError, message
 from ..monoid import Bound, Monoid
 from .apply import align, as_dask, bind
-from .axes import Axes, empty_slice, normalise_axes
+from .axes import Axes, normalise_axes
 from .reduction import reduce_array
 from .stock import belongs_to_stock, foreign
 
@@ -220,4 +220,7 @@ def _refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
         present[line[line >= 0]] = True
         if not present.all():
             gaps = f"{count - np.count_nonzero(present)} of {count} groups without elements"
-            raise empty_slice(bins.name, f"{bound.name} of {gaps}, the first of them {int(np.argmin(present))}")
+            what = f"{bound.name} of {gaps}, the first of them {int(np.argmin(present))}"
+            raise EmptyError(
+                message(bins.name, what, "elements in every group", "Say what the others get: fill_value=.")
+            )
