@@ -66,5 +66,6 @@ def sample(dtype: str, seed: int, shape: tuple[int, ...] = (37, 50)) -> Any:
     if dtype[0] in "iu":
         return rng.integers(0 if dtype[0] == "u" else -9, 9, shape).astype(dtype)
     values = rng.normal(size=shape, scale=3).astype(dtype)
-    values.flat[:: values.size // 4] = [0.0, -0.0, np.inf, np.nan][: len(values.flat[:: values.size // 4])]
+    for place, special in enumerate((0.0, -0.0, np.inf, np.nan, -np.inf)):
+        values.flat[(seed + place * 3) % values.size] = special  # other seeds, other places
     return values
