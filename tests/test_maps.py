@@ -305,7 +305,11 @@ def test_maps_travel_to_workers():
         U, V = (client.persist(x) for x in chunked(u, v))
         totals = gr.map_reduce(lambda u, v: u * v, "sum", U, V, axis=0), gr.map_reduce(lambda u: u[...] + 1, "max", U)
         scanned = gr.map_scan(lambda u: abs(u) + 0.5, "sum", U, axis=1)
-        total, largest, running = client.compute([*totals, scanned], sync=True)
+        with gr.accelerate(numpy=True):  # elementwise steps before a reduction, in groups and in tasks a chunk
+            steps = ((U - U.mean()) ** 2).sum(axis=0), (V * V).mean(axis=1)
+        total, largest, running, *found = client.compute([*totals, scanned, *steps], sync=True)
+    for got, expected in zip(found, (((u - u.mean()) ** 2).sum(axis=0), (v * v).mean(axis=1)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-5)
     np.testing.assert_allclose(total, (u * v).sum(axis=0), rtol=1e-4, atol=1e-5)
     assert largest == (u + 1).max()
     np.testing.assert_allclose(running, np.cumsum((abs(u) + 0.5).astype("f8"), axis=1), rtol=1e-5)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import lazy, stream
+from gpureduce_dask.trees import lazy
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -130,17 +130,3 @@ def test_numbers_that_look_alike_are_told_apart():
         )
         expected = (np.copysign(abs(x), value) if value is not False else x * value).sum().compute(scheduler="sync")
         np.testing.assert_allclose(got, expected, rtol=1e-5)
-
-
-def test_persisted_chunks_and_workers():
-    distributed = pytest.importorskip("distributed")
-    assert stream.OPTIMIZE is not None
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        x = client.persist(make())
-        for chain in (CHAINS["about the mean"], CHAINS["rows"]):
-            with gr.accelerate(numpy=True):
-                got = client.compute(chain(x), sync=True)
-            np.testing.assert_allclose(got, chain(make()).compute(scheduler="sync"), rtol=2e-5, atol=1e-5)
