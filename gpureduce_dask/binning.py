@@ -69,7 +69,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, split_every: Any =
 
 
 def histogram(
-    a: Any, bins: Any = None, range: Any = None, normed: bool = False, weights: Any = None, density: bool = False
+    a: Any, bins: Any = None, range: Any = None, normed: bool = False, weights: Any = None, density: bool | None = None
 ) -> Any:
     """Counts of elements by bins, as :func:`dask.array.histogram`: ``(counts, edges)``, by NumPy's rules.
 
