@@ -333,6 +333,8 @@ def test_bools_of_other_bytes_and_swapped_elements(n):
     for name in ("any", "all"):
         assert set(scan(name, two).view("u1")) == {1}
     np.testing.assert_array_equal(scan("sum", two), np.arange(1, n + 1))
+    counts = get("count_nonzero").bind("?")
+    np.testing.assert_array_equal(host.finalise(host.reduce((two.reshape(-1, 4),), counts, (0,)), counts), n // 4)
     close(scan("sum", swapped), np.cumsum(swapped.astype("f8")).astype("f4"))
 
 

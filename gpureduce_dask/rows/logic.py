@@ -85,7 +85,8 @@ def count_fold(block: Array, index: Array | None) -> State:
     if block.shape[0] * block.shape[2] == 1:
         return (np.full((1, 1), np.count_nonzero(flags), I8),)
     if block.shape[1] <= BYTES:
-        return (np.add.reduce(flags.view(np.uint8), axis=1, dtype=np.uint8).astype(I8),)
+        ones = np.logical_or(flags, False) if flags is block else flags  # a bool's byte may be any but 0
+        return (np.add.reduce(ones.view(np.uint8), axis=1, dtype=np.uint8).astype(I8),)
     return (np.add.reduce(flags, axis=1, dtype=I8),)
 
 
