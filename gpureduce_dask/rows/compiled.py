@@ -24,7 +24,7 @@ from ..monoid import Array
 PACKAGE = Path(__file__).parent.parent
 FOLDERS = (PACKAGE / "_kernels" / "host", PACKAGE.parent / "kernels" / "host")
 LEAST = 1 << 12  # elements of a block below which a call costs more than it saves
-# What is scanned: a ufunc and elements, and the dtypes that are accumulated and written.
+# What is scanned: a ufunc, or last, and elements, and the dtypes that are accumulated and written.
 INTEGERS = tuple(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))
 SCANNED = {
     ("add", "b1"): ("i8", "i8"),
@@ -36,6 +36,7 @@ SCANNED = {
     ("multiply", "c16"): ("c16", "c16"),
     **{(name, kind): (f"{kind[0]}8",) * 2 for name in ("add", "multiply") for kind in INTEGERS},
     **{(name, kind): (kind, kind) for name in ("maximum", "minimum") for kind in (*INTEGERS, "f2", "f4", "f8")},
+    **{("last", kind): (kind, kind) for kind in ("f4", "f8")},
     ("logical_or", "b1"): ("b1", "b1"),
     ("logical_and", "b1"): ("b1", "b1"),
 }
@@ -139,12 +140,12 @@ def positions(name: str, rows: Array) -> Array | None:
     return out
 
 
-def scan(ufunc: np.ufunc, block: Array, carry: Array, out: Array) -> Array | None:
-    """Running results of a ufunc over the middle axis, into ``out``, and the states behind; None if not done here.
+def scan(name: str, block: Array, carry: Array, out: Array) -> Array | None:
+    """Running results of a ufunc, or of last, over the middle axis into ``out``, and the states behind; else None.
 
     ``block`` and ``out`` have shape (outer, n, inner), ``carry`` (outer, inner) and the dtype that is accumulated in.
     """
-    name, (kind, state, result) = ufunc.__name__, (_kind(a) for a in (block, carry, out))
+    kind, state, result = (_kind(a) for a in (block, carry, out))
     loops = _scans_for(block, out) if SCANNED.get((name, kind)) == (state, result) else None
     if loops is None:
         return None

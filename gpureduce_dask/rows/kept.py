@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
-from . import positions, rules
+from . import compiled, positions, rules
 from .limits import void
 from .panels import panels
 
@@ -53,6 +53,9 @@ def last_fold(block: Array, index: Array | None) -> State:
 
 def last_sweep(block: Array, carry: State, out: Array) -> State:
     """Gaps filled with what stands before them."""
+    behind = compiled.scan("last", block, carry[0], out)
+    if behind is not None:
+        return behind, carry[1] | ~np.isnan(behind)
     for panel, target in zip(panels(block), panels(out), strict=True):
         carry = _fill(panel, carry, target)
     return carry

@@ -32,7 +32,7 @@ def accumulate(ufunc: np.ufunc, block: Array, carry: Array, out: Array, regroups
 
     ``regroups`` is False where what stands before an element must meet it alone.
     """
-    behind = compiled.scan(ufunc, block, carry, out)
+    behind = compiled.scan(ufunc.__name__, block, carry, out)
     if behind is not None:
         return behind
     n, inner = block.shape[1:]

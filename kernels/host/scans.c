@@ -1,4 +1,4 @@
-// Host scans: running sums, products, extrema and flags of lines with a carry, in whatever layout, of which NumPy's own
+// Host scans: running sums, products, extrema, flags and filled gaps of lines with a carry, in whatever layout, of which NumPy's own
 // are fast in some. Each result is the one that NumPy's order of operations gives.
 #include "each_processor.h"
 
@@ -88,6 +88,12 @@ EXTREMA(float64, double)
 SCAN(add_float32, float, double, float, SUM)
 SCAN(multiply_float32, float, double, float, PRODUCT)
 SCAN(multiply_float64, double, double, double, PRODUCT)
+
+// The last element that is not NaN.
+#define LAST(a, b) ((b) == (b) ? (b) : (a))
+
+SCAN(last_float32, float, float, float, LAST)
+SCAN(last_float64, double, double, double, LAST)
 
 // Extrema of float16 by their bits: sign and magnitude in order, NaN above all magnitudes.
 #define IN_ORDER(a) ((a)&0x8000 ? -((a)&0x7fff) : (a))
