@@ -19,6 +19,7 @@ from simt.backend import Emulator, get, put
 from gpureduce_dask import errors
 from gpureduce_dask.binned import Bins, Labels, binned
 from gpureduce_dask.chunk import device_bins, host, host_bins
+from gpureduce_dask.chunk.bins_panels import View
 from gpureduce_dask.chunk.labels import boxes
 from gpureduce_dask.device import bins as plans
 from gpureduce_dask.device import launch, sources
@@ -67,7 +68,7 @@ def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:
     return put(boxes(lines, counts, slice(0, int(np.prod([len(line) for line in lines])))))
 
 
-def paired(labels: Any, view: host_bins.View, bins: Bins) -> Any:
+def paired(labels: Any, view: View, bins: Bins) -> Any:
     flat = seen(labels).astype("i8")
     row = np.arange(flat.size) // view.size(view.now)
     return put(np.where(flat < 0, -1, row * bins.count + flat))

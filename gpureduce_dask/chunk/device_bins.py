@@ -18,7 +18,7 @@ from ..device.layout import MAX_DIMS, Dim
 from ..device.plans import Launch, Operator
 from ..errors import ArgumentError, message
 from . import device
-from .host_bins import View
+from .bins_panels import View
 from .labels import refuse
 from .place import Place, whole
 

@@ -9,8 +9,7 @@ order, so that left stays earlier.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,10 @@ import numpy as np
 from ..binned import Binned, Bins
 from ..monoid import Array, Bound, State
 from ..operators import OPERATORS
-from ..rows import counts, extrema, logic, sums
+from ..rows import counts, extrema, logic, moments, sums
 from ..rows.product import split
 from . import box_bins
+from .bins_panels import Panel, View
 from .host import as_fields, halve, reduce
 from .labels import check_range, labels_at
 from .place import Place, whole
@@ -30,9 +30,9 @@ Chunk = tuple[tuple[Array, ...], Any]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, float32, 2026-11
 PANEL = 1 << 16  # elements that are looked at together: their labels and positions are temporaries
+LARGEST = 1 << 22  # and where there are more groups than that
 LEAST = 1 << 10  # labels of a panel, where cells lie side by side
 SIDE = 16  # cells side by side up to which a ufunc's at beats sorting
-ROOM = 1 << 20  # elements of a part of a chunk that has to be copied
 LINE = 1 << 20  # labels that are looked at for runs at once
 RUN = 1 << 13  # elements of a run from which on a call for each costs little
 
@@ -50,6 +50,7 @@ AT: dict[Any, tuple[np.ufunc, ...]] = {
     extrema.ptp_combine: (np.minimum, np.maximum),
 }
 DECIDES = {np.logical_or: True, np.logical_and: False}  # one such element does; their at takes ten times as long
+SPREADS = frozenset({moments.fold, moments.fold_present})
 ADDED: dict[Any, int] = {sums.combine: 0, sums.mean_combine: 1}  # a sum, and how many counts behind it
 
 
@@ -74,76 +75,6 @@ def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequ
     return view.partial(bound.cells.pack(cells))
 
 
-@dataclass(frozen=True)
-class View:
-    """A chunk as (outer, n, inner): kept axes, all reduced ones, and the kept axes behind the last of these."""
-
-    shape: tuple[int, ...]
-    reduced: Axes
-    now: Axes  # those that are folded now; the others, ahead of them, count rows of groups
-
-    @property
-    def pending(self) -> Axes:
-        return tuple(a for a in self.reduced if a not in self.now)
-
-    @property
-    def before(self) -> Axes:
-        last = max(self.reduced, default=len(self.shape))
-        return tuple(a for a in range(last) if a not in self.reduced)
-
-    @property
-    def after(self) -> Axes:
-        return tuple(range(max(self.reduced, default=len(self.shape)) + 1, len(self.shape)))
-
-    def size(self, axes: Axes) -> int:
-        return math.prod(self.shape[a] for a in axes)
-
-    @property
-    def outer(self) -> int:
-        return self.size(self.before)
-
-    @property
-    def rows(self) -> int:
-        return self.size(self.pending)
-
-    @property
-    def inner(self) -> int:
-        return self.size(self.after)
-
-    def partial(self, cells: Array) -> Array:
-        """States of shape (outer, groups, inner) as a partial: the chunk's axes, then the groups."""
-        shape, order, kept = self.turned(cells.shape[1])
-        return np.ascontiguousarray(cells.reshape(shape).transpose(order)).reshape(kept)
-
-    def turned(self, groups: int) -> tuple[Axes, Axes, Axes]:
-        """For :meth:`partial`: axes of what is kept and the groups, their order in a partial, and its shape."""
-        groups //= max(self.rows, 1)
-        parts, ahead = (*self.before, *self.pending, *self.after), len(self.before) + len(self.pending)
-        shape = (*(self.shape[a] for a in parts[:ahead]), groups, *(self.shape[a] for a in self.after))
-        order = (*(parts.index(a) + (a in self.after) for a in sorted(parts)), ahead)
-        return shape, order, (*(1 if a in self.now else n for a, n in enumerate(self.shape)), groups)
-
-    def blocks(self, arrays: tuple[Array, ...]) -> Iterator[tuple[slice, slice, tuple[Array, ...]]]:
-        """The chunk in blocks of (outer, n, inner), in C order, and where they lie along the first two."""
-        order = (*self.before, *self.reduced, *self.after)
-        laid = [a.transpose(order) for a in arrays]
-        outer, n, inner = self.outer, self.size(self.reduced), self.inner
-        views = all(_is_view(a, (outer, n, inner)) for a in laid)
-        lead = laid[0].shape[0] if laid[0].ndim else 1
-        step = lead if views else max(1, ROOM * lead // laid[0].size)
-        each = (outer if self.before else n) // lead
-        for start in range(0, lead, step):
-            stop = min(lead, start + step)
-            here, count = slice(start * each, stop * each), (stop - start) * each
-            shape = (count, n, inner) if self.before else (1, count, inner)
-            along = (here, slice(0, n)) if self.before else (slice(0, 1), here)
-            yield *along, tuple((a[start:stop] if a.ndim else a).reshape(shape) for a in laid)
-
-
-def _is_view(array: Array, shape: tuple[int, int, int]) -> bool:
-    return np.shares_memory(array, array.reshape(shape)) if array.size > ROOM else True
-
-
 def _reduce(cells: State, arrays: tuple[Array, ...], labels: Any, bound: Binned, view: View, place: Place) -> None:
     bins = bound.bins
     sizes = tuple(view.shape[a] for a in view.reduced)
@@ -153,7 +84,9 @@ def _reduce(cells: State, arrays: tuple[Array, ...], labels: Any, bound: Binned,
             _fold_slices(mine, blocks, runs, bound)
             continue
         inner = blocks[0].shape[2]
-        step = max(1, PANEL // inner) if inner <= SIDE else max(LEAST, PANEL // inner)
+        # Its temporaries are then as large as the states.
+        panel_of_many = max(PANEL, min(4 * view.rows * bins.count, LARGEST))
+        step = max(1, panel_of_many // inner) if inner <= SIDE else max(LEAST, PANEL // inner)
         for start in range(along.start, along.stop, step):
             stretch = slice(start, min(along.stop, start + step))
             panel = Panel(labels_at(bins, labels, sizes, place, stretch), view, bins, place, stretch)
@@ -196,64 +129,6 @@ def _fold_slices(cells: State, blocks: tuple[Array, ...], runs: list[tuple[int, 
                 field[...] = values
 
 
-class Panel:
-    """A stretch of the reduced axes: the group of each element, and its position."""
-
-    def __init__(self, labels: Array, view: View, bins: Bins, place: Place, stretch: slice) -> None:
-        check_range(bins, labels)
-        self.view, self.place, self.stretch = view, place, stretch
-        codes = labels.astype(np.intp, copy=False)
-        self.kept = np.flatnonzero(codes >= 0) if codes.size and codes.min() < 0 else None
-        if view.rows > 1:
-            row = np.arange(stretch.start, stretch.stop) // view.size(view.now)
-            codes = np.where(codes < 0, codes, row * bins.count + codes)
-        self.codes = codes if self.kept is None else codes[self.kept]
-        self._runs: Runs | None = None
-
-    def take(self, block: Array) -> Array:
-        """A block's elements that are in a group."""
-        return block if self.kept is None else block[:, self.kept]
-
-    @property
-    def positions(self) -> Array:
-        """Positions in the whole array, in C order over all reduced axes."""
-        at = np.arange(self.stretch.start, self.stretch.stop)
-        at = at if self.kept is None else at[self.kept]
-        axes = self.view.reduced
-        steps, start = self.place.steps(axes), self.place.start(axes)
-        along = np.unravel_index(at, [self.view.shape[a] for a in axes]) if axes else ()
-        return np.asarray(start + sum((i * s for i, s in zip(along, steps, strict=True)), np.zeros(at.shape, np.int64)))
-
-    @property
-    def runs(self) -> Runs:
-        if self._runs is None:
-            self._runs = Runs(self.codes)
-        return self._runs
-
-
-class Runs:
-    """Equal labels brought together, each run in order of position."""
-
-    def __init__(self, codes: Array) -> None:
-        self.order = None
-        if np.any(codes[1:] < codes[:-1]):
-            self.order = _argsort(codes)
-            codes = codes[self.order]
-        self.starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-        self.lengths = np.diff(self.starts, append=len(codes))
-        self.groups = codes[self.starts]
-
-
-def _argsort(codes: Array) -> Array:
-    """A stable order. NumPy sorts 16 bits by their digits: wider labels take two such sorts."""
-    low = np.argsort((codes & 0xFFFF).astype(np.uint16), kind="stable")
-    if (codes.max() >> 16) == 0:
-        return low
-    if (codes.max() >> 32) != 0:
-        return np.argsort(codes, kind="stable")
-    return low[np.argsort((codes >> 16).astype(np.uint16)[low], kind="stable")]
-
-
 def _panel(cells: State, blocks: tuple[Array, ...], panel: Panel, bound: Binned) -> None:
     """The elements of a panel, into the states of their groups, fields of shape (outer, groups, inner)."""
     blocks = tuple(panel.take(b) for b in blocks)
@@ -264,12 +139,15 @@ def _panel(cells: State, blocks: tuple[Array, ...], panel: Panel, bound: Binned)
         for start in range(0, len(mine[0]), rows):
             some = slice(start, start + rows)
             tile, states = tuple(b[some] for b in given), tuple(f[some] for f in mine)
-            if ufuncs is None:
+            fits = math.prod(states[0].shape) <= tile[0].size
+            if fits and part.monoid.fold in SPREADS and tile[0].shape[2] <= SIDE and tile[0].dtype.kind in "biuf":
+                _combine(states, _spreads(states[0].shape, tile[0], panel, part), part)
+            elif ufuncs is None:
                 _fold_runs(states, tile, panel, part)
             elif not _is_pair(part):
                 _at(states, ufuncs, tile, panel, part)
-            elif math.prod(states[0].shape) <= tile[0].size:
-                _at_apart(states, ufuncs, tile, panel, part)
+            elif fits:
+                _combine(states, _at_apart(states[0].shape, ufuncs, tile, panel, part), part)
             else:
                 _fold_runs(states, tile, panel, part)
 
@@ -289,11 +167,7 @@ def _is_pair(bound: Bound) -> bool:
 
 
 def _at(states: State, ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], panel: Panel, bound: Bound) -> None:
-    outer, groups, inner = states[0].shape
-    where = panel.codes
-    if inner > 1 or outer > 1:
-        lines = np.arange(outer)[:, None, None] * groups + where[:, None]
-        where = (lines * inner + np.arange(inner)).reshape(-1)
+    where = _cells(panel, states[0].shape)
     lifted = as_fields(bound.monoid.lift(*blocks, np.zeros((), np.int64)), bound, blocks[0].shape)
     for ufunc, field, values in zip(ufuncs, states, lifted, strict=True):
         flat, given = _plain(field.reshape(-1)), _plain(values.reshape(-1))  # lines of a contiguous array: a view
@@ -303,6 +177,15 @@ def _at(states: State, ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], 
             ufunc.at(flat, where, given)
 
 
+def _cells(panel: Panel, shape: tuple[int, ...]) -> Array:
+    """The cell of each element of a block, of states of shape (outer, groups, inner) one after another."""
+    outer, groups, inner = shape
+    if inner == outer == 1:
+        return panel.codes
+    lines = np.arange(outer)[:, None, None] * groups + panel.codes[:, None]
+    return np.asarray((lines * inner + np.arange(inner)).reshape(-1))
+
+
 def _plain(values: Array) -> Array:
     """The same elements with NumPy's own instance of their dtype: with an equal one, a ufunc's at takes 30 times as
     long."""
@@ -310,13 +193,39 @@ def _plain(values: Array) -> Array:
 
 
 def _at_apart(
-    states: State, ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], panel: Panel, bound: Bound
-) -> None:
-    """The panel's own states first, which are then combined with those before."""
-    shape = states[0].shape
+    shape: tuple[int, ...], ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], panel: Panel, bound: Bound
+) -> State:
+    """The panel's own states."""
     mine = tuple(np.full(shape, value, d) for value, (_, d) in zip(bound.identity, bound.fields, strict=True))
     _at(mine, ufuncs, blocks, panel, bound)
-    for field, values in zip(states, bound.monoid.combine(states, mine), strict=True):
+    return mine
+
+
+def _spreads(shape: tuple[int, ...], block: Array, panel: Panel, bound: Bound) -> State:
+    """The panel's own counts, means and central sums: deviations from each group's mean, put right by their own."""
+    where, x, size = _cells(panel, shape), block.reshape(-1), math.prod(shape)
+    if bound.monoid.fold is moments.fold_present and x.dtype.kind == "f":
+        there = ~np.isnan(x)
+        where, x = where[there], x[there]
+    count = np.bincount(where, minlength=size).astype(np.float64)
+    mean = _added(where, x.astype(np.float64), size) / np.maximum(count, 1)
+    away = x - mean[where]
+    slip = _added(where, away, size) / np.maximum(count, 1)
+    spread = np.maximum(_added(where, away * away, size) - slip * slip * count, 0)
+    state = (count, *moments.shifted(mean, slip, block.dtype), spread)
+    return tuple(f.reshape(shape) for f in as_fields(state, bound, count.shape))
+
+
+def _added(where: Array, values: Array, size: int) -> Array:
+    total = np.zeros(size)
+    np.add.at(total, where, _plain(values))
+    return total
+
+
+def _combine(states: State, later: State, bound: Bound) -> None:
+    """The later states into those that are there."""
+    both = as_fields(bound.monoid.combine(states, later), bound, states[0].shape)
+    for field, values in zip(states, both, strict=True):
         field[...] = values
 
 
