@@ -8,6 +8,7 @@ traces it into its own kernel; anything else that wants it gets the array that d
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -29,6 +30,7 @@ from ..rows.product import product
 
 KEY = "gpureduce.fuse"
 LEAST = 1 << 12  # elements of an array below which its temporaries cost nothing
+NUMBERS = 16  # single numbers of a GPU that are remembered
 MOST = {False: 4, True: 2}  # arrays that are read together: on the host, and on a GPU
 OPERATORS = (
     "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift rshift lt le gt ge eq ne".split()
@@ -75,6 +77,9 @@ def put_off(node: Task, have: Any) -> Lazy | None:
     if function not in PLAIN and not (function is _enforce_dtype and _inner(node) in PLAIN):
         return None
     args = tuple(_argument(a, have) for a in node.args)
+    if not any(isinstance(a, Lazy) or _is_array(a) for a in args):
+        return None
+    args = tuple(map(_number, args))
     leaves: dict[int, Any] = {}
     for a in args:
         if isinstance(a, Lazy):
@@ -95,8 +100,23 @@ def _inner(node: Task) -> Any:
     return node.kwargs.get("enforce_dtype_function")
 
 
+_numbers: OrderedDict[int, tuple[Any, Any]] = OrderedDict()  # a GPU's, by the array that holds each
+
+
+def _number(x: Any) -> Any:
+    """A GPU's single number as one on the host, such as the mean that all chunks are compared with: asked for once."""
+    if not is_device(x) or x.ndim:
+        return x
+    found = _numbers.get(id(x))
+    if found is None or found[0] is not x:
+        found = _numbers[id(x)] = x, x.get()[()]
+        while len(_numbers) > NUMBERS:
+            _numbers.popitem(last=False)
+    return found[1]
+
+
 def _is_array(x: Any) -> bool:
-    """True for NumPy's and CuPy's own arrays, of numbers. A GPU's single number is none: it may be one of many."""
+    """True for NumPy's and CuPy's own arrays, of numbers."""
     return (type(x) is np.ndarray or is_device(x)) and x.ndim > 0 and x.dtype.kind in "biufc" and x.dtype.isnative
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import gpureduce_dask as gr
 from gpureduce_dask.bench import memory
 from gpureduce_dask.device import compile as compiler
+from gpureduce_dask.trees import lazy
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 cp = pytest.importorskip("cupy")
@@ -128,16 +129,52 @@ def test_no_temporary_of_a_chunks_size():
     u = cp.random.default_rng(0).random((4096, 4096), dtype="f4")
     x = da.from_array(np.zeros((1, 1)), chunks=1)
     x = da.map_blocks(lambda: u, chunks=u.shape, dtype="f4", meta=gr.device_meta(2, "f4"))
-    lazies = [
+    todo = [
         gr.map_reduce(lambda x: (x - 0.5) ** 2, "sum", x),
         gr.map_reduce(lambda x: np.log1p(x), "var", x, axis=0),
         gr.map_reduce(lambda x: x > 0.5, "any", x, axis=1),
     ]
-    dask.compute(*lazies, scheduler="sync")
-    for lazy in lazies:
+    dask.compute(*todo, scheduler="sync")
+    for each in todo:
         memory.watch()
         try:
-            lazy.compute(scheduler="sync")
+            each.compute(scheduler="sync")
         finally:
             most = memory.unwatch()
         assert most < 0.05 * u.nbytes
+
+
+CHAINS = [
+    lambda x: ((x - 0.5) ** 2).sum(axis=0),
+    lambda x: ((x - x.mean()) ** 2).sum(axis=0),
+    lambda x: (x > 1).any(axis=1),
+    lambda x: da.where(x > 0, da.log1p(abs(x)), x).std(axis=0),
+    lambda x: ((x - x.mean(axis=0)) * 2).max(axis=1),
+]
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+def test_chains_of_plain_dask(chain, monkeypatch):
+    """What stands between a chunk and its reduction goes into the kernel."""
+    counts = []
+    original = lazy._fused
+    monkeypatch.setattr(lazy, "_fused", lambda *given: (counts.append(original(*given)), counts[-1])[1])
+    u = np.random.default_rng(0).normal(size=(4000, 500)).astype("f4")
+    with gr.accelerate():
+        ours = chain(device(u, (500, 500)))
+    close(ours, chain(da.from_array(u, chunks=500)).compute(scheduler="sync"), 1e-4)
+    assert len(counts) >= 8 and None not in counts
+
+
+def test_a_chain_takes_no_memory_of_a_chunks_size():
+    u = [cp.random.default_rng(i).random(1 << 24, dtype="f4") for i in range(4)]
+    x = da.concatenate([da.from_array(c, asarray=False, name=False) for c in u])
+    with gr.accelerate():
+        todo = ((x - 0.25) ** 2).sum()
+    todo.compute(scheduler="sync")
+    memory.watch()
+    try:
+        todo.compute(scheduler="sync")
+    finally:
+        most = memory.unwatch()
+    assert most < 0.05 * u[0].nbytes
