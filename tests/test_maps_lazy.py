@@ -115,6 +115,19 @@ def test_each_chunk_is_made_once_and_used_by_whoever_asks():
     np.testing.assert_array_equal(second, whole.max(axis=0))
 
 
+def test_groups_and_several_statistics():
+    x, labels = make(), np.arange(512) % 3
+    u = x.compute(scheduler="sync")
+    sums = gr.grouped(x * 2, labels, "sum", axis=0, num_groups=3).compute(scheduler="sync")
+    np.testing.assert_allclose(sums[:, 1], (u * 2)[1::3].sum(axis=0), rtol=1e-3, atol=1e-4)
+    found = dask.compute(*gr.stats((x - 0.5) ** 2, ["mean", "std", "argmax"], axis=0), scheduler="sync")
+    squares = (u - np.float32(0.5)) ** 2
+    for got, expected in zip(found, (squares.mean(0), squares.std(0), squares.argmax(0)), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-5)
+    dot = gr.vdot(x * 2, x + 1).compute(scheduler="sync")
+    np.testing.assert_allclose(dot, np.vdot((u * 2).astype("f8"), u + 1), rtol=1e-5)
+
+
 def test_errors_are_those_of_the_function():
     with gr.accelerate(numpy=True):
         todo = ((make() * 3).astype("i4") ** (make().astype("i4") - 10)).sum()

@@ -26,7 +26,7 @@ from ..expressions import functions, tracer
 from ..expressions.mapped import map_of, mapped
 from ..expressions.program import Program
 from ..monoid import Bound
-from ..rows.product import product
+from ..rows.product import Product, product
 
 KEY = "gpureduce.fuse"
 LEAST = 1 << 12  # elements of an array below which its temporaries cost nothing
@@ -156,7 +156,7 @@ def _fused(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound]
     device = any(map(is_device, arrays))
     if len(shapes) > 1 or len(arrays) > MOST[device] or not all(map(_is_array, arrays)):
         return None
-    if any(map_of(part) for part in bound.parts):
+    if type(bound) not in (Bound, Product) or any(map_of(part) for part in bound.parts):
         return None
     program = _program(blocks, arrays)
     if program is None or program.results != bound.dtypes:
