@@ -42,16 +42,27 @@ def var(
     out: Any = None,
     *,
     where: Any = None,
+    weights: Any = None,
 ) -> Any:
     """Variance: the mean of ``|x - mean|**2``, over ``n - ddof``; real for complex ``a``.
 
     One pass in float64, chunks merged by Chan, Golub and LeVeque (1979). The means of float64 and of integers of 32
     and 64 bits are merged as pairs of float64: right to some 1e-14 of the variance however far from zero the elements
     lie. Other dtypes, complex ones too, lose about ``2**-53 * mean / std`` of it in a merge. NaN where ``n - ddof`` is
-    zero. ``dtype`` is of floats or complex numbers: in integers NumPy measures from a truncated mean.
+    zero. ``dtype`` is of floats or complex numbers: in integers NumPy measures from a truncated mean. With ``weights``
+    an element counts as often as its own says, ``n`` is their sum, and ``a`` is real; there is no ``dtype`` then.
     """
     return reduce(
-        "var", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
+        "var",
+        a,
+        where,
+        weights=weights,
+        axis=axis,
+        dtype=dtype,
+        keepdims=keepdims,
+        split_every=split_every,
+        out=out,
+        ddof=ddof,
     )
 
 
@@ -65,10 +76,20 @@ def std(
     out: Any = None,
     *,
     where: Any = None,
+    weights: Any = None,
 ) -> Any:
     """Standard deviation, the square root of :func:`var`."""
     return reduce(
-        "std", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
+        "std",
+        a,
+        where,
+        weights=weights,
+        axis=axis,
+        dtype=dtype,
+        keepdims=keepdims,
+        split_every=split_every,
+        out=out,
+        ddof=ddof,
     )
 
 

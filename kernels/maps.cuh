@@ -2,3 +2,4 @@
 #pragma once
 #include "scan.cuh"
 #include "monoid/mapped.cuh"
+#include "monoid/weighted.cuh"

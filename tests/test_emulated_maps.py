@@ -18,14 +18,15 @@ from gpureduce_dask.chunk import device, host, reach
 from gpureduce_dask.device import sources
 from gpureduce_dask.expressions import tracer, whole
 from gpureduce_dask.expressions.mapped import mapped
+from gpureduce_dask.rows import weighted as spreads
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
 
-def bound(function, op, *dtypes, masked=False):
+def bound(function, op, *dtypes, masked=False, dtype=None):
     program = tracer.trace(function, tuple(map(np.dtype, dtypes)))
     values = program.results[:-1] if masked else program.results
-    return mapped(program, operators.get(op).bind(*values), masked)
+    return mapped(program, operators.get(op).bind(*values, dtype=dtype), masked)
 
 
 def arithmetic(x, y):
@@ -58,6 +59,8 @@ REDUCED = {
     "narrow": (bound(lambda x: np.exp(-abs(x)) * x + x, "mean", "f2"), ("f2",)),
     "unlike": (bound(lambda x, y: (x < y) * 2 + (x == y), "argmax", "i8", "u8"), ("i8", "u8")),
     "complex": (bound(lambda z: (z * z.conj() / (z + 2j)).real - abs(z), "sum", "c8"), ("c8",)),
+    "cast": (bound(lambda x: x * 3, "sum", "f4", dtype="c16"), ("f4",)),
+    "weighted": (bound(lambda x, w: (x, w * 2.5), spreads.SPREADS["std"], "f4", "u1"), ("f4", "u1")),
     "masked": (bound(lambda x, m: (x + 1, m), "var", "f4", "bool", masked=True), ("f4", "bool")),
 }
 SHAPES = (((5, 70), (1,)), ((70, 6), (0,)), ((300,), (0,)), ((150, 1), (1,)))  # the last: each element for itself

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from gpureduce_dask.device import launch
 from gpureduce_dask.expressions import cuda, functions, tracer
 from gpureduce_dask.expressions.mapped import Map, mapped
 from gpureduce_dask.expressions.program import CAST
+from gpureduce_dask.monoid import Bound, Monoid
 from gpureduce_dask.rows.product import product
 
 F4 = np.dtype("f4")
@@ -41,7 +43,34 @@ def several(u, v):
     )
 
 
+def nothing(*states):
+    raise NotImplementedError
+
+
+OWN = Monoid(
+    name="own_total",
+    fields={"value": "f8"},
+    identity=(0.0,),
+    lift=nothing,
+    combine=nothing,
+    finalise=nothing,
+    unsafe_cuda="""
+struct own_total {
+    struct State { f64 value; };
+    static GR_HD State identity() { return {0}; }
+    static GR_HD State lift(f32 x, i64) { return {x}; }
+    static GR_HD State combine(State earlier, State later) { return {earlier.value + later.value}; }
+};""",
+)
+
+
+def twice_ones_own():
+    parts = [bound(lambda x: x + 1, OWN, "f4", number=i) for i in range(2)]
+    return product("twice", tuple(Bound(replace(p.monoid, name=f"part_{i}"), p.dtypes) for i, p in enumerate(parts)))
+
+
 SHIPPED = {
+    "one's own": (twice_ones_own, "f4"),
     "squares": (lambda: bound(lambda x: (x - 0.5) ** 2, "sum", "f4"), "f4"),
     "weighted": (lambda: bound(lambda x, w: (x, w), "average", "f4", "f4"), "f4 f4"),
     "masked": (lambda: bound(lambda x, m: (x, m), "var", "f4", "bool", masked=True), "f4 bool"),

@@ -65,6 +65,26 @@ def test_weights():
     close(gr.mean(x, axis=1, weights=weights, where=m), (u * w).sum(axis=1, where=mask) / w.sum(axis=1, where=mask))
 
 
+@pytest.mark.parametrize("op", ["var", "std"])
+def test_weights_of_spreads_count_elements_so_often(op):
+    rng = np.random.default_rng(3)
+    u = rng.normal(size=(60, 80), loc=100).astype("f4")
+    times, mask = rng.integers(0, 4, u.shape), rng.random(u.shape) > 0.4
+    x, weights = da.from_array(u, chunks=(20, 30)), da.from_array(times, chunks=25)
+
+    def expected(line, count, ddof):
+        return getattr(np.repeat(line.astype("f8"), count), op)(ddof=ddof)
+
+    close(getattr(gr, op)(x, weights=weights, ddof=1), expected(u.ravel(), times.ravel(), 1))
+    lines = [expected(u[:, j], times[:, j] * mask[:, j], 0) for j in range(80)]
+    close(getattr(gr, op)(x, axis=0, weights=weights, where=mask), lines)
+    u[3, 4] = np.nan
+    got = getattr(gr, op)(da.from_array(u, chunks=20), axis=1, weights=np.where(np.isnan(u), 0, times))
+    assert np.isfinite(got.compute()).all()  # what does not count may be anything
+    assert np.isnan(getattr(gr, op)(da.from_array(u, chunks=20), weights=times + 1).compute())
+    assert np.isnan(getattr(gr, op)(x, weights=times * 0).compute())
+
+
 def test_min_count_is_xarrays():
     xr = pytest.importorskip("xarray")
     u, mask, _, m = elements()

@@ -318,15 +318,15 @@ def cuda_operator(bound: Bound, final: bool = False) -> Operator:
     return operator(text, bound.dtypes, bound.state, monoid.commutative, emit)
 
 
-def _struct(bound: Bound) -> str:
-    """The CUDA type expression of a bound monoid."""
+def _struct(bound: Bound, is_cast: bool = False) -> str:
+    """The CUDA type expression of a bound monoid, for elements as they are stored, or cast already."""
     first, *others = bound.parts
     if others:
         each = [_struct(part) for part in bound.parts]
         return ", ".join(f"Both<{text}" for text in each[:-1]) + f", {each[-1]}" + ">" * len(others)
     of = map_of(first)
     if of is not None:
-        return f"Mapped<{_struct(of.inner)}, {struct(of).name}>"
+        return f"Mapped<{_struct(of.inner, True)}, {struct(of).name}>"
     monoid, stored = first.monoid, [cuda_types.element(d) for d in first.dtypes]
     if monoid.unsafe_cuda:
         pair = stored[0] if monoid.arity == 1 else f"Pair<{stored[0]}, {stored[1]}>"
@@ -336,7 +336,7 @@ def _struct(bound: Bound) -> str:
             message(first.name, "a monoid without CUDA text met a CuPy chunk", "unsafe_cuda=...", "See gr.Monoid.")
         )
     text = monoid.cuda(*first.elements)
-    return f"Casting<{text}, {stored[0]}>" if first.elements != first.dtypes else text
+    return f"Casting<{text}, {stored[0]}>" if first.elements != first.dtypes and not is_cast else text
 
 
 def own_text(bound: Bound) -> tuple[str, Constants]:
@@ -344,7 +344,8 @@ def own_text(bound: Bound) -> tuple[str, Constants]:
 
     Users' own, and that their states are as large as the fields: kernels write what Python makes room for. Then maps.
     """
-    texts = [f"{part.monoid.unsafe_cuda}\n{_check(part)}" for part in bound.parts if part.monoid.unsafe_cuda]
+    users = [unmapped(part) for part in bound.parts if part.monoid.unsafe_cuda]
+    texts = list(dict.fromkeys(f"{part.monoid.unsafe_cuda}\n{_check(part)}" for part in users))
     structs = [struct(of) for part in bound.parts if (of := map_of(part)) is not None]
     text = "\n".join([*texts, *(s.text for s in structs)])
     return text, tuple(constant for s in structs for constant in s.constants)

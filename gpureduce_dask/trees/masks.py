@@ -18,7 +18,9 @@ from ..errors import DtypeError, message
 from ..monoid import Bound, DType
 from .apply import as_dask
 
-ZERO = frozenset({"sum", "nansum", "any", "count_nonzero", "sumsq", "norm1", "norm2", "norminf", "vdot", "average"})
+ZERO = frozenset(
+    "sum nansum any count_nonzero sumsq norm1 norm2 norminf vdot average weighted_var weighted_std".split()
+)
 ONE = frozenset({"prod", "nanprod", "all"})
 HIGHEST, LOWEST = frozenset({"min", "nanmin"}), frozenset({"max", "nanmax"})
 MISSING = frozenset({"nanmean", "nanvar", "nanstd"})

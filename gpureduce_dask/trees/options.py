@@ -13,6 +13,7 @@ from .. import operators
 from ..dtypes import kind
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Monoid
+from ..rows.weighted import SPREADS
 from . import mapped, mapped_product
 from .apply import apply, as_dask
 from .operands import same
@@ -76,6 +77,8 @@ def _masked(op: str, x: Any, where: Any, initial: Any, weights: Any, arguments: 
         monoid = replace(monoid, empty="identity") if initial is not None else monoid
     if weights is None:
         return _mapped(same, monoid, (x,), where, arguments) if where is not None else apply(monoid, x, **arguments)
+    if op in SPREADS:
+        return _mapped(same, SPREADS[op], (x, weights), where, arguments)
     if op == "mean":
         arguments = {k: v for k, v in arguments.items() if k != "dtype" or v is not None}
         return _mapped(same, operators.get("average"), (x, weights), where, arguments)
