@@ -128,6 +128,35 @@ def test_groups_and_several_statistics():
     np.testing.assert_allclose(dot, np.vdot((u * 2).astype("f8"), u + 1), rtol=1e-5)
 
 
+SCANS = {
+    "cumsum": lambda x: da.log1p(x * x).cumsum(axis=1),
+    "cumprod": lambda x: (1 + x / 100).cumprod(axis=1),
+    "two arrays": lambda x: (x * make(1) + 1).cumsum(axis=1),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_scans_of_chunks_that_hold_their_lines(name, fused):
+    ours, stock = both(SCANS[name])
+    got, expected = ours.compute(scheduler="sync"), stock.compute(scheduler="sync")
+    assert ours.dtype == got.dtype == expected.dtype
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+    assert fused == [True] * 8
+    fused.clear()
+    off, _ = both(SCANS[name], fuse=False)
+    assert off.name != ours.name
+    off.compute(scheduler="sync")
+    assert not fused
+
+
+def test_scans_with_segments_and_backwards():
+    x, starts = make(), np.arange(256) % 7 == 0
+    u = x.compute(scheduler="sync")
+    got = gr.scan(x * 2, "sum", axis=1, segments=starts, reverse=True).compute(scheduler="sync")
+    expected = gr.scan(u * 2, "sum", axis=1, segments=starts, reverse=True).compute(scheduler="sync")
+    np.testing.assert_allclose(got, expected, rtol=1e-5)
+
+
 def test_errors_are_those_of_the_function():
     with gr.accelerate(numpy=True):
         todo = ((make() * 3).astype("i4") ** (make().astype("i4") - 10)).sum()

@@ -80,7 +80,7 @@ def played(monkeypatch):
         monkeypatch.setattr(cupy, "ascontiguousarray", lambda array: put(np.ascontiguousarray(seen(array))))
         monkeypatch.setattr(scan_launch, "limits", lambda number: (48 << 10, 3))
         monkeypatch.setattr(
-            scan_launch, "load", lambda plan, *_: [(3, s.blocks, s.threads, s.shared_bytes) for s in plan.steps]
+            scan_launch, "load", lambda plan, *_: ([(3, s.blocks, s.threads, s.shared_bytes) for s in plan.steps], ())
         )
         device_scan.clear()
         return player

@@ -14,7 +14,7 @@ from typing import Any
 from dask._task_spec import GraphNode, Task, TaskRef
 
 from ..device import launch
-from . import lazy, tasks, within
+from . import lazy, within
 from .grouped import Folding
 
 Key = Any
@@ -65,7 +65,7 @@ def _step(node: GraphNode, have: Mapping[Key, Any]) -> Any:
         later = lazy.put_off(node, have)
         if later is not None:
             return later
-        if tasks.computes(node.func):
+        if lazy.is_reader(node.func):
             return node({key: have[key] for key in node.dependencies})
     return node({key: lazy.made(have[key]) for key in node.dependencies})
 
@@ -91,7 +91,7 @@ def read_as_computed(node: GraphNode) -> GraphNode:
 
 def _reduces(node: Task) -> bool:
     inner = [each for each in node.args[0].values() if isinstance(each, Task)]
-    return any(_reduces(each) if each.has_subgraph() else tasks.computes(each.func) for each in inner)
+    return any(_reduces(each) if each.has_subgraph() else lazy.is_reader(each.func) for each in inner)
 
 
 def run_whole(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:

@@ -58,6 +58,20 @@ def allowed(fuse: bool) -> Iterator[None]:
         _fuses.reset(token)
 
 
+_readers: set[Any] = set()
+
+
+def reads(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a task's function that computes what chains put off, as it reads."""
+    _readers.add(function)
+    return function
+
+
+def is_reader(function: Any) -> bool:
+    """True for a marked function with its options."""
+    return getattr(function, "func", None) in _readers
+
+
 class Lazy:
     """What a function would give of its arguments: arrays, others like this, and numbers."""
 
@@ -136,10 +150,10 @@ def made(x: Any) -> Any:
     return x.value
 
 
-def read_with(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound]:
+def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[tuple[Any, ...], Bound]:
     """The arrays to read, and the operator of what was put off; the blocks that dask would have made where a kernel
-    cannot compute it."""
-    if not any(isinstance(b, Lazy) and b.function is not None for b in blocks):
+    cannot compute it, or without ``fuse``."""
+    if not (fuse and any(isinstance(b, Lazy) and b.function is not None for b in blocks)):
         return tuple(map(made, blocks)), bound
     found = _fused(blocks, bound)
     return (tuple(map(made, blocks)), bound) if found is None else found

@@ -26,7 +26,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from ..monoid import Bound
-from . import groups, meta, sources, stream, workers
+from . import groups, lazy, meta, sources, stream, workers
 from .axes import needs_places, place_chunks
 from .handles import Coords
 from .scan_tasks import Scan, bases, only_section, scan_chunk, scan_whole, totals
@@ -70,7 +70,8 @@ class ScanTree:
         self.x = arrays[0]
         self.todo = sources.Reduction(arrays, scan.bound, (scan.axis,), None)  # to the totals of lines
         chunks = [str(a.chunks) for a in arrays]
-        token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, scan)
+        self.how = {} if lazy.fuses() else {"fuse": False}
+        token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, scan, *self.how)
         self.name = f"{prefix}-{token}"
         self.parts = f"{prefix}-part-{token}"  # totals, bases, and stretches scanned together
         self.meta = meta.like(self.x._meta, self.x.ndim, scan.bound.result)
@@ -81,7 +82,7 @@ class ScanTree:
         inds = tuple(range(self.x.ndim))
         inputs = [v for a in (*self.arrays, *self._flags()) for v in (a, inds)]
         return da.blockwise(
-            partial(scan_whole, scan=self.scan, segmented=self.starts is not None),
+            partial(scan_whole, scan=self.scan, segmented=self.starts is not None, **self.how),
             inds,
             *inputs,
             name=self.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from .. import chunk
 from ..chunk import Place
 from ..device import faults
 from ..monoid import Bound
+from . import lazy
 from .tasks import Partial, merge
 
 # A partial, None for that of nothing; and where a segment starts in the line, None where there are no segments.
@@ -157,8 +158,10 @@ def scan_chunk(section: Section, at: int, *blocks: Any) -> Any:
     return scan.run(blocks[:arity], starts, found[at], offsets[at], is_first and at == 0)
 
 
+@lazy.reads
 @faults.task
-def scan_whole(*blocks: Any, scan: Scan, segmented: bool) -> Any:
-    """A chunk that holds all of its lines."""
-    starts = blocks[-1] if segmented else None
-    return scan.run(blocks[: len(blocks) - segmented], starts, None, 0, True)
+def scan_whole(*blocks: Any, scan: Scan, segmented: bool, fuse: bool = True) -> Any:
+    """A chunk that holds all of its lines; what its chain put off is computed as it is read, with ``fuse``."""
+    starts = lazy.made(blocks[-1]) if segmented else None
+    read, bound = lazy.read_with(blocks[: len(blocks) - segmented], scan.bound, fuse)
+    return replace(scan, bound=bound).run(read, starts, None, 0, True)

@@ -20,6 +20,7 @@ from .axes import Axes, empty_slice
 Partial = Any
 
 
+@lazy.reads
 @faults.task
 def reduce_chunk(
     *blocks: Any, bound: Bound, axes: Axes, shape: tuple[int, ...] | None = None, fuse: bool = True
@@ -32,7 +33,7 @@ def reduce_chunk(
     if shape is not None:
         *blocks, where = blocks  # type: ignore[assignment]
         place = Place(tuple(s.start for s in where), shape)
-    read, of = lazy.read_with(blocks, bound) if fuse else (tuple(map(lazy.made, blocks)), bound)
+    read, of = lazy.read_with(blocks, bound, fuse)
     if lacks_answer(read[0], bound, axes):
         return None
     partial = chunk.reduce(read, of, axes, place)
@@ -51,11 +52,12 @@ def cut(packed: Any, bound: Bound, offset: int, drop: Axes | None, device: bool)
     return _leave_axes(chunk.finalise(chunk.cut(_only(packed), bound, offset), bound), drop, device)
 
 
+@lazy.reads
 @faults.task
 def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device: bool, fuse: bool = True) -> Any:
     """One chunk that holds all of its slices, to its results, of a product to its partial."""
     blocks = tuple(_only(b) for b in blocks)
-    blocks, bound = lazy.read_with(blocks, bound) if fuse else (tuple(map(lazy.made, blocks)), bound)
+    blocks, bound = lazy.read_with(blocks, bound, fuse)
     if lacks_answer(blocks[0], bound, axes):
         raise empty_slice(bound.name, f"a chunk of shape {np.shape(blocks[0])}")
     if isinstance(bound, Product):
@@ -139,8 +141,3 @@ def _only(block: Any) -> Any:
     while isinstance(block, list):
         (block,) = block
     return block
-
-
-def computes(function: Any) -> bool:
-    """True for a task's function that computes what chains put off."""
-    return getattr(function, "func", None) in (reduce_chunk, reduce_whole)
