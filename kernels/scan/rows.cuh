@@ -25,8 +25,9 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
     static const bool draws_early = true;
-    // Packs whose walk is unrolled: registers are few.
+    // Packs whose walk is unrolled: registers are few, and the ends of a lone line are met once.
     static const int unrolled = V > 8 || Gaps || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
+    template <bool Inner, bool Ends> struct Unrolled { static const int packs = Inner && (!Ends || Lines) ? unrolled : 1; };
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
     struct Spot { u64 tile; };
@@ -111,7 +112,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         if (!Inner && at.line >= task.lines) return Flow::identity();
         Value start = began && Lines > 1 ? start_of(at.line) : Op::identity();
         Gather<Op> gather;
-#pragma unroll unrolled
+        const int together = Unrolled<Inner, Ends>::packs;
+#pragma unroll together
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = Taken<In, V>::of(a, b, pack_of(k));
             if constexpr (Inner && !Ends && !Reverse) {
@@ -138,7 +140,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         u8* out = results(stage);
         if (!Inner && at.line >= task.lines) return;
         if (Lines && at.begins) value = Lines > 1 ? start_of(at.line) : Op::identity();
-#pragma unroll unrolled
+        const int together = Unrolled<Inner, Ends>::packs;
+#pragma unroll together
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = Taken<In, V>::of(a, b, pack_of(k));
             Pack<Out, V> to;
