@@ -138,8 +138,10 @@ def fuse_call(op: str, x: Any, axis: Any) -> Call:
     import cupy
 
     row = ROWS[op]
-    fused = cupy.fuse(lambda *arrays: row.same(cupy, *arrays, axis), kernel_name="fused")
-    return functools.partial(fused, *_arrays(row, x))
+    arrays, fuse = _arrays(row, x), cupy.fuse(kernel_name="fused")
+    if len(arrays) == 1:
+        return functools.partial(fuse(lambda x: row.same(cupy, x, axis)), *arrays)
+    return functools.partial(fuse(lambda x, y: row.same(cupy, x, y, axis)), *arrays)
 
 
 def torch_call(op: str, x: Any, axis: Any) -> Call:
