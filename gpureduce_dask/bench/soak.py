@@ -13,6 +13,7 @@ from typing import Any
 
 import dask
 import dask.array as da
+import dask.utils
 import numpy as np
 
 import gpureduce_dask as gr
@@ -87,9 +88,10 @@ def _tidy(dask_scheduler: Any) -> int:
 
 
 def _resident() -> int:
-    """Bytes of this process's memory that are resident."""
+    """Bytes of this process's memory that are resident, without the last 100,000 keys that dask splits: 27 MiB."""
     import psutil  # type: ignore[import-untyped]
 
+    dask.utils.key_split.cache_clear()
     return int(psutil.Process().memory_info().rss)
 
 
