@@ -9,7 +9,7 @@ pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from expressions import sample
 from simt import build
-from simt.backend import Emulator, get, put, with_constants
+from simt.backend import Emulator, get, put
 from simt.scans import Call, check
 from simt.scans import unit as scan_unit
 
@@ -120,10 +120,15 @@ def test_scans_of_maps():
     x, y = (sample("f4", seed, (4, 90)) for seed in (1, 2))
     x[~np.isfinite(x)] = y[~np.isfinite(y)] = 1
     calls = [Call(todo, (x, y), 1), Call(todo, (x.T.copy(), y.T.copy()), 0, reverse=True)]
-    text = f"{sources.source('maps.cuh')}\n{with_constants(*device.own_text(todo))}"
+    text = sources.source("maps.cuh") + "\n#define " + _values(todo) + "\n" + device.own_text(todo)[0]
     (kernels,) = build([scan_unit(calls, text)])
     for call in calls:
         check(kernels, call, "random")
+
+
+def _values(todo):
+    ((name, data),) = device.own_text(todo)[1]
+    return f"{name.removesuffix('constants')}values {', '.join(f'{v}ull' for v in np.frombuffer(data, np.uint64))}"
 
 
 def test_programs_of_whole_arrays():

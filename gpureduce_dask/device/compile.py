@@ -5,6 +5,7 @@ CuPy's own compile path appends ``-ftz=true``, which would lose float32 subnorma
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import re
 import threading
@@ -24,8 +25,7 @@ CACHING = (12, 9)  # from this version on NVRTC keeps machine code on disk, but 
 LOCAL_BYTES = 3  # the driver's number for the bytes of memory that a thread of a function has for itself
 OLDEST = 70  # compute capability 7.0: independent thread scheduling, which the kernels rely on
 
-# What a kernel reads from constant memory, behind the bytes that stand for it in what the compiler gives.
-Constants = tuple[tuple[bytes, bytes], ...]
+Constants = tuple[tuple[str, bytes], ...]  # what a kernel reads from constant memory, by the memory's name
 
 _cubins: dict[tuple[str, str, str], tuple[bytes, str, str] | CompileError] = {}
 _functions: dict[tuple[str, str, int], Any] = {}
@@ -159,7 +159,7 @@ def _targets() -> tuple[int, ...]:
 def function(kernel: str, device: int, text: str = "", constants: Constants = ()) -> Any:
     """The kernel loaded on a GPU, which must be current.
 
-    One that reads constants is loaded for each: no launch waits for another that needs other ones.
+    One that reads constants is loaded for each: they are written once, before it is launched on any stream.
     """
     if constants:
         return _variant(kernel, device, text, constants)
@@ -177,27 +177,33 @@ def _variant(kernel: str, device: int, text: str, constants: Constants) -> Any:
     key = (kernel, text, device, constants)
     with _lock:
         if key not in _variants:
-            _variants[key] = _load(kernel, architecture(device), text, constants)
+            _variants[key] = _load(kernel, architecture(device), text)
+            _write(_variants[key].module, constants)
             if len(_variants) > VARIANTS:
                 _variants.popitem(last=False)  # a plan that uses it holds it
         _variants.move_to_end(key)
         return _variants[key]
 
 
-def _load(kernel: str, arch: str, text: str, constants: Constants = ()) -> Any:
+def _write(module: Any, constants: Constants) -> None:
+    """Write to a module's constant memory, and wait for no more than that."""
+    import cupy
+
+    runtime, stream = cupy.cuda.runtime, cupy.cuda.Stream(non_blocking=True)
+    for name, data in constants:
+        buffer = ctypes.create_string_buffer(data, len(data))
+        address, kind = ctypes.addressof(buffer), runtime.memcpyHostToDevice
+        runtime.memcpyAsync(module.get_global_var(name), address, len(data), kind, stream.ptr)
+        stream.synchronize()
+
+
+def _load(kernel: str, arch: str, text: str) -> Any:
     code, name, log = _compiled(kernel, arch, text)
-    found = _function_of(with_constants(code, constants), name)
+    found = _function_of(code, name)
     if log or not _may_spill(found):
         return found
     code, name, log = _cubins[kernel, arch, text] = _compile(kernel, arch, text, ("-no-cache",))
-    return _function_of(with_constants(code, constants), name)
-
-
-def with_constants(code: bytes, constants: Constants) -> bytes:
-    """Machine code whose constant memory begins with these values: they are there once it is loaded, for any stream."""
-    for placeholder, data in constants:
-        code = code.replace(placeholder, data)  # of a kernel that reads none, the compiler drops them
-    return code
+    return _function_of(code, name)
 
 
 def _function_of(code: bytes, name: str) -> Any:

@@ -75,17 +75,11 @@ class Function:
     ptr: int = 0
 
 
-def with_constants(text: str, constants: compiler.Constants) -> str:
-    """A text with its constants as numbers, which the package replaces in machine code alone."""
-    for placeholder, data in constants:
-        for old, new in zip(np.frombuffer(placeholder, np.uint64), np.frombuffer(data, np.uint64), strict=True):
-            text = text.replace(f"{old}ull", f"{new}ull")
-    return text
-
-
 def _function(kernel: str, device: int, text: str = "", constants: compiler.Constants = ()) -> Function:
     """A kernel whose constants are part of its text."""
-    return Function(kernel, with_constants(text, constants))
+    values = {name.removesuffix("constants") + "values": np.frombuffer(data, np.uint64) for name, data in constants}
+    lines = [f"#define {name} {', '.join(f'{word}ull' for word in words)}" for name, words in values.items()]
+    return Function(kernel, "\n".join([*lines, text]))
 
 
 RUNTIME = SimpleNamespace(
