@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import cuda_types
-from . import launch
+from . import launch, shared
 from .layout import Dim
 from .plans import Launch, Operator
 from .task import Work, base_bytes
@@ -170,17 +170,7 @@ def run(step: Launch, device: int, text: str, pointers: tuple[int, int, int], ba
     found = _ready.get(key)
     if found is None:
         (found,) = launch.ready([step], device, text)
-        allow_shared(found)
+        shared.allow(found.function.ptr, found.launch.shared_bytes)
         _ready[key] = found
     task = _POINTERS.pack(*pointers) + found.words + base_bytes(bases, step.work.batch)
     launch.start(found, task, launch.current_stream())
-
-
-def allow_shared(step: launch.Ready) -> None:
-    """A block gets more than 48 KiB of shared memory only on demand."""
-    if step.launch.shared_bytes > 48 * 1024:
-        from cupy_backends.cuda.api import driver
-
-        from .scan_launch import MOST_SHARED
-
-        driver.funcSetAttribute(step.function.ptr, MOST_SHARED, step.launch.shared_bytes)

@@ -6,10 +6,8 @@ import functools
 from typing import Any
 
 from . import compile as compiler
+from . import shared
 from .scan_task import Plan
-
-UNASKED_SHARED = 48 * 1024  # bytes of shared memory that every kernel may have
-MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 Ready = tuple[int, int, int, int]  # a function's handle, blocks, threads, bytes of shared memory
 
@@ -31,15 +29,6 @@ def load(
     for step in plan.steps:
         function = compiler.function(step.kernel, number, text, constants)
         kept.append(function)
-        if step.shared_bytes > UNASKED_SHARED:
-            grant(function.ptr, step.shared_bytes)
+        shared.allow(function.ptr, step.shared_bytes)
         found.append((function.ptr, step.blocks, step.threads, step.shared_bytes))
     return tuple(found), tuple(kept)
-
-
-def grant(function: int, nbytes: int) -> None:
-    """Let a kernel have so much shared memory. Plans share kernels: what another was granted is not taken back."""
-    from cupy_backends.cuda.api import driver
-
-    if driver.funcGetAttribute(MOST_SHARED, function) < nbytes:
-        driver.funcSetAttribute(function, MOST_SHARED, nbytes)
