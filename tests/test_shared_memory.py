@@ -15,7 +15,7 @@ def test_a_plan_takes_nothing_back(monkeypatch):
     allowed = {1: shared.UNASKED, 2: shared.UNASKED}
     driver = SimpleNamespace(
         funcGetAttribute=lambda attribute, function: allowed[function],
-        funcSetAttribute=lambda attribute, function, nbytes: allowed.update({function: nbytes}),
+        funcSetAttribute=lambda function, attribute, nbytes: allowed.update({function: nbytes}),
     )
     monkeypatch.setattr("cupy_backends.cuda.api.driver", driver)
     for function, nbytes in ((1, 200_000), (1, 100_000), (2, 60_000), (1, 1000), (2, 70_000)):
