@@ -347,7 +347,7 @@ def test_sums_are_rounded_once():
 def test_signatures_are_dasks(name):
     """Every argument of the dask function of that name exists, in that order and with that default."""
     stock, ours = getattr(da, name, None), getattr(gr, name)
-    if stock is None or not inspect.isfunction(ours):
+    if not callable(stock) or not inspect.isfunction(ours):  # da.stats is a module
         return
     mine = inspect.signature(ours).parameters
     theirs = inspect.signature(stock).parameters
