@@ -347,3 +347,28 @@ def test_a_histogram_reads_once_and_takes_one_task_a_group():
     counts, _ = gr.histogram(x, 20, (-3, 3))
     graph = counts.__dask_optimize__(counts.__dask_graph__(), counts.__dask_keys__())
     assert not any("codes" in str(key) for key in graph)
+
+
+@pytest.mark.parametrize("kind", ["?", "u1", "u2", "u4", "u8", "i1", "i8"])
+def test_labels_of_every_integer_dtype(kind):
+    labels = (np.arange(12) % 2).astype(kind)
+    for each in (labels, da.from_array(labels, chunks=5), (labels,)):
+        found = gr.grouped(da.arange(12, chunks=4), each, "max", num_groups=2)
+        np.testing.assert_array_equal(found, [10, 11])
+
+
+@pytest.mark.parametrize("op", ["first", "last"])
+def test_chunks_without_elements_of_operators_that_keep_order(op):
+    a = np.arange(36).reshape(6, 6)
+    x = da.from_array(a, chunks=((3, 2, 0, 1), (0, 4, 2)))
+    half = np.arange(6) // 3
+    found = gr.grouped(x, half[:, None] * 2 + half, op)
+    np.testing.assert_array_equal(found, a[::3, ::3].ravel() + (14 if op == "last" else 0))
+
+
+def test_densities_of_float32_by_weights_of_float32_are_numpys():
+    a = np.linspace(0, 1, 9, dtype="f4")
+    found, _ = gr.histogram(da.from_array(a, chunks=4), 3, (0, 1), weights=da.from_array(a, chunks=4), density=True)
+    want, _ = np.histogram(a, 3, (0, 1), weights=a, density=True)
+    assert found.dtype == want.dtype == np.float64
+    np.testing.assert_allclose(found, want, rtol=1e-6)

@@ -437,3 +437,22 @@ def test_scans_that_cannot_be_asked():
         gr.scan(x, ["sum", "max"], out=x)
     with pytest.raises(errors.OperatorError, match="'median'"):
         gr.scan(x, ["sum", "median"])
+
+
+@pytest.mark.parametrize("group", [None, 3])
+@pytest.mark.parametrize("known", [True, False])
+def test_positions_beside_operators_that_keep_order_count_in_the_whole_array(group, known):
+    a = np.random.default_rng(5).integers(0, 9, (6, 5, 4))
+    x = da.from_array(a, chunks=((6,), (2, 3), (1, 3)))
+    if not known:
+        x._chunks = ((np.nan,), *x.chunks[1:])
+    want = gr.stats(a, ["argmin", "argmax", "last"], axis=(0, 1))
+    flat = a.transpose(2, 0, 1).reshape(4, -1)
+    with dask.config.set({"gpureduce.group": group}):
+        for ops in (["last", "argmin", "argmax"], ["argmax", "first", "argmin"]):
+            found = gr.stats(x, ops, axis=(0, 1))
+            for name in ("argmin", "argmax"):
+                np.testing.assert_array_equal(getattr(found, name), getattr(flat, name)(1))
+        all_axes = gr.stats(x, ["last", "nanargmax"])
+        assert dask.compute(*all_axes) == (a[-1, -1, -1], a.argmax())
+    np.testing.assert_array_equal(want.last, a[-1, -1])

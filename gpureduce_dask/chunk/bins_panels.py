@@ -54,14 +54,13 @@ class View:
     def inner(self) -> int:
         return self.size(self.after)
 
-    def partial(self, cells: Array) -> Array:
+    def partial(self, cells: Array, groups: int) -> Array:
         """States of shape (outer, groups, inner) as a partial: the chunk's axes, then the groups."""
-        shape, order, kept = self.turned(cells.shape[1])
+        shape, order, kept = self.turned(groups)
         return np.ascontiguousarray(cells.reshape(shape).transpose(order)).reshape(kept)
 
     def turned(self, groups: int) -> tuple[Axes, Axes, Axes]:
         """For :meth:`partial`: axes of what is kept and the groups, their order in a partial, and its shape."""
-        groups //= max(self.rows, 1)
         parts, ahead = (*self.before, *self.pending, *self.after), len(self.before) + len(self.pending)
         shape = (*(self.shape[a] for a in parts[:ahead]), groups, *(self.shape[a] for a in self.after))
         order = (*(parts.index(a) + (a in self.after) for a in sorted(parts)), ahead)

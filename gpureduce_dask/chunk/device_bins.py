@@ -94,7 +94,7 @@ def _reduce(arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, pla
     size = cells.state.itemsize
     if turned:
         states = states.reshape(view.outer, view.inner, groups, size).transpose(0, 2, 1, 3)
-    return _as_partial(states.reshape(view.outer, groups, view.inner, size), view, size)
+    return _as_partial(states.reshape(view.outer, groups, view.inner, size), view, size, bound.bins.count)
 
 
 def _contiguous(array: Any, order: Axes) -> Any:
@@ -102,9 +102,9 @@ def _contiguous(array: Any, order: Axes) -> Any:
     return turned if turned.flags.c_contiguous else copied(turned)
 
 
-def _as_partial(states: Any, view: View, size: int) -> Any:
+def _as_partial(states: Any, view: View, size: int, groups: int) -> Any:
     """States of (outer, groups, inner) as a partial."""
-    shape, order, kept = view.turned(states.shape[1])
+    shape, order, kept = view.turned(groups)
     apart = states.reshape(*shape, size)
     turned = apart.transpose(*order, apart.ndim - 1)
     return (turned if turned.flags.c_contiguous else copied(turned)).reshape(*kept, size)

@@ -72,7 +72,7 @@ def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequ
             with np.errstate(all="ignore"):
                 _reduce(cells, arrays, labels, bound, view, place)
     assert cells is not None
-    return view.partial(bound.cells.pack(cells))
+    return view.partial(bound.cells.pack(cells), bound.bins.count)
 
 
 def _reduce(cells: State, arrays: tuple[Array, ...], labels: Any, bound: Binned, view: View, place: Place) -> None:

@@ -126,7 +126,7 @@ def place_chunks(name: str, chunks: Chunks, axes: Axes) -> tuple[tuple[int, ...]
                 )
             )
     return tuple(
-        tuple(0 if a not in axes or math.isnan(n) else int(n) for n in sizes) for a, sizes in enumerate(chunks)
+        tuple(0 if a not in axes else 1 if math.isnan(n) else int(n) for n in sizes) for a, sizes in enumerate(chunks)
     )
 
 

@@ -180,7 +180,9 @@ def _size(name: str, num_groups: Any) -> int:
 
 def _narrow(labels: Any, count: int) -> Any:
     """Labels in the fewest bytes; all that leave an element out are -1."""
-    return np.maximum(labels, -1).astype(np.min_scalar_type(-count)) if labels.dtype.kind != "b" else labels
+    if labels.dtype.kind == "i":
+        labels = np.maximum(labels, -1)
+    return labels.astype(np.min_scalar_type(-count))
 
 
 def _broadcast(name: str, broadcast: Any, labels: Any, shape: tuple[float, ...]) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import chunk
 from ..chunk import Place, Places
+from ..chunk.ahead import ahead
 from ..device import faults
 from ..monoid import Bound
 from .axes import Axes
@@ -158,7 +159,9 @@ def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[C
     if not found:
         return None
     places = where.places([o for _, o in found])
-    return chunk.leave(chunk.reduce_many([b for b, _ in found], bound, where.axes, places), bound)
+    partial = chunk.reduce_many([b for b, _ in found], bound, where.axes, places)
+    # Chunks of a run lie side by side: along the axes that wait, all of them begin where the first does.
+    return chunk.leave(ahead(partial, bound, where.axes, places[0] if places else None), bound)
 
 
 def in_order(groups: list[Runs], close: Callable[[list[Partial]], Any]) -> Any:

@@ -73,7 +73,7 @@ def histogram(a: Any, bins: Any, range: Any, normed: Any, weights: Any, density:
         found = grouped(name, "sum", heavy, codes, None, count, dtype, None, None)
     if not density:
         return found, edges
-    return found / np.diff(edges) / found.sum(), edges
+    return found / np.diff(edges).astype(np.float64) / found.sum(), edges
 
 
 def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:

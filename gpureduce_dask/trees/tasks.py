@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import chunk
 from ..chunk import Place
+from ..chunk.ahead import ahead
 from ..device import faults
 from ..errors import ArgumentError, message
 from ..monoid import Bound
@@ -36,7 +37,7 @@ def reduce_chunk(
     read, of = lazy.read_with(blocks, bound, fuse)
     if lacks_answer(read[0], bound, axes):
         return None
-    partial = chunk.reduce(read, of, axes, place)
+    partial = ahead(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if within.is_group() else chunk.leave(partial, bound)
 
