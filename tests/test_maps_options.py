@@ -42,6 +42,22 @@ def test_initial_with_and_without_where(op, dtype):
     close(getattr(gr, op)(x, axis=0, initial=2, where=m), getattr(np, op)(u, axis=0, initial=2, where=mask))
 
 
+@pytest.mark.parametrize("dtype", ["u1", "u8", "i1", "?"])
+@pytest.mark.parametrize("initial", [0, 5, True, np.int64(5), 2.0])
+def test_initial_is_any_number_that_the_result_holds(dtype, initial):
+    u = np.ones((6, 2), dtype)
+    for op in ("sum", "max", "min"):
+        close(
+            getattr(gr, op)(da.from_array(u, chunks=3), axis=0, initial=initial), getattr(np, op)(u, 0, initial=initial)
+        )
+
+
+@pytest.mark.parametrize(("dtype", "initial"), [("i1", 300), ("i1", -129), ("u1", -1), ("i8", 2**63), ("u1", np.inf)])
+def test_initial_does_not_wrap_round(dtype, initial):
+    with pytest.raises(ArgumentError, match=f"a number that {np.dtype(dtype)} holds"):
+        gr.max(da.ones(6, dtype=dtype, chunks=3), initial=initial)
+
+
 def test_extrema_need_an_initial_value_for_what_may_be_empty():
     _, _, x, m = elements()
     with pytest.raises(ArgumentError, match="initial"):

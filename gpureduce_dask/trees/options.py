@@ -96,10 +96,21 @@ def _mapped(function: Any, monoid: Monoid, given: tuple[Any, ...], where: Any, a
 def _begun(op: str, result: Any, initial: Any) -> Any:
     """The result with a value that stands before the elements."""
     value = np.asarray(initial)
-    if value.ndim or not np.can_cast(value.dtype, result.dtype, "same_kind"):
+    if value.ndim or not _holds(result.dtype, value):
         expected = f"a number that {result.dtype} holds"
         raise ArgumentError(message(op, f"initial={initial!r}", expected, "Convert it, or pass dtype=."))
     return da.map_blocks(STARTS[op], result, value.astype(result.dtype)[()], dtype=result.dtype, meta=result._meta)
+
+
+def _holds(dtype: Any, value: Any) -> bool:
+    """True where a number is one of this dtype, whatever its own: casting rules know dtypes alone, and take 300 for
+    int8 and no 0 for uint8."""
+    if kind(dtype) == "b":
+        return value.dtype.kind in "biuf"
+    if kind(dtype) in "iu":
+        limits, number = np.iinfo(dtype), value.item()
+        return isinstance(number, int | float) and limits.min <= number <= limits.max and number == int(number)
+    return bool(np.can_cast(value.dtype, dtype, "same_kind"))
 
 
 def _counted(op: str, x: Any, where: Any, least: int, arguments: dict[str, Any]) -> Any:
