@@ -333,3 +333,16 @@ def _bounds(lazy):
             keywords = getattr(getattr(node, "func", None), "keywords", None) or {}
             if "bound" in keywords:
                 yield keywords["bound"]
+
+
+def test_functions_that_write_to_their_arguments_are_refused():
+    def doubled(u):
+        u *= 2
+        return u
+
+    u = np.ones((40, 30))
+    x = da.from_array(u, chunks=20).persist(scheduler="sync")
+    for run in (gr.map_reduce, gr.map_scan):
+        with pytest.raises(ValueError, match="read-only"):
+            run(doubled, "sum", x, axis=0).compute(scheduler="sync")
+    np.testing.assert_array_equal(x.compute(scheduler="sync"), u)

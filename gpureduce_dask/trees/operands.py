@@ -54,7 +54,7 @@ class Operands:
         pairs = [v for i in self.order for v in (self.arrays[i], inds)]
         function = self._of_arrays(function)
         for which in range(count):
-            run = function if count == 1 and not is_many else partial(pick, function=function, which=which)
+            run = partial(called, function=function, which=None if count == 1 and not is_many else which)
             yield da.blockwise(run, inds, *pairs, token="gr-map", dtype=self._dtype(run), align_arrays=False)
 
     def results(self, function: Function) -> int | None:
@@ -96,9 +96,19 @@ def same(*blocks: Any) -> Any:
     return blocks if len(blocks) > 1 else blocks[0]
 
 
-def pick(*blocks: Any, function: Function, which: int) -> Any:
-    """One of the results of a function that gives several."""
-    return function(*blocks)[which]
+def called(*blocks: Any, function: Function, which: int | None) -> Any:
+    """What a function gives of chunks that others read too, or one of its results: it must not write to them."""
+    given = function(*map(_unwritable, blocks))
+    return given if which is None else given[which]
+
+
+def _unwritable(block: Any) -> Any:
+    """A view of a NumPy chunk to which writing is an error. CuPy has no such views."""
+    if not isinstance(block, np.ndarray):
+        return block
+    view = block.view()
+    view.flags.writeable = False
+    return view
 
 
 def spread(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
