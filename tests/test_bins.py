@@ -372,3 +372,9 @@ def test_densities_of_float32_by_weights_of_float32_are_numpys():
     want, _ = np.histogram(a, 3, (0, 1), weights=a, density=True)
     assert found.dtype == want.dtype == np.float64
     np.testing.assert_allclose(found, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("op", "dtype", "value"), [("max", "i8", np.nan), ("argmax", "f8", 0.5), ("min", "u1", 300)])
+def test_fill_values_that_results_do_not_hold_are_refused(op, dtype, value):
+    with pytest.raises(errors.ArgumentError, match="fill_value"):
+        gr.grouped(np.arange(4).astype(dtype), [0, 1, 0, 1], op, num_groups=3, fill_value=value)

@@ -50,6 +50,7 @@ def grouped(
     given, sizes = _labels(name, labels, arrays[0], axes, num_groups, strict)
     known = isinstance(given, Labels)
     bins = Bins(name, sizes, axes, given if known else None, strict=strict)
+    _refuse_fill(name, fill_value, bound)
     _refuse_gaps(bins, bound, fill_value)
     whole = binned(bound, bins, fill_value)
     return reduce_array(arrays if known else (*arrays, given), whole, axes, False, split_every, name)
@@ -210,6 +211,21 @@ def _unknown(name: str) -> ArgumentError:
     return ArgumentError(
         message(name, "unknown chunk sizes", "labels in the array's own chunks", "Call compute_chunk_sizes() first.")
     )
+
+
+def _refuse_fill(name: str, value: Any, bound: Bound) -> None:
+    """Raise for a fill value that would become another number, as NaN among integers."""
+    if value is None or bound.monoid.empty != "raise" or bound.result.kind not in "biu":
+        return
+    try:
+        with np.errstate(invalid="ignore"):
+            is_kept = bool(np.asarray(value).astype(bound.result) == value)
+    except (OverflowError, TypeError, ValueError):
+        is_kept = False
+    if not is_kept:
+        received = f"fill_value {value!r} among results of {bound.result}"
+        remedy = "Pass one that fits, or convert the array with astype."
+        raise ArgumentError(message(name, received, f"a value that {bound.result} holds", remedy))
 
 
 def _refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
