@@ -108,9 +108,10 @@ def _long_runs(
         return []
     mine = labels_at(bins, labels, sizes, place, along)
     check_range(bins, mine)
-    starts = [0, *(np.flatnonzero(mine[1:] != mine[:-1]) + 1).tolist()]
-    if elements < len(starts) * RUN:
+    changes = mine[1:] != mine[:-1]
+    if elements < (np.count_nonzero(changes) + 1) * RUN:
         return []
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
     return list(zip(starts, [*starts[1:], length], mine[starts].tolist(), strict=True))
 
 
