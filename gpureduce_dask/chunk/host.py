@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, message
-from ..expressions.mapped import map_of
+from ..expressions.mapped import map_of, unmapped
 from ..monoid import Array, Bound, State
 from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
 from ..rows import several
@@ -153,7 +153,7 @@ def _state_of(blocks: list[Array], where: Positions, bound: Bound) -> State:
         lifted = as_fields(monoid.lift(*blocks, index), bound, blocks[0].shape)
         state = tuple(f[:, 0] for f in halve(lifted, bound, 1))
     elif bound.indexed:
-        state = monoid.fold(*blocks, where if monoid.fold in POSITIONS else where.all())
+        state = monoid.fold(*blocks, where if unmapped(bound).monoid.fold in POSITIONS else where.all())
     else:
         state = _fold(blocks, bound)
     return as_fields(state, bound, (outer, inner))
