@@ -71,6 +71,18 @@ def as_dask(name: str, x: Any) -> Any:
     return _one_chunk(x) if is_device(x) else da.asanyarray(x)
 
 
+def operands(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:
+    """What a monoid reads, as dask arrays: one array, or a tuple of as many as its arity."""
+    if monoid.arity == 1:
+        return (as_dask(name, x),)
+    if not isinstance(x, tuple) or len(x) != monoid.arity:
+        received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
+        raise ArgumentError(
+            message(name, received, f"a tuple of {monoid.arity} arrays", "Pass as many arrays as the arity.")
+        )
+    return tuple(as_dask(name, each) for each in x)
+
+
 def refuse_expressions(name: str) -> None:
     """Raise where dask's arrays are expressions: the trees are graphs."""
     if da.array_expr_enabled():

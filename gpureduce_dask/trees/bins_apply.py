@@ -17,7 +17,7 @@ from ..chunk.labels import boxes, refuse
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, EmptyError, message
 from ..monoid import Bound, Monoid
-from .apply import align, as_dask, bind
+from .apply import align, bind, operands
 from .axes import Axes, normalise_axes
 from .reduction import reduce_array
 from .stock import belongs_to_stock, foreign
@@ -41,7 +41,7 @@ def grouped(
 ) -> Any:
     """Reduce each group of elements: kept axes, then one of groups."""
     monoid = operators.get(op)
-    arrays = _inputs(name, monoid, x)
+    arrays = operands(name, monoid, x)
     if belongs_to_stock(monoid.name, arrays, dtype):
         raise foreign(name, arrays)
     bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
@@ -60,17 +60,6 @@ def own_groups(name: str, bound: Bound, x: Any, count: int, split_every: Any, st
     """Reduce an array whose elements are their own labels, over all axes."""
     bins = Bins(name, (count,), tuple(range(x.ndim)), is_own=True, strict=strict)
     return reduce_array((x,), binned(bound, bins), None, False, split_every, name)
-
-
-def _inputs(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:
-    if monoid.arity == 1:
-        return (as_dask(name, x),)
-    if not isinstance(x, tuple) or len(x) != monoid.arity:
-        received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
-        raise ArgumentError(
-            message(name, received, f"a tuple of {monoid.arity} arrays", "Pass as many arrays as the arity.")
-        )
-    return tuple(as_dask(name, each) for each in x)
 
 
 def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict: bool) -> tuple[Any, tuple[int, ...]]:

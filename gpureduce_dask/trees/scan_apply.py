@@ -16,7 +16,7 @@ from ..dtypes import refuse
 from ..errors import ArgumentError, AxisError, EmptyError, message
 from ..monoid import Bound, Monoid
 from . import meta
-from .apply import align, as_dask, bind
+from .apply import align, as_dask, bind, operands
 from .axes import normalise_axes
 from .scan import scan_array
 from .scan_flat import scan_flat
@@ -47,7 +47,7 @@ def apply(
     name = name or f"scan by {monoid.name}"
     if method not in METHODS:
         raise ArgumentError(message(name, f"method {method!r}", " or ".join(METHODS), "Leave it out."))
-    arrays = _inputs(name, monoid, x)
+    arrays = operands(name, monoid, x)
     if _is_foreign(arrays, dtype, name):
         return getattr(da, name)(arrays[0], axis=axis, dtype=dtype, out=out, method=method)
     bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, {}, name)
@@ -80,17 +80,6 @@ def scan_bound(
     along = _one_axis(name, axis, arrays[0].ndim)
     starts = None if segments is None else segment_starts(name, segments, arrays[0], along, reverse)
     return scan_array(arrays, bound, along, exclusive, reverse, initial, starts, key)
-
-
-def _inputs(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:
-    if monoid.arity == 1:
-        return (as_dask(name, x),)
-    if not isinstance(x, tuple) or len(x) != monoid.arity:
-        received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
-        raise ArgumentError(
-            message(name, received, f"a tuple of {monoid.arity} arrays", "Pass as many arrays as the arity.")
-        )
-    return tuple(as_dask(name, each) for each in x)
 
 
 def _is_foreign(arrays: tuple[Any, ...], dtype: Any, name: str) -> bool:
