@@ -19,7 +19,7 @@ from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag,
 # better where more is to be done for each byte: means 0.58 and 0.72, float16 0.70 and 0.75, (2^25, 32) along its rows
 # 0.66 and 0.80. uint8 to uint64 0.96 with 24 and 11, int32 to int64 0.95 with 16 and 9.
 SHAPES = ((24, 11), (20, 11), (16, 11), (16, 9), (16, 7), (8, 11), (8, 7), (4, 7), (4, 3), (2, 1))
-OF_ONE_LINE = ((24, 11), (20, 11), (16, 11), (16, 9), (10, 11), (8, 11), (8, 7), (4, 7), (4, 3), (2, 1))
+OF_ONE_LINE = tuple((10, 11) if shape == (16, 7) else shape for shape in SHAPES)
 DIVIDING = ("Mean<", "Var<", "Std<")
 WITH_GAPS = ((14, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))  # more registers a thread
 
