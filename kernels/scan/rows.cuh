@@ -58,10 +58,12 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         return (i64)(place * tile_elements + (Reverse ? Warps - 1 - warp : warp) * Share::elements);
     }
     GR_HD u32 run_of() const { return Reverse ? 31 - lane : lane; }
-    // True where all of a share are elements, and the last of the scan is not among them.
+    // True where all of a share are elements, and the last of the scan is not among them. What lies behind the last is no
+    // matter where nobody asks for the total: its results go nowhere.
     GR_HD bool is_inner(i64 first) const {
         const i64 low = (i64)task.lead, high = (i64)task.positions, end = first + Share::elements;
-        return Reverse ? first > low && end <= high : first >= low && end < high;
+        const bool is_open = Lines == 0 && !task.totals;
+        return Reverse ? (is_open || first > low) && end <= high : first >= low && (is_open || end < high);
     }
 
     GR_HD void fetch(const Spot& spot, u32 stage) const {
