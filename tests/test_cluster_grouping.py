@@ -273,6 +273,50 @@ def test_handles_are_small_shared_and_go_with_the_array(client):
     assert not handles._held
 
 
+def keys_and_clients(dask_scheduler):
+    return sorted(map(str, dask_scheduler.tasks)), sorted(dask_scheduler.clients)
+
+
+def in_memory(name, dask_scheduler):
+    return sum(key[0] == name and task.state == "memory" for key, task in dask_scheduler.tasks.items())
+
+
+def test_chunks_stay_for_as_long_as_their_handles(client):
+    """Also where the array is gone, as while the last reductions of it run; and not for longer."""
+    wait_until(lambda: not client.run_on_scheduler(handle_tasks))
+    _, before = client.run_on_scheduler(keys_and_clients)
+    p = persisted(client, values()[1])
+    gr.sum(p).compute()
+    (held,) = handles._held.values()
+    name, chunks, futures = p.name, p.npartitions, [*held.futures.values()]
+    last = client.compute(gr.max(p))
+    last.result()
+    del p, held
+    gc.collect()
+    client.run_on_scheduler(lambda dask_scheduler: None)  # until what is released above is
+    time.sleep(0.1)
+    assert client.run_on_scheduler(in_memory, name) == chunks
+    del futures  # the handles stay known, as what the last result was made of
+    gc.collect()
+    wait_until(lambda: not client.run_on_scheduler(in_memory, name))
+    assert client.run_on_scheduler(handle_tasks)
+    del last
+    gc.collect()
+    wait_until(lambda: client.run_on_scheduler(keys_and_clients) == ([], before))
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_an_array_that_is_cancelled_goes_with_its_handles(client, force):
+    p = persisted(client, values()[1])
+    assert not handles._held
+    gr.sum(p).compute()
+    client.cancel(p, force=force)
+    wait_until(lambda: not client.run_on_scheduler(in_memory, p.name))
+    assert not client.run_on_scheduler(handle_tasks)
+    with pytest.raises(gr.errors.ArgumentError, match="given up"):
+        gr.max(p)
+
+
 def test_a_group_on_another_worker_fetches_its_chunks(client):
     """As when the scheduler moves a task: the handle travels without its chunks."""
     ref, x = values()
@@ -428,10 +472,15 @@ def test_persist_makes_handles(client):
 
 
 def test_a_worker_that_retires(client):
-    """The last test: it leaves a worker less."""
+    """The last test: it leaves a worker less. Chunks move, those of a deleted array too."""
     ref, x = values()
+    gone = gr.persist(x + 1)
+    (held,) = handles._held.values()
+    name, chunks = gone.name, gone.npartitions
+    del gone
     p = persisted(client, x)
     gr.sum(p).compute()
     client.retire_workers([next(iter(client.nthreads()))])
+    assert client.run_on_scheduler(in_memory, name) == chunks == 64 and held.futures
     assert gr.max(p).compute() == ref.max()
     assert gr.argmin(p).compute() == ref.argmin()

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import workers
+from gpureduce_dask.trees import handles, workers
 
 distributed = pytest.importorskip("distributed")
 
@@ -156,6 +156,16 @@ def killed_after_the_array_is_gone(client):
     assert future.result(timeout=PATIENCE) == sum(range(48 * 32)) + 48 * 32 - 1
 
 
+def killed_with_chunks_that_copies_of_handles_refer_to(client):
+    """A copy is as good as its chunks, which are made again meanwhile."""
+    x = client.persist(made(delay=0.02))
+    distributed.wait(x, timeout=PATIENCE)
+    total = gr.sum(x)
+    client.replicate([future for held in handles._held.values() for future in held.futures.values()])
+    kill(client)
+    assert client.compute(total).result(timeout=PATIENCE) == sum(range(48 * 32))
+
+
 def pause(block):
     time.sleep(0.02)
     return block
@@ -182,6 +192,7 @@ FAULTS = (
     two_killed_at_once,
     killed_between_the_survey_and_the_handles,
     killed_after_the_array_is_gone,
+    killed_with_chunks_that_copies_of_handles_refer_to,
     moved_between_the_survey_and_the_handles,
 )
 

@@ -8,13 +8,14 @@ when it has to travel: elsewhere it fetches them one by one from whoever holds t
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, product
 from operator import getitem
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 from uuid import uuid4
 
 from dask._task_spec import Task
@@ -26,6 +27,10 @@ from .axes import Chunks
 from .groups import as_range
 
 Coords = tuple[int, ...]
+
+# States of a chunk that is made again, and that of one whose worker has left without a word.
+COMING = frozenset({"waiting", "processing", "queued", "no-worker", "memory"})
+AGAIN = 0.1  # seconds after which a task looks for it again
 
 
 class Handle:
@@ -102,22 +107,34 @@ def _fetch(key: Any) -> Any:
     if key in worker.data:
         return worker.data[key]
 
-    async def ask() -> dict[Any, Any]:
+    async def ask() -> tuple[dict[Any, Any], str | None]:
         holders = await worker.scheduler.who_has(keys=[key])
         found, *_ = await gather_from_workers(holders, rpc=worker.rpc, who=worker.address)
-        return found
+        state = await worker.scheduler.get_task_status(keys=[key]) if key not in found else {}
+        return found, state.get(key)
 
-    found = sync(worker.loop, ask)
+    found, state = sync(worker.loop, ask)
     if key not in found:
-        raise ArgumentError(
-            message(
-                "reduce",
-                f"chunk {key} was released while its worker left",
-                "chunks that stay in memory until the result is there",
-                "Keep the array until then, and compute again.",
-            )
-        )
+        _refuse(key, state)
     return found[key]
+
+
+def _refuse(key: Any, state: str | None) -> NoReturn:
+    """Of a chunk that is nowhere: try again later where it is being made again. To wait here could be to wait for a
+    task that waits for this thread."""
+    from distributed import Reschedule
+
+    if state in COMING:
+        time.sleep(AGAIN)
+        raise Reschedule
+    raise ArgumentError(
+        message(
+            "reduce",
+            f"chunk {key} was released while its worker left",
+            "chunks that stay in memory until the result is there",
+            "Keep the array until then, and compute again.",
+        )
+    )
 
 
 @dataclass

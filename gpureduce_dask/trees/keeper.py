@@ -1,0 +1,83 @@
+"""Chunks that handles refer to stay in memory for as long as their handle does, also where the array is gone.
+
+To dask a task that has run needs its inputs no more: once handles are made, the chunks of an array that was deleted
+meanwhile would be forgotten. The handles would keep their memory, but where a worker leaves nobody could move these
+chunks or make them again, and a copy of a handle on another worker would have nowhere to fetch them from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from time import time
+from typing import Any
+
+from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.scheduler import ClientState
+
+PREFIX = "gr-handle-"
+WANTED = frozenset({"waiting", "processing", "queued", "no-worker", "memory"})  # states of a handle that has a use
+
+
+class Keeper(SchedulerPlugin):
+    """Wants each chunk in the name of a client of its own, as dask does what its queues hold."""
+
+    name = client = "gr-handles"
+
+    def __init__(self, scheduler: Any) -> None:
+        self.scheduler = scheduler
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        """A handle comes or goes: called for every task."""
+        if type(key) is not str or not key.startswith(PREFIX) or (start in WANTED) == (finish in WANTED):
+            return
+        chunks = [task.key for task in self.scheduler.tasks[key].dependencies]
+        if finish in WANTED:
+            self._want(chunks)
+        else:  # not before the transition is over
+            self.scheduler.loop.add_callback(self._release, chunks)
+
+    def log_event(self, topic: str, msg: Any) -> None:
+        """Chunks that their client cancels go: dask cancels only what nobody else wants."""
+        if isinstance(msg, dict) and msg.get("action") == "cancel" and self._state is not None:
+            chunks = [task.key for task in self._state.wants_what]
+            for task in [task for task in self._state.wants_what if len(task.who_wants) > 1]:
+                task.who_wants.remove(self._state)
+                self._state.wants_what.remove(task)
+            self.scheduler.loop.add_callback(self._want_again, chunks)
+
+    def restart(self, scheduler: Any) -> None:
+        """All tasks are gone."""
+        scheduler.clients.pop(self.client, None)
+
+    @property
+    def _state(self) -> Any:
+        return self.scheduler.clients.get(self.client)
+
+    def _want(self, chunks: Collection[Any]) -> None:
+        """``Scheduler.client_desires_keys`` would tell every client that these are in memory."""
+        state = self.scheduler.clients.setdefault(self.client, ClientState(self.client))
+        for key in chunks:
+            task = self.scheduler.tasks[key]
+            task.who_wants = task.who_wants or set()
+            task.who_wants.add(state)
+            state.wants_what.add(task)
+
+    def _want_again(self, chunks: Collection[Any]) -> None:
+        held = [key for key in chunks if self._is_held(key)]
+        self._want(held)
+        gone = [key for key in held if self.scheduler.tasks[key].state == "released"]
+        self.scheduler.transitions(dict.fromkeys(gone, "waiting"), f"gr-want-{time()}")
+        self._release([])
+
+    def _release(self, chunks: Collection[Any]) -> None:
+        """Let go of chunks that no other handle refers to, and of the client with the last of them."""
+        if self._state is not None:
+            self.scheduler.client_releases_keys([key for key in chunks if not self._is_held(key)], self.client)
+            if not self._state.wants_what:
+                del self.scheduler.clients[self.client]
+
+    def _is_held(self, key: Any) -> bool:
+        task = self.scheduler.tasks.get(key)
+        return task is not None and any(
+            type(each.key) is str and each.key.startswith(PREFIX) and each.state in WANTED for each in task.dependents
+        )
