@@ -6,10 +6,9 @@ where they take times.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-from .trees.apply import apply
-from .trees.options import reduce
+from .trees.options import Options, reduce
 
 
 def nansum(
@@ -19,17 +18,14 @@ def nansum(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    initial: Any = None,
-    min_count: int | None = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Sum of the elements that are not NaN; 0 for none. Dtypes and accuracy as in ``sum``.
 
     With ``min_count``, NaN where fewer elements are no NaN; integers then give float64.
     """
     arguments = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}
-    return reduce("nansum", a, where, initial, min_count=min_count, **arguments)
+    return reduce("nansum", a, also, **arguments)
 
 
 def nanprod(
@@ -39,14 +35,11 @@ def nanprod(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    initial: Any = None,
-    min_count: int | None = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Product of the elements that are not NaN; 1 for none. ``min_count`` as in :func:`nansum`."""
     arguments = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}
-    return reduce("nanprod", a, where, initial, min_count=min_count, **arguments)
+    return reduce("nanprod", a, also, **arguments)
 
 
 def nanmin(
@@ -55,12 +48,10 @@ def nanmin(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    initial: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Least of the elements that are not NaN; NaN and a RuntimeWarning where all are. Empty: EmptyError."""
-    return reduce("nanmin", a, where, initial, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("nanmin", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def nanmax(
@@ -69,12 +60,10 @@ def nanmax(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    initial: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Greatest of the elements that are not NaN; NaN and a RuntimeWarning where all are. Empty: EmptyError."""
-    return reduce("nanmax", a, where, initial, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("nanmax", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def nanmean(
@@ -84,11 +73,10 @@ def nanmean(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Mean of the elements that are not NaN; NaN for none."""
-    return reduce("nanmean", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("nanmean", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def nanvar(
@@ -99,12 +87,11 @@ def nanvar(
     ddof: float = 0,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Variance of the elements that are not NaN, over their count less ``ddof``; NaN where that is not positive."""
     return reduce(
-        "nanvar", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
+        "nanvar", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
     )
 
 
@@ -116,23 +103,26 @@ def nanstd(
     ddof: float = 0,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Square root of :func:`nanvar`."""
     return reduce(
-        "nanstd", a, where, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
+        "nanstd", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, ddof=ddof
     )
 
 
-def nanargmin(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+def nanargmin(
+    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
+) -> Any:
     """Position of the least element that is not NaN, the first of equals. All NaN, or empty: EmptyError.
 
     Only the data can tell that all are NaN, so a task on a GPU waits for its results to look.
     """
-    return apply("nanargmin", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("nanargmin", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
-def nanargmax(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+def nanargmax(
+    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
+) -> Any:
     """Position of the greatest element that is not NaN, the first of equals; errors as in :func:`nanargmin`."""
-    return apply("nanargmax", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("nanargmax", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)

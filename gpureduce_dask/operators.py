@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from .errors import OperatorError, message
 from .monoid import Monoid
-from .rows import counts, extrema, kept, logic, maps, moments, norms, pairs, positions, shape, sums
+from .rows import chosen, counts, extrema, kept, logic, maps, moments, norms, pairs, positions, shape, sums
 
 OPERATORS: Mapping[str, Monoid] = MappingProxyType(
     {
@@ -50,7 +50,9 @@ ACROSS = POSITIONS | {f for f in STREAMING if f.__module__ == extrema.__name__}
 
 # The finalise of these refuses a state without an answer. On a GPU such a state gives a negative position, or a number
 # that is not finite.
-REFUSING = frozenset({positions.nan_finalise, pairs.average_finalise})
+REFUSING = frozenset({positions.nan_finalise, chosen.position_finalise, pairs.average_finalise})
+# And of these a result does not show it.
+TELLING = frozenset({chosen.peak_to_peak_finalise, chosen.kept_finalise})
 
 
 def get(op: str | Monoid) -> Monoid:

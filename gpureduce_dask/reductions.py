@@ -3,23 +3,37 @@
 Common to all: ``a`` is a dask array, or anything that makes one (then it is one chunk). ``axis`` is None for all axes,
 an integer or a tuple. ``keepdims`` leaves reduced axes at size 1. ``split_every`` (an integer, or a dict of axis to
 integer, 2 or more) bounds how many partials one task combines. ``out`` is a dask array to overwrite. The result is a
-dask array whose chunks are of the type of ``a``'s. ``where``, an array of bool that broadcasts with ``a``, says which
-elements count (extrema then need ``initial``); ``initial`` is a number that stands before them, and ``weights``
-multiply them. All are read with the elements: none makes an array of their size. Masked, sparse, long double, object
-and string arrays are handed to the dask function of that name, unchanged, where it has an answer. Errors are those of
-:mod:`gpureduce_dask.errors`, raised when the graph is built unless only the data can tell.
+dask array whose chunks are of the type of ``a``'s. Masked, sparse, long double, object and string arrays are handed to
+the dask function of that name, unchanged, where it has an answer. Errors are those of :mod:`gpureduce_dask.errors`,
+raised when the graph is built unless only the data can tell.
+
+``also`` are keywords. They are read with the elements: none makes an array of their size.
+
+where : array of bool
+    Which elements count; it broadcasts with ``a``. Positions are still those in the whole array. Where nothing counts
+    the result is that of nothing; ``min`` and ``max`` need ``initial`` (or ``min_count``), and positions and ``ptp``
+    raise EmptyError.
+initial : number
+    What stands before the elements of sums, products and extrema; the result's dtype has to hold it.
+weights : array
+    Broadcasts with ``a``. The elements of ``sum``, ``nansum`` and ``norm`` of order 1 and inf, and the squares of
+    ``sumsq`` and of order 2, are multiplied by them (those of norms are not negative). To means, ``var``, ``std`` and
+    their nan-forms they say how often each element counts.
+min_count : int
+    NaN where fewer elements that count are not NaN, as in pandas and xarray; of integers the result is float64. For all
+    but ``any``, ``all``, ``count_nonzero`` and positions, which have no NaN.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from .errors import ArgumentError, message
 from .monoid import Monoid
 from .steps.strategy import recipe as strategy_recipe
 from .steps.strategy import sum_by
-from .trees.apply import apply, apply_many
-from .trees.options import reduce
+from .trees.apply import apply_many
+from .trees.options import Options, reduce
 from .trees.pairs import dot
 from .trees.recipe import recipe
 
@@ -34,10 +48,7 @@ def sum(
     split_every: Any = None,
     out: Any = None,
     strategy: str | None = None,
-    *,
-    where: Any = None,
-    initial: Any = None,
-    weights: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Sum of elements; 0 for none.
 
@@ -48,11 +59,12 @@ def sum(
     ``strategy`` is for teaching: a step of the textbook ladder, ``"reduce-08"`` say, sums each chunk in the result's
     dtype (float32 in float32), over all axes, in stock dask's tree. ``python -m gpureduce_dask ladder --list`` has all.
     """
+    if strategy is not None and also:
+        received = f"strategy= with {', '.join(f'{k}=' for k in also)}"
+        raise ArgumentError(message("sum", received, "one of them", "Leave out strategy=."))
     if strategy is not None:
         return sum_by(strategy, a, axis, dtype, keepdims, split_every, out)
-    return reduce(
-        "sum", a, where, initial, weights, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out
-    )
+    return reduce("sum", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def prod(
@@ -62,14 +74,10 @@ def prod(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    initial: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Product of elements; 1 for none. Result dtypes are those of :func:`sum`."""
-    return reduce(
-        "prod", a, where, initial, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out
-    )
+    return reduce("prod", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def min(
@@ -78,12 +86,10 @@ def min(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    initial: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Least element; NaN or NaT where there is one. An empty slice raises EmptyError without ``initial``."""
-    return reduce("min", a, where, initial, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("min", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def max(
@@ -92,66 +98,79 @@ def max(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    initial: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Greatest element; NaN or NaT where there is one. An empty slice raises EmptyError without ``initial``."""
-    return reduce("max", a, where, initial, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("max", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def any(
-    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, *, where: Any = None
+    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
     """True where an element is not zero (NaN is not); False for none."""
-    return reduce("any", a, where, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("any", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def all(
-    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, *, where: Any = None
+    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
     """True where no element is zero; True for none."""
-    return reduce("all", a, where, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("all", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
-def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None) -> Any:
+def count_nonzero(
+    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
+) -> Any:
     """How many elements are not zero, as int64."""
-    return apply("count_nonzero", a, axis=axis, keepdims=keepdims, split_every=split_every)
+    return reduce("count_nonzero", a, also, axis=axis, keepdims=keepdims, split_every=split_every)
 
 
-def ptp(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None) -> Any:
+def ptp(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]) -> Any:
     """Greatest less least element, in the dtype of ``a`` (timedelta64 for times); NaN where there is one.
 
     An empty slice raises EmptyError; complex numbers raise DtypeError.
     """
-    return apply("ptp", a, axis=axis, keepdims=keepdims, split_every=split_every)
+    return reduce("ptp", a, also, axis=axis, keepdims=keepdims, split_every=split_every)
 
 
-def argmin(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+def argmin(
+    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
+) -> Any:
     """Position of the least element (int64), the first of equals, the first NaN where there is one.
 
     With several axes, positions count in C order over the reduced axes. An empty slice raises EmptyError; unknown
     chunk sizes along chunked reduced axes raise ArgumentError.
     """
-    return apply("argmin", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("argmin", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
-def argmax(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None) -> Any:
+def argmax(
+    a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
+) -> Any:
     """Position of the greatest element (int64); ties, NaN and errors as in :func:`argmin`."""
-    return apply("argmax", a, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
+    return reduce("argmax", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
-def sumsq(a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False, split_every: Any = None) -> Any:
+def sumsq(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    **also: Unpack[Options],
+) -> Any:
     """Sum of squares ``|x|**2``; accumulators are those of :func:`sum`, and complex numbers give a real result."""
-    return apply("sumsq", a, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every)
+    return reduce("sumsq", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every)
 
 
-def norm(a: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False, split_every: Any = None) -> Any:
+def norm(
+    a: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
+) -> Any:
     """Vector norm of the elements along ``axis``: ``ord`` 1 (sum of ``|x|``), 2 (Euclidean) or inf (greatest).
 
     All axes together are one vector, as in ``numpy.linalg.vector_norm``; matrix norms are not offered.
     """
-    return apply(_norm(ord), a, axis=axis, keepdims=keepdims, split_every=split_every, name="norm")
+    return reduce(_norm(ord), a, also, "norm", axis=axis, keepdims=keepdims, split_every=split_every)
 
 
 def vdot(a: Any, b: Any) -> Any:

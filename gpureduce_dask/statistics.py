@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
-from .trees.apply import apply
 from .trees.moments import central_moment
-from .trees.options import reduce
+from .trees.options import Options, reduce
 from .trees.pairs import weighted_mean
 
 
@@ -17,9 +16,7 @@ def mean(
     keepdims: bool = False,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    weights: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Mean; float64 for integers and bool, else the dtype of ``a``; NaN for none. Accuracy as in ``sum``.
 
@@ -27,9 +24,7 @@ def mean(
     are refused for what may be negative. With ``weights``, which broadcast with ``a``, the mean is that of
     :func:`average`.
     """
-    return reduce(
-        "mean", a, where, weights=weights, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out
-    )
+    return reduce("mean", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
 def var(
@@ -40,9 +35,7 @@ def var(
     ddof: float = 0,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    weights: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Variance: the mean of ``|x - mean|**2``, over ``n - ddof``; real for complex ``a``.
 
@@ -55,8 +48,7 @@ def var(
     return reduce(
         "var",
         a,
-        where,
-        weights=weights,
+        also,
         axis=axis,
         dtype=dtype,
         keepdims=keepdims,
@@ -74,16 +66,13 @@ def std(
     ddof: float = 0,
     split_every: Any = None,
     out: Any = None,
-    *,
-    where: Any = None,
-    weights: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Standard deviation, the square root of :func:`var`."""
     return reduce(
         "std",
         a,
-        where,
-        weights=weights,
+        also,
         axis=axis,
         dtype=dtype,
         keepdims=keepdims,
@@ -102,6 +91,7 @@ def moment(
     ddof: float = 0,
     split_every: Any = None,
     out: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Central moment: the sum of ``(x - mean)**order`` over ``n - ddof``, for real ``a``.
 
@@ -110,20 +100,28 @@ def moment(
     the orders above 4.
     """
     return central_moment(
-        a, order, axis=axis, dtype=dtype, keepdims=keepdims, ddof=ddof, split_every=split_every, out=out
+        a, order, also, axis=axis, dtype=dtype, keepdims=keepdims, ddof=ddof, split_every=split_every, out=out
     )
 
 
-def skew(a: Any, axis: Any = 0, bias: bool = True, keepdims: bool = False, split_every: Any = None) -> Any:
+def skew(
+    a: Any, axis: Any = 0, bias: bool = True, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
+) -> Any:
     """Skewness ``m3 / m2**1.5`` as in ``scipy.stats``; with ``bias=False`` the unbiased estimate. Real ``a``."""
-    return apply("skew", a, axis=axis, keepdims=keepdims, split_every=split_every, bias=bias)
+    return reduce("skew", a, also, axis=axis, keepdims=keepdims, split_every=split_every, bias=bias)
 
 
 def kurtosis(
-    a: Any, axis: Any = 0, fisher: bool = True, bias: bool = True, keepdims: bool = False, split_every: Any = None
+    a: Any,
+    axis: Any = 0,
+    fisher: bool = True,
+    bias: bool = True,
+    keepdims: bool = False,
+    split_every: Any = None,
+    **also: Unpack[Options],
 ) -> Any:
     """Kurtosis ``m4 / m2**2``, less 3 with ``fisher``, as in ``scipy.stats``. Real ``a``."""
-    return apply("kurtosis", a, axis=axis, keepdims=keepdims, split_every=split_every, fisher=fisher, bias=bias)
+    return reduce("kurtosis", a, also, axis=axis, keepdims=keepdims, split_every=split_every, fisher=fisher, bias=bias)
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:

@@ -12,6 +12,8 @@ from typing import Any
 
 from .errors import ArgumentError, message
 from .monoid import Monoid
+from .trees.mapped_product import reduce
+from .trees.operands import same
 from .trees.product import reduce_together
 
 TABLE = {"count": "nancount", "mean": "nanmean", "std": "nanstd", "min": "nanmin", "max": "nanmax"}
@@ -25,6 +27,7 @@ def stats(
     split_every: Any = None,
     ddof: float = 0,
     dim: Any = None,
+    where: Any = None,
 ) -> Any:
     """Several statistics of ``x`` from one read: ``stats(x, ["min", "max", "argmax", "mean", "std"], axis=0)``.
 
@@ -37,6 +40,8 @@ def stats(
         Which statistics: operators of the table that take one array (``OPERATORS``), by name; ``"count"``, how many
         elements there are, and ``"nancount"``, how many are not NaN; and any :class:`~gpureduce_dask.Monoid` of one
         array. ``ddof`` is for ``var``, ``std`` and their nan-forms.
+    where : array_like of bool, optional
+        Which elements count, for all statistics; it broadcasts with ``x``. Positions and ``ptp`` of none are an error.
     axis, keepdims, split_every
         As in :func:`gpureduce_dask.sum`. Positions count in C order over the reduced axes.
 
@@ -58,11 +63,13 @@ def stats(
     """
     array = _xarray("DataArray")
     if array is not None and isinstance(x, array):
-        return _dataset(x, names, axis, dim, keepdims, split_every, ddof)
+        return _dataset(x, names, axis, dim, keepdims, split_every, ddof, where)
     if dim is not None:
         raise ArgumentError(
             message("stats", f"dim={dim!r} for {type(x).__name__}", "axis=", "Pass dim= with a DataArray.")
         )
+    if where is not None:
+        return named(names, reduce(same, names, (x,), axis, keepdims, split_every, where, options={"ddof": ddof})[0])
     return named(names, reduce_together("stats", x, names, axis, keepdims, split_every, ddof))
 
 
@@ -147,14 +154,23 @@ def _xarray(name: str) -> Any:
 
 
 def _dataset(
-    x: Any, names: Sequence[str | Monoid], axis: Any, dim: Any, keepdims: bool, split_every: Any, ddof: float
+    x: Any,
+    names: Sequence[str | Monoid],
+    axis: Any,
+    dim: Any,
+    keepdims: bool,
+    split_every: Any,
+    ddof: float,
+    where: Any,
 ) -> Any:
     """The statistics of a DataArray; xarray says which coordinates and attributes are left."""
     if axis is not None and dim is not None:
         raise ArgumentError(message("stats", f"axis={axis!r} and dim={dim!r}", "one of them", "Leave one out."))
     dim = None if dim is ... else dim
     axes = axis if dim is None else x.get_axis_num(dim)
-    found = stats(x.data, names, axes, False, split_every, ddof)
+    if isinstance(where, _xarray("DataArray")):
+        where = where.broadcast_like(x).transpose(*x.dims).data
+    found = stats(x.data, names, axes, False, split_every, ddof, where=where)
     reduced = {
         name: x.reduce(lambda data, value=value, **_: value, dim=dim, axis=axis, keepdims=keepdims)
         for name, value in found._asdict().items()

@@ -116,6 +116,130 @@ def test_min_count_is_xarrays():
     )
 
 
+WORST = {"f4": (np.inf, -np.inf), "i4": (2**31 - 1, -(2**31)), "?": (True, False), "u1": (255, 0)}
+
+
+@pytest.mark.parametrize("dtype", WORST)
+@pytest.mark.parametrize("op", ["argmin", "argmax", "nanargmin", "nanargmax", "ptp"])
+def test_positions_are_those_in_the_whole_array(op, dtype):
+    """Also where the only chosen elements are those that no other is worse than, and where one chosen is NaN."""
+    u, mask, _, _ = elements()
+    mask[:, 7] = mask[:, 8]
+    u = np.nan_to_num(u).astype(dtype)
+    if op == "ptp" and dtype == "?":
+        return
+    u[:, 3], u[:, 4] = WORST[dtype]
+    if dtype == "f4" and not op.startswith("nan"):
+        u[11, 20], u[30, 21], mask[11, 20], mask[30, 21] = np.nan, np.nan, True, False
+    x, m = da.from_array(u, chunks=(20, 30)), da.from_array(mask, chunks=(30, 40))
+
+    def among(line, counts):
+        found = getattr(np, op)(line[counts])
+        return found if op == "ptp" else np.flatnonzero(counts)[found]
+
+    close(getattr(gr, op)(x, axis=0, where=m), [among(u[:, j], mask[:, j]) for j in range(80)])
+    close(getattr(gr, op)(x, axis=1, where=m), [among(*each) for each in zip(u, mask, strict=True)])
+    close(getattr(gr, op)(x, where=m), among(u.ravel(), mask.ravel()))
+    with pytest.raises(EmptyError, match=r"an element that counts|All-NaN"):
+        getattr(gr, op)(x, axis=1, where=np.arange(60)[:, None] != 5).compute()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "i2"])
+def test_where_of_norms_and_moments(dtype):
+    u, mask, _, m = elements()
+    u = np.nan_to_num(u).astype(dtype)
+    x, wide = da.from_array(u, chunks=(20, 30)), u.astype("f8")
+    lines = [wide[:, j][mask[:, j]] for j in range(80)]
+    kind = "f4" if dtype == "f4" else "f8"
+    for order in (1, 2, np.inf):
+        got = gr.norm(x, order, axis=0, where=m)
+        close(got, np.array([np.linalg.norm(v, order) if v.size else 0 for v in lines], kind))
+    centred = [v - v.mean() if v.size else v for v in lines]
+    moments = {k: np.array([np.mean(v**k) if v.size else np.nan for v in centred]) for k in (2, 3, 4)}
+    close(gr.moment(x, 3, axis=0, where=m), moments[3].astype(kind))
+    close(gr.skew(x, where=m), (moments[3] / moments[2] ** 1.5).astype(kind))
+    close(gr.kurtosis(x, where=m, min_count=1), (moments[4] / moments[2] ** 2 - 3).astype(kind))
+    close(gr.sumsq(x, where=m, dtype="f8"), (wide**2).sum(where=mask))
+    close(gr.count_nonzero(x, axis=1, where=m), np.count_nonzero(np.where(mask, u, 0), axis=1))
+    u = u.astype("f4")
+    u[10, 8], mask[10, 8] = np.nan, True  # one that counts is not left out
+    assert np.isnan(gr.skew(da.from_array(u, chunks=20), where=mask).compute()[8])
+
+
+def test_stats_of_some_elements():
+    u, mask, x, m = elements("i4")
+    found = gr.stats(x, ["max", "argmax", "mean", "std", "count", "skew"], axis=0, ddof=1, where=m | (x == 0))
+    some = mask | (u == 0)
+    close(found.mean, u.mean(axis=0, where=some))
+    close(found.std, u.std(axis=0, ddof=1, where=some))
+    close(found.count, some.sum(axis=0))
+    close(found.argmax, [np.flatnonzero(some[:, j])[np.argmax(u[some[:, j], j])] for j in range(80)])
+    xr = pytest.importorskip("xarray")
+    named = xr.DataArray(x, dims=("a", "b"))
+    assert gr.stats(named, ["sum"], dim="a", where=named > 0)["sum"].equals(named.where(named > 0, 0).sum("a"))
+
+
+@pytest.mark.parametrize("op", ["nansum", "nanmean", "nanvar", "nanstd", "sumsq"])
+def test_weights_without_nan(op):
+    rng = np.random.default_rng(4)
+    u, times = rng.normal(size=(40, 30)) + 3, rng.integers(0, 4, (40, 30))
+    u[rng.random(u.shape) < 0.2] = np.nan
+    u[:, 5] = np.nan
+    stock = (lambda v, axis: np.nansum(v * v)) if op == "sumsq" else getattr(np, op)
+    if op == "sumsq":
+        u = np.nan_to_num(u)
+    x = da.from_array(u, chunks=(15, 12))
+    expected = [stock(np.repeat(u[:, j], times[:, j]), axis=0) for j in range(30)]
+    close(getattr(gr, op)(x, axis=0, weights=times), expected)
+
+
+def test_weighted_norms():
+    u, w = np.array([[3.0, -4.0], [1.0, 2.0]]), np.array([4.0, 0.25])
+    for order, expected in ((1, [13, 4.5]), (2, [40**0.5, 5**0.5]), (np.inf, [12, 4])):
+        close(gr.norm(da.from_array(u, chunks=1), order, axis=1, weights=w), np.array(expected, "f8"))
+
+
+@pytest.mark.parametrize("op", ["sum", "prod", "min", "max", "nanmin", "mean", "nanstd", "ptp", "kurtosis", "norm"])
+def test_min_count_of_any_float_result(op):
+    _, mask, x, m = elements("i4")
+    plain = np.asarray(getattr(gr, op)(x, axis=0).compute()).astype("f8")
+    close(getattr(gr, op)(x, axis=0, min_count=60), plain)
+    close(getattr(gr, op)(x, axis=0, min_count=61), np.full(80, np.nan))
+    got = getattr(gr, op)(x, axis=0, min_count=20, where=m).compute()
+    np.testing.assert_array_equal(np.isnan(got), mask.sum(axis=0) < 20)
+
+
+def test_min_count_of_weighted_means_counts_elements():
+    u, _, x, _ = elements()
+    got = gr.mean(x, axis=0, weights=np.full(u.shape, 0.5), min_count=60)
+    close(got, np.where(np.isnan(u).any(axis=0), np.nan, u.mean(axis=0, dtype="f8")))
+
+
+def test_what_has_no_meaning_is_refused_by_one_error():
+    _, _, x, m = elements()
+    for call, takers in (
+        (lambda: gr.argmax(x, weights=x), "sumsq"),
+        (lambda: gr.skew(x, weights=x), "nanvar"),
+        (lambda: gr.any(x, min_count=2), "kurtosis"),
+        (lambda: gr.mean(x, initial=2), "nanprod"),
+        (lambda: gr.moment(x, 5, where=m), "order 4"),
+        (lambda: gr.sum(x, min_count=-1), "integer of 0"),
+        (lambda: gr.sum(x, strategy="reduce-00", where=m), "one of them"),
+    ):
+        with pytest.raises(ArgumentError, match=takers):
+            call()
+    with pytest.raises(TypeError, match=r"argmax\(\) got an unexpected keyword argument 'wear'"):
+        gr.argmax(x, wear=m)
+
+
+def test_times_are_summed_and_ordered_with_masks():
+    u = np.arange(12).astype("m8[s]").reshape(3, 4)
+    x, m = da.from_array(u, chunks=2), np.arange(4) < 2
+    for op, expected in (("sum", u[:, :2].sum(1)), ("mean", u[:, :2].mean(1)), ("argmax", [1, 1, 1])):
+        np.testing.assert_array_equal(getattr(gr, op)(x, axis=1, where=m).compute(), expected)
+    np.testing.assert_array_equal(gr.max(x, axis=1, where=m, min_count=3).compute(), np.full(3, "NaT", "m8[s]"))
+
+
 def test_masked_chunks_are_refused():
     x = da.from_array(np.ma.masked_less(np.arange(6.0), 2), chunks=3)
     with pytest.raises(DtypeError, match="Fill masked"):

@@ -17,7 +17,7 @@ from ..binned import Binned
 from ..device.scan_methods import SINGLE_PASS, check
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Bound, DType
-from ..operators import OPERATORS, REFUSING
+from ..operators import OPERATORS, REFUSING, TELLING
 from . import host, host_scan
 from .batch import Batch
 from .place import Place, Places
@@ -218,7 +218,9 @@ def like(array: Any, other: Any) -> Any:
 
 
 def _finishes_on_device(bound: Bound) -> bool:
-    """True where the CUDA struct has a ``finalise``, for results that CUDA has a type for."""
+    """True where the CUDA struct has a ``finalise``, for results that CUDA has a type for, and that tell all."""
+    if bound.monoid.finalise in TELLING:
+        return False
     return not bound.monoid.unsafe_cuda and cuda_types.element(bound.result) is not None
 
 

@@ -21,13 +21,13 @@ def within(chunks: Chunks, bound: Bound) -> tuple[Chunks, Bound]:
     used = sorted({node.args[0] for node in of.program.nodes if node.op == ARRAY})
     if len(used) <= MOST_ARRAYS:
         program = _of_arrays(of.program, used)
-        return tuple(chunks[i] for i in used), mapped(program, of.inner, of.masked, of.skipping, of.number)
+        return tuple(chunks[i] for i in used), mapped(program, of.inner, of.masked, of.number)
     values = tuple(whole.evaluate(of.program, chunks))
     if not of.masked:
         return values, of.inner.monoid.bind(*of.inner.elements, dtype=of.inner.dtype)
     leaves = tuple(Node(ARRAY, (i,), d) for i, d in enumerate(of.program.results))
     same = Program(of.program.results, leaves, tuple(range(len(leaves))))
-    return values, mapped(same, of.inner, True, of.skipping, of.number)
+    return values, mapped(same, of.inner, True, of.number)
 
 
 def _of_arrays(program: Program, used: list[int]) -> Program:

@@ -5,7 +5,6 @@ A block should be small enough for its few intermediate results to stay in cache
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..monoid import Array, DType
+from ..rows.scratch import Scratch
+from ..rows.select import select
 from . import functions
 from .program import ARRAY, CAST, CONSTANT, Program
 
@@ -38,22 +39,7 @@ class Schedule:
     outputs: tuple[int, ...]
 
 
-class _Scratch(threading.local):
-    """Memory of a thread, one stretch a number. It grows to the largest block and stays."""
-
-    def __init__(self) -> None:
-        self.stretches: list[Array] = []
-
-    def block(self, number: int, dtype: DType, shape: tuple[int, ...], size: int) -> Array:
-        nbytes = size * dtype.itemsize
-        while len(self.stretches) <= number:
-            self.stretches.append(np.empty(0, np.uint8))
-        if self.stretches[number].size < nbytes:
-            self.stretches[number] = np.empty(nbytes, np.uint8)
-        return self.stretches[number][:nbytes].view(dtype).reshape(shape)
-
-
-_scratch = _Scratch()
+_scratch = Scratch()
 
 
 def evaluate(program: Program, blocks: Sequence[Array]) -> list[Array]:
@@ -120,8 +106,7 @@ def _imag(x: Array, out: Array) -> None:
 
 
 def _where(condition: Array, x: Array, y: Array, out: Array) -> None:
-    np.copyto(out, y)
-    np.copyto(out, x, where=condition)
+    select(condition, x, y, out)
 
 
 _RUNNERS: dict[str, Callable[..., Any]] = {

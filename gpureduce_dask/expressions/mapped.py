@@ -14,6 +14,7 @@ import numpy as np
 
 from ..errors import ArgumentError, message
 from ..monoid import Array, Bound, DType, State, same_elements
+from ..rows import chosen
 from ..rows.product import product
 from . import host
 from .program import Program
@@ -23,14 +24,12 @@ from .program import Program
 class Map:
     """``inner`` takes the first outputs of ``program``; with ``masked``, the last one says which elements count.
 
-    ``skipping`` is the operator that leaves NaN out and has the same states, where there is one: a mask is then NaN.
     ``number`` tells maps apart that one kernel computes together.
     """
 
     program: Program
     inner: Bound
     masked: bool = False
-    skipping: Bound | None = None
     number: int = 0
 
     def __post_init__(self) -> None:
@@ -53,10 +52,10 @@ class Map:
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.program, self.inner, self.masked, self.skipping, self.number))
+        return hash((self.program, self.inner, self.masked, self.number))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Map, (self.program, self.inner, self.masked, self.skipping, self.number)
+        return Map, (self.program, self.inner, self.masked, self.number)
 
     def result(self, *dtypes: DType, dtype: DType | None = None) -> DType:
         return self.inner.result
@@ -75,22 +74,14 @@ class Map:
         )
 
     def fold(self, *blocks: Any) -> State:
-        """The states of blocks; what does not count is NaN to an operator that skips it."""
+        """The states of blocks, by the operator's fold or by its form with a mask."""
         *arrays, index = blocks
-        values = self._values(arrays)
+        values, fold = self._values(arrays), self.inner.monoid.fold
+        assert fold is not None
         if not self.masked:
-            assert self.inner.monoid.fold is not None
-            return self.inner.monoid.fold(*values, index)
-        assert self.skipping is not None
-        assert self.skipping.monoid.fold is not None
+            return fold(*values, index)
         value, mask = values
-        state = self.skipping.monoid.fold(np.where(mask, value, value.dtype.type(np.nan)), index)
-        lost = np.any(np.isnan(value) & mask, axis=1)
-        if not np.any(lost):
-            return state
-        nan = self.inner.monoid.lift(np.full(lost.shape, np.nan, value.dtype), np.zeros((), np.int64))
-        joined = self.inner.monoid.combine(state, nan)
-        return tuple(np.where(lost, j, f) for f, j in zip(state, joined, strict=True))
+        return chosen.among(fold, value, mask, index)
 
     def sweep(self, *blocks: Any) -> State:
         *arrays, carry, out = blocks
@@ -115,12 +106,10 @@ class Part:
         return getattr(self.of, self.name)(*args, **options)
 
 
-def mapped(
-    program: Program, inner: Bound, masked: bool = False, skipping: Bound | None = None, number: int = 0
-) -> Bound:
+def mapped(program: Program, inner: Bound, masked: bool = False, number: int = 0) -> Bound:
     """The monoid of a program's outputs, bound to its arrays' dtypes."""
-    of, monoid = Map(program, inner, masked, skipping, number), inner.monoid
-    folds = monoid.fold is not None and (not masked or skipping is not None)
+    of, monoid = Map(program, inner, masked, number), inner.monoid
+    folds = chosen.is_known(monoid.fold) and monoid.arity == 1 if masked else monoid.fold is not None
     found = replace(
         monoid,
         fields=inner.fields,

@@ -18,6 +18,7 @@ from ..monoid import Array, DType, Fields, Monoid, State
 from . import compiled, exact, rules, sums
 from .exact import C16, F8
 from .panels import PANEL, panels, patches
+from .select import select
 
 SHARE = 64
 F4, C8 = np.dtype("f4"), np.dtype("c8")
@@ -118,7 +119,7 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
         total = exact.add_up(away, F8)
         if skip and not np.all(np.isfinite(total)):
             gaps = np.isnan(panel)
-            np.copyto(away, 0, where=gaps)
+            select(~gaps, away, 0, away)
             count[rows] -= np.add.reduce(gaps, axis=1, dtype=F8)
             total = exact.add_up(away, F8)
         first[rows] += total
@@ -126,9 +127,9 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
     return count, first, second
 
 
-def block_state(block: Array, skip: bool) -> State:
-    """(count, mean, m2) of real elements over the middle axis."""
-    return from_sums(*about_pivot(two_sums, exact.numeric(block), skip), block.dtype)
+def block_state(block: Array, skip: bool, dtype: DType | None = None) -> State:
+    """(count, mean, m2) of real elements over the middle axis, as of elements of this dtype."""
+    return from_sums(*about_pivot(two_sums, exact.numeric(block), skip), dtype or block.dtype)
 
 
 def from_sums(pivot: Array, sums_about: State, dtype: DType) -> State:

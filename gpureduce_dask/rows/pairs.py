@@ -108,6 +108,12 @@ def average_finalise(state: State, dtype: DType) -> Array:
     return exact.cast(total / weight, dtype)
 
 
+def present_finalise(state: State, dtype: DType) -> Array:
+    """As :func:`average_finalise`; NaN where no weight is left, as in nanmean."""
+    total, weight = (exact.total(part) for part in parted(state))
+    return exact.cast(total / weight, dtype)
+
+
 class Weighted(rules.Rule):
     """As NumPy: integers are weighted as float64, whatever the weights."""
 

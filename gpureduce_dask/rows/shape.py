@@ -13,6 +13,7 @@ from . import exact, rules
 from .exact import F8
 from .moments import about_pivot, merged
 from .panels import patches
+from .select import select
 
 
 def fields(dtype: DType) -> Fields:
@@ -30,23 +31,30 @@ def lift(x: Array, index: Array) -> State:
 
 
 def four_sums(block: Array, pivot: Array, skip: bool) -> State:
-    """Counts, and sums of the first four powers of the deviations."""
+    """Counts, and sums of the first four powers of the deviations; ``skip`` leaves NaN out."""
     cells = (block.shape[0], block.shape[2])
-    s1, s2, s3, s4 = (np.zeros(cells) for _ in range(4))
+    n, (s1, s2, s3, s4) = np.full(cells, float(block.shape[1])), (np.zeros(cells) for _ in range(4))
     for rows, panel in patches(block):
         away = np.subtract(panel, pivot if pivot.size == 1 else pivot[rows], dtype=F8)
+        if skip and np.any(gaps := np.isnan(panel)):
+            select(~gaps, away, 0, away)
+            n[rows] -= np.add.reduce(gaps, axis=1, dtype=F8)
         square = away * away
         s1[rows] += np.add.reduce(away, axis=1)
         s2[rows] += np.add.reduce(square, axis=1)
         s3[rows] += exact.dot(square, away, F8)
         s4[rows] += exact.dot(square, square, F8)
-    return np.full(cells, float(block.shape[1])), s1, s2, s3, s4
+    return n, s1, s2, s3, s4
 
 
 def fold(block: Array, index: Array | None) -> State:
-    """Power sums about a pivot, moved to the mean (Pebay 2008, eq. 2.1)."""
-    pivot, (n, s1, s2, s3, s4) = about_pivot(four_sums, exact.numeric(block), False)
-    slip = s1 / n
+    return state_of(block, False)
+
+
+def state_of(block: Array, skip: bool) -> State:
+    """Power sums about a pivot, moved to the mean (Pebay 2008, eq. 2.1); ``skip`` leaves NaN out."""
+    pivot, (n, s1, s2, s3, s4) = about_pivot(four_sums, exact.numeric(block), skip)
+    slip = s1 / np.maximum(n, 1)
     m3 = s3 - slip * (3 * s2 - 2 * n * slip**2)
     m4 = s4 - slip * (4 * s3 - slip * (6 * s2 - 3 * n * slip**2))
     return n, pivot + slip, np.maximum(s2 - s1 * slip, 0), m3, m4

@@ -14,6 +14,7 @@ from ..monoid import Array, DType, Fields, Monoid, State
 from . import exact, rules, sweeps
 from .exact import F8, I8
 from .panels import panels
+from .select import select
 
 
 def zeros(fields: Fields) -> tuple[Any, ...]:
@@ -46,7 +47,7 @@ def finalise(state: State, dtype: DType) -> Array:
 
 def present(x: Array, fill: int) -> Array:
     """Elements with this value in place of NaN."""
-    return np.where(np.isnan(x), np.asarray(fill, x.dtype), x) if kind(x.dtype) in "fc" else x
+    return select(~np.isnan(x), x, fill, np.empty(np.shape(x), x.dtype)) if kind(x.dtype) in "fc" else x
 
 
 def lift_present(x: Array, index: Array) -> State:

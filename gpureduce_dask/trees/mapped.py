@@ -32,7 +32,7 @@ def map_reduce(
     """A reduction of what a function gives of the elements of arrays."""
     if not isinstance(op, str | Monoid):
         return mapped_product.reduce(function, op, given, axis, keepdims, split_every, where, dtype, out, options)
-    monoid = operators.get(op)
+    monoid = operators.get(op) if where is None else masks.refusing(operators.get(op))
     name = f"map_reduce by {monoid.name}"
     if monoid.arity == 1 and Operands(name, given).has_many(function):
         each = mapped_product.reduce(function, [op], given, axis, keepdims, split_every, where, dtype, out, options)
@@ -41,10 +41,12 @@ def map_reduce(
     operands = Operands(name, given if where is None else (*given, masks.checked(name, where)))
     bound = _bound(operands, todo, monoid, dtype, options, name)
     if bound is None:
-        if where is not None:
+        if where is not None and function is not same:
             values = Operands(name, given).lazy(function, monoid.arity)
             return map_reduce(same, monoid, [*values], axis, dtype, keepdims, split_every, out, where, options)
-        arrays = tuple(operands.lazy(function, monoid.arity))
+        if isinstance(todo, masks.Masked) and todo.keeps_mask:
+            raise masks.unread(name, operands.arrays)
+        arrays = tuple(operands.lazy(todo, monoid.arity))
         return apply(
             monoid, *arrays, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, **options
         )
@@ -97,4 +99,4 @@ def _bound(
             )
         )
     inner = bind(monoid, values, dtype, options, name)
-    return mapped(program, inner, masked, masks.skipping(inner) if masked else None)
+    return mapped(program, inner, masked)

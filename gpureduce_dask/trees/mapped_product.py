@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from ..errors import ArgumentError, message
@@ -12,12 +13,13 @@ from ..expressions.program import Program
 from ..monoid import Bound, Monoid
 from ..rows.product import Product, product
 from . import masks
-from .operands import Function, Operands
+from .operands import Function, Operands, same
 from .parts import Statistic, plan_parts
 from .product import cut, reduce_together
 from .reduction import grow
 
 NAME = "map_reduce"
+NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
 def reduce(
@@ -27,10 +29,10 @@ def reduce(
     axis: Any,
     keepdims: bool,
     split_every: Any,
-    where: Any,
-    dtype: Any,
-    out: Any,
-    options: dict[str, Any],
+    where: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    options: Mapping[str, Any] = NO_OPTIONS,
 ) -> list[list[Any]]:
     """For each result of the function its statistics, in the order asked."""
     ddof = _check(ops, dtype, out, options)
@@ -38,21 +40,18 @@ def reduce(
     operands = Operands(NAME, given if where is None else (*given, masks.checked(NAME, where)))
     program = operands.trace(todo)
     if program is None:
-        if where is not None:
-            raise ArgumentError(
-                message(
-                    NAME, "where= and several operators of what cannot be traced", "one operator", "Call it for each."
-                )
-            )
-        count = operands.results(function)
-        values = [*operands.lazy(function, count or 1, count is not None)]
-        return [reduce_together(NAME, x, ops, axis, keepdims, split_every, ddof) for x in values]
+        if where is not None and function is same:
+            raise masks.unread(NAME, operands.arrays)
+        values = [*Operands(NAME, given).untraced(function)]
+        if where is None:
+            return [reduce_together(NAME, x, ops, axis, keepdims, split_every, ddof) for x in values]
+        return [reduce(same, ops, [x], axis, keepdims, split_every, where, dtype, out, options)[0] for x in values]
     whole, statistics = _plan(program, ops, ddof, where is not None)
     tree = grow(operands.arrays, whole, axis, True, split_every, NAME)
     return [[cut(tree, statistic, keepdims) for statistic in each] for each in statistics]
 
 
-def _check(ops: Sequence[str | Monoid], dtype: Any, out: Any, options: dict[str, Any]) -> float:
+def _check(ops: Sequence[str | Monoid], dtype: Any, out: Any, options: Mapping[str, Any]) -> float:
     """The one option that statistics have together."""
     others = {**options, **({} if dtype is None else {"dtype": dtype}), **({} if out is None else {"out": out})}
     ddof: float = others.pop("ddof", 0)
@@ -78,15 +77,23 @@ def _plan(
     statistics, first = [], 0
     for each, found in plans:
         begins = whole.offsets[first : first + len(each.parts)]
-        statistics.append([replace(s, offset=_moved(s.offset, each.offsets, begins)) for s in found])
+        statistics.append([_statistic(s, masked, _moved(s.offset, each.offsets, begins)) for s in found])
         first += len(each.parts)
     return whole, statistics
 
 
 def _part(program: Program, inner: Bound, masked: bool, number: int) -> Bound:
     """One state of the product, of a name of its own."""
-    found = mapped(program, inner, masked, masks.skipping(inner) if masked else None, number)
+    found = mapped(program, inner, masked, number)
     return Bound(replace(found.monoid, name=f"{inner.name}_{number}"), found.dtypes)
+
+
+def _statistic(found: Statistic, masked: bool, offset: int) -> Statistic:
+    """A statistic of elements of which nothing may count, from this place on."""
+    bound = found.bound
+    if masked:
+        bound = Bound(masks.refusing(bound.monoid), bound.dtypes, bound.dtype)
+    return Statistic(bound, offset)
 
 
 def _moved(offset: int, olds: Sequence[int], news: Sequence[int]) -> int:

@@ -1,21 +1,22 @@
 """Masks: elements that count for nothing, as the map of an operator's elements.
 
-Where an operator has an element that changes no result, a masked element becomes that one. Means and variances count
-their elements: theirs keep the mask beside the values.
+Where an operator has an element that changes no result, a masked element becomes that one. Means, variances and moments
+count their elements, and positions are of elements that there are: theirs keep the mask beside the values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from .. import operators
 from ..dtypes import kind
 from ..errors import DtypeError, message
-from ..monoid import Bound, DType
+from ..monoid import DType, Monoid
+from ..rows.chosen import REFUSALS
+from ..rows.limits import highest, lowest, void
 from .apply import as_dask
 
 ZERO = frozenset(
@@ -24,7 +25,6 @@ ZERO = frozenset(
 ONE = frozenset({"prod", "nanprod", "all"})
 HIGHEST, LOWEST = frozenset({"min", "nanmin"}), frozenset({"max", "nanmax"})
 MISSING = frozenset({"nanmean", "nanvar", "nanstd"})
-COUNTED = frozenset({"mean", "var", "std"})  # each has a form that skips NaN, with the same states
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Masked:
         *given, mask = arrays
         values = self.function(*given)
         many = list(values) if type(values) in (tuple, list) else [values]  # asks no stand-in for its class
-        if self.op in MISSING | COUNTED:
+        if self.op in MISSING:
             many = [v.astype(np.float64) if kind(v.dtype) in "biu" else v for v in many]
         if self.keeps_mask:
             return (*many, mask)
@@ -55,12 +55,9 @@ class Masked:
             value: Any = int(self.op in ONE)
         elif self.op in MISSING:
             value = np.nan
-        elif kind(dtype) in "iu":
-            value = np.iinfo(dtype).max if self.op in HIGHEST else np.iinfo(dtype).min
-        elif kind(dtype) == "b":
-            value = self.op in HIGHEST
         else:
-            value = np.inf if self.op in HIGHEST else -np.inf
+            worst = highest(dtype) if self.op in HIGHEST else lowest(dtype)
+            value = void(dtype, worst) if self.op.startswith("nan") else worst
         return np.asarray(value, dtype)[()]
 
 
@@ -72,8 +69,14 @@ def checked(name: str, where: Any) -> Any:
     return mask
 
 
-def skipping(inner: Bound) -> Bound | None:
-    """The operator of the same states that leaves NaN out, for elements that may be NaN."""
-    if inner.name not in COUNTED or kind(inner.elements[0]) not in "fc":
-        return None
-    return operators.get(f"nan{inner.name}").bind(*inner.dtypes, dtype=inner.dtype)
+def unread(name: str, arrays: tuple[Any, ...]) -> DtypeError:
+    """The error for chunks that are no plain numbers, with a mask beside them."""
+    given = " and ".join(f"{type(a._meta).__name__} chunks of {a.dtype}" for a in arrays if a.dtype.kind != "b")
+    remedy = "Fill masked chunks first, and pass their mask as where=."
+    return DtypeError(message(name, f"where= with {given}", "NumPy or CuPy chunks of numbers", remedy))
+
+
+def refusing(monoid: Monoid) -> Monoid:
+    """An operator of what may be nothing at all: one that has no answer to that then says so."""
+    finalise = REFUSALS.get(monoid.finalise) if monoid.empty == "raise" else None
+    return monoid if finalise is None else replace(monoid, finalise=finalise)

@@ -57,6 +57,11 @@ class Operands:
             run = partial(called, function=function, which=None if count == 1 and not is_many else which)
             yield da.blockwise(run, inds, *pairs, token="gr-map", dtype=self._dtype(run), align_arrays=False)
 
+    def untraced(self, function: Function) -> Iterator[Any]:
+        """Lazy arrays of all results of a function."""
+        count = self.results(function)
+        return self.lazy(function, count or 1, count is not None)
+
     def results(self, function: Function) -> int | None:
         """How many results the function gives, in a tuple or a list; None where it gives an array."""
         given = self._of_one(self._of_arrays(function))

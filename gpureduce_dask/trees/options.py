@@ -1,9 +1,13 @@
-"""What NumPy's and xarray's reductions take besides: masks, a value to start from, weights, and a least count."""
+"""What NumPy's and xarray's reductions take besides: masks, a value to start from, weights, and a least count.
+
+Each is part of the reduction, which reads the array once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict
 
 import dask.array as da
 import numpy as np
@@ -13,10 +17,10 @@ from .. import operators
 from ..dtypes import kind
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Monoid
-from ..rows.weighted import SPREADS
-from . import mapped, mapped_product
+from . import mapped, mapped_product, weights
 from .apply import apply, as_dask
 from .operands import same
+from .parts import SPREADS
 from .stock import belongs_to_stock, foreign
 
 STARTS = {  # how a reduction begins with a value
@@ -29,60 +33,87 @@ STARTS = {  # how a reduction begins with a value
     "max": np.maximum,
     "nanmax": np.fmax,
 }
+# Whose results can be NaN.
+COUNTED = frozenset(STARTS) | {"ptp", "sumsq", "norm1", "norm2", "norminf", "moment", "skew", "kurtosis"}
+COUNTED |= {"mean", "nanmean", "var", "nanvar", "std", "nanstd"}
+TAKERS = {"initial": frozenset(STARTS), "weights": weights.TAKERS, "min_count": COUNTED}
 
 
-def reduce(
-    op: str,
-    a: Any,
-    where: Any = None,
-    initial: Any = None,
-    weights: Any = None,
-    min_count: int | None = None,
-    **arguments: Any,
-) -> Any:
-    """:func:`~gpureduce_dask.trees.apply.apply` with these as well."""
-    if where is None and initial is None and weights is None and min_count is None:
-        return apply(op, a, **arguments)
-    x = as_dask(op, a)
+class Options(TypedDict, total=False):
+    """The keywords that every reduction takes; ``None`` is as good as none."""
+
+    where: Any
+    initial: Any
+    weights: Any
+    min_count: int | None
+
+
+def reduce(op: str, a: Any, also: Mapping[str, Any], name: str | None = None, **arguments: Any) -> Any:
+    """:func:`~gpureduce_dask.trees.apply.apply` with these as well; ``name`` is the public function's."""
+    _check(op, name or op, also)
+    given = Options(**{k: v for k, v in also.items() if v is not None})  # type: ignore[typeddict-item]  # checked
+    if not given:
+        return apply(op, a, name=name, **arguments)
+    x = as_dask(name or op, a)
     if belongs_to_stock(op, (x,), arguments.get("dtype")):
-        raise _refused(op, x)
+        raise _refused(name or op, x)
     out = arguments.pop("out", None)
-    if min_count is not None:
-        result = _counted(op, x, where, min_count, arguments)
-    else:
-        result = _masked(op, x, where, initial, weights, arguments)
-    if initial is not None:
-        result = _begun(op, result, initial)
+    result = _counted(op, x, given, arguments) if "min_count" in given else _reduced(op, x, given, arguments)
+    if "initial" in given:
+        result = _begun(op, result, given["initial"])
     return handle_out(out, result)
 
 
-def _refused(op: str, x: Any) -> DtypeError:
+def _check(op: str, name: str, also: Mapping[str, Any]) -> None:
+    """Raise for keywords that no reduction has, as Python does, and for those that this one has no meaning for."""
+    for keyword, value in also.items():
+        if keyword not in Options.__annotations__:
+            raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")
+        takers = TAKERS.get(keyword)
+        if value is not None and takers is not None and op not in takers:
+            public = sorted({"norm" if n.startswith("norm") else n for n in takers})
+            raise ArgumentError(
+                message(name, f"{keyword}=", f"it with one of {', '.join(public)}", "Leave it out, or pass where=.")
+            )
+    least = also.get("min_count")
+    if least is not None and not (isinstance(least, int | np.integer) and least >= 0):
+        raise ArgumentError(message(name, f"min_count={least!r}", "an integer of 0 or more", "Pass a count."))
+
+
+def _refused(name: str, x: Any) -> DtypeError:
     received = f"where=, initial=, weights= or min_count= with {type(x._meta).__name__} chunks of {x.dtype}"
     remedy = "Fill masked chunks first, and pass their mask as where=."
     return (
-        DtypeError(message(op, received, "NumPy or CuPy chunks of numbers", remedy))
+        DtypeError(message(name, received, "NumPy or CuPy chunks of numbers", remedy))
         if x.dtype.kind != "O"
-        else foreign(op, (x,))
+        else foreign(name, (x,))
     )
 
 
-def _masked(op: str, x: Any, where: Any, initial: Any, weights: Any, arguments: dict[str, Any]) -> Any:
+def _reduced(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
     """The reduction of the elements that count, times their weights."""
-    monoid = operators.get(op)
-    if monoid.empty == "raise" or op in ("min", "max"):
-        if where is not None and initial is None:
-            raise ArgumentError(
-                message(op, "where= and no initial=", "both: nothing may be left", "Pass initial=, as inf or -inf.")
-            )
-        monoid = replace(monoid, empty="identity") if initial is not None else monoid
-    if weights is None:
-        return _mapped(same, monoid, (x,), where, arguments) if where is not None else apply(monoid, x, **arguments)
-    if op in SPREADS:
-        return _mapped(same, SPREADS[op], (x, weights), where, arguments)
-    if op == "mean":
-        arguments = {k: v for k, v in arguments.items() if k != "dtype" or v is not None}
-        return _mapped(same, operators.get("average"), (x, weights), where, arguments)
-    return _mapped(np.multiply, monoid, (x, weights), where, arguments)
+    monoid, where = operators.get(op), given.get("where")
+    if "initial" in given:
+        monoid = replace(monoid, empty="identity")
+    elif where is not None and op in STARTS and monoid.empty == "raise":
+        raise ArgumentError(
+            message(op, "where= and no initial=", "both: nothing may be left", "Pass initial=, as inf or -inf.")
+        )
+    if "weights" in given:
+        return _mapped(*_weighted(monoid, x, given, arguments), where, arguments)
+    if where is None:
+        return apply(monoid, x, **arguments)
+    return _mapped(same, monoid, (x,), where, arguments)
+
+
+def _weighted(monoid: Monoid, x: Any, given: Options, arguments: dict[str, Any]) -> tuple[Any, Monoid, tuple[Any, ...]]:
+    """A function, an operator and the arrays that a reduction with weights is of."""
+    w = as_dask(monoid.name, given["weights"])
+    function, found, dtype = weights.weighted(monoid, x.dtype, w.dtype)
+    asked = arguments.pop("dtype", None) or dtype
+    if asked is not None:
+        arguments["dtype"] = asked
+    return function, found, (x, w)
 
 
 def _mapped(function: Any, monoid: Monoid, given: tuple[Any, ...], where: Any, arguments: dict[str, Any]) -> Any:
@@ -113,19 +144,29 @@ def _holds(dtype: Any, value: Any) -> bool:
     return bool(np.can_cast(value.dtype, dtype, "same_kind"))
 
 
-def _counted(op: str, x: Any, where: Any, least: int, arguments: dict[str, Any]) -> Any:
-    """The reduction where enough elements are no NaN, and NaN elsewhere. One read gives both."""
-    dtype = arguments.pop("dtype", None)
-    if dtype is not None:
-        x = x.astype(dtype)
-    names = [op, "nancount"]
-    ((total, count),) = mapped_product.reduce(
-        same, names, (x,), arguments["axis"], arguments["keepdims"], arguments["split_every"], where, None, None, {}
-    )
-    result = total.dtype if kind(total.dtype) in "fc" else np.dtype(np.float64)
+def _counted(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
+    """The reduction where enough elements are no NaN, and NaN elsewhere. One read gives both, but for operators of
+    two arrays."""
+    where, least, row = given.get("where"), given["min_count"], operators.get(op)
+    monoid = replace(row, empty="identity") if least and row.empty == "raise" else row
+    function, arrays = same, (x if (dtype := arguments.get("dtype")) is None else x.astype(dtype),)
+    if "weights" in given:
+        function, monoid, arrays = _weighted(monoid, arrays[0], given, arguments)
+    places = {k: v for k, v in arguments.items() if k in ("axis", "keepdims", "split_every")}
+    if monoid.arity == 2:
+        total = _mapped(function, monoid, arrays, where, arguments)
+        ((count,),) = mapped_product.reduce(same, ["nancount"], (x,), where=where, **places)
+    else:
+        options = {k: v for k, v in arguments.items() if k not in (*places, "dtype")}
+        ddof = {"ddof": options.pop("ddof")} if op in SPREADS else {}
+        ops: list[str | Monoid] = [monoid.with_options(**options) if options else monoid, "nancount"]
+        ((total, count),) = mapped_product.reduce(function, ops, arrays, where=where, options=ddof, **places)
+    result = np.dtype(arguments.get("dtype") or total.dtype)
+    result = result if kind(result) in "fcmM" else np.dtype(np.float64)
     return da.map_blocks(enough, total, count, least, result, dtype=result, meta=total._meta.astype(result))
 
 
 def enough(total: Any, count: Any, least: int, dtype: Any) -> Any:
-    """Totals of at least so many elements; NaN for others."""
-    return np.where(count >= least, total, np.nan).astype(dtype)
+    """Totals of at least so many elements; NaN, or NaT, for others."""
+    nothing = np.nan if kind(dtype) in "fc" else np.asarray("NaT", dtype)
+    return np.where(count >= least, total, nothing).astype(dtype)
