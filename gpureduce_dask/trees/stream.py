@@ -23,7 +23,7 @@ from dask.base import dont_optimize, tokenize
 from dask.context import globalmethod
 from dask.core import flatten, reverse_dict
 
-from . import blocks, chains
+from . import blocks, chains, kept
 from .chains import Key, Step
 
 Graph = dict[Key, GraphNode]
@@ -62,7 +62,8 @@ class Optimize:
         if not is_ours or dask.config.get("optimization.fuse.active") is False:
             return stock(dsk, keys, **kwargs)
         wanted = set(flatten(keys if isinstance(keys, (list, set)) else [keys]))
-        low = stock(blocks.written_out(dsk, wanted), keys, **kwargs)
+        wanted |= kept.known(dsk, wanted)
+        low = stock(blocks.written_out(dsk, wanted), wanted, **kwargs)
         if any(isinstance(node, Group) for node in low.values()):
             low = fuse_linear_task_spec(move_in(low, wanted), wanted)
         # Each alias that fusion leaves would run as a task.
