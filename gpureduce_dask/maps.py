@@ -6,7 +6,7 @@ GPU, rounded to the dtypes that NumPy rounds to. A kernel reads one array or two
 results a chunk at a time. A function that cannot be traced (it looks at values, at the shape, or calls what is no NumPy
 function of elements) is called on whole chunks, in the task that reduces them. Either way it has to be a function of
 elements: an element of the result depends on the elements at its place alone. It must not write to its arguments,
-which others may read: NumPy chunks refuse it.
+which others may read: NumPy chunks refuse it, and of CuPy chunks it gets copies.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from .monoid import Monoid
 from .summaries import named
 from .trees import mapped
+from .trees.parts import field_names
 
 
 def map_reduce(
@@ -63,15 +64,12 @@ def map_reduce(
         A dtype that ``op`` does not take, or a mask that is not of bool.
     """
     found = mapped.map_reduce(f, op, arrays, axis, dtype, keepdims, split_every, out, where, options)
-    if isinstance(op, str | Monoid):
-        return found
-    each = [named(op, values) for values in found]
-    return tuple(each) if len(each) > 1 else each[0]
+    return found if isinstance(op, str | Monoid) else _each(op, found)
 
 
 def map_scan(
     f: Callable[..., Any],
-    op: str | Monoid,
+    op: str | Monoid | Sequence[str | Monoid],
     *arrays: Any,
     axis: Any = None,
     dtype: Any = None,
@@ -81,5 +79,18 @@ def map_scan(
     include_initial: bool = False,
     out: Any = None,
 ) -> Any:
-    """Running results of ``f(*arrays)``: :func:`map_reduce`'s function and arrays, and the arguments of ``scan``."""
-    return mapped.map_scan(f, op, arrays, axis, dtype, exclusive, reverse, segments, include_initial, out)
+    """Running results of ``f(*arrays)``: :func:`map_reduce`'s function and arrays, and the arguments of ``scan``.
+
+    A list of operators gives a named tuple of scans, and a function of several results a tuple with one for each.
+    Chunks that have yet to be made are made once for all that are computed together.
+    """
+    if not isinstance(op, str | Monoid):
+        field_names("map_scan", op)
+    found = mapped.map_scan(f, op, arrays, axis, dtype, exclusive, reverse, segments, include_initial, out)
+    return found if isinstance(op, str | Monoid) else _each(op, found)
+
+
+def _each(op: Sequence[str | Monoid], found: Sequence[Sequence[Any]]) -> Any:
+    """A named tuple for each result of a function."""
+    each = [named(op, values) for values in found]
+    return tuple(each) if len(each) > 1 else each[0]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import gpureduce_dask as gr
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions import host, tracer
+from gpureduce_dask.trees.operands import called
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -155,6 +156,24 @@ def test_scans_backwards_and_of_maps_of_two():
     for i in range(len(u)):
         expected[i] = 0.5 * (expected[i - 1] if i else 0) + v[i]
     close(gr.map_scan(lambda v: (0.5 * np.isfinite(v).astype("f4"), v), "affine", V, axis=0), expected)
+
+
+def test_several_scans_of_several_results_make_each_chunk_once():
+    u, v = arrays()
+    made = []
+    U, V = (x.map_blocks(lambda b: made.append(1) or b, dtype="f4", meta=np.empty((0, 0), "f4")) for x in chunked(u, v))
+    products, sums = gr.map_scan(lambda u, v: (u * v, u + v), ["sum", "max"], U, V, axis=0)
+    found = dask.compute(*products, *sums, scheduler="sync")
+    assert len(made) == U.npartitions + V.npartitions
+    expected = [f(each, axis=0) for each in (u * v, u + v) for f in (np.cumsum, np.maximum.accumulate)]
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=1e-5)
+    _, lows = gr.map_scan(lambda u: (u[...] + 1, u[...] * 2), ["sum", "min"], U, axis=1)  # not traced
+    close(lows.min, np.minimum.accumulate(u * 2, axis=1))
+    close(gr.map_scan(lambda u: (u, -u), "max", U)[1], np.maximum.accumulate(-u.ravel()))
+    for op, f, out in ((["sum", "sum"], abs, None), (["sum"], abs, U), ("sum", lambda u: (u, u), U)):
+        with pytest.raises(ArgumentError, match=r"once|no out="):
+            gr.map_scan(f, op, U, axis=0, out=out)
 
 
 SEEN = []
@@ -346,3 +365,12 @@ def test_functions_that_write_to_their_arguments_are_refused():
         with pytest.raises(ValueError, match="read-only"):
             run(doubled, "sum", x, axis=0).compute(scheduler="sync")
     np.testing.assert_array_equal(x.compute(scheduler="sync"), u)
+
+    class OfCuPy:
+        __module__ = "cupy"
+
+        def copy(self, order):
+            return u.copy(order)
+
+    np.testing.assert_array_equal(called(OfCuPy(), function=doubled, which=None), 2 * u)
+    assert u.max() == 1

@@ -10,6 +10,7 @@ from dask.array.core import handle_out
 from .. import operators
 from ..errors import ArgumentError, message
 from ..expressions.mapped import mapped
+from ..expressions.program import Program
 from ..monoid import Bound, Monoid
 from . import mapped_product, masks, scan_apply
 from .apply import apply, bind
@@ -56,7 +57,7 @@ def map_reduce(
 
 def map_scan(
     function: Function,
-    op: str | Monoid,
+    op: str | Monoid | Sequence[str | Monoid],
     given: Sequence[Any],
     axis: Any,
     dtype: Any,
@@ -66,18 +67,51 @@ def map_scan(
     initial: bool,
     out: Any,
 ) -> Any:
-    """A scan of what a function gives of the elements of arrays."""
-    monoid = operators.get(op)
+    """Scans of what a function gives of the elements of arrays: for each of its results a list, one for each operator,
+    where there are several; else as :func:`map_reduce`."""
+    ops = [op] if (is_one := isinstance(op, str | Monoid)) else list(op)
+    if not is_one and out is not None:
+        received = "out= for several operators"
+        raise ArgumentError(message("map_scan", received, "no out=", "Scan by one operator at a time."))
+    todo = (axis, dtype, exclusive, reverse, segments, initial, out)
+    by_operator = [_scans(function, operators.get(each), given, *todo) for each in ops]
+    if not is_one:
+        return [list(each) for each in zip(*by_operator, strict=True)]
+    return tuple(by_operator[0]) if len(by_operator[0]) > 1 else by_operator[0][0]
+
+
+def _scans(
+    function: Function,
+    monoid: Monoid,
+    given: Sequence[Any],
+    axis: Any,
+    dtype: Any,
+    exclusive: bool,
+    reverse: bool,
+    segments: Any,
+    initial: bool,
+    out: Any,
+) -> list[Any]:
+    """Scans by one operator: of each result for itself, or of as many as it takes arrays."""
     name = f"map_scan by {monoid.name}"
     operands = Operands(name, given)
-    bound = _bound(operands, function, monoid, dtype, {}, name)
-    if bound is None:
-        arrays = tuple(operands.lazy(function, monoid.arity))
-        x = arrays[0] if monoid.arity == 1 else arrays
-        return scan_apply.apply(monoid, x, axis, dtype, exclusive, reverse, segments, initial, out)
-    key = f"map-scan-{monoid.name}"
-    result = scan_apply.scan_bound(name, key, operands.arrays, bound, axis, exclusive, reverse, segments, initial)
-    return handle_out(out, result)
+    program = operands.trace(function)
+    found = []
+    if program is None:
+        count = monoid.arity
+        values = tuple(operands.untraced(function) if count == 1 else operands.lazy(function, count))
+        for x in values if count == 1 else (values,):
+            found.append(scan_apply.apply(monoid, x, axis, dtype, exclusive, reverse, segments, initial, None))
+    else:
+        count = len(program.outputs) if monoid.arity == 1 else 1
+        for k in range(count):
+            one = program.only(program.outputs[k : k + 1]) if count > 1 else program
+            bound = _of_program(one, monoid, dtype, {}, name)
+            key, arrays = f"map-scan-{monoid.name}", operands.arrays
+            found.append(scan_apply.scan_bound(name, key, arrays, bound, axis, exclusive, reverse, segments, initial))
+    if out is not None and len(found) > 1:
+        raise ArgumentError(message(name, f"out= for {len(found)} results", "no out=", "Scan one result at a time."))
+    return [handle_out(out, each) for each in found]
 
 
 def _bound(
@@ -87,7 +121,15 @@ def _bound(
     program = operands.trace(function)
     if program is None:
         return None
-    masked = isinstance(function, masks.Masked) and function.keeps_mask
+    return _of_program(
+        program, monoid, dtype, options, name, isinstance(function, masks.Masked) and function.keeps_mask
+    )
+
+
+def _of_program(
+    program: Program, monoid: Monoid, dtype: Any, options: dict[str, Any], name: str, masked: bool = False
+) -> Bound:
+    """The operator of a program's values; with ``masked`` the last one says which of them count."""
     values = program.results[:-1] if masked else program.results
     if len(values) != monoid.arity:
         raise ArgumentError(

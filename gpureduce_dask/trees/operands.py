@@ -10,6 +10,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 
+from ..chunk import is_device
 from ..dtypes import is_native
 from ..errors import ArgumentError, message
 from ..expressions import tracer
@@ -103,12 +104,15 @@ def same(*blocks: Any) -> Any:
 
 def called(*blocks: Any, function: Function, which: int | None) -> Any:
     """What a function gives of chunks that others read too, or one of its results: it must not write to them."""
-    given = function(*map(_unwritable, blocks))
+    given = function(*map(_own, blocks))
     return given if which is None else given[which]
 
 
-def _unwritable(block: Any) -> Any:
-    """A view of a NumPy chunk to which writing is an error. CuPy has no such views."""
+def _own(block: Any) -> Any:
+    """What a function can do no harm to: a view of a NumPy chunk to which writing is an error, and a copy of CuPy's,
+    which has no such views."""
+    if is_device(block):
+        return block.copy(order="K")
     if not isinstance(block, np.ndarray):
         return block
     view = block.view()
