@@ -30,11 +30,14 @@ template <int Elements, int Size> GR_HD void fetch_packs(u8* to, const u8* base,
 #pragma unroll 1
     for (int pack = lane; pack < packs; pack += 32) {
         const i64 at = first + pack * each;
-        if (at >= low && at + each <= high) copy_async(to + pack * 16, from + pack * 16);
-        else
+        if (at >= low) {
+            const i64 left = (high - at) * Size;
+            copy_async_part(to + pack * 16, from + pack * 16, left > 16 ? 16 : left > 0 ? (u32)left : 0);
+            continue;
+        }
 #pragma unroll 1
-            for (int byte = 0; byte < 16; byte++)
-                if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
+        for (int byte = 0; byte < 16; byte++)
+            if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
     }
 }
 template <int Elements, int Size> GR_HD void drain_packs(const u8* from, u8* base, i64 first, i64 low, i64 high) {
