@@ -38,6 +38,7 @@ __all__ = [
     "move",
     "reduce",
     "reduce_many",
+    "require_plain_chunk",
     "results",
     "scan",
     "to_device",
@@ -117,6 +118,7 @@ def scan(
     if carry is not None:
         carry = to_device(carry, bound) if device else to_host(carry, bound)
     if resets is not None:
+        require_plain_chunk(bound.name, resets)
         resets = move(resets, device)
     if not device:
         return host_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, place)
@@ -252,17 +254,24 @@ def admit(chunks: Chunks, bound: Bound) -> Chunks:
     return tuple(move(a, device) for a in arrays)
 
 
-def _admit_one(chunk: Any, dtype: DType, name: str) -> Any:
-    if not is_device(chunk):
-        if isinstance(chunk, np.ma.MaskedArray) or (hasattr(chunk, "dtype") and not isinstance(chunk, NUMPY)):
-            raise DtypeError(
-                message(
-                    name,
-                    f"a chunk of type {type(chunk).__name__} where the array's meta says NumPy or CuPy",
-                    "chunks of the meta's type",
-                    "Pass meta= to the call that made the array.",
-                )
+def require_plain_chunk(name: str, chunk: Any) -> None:
+    """Raise for masked, sparse and other chunks that an array's meta keeps silent about."""
+    if is_device(chunk):
+        return
+    if isinstance(chunk, np.ma.MaskedArray) or (hasattr(chunk, "dtype") and not isinstance(chunk, NUMPY)):
+        raise DtypeError(
+            message(
+                name,
+                f"a chunk of type {type(chunk).__name__} where the array's meta says NumPy or CuPy",
+                "chunks of the meta's type",
+                "Pass meta= to the call that made the array.",
             )
+        )
+
+
+def _admit_one(chunk: Any, dtype: DType, name: str) -> Any:
+    require_plain_chunk(name, chunk)
+    if not is_device(chunk):
         chunk = np.asarray(chunk)
     if chunk.dtype in (dtype, dtype.newbyteorder()):
         return chunk

@@ -43,6 +43,7 @@ def _split(chunk: Chunks, bound: Binned) -> tuple[Chunks, Any]:
     if bins.is_own:
         return protocol.admit(chunk, bound.cells), chunk[0]
     *arrays, labels = chunk
+    protocol.require_plain_chunk(bins.name, labels)
     shape = tuple(arrays[0].shape[a] for a in bins.axes)
     if labels.shape != shape:
         remedy = "Call compute_chunk_sizes() on both, and rechunk."

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import operators
 from ..binned import Bins, Labels, binned
-from ..chunk import is_device
+from ..chunk import is_device, require_plain_chunk
 from ..chunk.labels import boxes, refuse
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, EmptyError, message
@@ -20,7 +20,7 @@ from ..monoid import Bound, Monoid
 from .apply import align, bind, operands
 from .axes import Axes, normalise_axes
 from .reduction import reduce_array
-from .stock import belongs_to_stock, foreign
+from .stock import belongs_to_stock, foreign, require_plain
 
 MOST = 2**31  # kernels count groups in 32 bits
 CARRIED_BYTES = 1 << 20  # of labels that go along with every task; more are cut as the array is
@@ -67,6 +67,7 @@ def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict:
     shape = tuple(x.shape[a] for a in axes)
     if isinstance(labels, tuple):
         return _lines(name, labels, x, axes, num_groups, strict)
+    require_plain(name, "labels", labels)
     given: Any = labels.get() if is_device(labels) else labels
     given = given if isinstance(given, da.Array) else np.asarray(given)
     _require_integers(name, given)
@@ -93,6 +94,8 @@ def _lines(
     if len(labels) != len(axes) or len(counts) != len(axes):
         expected = f"{len(axes)} arrays of labels and numbers of groups, one a reduced axis"
         raise ArgumentError(message(name, f"{len(labels)} and {len(counts)}", expected, "Pass axis=, or one array."))
+    for each in labels:
+        require_plain(name, "labels", each)
     lines = [each if isinstance(each, da.Array) else np.asarray(each) for each in labels]
     for line, size in zip(lines, shape, strict=True):
         _require_integers(name, line)
@@ -128,6 +131,8 @@ def _lines(
 
 def _boxes(*lines: Any, sizes: tuple[int, ...], operation: str, strict: bool) -> Any:
     """A chunk's boxes, from the labels along each of its axes."""
+    for line in lines:
+        require_plain_chunk(operation, line)
     host = [line.get() if is_device(line) else np.asarray(line) for line in lines]
     for line, count in zip(host, sizes, strict=True):
         _check(Bins(operation, (count,), (), strict=strict), line)

@@ -12,12 +12,13 @@ import numpy as np
 from dask.base import tokenize
 
 from ..binned import COUNT
-from ..chunk import is_device
+from ..chunk import is_device, require_plain_chunk
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, message
 from . import meta
 from .apply import as_dask
 from .bins_apply import grouped, own_groups
+from .stock import require_plain
 
 CODES = np.dtype(np.int32)  # of bins
 
@@ -26,6 +27,7 @@ def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
     """:func:`gpureduce_dask.bincount`."""
     name = "bincount"
     array = as_dask(name, x)
+    require_plain(name, "an array", array)
     least = operator.index(minlength)
     if array.ndim != 1 or least < 0:
         received = f"an array of {array.ndim} dimensions and minlength {least}"
@@ -50,6 +52,7 @@ def histogram(a: Any, bins: Any, range: Any, normed: Any, weights: Any, density:
     """:func:`gpureduce_dask.histogram`."""
     name = "histogram"
     x = as_dask(name, a)
+    require_plain(name, "an array", x)
     if normed is not False:
         raise ArgumentError(message(name, f"normed={normed!r}", "density=", "NumPy has removed normed."))
     edges = _edges(name, bins, range, x.dtype)
@@ -92,6 +95,7 @@ def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
 
 def codes_of(block: Any, edges: Any, even: bool) -> Any:
     """The bin of each element, -1 for none; ``even`` where all are of one width."""
+    require_plain_chunk("histogram", block)
     if is_device(block):
         import cupy
 

@@ -45,7 +45,7 @@ def map_reduce(
         if where is not None and function is not same:
             values = Operands(name, given).lazy(function, monoid.arity)
             return map_reduce(same, monoid, [*values], axis, dtype, keepdims, split_every, out, where, options)
-        if isinstance(todo, masks.Masked) and todo.keeps_mask:
+        if where is not None and not operands.is_ours:
             raise masks.unread(name, operands.arrays)
         arrays = tuple(operands.lazy(todo, monoid.arity))
         return apply(

@@ -18,6 +18,7 @@ from ..monoid import DType, Monoid
 from ..rows.chosen import REFUSALS
 from ..rows.limits import highest, lowest, void
 from .apply import as_dask
+from .stock import require_plain
 
 ZERO = frozenset(
     "sum nansum any count_nonzero sumsq norm1 norm2 norminf vdot average weighted_var weighted_std".split()
@@ -63,6 +64,7 @@ class Masked:
 
 def checked(name: str, where: Any) -> Any:
     """A mask as a dask array of bool."""
+    require_plain(name, "where", where)
     mask = as_dask(name, where)
     if mask.dtype != bool:
         raise DtypeError(message(name, f"where of {mask.dtype}", "bool", "Compare first, as in where=(x > 0)."))

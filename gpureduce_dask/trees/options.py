@@ -21,7 +21,7 @@ from . import mapped, mapped_product, weights
 from .apply import apply, as_dask
 from .operands import same
 from .parts import SPREADS
-from .stock import belongs_to_stock, foreign
+from .stock import belongs_to_stock, foreign, require_plain
 
 STARTS = {  # how a reduction begins with a value
     "sum": np.add,
@@ -108,6 +108,7 @@ def _reduced(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
 
 def _weighted(monoid: Monoid, x: Any, given: Options, arguments: dict[str, Any]) -> tuple[Any, Monoid, tuple[Any, ...]]:
     """A function, an operator and the arrays that a reduction with weights is of."""
+    require_plain(monoid.name, "weights", given["weights"])
     w = as_dask(monoid.name, given["weights"])
     function, found, dtype = weights.weighted(monoid, x.dtype, w.dtype)
     asked = arguments.pop("dtype", None) or dtype

@@ -20,7 +20,7 @@ from .apply import align, as_dask, bind, operands
 from .axes import normalise_axes
 from .scan import scan_array
 from .scan_flat import scan_flat
-from .stock import foreign, loses_nan
+from .stock import foreign, loses_nan, require_plain
 
 METHODS = ("sequential", "blelloch")  # dask's
 STOCK = ("cumsum", "cumprod", "nancumsum", "nancumprod")  # what stock dask has for elements that no row takes
@@ -151,6 +151,7 @@ def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -
 
     Booleans say so themselves; any other labels start a segment wherever they differ from the one before.
     """
+    require_plain(name, "segments", segments)
     flags = as_dask(name, segments)
     if flags.ndim == 1 and x.ndim > 1:
         flags = flags[tuple(slice(None) if a == axis else None for a in range(x.ndim))]

@@ -102,5 +102,16 @@ def foreign(name: str, arrays: tuple[Any, ...]) -> DtypeError:
     )
 
 
+def require_plain(name: str, what: str, x: Any) -> None:
+    """Raise for what stands beside the elements (a mask, labels, weights) where it is masked, sparse or the like: what
+    is missing there says nothing of the elements."""
+    meta = x._meta if isinstance(x, da.Array) else x
+    if isinstance(meta, np.ma.MaskedArray) or (isinstance(x, da.Array) and not is_ours(meta)):
+        kind = type(meta).__name__
+        raise DtypeError(
+            message(name, f"{what} of {kind} chunks", "NumPy or CuPy arrays", "Fill or convert them first.")
+        )
+
+
 def _describe(arrays: tuple[Any, ...]) -> str:
     return " and ".join(f"{type(a._meta).__name__} chunks of {a.dtype}" for a in arrays)

@@ -1,0 +1,71 @@
+"""Masked chunks: those that stock dask answers for are its own; all others are refused, never read without the mask."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpureduce_dask as gr
+from gpureduce_dask.errors import DtypeError
+
+PLAIN = da.from_array(np.arange(24.0).reshape(4, 6), chunks=(2, 3))
+MASKED = da.from_array(np.ma.masked_less(np.arange(24.0).reshape(4, 6), 5), chunks=(2, 3))
+SILENT = PLAIN.map_blocks(lambda b: np.ma.masked_less(b, 5), meta=np.empty((0, 0)), dtype="f8")  # its meta says NumPy
+
+CALLS = {
+    "where": lambda m: gr.sum(PLAIN, where=m > 3),
+    "elements with where": lambda m: gr.map_reduce(lambda x: x * 2, "sum", m, where=PLAIN > 3),
+    "positions with where": lambda m: gr.argmax(m, where=PLAIN > 3),
+    "several with where": lambda m: gr.stats(m, ["sum", "argmax"], where=PLAIN > 3).sum,
+    "stats": lambda m: gr.stats(m, ["mean", "max"]).mean,
+    "weights": lambda m: gr.var(PLAIN, weights=m),
+    "weights of sums": lambda m: gr.nansum(PLAIN, weights=m),
+    "min_count": lambda m: gr.max(m, min_count=2),
+    "map_reduce": lambda m: gr.map_reduce(lambda x, y: x * y, "sum", PLAIN, m),
+    "not traced": lambda m: gr.map_reduce(lambda x, y: x[:] * y, "sum", PLAIN, m),
+    "map_scan": lambda m: gr.map_scan(lambda x, y: x * y, ["sum"], PLAIN, m, axis=0).sum,
+    "scan": lambda m: gr.scan(m, "sum", axis=0),
+    "two arrays": lambda m: gr.scan((PLAIN, m), "affine", axis=0),
+    "segments": lambda m: gr.scan(PLAIN, "sum", axis=1, segments=m > 9),
+    "segments by label": lambda m: gr.scan(PLAIN, "sum", axis=0, segments=m // 7),
+    "grouped": lambda m: gr.grouped(m, np.arange(6) % 2, "sum", axis=1),
+    "labels": lambda m: gr.grouped(PLAIN, (m // 7).astype(int), "sum", num_groups=5),
+    "lines of labels": lambda m: gr.grouped(PLAIN, (m[:, 5].astype(int) % 2, np.arange(6)), "sum", num_groups=(2, 6)),
+    "bincount": lambda m: gr.bincount(m.astype(int).ravel(), minlength=30),
+    "histogram": lambda m: gr.histogram(m, bins=3, range=(0, 24))[0],
+    "weights of counts": lambda m: gr.histogram(PLAIN, bins=3, range=(0, 24), weights=m)[0],
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_refused_where_the_meta_says_so(call):
+    with pytest.raises(DtypeError, match="Masked"):
+        call(MASKED)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_refused_where_only_a_chunk_tells(call):
+    with pytest.raises(DtypeError, match="Masked"):
+        call(SILENT).compute(scheduler="sync")
+
+
+def test_arrays_that_are_no_dask_arrays():
+    few = np.ma.masked_less(np.arange(6), 2)
+    for call in (
+        lambda: gr.sum(PLAIN, where=few > 3),
+        lambda: gr.mean(PLAIN, weights=few),
+        lambda: gr.grouped(PLAIN, few % 2, "sum", axis=1),
+        lambda: gr.grouped(PLAIN, (np.arange(4), few), "sum"),
+        lambda: gr.scan(PLAIN, "sum", axis=1, segments=few),
+        lambda: gr.stats(few, ["sum"]),
+    ):
+        with pytest.raises(DtypeError, match="Masked"):
+            call()
+
+
+def test_what_stock_dask_answers_for():
+    wanted = np.ma.masked_less(np.arange(24.0).reshape(4, 6), 5)
+    for op in ("sum", "mean", "max", "argmax", "std"):
+        assert getattr(gr, op)(MASKED).compute(scheduler="sync") == getattr(wanted, op)()
+    assert gr.sum((MASKED - PLAIN) ** 2 + 1).compute(scheduler="sync") == wanted.count()
