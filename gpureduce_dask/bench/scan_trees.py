@@ -64,6 +64,7 @@ def _whole(bench: Bench, held: list[Any], row: Row) -> None:
     _with_peak(bench, row, x, partial(scanned, bench, ours, x), x.nbytes)
     row["later"] = _seconds(bench, ours, x, 3 * ENOUGH)
     if stock is not None and bench.with_stock and row["chunks"] <= MOST_LAZY:
+        x = _for_stock(bench, x)
         row["stock"] = _seconds(bench, partial(stock, method="blelloch"), x)
         row["sequential"] = _seconds(bench, partial(stock, method="sequential"), x)
 
@@ -77,9 +78,18 @@ def _reduced(bench: Bench, held: list[Any], row: Row) -> None:
     _with_peak(bench, row, x, ours, 0)
     row["later"], value = median_seconds(ours, bench.repeats, ENOUGH)
     if bench.with_stock and row["chunks"] <= MOST_LAZY:
-        call = partial(bench.compute, lambda x: stock_end(stock(x, "blelloch")), x)
+        call = partial(bench.compute, lambda x: stock_end(stock(x, "blelloch")), _for_stock(bench, x))
         row["stock"], other = median_seconds(call, bench.repeats, ENOUGH)
         row["checked"] = bool(np.isclose(float(value), float(other), rtol=CLOSE, atol=0))
+
+
+def _for_stock(bench: Bench, x: Any) -> Any:
+    """The array with a meta that stock dask computes with: it makes its first sums from it."""
+    if not bench.gpus:
+        return x
+    import cupy
+
+    return da.Array(x.dask, x.name, x.chunks, meta=cupy.empty(0, x.dtype))
 
 
 def _with_peak(bench: Bench, row: Row, x: Any, call: Callable[[], Any], written: int) -> None:
@@ -104,11 +114,13 @@ def _seconds(bench: Bench, scan: Scan, x: Any, enough: float = ENOUGH) -> float:
 
 
 def scanned(bench: Bench, scan: Scan, x: Any) -> Any:
-    """A whole scan, in the workers' memory once this returns."""
-    from distributed import wait
+    """A whole scan, in the workers' memory once this returns. Raises what a task raised."""
+    from distributed import futures_of, wait
 
     y = bench.client.persist(scan(x))
     wait(y, timeout=PATIENCE)
+    for failed in (f for f in futures_of(y) if f.status == "error"):
+        failed.result()
     if bench.gpus:
         bench.client.run(synchronise)
     return y
