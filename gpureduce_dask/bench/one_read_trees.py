@@ -58,6 +58,7 @@ def _measure(bench: Bench, x: Any, row: Row, repeats: int, enough: float = float
     row["tasks"] = gr.plan(x, FIVE).tasks
     row["later"], ours = median_seconds(partial(computed, together, x), repeats, enough)
     if bench.with_stock:
+        computed(stock, x)  # kernels compile, as they have for ours
         row["stock"], theirs = median_seconds(partial(computed, stock, x), repeats, ENOUGH)
         row["checked"] = all(map(_agree, FIVE, ours, theirs))
 

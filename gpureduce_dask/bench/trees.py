@@ -176,6 +176,7 @@ def _chain(bench: Bench, chain: Any, chunk_bytes: float, row: Row) -> None:
 
 def _beside(row: Row, stock: Callable[[], Any], ours: Any, repeats: int) -> None:
     """Stock dask's time, and whether the results agree: extremes exactly, the others as float32 sums can."""
+    stock()  # kernels compile, as they have for ours
     row["stock"], value = median_seconds(stock, repeats, ENOUGH)
     row["checked"] = bool(np.isclose(float(value), float(ours), rtol=0 if row["case"] in EXACT else 1e-4, atol=0))
 
