@@ -11,6 +11,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask.graph_manipulation import bind, clone, wait_on
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
@@ -258,6 +259,17 @@ def test_the_array_may_go_before_the_result_is_there(client):
     gc.collect()
     time.sleep(0.2)
     assert total.compute() == ref.sum()
+
+
+def test_copies_of_a_graph_keep_its_chunks(client):
+    ref, x = values()
+    p = persisted(client, x)
+    y = gr.sum(p)
+    copies = clone(y), bind(y, da.ones(8, chunks=4)), wait_on(y)
+    del p, y
+    gc.collect()
+    time.sleep(0.2)
+    assert [copy.compute() for copy in copies] == [ref.sum()] * 3
 
 
 def handle_tasks(dask_scheduler):

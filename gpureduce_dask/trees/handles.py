@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 from uuid import uuid4
 
 from dask._task_spec import Task
-from dask.highlevelgraph import MaterializedLayer
 
 from ..errors import ArgumentError, message
 from . import workers
@@ -159,17 +158,6 @@ class Held:
         return self.names.keys() <= known.keys() and all(
             f.status in ("pending", "finished") for f in self.futures.values()
         )
-
-
-class Futures(MaterializedLayer):
-    """Handles as a layer of a graph, which keeps the array's chunks wanted for as long as the graph may need them."""
-
-    def __init__(self, futures: Mapping[str, Any], source: Any) -> None:
-        super().__init__(futures)
-        self.source = source
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return MaterializedLayer, (self.mapping,)
 
 
 _held: dict[int, Held] = {}  # by layer of futures; an entry goes with its layer

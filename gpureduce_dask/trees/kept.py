@@ -21,10 +21,28 @@ def known(graph: Any, wanted: set[Any]) -> set[Any]:
     found: set[Any] = set()
     for scheduler in _schedulers():
         if any(name in scheduler.task_groups and not _is_of_futures(layer) for name, layer in graph.layers.items()):
+            reached = _reached(graph, scheduler.tasks)
             needed = [layer for layer in graph.cull(wanted).layers.values() if not _is_of_futures(layer)]
-            keys = (key for layer in needed for key in layer.get_output_keys())
+            keys = (key for layer in needed for key in layer.get_output_keys() if _name(key) in reached)
             found.update(key for key in keys if _is_had(scheduler.tasks.get(key)))
     return found
+
+
+def _reached(graph: Any, tasks: Any) -> set[str]:
+    """Layers that are run, or asked for what the scheduler has of them: not those below one that it has all of."""
+    seen: set[str] = set()
+    ahead = [name for name, above in graph.dependents.items() if not above]
+    while ahead:
+        name = ahead.pop()
+        if name not in seen:
+            seen.add(name)
+            if not all(_is_had(tasks.get(key)) for key in graph.layers[name].get_output_keys()):
+                ahead.extend(graph.dependencies[name])
+    return seen
+
+
+def _name(key: Any) -> Any:
+    return key[0] if type(key) is tuple else key
 
 
 def _schedulers() -> Iterable[Any]:

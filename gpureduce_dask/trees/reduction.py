@@ -22,6 +22,7 @@ from ..rows.product import Product
 from . import deal, grouped, lazy, meta, sources, stream, tasks, workers
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .handles import Coords
+from .layers import Tasks
 from .sources import Part, Reduction, Source, bundles, slices_of, task_of_all
 
 Key = tuple[str | int, ...]  # a name, and where the chunk lies
@@ -195,7 +196,7 @@ class Tree:
                 outer: self._close(self._narrow(members, _steps(split, stage), Task), outer, number, Task)
                 for outer, members in _slices(level, stage)
             }
-        graph = HighLevelGraph.from_collections(self.name, self.graph, dependencies=dependencies)
+        graph = HighLevelGraph.from_collections(self.name, Tasks(self.graph), dependencies=dependencies)
         if layers:
             names = {f"{self.name}-handles-{i}": layer for i, layer in enumerate(layers)}
             above = {**graph.dependencies, **{name: set() for name in names}, self.name: set(names)}

@@ -29,6 +29,7 @@ from ..monoid import Bound
 from . import groups, lazy, meta, sources, stream, workers
 from .axes import needs_places, place_chunks
 from .handles import Coords
+from .layers import Tasks
 from .scan_tasks import Scan, bases, only_section, scan_chunk, scan_whole, totals
 
 BASES_BYTES = 2**20  # of partials that go together to all workers that need one of them
@@ -100,7 +101,7 @@ class ScanTree:
         for line in lines:
             self._scan(line, self._deal(line, len(lines), source, holders, known), source is None)
         dependencies = [*self.arrays, *self._flags()]
-        graph = HighLevelGraph.from_collections(self.name, self.graph, dependencies=dependencies)
+        graph = HighLevelGraph.from_collections(self.name, Tasks(self.graph), dependencies=dependencies)
         return da.Array(graph, self.name, self._chunks(), meta=self.meta)
 
     def _flags(self) -> list[Any]:

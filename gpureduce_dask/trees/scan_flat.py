@@ -25,6 +25,7 @@ from ..errors import ArgumentError, message
 from ..monoid import Bound
 from . import groups, meta, sources, stream, workers
 from .handles import Coords
+from .layers import Tasks
 from .scan import ScanTree
 from .scan_tasks import Scan
 
@@ -102,7 +103,7 @@ class _Bands(ScanTree):
         chunks = [n for band in sizes for n in band]
         if self.scan.initial:
             chunks[-1 if self.scan.reverse else 0] += 1
-        graph = HighLevelGraph.from_collections(self.name, self.graph, dependencies=list(self.arrays))
+        graph = HighLevelGraph.from_collections(self.name, Tasks(self.graph), dependencies=list(self.arrays))
         return da.Array(graph, self.name, (tuple(chunks),), meta=meta.like(x._meta, 1, self.scan.bound.result))
 
     def _parts(self, band: Coords, abreast: int) -> list[int]:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from dask._task_spec import GraphNode, List, Task, TaskRef
+from dask.highlevelgraph import MaterializedLayer
 
 from ..chunk import is_device
 from ..monoid import Bound
@@ -118,7 +119,7 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
     held = [handles.find(layer, client) for layer in layers]
     good = [h for h in held if h is not None]
     if len(good) == len(held) and all(h.where == good[0].where for h in good[1:]):
-        return OnHandles(todo, good, layers, workers.of_client(client))
+        return OnHandles(todo, good, workers.of_client(client))
     for layer in layers:
         workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
     known, found = locate.survey(client, [(a.name, a.numblocks, w) for a, w in zip(todo.arrays, layers, strict=True)])
@@ -134,7 +135,7 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
         else handles.make(layer, a.name, a.chunks, first, None if is_trial else client)
         for h, layer, a in zip(held, layers, todo.arrays, strict=True)
     ]
-    return OnHandles(todo, made, layers, known)
+    return OnHandles(todo, made, known)
 
 
 def _fit(todo: Reduction, first: dict[Coords, str], known: workers.Workers) -> bool:
@@ -234,10 +235,10 @@ class InMemory:
 class OnHandles:
     """Chunks on the workers of a cluster, by handle: a graph whose size does not grow with the number of chunks."""
 
-    def __init__(self, todo: Reduction, held: list[Held], layers: list[Any], known: workers.Workers) -> None:
+    def __init__(self, todo: Reduction, held: list[Held], known: workers.Workers) -> None:
         self.todo, self.held, self.known = todo, held, known
         self.dependencies: list[Any] = []
-        self.futures = [handles.Futures(h.futures, layer) for h, layer in zip(held, layers, strict=True)]
+        self.futures = [MaterializedLayer(h.futures) for h in held]
         self.mark = [sorted(h.names.values()) for h in held]
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
