@@ -100,7 +100,9 @@ def make_chunk(on_gpu: bool, block_info: Any = None) -> Any:
     if on_gpu:
         import cupy
 
-        return cupy.random.default_rng(low % 2**31).random(high - low, dtype="f4")
+        # CuPy's default, XORWOW, takes 578 us for 64 MiB, which an H200 reads in 15: nothing of the tree would show.
+        bits = cupy.random.Philox4x3210(low % 2**31)
+        return cupy.random.Generator(bits).random(high - low, dtype="f4")
     return np.random.default_rng(low % 2**31).random(high - low, dtype="f4")
 
 
