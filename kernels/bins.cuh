@@ -6,3 +6,4 @@
 #include "bins/pieces.cuh"
 #include "bins/private.cuh"
 #include "bins/warps.cuh"
+#include "bins/window.cuh"

@@ -31,6 +31,11 @@ OPS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def h200(monkeypatch):
+    monkeypatch.setattr(plans, "limits", lambda device: (227 * 1024, 132))
+
+
 def rows(groups, indexed=False, label="i32", vector=4, length=2**28, inner=1):
     return plans.Rows(1, length, inner, groups, label, vector, (Dim(length, 0, 0, 1),) if indexed else ())
 
@@ -45,6 +50,8 @@ def kernels():
         if i % 2:
             yield from (step.kernel for step in plans.pieces(op, some))
             yield plans.pieces(op, rows(10, bound.indexed, label, vector, inner=64))[0].kernel
+        if plans.adds_floats(op) or plans.adds_whole(op):
+            yield plans.window(op, rows(1000, label=label, vector=vector), 0).kernel
         if (name, dtype) == ("sum", "f4"):
             yield from (plans.scattered(plans.EXACT, op, some).kernel, plans.rounding(op, some).kernel)
         if name == "count_nonzero":
@@ -67,23 +74,63 @@ def test_kernels_compile_without_spills(arch):
 
 @pytest.mark.parametrize(
     "groups, expected",
-    [(10, plans.PRIVATE), (100, plans.PRIVATE), (1000, plans.WARP), (6000, plans.WARP), (10**6, plans.EXACT)],
+    [(10, plans.PRIVATE), (100, plans.WINDOW), (1000, plans.WINDOW), (100_000, plans.WINDOW), (10**6, plans.EXACT)],
 )
 def test_methods_of_sums_of_float32(groups, expected):
     op = device.cuda_operator(OPERATORS["sum"].bind("f4"))
-    assert plans.method(op, rows(groups), False, True) == expected
-    assert plans.method(op, rows(groups, inner=64), False, True) == plans.PIECES
-    for plan in {plans.PRIVATE: [plans.private], plans.WARP: [plans.warps]}.get(expected, []):
-        step = plan(op, rows(groups))
-        assert step.shared_bytes <= plans.ONE_BLOCK_BYTES
-        assert f", {step.threads}, " in step.kernel
+    assert plans.method(op, rows(groups), False, 0) == expected
+    assert plans.method(op, rows(groups, inner=64), False, 0) == plans.PIECES
+    assert plans.method(op, rows(groups, length=groups), False, 0) != plans.WINDOW
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "var"])
+@pytest.mark.parametrize("groups", [10, 100, 1000, 2000])
+def test_states_in_shared_memory_fit(name, groups):
+    op, some = device.cuda_operator(OPERATORS[name].bind("f4")), rows(groups)
+    ways = {
+        plans.PRIVATE: lambda: plans.private(op, some),
+        plans.WARP: lambda: plans.warps(op, some),
+        plans.WINDOW: lambda: plans.window(op, some, 0),
+    }
+    step = ways[plans.method(op, some, False, 0)]()
+    assert step.shared_bytes <= plans.ONE_BLOCK_BYTES
+    assert f", {step.threads}, " in step.kernel
+
+
+@pytest.mark.parametrize("room", [64 * 1024, 99 * 1024, 227 * 1024])
+def test_windows_fit_and_limbs_of_floats_are_no_fewer_than_there_is_room_for(room):
+    for name in ("sum", "mean", "count_nonzero"):
+        op = device.cuda_operator(OPERATORS[name].bind("f4"))
+        most = max(k for k in range(10, 250_000, 10) if plans.window_ranges(op, k, room))
+        for groups in (10, 700, most):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(plans, "limits", lambda device: (room, 132))
+                step = plans.window(op, rows(groups), 0)
+            assert step.shared_bytes <= room, (name, groups)
+            assert rows(groups).length / step.work.splits <= plans.WINDOW_SHARE
+        assert plans.window_ranges(op, most + 10, room) == 0
+        assert step.work.tiles == plans.WINDOW_RANGES
+
+
+def test_operators_whose_additions_are_exact():
+    def kinds(name, dtype):
+        op = device.cuda_operator(OPERATORS[name].bind(dtype))
+        return plans.adds_whole(op), plans.adds_floats(op)
+
+    for name in ("sum", "mean", "nansum", "nanmean"):
+        assert kinds(name, "f4") == kinds(name, "f2") == (False, True)
+        assert kinds(name, "i4") == kinds(name, "?") == (True, False)
+    assert kinds("sum", "u8") == kinds("sumsq", "i2") == kinds("count_nonzero", "f8") == (True, False)
+    for name, dtype in (("sum", "f8"), ("mean", "u8"), ("sumsq", "f4"), ("sum", "c8"), ("var", "f4"), ("max", "i4")):
+        assert kinds(name, dtype) == (False, False), (name, dtype)
 
 
 def test_limbs_hold_as_many_elements_as_there_are():
     for length in (1, 2**10, 2**28, 2**31):
         count, apart = plans.limbs(length)
-        assert count * apart >= plans.EXPONENTS
-        assert length * (2**24 - 1) * 2 ** (apart - 1) < 2**63
+        assert count * apart >= plans.EXPONENTS + plans.MARGIN
+        blocks = max(132, length / plans.WINDOW_SHARE)
+        assert length * 2**24 * 2 ** (apart - 1) + 4 * blocks * 2**32 * 2 ** (apart - 1) < 2**63
 
 
 def test_loads_are_wide_where_rows_are_aligned():

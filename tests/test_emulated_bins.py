@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,10 +30,18 @@ from tests.strategies import values
 # What each method is made to take: groups, and the limits that lead there.
 METHODS = {
     plans.PRIVATE: {},
-    plans.WARP: {"PRIVATE_MOST": 0, "WARPS": (4, 2)},
-    "scattered": {"PRIVATE_MOST": 0, "ONE_BLOCK_BYTES": 0},
+    plans.WARP: {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "WARPS": (4, 2), "WINDOW_LEAST": 10**9},
+    plans.WINDOW: {"PRIVATE_FULL": 0, "WINDOW_COLUMNS": (4,)},
+    "scattered": {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "ONE_BLOCK_BYTES": 0, "WINDOW_LEAST": 10**9},
 }
-SMALL = {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "WARP_BLOCKS": 2, "LEAST_SLOTS": 1}
+# What adds floats exactly; the last with shared memory for one limb of two groups, so that much lies outside.
+EXACT = {
+    "memory": METHODS["scattered"],
+    "window": METHODS[plans.WINDOW],
+    "narrow": {"PRIVATE_FULL": 0, "limits": lambda device: (16 + 4 * 2 * 3, 3)},
+}
+SMALL = {"limits": lambda device: (2**17, 3), "WINDOW_THREADS": 64, "WINDOW_LEAST": 0, "WINDOW_SHARE": 400}
+SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "WARP_BLOCKS": 2, "LEAST_SLOTS": 1}
 OPS = [
     *(("sum", t) for t in ("f4", "f2", "i4", "f8")),
     *(("count_nonzero", "u1"), ("max", "i4"), ("any", "?"), ("all", "f4")),
@@ -117,9 +126,18 @@ CASES = {
     if (i + j) % 2 == 0 or op in ("sum", "var", "argmax")
 }
 
+# And what else adds exactly, to groups in shared memory.
+ADDED = {
+    f"{op}-{t}": (op, t, (1024,), (0,), 5, True) for op, t in (("nansum", "f4"), ("mean", "i2"), ("nanmean", "f2"))
+}
+
+
+def cases(method: str) -> list[str]:
+    return [*CASES, *(ADDED if method == plans.WINDOW else ())]
+
 
 def reduced(case: str) -> Any:
-    op, dtype, shape, axes, count, own = CASES[case]
+    op, dtype, shape, axes, count, own = {**CASES, **ADDED}[case]
     bound, x, labels = labelled(op, dtype, shape, axes, count, own)
     given = None if labels is None else put(labels)
     return device_bins.reduce_many([((put(x),), given)], bound, axes, None), bound, x, labels, axes
@@ -130,12 +148,15 @@ def emulator() -> Emulator:
     found = Emulator(sources.source("bins.cuh"))
 
     def calls() -> None:
-        for limits in METHODS.values():
+        for method, limits in METHODS.items():
             with machine(found, **limits):
-                for case in CASES:
+                for case in cases(method):
                     reduced(case)
         with machine(found):
             in_stages()
+        for limits, op in itertools.product(EXACT.values(), ("sum", "mean")):
+            with machine(found, **limits):
+                magnitudes(op)
 
     units = found.collect(calls, 8)
     found.adopt(build(units, 2))
@@ -144,7 +165,7 @@ def emulator() -> Emulator:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_kernels_give_the_answers_of_the_host(emulator, method):
-    for i, case in enumerate(CASES):
+    for i, case in enumerate(cases(method)):
         emulator.schedule = ("forward", "reverse", "random", "starved", "round_robin")[i % 5]
         with machine(emulator, **METHODS[method]):
             states, bound, x, labels, axes = reduced(case)
@@ -162,7 +183,7 @@ def test_kernels_give_the_answers_of_the_host(emulator, method):
 
 def test_every_kernel_is_among_them(emulator):
     names = {name.partition("<")[0] for _, name in emulator._kernels}
-    kinds = ("private", "warps", "atomic", "exact", "round", "pieces", "columns", "join")
+    kinds = ("private", "warps", "window", "atomic", "exact", "round", "pieces", "columns", "join")
     assert {f"bins_{kind}" for kind in kinds} <= names
 
 
@@ -199,14 +220,35 @@ def test_labels_without_a_group_are_reported(emulator, method):
         device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None)
 
 
-def test_exact_sums_of_all_magnitudes(emulator):
+def magnitudes(op: str) -> Any:
+    """States of groups of numbers as large and as small as there are, and their elements."""
     rng = np.random.default_rng(5)
-    bound, _, labels = labelled("sum", "f4", (1024,), (0,), 5, True)
+    bound, _, labels = labelled(op, "f4", (1024,), (0,), 5, True)
     x = np.ldexp(rng.normal(size=1024), rng.integers(-149, 127, 1024)).astype("f4")
     x[:4], labels[:5] = (np.inf, -np.inf, np.nan, np.inf), (0, 0, 1, 2, 3)
-    with machine(emulator, **METHODS["scattered"]):
-        states = get(device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None)).view(bound.state)[0, :, 0]
-    assert np.isnan(states["value"][:2]).all()
-    assert states["value"][2] == np.inf
+    return device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels
+
+
+@pytest.mark.parametrize("op", ["sum", "mean"])
+@pytest.mark.parametrize("limits", EXACT)
+def test_exact_sums_of_all_magnitudes(emulator, limits, op):
+    with machine(emulator, **EXACT[limits]):
+        states, bound, x, labels = magnitudes(op)
+        states = get(states).view(bound.state)[0, :, 0]
+    total, *count = (states[name] for name in states.dtype.names)
+    assert np.isnan(total[:2]).all()
+    assert total[2] == np.inf
     for group in (3, 4):
-        assert states["value"][group] == math.fsum(x[labels == group].astype("f8"))
+        assert total[group] == math.fsum(x[labels == group].astype("f8"))
+        assert all(c[group] == (labels == group).sum() for c in count)
+
+
+def test_sums_of_integers_wrap_and_carry(emulator):
+    """Low words overflow again and again, both ways, and so does the sum itself."""
+    rng = np.random.default_rng(6)
+    bound, _, labels = labelled("sum", "i4", (1024,), (0,), 5, True)
+    for low, high in ((-(2**31), 2**31), (2**30, 2**31), (-(2**31), -(2**30))):
+        x = rng.integers(low, high, 1024).astype("i4")
+        with machine(emulator, **METHODS[plans.WINDOW]):
+            got = get(device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None)).view(bound.state)[0, :, 0]
+        assert got["value"].tolist() == [x[labels == k].sum(dtype="i8") for k in range(5)]

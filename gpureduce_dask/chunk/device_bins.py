@@ -27,7 +27,6 @@ Chunk = tuple[tuple[Any, ...], Any]
 
 SIDE = 32  # columns that lie side by side from which on a thread folds one
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
-EXACT_SUMS = ("sum",)
 ATOMIC = ("sum", "count", "count_nonzero", "any", "all", "min", "max")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
@@ -129,7 +128,8 @@ def _rows(
         if len(steps) > MAX_DIMS:
             received = f"positions along {len(steps)} reduced axes on a GPU"
             raise ArgumentError(message(bound.bins.name, received, f"at most {MAX_DIMS}", "Reshape the array."))
-    return plans.Rows(outer, length, inner, codes.groups, label, vector, steps, bound.bins.strict)
+    nbytes = sum(itemsizes) + codes.array.itemsize
+    return plans.Rows(outer, length, inner, codes.groups, label, vector, steps, bound.bins.strict, nbytes)
 
 
 class _States:
@@ -148,17 +148,16 @@ class _States:
         ways: dict[str, Callable[[], Any]] = {
             plans.PRIVATE: partial(self._blocks, plans.private),
             plans.WARP: partial(self._blocks, plans.warps),
-            plans.ATOMIC: self._atomic,
-            plans.EXACT: self._exact,
+            plans.WINDOW: self._window,
+            plans.ATOMIC: lambda: self._whole(plans.scattered(plans.ATOMIC, self.op, self.rows)),
+            plans.EXACT: lambda: self._floats(plans.scattered(plans.EXACT, self.op, self.rows)),
             plans.PIECES: self._pieces,
         }
         inner = self.bound.cells.parts[0]
         alone = not self.bound.is_counted
         dtype = inner.elements[0]
         whole_words = alone and inner.name in ATOMIC and self._is_exact(inner.name, dtype)
-        floats = alone and inner.name in EXACT_SUMS and self.op.type.startswith("Sum<Value<")
-        floats = floats and inner.dtypes == inner.elements and (dtype.kind == "f" and dtype.itemsize <= 4)
-        return ways[plans.method(self.op, self.rows, whole_words, floats)]()
+        return ways[plans.method(self.op, self.rows, whole_words, self.device)]()
 
     def _is_exact(self, name: str, dtype: Any) -> bool:
         if name in ("any", "all", "count", "count_nonzero"):
@@ -184,18 +183,25 @@ class _States:
         shape = (rows.rows, step.work.splits, rows.groups, self.size)
         return device.combine_axis(states.reshape(shape), self.bound.cells, 1)
 
-    def _atomic(self) -> Any:
+    def _window(self) -> Any:
+        step = plans.window(self.op, self.rows, self.device)
+        return self._whole(step) if plans.adds_whole(self.op) else self._floats(step)
+
+    def _whole(self, step: Launch) -> Any:
+        """Integers, added to states."""
         states = _identities(self.rows.rows * self.rows.groups, self.bound)
-        self._run(plans.scattered(plans.ATOMIC, self.op, self.rows), states.data.ptr)
+        self._run(step, states.data.ptr)
         return states
 
-    def _exact(self) -> Any:
-        rows = self.rows
-        cells, (count, apart) = rows.rows * rows.groups, plans.limbs(rows.length)
-        limbs, seen = _zeros(cells * count * 8), _zeros(cells * 4)
-        self._run(plans.scattered(plans.EXACT, self.op, rows, chunks=count, slots=apart), limbs.ptr, seen.ptr)
+    def _floats(self, step: Launch) -> Any:
+        """Floats, added to limbs, which are rounded to states."""
+        cells, planes = self.rows.rows * self.rows.groups, step.work.chunks + plans.is_counted(self.op)
+        limbs, seen = _zeros(cells * planes * 8), _zeros(cells * 4)
+        self._run(step, limbs.ptr, seen.ptr)
         states, out = self._new(cells)
-        plans.run(plans.rounding(self.op, rows), self.device, "", (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)])
+        plans.run(
+            plans.rounding(self.op, self.rows), self.device, "", (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)]
+        )
         return states
 
     def _pieces(self) -> Any:

@@ -1,7 +1,9 @@
-"""Launches that reduce groups: which kernel of ``kernels/bins``, on which grid. Nothing asks which GPU it is for."""
+"""Launches that reduce groups: which kernel of ``kernels/bins``, on which grid. Only where additions are exact does a
+grid depend on the GPU it is for: the answer then has the same bits on any."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,25 +15,42 @@ from .. import cuda_types
 from . import launch, shared
 from .layout import Dim
 from .plans import Launch, Operator
+from .scan_launch import limits
 from .task import Work, base_bytes
 
-# Not tuned yet. H200, 2026-11, sums of 2^28 float32: 0.80 of what can be read into 10 groups, 0.20 into 1,000
+# H200, sums of 2^28 float32, 2026-11
 PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
 PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
+PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most
 WARP_BYTES = 110 * 1024  # of a block's states, one a warp and group: two blocks an SM
 WARPS = (12, 10, 8, 6, 4)  # of such a block: a thread may have 128 registers and more
 ONE_BLOCK_BYTES = 220 * 1024  # where two do not fit
-BLOCKS = 1056  # that share all rows, eight an SM
+WINDOW_THREADS = 1024  # of a block that has an SM to itself, and its shared memory
+WINDOW_BYTES = 144 * 1024  # what it takes where that is enough: loads on their way need L1, which has the rest
+WINDOW_HEAD = 16  # bytes of it that are no group's
+WINDOW_COLUMNS = (32, 16, 4)  # of words that most additions go to, where there is room beside the
+WINDOW_LIMBS = (3, 15)  # limbs of a float's group: no fewer then, and never more
+WINDOW_BATCH = 8  # elements a thread has at hand, at most, and as many on their way: it has 64 registers
+WINDOW_SHARE = 2**22  # elements a block, at most: window.cuh counts on it
+WINDOW_RANGES = 4  # of groups, at most: as many blocks read an element
+WINDOW_LEAST = 32  # elements a group, at least: groups are cleared and rounded, too
+BLOCKS = 2112  # that share all rows, sixteen an SM
 WARP_BLOCKS = 264  # two an SM: each of them clears and folds as many states as there are groups
 THREADS = 256
-LOADS = 4  # of 16 bytes in flight a thread
+LOADS = 2  # of 16 bytes in flight a thread
 LEAST_SLOTS = 4  # that a thread of a block takes
 PIECE = 4096  # elements of a group that one warp folds
 COLUMN_PIECE = 512  # and that one thread folds, where columns lie side by side
 JOIN_BLOCKS = 4224
 EXPONENTS = 254  # of finite binary32
+MARGIN = 32  # and those that sums of a block reach beyond
+APART = 16  # bits from one limb to the next, at most: sums of blocks are of 32 bits
 
-PRIVATE, WARP, ATOMIC, EXACT, PIECES = "private", "warps", "atomic", "exact", "pieces"
+# Operators whose additions are exact, by what integers and floats of 32 bits at most add
+_WHOLE = re.compile(r"Sum<.*, [iu]64>|CountNonzero<.*>|Tally<.*>|Mean<.*, i64>")
+_FLOATS = re.compile(r"(Sum|Mean)<(Value|NonNan)<(f32|half|bfloat16), f64>, f64>")
+
+PRIVATE, WARP, WINDOW, ATOMIC, EXACT, PIECES = "private", "warps", "window", "atomic", "exact", "pieces"
 
 _POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
 
@@ -50,6 +69,7 @@ class Rows:
     vector: int  # elements of one load
     steps: tuple[Dim, ...]  # of positions along a row, where the state has one
     strict: bool = False
+    nbytes: int = 8  # of an element and its label
 
     @property
     def indexed(self) -> str:
@@ -60,15 +80,39 @@ class Rows:
         return Work(**{**given, "run": self.steps, "tail": int(self.strict), "batch": 2, **more})
 
 
-def method(op: Operator, rows: Rows, is_exact: bool, is_float_sum: bool) -> str:
-    """How groups are reduced: ``is_exact`` where atomics give one answer in any order."""
+def adds_whole(op: Operator) -> bool:
+    """Whether elements add integers."""
+    return bool(_WHOLE.fullmatch(op.type))
+
+
+def adds_floats(op: Operator) -> bool:
+    """Whether elements add floats that limbs hold exactly."""
+    return bool(_FLOATS.fullmatch(op.type))
+
+
+def is_counted(op: Operator) -> bool:
+    """Whether states of such operators count their elements, too."""
+    return op.type.startswith("Mean<")
+
+
+def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
+    """How groups are reduced: ``is_exact`` where one atomic adds an element, with the same answer in any order."""
     if not op.commutative or rows.inner > 1:
         return PIECES
-    if (rows.groups + 1) * op.state_bytes * 128 <= PRIVATE_MOST:
+    each = (rows.groups + 1) * op.state_bytes
+    if each * 256 <= PRIVATE_FULL:
+        return PRIVATE
+    if (
+        (adds_whole(op) or adds_floats(op))
+        and rows.length >= WINDOW_LEAST * rows.groups
+        and window_ranges(op, rows.groups, limits(device)[0])
+    ):
+        return WINDOW
+    if each * 128 <= PRIVATE_MOST:
         return PRIVATE
     if rows.groups * op.state_bytes * WARPS[-1] <= ONE_BLOCK_BYTES:
         return WARP
-    return ATOMIC if is_exact else EXACT if is_float_sum else PIECES
+    return ATOMIC if is_exact else EXACT if adds_floats(op) else PIECES
 
 
 def private(op: Operator, rows: Rows) -> Launch:
@@ -102,20 +146,61 @@ def _splits(rows: Rows, threads: int, blocks: int) -> int:
     return max(1, min(-(-slots // (threads * LEAST_SLOTS)), -(-blocks // rows.rows)))
 
 
-def scattered(kind: str, op: Operator, rows: Rows, **more: Any) -> Launch:
+def window_shape(op: Operator, groups: int, room: int) -> tuple[int, int] | None:
+    """Columns and limbs of groups that share so many bytes; None where there are too many of them."""
+    times = 2 if is_counted(op) else 1
+    least, most = WINDOW_LIMBS if adds_floats(op) else (1, 1)
+    for nbytes in (min(room, WINDOW_BYTES), room):
+        words = (nbytes - WINDOW_HEAD) // (4 * groups)  # a group
+        for columns in WINDOW_COLUMNS:
+            if words >= columns * times + 2 * least:
+                return columns, min(most, (words - columns * times) // 2)
+        few = (words - times + 1) // 2
+        if few > 0:
+            return 1, min(most, few)
+    return None
+
+
+def window_ranges(op: Operator, groups: int, room: int) -> int:
+    """Into how many ranges groups are cut, each for blocks of its own; 0 where there are too many."""
+    fits = (n for n in range(1, WINDOW_RANGES + 1) if window_shape(op, -(-groups // n), room))
+    return next(fits, 0)
+
+
+def window(op: Operator, rows: Rows, device: int) -> Launch:
+    """Groups in shared memory that all threads of a block add to."""
+    room, processors = limits(device)
+    ranges = window_ranges(op, rows.groups, room)
+    each = -(-rows.groups // ranges)
+    shape = window_shape(op, each, room)
+    assert shape is not None
+    columns, count = shape
+    words = (columns if columns > 1 else 0) + (columns if is_counted(op) else 0) + 2 * count
+    splits = max(_splits(rows, WINDOW_THREADS, processors), -(-rows.length // WINDOW_SHARE))
+    vector = min(rows.vector, WINDOW_BATCH)
+    loads = max(1, min(64 // rows.nbytes, WINDOW_BATCH) // vector)
+    name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
+    more = dict(zip(("chunks", "slots"), limbs(rows.length), strict=True)) if adds_floats(op) else {}
+    work = rows.work(splits=splits, runs=count, tiles=ranges, **more)
+    return Launch(name, rows.rows * splits * ranges, work, WINDOW_HEAD + 4 * each * words, threads=WINDOW_THREADS)
+
+
+def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
     """Every element to its group in memory: ``kind`` is ATOMIC or EXACT."""
-    splits = _splits(rows, THREADS, 4 * BLOCKS)
+    splits = _splits(rows, THREADS, 2 * BLOCKS)
     name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {THREADS}, 1>"
+    more = dict(zip(("chunks", "slots"), limbs(rows.length), strict=True)) if kind == EXACT else {}
     return Launch(name, rows.rows * splits, rows.work(splits=splits, **more))
 
 
 def limbs(length: int) -> tuple[int, int]:
     """Limbs of an exact sum of so many binary32, and the bits of the exponent from one to the next.
 
-    A limb's numbers have 24 bits, shifted by less than the second, and as many of them as there are elements fit.
+    A limb's numbers have 24 bits, shifted by less than the second, and twice as many of them as there are elements fit;
+    so do the sums of blocks instead, which have 32.
     """
-    apart = 40 - max(length, 2).bit_length()
-    return -(-EXPONENTS // apart), apart
+    apart = min(39 - max(length, 2).bit_length(), APART)
+    return -(-(EXPONENTS + MARGIN) // apart), apart
 
 
 def rounding(op: Operator, rows: Rows) -> Launch:

@@ -64,9 +64,9 @@ template <class Op, class L, int V> struct Share {
     u64 row, first, last;   // slots
     u64 rest, stop;         // elements
 
-    GR_HD Share(const Task<2>& task) {
-        row = blockIdx.x / task.splits;
-        const u64 split = blockIdx.x % task.splits, slots = task.length / V;
+    GR_HD Share(const Task<2>& task, u64 block = blockIdx.x) {
+        row = block / task.splits;
+        const u64 split = block % task.splits, slots = task.length / V;
         const u64 each = (slots + task.splits - 1) / task.splits;
         first = split * each < slots ? split * each : slots;
         last = first + each < slots ? first + each : slots;
