@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import dask
 import dask.array as da
 import numpy as np
@@ -47,7 +49,7 @@ def close(got, expected):
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("count", [3, 90, 900, 20_000, 300_000])
+@pytest.mark.parametrize("count", [3, 90, 900, 9000, 20_000, 300_000])
 @pytest.mark.parametrize("op", OPS)
 def test_one_row_of_any_number_of_groups(op, count):
     x = np.random.default_rng(2).normal(size=700_001).astype("f4")
@@ -73,9 +75,35 @@ def test_dtypes(op, dtype):
         np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("op", ["sum", "mean", "argmax", "first", "count_nonzero"])
+def test_chunks_without_elements(op):
+    x = np.random.default_rng(10).normal(size=70_000).astype("f4")
+    for labels in (0, "i4"):
+        for count in (5, 700):
+            close(*both(x, labels, op, (0,), count, ((0, 30_000, 0, 40_000, 0),)))
+
+
+@pytest.mark.parametrize("count", [4, 300, 9000, 25_000, 90_000])
+def test_exact_sums_of_all_magnitudes(count):
+    """To the last bit, with labels at random and in order, some of them of no group."""
+    rng = np.random.default_rng(11)
+    n = 4_000_000
+    x = np.ldexp(rng.normal(size=n), rng.integers(-149, 90, n)).astype("f4")
+    x[::3] = rng.normal(size=x[::3].size)
+    drawn = rng.integers(-count // 3, count, n)
+    for labels in (drawn, np.sort(drawn)):
+        got = gr.grouped(cp.asarray(x), labels, "sum", num_groups=count).compute().get()
+        means = gr.grouped(cp.asarray(x), labels, "mean", num_groups=count).compute().get()
+        for k in range(0, count, 1 + count // 10):
+            mine = x[labels == k].astype("f8")
+            assert got[k] == np.float32(math.fsum(mine))
+            assert means[k] == np.float32(math.fsum(mine) / mine.size)
+
+
 @pytest.mark.parametrize("count", [10, 1000, 100_000])
 def test_the_same_bits_on_every_run(count):
-    x = cp.random.default_rng(5).standard_normal(3_000_000).astype("f4")
+    x = cp.random.default_rng(5).standard_normal(8_000_000).astype("f4")
     labels = cp.random.default_rng(6).integers(0, count, x.size).astype("i4")
     found = {
         gr.grouped(x, da.from_array(labels, chunks=-1, asarray=False), "sum", num_groups=count)
