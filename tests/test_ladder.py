@@ -172,5 +172,4 @@ def test_the_folder_s_readme_is_generated_from_the_stored_results():
     assert report.into_readme(text, stored, "../../.ci/h200/ladder.png") == text
     assert report.is_clean(stored) and "H200" in stored["gpu"]
     shares = {row["step"]: row["share"] for row in stored["rows"]}
-    assert all(shares[label] >= 0.93 for label in ("reduce-18", "reduce-20", "transpose-03", "transpose-04"))
-    assert shares["scan-08"] >= 0.89  # of 1 GiB: it takes some 25 microseconds to begin and to end
+    assert all(shares[label] >= 0.93 for label in ("reduce-18", "reduce-20", "scan-08", "transpose-03", "transpose-04"))
