@@ -43,7 +43,9 @@ class RowPlanner(Planner):
         row_slots = slots * work.runs * self.chunks
         if slots <= 32 * tuning.EVEN_ROW_ITEMS and self._is_even(work, vector, aligned):
             return [self._even_rows(work, vector)]
-        if row_slots <= tuning.SHORT_ROW_SLOTS and (work.rows >= tuning.GRID or row_slots <= 32):
+        is_large = op.state_bytes >= tuning.LARGE_STATE_BYTES
+        most = tuning.LARGE_STATE_ROW_SLOTS if is_large else tuning.SHORT_ROW_SLOTS
+        if row_slots <= most and (work.rows >= tuning.GRID or row_slots <= 32):
             return [self._short_rows(work, vector, row_slots)]
         return self._block_rows(work, vector)
 
