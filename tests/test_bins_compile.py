@@ -53,7 +53,8 @@ def kernels():
         if plans.adds_floats(op) or plans.adds_whole(op):
             yield plans.window(op, rows(1000, label=label, vector=vector), 0).kernel
         if (name, dtype) == ("sum", "f4"):
-            yield from (plans.scattered(plans.EXACT, op, some).kernel, plans.rounding(op, some).kernel)
+            first = plans.scattered(plans.EXACT, op, some)
+            yield from (first.kernel, plans.rounding(op, some, first).kernel)
         if name == "count_nonzero":
             yield plans.scattered(plans.ATOMIC, op, some).kernel
 
@@ -128,6 +129,9 @@ def test_operators_whose_additions_are_exact():
 def test_limbs_hold_as_many_elements_as_there_are():
     for length in (1, 2**10, 2**28, 2**31):
         count, apart = plans.limbs(length)
+        assert count * apart >= plans.EXPONENTS
+        assert length * (2**24 - 1) * 2 ** (apart - 1) < 2**63
+        count, apart = plans.limbs(length, True)
         assert count * apart >= plans.EXPONENTS + plans.MARGIN
         blocks = max(132, length / plans.WINDOW_SHARE)
         assert length * 2**24 * 2 ** (apart - 1) + 4 * blocks * 2**32 * 2 ** (apart - 1) < 2**63

@@ -199,9 +199,8 @@ class _States:
         limbs, seen = _zeros(cells * planes * 8), _zeros(cells * 4)
         self._run(step, limbs.ptr, seen.ptr)
         states, out = self._new(cells)
-        plans.run(
-            plans.rounding(self.op, self.rows), self.device, "", (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)]
-        )
+        last = plans.rounding(self.op, self.rows, step)
+        plans.run(last, self.device, "", (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)])
         return states
 
     def _pieces(self) -> Any:
