@@ -158,6 +158,25 @@ def test_scans_backwards_and_of_maps_of_two():
     close(gr.map_scan(lambda v: (0.5 * np.isfinite(v).astype("f4"), v), "affine", V, axis=0), expected)
 
 
+def test_integers_are_clipped_and_squared_as_arrays_are():
+    """Also where the number stands first, and where nothing lies between the bounds."""
+    for dtype in ("u1", "i2", "i8", "f2"):
+        u = np.arange(-120, 130).astype(dtype).reshape(10, 25)
+        x = da.from_array(u, chunks=(4, 25))
+        for f in (
+            lambda x: np.clip(x, 3, 90),
+            lambda x: np.clip(x, 90, 3),
+            lambda x: x.clip(min=7),
+            lambda x: x.clip(max=7),
+            lambda x: np.maximum(5, x),
+            lambda x: np.minimum(x, 5),
+            lambda x: x**2,
+        ):
+            assert tracer.trace(f, (u.dtype,)) is not None
+            got = gr.map_scan(f, "max", x, axis=0).compute(scheduler="sync")
+            np.testing.assert_array_equal(got, np.maximum.accumulate(f(u), axis=0))
+
+
 def test_several_scans_of_several_results_make_each_chunk_once():
     u, v = arrays()
     made = []

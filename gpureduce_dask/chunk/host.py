@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, message
-from ..expressions.mapped import map_of, unmapped
+from ..expressions.mapped import Map, map_of, unmapped
 from ..monoid import Array, Bound, State
 from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
 from ..rows import several
@@ -32,7 +33,8 @@ FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
 SHARED = Budget(0, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn: where each takes more, and of rows less
 SHARED_WORKED, SHARED_LIFTED = 1 << 17, 1 << 15  # where one makes temporaries; where it lifts each element
-MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 16)  # functions of elements: their values stay in L2
+MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 16)  # functions of elements: at least, and as many as
+MAPPED_BYTES = 1 << 20  # have values of so many bytes: fewer are computed faster than a tile costs
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
@@ -84,7 +86,7 @@ def _budget(bound: Bound) -> Budget:
 
 def _budget_of(bound: Bound) -> Budget:
     fold = bound.monoid.fold
-    budget = MAPPED if fold is not None and map_of(bound) else WORKED
+    budget = WORKED if fold is None or (of := map_of(bound)) is None else _mapped_budget(of)
     if all(d.kind in "biufc" for d in bound.elements):
         if fold in POSITIONS:
             budget = FLAGGED if fold in SKIPPING else LOCATED
@@ -98,6 +100,13 @@ def _budget_of(bound: Bound) -> Budget:
         short=_short(bound),
         narrow=SHORT if fold is None or fold in POSITIONS else 0,
     )
+
+
+@lru_cache(maxsize=256)
+def _mapped_budget(of: Map) -> Budget:
+    widest = max(node.dtype.itemsize for node in of.program.nodes)
+    size = max(MAPPED_BYTES // widest, MAPPED.rows)
+    return replace(MAPPED, rows=size, columns=size)
 
 
 def _short(bound: Bound) -> int:

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from ..cuda_types import element
 from ..monoid import DType
+from .functions import CLIP
 from .mapped import Map
 from .program import ARRAY, CAST, CONSTANT, Constant, Node, Program
 
@@ -91,10 +92,14 @@ def _value(node: Node, program: Program) -> str:
             real = "f32" if node.dtype.itemsize == 8 else "f64"
             return f"{{fn::Word<{real}>::of(CONSTANTS[{start}]), fn::Word<{real}>::of(CONSTANTS[{start + 1}])}}"
         return f"fn::Word<{kind}>::of(CONSTANTS[{start}])"
-    args = ", ".join(f"v{a}" for a in node.args)
+    values = [f"v{a}" for a in node.args]
+    if node.op == CLIP:
+        call = f"fn::minimum(fn::maximum({values[0]}, {values[1]}), {values[2]})"
+    else:
+        call = f"fn::{node.op}({', '.join(values)})"
     if node.op == CAST:
-        return f"fn::cast<{kind}>({args})"
-    return f"fn::cast<{kind}>(fn::{node.op}({args}))" if kind in NARROW else f"fn::{node.op}({args})"
+        return f"fn::cast<{kind}>({values[0]})"
+    return f"fn::cast<{kind}>({call})" if kind in NARROW else call
 
 
 def _words(constant: Constant) -> Iterator[bytes]:

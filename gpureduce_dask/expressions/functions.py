@@ -86,7 +86,7 @@ UFUNCS: tuple[np.ufunc, ...] = (
 )
 NAMES: Mapping[Any, str] = MappingProxyType({u: u.__name__ for u in UFUNCS})
 BY_NAME: Mapping[str, np.ufunc] = MappingProxyType({u.__name__: u for u in UFUNCS})
-WHERE, REAL, IMAG = "where", "real", "imag"  # functions that are not ufuncs
+WHERE, REAL, IMAG, CLIP = "where", "real", "imag", "clip"  # functions that are not ufuncs
 
 # What kernels compute of complex numbers; of times they compute nothing.
 OF_COMPLEX = frozenset(

@@ -16,7 +16,7 @@ from ..monoid import Array, DType
 from ..rows.scratch import Scratch
 from ..rows.select import select
 from . import functions
-from .program import ARRAY, CAST, CONSTANT, Program
+from .program import ARRAY, CAST, CONSTANT, Node, Program
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def schedule_of(program: Program) -> Schedule:
         elif node.op == CONSTANT:
             places[number] = count + node.args[0]
         else:
-            places[number], held[number] = add(_runner(node.op), tuple(places[a] for a in node.args), node.dtype)
+            places[number], held[number] = add(_runner(node, nodes), tuple(places[a] for a in node.args), node.dtype)
             free += [held.pop(a) for a in set(node.args) if last[a] == number and a in held]
     for number in program.outputs:
         if nodes[number].op == CONSTANT:
@@ -109,13 +109,32 @@ def _where(condition: Array, x: Array, y: Array, out: Array) -> None:
     select(condition, x, y, out)
 
 
+def _clip(x: Any, low: Any, high: Any, out: Array) -> None:
+    np.clip(x, low, high, out=out)
+
+
+def _at_least(x: Any, low: Any, out: Array) -> None:
+    """The maximum of integers and of a number: NumPy's own loop takes one element at a time there, its clip many."""
+    x, low = (x, low) if np.ndim(x) else (low, x)
+    np.clip(x, low, np.iinfo(out.dtype).max, out=out)
+
+
+def _at_most(x: Any, high: Any, out: Array) -> None:
+    x, high = (x, high) if np.ndim(x) else (high, x)
+    np.clip(x, np.iinfo(out.dtype).min, high, out=out)
+
+
+_BOUNDED = {"maximum": _at_least, "minimum": _at_most}
 _RUNNERS: dict[str, Callable[..., Any]] = {
     CAST: _copy,
     functions.REAL: _real,
     functions.IMAG: _imag,
     functions.WHERE: _where,
+    functions.CLIP: _clip,
 }
 
 
-def _runner(op: str) -> Callable[..., Any]:
-    return _RUNNERS.get(op) or functions.BY_NAME[op]
+def _runner(node: Node, nodes: Sequence[Node]) -> Callable[..., Any]:
+    if node.op in _BOUNDED and node.dtype.kind in "iu" and CONSTANT in (nodes[a].op for a in node.args):
+        return _BOUNDED[node.op]
+    return _RUNNERS.get(node.op) or functions.BY_NAME[node.op]

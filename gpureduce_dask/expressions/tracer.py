@@ -156,6 +156,8 @@ class Proxy(NDArrayOperatorsMixin):
             quick = _POWERS.get(exponent)
             if quick is not None and (self.dtype.kind == "f" or exponent in (1, 2)):
                 return quick(self)
+        if type(exponent) is int and exponent == 2 and self.dtype.kind in "iu":
+            return np.square(self)
         return np.power(self, exponent)
 
     @property
@@ -241,6 +243,8 @@ def _clip(tape: Tape, a: Any, a_min: Any = None, a_max: Any = None, *, min: Any 
     if not bounds or np.dtype(bool) in (a.dtype, tape.common(a, *bounds)):
         tape.spoil("clip without bounds, or of bool")
     x: Any = tape.cast(a, tape.common(a, *bounds))
+    if low is not None and high is not None:
+        return tape.function(functions.CLIP, (x, tape.cast(low, x.dtype), tape.cast(high, x.dtype)), x.dtype)
     if low is not None:
         x = np.maximum(x, tape.cast(low, x.dtype))
     return x if high is None else np.minimum(x, tape.cast(high, x.dtype))

@@ -36,7 +36,7 @@ def _value(op: str, args: list[Any], dtype: Any) -> Any:
         return np.where(*args)
     if op in (functions.REAL, functions.IMAG):
         return getattr(args[0], op)
-    return functions.BY_NAME[op](*args)
+    return np.clip(*args) if op == functions.CLIP else functions.BY_NAME[op](*args)
 
 
 def _spread(value: Any, array: Any) -> Any:
