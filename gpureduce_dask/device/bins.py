@@ -18,9 +18,9 @@ from .plans import Launch, Operator
 from .scan_launch import limits
 from .task import Work, base_bytes
 
-# H200, sums of 2^28 float32 with labels of int32, 2026-11-21, shares of 4,680 GB/s: 0.91 into 10 groups, 0.88 into 1,000,
-# 0.84 into 6,000, 0.79 into 20,000, 0.41 into 50,000, 0.22 into 100,000; 0.15 into 10^6, where L2 takes 103 G atomics a
-# second, of 32 bits as of 64: that allows 0.18
+# H200, sums of 2^28 float32 with labels of int32, 2026-11-21, shares of 4,680 GB/s: 0.91 into 10 groups, 0.88 into
+# 1,000, 0.84 into 6,000, 0.79 into 20,000, 0.41 into 50,000, 0.22 into 100,000; 0.15 into 10^6, where L2 takes 103 G
+# atomics a second, of 32 bits as of 64: that allows 0.18
 PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
 PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
 PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most
