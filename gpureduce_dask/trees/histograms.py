@@ -16,11 +16,13 @@ from ..chunk import is_device, require_plain_chunk
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, message
 from . import meta
-from .apply import as_dask
+from .apply import apply, as_dask
 from .bins_apply import grouped, own_groups
 from .stock import require_plain
 
 CODES = np.dtype(np.int32)  # of bins
+LINE = 1 << 16  # elements that are sorted together
+SORTED = 1 << 11  # bins up to which that costs less than a bin for each element: edges are looked up in every line
 
 
 def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
@@ -58,25 +60,51 @@ def histogram(a: Any, bins: Any, range: Any, normed: Any, weights: Any, density:
     edges = _edges(name, bins, range, x.dtype)
     if x.dtype.kind not in "biuf" or not (x.dtype.kind != "f" or x.dtype.itemsize <= 8):
         raise refuse_dtype(name, x.dtype, "bool, integer or float", "Convert the array with astype.")
-    codes = x.map_blocks(
-        partial(codes_of, edges=edges, even=np.ndim(bins) == 0),
-        dtype=CODES,
-        meta=meta.like(x._meta, x.ndim, CODES),
-        name=f"gr-{name}-codes-{tokenize(x.name, edges, np.ndim(bins))}",
-    )
     count = len(edges) - 1
-    if weights is None:
-        found = own_groups(name, COUNT.bind(CODES), codes, count, None, strict=False)
+    if weights is None and count <= SORTED and not meta.promises_device(x._meta):
+        found = _counts(name, x if x.ndim else x.reshape(1), edges)
     else:
-        heavy = as_dask(name, weights)
-        if heavy.shape != x.shape and not any(map(math.isnan, (*heavy.shape, *x.shape))):
-            expected = f"the array's shape {x.shape}"
-            raise ArgumentError(message(name, f"weights of shape {heavy.shape}", expected, "Reshape the weights."))
-        dtype = np.dtype(np.int64) if heavy.dtype.kind == "b" else heavy.dtype
-        found = grouped(name, "sum", heavy, codes, None, count, dtype, None, None)
+        found = _by_codes(name, x, edges, np.ndim(bins) == 0, weights)
     if not density:
         return found, edges
     return found / np.diff(edges).astype(np.float64) / found.sum(), edges
+
+
+def _counts(name: str, x: Any, edges: Any) -> Any:
+    """Counts of NumPy chunks: of each chunk first, then the sums of those."""
+    inds = tuple(range(x.ndim))
+    each = da.blockwise(
+        partial(counts_of, edges=edges),
+        (*inds, x.ndim),
+        x,
+        inds,
+        name=f"gr-{name}-counts-{tokenize(x.name, edges)}",
+        dtype=np.int64,
+        meta=np.empty((0,) * (x.ndim + 1), np.int64),
+        adjust_chunks=dict.fromkeys(inds, 1),
+        new_axes={x.ndim: len(edges) - 1},
+        align_arrays=False,
+    )
+    return apply("sum", each, axis=inds)
+
+
+def _by_codes(name: str, x: Any, edges: Any, even: bool, weights: Any) -> Any:
+    """Counts, or sums of weights, of elements that their bins label."""
+    codes = x.map_blocks(
+        partial(codes_of, edges=edges, even=even),
+        dtype=CODES,
+        meta=meta.like(x._meta, x.ndim, CODES),
+        name=f"gr-{name}-codes-{tokenize(x.name, edges, even)}",
+    )
+    count = len(edges) - 1
+    if weights is None:
+        return own_groups(name, COUNT.bind(CODES), codes, count, None, strict=False)
+    heavy = as_dask(name, weights)
+    if heavy.shape != x.shape and not any(map(math.isnan, (*heavy.shape, *x.shape))):
+        expected = f"the array's shape {x.shape}"
+        raise ArgumentError(message(name, f"weights of shape {heavy.shape}", expected, "Reshape the weights."))
+    dtype = np.dtype(np.int64) if heavy.dtype.kind == "b" else heavy.dtype
+    return grouped(name, "sum", heavy, codes, None, count, dtype, None, None)
 
 
 def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
@@ -91,6 +119,43 @@ def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
     except (ValueError, TypeError) as error:
         remedy = "Pass increasing edges, or a number and (low, high)."
         raise ArgumentError(message(name, str(error), "bins that NumPy takes", remedy)) from error
+
+
+def counts_of(block: Any, edges: Any) -> Any:
+    """How many elements of a NumPy chunk lie in each bin, behind as many axes of size 1 as it has.
+
+    As numpy.histogram counts: blocks are sorted, and the edges looked up in them. Single bytes are counted by value.
+    """
+    require_plain_chunk("histogram", block)
+    count = len(edges) - 1
+    if block.dtype.itemsize == 1:
+        found = _counts_of_bytes(block, edges)
+    else:
+        behind = np.zeros(count + 1, np.int64)  # the elements before each edge
+        for part in _flat_parts(block):
+            line = np.sort(part)
+            behind[:-1] += line.searchsorted(edges[:-1], "left")
+            behind[-1] += line.searchsorted(edges[-1], "right")
+        found = np.diff(behind)
+    return found.reshape((1,) * block.ndim + (count,))
+
+
+def _counts_of_bytes(block: Any, edges: Any) -> Any:
+    by_byte = np.zeros(256, np.int64)
+    for part in _flat_parts(block):
+        by_byte += np.bincount(part.view(np.uint8), minlength=256)
+    values = np.arange(256, dtype=np.uint8)
+    values = values != 0 if block.dtype.kind == "b" else values.view(block.dtype)
+    codes = _codes(values, edges, False, np, edges)
+    found = np.zeros(len(edges) - 1, np.int64)
+    np.add.at(found, codes[codes >= 0], by_byte[codes >= 0])
+    return found
+
+
+def _flat_parts(block: Any) -> Any:
+    """The elements of a chunk in lines of so many, in the order of memory."""
+    flags: Any = ["external_loop", "buffered", "zerosize_ok"]
+    return np.nditer(block, flags, order="K", buffersize=LINE)
 
 
 def codes_of(block: Any, edges: Any, even: bool) -> Any:
