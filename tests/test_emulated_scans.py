@@ -51,6 +51,20 @@ def falling(x: np.ndarray) -> np.ndarray:
     return aligned(rising(x)[..., ::-1], 0)
 
 
+def broken(x: np.ndarray, by: float, at: int) -> np.ndarray:
+    """Numbers of both signs and all sizes that cancel, one of them ``by``."""
+    sizes = np.exp2(np.random.default_rng(2).integers(-12, 9, x.shape))
+    y = ((x.astype("f8") - 0.25) * sizes).astype(x.dtype)
+    y[at] = by
+    return aligned(y, 0)
+
+
+def late(x: np.ndarray, found: bool) -> np.ndarray:
+    y = np.full(x.shape, not found)
+    y[11_111] = found
+    return aligned(y, 0)
+
+
 def transposed(x: np.ndarray) -> np.ndarray:
     return x.T
 
@@ -115,6 +129,19 @@ CALLS |= {
         "affine", "f8", (170, 5), 0, segmented=True, exclusive=True, reverse=True
     ),
 }
+PACKS = {
+    "sums of halves": call("sum", "f2", (9000,), view=lambda x: broken(x, np.inf, 7000)),
+    "sums of bfloat16": call("nansum", "bfloat16", (9000,), view=lambda x: broken(x, np.nan, 4000), carried=True),
+    "means": call("mean", "f4", (5000,), carried=True),
+    "means of integers": call("mean", "i4", (4000,)),
+    "means of numbers": call("nanmean", "f4", (3000,), view=lambda x: broken(x, np.nan, 0)),
+    "variances": call("var", "f4", (5000,), carried=True),
+    "variances past the range": call("var", "f8", (2000,), view=lambda x: broken(x, 4e152, 1500)),
+    "deviations in lines": call("std", "f8", (3, 1500), 1),
+    "any": call("any", "?", (20000,), view=lambda x: late(x, True)),
+    "all": call("all", "?", (20000,), view=lambda x: late(x, False)),
+}
+CALLS |= PACKS
 METHODS = {
     f"{method}, {name}": replace(call(*arguments, **options), method=method)
     for method in ("reduce-then-scan", "two-level", "scan-then-fan")
@@ -133,13 +160,13 @@ def kernels() -> Kernels:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in METHODS])
+@pytest.mark.parametrize("name", [name for name in CALLS if name not in METHODS | PACKS])
 def test_scan(kernels, name, schedule):
     check(kernels, CALLS[name], schedule, seed=len(name))
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_methods_agree(kernels, name):  # their blocks tell each other nothing
+@pytest.mark.parametrize("name", METHODS | PACKS)
+def test_without_other_orders(kernels, name):  # blocks of methods tell each other nothing, packs are a thread's
     check(kernels, CALLS[name], "starved", seed=len(name))
 
 
@@ -164,6 +191,29 @@ DEFECTS = {
         ("maxima of bytes",),
     ),
     "lanes forget those of the word before": ("carry = __byte_perm(odd, 0, 0x3232);", "", ("maxima of bytes",)),
+    "a half's lowest numbers lose their power of two": (
+        "0x7ef0000000000000ull",
+        "0x7ee0000000000000ull",
+        ("sums of halves",),
+    ),
+    "infinities pass for numbers": ("if (all_finite(from)) {", "if (true) {", ("sums of halves", "sums of bfloat16")),
+    "bytes forget those of the word before": ("found = __byte_perm(seen, 0, 0x3333);", "found = 0;", ("any", "all")),
+    "all counts are a reciprocal's first": (
+        "return refined(x, approximate(x, first, far));",
+        "return first;",
+        ("means",),
+    ),
+    "a lane's moments are those of fewer": ("fold.through(Share::run)", "fold.through(Share::run - 1)", ("variances",)),
+    "squares past the range are taken": (
+        "if (!(number * second < bit_cast<f64>(0x7fe0000000000000ull))) return false;",
+        "",
+        ("variances past the range",),
+    ),
+    "bases are awaited a round too early": (
+        "await(&work.rounds().found, round - LAG + 1);",
+        "await(&work.rounds().found, round - LAG);",
+        ("tiles", "more than a stretch"),
+    ),
     "a tile is drawn after it is shown": (
         "spot(round + 2) = work.spot_of(drawn);",
         "",
@@ -186,7 +236,11 @@ DEFECTS = {
         "",
         ("short lines", "columns"),
     ),
-    "bases are read before they are found": ("wait_at(found(round - LAG), meeting);", "__syncwarp();", ("tiles",)),
+    "bases are read before they are found": (
+        "wait_at(found(round - LAG), meeting);",
+        "__syncwarp();",
+        ("maxima", "short lines"),
+    ),
     "a tile looks back at itself": ("one >= begin && one < tile", "one >= begin && one <= tile", ("tiles",)),
     "a stretch leaves out its last tile": (
         "reach.breaks ? own : Op::combine(whole, own)",

@@ -19,6 +19,7 @@ SHAPES = (
     (re.compile(r", \d+, \d+, (?=[012], true, \w+, \w+>$)"), ", 14, 7, "),
     (re.compile(r", \d+, \d+, (?=0, false, \w+, \w+>$)"), ", 10, 11, "),
     (re.compile(r", \d+, \d+, (?=[12], false, \w+, \w+>$)"), ", 16, 7, "),
+    (re.compile(r"^(scan_rows<(?:Var|Std)<.*), 16, 7, "), r"\1, 10, 11, "),
     (re.compile(r", \d+, (?=1, false, \w+, \w+>$)"), ", 16, "),
     (re.compile(r", \d+, (?=1, true, \w+, \w+>$)"), ", 14, "),
     (re.compile(r", \d+, (?=2, \w+, \w+, \w+>$)"), ", 12, "),
@@ -27,7 +28,7 @@ SHAPES = (
 
 
 def as_on_a_gpu(kernel: str) -> str:
-    for pattern, shape in SHAPES[:3] if kernel.startswith("scan_rows") else SHAPES[3:]:
+    for pattern, shape in SHAPES[:4] if kernel.startswith("scan_rows") else SHAPES[4:]:
         if kernel.startswith(("scan_rows", "scan_columns")):
             kernel = pattern.sub(shape, kernel)
     return kernel

@@ -16,11 +16,14 @@ from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag,
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
 # with 16 and 7: a line of float32 0.96 and 0.94, of int64 0.95 and 0.90, of float64 0.90 and 0.88. More warps are
-# better where more is to be done for each byte: means 0.58 and 0.72, float16 0.70 and 0.75, (2^25, 32) along its rows
-# 0.66 and 0.80. uint8 to uint64 0.96 with 24 and 11, int32 to int64 0.95 with 16 and 9.
+# better where more is to be done for each byte: means 0.80 and 0.88, float16 0.76 and 0.89, (2^25, 32) along its rows
+# 0.66 and 0.80; but variances, whose states take registers, 0.75 and 0.69. uint8 to uint64 0.96 with 24 and 11, int32
+# to int64 0.95 with 16 and 9.
 SHAPES = ((24, 11), (20, 11), (16, 11), (16, 9), (16, 7), (8, 11), (8, 7), (4, 7), (4, 3), (2, 1))
 OF_ONE_LINE = tuple((10, 11) if shape == (16, 7) else shape for shape in SHAPES)
-DIVIDING = ("Mean<", "Var<", "Std<")
+# Elements and flags, with 10 and 9, 12 and 7, 8 and 11: a line of float32 0.87, 0.84, 0.84; 32768 lines 0.72, 0.87,
+# 0.64.
+OF_SEGMENTS = ((10, 9), *SHAPES), ((12, 7), *SHAPES)
 WITH_GAPS = ((14, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))  # more registers a thread
 
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
@@ -86,8 +89,11 @@ def _in_rows(
     gaps = lead is None
     if lead is None:
         lead = arrays.phases[-1] // op.out_bytes if dense[-1] else 0
-    is_light = arrays.lines == 1 and max(sizes) >= 4 and not op.type.startswith(DIVIDING)
-    shapes = WITH_GAPS if gaps else OF_ONE_LINE if is_light else SHAPES
+    is_light = arrays.lines == 1 and max(sizes) >= 4 and not op.type.startswith("Mean<")
+    of_one_line = is_light or op.type.startswith(("Var<", "Std<"))
+    segmented = op.type.startswith("Segmented<")
+    of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if of_one_line else SHAPES
+    shapes = WITH_GAPS if gaps else of_lines
     rows = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.flow_bytes, limit, shapes)
     if rows is None:
         return None

@@ -70,6 +70,14 @@ GR_HD half to_half(f64 x) {
 }
 
 GR_HD bfloat16 to_bfloat16(f64 x) {
+#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
+    // Cut off to binary32, with a bit that stands for all that is gone, and so no tie that was none.
+    f32 cut = __double2float_rz(x);
+    cut = bit_cast<f32>(bit_cast<u32>(cut) | ((f64)cut != x));
+    bfloat16 rounded;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(cut));
+    return rounded;
+#endif
     f32 narrow = (f32)x;
     u32 bits = bit_cast<u32>(narrow);
     if (narrow != narrow) return {(u16)((bits >> 16) | 0x40u)};

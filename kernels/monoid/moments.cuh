@@ -27,6 +27,22 @@ GR_HD Twofold shifted(Twofold mean, f64 by) {
     return {sum.hi, sum.hi - sum.hi == 0 ? sum.lo : 0};
 }
 
+// A reciprocal's first 20 bits or so, where `wanted`; else what stands there already.
+GR_HD f64 approximate(f64 x, f64 near, bool wanted) {
+#ifdef GR_EMULATED
+    return wanted ? (f64)(1 / (f32)x) : near;
+#else
+    asm("{.reg .pred p; setp.ne.u32 p, %2, 0; @p rcp.approx.ftz.f64 %0, %1;}" : "+d"(near) : "d"(x), "r"((u32)wanted));
+    return near;
+#endif
+}
+// A reciprocal, right but for its last bit, from one that is right to 18 bits: a step of third order. NaN for 0.
+GR_HD f64 refined(f64 x, f64 near) {
+    const f64 off = __fma_rn(-x, near, 1.0);
+    return __fma_rn(__fma_rn(off, off, off), near, near);
+}
+GR_HD f64 reciprocal(f64 x) { return refined(x, approximate(x, 0, true)); }
+
 GR_HD f64 variance(f64 count, f64 m2, const f64* option) {
     f64 freedom = count - option[0];
     return m2 * (1 / (freedom > 0 ? freedom : 0));  // one division where rows are of one length; none: NaN or infinite
@@ -45,7 +61,7 @@ template <int Order> struct PowerSums {
 };
 
 template <class M> GR_HD Moments2<M> settle_powers(const PowerSums<2>& acc) {
-    f64 n = (f64)acc.count, shift = acc.count ? acc.sum[0] * (1 / n) : 0, m2 = acc.sum[1] - acc.sum[0] * shift;
+    f64 n = (f64)acc.count, shift = acc.count ? acc.sum[0] * reciprocal(n) : 0, m2 = acc.sum[1] - acc.sum[0] * shift;
     if (m2 != m2 && shift - shift == 0) m2 = acc.sum[1];  // squares past the range of binary64: infinite, not unknown
     return {n, shifted(M{acc.count ? acc.pivot : 0}, shift), m2 < 0 ? 0 : m2};
 }
@@ -60,8 +76,8 @@ template <class M> GR_HD Moments4 settle_powers(const PowerSums<4>& acc) {
 template <class M> GR_HD Moments2<M> merge(Moments2<M> a, Moments2<M> b) {
     if (a.count == 0) return b;
     if (b.count == 0) return a;
-    f64 n = a.count + b.count, delta = distance(a.mean, b.mean), part = b.count / n;
-    return {n, shifted(a.mean, delta * part), a.m2 + b.m2 + delta * delta * a.count * part};
+    f64 n = a.count + b.count, delta = distance(a.mean, b.mean), part = b.count * reciprocal(n);
+    return {n, shifted(a.mean, delta * part), a.m2 + b.m2 + delta * delta * (a.count * part)};
 }
 GR_HD Moments4 merge(Moments4 a, Moments4 b) {
     if (a.count == 0) return b;
@@ -165,11 +181,13 @@ template <bool SkipNan> struct Spread<u8, SkipNan> : ByteMoments<u8> {};
 template <bool SkipNan> struct Spread<boolean, SkipNan> : ByteMoments<boolean> {};
 
 template <class T, bool SkipNan> struct Var : Spread<T, SkipNan> {
+    static GR_HD f64 spread(f64 variance) { return variance; }
     template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
         return variance(state.count, state.m2, option);
     }
 };
 template <class T, bool SkipNan> struct Std : Spread<T, SkipNan> {
+    static GR_HD f64 spread(f64 variance) { return sqrt(variance); }
     template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
         return sqrt(variance(state.count, state.m2, option));
     }

@@ -16,6 +16,7 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     static const int wide = 32 * V;  // columns that a warp can take
+    static const bool meets = true;
     static const bool draws_early = Anchored && Reader<In>::size_b == 0;  // where two lie takes too many registers
     // Rows that a lane reads from shared memory at once.
     static const int batch = sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;

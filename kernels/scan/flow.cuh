@@ -4,6 +4,7 @@
 #include "../core/scan_task.cuh"
 #include "../monoid/extremes.cuh"
 #include "../monoid/moments.cuh"
+#include "moved.cuh"
 
 // One element more. As lift and combine, and less work where a state takes an element straight.
 template <class Op> struct TakeAny {
@@ -32,17 +33,6 @@ template <class T, bool Max, bool SkipNan> struct Take<MinMax<T, Max, SkipNan>> 
     static GR_HD T of(T best, T x, i64 = 0) { return Extreme<T, Max, SkipNan>::better(best, x); }
 };
 
-// A count's reciprocal, right but for the last bit or two.
-GR_HD f64 reciprocal(f64 count) {
-#ifdef GR_EMULATED
-    return 1 / count;
-#else
-    f64 near;
-    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(near) : "d"(count));  // 20 bits or so, then twice as many with each step
-    near = __fma_rn(__fma_rn(-count, near, 1.0), near, near);
-    return __fma_rn(__fma_rn(-count, near, 1.0), near, near);
-#endif
-}
 // One element more of a variance (Welford 1962), as a merge with it would have it.
 template <class T, bool SkipNan, class Spread> struct TakeMoments {
     typedef typename Spread::State State;
@@ -115,6 +105,15 @@ template <class Op> struct Take<Segmented<Op>> {
     }
 };
 
+// One flag says either: that a segment began, or a line.
+template <class Op> struct Flowing<Segmented<Op>, true> {
+    typedef typename Segmented<Op>::State State;
+    static GR_HD State identity() { return Segmented<Op>::identity(); }
+    static GR_HD State combine(State earlier, State later) { return Segmented<Op>::combine(earlier, later); }
+    static GR_HD State of(State value, bool began) { return {value.value, value.began | began}; }
+    static GR_HD State value(State state) { return state; }
+};
+
 // Folds elements in order: as a reduction's thread does, but where Take costs less.
 template <class Op> struct Gather {
     typename Op::Acc acc;
@@ -127,11 +126,19 @@ template <class Map> struct Gather<Sum<Map, f64>> {
     f64 sum;
     GR_HD Gather() : sum(0) {}
     GR_HD void take(typename Map::In x) { sum = Take<Sum<Map, f64>>::of(sum, x); }
-    template <int V> GR_HD void take(const Pack<typename Map::In, V>& pack) {
-#pragma unroll
-        for (int j = 0; j < V; j++) take(pack.at[j]);
-    }
+    template <int V> GR_HD void take(const Pack<typename Map::In, V>& pack) { add_in_order<Map>(sum, pack); }
     GR_HD f64 state() const { return sum; }
+};
+
+template <class Map> struct Gather<Mean<Map, f64>> {
+    Averaged<f64> mean;
+    GR_HD Gather() : mean() {}
+    GR_HD void take(typename Map::In x) { mean = Take<Mean<Map, f64>>::of(mean, x); }
+    template <int V> GR_HD void take(const Pack<typename Map::In, V>& pack) {
+        add_in_order<Map>(mean.sum, pack);
+        mean.count += count_pack<Map>(pack);
+    }
+    GR_HD Averaged<f64> state() const { return mean; }
 };
 
 // A line at any strides, read element by element.

@@ -2,11 +2,15 @@
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
+#include "busy.cuh"
 #include "flow.cuh"
 #include "gaps.cuh"
+#include "halves.cuh"
+#include "logic.cuh"
 #include "look_back.cuh"
 #include "narrow.cuh"
 #include "pipeline.cuh"
+#include "quotients.cuh"
 #include "share.cuh"
 
 // Where a lane stands: its run's first element, its line, and how many elements of it are left.
@@ -25,6 +29,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
     static const bool draws_early = true;
+    static const bool meets = !Busy<Op>::yes;
     // Packs whose walk is unrolled: registers are few, and the ends of a lone line are met once.
     static const int unrolled = V > 8 || Gaps || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
     template <bool Inner, bool Ends> struct Unrolled { static const int packs = Inner && (!Ends || Lines) ? unrolled : 1; };
@@ -136,19 +141,25 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         }
         return Flow::of(began && Lines > 1 ? Op::combine(start, gather.state()) : gather.state(), began);
     }
+    template <bool Inner, bool Ends> struct ByPacks {
+        typedef PackScan<Op, Emit, V> Packs;
+        static const bool yes = Inner && !Ends && !Reverse && !Exclusive && Packs::exists;
+        typedef typename Either<yes, Packs, OneByOne>::type type;
+    };
     // Walks this lane's run in the order of the scan and replaces elements by results, from the state given.
     template <bool Inner, bool Ends> GR_HD void write_run(i64 first, u32 stage, Cursor at, Value value) const {
         const u8 *a = share_a(stage), *b = share_b(stage);
         u8* out = results(stage);
         if (!Inner && at.line >= task.lines) return;
         if (Lines && at.begins) value = Lines > 1 ? start_of(at.line) : Op::identity();
+        typename ByPacks<Inner, Ends>::type packs(value, task.option);
         const int together = Unrolled<Inner, Ends>::packs;
 #pragma unroll together
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = Taken<In, V>::of(a, b, pack_of(k));
             Pack<Out, V> to;
-            if constexpr (Inner && !Ends && !Reverse && !Exclusive && PackScan<Op, V>::exists) {
-                PackScan<Op, V>::run(value, from, to);
+            if constexpr (ByPacks<Inner, Ends>::yes) {
+                packs.run(from, to);
                 put_pack<Out, V>(out + pack_of(k) * Share::size_out, to);
                 continue;
             }
@@ -176,6 +187,20 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         if (!is_inner(first)) return fold_run<false, true>(first, stage, at);
         return is_even(at) ? fold_run<true, false>(first, stage, at) : fold_run<true, true>(first, stage, at);
     }
+    // All up to this lane's run.
+    GR_HD State fold_warp(i64 first, u32 stage) const {
+        if constexpr (!Reverse && WarpFold<Op>::exists) {
+            const Cursor at = cursor(first);
+            if (is_inner(first) && __all_sync(0xffffffffu, Lines == 0 || (at.left > Share::run && !at.begins))) {
+                const In* share = (const In*)share_a(stage);
+                WarpFold<Op> fold(share[0]);
+#pragma unroll
+                for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + pack_of(k))));
+                return Flow::of(fold.through(Share::run), false);
+            }
+        }
+        return warp_scan<Flow, 32>(fold_share(first, stage));
+    }
     GR_HD void write_share(i64 first, u32 stage, Value value) const {
         const Cursor at = cursor(first);
         if (!is_inner(first)) write_run<false, true>(first, stage, at, value);
@@ -202,7 +227,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
     GR_HD Spot spot_of(u64 tile) const { return {tile}; }
     GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
-        const State through = warp_scan<Flow, 32>(fold_share(share_of(spot.tile), stage));
+        const State through = fold_warp(share_of(spot.tile), stage);
         if (lane == 31) notes().total[slot][warp] = through;
         return lane_before<Flow, 32>(through);
     }

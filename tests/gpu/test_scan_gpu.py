@@ -154,6 +154,40 @@ def test_bits_are_the_same_every_time(dtype):
         assert bool((again == first).all())
 
 
+def rounded(sums, dtype):
+    """Sums in binary64 rounded once: by NumPy, or to the upper half of a binary32 that knows what was cut off."""
+    if dtype.name == "float16":
+        return sums.astype(dtype)
+    near = sums.astype("f4")
+    bits = near.view("u4") - (np.abs(near.astype("f8")) > np.abs(sums))
+    bits |= bits.view("f4").astype("f8") != sums
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("u2").view(dtype)
+
+
+@pytest.mark.parametrize("name", ["sum", "nansum"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sums_of_halves_are_rounded_once(dtype, name):
+    bound = OPERATORS[name].bind(np.dtype(dtype))
+    rng, n = np.random.default_rng(1), 400_009
+    signed = rng.integers(-255, 256, n)
+    sizes = {
+        "cancel": np.exp2(rng.integers(-14, 3, n)),
+        "tie": 0.5,
+        "tiny": 2.0 ** (-24 if dtype == "float16" else -133),
+    }
+    for case, size in sizes.items():
+        x = (signed * size).astype(np.dtype(dtype))
+        for broken in (None, np.inf, np.nan):
+            if broken is not None:
+                x[300_000] = broken
+            wide = x.astype("f8")
+            with np.errstate(over="ignore"):
+                wanted = rounded(np.cumsum(np.nan_to_num(wide, posinf=np.inf) if name == "nansum" else wide), x.dtype)
+            got = device_scan((cp.asarray(x),), bound, 0)[0].get()
+            same = (got.view("u2") == wanted.view("u2")) | (np.isnan(got.astype("f4")) & np.isnan(wanted.astype("f4")))
+            assert same.all(), (case, broken, np.flatnonzero(~same)[:5])
+
+
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", ["int32", "float64"])
 def test_methods_agree(dtype, method):

@@ -1,0 +1,63 @@
+// Floats of 16 and 32 bits read as binary64 without a conversion, of which an SM does 16 at a time.
+#pragma once
+#include "../monoid/sums.cuh"
+
+// A float's bits, moved to where binary64 has sign, exponent and fraction, are its value but for a power of two, which a
+// fused multiply-add makes up for: exact, subnormals too. Infinities and NaN become finite.
+template <class T> struct Moved { static const bool exists = false; };
+template <class T, int Shift, u32 Mask, u64 Scale> struct MovedBits {
+    static const bool exists = true;
+    static GR_HD f64 scale() { return bit_cast<f64>(Scale); }
+    template <int V> static GR_HD f64 at(const Pack<T, V>& pack, int j) {
+        const u32* words = (const u32*)&pack;
+        const u32 word = sizeof(T) == 4 ? words[j] : j % 2 ? words[j / 2] : words[j / 2] << 16;
+        const u32 upper = (u32)((i32)word >> Shift) & Mask, lower = sizeof(T) == 4 ? word << (32 - Shift) : 0;
+        return bit_cast<f64>((u64)upper << 32 | lower);
+    }
+};
+template <> struct Moved<half> : MovedBits<half, 6, 0x81fffc00u, 0x7ef0000000000000ull> {};          // 2^1008
+template <> struct Moved<bfloat16> : MovedBits<bfloat16, 3, 0x8fffe000u, 0x77f0000000000000ull> {};  // 2^896
+template <> struct Moved<f32> : MovedBits<f32, 3, 0x8fffffffu, 0x77f0000000000000ull> {};
+
+// Zero while the words before and this one are of finite elements: their products by zero add up to that.
+GR_HD u32 times_zero(u32 word, u32 sum, half) {
+#if !defined(GR_EMULATED)
+    u32 to;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(to) : "r"(word), "r"(0u), "r"(sum));
+    return to;
+#else
+    return sum | ((word & 0x7c00u) == 0x7c00u) | ((word & 0x7c000000u) == 0x7c000000u);
+#endif
+}
+GR_HD u32 times_zero(u32 word, u32 sum, bfloat16) {
+#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
+    u32 to;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(to) : "r"(word), "r"(0u), "r"(sum));
+    return to;
+#else
+    return sum | ((word & 0x7f80u) == 0x7f80u) | ((word & 0x7f800000u) == 0x7f800000u);
+#endif
+}
+GR_HD u32 times_zero(u32 word, u32 sum, f32) {
+    return bit_cast<u32>(bit_cast<f32>(word) * 0.0f + bit_cast<f32>(sum));
+}
+template <class T, int V> GR_HD bool all_finite(const Pack<T, V>& pack) {
+    u32 sum = 0;
+#pragma unroll
+    for (int w = 0; w < V * (int)sizeof(T) / 4; w++) sum = times_zero(((const u32*)&pack)[w], sum, T());
+    return sum == 0;
+}
+
+// Adds a pack's elements in their order.
+template <class Map, int V> GR_HD void add_in_order(f64& sum, const Pack<typename Map::In, V>& pack) {
+    typedef typename Map::In T;
+    if constexpr (Moved<T>::exists && V * sizeof(T) % 4 == 0) {
+        if (all_finite(pack)) {
+#pragma unroll
+            for (int j = 0; j < V; j++) sum = __fma_rn(Moved<T>::at(pack, j), Moved<T>::scale(), sum);
+            return;
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < V; j++) add(sum, Map::of(pack.at[j]));
+}
