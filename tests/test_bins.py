@@ -148,6 +148,28 @@ def test_boxes_and_runs_that_are_folded_where_they_lie(name, monkeypatch):
     alike(gr.grouped(whole, lines, row, (1, 2, 3)).compute(), by_loop(row, x, flat, (1, 2, 3), 18))
 
 
+@pytest.mark.parametrize("name", ["sum", "std", "argmax", "last"])
+def test_short_runs_of_wide_rows_are_brought_together(name, monkeypatch):
+    """Each row a run of its own: not one fold a row, and cells side by side in strips."""
+    folded = []
+    monkeypatch.setattr(host_bins, "reduce", lambda *given: folded.append(given))
+    x = np.random.default_rng(6).integers(-9, 9, (24, 9_000)).astype("f4")
+    x[5, ::3] = np.nan
+    labels = np.arange(24) % 4
+    got = gr.grouped(da.from_array(x, chunks=-1), labels, name, axis=0).compute(scheduler="sync")
+    rows = [x[g::4] for g in range(4)]
+    expected = {
+        "sum": lambda r, g: r.sum(0),
+        "std": lambda r, g: r.std(0),
+        "argmax": lambda r, g: np.argmax(r, 0) * 4 + g,
+        "last": lambda r, g: np.where(np.isnan(r[-1]), r[-2], r[-1]),
+    }[name]
+    np.testing.assert_allclose(
+        got, np.stack([expected(r, g) for g, r in enumerate(rows)], axis=-1), rtol=1e-6, atol=1e-6
+    )
+    assert not folded
+
+
 def test_labels_broadcast_to_the_reduced_axes():
     x = values((5, 6), "i4")
     labels = np.array([0, 1, 1, 2, 0, -1])

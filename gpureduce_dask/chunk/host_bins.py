@@ -32,9 +32,10 @@ Chunk = tuple[tuple[Array, ...], Any]
 PANEL = 1 << 16  # elements that are looked at together: their labels and positions are temporaries
 LARGEST = 1 << 22  # and where there are more groups than that
 LEAST = 1 << 10  # labels of a panel, where cells lie side by side
+STRIP = 1 << 12  # cells side by side that are looked at together: narrower strips take more calls than they save
 SIDE = 16  # cells side by side up to which a ufunc's at beats sorting
 LINE = 1 << 20  # labels that are looked at for runs at once
-RUN = 1 << 13  # elements of a run from which on a call for each costs little
+RUN, LABELS = 1 << 13, 8  # elements of a run, and labels, from which on a call for each costs little
 
 # Operators whose states combine field by field.
 AT: dict[Any, tuple[np.ufunc, ...]] = {
@@ -93,7 +94,9 @@ def _reduce(cells: State, arrays: tuple[Array, ...], labels: Any, bound: Binned,
             if not panel.codes.size:
                 continue
             at = slice(start - along.start, stretch.stop - along.start)
-            _panel(mine, tuple(b[:, at] for b in blocks), panel, bound)
+            for first in range(0, inner, STRIP):
+                strip = (..., slice(first, first + STRIP))
+                _panel(tuple(f[strip] for f in mine), tuple(b[:, at][strip] for b in blocks), panel, bound)
 
 
 def _long_runs(
@@ -109,7 +112,8 @@ def _long_runs(
     mine = labels_at(bins, labels, sizes, place, along)
     check_range(bins, mine)
     changes = mine[1:] != mine[:-1]
-    if elements < (np.count_nonzero(changes) + 1) * RUN:
+    runs = np.count_nonzero(changes) + 1
+    if elements < runs * RUN or length < runs * LABELS:
         return []
     starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
     return list(zip(starts, [*starts[1:], length], mine[starts].tolist(), strict=True))
