@@ -77,7 +77,7 @@ GR_HD bfloat16 to_bfloat16(f64 x) {
     bfloat16 rounded;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(cut));
     return rounded;
-#endif
+#else
     f32 narrow = (f32)x;
     u32 bits = bit_cast<u32>(narrow);
     if (narrow != narrow) return {(u16)((bits >> 16) | 0x40u)};
@@ -85,6 +85,7 @@ GR_HD bfloat16 to_bfloat16(f64 x) {
     f64 back = (f64)narrow;
     if ((bits & 0xffffu) == 0x8000u && back != x) bits += ((x > back) == (x > 0)) ? 1u : (u32)-1;
     return {(u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+#endif
 }
 
 // The value of an element as a number of type To; complex keeps both parts.
