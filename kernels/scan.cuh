@@ -1,7 +1,9 @@
 // Everything a scan is made of.
 #pragma once
 #include "reduce.cuh"
+#include "scan/abreast.cuh"
 #include "scan/columns.cuh"
 #include "scan/lines.cuh"
 #include "scan/methods.cuh"
 #include "scan/rows.cuh"
+#include "scan/short.cuh"

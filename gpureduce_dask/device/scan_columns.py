@@ -6,11 +6,12 @@ import math
 import struct
 from dataclasses import dataclass
 
+from . import scan_lanes
 from .layout import Dim
+from .scan_lanes import LANES
 from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag
 from .task import div_words, walk_words
 
-LANES = 32
 SLOTS = LAG + 1
 LINKS = 16  # tiles of a stretch (kernels/scan/chain.cuh)
 # Warps of a block, those that look back among them: the most that leave lanes some rows. H200, CUDA 13.0, 4 GiB,
@@ -18,12 +19,13 @@ LINKS = 16  # tiles of a stretch (kernels/scan/chain.cuh)
 WARPS = (16, 10, 6, 4)
 WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
 FEWEST = 4  # rows of a lane
-# Elements of a line: shorter ones are taken by a thread each, and so are short ones where they are many in one plane.
-# As above, by threads and in strips: 0.89 and 0.89 down (1024, 2^20), 0.90 and 0.93 along the middle axis of
-# (1024, 1024, 1024), 0.80 and 0.92 down (32768, 32768).
-SHORTEST = 256
+# Elements of a line: shorter ones are taken by a thread each, and so are short ones where they are many in one plane
+# and a lane takes one column. As above, by threads and in strips: down (1024, 2^20) 0.92 and 0.96, one column a lane
+# 0.89; rows of odd pitch, down (24, n) 0.82 and 0.27, (48, n) 0.68 and 0.70, (200, n) 0.56 and 0.75.
+SHORTEST, SHORTEST_ASKEW = 256, 48
 SHORT, MANY = 2048, 1 << 18
 STRIP = 256  # bytes of a row, at most, that a warp takes at once
+SPARSEST = 4  # places of an element from one column to the next, at most: all that lies between is read
 MOST = 128 << 10  # bytes of a tile, read and written: more makes the last round of tiles too long
 TILES = 512  # as many at least, if that leaves lanes some rows
 FEW_CHAINS = 66  # H200: chains, half as many as processors, whose next tile is drawn after the one before is known
@@ -35,6 +37,7 @@ class _Band:
 
     step: int
     pitch: int
+    size: int  # of an element
     wide: int
     low: int
     high: int
@@ -52,9 +55,14 @@ class _Band:
         return rows * self.row + (32 + -rows * self.row % 16 if self.joined else 0)
 
     def words(self, rows: int) -> bytes:
-        team = max(0, self.pitch // 16 - 1).bit_length()
-        numbers = (self.step, self.pitch, self.step % 16, self.wide, self.low, self.high, self.joined, self.share(rows))
-        return struct.pack("9q", *numbers, team)
+        packs = self.pitch // 16
+        inverse = -(-(1 << 16) // packs) if packs else 0
+        each, back = abs(self.wide), max(0, -self.wide)
+        return struct.pack(
+            "14q",
+            *(self.step, self.pitch, self.step % 16, self.wide, self.low, self.high, self.joined, self.share(rows)),
+            *(packs, LANES // max(1, packs), inverse, each, self.size - each, back),
+        )
 
 
 @dataclass(frozen=True)
@@ -63,11 +71,13 @@ class _Cut:
 
     warps: int
     together: int  # columns of a lane
+    apart: int  # from one of them to the next
     width: int
     strips: int
     teams: int
     rows: int
     links: int
+    lookers: int
     drained: bool
     shared_bytes: int
 
@@ -76,37 +86,40 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     """The launch, where lines lie side by side in every array; None where they do not, or are short."""
     kept, length = arrays.kept(), arrays.shape[arrays.axis]
     sizes = (*op.itemsizes, op.out_bytes)
-    if not kept or kept[-1].size < 2 or length < SHORTEST or any(n > 16 or n & (n - 1) for n in sizes):
+    if not kept or kept[-1].size < 2 or any(n > 16 or n & (n - 1) for n in sizes):
         return None
     *planes, columns = kept
-    if length <= SHORT and arrays.lines >= MANY and min(sizes) >= 4 and not planes:
-        return None
-    second = len(op.itemsizes) > 1
-    if columns.a not in (sizes[0], 0) or columns.c != op.out_bytes or (second and columns.b not in (sizes[1], 0)):
+    wide = (columns.a, columns.b)[: len(op.itemsizes)]
+    if columns.c != op.out_bytes or any(abs(w) > SPARSEST * n for w, n in zip(wide, op.itemsizes, strict=True)):
         return None
     steps = [s[arrays.axis] for s in arrays.strides]
     starts = [(length - 1) * s if reverse else 0 for s in steps]
     if reverse:
         steps = [-s for s in steps]
     count = math.prod(dim.size for dim in planes)
-    together = _together(op, arrays, columns, planes, steps)
-    width, strips, lead = _strips(op, arrays, kept, steps, together)
+    together, apart = scan_lanes.columns_of_lane(op, arrays, columns, planes, steps)
+    if length < (SHORTEST_ASKEW if apart > 1 else SHORTEST):
+        return None
+    if together == 1 and length <= SHORT and arrays.lines >= MANY and min(sizes) >= 4 and not planes:
+        return None
+    width, strips, lead = _strips(op, arrays, kept, steps, together, apart)
     bands = [_band(arrays, i, n, steps[i], starts[i], kept, (width, strips, lead)) for i, n in enumerate(op.itemsizes)]
-    cut = _cut(op, bands, (count, length), (together, width, strips), steps[-1], limit)
+    cut = _cut(op, bands, (count, length), (together, apart, width, strips), steps[-1], limit)
     if cut is None:
         return None
     chains, tiles = count * strips, count * strips * cut.links
     anchored = chains < FEW_CHAINS
-    template = (op.type, op.emits, str(cut.warps), str(together), flag(anchored), flag(cut.drained), flag(exclusive))
+    shape = (str(cut.warps), str(together), str(apart))
+    template = (op.type, op.emits, *shape, flag(anchored), flag(cut.drained), flag(exclusive))
     step = Step(
         f"scan_columns<{', '.join(template)}>",
         min(tiles, processors),
-        LANES * (cut.warps + LAG * together),
+        LANES * (cut.warps + LAG * cut.lookers),
         cut.shared_bytes,
     )
     members = _words(cut, (length, columns.size, lead, chains), steps[-1], op.option, bands, planes)
     each = cut.links + (cut.links // LINKS**2 + 1) * (LINKS + 1) if anchored else 1
-    posts = chains * each * LANES * together * 16 * -(-op.state_bytes // 8)
+    posts = chains * each * LANES * cut.lookers * 16 * -(-op.state_bytes // 8)
     return Plan((step,), members, posts + 16, True, tuple(starts))
 
 
@@ -131,32 +144,20 @@ def _words(
     )
 
 
-_NONE = _Band(0, 0, 0, 0, 0, False)
-
-
-def _together(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]) -> int:
-    """Narrow columns that a lane takes at once: as many as fill four bytes, where all rows are aligned to that."""
-    count = 4 // op.itemsizes[0] if op.itemsizes[0] < 4 else 1
-    if len(op.itemsizes) > 1 or columns.a == 0 or columns.size < LANES * count or columns.size % count:
-        return 1
-    written = count * op.out_bytes
-    read_at = [arrays.phases[0], steps[0], *(d.a for d in planes)]
-    write_at = [arrays.phases[-1], steps[-1], *(d.c for d in planes)]
-    aligned = all(n % 4 == 0 for n in read_at) and all(n % written == 0 for n in write_at)
-    return count if aligned and written <= 16 and op.state_bytes <= 8 else 1
+_NONE = _Band(0, 0, 0, 0, 0, 0, False)
 
 
 def _strips(
-    op: Operator, arrays: Operands, kept: tuple[Dim, ...], steps: list[int], together: int
+    op: Operator, arrays: Operands, kept: tuple[Dim, ...], steps: list[int], together: int, apart: int
 ) -> tuple[int, int, int]:
     """Columns of a strip, strips, and columns that the first one lacks: of whole sectors of memory all but the ends."""
     columns, sizes = kept[-1].size, (*op.itemsizes, op.out_bytes)
-    most = min(LANES * together, max(8, STRIP // max(sizes)))
+    most = LANES * together if apart > 1 else min(LANES * together, max(8, STRIP // max(sizes)))
     if columns <= most:
         return columns, 1, 0
-    unit = max(together, 32 // min(sizes))
+    unit = max(together if apart == 1 else 1, 32 // min(sizes))
     lead = arrays.phases[0] // sizes[0] if not any(n % 16 for n in (steps[0], *(d.a for d in kept[:-1]))) else 0
-    lead = lead if kept[-1].a and lead % together == 0 else 0
+    lead = lead if kept[-1].a > 0 and lead % together == 0 else 0
     count = -(-(columns + lead) // most)
     width = min(most, -(-(columns + lead) // (count * unit)) * unit)
     return width, -(-(columns + lead) // width), lead
@@ -167,49 +168,53 @@ def _band(
 ) -> _Band:
     width, strips, lead = cut
     *others, wide = (d.b if operand else d.a for d in kept)
-    nbytes = width * size if wide else size
+    nbytes = (width - 1) * abs(wide) + size
     strip = width * wide if strips > 1 else 0
     phase = (arrays.phases[operand] - lead * wide) % 16  # of the strips behind the first
-    is_aligned = not any(n % 16 for n in (phase, step, strip, *others))
+    is_aligned = wide >= 0 and not any(n % 16 for n in (phase, step, strip, *others))
     low, high = arrays.span(operand, size)
     is_joined = (strips == 1 or not wide) and nbytes <= abs(step) <= nbytes * 5 // 4
     pitch = -(-nbytes // 16) * 16 + (0 if is_aligned else 16)
-    return _Band(step, pitch, wide, low - start, high - start, is_joined)
+    return _Band(step, pitch, size, wide, low - start, high - start, is_joined)
 
 
 def _cut(
     op: Operator,
     bands: list[_Band],
     shape: tuple[int, int],
-    strip: tuple[int, int, int],
+    strip: tuple[int, int, int, int],
     step_out: int,
     limit: int,
 ) -> _Cut | None:
     """Rows of a tile: as many as shared memory holds, tiles of a line alike."""
     planes, length = shape
-    together, width, strips = strip
-    teams = 1 if together > 1 else LANES // width
+    together, apart, width, strips = strip
+    whole, count = 1 < together == width, planes * strips  # a lane takes whole rows; chains
+    lookers = 1 if whole else together
+    teams = LANES if whole else 1 if together > 1 else LANES // width
     written = width * op.out_bytes
-    drained = together == 1 and strips == 1 and abs(step_out) == written and (teams > 1 or written % 32 != 0)
+    drained = (together == 1 or whole) and strips == 1 and abs(step_out) == written and (teams > 1 or written % 32 != 0)
     moved = width * (sum(op.itemsizes) + op.out_bytes)
-    is_many = together == 1 and planes * strips >= FEW_CHAINS
-    for all_warps in WARPS_OF_MANY if is_many else WARPS:
-        warps = all_warps - LAG * together
+    for all_warps in WARPS_OF_MANY if together == 1 and count >= FEW_CHAINS else WARPS:
+        warps = all_warps - LAG * lookers
         if warps < 2:
             break
-        notes = SLOTS * warps * LANES * together * op.state_bytes + SPOTS * 64 + 64
+        notes = SLOTS * warps * LANES * lookers * op.state_bytes + SPOTS * 64 + 64
         free = (limit - notes) // warps - STAGES * 48 * len(bands) - 48
         each = STAGES * sum(b.row for b in bands) + (written if drained else 0)
         most = min(free // (each * teams), MOST // (moved * warps * teams))
-        most = min(most, max(2 * FEWEST, planes * strips * length // (TILES * warps * teams)))
-        most -= teams > 1 and most % 2 == 0  # odd: teams lie in different banks
+        most = min(most, max(2 * FEWEST, count * length // (TILES * warps * teams)))
+        if teams > 1:
+            most = scan_lanes.spread(most, teams, width, op)
         if most < (FEWEST if warps > 2 else 1):
             continue
         links = -(-length // (warps * teams * most))
         rows = -(-length // (links * warps * teams))
-        rows += teams > 1 and rows % 2 == 0
+        if teams > 1:
+            rows = scan_lanes.spread(min(most, rows + 8), teams, width, op) if links > 1 else rows + (rows % 2 == 0)
         links = -(-length // (warps * teams * rows))
         results = (teams * rows * written + 31) // 16 * 16 if drained else 0
         shares = STAGES * sum(b.share(teams * rows) for b in bands)
-        return _Cut(warps, together, width, strips, teams, rows, links, drained, warps * (shares + results) + notes)
+        nbytes = warps * (shares + results) + notes
+        return _Cut(warps, together, apart, width, strips, teams, rows, links, lookers, drained, nbytes)
     return None

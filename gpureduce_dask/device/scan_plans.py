@@ -1,8 +1,9 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
 Lines along the last axis in memory are scanned in one pass, in tiles; lines that lie side by side in strips of columns
-(scan_columns.py); other lines by a thread each, or by several; and any by the textbook's methods (scan_methods.py). How
-lines are cut follows from shapes and dtypes, and from the GPU's shared memory alone.
+(scan_columns.py); short ones whole by a thread (scan_short.py); other lines by a thread each, or by several; and any
+by the textbook's methods (scan_methods.py). How lines are cut follows from shapes and dtypes, and from the GPU's
+shared memory alone.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import scan_columns, scan_methods
+from . import scan_columns, scan_methods, scan_short
 from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, words
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
@@ -59,6 +60,10 @@ def plan(
         if arrays.axis == len(arrays.shape) - 1:
             return scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
         return _by_lines(op, arrays, exclusive, reverse)
+    dense = all(_dense(op, arrays, i) for i in range(len(arrays.strides)))
+    short = scan_short.along(op, arrays, exclusive, reverse, limit, processors) if dense else None
+    if short := short or scan_short.across(op, arrays, exclusive, reverse):
+        return short
     rows = _in_rows(op, arrays, exclusive, reverse, limit, processors)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
@@ -189,7 +194,7 @@ def fitting(
     for warps, run in shapes:
         share = 32 * run * (16 // widest)
         kept = 0 if out == sizes[0] else share * out
-        notes = (LAG + 1) * warps * (flow + state) + 8 * SPOTS + 32
+        notes = (LAG + 1) * warps * (flow + state) + 4 * STAGES * warps + 8 * SPOTS + 48
         nbytes = warps * (STAGES * share * sum(sizes) + kept) + notes
         if nbytes <= limit:
             return Rows(warps, run, warps * share, nbytes)

@@ -19,7 +19,7 @@ struct Scan {
     u64 lead;
     u64 lines, length;    // length: elements of a line
     u64 tiles;            // or splits of a line
-    u64 parts;            // scan-then-fan: states of parts, those of elements are behind them
+    u64 parts;            // short lines: those of a lane; scan-then-fan: states of parts, those of elements are behind them
     i64 step_flags, step_index;
     i64 step_a, step_b, step_out;  // lines at any strides: bytes from one element to the next
     u64 grain_a, grain_b, grain_out;  // lines with gaps: bytes that lie together, aligned, wherever lines begin
@@ -39,7 +39,16 @@ struct Bands {
     i64 low, high;    // bytes that the operand owns, relative to its first element
     u64 joined;
     u64 share;        // bytes of shared memory for a warp's rows
-    u64 team;         // log2 of the lanes that fetch a row, 16 bytes each
+    u64 packs, hop;   // of 16 bytes, of a row in shared memory; whole rows that 32 of them fill
+    u64 inverse;      // of packs, times 2^16, rounded up
+    i64 each, more;   // bytes of a row: so many a column, and these
+    i64 back;         // `each` where columns come from the highest to the lowest
+
+    // Of columns `from` to below `end`, bytes from the first one of all to that which lies lowest.
+    GR_HD i64 lowest(u64 from, u64 end) const { return (i64)(wide < 0 ? end - 1 : from) * wide; }
+    // Of so many columns the bytes of a row, and where in it a column is.
+    GR_HD u32 bytes(u32 columns) const { return columns * (u32)each + (u32)more; }
+    GR_HD u32 byte(u32 column, u32 columns) const { return (columns - 1) * (u32)back + column * (u32)wide; }
 };
 
 // A scan of lines that lie side by side, by strips of columns. A strip's line of tiles is a chain.

@@ -10,6 +10,7 @@ struct Track {
     u32 at;
     i32 pitch;
     u32 phase, turn;
+    i32 apart;  // to a lane's next column
     template <bool Turning> GR_HD const u8* next() {
         const u32 now = at + (Turning ? phase : 0);
         at += pitch;
@@ -30,15 +31,15 @@ struct Band {
     GR_HD const u8* lowest(const Bands& bands) const { return bands.step < 0 ? from + reach(bands) : from; }
 
     // From row `first` on, at a byte of it. Where rows turn not, their phase is part of the place.
-    GR_HD Track track(const Bands& bands, u32 first, u32 byte) const {
-        const i32 step = (i32)bands.step;  // what matters of it here
+    GR_HD Track track(const Bands& bands, u32 first, u32 byte, i32 columns) const {
+        const i32 step = (i32)bands.step, apart = columns * (i32)bands.wide;  // what matters of it here
         if (bands.joined) {
             const i32 up = step < 0 ? (i32)(rows - 1) * -step : 0;  // of the first row, above the lowest
             const u32 phase = ((u32)(u64)from - (u32)up) & 15;
-            return {share + phase + (u32)(up + (i32)first * step) + byte, step, 0, 0};
+            return {share + phase + (u32)(up + (i32)first * step) + byte, step, 0, 0, apart};
         }
         const u32 phase = ((u32)(u64)from + first * (u32)step) & 15, turn = (u32)bands.turn;
-        return {share + first * (u32)bands.pitch + byte + (turn ? 0 : phase), (i32)bands.pitch, phase, turn};
+        return {share + first * (u32)bands.pitch + byte + (turn ? 0 : phase), (i32)bands.pitch, phase, turn, apart};
     }
 
     // All lanes of a warp call. `first` is the operand's first element.
@@ -67,16 +68,26 @@ struct Band {
         }
     }
     template <bool Inside> GR_HD void fetch_rows(const Bands& bands, const u8* low, const u8* high) const {
-        const u32 lane = threadIdx.x % 32, team = (u32)bands.team, row = lane >> team, pack = (lane & ((1u << team) - 1)) * 16;
-        const u32 rows_at_once = 32u >> team;
+        const u32 packs = (u32)bands.pitch / 16, hop = (u32)bands.hop, skip = 32 - hop * packs;
+        if (skip == 0) fetch_rows<Inside, false>(bands, low, high, packs, hop, 0);
+        else fetch_rows<Inside, true>(bands, low, high, packs, hop, skip);
+    }
+    // From a lane's pack to its next one there are `hop` rows, and where these are not all, `skip` packs.
+    template <bool Inside, bool Skips>
+    GR_HD void fetch_rows(const Bands& bands, const u8* low, const u8* high, u32 packs, u32 hop, u32 skip) const {
+        const u32 lane = threadIdx.x % 32, row = lane * (u32)bands.inverse >> 16;
+        const i64 ahead = (i64)hop * bands.step;
+        i32 left = (i32)rows - (i32)row;
+        u32 pack = lane - row * packs, to = share + lane * 16;
         const u8* begin = from + (i64)row * bands.step;
-        u32 to = share + row * (u32)bands.pitch + pack;
 #pragma unroll 4
-        for (i32 left = (i32)rows - (i32)row; left > 0; left -= rows_at_once) {
+        for (; left > 0; to += 512) {
             const u32 phase = (u32)((u64)begin % 16);
-            if (pack < phase + bytes) fetch_pack<Inside>(to, begin - phase + pack, begin, begin + bytes, low, high);
-            begin += (i64)rows_at_once * bands.step;
-            to += rows_at_once * (u32)bands.pitch;
+            if (pack * 16 < phase + bytes) fetch_pack<Inside>(to, begin - phase + pack * 16, begin, begin + bytes, low, high);
+            const bool wraps = Skips && pack + skip >= packs;
+            begin += ahead + (wraps ? bands.step : 0);
+            left -= hop + wraps;
+            if (Skips) pack += skip - (wraps ? packs : 0);
         }
     }
     // One lane calls. Copies aligned 16 bytes where the operand owns them all; of others those from `begin` to `end`.
@@ -90,16 +101,15 @@ struct Band {
     }
 };
 
-// All lanes of a warp call. Writes bytes that lie one after another, those of shared memory where the address modulo 16 has them.
+// All lanes of a warp call. Writes bytes that lie one after another, those of shared memory where the address modulo 16 has
+// them: whole packs of 16, and at either end a byte a lane.
 GR_HD void drain_bytes(u32 share, u8* begin, u32 bytes) {
-    const u8* end = begin + bytes;
-    const u32 lane = threadIdx.x % 32;
-    u8* pack = begin - (u64)begin % 16 + lane * 16;
-    for (u32 from = share + lane * 16; pack < end; pack += 512, from += 512) {
-        if (pack >= begin && pack + 16 <= end) __stcs((uint4*)pack, *(const uint4*)(GR_SHARED + from));
-        else
-#pragma unroll 1
-            for (int i = 0; i < 16; i++)
-                if (pack + i >= begin && pack + i < end) pack[i] = GR_SHARED[from + i];
-    }
+    const u32 phase = (u32)((u64)begin % 16), end = phase + bytes, lane = threadIdx.x % 32;
+    const u32 low = (phase + 15) / 16 * 16, high = end / 16 * 16;  // of whole packs, from where a pack begins
+    u8* const to = begin - phase;
+#pragma unroll 4
+    for (u32 at = low + lane * 16; at < high; at += 512) __stcs((uint4*)(to + at), *(const uint4*)(GR_SHARED + share + at));
+    const bool is_tail = lane >= 16;
+    const u32 at = is_tail ? high + lane - 16 : lane;
+    if (is_tail ? at >= low && at < end : at >= phase && at < low && at < end) to[at] = GR_SHARED[share + at];
 }

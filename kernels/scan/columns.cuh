@@ -9,18 +9,20 @@
 #include "flow.cuh"
 #include "pipeline.cuh"
 
-// Anchored: chains are few, and tiles look back further than to the one before them. Drained: results take the way through
-// shared memory, as rows too short to be written by a warp at once do.
-template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, bool Exclusive> struct ColumnScan {
+// A lane's columns lie Apart from each other: side by side, or as many as a warp has lanes. Anchored: chains are few, and
+// tiles look back further than to the one before them. Drained: results take the way through shared memory, as rows too
+// short to be written by a warp at once do.
+template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Drained, bool Exclusive> struct ColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    static const int wide = 32 * V;  // columns that a warp can take
     static const bool meets = true;
+    static const bool whole = Drained && V > 1;   // a lane takes whole rows
+    static const int wide = whole ? 32 : 32 * V;  // columns that there is room for
     static const bool draws_early = Anchored && Reader<In>::size_b == 0;  // where two lie takes too many registers
     // Rows that a lane reads from shared memory at once.
     static const int batch = sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
-    static_assert(V == 1 || !Drained, "short rows have no columns to spare");
+    static_assert(V == 1 || !Drained || Apart == 1, "short rows have no columns to spare");
     // Where a tile lies, and its first rows.
     struct Spot {
         u64 tile, link, chain, line;  // line: the first of its columns
@@ -32,7 +34,7 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
         State state[SLOTS][Warps][wide];  // of each warp's rows; then what comes before them
         Rounds<Spot> rounds;
     };
-    struct Held { State before; };  // within the warp
+    struct Held { State before[whole ? V : 1]; };  // within the warp
 
     const Strips& task;
     const u32 warp, lane;
@@ -41,8 +43,8 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
     const i64 skip_a, skip_b, skip_out;  // bytes from a tile's first row to this warp's; to this lane's first result
     GR_HD ColumnScan(const Strips& scan)
         : task(scan), warp(threadIdx.x / 32), lane(threadIdx.x % 32), width((u32)scan.width),
-          team(V > 1 || scan.teams == 1 ? 0 : (u32)scan.by_width.of(lane)),
-          column(V > 1 ? lane * V : lane - team * (u32)scan.width), most((u32)scan.teams * (u32)scan.rows),
+          team(whole ? lane : V > 1 || scan.teams == 1 ? 0 : (u32)scan.by_width.of(lane)),
+          column(whole ? 0 : V == 1 ? lane - team * (u32)scan.width : Apart == 1 ? lane * V : lane), most((u32)scan.teams * (u32)scan.rows),
           first(team * (u32)scan.rows), skip_a((i64)(warp * most) * scan.bands_a.step),
           skip_b((i64)(warp * most) * scan.bands_b.step),
           skip_out((i64)(warp * most + first) * scan.step_out + (i64)(column * sizeof(Out))) {}
@@ -56,7 +58,12 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
     GR_HD u32 results() const { return STAGES * stage_bytes() + warp * share_out(); }
     GR_HD Notes& notes() const { return *(Notes*)(GR_SHARED + STAGES * stage_bytes() + Warps * share_out()); }
     GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
-    static GR_HD Held nothing() { return {Op::identity()}; }
+    static GR_HD Held nothing() {
+        Held none;
+#pragma unroll
+        for (int j = 0; j < (whole ? V : 1); j++) none.before[j] = Op::identity();
+        return none;
+    }
 
     // One lane calls.
     GR_HD Spot spot_of(u64 tile) const {
@@ -68,8 +75,8 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
         const Offset at = task.plane.at(plane);
         const u64 row = link * Warps * most, rows = task.length - row;
         return {tile, link, chain, plane * task.columns + from,
-                task.a + at.a + (i64)from * task.bands_a.wide + (i64)row * task.bands_a.step,
-                task.b + at.b + (i64)from * task.bands_b.wide + (i64)row * task.bands_b.step,
+                task.a + at.a + task.bands_a.lowest(from, end) + (i64)row * task.bands_a.step,
+                task.b + at.b + task.bands_b.lowest(from, end) + (i64)row * task.bands_b.step,
                 (u8*)task.out + at.c + (i64)(from * sizeof(Out)) + (i64)row * task.step_out, (u32)(end - from),
                 rows < Warps * most ? (u32)rows : Warps * most};
     }
@@ -79,10 +86,10 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
         return left < 0 ? 0 : left < (i32)most ? (u32)left : most;
     }
     GR_HD Band band_a(const Spot& spot, u32 rows, u32 stage) const {
-        return {spot.a + skip_a, rows, (task.bands_a.wide ? spot.columns : 1) * Reader<In>::size_a, share_a(stage)};
+        return {spot.a + skip_a, rows, task.bands_a.bytes(spot.columns), share_a(stage)};
     }
     GR_HD Band band_b(const Spot& spot, u32 rows, u32 stage) const {
-        return {spot.b + skip_b, rows, (task.bands_b.wide ? spot.columns : 1) * Reader<In>::size_b, share_b(stage)};
+        return {spot.b + skip_b, rows, task.bands_b.bytes(spot.columns), share_b(stage)};
     }
 
     GR_HD void fetch(const Spot& spot, u32 stage) const {
@@ -95,8 +102,12 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
     template <bool Turning, int Count> static GR_HD void read(Track& a, Track& b, Pack<In, V> (&from)[Count]) {
 #pragma unroll
         for (int i = 0; i < Count; i++) {
-            const u8* left = a.template next<Turning>();
-            from[i] = Taken<In, V>::of(left, Reader<In>::size_b > 0 ? b.template next<Turning>() : left, 0);
+            const u8 *left = a.template next<Turning>(), *right = Reader<In>::size_b > 0 ? b.template next<Turning>() : left;
+            if constexpr (Apart == 1 && !whole) from[i] = Taken<In, V>::of(left, right, 0);
+            else
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    from[i].at[j] = Taken<In, 1>::of(left + j * a.apart, right + j * b.apart, 0).at[0];
         }
     }
     // Folds rows.
@@ -117,6 +128,7 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
         State state[V];
         u8* to;
         i64 step;
+        u32 columns;  // those behind this lane's first that exist, where they lie apart
         Track kept;
         template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
             Pack<In, V> from[Count];
@@ -130,8 +142,15 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
                     state[j] = Take<Op>::of(state[j], from[i].at[j]);
                     if (!Exclusive) result.at[j] = Emit::of(state[j], option);
                 }
-                if (Drained) put_pack<Out, V>((u8*)kept.template next<false>(), result);
-                else store_pack(to, result);
+                if constexpr (Drained) {
+                    Out* at = (Out*)kept.template next<false>();
+#pragma unroll
+                    for (int j = 0; j < V; j++) at[j] = result.at[j];
+                } else if constexpr (Apart == 1) store_pack(to, result);
+                else
+#pragma unroll
+                    for (int j = 0; j < V; j++)
+                        if (j * Apart < columns) store_once((Out*)to + j * Apart, result.at[j]);
                 to += step;
             }
         }
@@ -149,10 +168,10 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
     template <class Visit> GR_HD void walk(const Spot& spot, u32 rows, u32 stage, Visit& visit) const {
         if (column >= spot.columns || team >= task.teams || first >= rows) return;
         const u32 left = rows - first, count = left < task.rows ? left : (u32)task.rows;
-        const Track a = band_a(spot, rows, stage).track(task.bands_a, first, column * (u32)task.bands_a.wide);
-        Track b = {0, 0, 0, 0};
+        const Track a = band_a(spot, rows, stage).track(task.bands_a, first, task.bands_a.byte(column, spot.columns), Apart);
+        Track b = {0, 0, 0, 0, 0};
         if constexpr (Reader<In>::size_b > 0)
-            b = band_b(spot, rows, stage).track(task.bands_b, first, column * (u32)task.bands_b.wide);
+            b = band_b(spot, rows, stage).track(task.bands_b, first, task.bands_b.byte(column, spot.columns), Apart);
         if (a.turn | b.turn) walk<true>(a, b, (i32)count, visit);
         else walk<false>(a, b, (i32)count, visit);
     }
@@ -176,36 +195,41 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = folding.gather[j].state();
         Held held = nothing();
-        if constexpr (V == 1) {
-            if (task.teams > 1) {  // teams lie `width` lanes apart: a scan of as many columns as they have
-                State through = state[0];
-                for (u32 up = width; up < 32; up *= 2) {
-                    const State earlier = shuffle_up(0xffffffffu, through, (int)up, 32);
-                    if (lane >= up) through = Op::combine(earlier, through);
+        if constexpr (V == 1 || whole) {
+            if (task.teams > 1) {  // a scan of as many columns as teams have
+                const u32 next = whole ? 1 : width;  // lanes to the next team
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    for (u32 up = next; up < 32; up *= 2) {
+                        const State earlier = shuffle_up(0xffffffffu, state[j], (int)up, 32);
+                        if (lane >= up) state[j] = Op::combine(earlier, state[j]);
+                    }
+                    const State before = shuffle_up(0xffffffffu, state[j], (int)next, 32);
+                    if (team > 0) held.before[j] = before;
                 }
-                const State before = shuffle_up(0xffffffffu, through, (int)width, 32);
-                if (team > 0) held.before = before;
-                state[0] = through;
             }
         }
         if (team + 1 == task.teams)
 #pragma unroll
-            for (int j = 0; j < V; j++) notes().state[slot][warp][column + j] = state[j];
+            for (int j = 0; j < V; j++) notes().state[slot][warp][column + j * Apart] = state[j];
         return held;
     }
     GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
         const u32 rows = rows_of(spot);
         Writing writing = {task.option};
 #pragma unroll
-        for (int j = 0; j < V; j++) writing.state[j] = notes().state[slot][warp][column + j];
-        if constexpr (V == 1) {
-            if (task.teams > 1) writing.state[0] = Op::combine(writing.state[0], held.before);
+        for (int j = 0; j < V; j++) writing.state[j] = notes().state[slot][warp][column + j * Apart];
+        if constexpr (V == 1 || whole) {
+            if (task.teams > 1)
+#pragma unroll
+                for (int j = 0; j < V; j++) writing.state[j] = Op::combine(writing.state[j], held.before[j]);
         }
         writing.to = spot.out + skip_out;
         writing.step = task.step_out;
+        writing.columns = spot.columns - column;
         if (Drained) {
             const u8* low = lowest_out(spot, rows);
-            writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0};
+            writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
         }
         walk(spot, rows, stage, writing);
         if (!Drained || rows == 0) return;
@@ -216,7 +240,7 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
 
     // One warp calls, V for a tile. What comes before each warp's rows in a column a lane.
     GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
-        const u32 own_column = lane * V + looker;
+        const u32 own_column = whole ? lane : Apart == 1 ? lane * V + looker : looker * Apart + lane;
         const bool active = own_column < spot.columns;
         State own = Op::identity(), start = Op::identity();
         if (active) {
@@ -236,9 +260,9 @@ template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, b
     }
 };
 
-// Grid: any number of blocks of Warps + LAG V warps.
-template <class Op, class Emit, int Warps, int V, bool Anchored, bool Drained, bool Exclusive>
-__global__ void __launch_bounds__(32 * (Warps + LAG * V), GR_BLOCKS) scan_columns(const __grid_constant__ Strips task) {
-    const ColumnScan<Op, Emit, Warps, V, Anchored, Drained, Exclusive> work(task);
-    Pipeline<ColumnScan<Op, Emit, Warps, V, Anchored, Drained, Exclusive>, Warps, V>(work, task.tiles, task.ticket).run();
+// Grid: any number of blocks of Warps + LAG V warps, or where lanes take whole rows, of Warps + LAG.
+template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Drained, bool Exclusive>
+__global__ void __launch_bounds__(32 * (Warps + LAG * (Drained ? 1 : V)), GR_BLOCKS) scan_columns(const __grid_constant__ Strips task) {
+    const ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Drained, Exclusive> work(task);
+    Pipeline<ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Drained, Exclusive>, Warps, (Drained ? 1 : V)>(work, task.tiles, task.ticket).run();
 }

@@ -75,9 +75,116 @@ template <int Elements> GR_HD bool hops(const Scan& task, i64 first) {
     return task.line.count == 1 && first >= (i64)task.lead && first + Elements <= (i64)task.positions;
 }
 
+// Elements of a pack of 16 bytes the other way round.
+template <int Size> GR_HD uint4 flipped(uint4 pack) {
+    if (Size == 16) return pack;
+    if (Size == 8) return make_uint4(pack.z, pack.w, pack.x, pack.y);
+    const u32 order = Size == 4 ? 0x3210 : Size == 2 ? 0x1032 : 0x0123;
+    return make_uint4(__byte_perm(pack.w, 0, order), __byte_perm(pack.z, 0, order), __byte_perm(pack.y, 0, order),
+                      __byte_perm(pack.x, 0, order));
+}
+// Of two packs one after another the 16 bytes from `by` on, whole elements.
+template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
+    const u32 all[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
+    u32 pairs[6], words[5], out[4];
+#pragma unroll
+    for (int i = 0; i < 6; i++) pairs[i] = by & 8 ? all[i + 2] : all[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++) words[i] = by & 4 ? pairs[i + 1] : pairs[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++) out[i] = Size >= 4 ? words[i] : (u32)((words[i] | (u64)words[i + 1] << 32) >> (by % 4 * 8));
+    return make_uint4(out[0], out[1], out[2], out[3]);
+}
+
+const u32 BACKWARDS = 16;
+
+// A share whose elements of an operand lie one after another in memory, forwards or backwards, at whatever alignment. Packs
+// of memory are copied to where they stand in the order of positions; the first and the last, of which the share has a part
+// each, to one place. Once all are there, they are shifted to the alignment of shared memory.
+template <bool Second, int Elements, int Size> struct Solid {
+    static const int packs = Elements * Size / 16, each = 16 / Size;
+    bool is_solid, backwards;
+    u32 phase;       // bytes of the first pack, in the order of positions, that lie before the share
+    const u8* base;  // of the first pack
+
+    // `from` is the operand's first element, `first` the share's first position.
+    GR_HD Solid(const Scan& task, const u8* from, i64 first) : is_solid(false) {
+        const i64 step = Second ? task.step_b : task.step_a;
+        if (step != Size && step != -Size) return;
+        if (task.length < Elements || first < (i64)task.lead || first + Elements > (i64)task.positions) return;
+        const u64 at = (u64)first - task.lead, line = task.lines == 1 ? 0 : task.by_length.of(at);
+        const u64 in_line = at - line * task.length;
+        if (task.length - in_line < Elements) return;
+        is_solid = true;
+        backwards = step < 0;
+        const Offset begin = task.line.at(line);
+        const u8* element = from + (Second ? begin.b : begin.a) + (i64)in_line * step + (backwards ? Size : 0);  // where it is met
+        phase = (u32)((u64)element % 16);
+        base = element - phase;
+        if (backwards) {
+            base -= phase ? 0 : 16;
+            phase = (16 - phase) % 16;
+        }
+    }
+    // All lanes of a warp call.
+    GR_HD void fetch(u8* to) const {
+        const int lane = threadIdx.x % 32;
+        const i64 ahead = backwards ? -16 : 16;
+        const u8* from = base + lane * ahead;
+#pragma unroll
+        for (int k = 0; k < (packs + 31) / 32; k++) {
+            const int pack = k * 32 + lane;
+            if ((packs % 32 == 0 || pack < packs) && (pack > 0 || phase == 0)) copy_async(to + pack * 16, from);
+            from += 32 * ahead;
+        }
+        if (phase == 0 || lane >= each) return;
+        const u32 byte = lane * Size;  // of a pack: elements of the first, and of that behind the last
+        const u8* source = base + byte + ((backwards ? byte < 16 - phase : byte >= phase) ? 0 : packs * ahead);
+        if constexpr (Size >= 4) copy_async<Size>(to + byte, source);
+        else *(typename Word<Size>::type*)(to + byte) = *(const typename Word<Size>::type*)source;
+    }
+    // All lanes of a warp call, when the copies are there.
+    static GR_HD void straighten(u8* share, u32 askew) {
+        const u32 phase = askew % 16;
+        const bool backwards = askew & BACKWARDS;
+        uint4* const at = (uint4*)share;
+        const int lane = threadIdx.x % 32;
+        const uint4 first = at[0];
+        const int rounds = (packs + 31) / 32, batch = rounds % 4 == 0 ? 4 : rounds % 3 == 0 ? 3 : rounds > 4 ? 4 : rounds;
+#pragma unroll 1
+        for (int round = 0; round < rounds; round += batch) {
+            uint4 one[batch], two[batch];
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                const int pack = (round + i) * 32 + lane;
+                one[i] = at[pack < packs ? pack : 0];
+                two[i] = pack + 1 < packs ? at[pack + 1] : first;
+                if (backwards) one[i] = flipped<Size>(one[i]), two[i] = flipped<Size>(two[i]);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                const int pack = (round + i) * 32 + lane;
+                if (pack < packs) at[pack] = shifted<Size>(one[i], two[i], phase);
+            }
+        }
+        __syncwarp();
+    }
+};
+
 // All lanes of a warp call. A share's elements of an operand, the second or the first.
+// Returns what straighten is to do with them, or 0.
 template <bool Second, int Elements, int Size, int Grain = 16>
-GR_HD void fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64 first) {
+GR_HD u32 fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64 first) {
+    if constexpr (Grain == 16) {
+        if (grain != 16) {
+            const Solid<Second, Elements, Size> solid(task, from, first);
+            if (solid.is_solid) {
+                solid.fetch(to);
+                return solid.phase | (solid.backwards ? BACKWARDS : 0);
+            }
+        }
+    }
     if constexpr (Grain > Size) {
         if (grain != Grain) return fetch_grains<Second, Elements, Size, Grain / 2>(task, grain, to, from, first);
     }
@@ -104,7 +211,7 @@ GR_HD void fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64
                 for (int i = 0; i < batch; i++)
                     if (grains.has(round + i)) *(W*)(target + (round + i) * 32 * Grain) = words[i];
         }
-        return;
+        return 0;
     }
 #pragma unroll 1
     for (int round = 0; round < rounds; round++) {
@@ -115,6 +222,7 @@ GR_HD void fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64
         if constexpr (Grain >= 4) copy_async<Grain>(to + at * Size, source);
         else *(W*)(to + at * Size) = *(const W*)source;
     }
+    return 0;
 }
 
 // All lanes of a warp call. A share's results.

@@ -31,7 +31,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     static const bool draws_early = true;
     static const bool meets = !Busy<Op>::yes;
     // Packs whose walk is unrolled: registers are few, and the ends of a lone line are met once.
-    static const int unrolled = V > 8 || Gaps || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
+    static const int unrolled = V > 8 || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
     template <bool Inner, bool Ends> struct Unrolled { static const int packs = Inner && (!Ends || Lines) ? unrolled : 1; };
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
@@ -42,6 +42,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     struct Notes {
         State total[SLOTS][Warps];  // by rounds
         Value base[SLOTS][Warps];
+        u32 askew[STAGES][Gaps ? Warps : 1];  // what is to be done with a share that was fetched
         Rounds<Spot> rounds;
     };
 
@@ -74,15 +75,24 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     GR_HD void fetch(const Spot& spot, u32 stage) const {
         const i64 first = share_of(spot.tile), low = (i64)task.lead, high = (i64)task.positions;
         if constexpr (Gaps) {
-            fetch_grains<false, Share::elements, Share::size_a>(task, task.grain_a, share_a(stage), task.a, first);
+            u32 askew = fetch_grains<false, Share::elements, Share::size_a>(task, task.grain_a, share_a(stage), task.a, first);
             if constexpr (Share::size_b > 0)
-                fetch_grains<true, Share::elements, Share::size_b>(task, task.grain_b, share_b(stage), task.b, first);
+                askew |= fetch_grains<true, Share::elements, Share::size_b>(task, task.grain_b, share_b(stage), task.b, first) << 8;
+            if (lane == 0) notes().askew[stage][warp] = askew;
             return;
         }
         const u8* a = task.a - low * Share::size_a;
         fetch_packs<Share::elements, Share::size_a>(share_a(stage), a, first, low, high);
         if constexpr (Share::size_b > 0)
             fetch_packs<Share::elements, Share::size_b>(share_b(stage), task.b - low * Share::size_b, first, low, high);
+    }
+    GR_HD void straighten(u32 stage) const {
+        if constexpr (Gaps) {
+            const u32 askew = notes().askew[stage][warp], second = askew >> 8;
+            if (askew % 256) Solid<false, Share::elements, Share::size_a>::straighten(share_a(stage), askew % 256);
+            if constexpr (Share::size_b > 0)
+                if (second) Solid<true, Share::elements, Share::size_b>::straighten(share_b(stage), second);
+        }
     }
     GR_HD void drain(u64 tile, u32 stage) const {
         const i64 low = (i64)task.lead;
@@ -227,6 +237,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
     GR_HD Spot spot_of(u64 tile) const { return {tile}; }
     GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
+        straighten(stage);
         const State through = fold_warp(share_of(spot.tile), stage);
         if (lane == 31) notes().total[slot][warp] = through;
         return lane_before<Flow, 32>(through);

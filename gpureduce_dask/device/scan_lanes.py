@@ -1,0 +1,80 @@
+"""Which columns a lane takes of a strip of columns."""
+
+from __future__ import annotations
+
+from .layout import Dim
+from .scan_task import Operands, Operator
+
+LANES = 32
+MOST_APART = 4  # columns of a lane: as many warps look back
+# Bytes of a row where no alignment suits all rows, so that a strip's ends, of whose sectors the neighbours have a part,
+# are few among them: down (32768, 32767) 0.53 of a copy with 128, 0.72 with 256, 0.93 with 512.
+STRIP_ASKEW = 512
+# Bytes that a lane takes at once of an aligned row of narrow elements; of those of four bytes down (32768, 32768) 0.97,
+# 1.02 and 0.71 with 4, 8 and 16.
+WORD, WORD_OF_NARROW = 8, 4
+# Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
+STRIPS = 4
+# Columns of which a lane takes whole rows: down (n, 3) 0.65 of a copy and 0.53 with one column a lane, (n, 5) 0.61 and
+# 0.57; (n, 4), where lanes meet in their banks, 0.56 and 0.68.
+WHOLE = (3, 5)
+
+
+def columns_of_lane(
+    op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]
+) -> tuple[int, int]:
+    """How many columns a lane takes, and how far they are apart."""
+    if (together := _together(op, arrays, columns, planes, steps)) > 1:
+        return together, 1
+    if (together := _apart(op, arrays, columns, planes, steps)) > 1:
+        return together, LANES
+    return columns.size if _takes_rows(op, arrays, columns, steps) else 1, 1
+
+
+def _together(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]) -> int:
+    """Columns side by side that a lane takes at once: as many as fill a word, where all rows are aligned to that."""
+    nbytes, strips = (WORD_OF_NARROW, 1) if op.itemsizes[0] < 4 else (WORD, STRIPS)
+    count = nbytes // op.itemsizes[0] if op.itemsizes[0] < nbytes else 1
+    if len(op.itemsizes) > 1 or columns.a != op.itemsizes[0]:
+        return 1
+    if columns.size < LANES * count * strips or columns.size % count:
+        return 1
+    written = count * op.out_bytes
+    read_at = [arrays.phases[0], steps[0], *(d.a for d in planes)]
+    write_at = [arrays.phases[-1], steps[-1], *(d.c for d in planes)]
+    aligned = all(n % nbytes == 0 for n in read_at) and all(n % written == 0 for n in write_at)
+    return count if aligned and written <= 16 and op.state_bytes <= 8 else 1
+
+
+def _takes_rows(op: Operator, arrays: Operands, columns: Dim, steps: list[int]) -> bool:
+    """True where a lane takes whole rows: few columns, one row after another in memory."""
+    width, sizes = columns.size, (*op.itemsizes, op.out_bytes)
+    dense = columns.a == sizes[0] and all(abs(s) == width * n for s, n in zip(steps, sizes, strict=True))
+    return width in WHOLE and len(op.itemsizes) == 1 and op.state_bytes <= 8 and dense
+
+
+def _apart(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]) -> int:
+    """Columns a warp's width apart, where rows are not aligned: as many as fill a strip."""
+    if len(op.itemsizes) > 1 or op.state_bytes > 8:
+        return 1
+    read_at = [steps[0], *(d.a for d in planes)]
+    write_at = [arrays.phases[-1], steps[-1], *(d.c for d in planes)]
+    if not any(n % 32 for n in (*read_at, *write_at)):
+        return 1
+    count = min(MOST_APART, STRIP_ASKEW // max(*op.itemsizes, op.out_bytes) // LANES)
+    while columns.size < LANES * count:
+        count //= 2
+    return max(1, count)
+
+
+def spread(most: int, teams: int, width: int, op: Operator) -> int:
+    """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
+
+    def clashes(rows: int) -> int:
+        banks: dict[int, set[int]] = {}
+        for lane in range(teams * width):
+            word = (lane // width * rows * width + lane % width) * op.itemsizes[0] // 4
+            banks.setdefault(word % 32, set()).add(word)
+        return max(map(len, banks.values()))
+
+    return min(range(most, most * 3 // 4, -1), key=clashes) if most > 1 else most

@@ -1,0 +1,75 @@
+"""How a scan of short lines is cut: whole lines a thread, so that nothing passes between threads."""
+
+from __future__ import annotations
+
+import math
+
+from .scan_task import Operands, Operator, Plan, Step, flag, words
+
+LANES = 32
+SHARES = 3  # of a warp in shared memory (kernels/scan/short.cuh)
+# Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
+# and 0.59, (n, 32) 0.98 and 0.76, (n, 64) 0.95 and 0.76, (n, 100) 0.82 and 0.76; (n, 144), for which four warps remain,
+# 0.57 and 0.77.
+WARPS = (16, 14, 12, 10, 8, 6)
+FEWEST = 1 << 14  # lines
+RUN = 36  # elements of a lane, or what comes next
+LONGEST_RUN = 64  # where a line may as well be taken element by element
+# Lines side by side. As above, by four columns and by one: (2, n) 1.04 and 0.43, (3, n) 0.91 and 0.64, (6, n) 0.90 and
+# 0.84, (24, n) 0.82 and 0.70, (32, n) 0.98 and 0.97, (64, n) 0.95 and 0.96.
+DEEPEST = 32  # elements of a line
+THREADS = 256
+WIDTH = 16  # bytes of a thread's columns
+BATCH = 128  # bytes that a thread loads at once
+FEWEST_ABREAST = 1 << 16  # lines
+
+
+def along(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int) -> Plan | None:
+    """For dense lines along the last axis; None where they are few, long or not aligned."""
+    length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
+    widest = max(sizes)
+    if arrays.axis != len(arrays.shape) - 1 or lines < FEWEST or any(arrays.phases):
+        return None
+    if widest > 16 or any(n & (n - 1) for n in sizes):
+        return None
+    pack = 16 // widest
+    each = pack // math.gcd(length, pack)
+    if each * length > LONGEST_RUN and length % 2:  # element by element lanes are in different banks
+        pack = each = 1
+    times = max(1, RUN // (each * length))
+    each *= times - (times % 2 == 0)
+    nbytes = _shared_bytes(each * length, sizes)
+    warps = next((w for w in WARPS if w * nbytes <= limit), 0)
+    if not warps:
+        return None
+    tiles = -(-lines // (LANES * each))
+    name = f"scan_short<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>"
+    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes)
+    members = words(lines=lines, length=length, tiles=tiles, parts=each, option=op.option)
+    return Plan((step,), members, starts=(0,) * len(arrays.strides))
+
+
+def _shared_bytes(elements: int, sizes: tuple[int, ...]) -> int:
+    """Of a warp, with so many elements a lane."""
+    runs = [LANES * (elements * n + (16 if elements * n % 32 == 0 else 0)) for n in sizes]
+    return SHARES * sum(runs[:-1]) + (0 if sizes[0] == sizes[-1] else runs[-1])
+
+
+def across(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) -> Plan | None:
+    """For lines that lie side by side in every array; None where they are few or long."""
+    kept, length = arrays.kept(), arrays.shape[arrays.axis]
+    if len(kept) != 1 or kept[0].size < FEWEST_ABREAST or length > DEEPEST:
+        return None
+    if (kept[0].a, kept[0].c) != (op.itemsizes[0], op.out_bytes) or kept[0].b != sum(op.itemsizes[1:]):
+        return None
+    steps = [s[arrays.axis] for s in arrays.strides]
+    starts = [(length - 1) * s if reverse else 0 for s in steps]
+    if reverse:
+        steps = [-s for s in steps]
+    nbytes = sum(max(4, n) for n in op.itemsizes)
+    columns = max(1, WIDTH // nbytes)
+    rows = min(max(1, BATCH // (columns * nbytes)), 1 << (length - 1).bit_length())
+    name = f"scan_abreast<{op.type}, {op.emits}, {THREADS}, {columns}, {rows}, {flag(exclusive)}>"
+    second = steps[1] if len(steps) > 2 else 0
+    members = words(lines=kept[0].size, length=length, tiles=1, steps=(steps[0], second, steps[-1]), option=op.option)
+    return Plan((Step(name, -(-kept[0].size // (THREADS * columns)), THREADS),), members, starts=tuple(starts))
