@@ -137,6 +137,32 @@ def _values(todo):
     return f"{name.removesuffix('constants')}values {', '.join(f'{v}ull' for v in np.frombuffer(data, np.uint64))}"
 
 
+CUTS = {
+    "weighted squares": (lambda x, y, z, w: (x - y) ** 2 * w + 1, 1),
+    "shared": (lambda x, y, z, w: (x * y + z) * np.maximum(z, x * y), 1),
+    "apart": (lambda x, y, z, w: x * y + z * w, 2),
+    "choice": (lambda x, y, z, w: np.where(x > y, z, w) * x, 2),
+    "masked": (lambda x, y, z, w: (np.sqrt(abs(x * y)), z > w), 2),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_as_little_as_leaves_two_arrays_is_made_first(name, monkeypatch):
+    function, steps = CUTS[name]
+    arrays = tuple(np.random.default_rng(i).normal(size=(20, 9)).astype("f4") for i in range(4))
+    program = tracer.trace(function, (np.dtype("f4"),) * 4)
+    masked = name == "masked"
+    todo = mapped(program, operators.get("sum").bind("f4"), masked)
+    made = []
+    evaluate = whole.evaluate
+    monkeypatch.setattr(whole, "evaluate", lambda p, given: made.append(p) or evaluate(p, given))
+    values, rest = reach.within(arrays, todo)
+    assert len(values) == 2
+    assert sum(not node.is_leaf for p in made for node in p.nodes) == steps
+    got, expected = (host.finalise(host.reduce(a, b, (0,)), b) for a, b in ((values, rest), (arrays, todo)))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
 def test_programs_of_whole_arrays():
     """What CuPy computes where a kernel cannot read all arrays together."""
     x, y, z = (sample("f4", seed) for seed in range(3))
@@ -144,9 +170,10 @@ def test_programs_of_whole_arrays():
     first, second = whole.evaluate(program, (x, y, z))
     np.testing.assert_array_equal(first, np.where(x > y, x * z, np.float32(2)).astype("f8"))
     np.testing.assert_array_equal(second, x + 1j)
-    three = mapped(program.only(program.outputs[:1]), operators.get("sum").bind("f8"))
-    values, inner = reach.within((x, y, z), three)
-    assert len(values) == 1 and inner.state == three.state
+    three = mapped(tracer.trace(lambda x, y, z: x * y + z, (x.dtype,) * 3), operators.get("sum").bind("f4"))
+    found, narrow = reach.within((x, y, z), three)
+    assert found[0] is z and narrow.state == three.state  # and x * y beside it, nothing more
+    np.testing.assert_array_equal(found[1], x * y)
     one = tracer.trace(lambda x, y, z: z * 2, (x.dtype,) * 3)
     found, narrow = reach.within((x, y, z), mapped(one, operators.get("sum").bind("f4")))
     assert len(found) == 1 and found[0] is z

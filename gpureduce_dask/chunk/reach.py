@@ -1,4 +1,5 @@
-"""Maps of more arrays than a kernel reads together: CuPy computes their values first, an array of the chunk's size."""
+"""Maps of more arrays than a kernel reads together: CuPy first computes as little as leaves two, each an array of the
+chunk's size."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from typing import Any
 
 from ..expressions import whole
 from ..expressions.cuda import MOST_ARRAYS
+from ..expressions.cut import cut
 from ..expressions.mapped import map_of, mapped
 from ..expressions.program import ARRAY, Node, Program
 from ..monoid import Bound
@@ -22,12 +24,22 @@ def within(chunks: Chunks, bound: Bound) -> tuple[Chunks, Bound]:
     if len(used) <= MOST_ARRAYS:
         program = _of_arrays(of.program, used)
         return tuple(chunks[i] for i in used), mapped(program, of.inner, of.masked, of.number)
+    if (found := cut(of.program)) is not None:
+        return _computed(of.program, chunks, found[0]), mapped(found[1], of.inner, of.masked, of.number)
     values = tuple(whole.evaluate(of.program, chunks))
     if not of.masked:
         return values, of.inner.monoid.bind(*of.inner.elements, dtype=of.inner.dtype)
     leaves = tuple(Node(ARRAY, (i,), d) for i, d in enumerate(of.program.results))
     same = Program(of.program.results, leaves, tuple(range(len(leaves))))
     return values, mapped(same, of.inner, True, of.number)
+
+
+def _computed(program: Program, chunks: Chunks, wanted: tuple[int, ...]) -> Chunks:
+    """The values of these nodes, which may be chunks themselves."""
+    nodes = [program.nodes[number] for number in wanted]
+    steps = tuple(number for number, node in zip(wanted, nodes, strict=True) if node.op != ARRAY)
+    made = iter(whole.evaluate(program.only(steps), chunks))
+    return tuple(chunks[node.args[0]] if node.op == ARRAY else next(made) for node in nodes)
 
 
 def _of_arrays(program: Program, used: list[int]) -> Program:

@@ -1,0 +1,69 @@
+"""Programs of more arrays than a kernel reads, cut in two: what is made first, and what a kernel computes of that.
+
+What is made first costs an array a step: the cut with the fewest bytes of those is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import combinations
+
+from .program import ARRAY, CONSTANT, Node, Program
+
+MOST_NODES = 64  # of a program that is looked at: every pair of them is tried
+
+
+@lru_cache(maxsize=256)
+def cut(program: Program) -> tuple[tuple[int, ...], Program] | None:
+    """One node or two out of which all outputs follow, and the program of those as arrays; None where there are none,
+    or where nothing would be left for a kernel to compute."""
+    nodes = program.nodes
+    if len(nodes) > MOST_NODES:
+        return None
+    made = _made(nodes)
+    valued = [i for i, node in enumerate(nodes) if node.op != CONSTANT]
+
+    def cost(leaves: tuple[int, ...]) -> tuple[int, int]:
+        steps = frozenset().union(*(made[i] for i in leaves))
+        return sum(nodes[i].dtype.itemsize for i in steps), sum(nodes[i].dtype.itemsize for i in leaves)
+
+    pairs = sorted((*((i,) for i in valued), *combinations(valued, 2)), key=cost)
+    for leaves in pairs:
+        if set(program.outputs) <= set(leaves):
+            return None
+        if all(node.op != ARRAY for node in _behind(program, leaves)):
+            return leaves, _of(program, leaves)
+    return None
+
+
+def _made(nodes: tuple[Node, ...]) -> list[frozenset[int]]:
+    """The steps that lead to each node, itself among them."""
+    found: list[frozenset[int]] = []
+    for number, node in enumerate(nodes):
+        own = frozenset() if node.is_leaf else frozenset([number])
+        found.append(own.union(*(found[a] for a in node.args)) if own else own)
+    return found
+
+
+def _behind(program: Program, leaves: tuple[int, ...]) -> Iterator[Node]:
+    """The nodes between these and the outputs."""
+    todo, seen = [i for i in program.outputs if i not in leaves], set(leaves)
+    while todo:
+        number = todo.pop()
+        if number in seen:
+            continue
+        seen.add(number)
+        node = program.nodes[number]
+        yield node
+        todo += () if node.is_leaf else node.args
+
+
+def _of(program: Program, leaves: tuple[int, ...]) -> Program:
+    """The same outputs, of these nodes as arrays."""
+    nodes = list(program.nodes)
+    for place, number in enumerate(leaves):
+        nodes[number] = Node(ARRAY, (place,), nodes[number].dtype)
+    dtypes = tuple(nodes[number].dtype for number in leaves)
+    whole = Program(dtypes, tuple(nodes), program.outputs, program.constants)
+    return whole.only(whole.outputs)
