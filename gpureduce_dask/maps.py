@@ -46,7 +46,8 @@ def map_reduce(
         Dask arrays, or what makes them, of shapes that broadcast and of any chunks. One that is passed twice is read
         once.
     where : array of bool, optional
-        Which elements count; it broadcasts with the arrays.
+        Which elements count; it broadcasts with the arrays. Where none does, the result is that of nothing, which is
+        the dtype's greatest and least number for ``min`` and ``max``; positions and ``ptp`` raise EmptyError.
     axis, dtype, keepdims, split_every, out
         As for every reduction. ``options`` are the operator's, as ``ddof``.
 
