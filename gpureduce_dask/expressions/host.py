@@ -83,8 +83,12 @@ def schedule_of(program: Program) -> Schedule:
         elif node.op == CONSTANT:
             places[number] = count + node.args[0]
         else:
-            places[number], held[number] = add(_runner(node, nodes), tuple(places[a] for a in node.args), node.dtype)
-            free += [held.pop(a) for a in set(node.args) if last[a] == number and a in held]
+            read = [a for a in set(node.args) if last[a] == number and a in held]  # for the last time
+            if node.op in functions.BY_NAME:  # these write over what they read: less memory stays in cache
+                free += [held.pop(a) for a in read if nodes[a].dtype == node.dtype]
+            places[number], scratch = add(_runner(node, nodes), tuple(places[a] for a in node.args), node.dtype)
+            free += [held.pop(a) for a in read if a in held]
+            held[number] = scratch
     for number in program.outputs:
         if nodes[number].op == CONSTANT:
             outputs.append(add(_copy, (places[number],), nodes[number].dtype)[0])
