@@ -97,14 +97,14 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
                 if (Work::meets) {
                     wait_at(found(round - LAG), meeting);
                 } else {
-                    await(&work.rounds().found, round - LAG + 1);
+                    if (lane == 0) await(&work.rounds().found, round - LAG + 1);
                     __syncwarp();
                 }
                 work.write(spot(round - LAG), (round - LAG) % STAGES, (round - LAG) % SLOTS, held[LAG - 1]);
                 __syncwarp();
             }
             if (!Work::draws_early || (!Work::meets && round >= LAG)) {
-                await(&work.rounds().drawn, round + 3);
+                if (lane == 0) await(&work.rounds().drawn, round + 3);
                 __syncwarp();
             }
             if (spot(round + 2).tile < tiles) work.fetch(spot(round + 2), (round + 2) % STAGES);
