@@ -41,7 +41,7 @@ GR_HD f64 refined(f64 x, f64 near) {
     const f64 off = __fma_rn(-x, near, 1.0);
     return __fma_rn(__fma_rn(off, off, off), near, near);
 }
-GR_HD f64 reciprocal(f64 x) { return refined(x, approximate(x, 0, true)); }
+GR_HD f64 one_over(f64 x) { return refined(x, approximate(x, 0, true)); }
 
 GR_HD f64 variance(f64 count, f64 m2, const f64* option) {
     f64 freedom = count - option[0];
@@ -61,7 +61,7 @@ template <int Order> struct PowerSums {
 };
 
 template <class M> GR_HD Moments2<M> settle_powers(const PowerSums<2>& acc) {
-    f64 n = (f64)acc.count, shift = acc.count ? acc.sum[0] * reciprocal(n) : 0, m2 = acc.sum[1] - acc.sum[0] * shift;
+    f64 n = (f64)acc.count, shift = acc.count ? acc.sum[0] * one_over(n) : 0, m2 = acc.sum[1] - acc.sum[0] * shift;
     if (m2 != m2 && shift - shift == 0) m2 = acc.sum[1];  // squares past the range of binary64: infinite, not unknown
     return {n, shifted(M{acc.count ? acc.pivot : 0}, shift), m2 < 0 ? 0 : m2};
 }
@@ -76,7 +76,7 @@ template <class M> GR_HD Moments4 settle_powers(const PowerSums<4>& acc) {
 template <class M> GR_HD Moments2<M> merge(Moments2<M> a, Moments2<M> b) {
     if (a.count == 0) return b;
     if (b.count == 0) return a;
-    f64 n = a.count + b.count, delta = distance(a.mean, b.mean), part = b.count * reciprocal(n);
+    f64 n = a.count + b.count, delta = distance(a.mean, b.mean), part = b.count * one_over(n);
     return {n, shifted(a.mean, delta * part), a.m2 + b.m2 + delta * delta * (a.count * part)};
 }
 GR_HD Moments4 merge(Moments4 a, Moments4 b) {

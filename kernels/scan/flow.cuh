@@ -40,7 +40,7 @@ template <class T, bool SkipNan, class Spread> struct TakeMoments {
         if (SkipNan && is_nan(x)) return state;
         if (state.count == 0) return settled(x);
         if constexpr (sizeof(State) == sizeof(Moments2<f64>)) {
-            const f64 count = state.count + 1, delta = cast<f64>(x) - state.mean, part = reciprocal(count);
+            const f64 count = state.count + 1, delta = cast<f64>(x) - state.mean, part = one_over(count);
             return {count, state.mean + delta * part, state.m2 + delta * delta * (state.count * part)};
         } else {
             return Spread::combine(state, settled(x));

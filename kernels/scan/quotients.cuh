@@ -8,7 +8,7 @@
 struct Reciprocals {
     f64 first;
     bool far;
-    GR_HD Reciprocals(f64 begin) : first(reciprocal(begin)), far(begin < 4194304.0) {}
+    GR_HD Reciprocals(f64 begin) : first(one_over(begin)), far(begin < 4194304.0) {}
     GR_HD f64 of(f64 x) const { return refined(x, approximate(x, first, far)); }
 };
 
@@ -68,7 +68,7 @@ template <class T, class Op, class Result, int V> struct SpreadScan {
         count = before.count;
     }
     GR_HD State now() const {
-        const f64 part = reciprocal(count), shift = sum * part;
+        const f64 part = one_over(count), shift = sum * part;
         return count == state.count ? state : State{count, shifted(state.mean, shift), __fma_rn(-sum, shift, squares)};
     }
     static GR_HD f64 away(f64 mean, T x) { return cast<f64>(x) - mean; }
