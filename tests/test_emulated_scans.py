@@ -145,6 +145,7 @@ PACKS = {
     "sums of bfloat16": call("nansum", "bfloat16", (9000,), view=lambda x: broken(x, np.nan, 4000), carried=True),
     "means": call("mean", "f4", (5000,), carried=True),
     "means of integers": call("mean", "i4", (4000,)),
+    "means of complex numbers": call("mean", "c8", (600,)),
     "means of numbers": call("nanmean", "f4", (3000,), view=lambda x: broken(x, np.nan, 0)),
     "variances": call("var", "f4", (5000,), carried=True),
     "variances past the range": call("var", "f8", (2000,), view=lambda x: broken(x, 4e152, 1500)),

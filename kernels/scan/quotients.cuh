@@ -50,6 +50,8 @@ template <class Map, class A, class Result, int V> struct PackScan<Mean<Map, A>,
         }
     }
 };
+template <class Map, class Part, class Result, int V>
+struct PackScan<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { static const bool exists = false; };
 
 // Variances about the mean that comes before the run, of at least as many elements as a run has: no more cancels than half.
 // One reciprocal serves both divisors.
