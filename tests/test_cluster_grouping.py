@@ -89,8 +89,9 @@ def values(shape=(16, 16), chunks=(2, 2)):
 
 def test_persisted_chunks_need_few_tasks(client):
     ones = persisted(client, da.ones(256 * 64, chunks=64))
-    total, first = run(client, gr.sum(ones))
-    assert total == 256 * 64
+    client.run_on_scheduler(taken)
+    assert gr.sum(ones).compute() == 256 * 64
+    first = client.run_on_scheduler(taken)
     assert len(first) == 4 + 4 + 1  # handles, groups, and the total
     for op, want in ((gr.max, 1), (gr.var, 0), (gr.argmax, 0), (gr.sum, 256 * 64)):
         got, later = run(client, op(ones))
@@ -113,6 +114,34 @@ def test_a_first_reduction_sends_one_graph(client):
     before = client.run_on_scheduler(graphs)
     assert gr.sum(p).compute() == 256 * 64
     assert client.run_on_scheduler(graphs) == before + 1
+
+
+def pauses(seconds, dask_scheduler):
+    """The scheduler speaks to each worker so often at most; how often it did."""
+    before = [stream.interval for stream in dask_scheduler.stream_comms.values()]
+    for stream in dask_scheduler.stream_comms.values():
+        stream.interval = seconds
+    return before[0]
+
+
+def test_no_step_waits_for_the_end_of_a_pause(client):
+    """Neither the graph nor its tasks: dask would collect messages meanwhile. The graph may, after another message that
+    left just now."""
+    ref, x = values()
+    p, times = persisted(client, x), []
+    gr.sum(p).compute()
+    mine = client.scheduler_comm.interval
+    usual = client.run_on_scheduler(pauses, 5)
+    try:
+        client.scheduler_comm.interval = 5
+        for op in (gr.max, gr.min, gr.sum):
+            begin = time.monotonic()
+            assert op(p).compute() == getattr(ref, op.__name__)()
+            times.append(time.monotonic() - begin)
+    finally:
+        client.scheduler_comm.interval = mine
+        client.run_on_scheduler(pauses, usual)
+    assert min(times[1:]) < 4
 
 
 def stumble(dask_scheduler):

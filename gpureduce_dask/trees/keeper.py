@@ -30,16 +30,16 @@ class Keeper(SchedulerPlugin):
         """A handle comes or goes: called for every task."""
         if type(key) is not str or not key.startswith(PREFIX) or (start in WANTED) == (finish in WANTED):
             return
-        chunks = [task.key for task in self.scheduler.tasks[key].dependencies]
+        chunks = self.scheduler.tasks[key].dependencies
         if finish in WANTED:
             self._want(chunks)
         else:  # not before the transition is over
-            self.scheduler.loop.add_callback(self._release, chunks)
+            self.scheduler.loop.add_callback(self._release, [task.key for task in chunks])
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Chunks that their client cancels go: dask cancels only what nobody else wants."""
         if isinstance(msg, dict) and msg.get("action") == "cancel" and self._state is not None:
-            chunks = [task.key for task in self._state.wants_what]
+            chunks = [*self._state.wants_what]
             for task in [task for task in self._state.wants_what if len(task.who_wants) > 1]:
                 task.who_wants.remove(self._state)
                 self._state.wants_what.remove(task)
@@ -56,16 +56,16 @@ class Keeper(SchedulerPlugin):
     def _want(self, chunks: Collection[Any]) -> None:
         """``Scheduler.client_desires_keys`` would tell every client that these are in memory."""
         state = self.scheduler.clients.setdefault(self.client, ClientState(self.client))
-        for key in chunks:
-            task = self.scheduler.tasks[key]
-            task.who_wants = task.who_wants or set()
+        state.wants_what.update(chunks)
+        for task in chunks:
+            if task.who_wants is None:
+                task.who_wants = set()
             task.who_wants.add(state)
-            state.wants_what.add(task)
 
     def _want_again(self, chunks: Collection[Any]) -> None:
-        held = [key for key in chunks if self._is_held(key)]
+        held = [task for task in chunks if self._is_held(task.key)]
         self._want(held)
-        gone = [key for key in held if self.scheduler.tasks[key].state == "released"]
+        gone = [task.key for task in held if task.state == "released"]
         self.scheduler.transitions(dict.fromkeys(gone, "waiting"), f"gr-want-{time()}")
         self._release([])
 

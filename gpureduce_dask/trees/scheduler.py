@@ -42,12 +42,13 @@ def _holders(name: str, numblocks: tuple[int, ...], tasks: Mapping[Any, Any]) ->
 
 def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
     """Run tasks that a client wants, of which all dependencies are known here. What fails leaves nothing behind."""
-    from . import keeper  # which needs distributed
+    from . import hurry, keeper  # which need distributed
 
     stimulus = f"gr-start-{time.time()}"
     needs = {key: [dask_scheduler.tasks[need] for need in task.dependencies] for key, task in graph.items()}
     made = []
-    dask_scheduler.add_plugin(keeper.Keeper(dask_scheduler), idempotent=True)
+    for plugin in (keeper.Keeper, hurry.Hurry):
+        dask_scheduler.add_plugin(plugin(dask_scheduler), idempotent=True)
     try:
         for number, (key, task) in enumerate(graph.items()):
             state = dask_scheduler.new_task(key, task, "released")

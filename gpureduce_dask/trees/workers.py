@@ -134,6 +134,17 @@ def start(client: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
     return futures
 
 
+def hurry(client: Any) -> None:
+    """Let a graph that is sent next leave at once: see :mod:`.hurry`. By the client's loop, for it reads this too."""
+    if client is not None and client.scheduler_comm is not None:
+        client.loop.add_callback(end_pause, client.scheduler_comm)
+
+
+def end_pause(stream: Any) -> None:
+    """What a ``BatchedSend`` is given next it sends at once."""
+    stream.next_deadline = None
+
+
 def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:
     """Raise where a chunk will never be there: dask's own error, much later, tells neither which nor why."""
     key = next((f.key for f in futures if is_future(f) and f.status == "cancelled"), None)
