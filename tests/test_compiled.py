@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpureduce_dask as gr
+from gpureduce_dask import chunk, operators
 from gpureduce_dask.rows import compiled
 
 ROOT = Path(__file__).parent.parent
@@ -93,6 +94,64 @@ def test_deviations_are_exact_where_float64_is(dtype, n, layout):
             np.testing.assert_array_equal(second, (away * away).sum(axis=1))
 
 
+def with_gaps(x, seed=0):
+    """One in three elements NaN, a row and a column of nothing else, infinities in two rows."""
+    x = x.copy()
+    x[np.random.default_rng(seed).random(x.shape) < 1 / 3] = np.nan
+    x[1], x[:, 2], x[4, 7], x[6, 8:10] = np.nan, np.nan, np.inf, (np.inf, -np.inf)
+    return x
+
+
+@needs_loops
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("n", [128, 191, 9001])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_of_what_is_present_are_exact_where_float64_is(dtype, n, layout):
+    x = LAYOUTS[layout](with_gaps(numbers((90, n + 5), dtype)))
+    for block in (x[:, :, None], x[None]):  # rows and columns
+        there, values = ~np.isnan(block), np.nan_to_num(block.astype("f8"), posinf=np.inf, neginf=-np.inf)
+        each = np.arange(float(block[:, :1].size)).reshape(block[:, :1].shape)
+        with np.errstate(invalid="ignore"):
+            hi, lo, count = compiled.present(block)
+            np.testing.assert_array_equal(hi, values.sum(axis=1))
+            assert not np.any(lo[np.isfinite(hi)])
+            np.testing.assert_array_equal(count, there.sum(axis=1))
+            for pivot in (np.asarray(2.5), each):
+                away = np.where(there, block.astype("f8") - pivot, 0)
+                first, second, count = compiled.present_deviations(block, pivot)
+                np.testing.assert_array_equal(first, away.sum(axis=1))
+                np.testing.assert_array_equal(second, (away * away).sum(axis=1))
+                np.testing.assert_array_equal(count, there.sum(axis=1))
+
+
+@needs_loops
+def test_pairs_of_what_is_present_keep_what_rounding_loses():
+    x = np.tile([1e16, 1.0, np.nan, -1e16], (1 << 14, 1))
+    x[:, 1] = 2.0**-40
+    for block in (x.reshape(1, -1, 1), np.repeat(x.reshape(1, -1, 1), 200, axis=2)):
+        hi, lo, count = compiled.present(block)
+        exact = math.fsum(x[~np.isnan(x)])
+        assert np.all(count == 3 << 14) and np.all(np.abs(hi + lo - exact) <= 4096 * 2.0)  # of a stretch's own rounding
+    far = np.full((1, 1 << 18, 1), 0.1)
+    hi, lo, _ = compiled.present(far)
+    assert float(hi[0, 0]) + float(lo[0, 0]) == pytest.approx(math.fsum(far.ravel()), rel=1e-14)
+
+
+@needs_loops
+@pytest.mark.parametrize("name", ["nansum", "nanmean", "nanvar"])
+def test_what_is_missing_costs_no_second_read(name, monkeypatch):
+    x, isnan = with_gaps(numbers((64, 4096), "float32")), np.isnan
+
+    def of_few(values):  # of the first elements, near which deviations are measured
+        assert np.size(values) <= x.size // 64, "an array of what is missing"
+        return isnan(values)
+
+    monkeypatch.setattr(np, "isnan", of_few)
+    b = operators.get(name).bind(x.dtype)
+    for axis in (0, 1):
+        chunk.reduce((x,), b, (axis,))
+
+
 @needs_loops
 def test_what_the_loops_do_not_take():
     x = numbers((64, 256), "float32")
@@ -101,6 +160,8 @@ def test_what_the_loops_do_not_take():
         assert compiled.positions("argmax", rows) is None
         assert compiled.sums(rows[:, :, None]) is None
         assert compiled.deviations(rows[:, :, None], np.asarray(0.0)) is None
+        assert compiled.present(rows[:, :, None]) is None
+        assert compiled.present_deviations(rows[:, :, None], np.asarray(0.0)) is None
     assert compiled.sums(x.astype("f8")[:, :, None]) is None
 
 

@@ -1,7 +1,7 @@
 """Host loops in C, ``kernels/host``, where they were compiled with the installation; elsewhere there are none.
 
-They do what NumPy does not do at the speed of memory: sum float32 in float64, sum squares of
-deviations without an array of them, find positions along rows, do several of these from one read, and scan lines with
+They do what NumPy does not do at the speed of memory: sum float32 in float64, sum squares of deviations without an
+array of them, leave NaN out of sums, find positions along rows, do several of these from one read, and scan lines with
 a carry.
 """
 
@@ -77,24 +77,54 @@ def sums(block: Array) -> Array | None:
     return out
 
 
-def deviations(block: Array, pivot: Array) -> tuple[Array, Array] | None:
+def deviations(block: Array, pivot: Array) -> tuple[Array, ...] | None:
     """The sums over the middle axis of deviations from a pivot, and of their squares; None if not done here.
 
     ``block`` has shape (outer, n, inner), ``pivot`` is a number or one for each cell, of shape (outer, 1, inner).
     """
+    return _deviations("deviations", "dd", block, pivot)
+
+
+def present_deviations(block: Array, pivot: Array) -> tuple[Array, ...] | None:
+    """As :func:`deviations` of what is not NaN, and behind them how many there are."""
+    return _deviations("present_deviations", "ddq", block, pivot)
+
+
+def _deviations(name: str, kinds: str, block: Array, pivot: Array) -> tuple[Array, ...] | None:
     outer, n, inner = block.shape
     loops = _loops_for(block, n if inner == 1 else inner) if block.dtype in ("f4", "f8") else None
     if loops is None:
         return None
     pivots = np.ascontiguousarray(np.broadcast_to(pivot, (outer, 1, inner)), "f8")[:, 0]
-    first, second = np.empty((outer, inner)), np.empty((outer, inner))
-    name = f"deviations_{block.dtype.name}"
+    found = tuple(np.empty((outer, inner), kind) for kind in kinds)
+    name = f"{name}_{block.dtype.name}"
     if inner == 1:
-        _call(loops[f"{name}_rows"], block, outer, block.strides[0], n, pivots, first, second)
+        _call(loops[f"{name}_rows"], block, outer, block.strides[0], n, pivots, *found)
     else:
-        for rows, *cells in zip(block, pivots, first, second, strict=True):
+        for rows, *cells in zip(block, pivots, *found, strict=True):
             _call(loops[f"{name}_columns"], rows, n, rows.strides[0], inner, *cells)
-    return first, second
+    return found
+
+
+def present(block: Array) -> tuple[Array, Array, Array] | None:
+    """The sums over the middle axis of what is not NaN, as pairs, and how many there are; None if not done here.
+
+    Of float32 and float64 blocks of shape (outer, n, inner). The second of a pair means nothing where the first is not
+    finite.
+    """
+    outer, n, inner = block.shape
+    loops = _loops_for(block, n if inner == 1 else inner) if block.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    hi, lo, count = (np.empty((outer, inner), kind) for kind in "ddq")
+    name = f"present_{block.dtype.name}"
+    if inner == 1:
+        _call(loops[f"{name}_rows"], block, outer, block.strides[0], n, hi, lo, count)
+    else:
+        part = np.empty(inner)
+        for rows, *cells in zip(block, hi, lo, count, strict=True):
+            _call(loops[f"{name}_columns"], rows, n, rows.strides[0], inner, part, *cells)
+    return hi, lo, count
 
 
 @dataclass(frozen=True)

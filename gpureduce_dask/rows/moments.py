@@ -78,6 +78,9 @@ def near(block: Array, skip: bool) -> Array:
 
 def present_sums(block: Array) -> tuple[Array, Array]:
     """Each cell's count of elements that are not NaN, and their sum."""
+    found = compiled.present(block)
+    if found is not None:
+        return found[2].astype(F8), found[0]
     counts = (np.add.reduce(~np.isnan(panel), axis=1, dtype=F8) for panel in panels(block))
     totals = (exact.add_up(sums.present(panel, 0), F8) for panel in panels(block))
     return reduce(np.add, counts), reduce(np.add, totals)
@@ -103,8 +106,9 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
     """Counts, and sums of the deviations and of their squares; ``skip`` leaves NaN out."""
     cells = (block.shape[0], block.shape[2])
     count = np.full(cells, float(block.shape[1]))
-    done = compiled.deviations(block, pivot)
-    if done is not None and not (skip and not np.all(np.isfinite(done[0]))):
+    if skip and (found := compiled.present_deviations(block, pivot)) is not None:
+        return found[2].astype(F8), *found[:2]
+    if not skip and (done := compiled.deviations(block, pivot)) is not None:
         return count, *done
     first, second = np.zeros(cells), np.zeros(cells)
     scratch = np.empty(min(block.size, max(PANEL, block.shape[2])))

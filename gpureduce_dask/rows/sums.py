@@ -11,7 +11,7 @@ import numpy as np
 from .. import cuda_types as cuda
 from ..dtypes import kind
 from ..monoid import Array, DType, Fields, Monoid, State
-from . import exact, rules, sweeps
+from . import compiled, exact, rules, sweeps
 from .exact import F8, I8
 from .panels import panels
 from .select import select
@@ -54,8 +54,21 @@ def lift_present(x: Array, index: Array) -> State:
     return exact.lift(present(x, 0))
 
 
+def compiled_present(block: Array) -> tuple[State, Array] | None:
+    """The state of the sum of what is not NaN, and how many there are, where compiled loops find them."""
+    found = compiled.present(block)
+    if found is None:
+        return None
+    hi, lo, count = found
+    lo = exact.settled(hi, lo)
+    return ((hi, lo) if block.dtype == F8 else (hi + lo,)), count
+
+
 def fold_present(block: Array, index: Array | None) -> State:
-    """The plain sum where it is finite, since no NaN was in it; else panel by panel without them."""
+    """By compiled loops; else the plain sum where it is finite, since no NaN was in it, or panel by panel without."""
+    found = compiled_present(block)
+    if found is not None:
+        return found[0]
     state = exact.fold(block)
     if np.all(np.isfinite(state[0])) and np.all(np.isfinite(state[-1])):
         return state
@@ -152,6 +165,9 @@ def mean_lift_present(x: Array, index: Array) -> State:
 
 def mean_fold_present(block: Array, index: Array | None) -> State:
     """As :func:`fold_present`, with a count of what is there."""
+    found = compiled_present(block)
+    if found is not None:
+        return (*found[0], found[1])
     state = mean_fold(block, index)
     if np.all(np.isfinite(state[0])) and np.all(np.isfinite(state[-2])):
         return state
