@@ -150,7 +150,7 @@ template <bool Second, int Elements, int Size> struct Solid {
         uint4* const at = (uint4*)share;
         const int lane = threadIdx.x % 32;
         const uint4 first = at[0];
-        const int rounds = (packs + 31) / 32, batch = rounds % 4 == 0 ? 4 : rounds % 3 == 0 ? 3 : rounds > 4 ? 4 : rounds;
+        const int rounds = (packs + 31) / 32, batch = rounds % 3 == 0 ? 3 : rounds > 1 ? 2 : 1;
 #pragma unroll 1
         for (int round = 0; round < rounds; round += batch) {
             uint4 one[batch], two[batch];

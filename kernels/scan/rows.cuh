@@ -31,7 +31,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     static const bool draws_early = true;
     static const bool meets = !Busy<Op>::yes;
     // Packs whose walk is unrolled: registers are few, and the ends of a lone line are met once.
-    static const int unrolled = V > 8 || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
+    static const int unrolled = V > 8 || Gaps || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
     template <bool Inner, bool Ends> struct Unrolled { static const int packs = Inner && (!Ends || Lines) ? unrolled : 1; };
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
