@@ -71,10 +71,18 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
         }
     }
 
+    // Of the two rounds whose tiles are on their way before the first is folded.
+    GR_HD void fetch_first(int round) const {
+        if (spot(round).tile < tiles) work.fetch(spot(round), round);
+        commit_copies();
+    }
+
     // What the other warps do, each with its share of every tile.
     GR_HD void scan() const {
         Held held[LAG];  // of the LAG rounds before this one
         u32 drawn = Work::draws_early && threadIdx.x == 0 ? atomicAdd(ticket, 1u) : 0;  // of the round three ahead
+#pragma unroll
+        for (int i = 0; i < 2 && !Work::draws_early; i++) fetch_first(i);
         for (u32 round = 0;; round++) {
             Held now = Work::nothing();
             if (spot(round).tile < tiles) {
@@ -121,15 +129,17 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
     // chains are many, neighbours wait for nobody, and blocks out of step are better (a cube's middle axis 0.95 and 0.93).
     GR_HD void run() const {
         if (threadIdx.x == 0) work.rounds().drawn = STAGES, work.rounds().found = 0;
-        const int together = Work::draws_early ? 1 : STAGES;
-        for (int i = 0; i < STAGES; i++) {
-            if (threadIdx.x == 0 && i % together == 0)
-                for (int k = i; k < i + together; k++) spot(k) = work.spot_of(atomicAdd(ticket, 1u));
-            if (threadIdx.x == 0) work.rounds().drawn = STAGES;
+        if constexpr (Work::draws_early) {
+#pragma unroll 1
+            for (int i = 0; i < STAGES; i++) {
+                if (threadIdx.x == 0) spot(i) = work.spot_of(atomicAdd(ticket, 1u));
+                __syncthreads();
+                if (i < 2 && warp < Warps) fetch_first(i);
+            }
+        } else {
+            if (threadIdx.x == 0)
+                for (int i = 0; i < STAGES; i++) spot(i) = work.spot_of(atomicAdd(ticket, 1u));
             __syncthreads();
-            if (i >= 2 || warp >= Warps) continue;
-            if (spot(i).tile < tiles) work.fetch(spot(i), i);
-            commit_copies();
         }
         if (warp < Warps) scan();
         else look();
