@@ -294,7 +294,7 @@ MUTANTS = [
     Mutant("low parts dropped", "exact", "add(Twofold& sum, Twofold x)", "sum.lo = __dadd_rn(sum.lo, x.lo);"),
     Mutant("means merged as rounded", "far", "distance(Twofold", " + (to.lo - from.lo)"),
     Mutant("means without their low parts", "far", "shifted(Twofold", "sum.hi - sum.hi == 0 ? sum.lo : 0", "0"),
-    Mutant("means merged without their distance", "moments", "merge(Moments2", " + delta * delta * a.count * part"),
+    Mutant("means merged without their distance", "moments", "merge(Moments2", " + delta * delta * (a.count * part)"),
     Mutant(
         "third moment with the wrong sign", "moments", "merge(Moments4", "(a.count - b.count)", "(b.count - a.count)"
     ),
