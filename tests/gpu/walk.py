@@ -1,51 +1,89 @@
-"""One small reduction through every kernel family and finish, to run under compute-sanitizer."""
+"""Small work for every kernel, family and finish, to run under compute-sanitizer.
+
+usage: python -m tests.gpu.walk [I/N]     the I-th of N parts, to run beside the others
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
 import numpy as np
 
+import gpureduce_dask as gr
 from gpureduce_dask.chunk import device, device_scan
 from gpureduce_dask.device.scan_methods import METHODS
-from gpureduce_dask.history import STEPS
+from gpureduce_dask.history import STEPS, Step
 from gpureduce_dask.operators import OPERATORS
 from gpureduce_dask.steps.runs import run
 
 from .samples import LAYOUTS, make, rows, view_of
 
+Work = Callable[[], None]
 
-def main() -> None:
+
+def main(part: str = "1/1") -> None:
     import cupy as cp
 
-    for number, (shape, axes, view) in enumerate(LAYOUTS):
-        if number in (5,):
-            continue  # large: nothing new
-        for dtype in ("uint8", "float32", "float64"):
-            x = make(shape, dtype, number)
-            chunk = view_of(cp.asarray(x), view)
-            names = rows(dtype)
-            for name in ("sum", names[number % len(names)]):
-                monoid = OPERATORS[name]
-                if monoid.empty == "raise" and 0 in shape:
-                    continue
-                bound = monoid.bind(x.dtype)
-                partial = device.reduce((chunk,), bound, axes)
-                device.finalise(partial, bound).get()
-                if name == "sum" and dtype == "uint8" and number % 3 == 0:
-                    for finish in ("atomic", "two-pass"):
-                        device.reduce((chunk,), bound, axes, finish=finish).get()
+    first, parts = map(int, part.split("/"))
+    works = list(islice(walk(), first - 1, None, parts))
+    for work in works:
+        work()
+    cp.cuda.Device().synchronize()
+    print(f"walked {len(works)} works, part {part}")
+
+
+def walk() -> Iterator[Work]:
+    yield from walk_scans()
+    yield from walk_one_read()
+    yield from walk_reductions()
+    yield from walk_ladder()
+
+
+def walk_reductions() -> Iterator[Work]:
+    for number in range(len(LAYOUTS)):
+        if number not in (5,):  # large: nothing new
+            yield partial(_layout, number)
+    yield _many_chunks
+
+
+def _layout(number: int) -> None:
+    """Sums and another operator of chunks laid out in one way, and the other finishes of some."""
+    import cupy as cp
+
+    shape, axes, view = LAYOUTS[number]
+    for dtype in ("uint8", "float32", "float64"):
+        x = make(shape, dtype, number)
+        chunk = view_of(cp.asarray(x), view)
+        names = rows(dtype)
+        for name in ("sum", names[number % len(names)]):
+            monoid = OPERATORS[name]
+            if monoid.empty == "raise" and 0 in shape:
+                continue
+            bound = monoid.bind(x.dtype)
+            folded = device.reduce((chunk,), bound, axes)
+            device.finalise(folded, bound).get()
+            if name == "sum" and dtype == "uint8" and number % 3 == 0:
+                for finish in ("atomic", "two-pass"):
+                    device.reduce((chunk,), bound, axes, finish=finish).get()
+
+
+def _many_chunks() -> None:
+    """Several chunks in one launch."""
+    import cupy as cp
+
     chunks = [(cp.asarray(make((60, 90), "float32", i)),) for i in range(5)]
     bound = OPERATORS["sum"].bind(np.dtype("f4"))
     for axes in ((0,), (1,), (0, 1)):
         device.finalise(device.reduce_many(chunks, bound, axes), bound).get()
-    walk_ladder()
-    walk_scans()
-    walk_one_read()
-    cp.cuda.Device().synchronize()
-    print(f"walked {len(LAYOUTS)} layouts")
 
 
 SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of one
-    ((5001,), 0, lambda x: x[1:]),
+    ((100_003,), 0, None),
+    ((100_003,), 0, lambda x: x[1:]),
     ((5001,), 0, lambda x: x[::-3]),
     ((70, 131), 1, None),
     ((70, 131), 1, lambda x: x[:, 1:-2]),
@@ -59,57 +97,95 @@ SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of 
 ]
 
 
-def walk_scans() -> None:
-    """A small scan through every kernel, forward and in reverse, and by every method."""
-    import cupy as cp
-
-    for number, (shape, axis, view) in enumerate(SCANS):
+def walk_scans() -> Iterator[Work]:
+    for number in range(len(SCANS)):
         for dtype in ("uint8", "float32", "float64"):
-            chunk = view_of(cp.asarray(make(shape, dtype, number)), view)
-            bound = OPERATORS["sum"].bind(chunk.dtype)
-            _, carry = device_scan.scan((chunk,), bound, axis)
-            device_scan.scan((chunk,), bound, axis, carry, exclusive=True, reverse=True)
-            resets = chunk > chunk.dtype.type(90)
-            device_scan.scan((chunk,), bound, axis, carry, resets=resets)
-        for method in METHODS:
-            device_scan.scan((chunk,), bound, axis, carry, method=method)
-        device_scan.scan((chunk, chunk), OPERATORS["affine"].bind(chunk.dtype, chunk.dtype), axis, resets=resets)
-        device_scan.scan((chunk,), OPERATORS["argmax"].bind(chunk.dtype), axis)
+            yield partial(_scan, number, dtype)
+        yield partial(_scan_methods, number)
 
 
-def walk_one_read() -> None:
-    """Several statistics, mapped elements and groups: a kernel of each kind."""
+def _scan(number: int, dtype: str) -> None:
+    """A small scan, forward, in reverse and by segments."""
+    chunk, axis, resets = _scanned(number, dtype)
+    bound = OPERATORS["sum"].bind(chunk.dtype)
+    _, carry = device_scan.scan((chunk,), bound, axis)
+    device_scan.scan((chunk,), bound, axis, carry, exclusive=True, reverse=True)
+    device_scan.scan((chunk,), bound, axis, carry, resets=resets)
+
+
+def _scan_methods(number: int) -> None:
+    """By every method, and operators of two arrays, of positions and of moments."""
+    chunk, axis, resets = _scanned(number, "float64")
+    bound = OPERATORS["sum"].bind(chunk.dtype)
+    for method in METHODS:
+        device_scan.scan((chunk,), bound, axis, method=method)
+    device_scan.scan((chunk, chunk), OPERATORS["affine"].bind(chunk.dtype, chunk.dtype), axis, resets=resets)
+    for name in ("argmax", "var"):
+        device_scan.scan((chunk,), OPERATORS[name].bind(chunk.dtype), axis)
+
+
+def _scanned(number: int, dtype: str) -> tuple[Any, int, Any]:
     import cupy as cp
 
-    import gpureduce_dask as gr
+    shape, axis, view = SCANS[number]
+    chunk = view_of(cp.asarray(make(shape, dtype, number)), view)
+    return chunk, axis, chunk > chunk.dtype.type(90)
 
-    rng = np.random.default_rng(0)
+
+def walk_one_read() -> Iterator[Work]:
     for shape, axis in (((5003,), 0), ((70, 131), 0), ((70, 131), 1)):
-        x = cp.asarray(rng.normal(size=shape).astype("f4"))
-        found = [*gr.stats(x, ["min", "argmax", "mean", "std", "sum"], axis=axis)]
-        found.append(gr.map_reduce(lambda u, v: (u - 0.5) * v, "var", x, x[::-1], axis=axis))
-        found.append(gr.map_scan(lambda u: u > 0.5, "sum", x, axis=axis))
-        labels = cp.arange(shape[axis], dtype="i4") % 40
-        found += [gr.grouped(x, labels, op, axis=axis, num_groups=40) for op in ("sum", "max", "argmin", "var")]
-        for lazy in found:
-            lazy.compute(scheduler="sync")
-    x = cp.asarray(rng.normal(size=50_000))
+        yield partial(_one_read, shape, axis)
     for groups in (10, 1000, 30_000):
-        labels = cp.asarray(rng.integers(0, groups, x.size))
-        for values in (x, x.astype("f4"), labels):
-            gr.grouped(values, labels, "sum", num_groups=groups).compute(scheduler="sync")
+        yield partial(_groups, groups)
+    yield _histogram
+
+
+def _one_read(shape: tuple[int, ...], axis: int) -> None:
+    """Several statistics, mapped elements and a few groups."""
+    import cupy as cp
+
+    x = cp.asarray(np.random.default_rng(0).normal(size=shape).astype("f4"))
+    found = [*gr.stats(x, ["min", "argmax", "mean", "std", "sum"], axis=axis)]
+    found.append(gr.map_reduce(lambda u, v: (u - 0.5) * v, "var", x, x[::-1], axis=axis))
+    found.append(gr.map_scan(lambda u: u > 0.5, "sum", x, axis=axis))
+    labels = cp.arange(shape[axis], dtype="i4") % 40
+    found += [gr.grouped(x, labels, op, axis=axis, num_groups=40) for op in ("sum", "max", "argmin", "var")]
+    for lazy in found:
+        lazy.compute(scheduler="sync")
+
+
+def _groups(groups: int) -> None:
+    """Sums by labels, of every kind of bins that they can take."""
+    import cupy as cp
+
+    rng = np.random.default_rng(groups)
+    x = cp.asarray(rng.normal(size=50_000))
+    labels = cp.asarray(rng.integers(0, groups, x.size))
+    for values in (x, x.astype("f4"), labels):
+        gr.grouped(values, labels, "sum", num_groups=groups).compute(scheduler="sync")
+
+
+def _histogram() -> None:
+    import cupy as cp
+
+    x = cp.asarray(np.random.default_rng(0).normal(size=50_000))
     gr.histogram(x, 30, range=(-3, 3))[0].compute(scheduler="sync")
 
 
-def walk_ladder() -> None:
-    """Every step of the textbook ladder, at sizes with a tail."""
+def walk_ladder() -> Iterator[Work]:
+    for step in STEPS:
+        if step.kernel or step.name == "the library":
+            yield partial(_step, step)
+
+
+def _step(step: Step) -> None:
+    """One step of the textbook ladder, at sizes with a tail."""
     import cupy as cp
 
-    for step in STEPS:
-        for n in (33, 5001) if step.kernel else ():
-            x = cp.asarray(make((n,), "float32", n))
-            run(step, x.reshape(3, -1) if step.family == "transpose" else x)
+    for n in (33, 5001, 100_002):
+        x = cp.asarray(make((n,), "float32", n))
+        run(step, x.reshape(3, -1) if step.family == "transpose" else x)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
