@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("cupy", reason="its binding of the driver is replaced")
 
-from gpureduce_dask.device import shared
+from gpureduce_dask.device import context, shared
 
 
 def test_a_plan_takes_nothing_back(monkeypatch):
@@ -18,6 +18,7 @@ def test_a_plan_takes_nothing_back(monkeypatch):
         funcSetAttribute=lambda function, attribute, nbytes: allowed.update({function: nbytes}),
     )
     monkeypatch.setattr("cupy_backends.cuda.api.driver", driver)
+    monkeypatch.setattr(context, "enter", lambda: None)
     for function, nbytes in ((1, 200_000), (1, 100_000), (2, 60_000), (1, 1000), (2, 70_000)):
         shared.allow(function, nbytes)
     assert allowed == {1: 200_000, 2: 70_000}

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import DeviceMemoryError, message
 from . import compile as compiler
-from . import faults
+from . import context, faults
 from .plans import CHUNK, FLAT, PARTIALS, Launch
 from .task import base_bytes
 
@@ -192,6 +192,7 @@ def start(step: Ready, task: bytes, stream: int) -> None:
 
 def start_kernel(entry: int, blocks: int, threads: int, shared_bytes: int, task: bytes, stream: int) -> None:
     """Launch a function with these bytes as its one parameter."""
+    context.enter()
     parameters = _parameters
     ctypes.memmove(parameters.address, task, len(task))
     _runtime().launch(entry, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, parameters.arguments, 0)

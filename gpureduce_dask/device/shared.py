@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from . import context
+
 UNASKED = 48 * 1024  # bytes
 MOST = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -12,5 +14,6 @@ def allow(function: int, nbytes: int) -> None:
         return
     from cupy_backends.cuda.api import driver
 
+    context.enter()
     if driver.funcGetAttribute(MOST, function) < nbytes:
         driver.funcSetAttribute(function, MOST, nbytes)

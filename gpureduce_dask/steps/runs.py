@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..device import compile as compiler
-from ..device import launch
+from ..device import context, launch
 from ..errors import DeviceError, DtypeError, message
 from ..history import Step
 from .plans import BLOCKS_AN_SM, IN, OUT, SCRATCH, TASK, Buffer, Launch, Plan, plan
@@ -120,6 +120,7 @@ def start_cooperative(entry: int, blocks: int, threads: int, shared_bytes: int, 
     """
     from cupy_backends.cuda.api import driver
 
+    context.enter()
     held = ctypes.create_string_buffer(task, len(task))
     pointer = ctypes.c_void_p(ctypes.addressof(held))
     driver.launchCooperativeKernel(entry, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, ctypes.addressof(pointer))

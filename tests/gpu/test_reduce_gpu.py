@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -140,6 +142,16 @@ def test_float32_subnormals_survive(gpu):
         wanted = host.finalise(host.reduce((x.get(),), bound, (0,)), bound)
         assert gpu.finalise(gpu.reduce((x,), bound, (0,)), bound).get() == wanted
         assert wanted > 0
+
+
+def test_a_new_thread_launches_first_thing(gpu):
+    """Its memory comes from the pool and its kernel is loaded: the launch is the first thing that it asks for."""
+    bound, x = OPERATORS["sum"].bind(np.dtype("f4")), cp.ones((300, 400), "f4")
+    for axes in ((0, 1), (0,)):
+        here = gpu.finalise(gpu.reduce((x,), bound, axes), bound).get()
+        with ThreadPoolExecutor(1) as thread:
+            there = thread.submit(gpu.reduce, (x,), bound, axes).result()
+        np.testing.assert_array_equal(gpu.finalise(there, bound).get(), here)
 
 
 def test_streams_do_not_share_tickets(gpu):
