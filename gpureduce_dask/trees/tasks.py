@@ -13,7 +13,7 @@ from ..device import faults
 from ..errors import ArgumentError, message
 from ..monoid import Bound
 from ..rows.product import Product
-from . import lazy, within
+from . import lazy, within, workers
 from .axes import Axes, empty_slice
 
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
@@ -50,7 +50,9 @@ def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:
 @faults.task
 def cut(packed: Any, bound: Bound, offset: int, drop: Axes | None, device: bool) -> Any:
     """The results of one of several statistics, from the packed states of all of them."""
-    return _leave_axes(chunk.finalise(chunk.cut(_only(packed), bound, offset), bound), drop, device)
+    found = _leave_axes(chunk.finalise(chunk.cut(_only(packed), bound, offset), bound), drop, device)
+    workers.answer_at_once()
+    return found
 
 
 @lazy.reads
@@ -76,7 +78,9 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
 @faults.task
 def finish(partials: list[Partial], bound: Bound, drop: Axes | None, device: bool) -> Any:
     """The last partials of a tree to results, of a product to one; ``drop`` are the axes to lose, None keeps all."""
-    return result(merge(partials, bound), bound, drop, device)
+    found = result(merge(partials, bound), bound, drop, device)
+    workers.answer_at_once()
+    return found
 
 
 def broadcast_weights(block: Any, weights: Any, axes: Axes) -> Any:

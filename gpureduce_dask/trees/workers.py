@@ -140,6 +140,19 @@ def hurry(client: Any) -> None:
         client.loop.add_callback(end_pause, client.scheduler_comm)
 
 
+def answer_at_once() -> None:
+    """A task calls, before it ends: its worker says so without a pause where no other task waits there."""
+    module = sys.modules.get("distributed")
+    if module is None:
+        return
+    try:
+        worker = module.get_worker()
+    except ValueError:  # it runs elsewhere
+        return
+    if not worker.state.ready:
+        end_pause(worker.batched_stream)
+
+
 def end_pause(stream: Any) -> None:
     """What a ``BatchedSend`` is given next it sends at once."""
     stream.next_deadline = None
