@@ -228,7 +228,7 @@ DEFECTS = {
         ("tiles", "more than a stretch"),
     ),
     "a tile is fetched before it is drawn": (
-        "if (lane == 0) await(&work.rounds().drawn, round + 3);",
+        "if (speaks(lane)) await(&work.rounds().drawn, round + 3);",
         "",
         ("short lines", "columns"),
     ),

@@ -50,3 +50,11 @@ def test_kernels_compile_without_spills(arch):
         for kernel, words in pool.map(log, share):
             spilled = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", words)
             assert spilled and spilled.groups() == ("0", "0"), (kernel, words)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_kernels_compile_for_racecheck(arch):
+    kernel = next(k for k in KERNELS if k.startswith("scan_columns<AffineMap" if arch == "sm_90" else "scan_rows<Any"))
+    plain, checked = (compiler._compile(kernel, arch, "", more)[2] for more in ((), ("-DGR_CHECKED",)))
+    barriers = [int(re.search(r"used (\d+) barriers", log)[1]) for log in (plain, checked)]
+    assert barriers[0] > 1 and barriers[1] == 1  # of the hardware's own: numbered ones, and that of the whole block

@@ -1,7 +1,37 @@
-// Numbers in shared memory that only grow, by which a warp tells others of its block how far it is. Who comes late need not
-// wait, as at a barrier; who comes early polls, so that waits should be few.
+// Numbers in shared memory that only grow, by one, by which a warp tells others of its block how far it is. Who comes late
+// need not wait, as at a barrier; who comes early polls, so that waits should be few. A warp that awaits one is less than
+// BEHIND numbers behind it.
 #pragma once
-#include "../core/types.cuh"
+#include "checked.cuh"
+
+const int BEHIND = 8;
+
+#ifdef GR_CHECKED
+GR_HD u64* phases_of(u32 flag, u32 number) {
+    __shared__ u64 barriers[2][BEHIND];
+    return &barriers[flag][number % BEHIND];
+}
+#endif
+
+// One thread calls before a barrier of the block. `which` is 0 or 1; `lanes` raise the flag together, under the checker.
+GR_HD void begin_flag(u32* flag, u32 number, u32 which, u32 lanes) {
+#ifdef GR_CHECKED
+    for (u32 i = 0; i < BEHIND; i++) begin_barrier(phases_of(which, i), lanes);
+    *flag = which << 16 | number;  // and stays so
+#else
+    *flag = number;
+#endif
+}
+
+// True for the lanes of a warp that raise and await for it, the others being held by __syncwarp: one, and under the checker
+// all, which does not see that the one speaks for them.
+GR_HD bool speaks(u32 lane) {
+#ifdef GR_CHECKED
+    return true;
+#else
+    return lane == 0;
+#endif
+}
 
 // One thread calls, after a __syncwarp. What its warp has written is seen by those who await the number.
 GR_HD void raise(u32* flag, u32 number) {
@@ -9,6 +39,8 @@ GR_HD void raise(u32* flag, u32 number) {
     simt::pause();
     *flag = number;
     simt::note_progress();
+#elif defined(GR_CHECKED)
+    arrive(phases_of(*flag >> 16, number - 1 - *flag % 65536));
 #else
     asm volatile("st.release.cta.shared.u32 [%0], %1;" ::"r"((u32)__cvta_generic_to_shared(flag)), "r"(number) : "memory");
 #endif
@@ -18,6 +50,9 @@ GR_HD void raise(u32* flag, u32 number) {
 GR_HD void await(const u32* flag, u32 number) {
 #ifdef GR_EMULATED
     while (*(const volatile u32*)flag < number) simt::pause();
+#elif defined(GR_CHECKED)
+    const u32 at = number - 1 - *flag % 65536;  // of those raised
+    if (number > *flag % 65536) wait_parity(phases_of(*flag >> 16, at), at / BEHIND % 2);
 #else
     for (;;) {
         u32 seen;

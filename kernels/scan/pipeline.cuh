@@ -58,7 +58,7 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
             __syncwarp();
             if (Work::meets) {
                 arrive_at(found(round), meeting);
-            } else if (lane == 0) {  // in turn
+            } else if (speaks(lane)) {  // in turn
                 await(&work.rounds().found, round);
                 raise(&work.rounds().found, round + 1);
             }
@@ -105,14 +105,14 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
                 if (Work::meets) {
                     wait_at(found(round - LAG), meeting);
                 } else {
-                    if (lane == 0) await(&work.rounds().found, round - LAG + 1);
+                    if (speaks(lane)) await(&work.rounds().found, round - LAG + 1);
                     __syncwarp();
                 }
                 work.write(spot(round - LAG), (round - LAG) % STAGES, (round - LAG) % SLOTS, held[LAG - 1]);
                 __syncwarp();
             }
             if (!Work::draws_early || (!Work::meets && round >= LAG)) {
-                if (lane == 0) await(&work.rounds().drawn, round + 3);
+                if (speaks(lane)) await(&work.rounds().drawn, round + 3);
                 __syncwarp();
             }
             if (spot(round + 2).tile < tiles) work.fetch(spot(round + 2), (round + 2) % STAGES);
@@ -128,7 +128,11 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
     // of the block before it (H200, 2026-11: 60 us until all of them wrote; 2^28 float32 0.93 of a copy and 0.87). Where
     // chains are many, neighbours wait for nobody, and blocks out of step are better (a cube's middle axis 0.95 and 0.93).
     GR_HD void run() const {
-        if (threadIdx.x == 0) work.rounds().drawn = STAGES, work.rounds().found = 0;
+        if (threadIdx.x == 0) {
+            begin_flag(&work.rounds().drawn, STAGES, 0, 1);
+            begin_flag(&work.rounds().found, 0, 1, 32);
+            begin_named(4 * LAG, meeting);
+        }
         if constexpr (Work::draws_early) {
 #pragma unroll 1
             for (int i = 0; i < STAGES; i++) {

@@ -1,6 +1,8 @@
 """Small work for every kernel, family and finish, to run under compute-sanitizer.
 
-usage: python -m tests.gpu.walk [I/N]     the I-th of N parts, to run beside the others
+usage: python -m tests.gpu.walk [I/N] [checked]     the I-th of N parts, to run beside the others
+
+checked: kernels are compiled for racecheck, which does not follow all that warps say (kernels/block/checked.cuh).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import numpy as np
 
 import gpureduce_dask as gr
 from gpureduce_dask.chunk import device, device_scan
+from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device.scan_methods import METHODS
 from gpureduce_dask.history import STEPS, Step
 from gpureduce_dask.ladder.measure import answer
@@ -25,8 +28,11 @@ from .samples import LAYOUTS, make, rows, view_of
 Work = Callable[[], None]
 
 
-def main(part: str = "1/1") -> None:
+def main(part: str = "1/1", how: str = "") -> None:
     import cupy as cp
+
+    if how == "checked":
+        compiler.OPTIONS = (*compiler.OPTIONS, "-DGR_CHECKED")
 
     cp.cuda.set_allocator(None)  # memory from a pool has no end that a tool could see
     first, parts = map(int, part.split("/"))
