@@ -3,11 +3,12 @@
 A graph over 4,096 chunks declares 4,096 dependencies, which costs the scheduler more than a GPU needs to read them. So
 each chunk is declared once, to a handle; later reductions of the array depend on the handles alone. A handle copies
 nothing, is small in the eyes of the memory manager, which counts its chunks already, and leaves its chunks behind
-when it has to travel: elsewhere it fetches them one by one from whoever holds them.
+when it has to travel: elsewhere it fetches them one by one from whoever holds them, or has them reduced at its home.
 """
 
 from __future__ import annotations
 
+import pickle
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,7 +22,7 @@ from uuid import uuid4
 from dask._task_spec import Task
 
 from ..errors import ArgumentError, message
-from . import workers
+from . import desk, workers
 from .axes import Chunks
 from .groups import as_range
 
@@ -33,16 +34,26 @@ AGAIN = 0.1  # seconds after which a task looks for it again
 
 
 class Handle:
-    """Chunks on this worker, their keys, and the coordinates of their first elements (-1 where they are unknown)."""
+    """Chunks on this worker, their keys, and the coordinates of their first elements (-1 where they are unknown).
 
-    __slots__ = ("_chunks", "_found", "keys", "offsets")
+    ``key`` is the handle's own, and ``home`` the worker where it was made.
+    """
 
-    def __init__(self, keys: tuple[Any, ...], offsets: tuple[Coords, ...], chunks: Sequence[Any] | None = None) -> None:
-        self.keys, self.offsets, self._chunks = keys, offsets, chunks
+    __slots__ = ("__weakref__", "_chunks", "_found", "home", "key", "keys", "offsets")
+
+    def __init__(
+        self,
+        keys: tuple[Any, ...],
+        offsets: tuple[Coords, ...],
+        chunks: Sequence[Any] | None = None,
+        key: str = "",
+        home: str | None = None,
+    ) -> None:
+        self.keys, self.offsets, self._chunks, self.key, self.home = keys, offsets, chunks, key, home
         self._found: dict[Any, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Handle, (self.keys, self.offsets)
+        return Handle, (self.keys, self.offsets, None, self.key, self.home)
 
     @property
     def is_here(self) -> bool:
@@ -54,6 +65,17 @@ class Handle:
         if self._chunks is None:
             return [_fetch(self.keys[i]) for i in picks]
         return [self._chunks[i] for i in picks]
+
+    def restored(self, data: Mapping[Any, Any]) -> Handle | None:
+        """The handle with its chunks, where all are among what a worker has in memory."""
+        if not all(key in data for key in self.keys):
+            return None
+        return Handle(self.keys, self.offsets, [data[key] for key in self.keys], self.key, self.home)
+
+    def packed(self) -> bytes:
+        """The handle as it travels."""
+        packed: bytes = self.once("packed", lambda: pickle.dumps(self))
+        return packed
 
     def once(self, about: Any, find: Callable[[], Any]) -> Any:
         """What ``find`` says about some of the chunks, found once."""
@@ -85,7 +107,12 @@ class Hold(Task):
         coords = self._coords()
         keys = self._keys(coords)
         offsets = tuple(tuple(map(getitem, self.args[1], c)) for c in coords)
-        return Handle(keys, offsets, [values[key] for key in keys])
+        mine = desk.here()
+        home = mine.worker.address if mine else None
+        handle = Handle(keys, offsets, [values[key] for key in keys], str(self.key), home)
+        if mine is not None:
+            mine.handles[handle.key] = handle
+        return handle
 
     def _coords(self) -> list[Coords]:
         _, starts, numbers = self.args

@@ -25,16 +25,28 @@ class Keeper(SchedulerPlugin):
 
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
+        self._homes: dict[str, str] = {}  # where each handle was made
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """A handle comes or goes: called for every task."""
-        if type(key) is not str or not key.startswith(PREFIX) or (start in WANTED) == (finish in WANTED):
+        if type(key) is not str or not key.startswith(PREFIX):
+            return
+        if finish == "memory":
+            self._homes[key] = next(iter(self.scheduler.tasks[key].who_has)).address
+        if (start in WANTED) == (finish in WANTED):
             return
         chunks = self.scheduler.tasks[key].dependencies
         if finish in WANTED:
             self._want(chunks)
         else:  # not before the transition is over
+            self._homes.pop(key, None)
             self.scheduler.loop.add_callback(self._release, [task.key for task in chunks])
+
+    def remove_worker(self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
+        """Handles whose chunks are lost are made again where these are: a copy elsewhere would hide the loss."""
+        handles = [scheduler.tasks[key] for key, home in self._homes.items() if home == worker]
+        lost = [task for task in handles if any(chunk.state != "memory" for chunk in task.dependencies)]
+        scheduler.transitions({task.key: "released" for task in lost if task.state == "memory"}, stimulus_id)
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Chunks that their client cancels go: dask cancels only what nobody else wants."""
@@ -48,6 +60,7 @@ class Keeper(SchedulerPlugin):
     def restart(self, scheduler: Any) -> None:
         """All tasks are gone."""
         scheduler.clients.pop(self.client, None)
+        self._homes.clear()
 
     @property
     def _state(self) -> Any:

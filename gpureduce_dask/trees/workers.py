@@ -142,15 +142,20 @@ def hurry(client: Any) -> None:
 
 def answer_at_once() -> None:
     """A task calls, before it ends: its worker says so without a pause where no other task waits there."""
+    worker = mine()
+    if worker is not None and not worker.state.ready:
+        end_pause(worker.batched_stream)
+
+
+def mine() -> Any:
+    """The worker that runs the calling task, or None."""
     module = sys.modules.get("distributed")
     if module is None:
-        return
+        return None
     try:
-        worker = module.get_worker()
-    except ValueError:  # it runs elsewhere
-        return
-    if not worker.state.ready:
-        end_pause(worker.batched_stream)
+        return module.get_worker()
+    except ValueError:  # a thread of no worker
+        return None
 
 
 def end_pause(stream: Any) -> None:
