@@ -188,9 +188,12 @@ def test_local_cupy_runs_stock_and_accelerated(monkeypatch):
 
 
 def test_peak_memory(monkeypatch):
-    """What is handed out and given back in between counts."""
-    used, allocators = [100], []
-    pool = SimpleNamespace(used_bytes=lambda: used[0], malloc=lambda n: used.__setitem__(0, used[0] + n))
+    """What is handed out and given back in between counts, and not what an earlier call has yet to give back."""
+    used, leaving, allocators = [100], [300, 700], []
+    monkeypatch.setattr(memory, "PAUSE", 0)
+    pool = SimpleNamespace(
+        used_bytes=lambda: leaving.pop() if leaving else used[0], malloc=lambda n: used.__setitem__(0, used[0] + n)
+    )
     cuda = SimpleNamespace(set_allocator=allocators.append)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda, get_default_memory_pool=lambda: pool))
     client, row = SimpleNamespace(run=lambda function: {"worker": function()}), {}
