@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from gpureduce_dask import chunk, operators
-from gpureduce_dask.bench import fused
+from gpureduce_dask.bench import fused, kernels
 from gpureduce_dask.bench.one_read import FAMILIES
 from gpureduce_dask.expressions import tracer
 from gpureduce_dask.expressions.mapped import mapped
@@ -35,3 +37,13 @@ def test_the_rows_are_a_family():
     assert {case.op for case in cases} == set(fused.ROWS)
     assert all(case.mode == fused.MODE and case.label.endswith("fused") for case in cases)
     assert len({case.label for case in cases}) == len(cases)
+
+
+def test_a_peer_that_calls_several_times_is_timed_once(monkeypatch):
+    """JAX, whose calls go out ahead of the GPU."""
+    case, x = fused.fused_cases(0.001)[0], np.zeros(kernels.PARTS, "f4")
+    call = SimpleNamespace(times=10)
+    monkeypatch.setattr(kernels, "device_seconds", lambda call, *_, **__: 0.02)
+    assert kernels._peer_seconds(lambda *_: call, case, x) == 0.002
+    assert kernels._peer_seconds(lambda *_: SimpleNamespace(), case, x) == 0.02
+    assert set(FAMILIES[fused.MODE].peers) == {"CuPy", "torch", "cupy.fuse", "JAX"}

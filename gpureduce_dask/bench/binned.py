@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from . import jax_peers
 from .cases import Case
 from .kernels import Measured
 from .peers import Call, tensor
@@ -85,4 +86,10 @@ def torch_call(op: str, x: Any, axis: Any) -> Call:
     return functools.partial(torch.bincount, tensor(_labels(x.shape, int(count))), given, int(count))
 
 
-PEERS = {"CuPy": cupy_call, "torch": torch_call}
+def jax_call(op: str, x: Any, axis: Any) -> Call:
+    """JAX's sums by segments."""
+    name, count = op.split()
+    return jax_peers.group_sums(x, _labels(x.shape, int(count)), int(count)) if name == "sum" else None
+
+
+PEERS = {"CuPy": cupy_call, "torch": torch_call, "JAX": jax_call}

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from . import jax_peers
 from .cases import Case
 from .kernels import Measured
-from .peers import Call, tensor
+from .peers import COMPILERS, Call, tensor
 from .reference import agrees, wide
 
 MODE = "fused"
-FUSE = "cupy.fuse"
+FUSE, JAX = COMPILERS
 MIDDLE = np.float32(0.25)
 
 
@@ -155,4 +156,10 @@ def torch_call(op: str, x: Any, axis: Any) -> Call:
     return functools.partial(row.same, torch, *arrays, axis)
 
 
-PEERS = {"CuPy": cupy_call, "torch": torch_call, FUSE: fuse_call}
+def jax_call(op: str, x: Any, axis: Any) -> Call:
+    """The whole function by XLA."""
+    row = ROWS[op]
+    return jax_peers.compiled(lambda jnp, *arrays: row.same(jnp, *arrays, axis), *_arrays(row, x))
+
+
+PEERS = {"CuPy": cupy_call, "torch": torch_call, FUSE: fuse_call, JAX: jax_call}

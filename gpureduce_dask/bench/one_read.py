@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from . import binned, fused
+from . import binned, fused, jax_peers
 from .cases import Case
 from .kernels import Measured, Suite, reduction
-from .peers import PEERS, Call
+from .peers import COMPILERS, PEERS, Call
 from .reference import agrees, expected
 
 FIVE = "min max mean std argmax"
@@ -96,8 +96,12 @@ def _one_by_one(peer: Callable[[str, Any, Any], Call], ops: str, x: Any, axis: A
 
 
 FAMILIES: dict[str, Family] = {
-    "": Family(plain_cases, reduction, PEERS),
-    TOGETHER: Family(together_cases, together, {name: each_by(PEERS[name]) for name in ("CuPy", "torch")}),
+    "": Family(plain_cases, reduction, {**PEERS, "JAX": jax_peers.reductions}),
+    TOGETHER: Family(
+        together_cases,
+        together,
+        {**{name: each_by(PEERS[name]) for name in ("CuPy", "torch")}, "JAX": jax_peers.reductions},
+    ),
     fused.MODE: Family(fused.fused_cases, fused.fused, fused.PEERS),
     binned.MODE: Family(binned.binned_cases, binned.binned, binned.PEERS),
 }
@@ -130,6 +134,6 @@ ONE_READ = Suite(
     one_read_cases,
     SMALL_ONE_READ,
     measured,
-    {name: _peer_of(name) for name in (*PEERS, fused.FUSE)},
+    {name: _peer_of(name) for name in (*PEERS, *COMPILERS)},
     lambda read, written: written * 8 > read,
 )

@@ -95,3 +95,4 @@ def compute_call(op: str, x: Any, axis: Any) -> Call:
 
 
 PEERS = {"CuPy": cupy_call, "torch": torch_call, "cuda.compute": compute_call}
+COMPILERS = ("cupy.fuse", "JAX")  # peers of rows whose elements are computed

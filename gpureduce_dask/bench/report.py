@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .peers import PEERS
+from .peers import COMPILERS, PEERS
 
 Result = dict[str, Any]
 Row = dict[str, Any]
@@ -104,7 +104,7 @@ def is_clean(result: Result) -> bool:
 
 def behind(result: Result) -> list[Row]:
     """Rows more than 1 % below a peer."""
-    return [row for row in _rows(result) if any((row.get(p) or 0) * LEVEL > row["ours"] for p in PEERS)]
+    return [row for row in _rows(result) if any((row.get(p) or 0) * LEVEL > row["ours"] for p in (*PEERS, *COMPILERS))]
 
 
 def summary(result: Result) -> str:
@@ -124,7 +124,7 @@ def summary(result: Result) -> str:
 
 def table(rows: list[Row]) -> str:
     """A Markdown table of shares."""
-    names = [*PEERS, *(p for p in ("cupy.fuse",) if any(row.get(p) for row in rows))]
+    names = [*PEERS, *(p for p in COMPILERS if any(row.get(p) for row in rows))]
     lines = ["| operation | ours | " + " | ".join(names) + " |", "|---|---|" + "---|" * len(names)]
     for row in rows:
         best = max([row["ours"], *((row.get(p) or 0) for p in names)])
