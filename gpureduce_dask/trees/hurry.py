@@ -36,7 +36,8 @@ class Hurry(SchedulerPlugin):
                 end_pause(self.scheduler.stream_comms[task.processing_on.address])
             elif not any(worker.processing for worker in task.who_has):
                 for client in task.who_wants or ():
-                    end_pause(self.scheduler.client_comms[client.client_key])
+                    if client.client_key in self.scheduler.client_comms:  # not where it is fired and forgotten
+                        end_pause(self.scheduler.client_comms[client.client_key])
 
 
 def _is_ours(key: Any) -> bool:
