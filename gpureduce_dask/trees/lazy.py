@@ -68,8 +68,8 @@ def reads(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_reader(function: Any) -> bool:
-    """True for a marked function with its options."""
-    return getattr(function, "func", None) in _readers
+    """True for a marked function, with its options or without."""
+    return getattr(function, "func", function) in _readers
 
 
 class Lazy:
@@ -88,7 +88,7 @@ class Lazy:
 def put_off(node: Task, have: Any) -> Lazy | None:
     """What a task would give, where it is of the table and works on large arrays; else None."""
     function = node.func
-    if function not in PLAIN and not (function is _enforce_dtype and _inner(node) in PLAIN):
+    if function_of(node) not in PLAIN:
         return None
     args = tuple(_argument(a, have) for a in node.args)
     if not any(isinstance(a, Lazy) or _is_array(a) for a in args):
@@ -110,8 +110,9 @@ def put_off(node: Task, have: Any) -> Lazy | None:
     return Lazy(function, args, dict(node.kwargs), leaves, device)
 
 
-def _inner(node: Task) -> Any:
-    return node.kwargs.get("enforce_dtype_function")
+def function_of(node: Task) -> Any:
+    """What a task calls, in the wrapper that dask puts about some."""
+    return node.kwargs.get("enforce_dtype_function") if node.func is _enforce_dtype else node.func
 
 
 _numbers: OrderedDict[int, tuple[Any, Any]] = OrderedDict()  # a GPU's, by the array that holds each

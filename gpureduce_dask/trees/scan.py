@@ -26,7 +26,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from ..monoid import Bound
-from . import groups, lazy, meta, sources, stream, workers
+from . import groups, lazy, locate, meta, scan_chains, sources, stream, workers
 from .axes import needs_places, place_chunks
 from .handles import Coords
 from .layers import Tasks
@@ -55,7 +55,8 @@ def scan_array(
     shape = None
     if needs_places(bound, x.numblocks, (axis,)):
         shape = tuple(sum(s) for s in place_chunks(bound.name, x.chunks, (axis,)))
-    scan = Scan(bound, axis, exclusive, reverse, initial, meta.promises_device(x._meta), shape)
+    on_device = meta.promises_device(x._meta)
+    scan = Scan(bound, axis, exclusive, reverse, initial, on_device, shape, fuse=lazy.fuses())
     stream.install()
     tree = ScanTree(arrays, starts, scan, f"gr-{name_prefix or bound.name}")
     if x.numblocks[axis] == 1:
@@ -71,8 +72,7 @@ class ScanTree:
         self.x = arrays[0]
         self.todo = sources.Reduction(arrays, scan.bound, (scan.axis,), None)  # to the totals of lines
         chunks = [str(a.chunks) for a in arrays]
-        self.how = {} if lazy.fuses() else {"fuse": False}
-        token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, scan, *self.how)
+        token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, scan)
         self.name = f"{prefix}-{token}"
         self.parts = f"{prefix}-part-{token}"  # totals, bases, and stretches scanned together
         self.meta = meta.like(self.x._meta, self.x.ndim, scan.bound.result)
@@ -83,7 +83,7 @@ class ScanTree:
         inds = tuple(range(self.x.ndim))
         inputs = [v for a in (*self.arrays, *self._flags()) for v in (a, inds)]
         return da.blockwise(
-            partial(scan_whole, scan=self.scan, segmented=self.starts is not None, **self.how),
+            partial(scan_whole, scan=self.scan, segmented=self.starts is not None),
             inds,
             *inputs,
             name=self.name,
@@ -95,14 +95,23 @@ class ScanTree:
 
     def of_lines(self, source: Any) -> Any:
         """Lines of several chunks each; ``source`` is None for chunks that have yet to be made."""
-        known = workers.current() if source is None else source.known
-        holders = holders_of(source)
+        known, holders, is_lazy = self._where(source)
         lines = list(self._lines())
         for line in lines:
-            self._scan(line, self._deal(line, len(lines), source, holders, known), source is None)
+            self._scan(line, self._deal(line, len(lines), is_lazy, holders, known), is_lazy)
         dependencies = [*self.arrays, *self._flags()]
         graph = HighLevelGraph.from_collections(self.name, Tasks(self.graph), dependencies=dependencies)
         return da.Array(graph, self.name, self._chunks(), meta=self.meta)
+
+    def _where(self, source: Any) -> tuple[workers.Workers, Any, bool]:
+        """Who computes, what workers hold of each chunk where that is known, and whether chunks have yet to be made:
+        not those that tasks compute as they read what is in memory."""
+        if source is not None:
+            return source.known, holders_of(source), False
+        found = locate.origins(self.x) if self.scan.fuse else None
+        if found is None or not scan_chains.are_computed(self.arrays, self.scan):
+            return workers.current(), None, True
+        return found[1], found[0], False
 
     def _flags(self) -> list[Any]:
         return [] if self.starts is None else [self.starts]
@@ -116,15 +125,15 @@ class ScanTree:
             yield line[::-1] if self.scan.reverse else line
 
     def _deal(
-        self, line: list[Coords], lines: int, source: Any, holders: Any, known: workers.Workers
+        self, line: list[Coords], lines: int, is_lazy: bool, holders: Any, known: workers.Workers
     ) -> list[Sequence[int]]:
         """Which chunks' totals one task finds. A task of their own for those whose partials are large, or that have
         yet to be made by whichever worker is free."""
-        if source is None and known.client is None:
+        if is_lazy and known.client is None:
             sections = groups.in_order(len(line), self._section(True))
             return [[i for i in g.members if i + 1 < len(line)] for g in sections]
         ahead = line[:-1]  # nothing stands behind the last
-        if source is None or self._section(False) < len(line):
+        if is_lazy or self._section(False) < len(line):
             return [(i,) for i in range(len(ahead))]
         if holders is None:
             size = groups.in_memory(len(ahead), lines, known.total, self.todo.chunk_bytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ class Scan:
 
     ``shape`` is the array's along the axis and 0 along others, where positions matter. ``device`` is whether results
     are CuPy arrays. With ``initial`` the first result of a line stands for none of its elements. ``flat`` chunks are
-    read in C order as one line.
+    read in C order as one line. With ``fuse`` tasks compute what the chains of their chunks put off.
     """
 
     bound: Bound
@@ -36,6 +36,7 @@ class Scan:
     device: bool = False
     shape: tuple[int, ...] | None = None
     flat: bool = False
+    fuse: bool = True
 
     def place(self, offset: int) -> Place | None:
         if self.shape is None:
@@ -44,29 +45,32 @@ class Scan:
 
     def run(self, blocks: Sequence[Any], starts: Any, carry: Partial, offset: int, is_first: bool) -> Any:
         """One chunk's results."""
-        blocks = self._read(blocks)
+        read, bound = self._read(blocks)
         out, inner = None, None
         if self.initial and is_first:
-            shape = tuple(n + (a == self.axis) for a, n in enumerate(blocks[0].shape))
-            out = self.filled(shape, chunk.is_device(blocks[0]))
+            shape = tuple(n + (a == self.axis) for a, n in enumerate(read[0].shape))
+            out = self.filled(shape, chunk.is_device(read[0]))
             at = slice(None, -1) if self.reverse else slice(1, None)
             inner = out[(slice(None),) * self.axis + (at,)]
         array, _ = chunk.scan(
-            blocks,
-            self.bound,
+            read,
+            bound,
             self.axis,
             carry,
             exclusive=self.exclusive,
             reverse=self.reverse,
-            resets=starts,
+            resets=lazy.made(starts),
             out=inner,
             place=self.place(offset),
             with_total=False,
         )
         return chunk.move(array if out is None else out, self.device)
 
-    def _read(self, blocks: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(b.reshape(-1) for b in blocks) if self.flat else tuple(blocks)
+    def _read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:
+        """The arrays to read, and the operator of what their chains put off."""
+        if self.flat:
+            return tuple(lazy.made(b).reshape(-1) for b in blocks), self.bound
+        return lazy.read_with(blocks, self.bound, self.fuse)
 
     def filled(self, shape: tuple[int, ...], device: bool) -> Any:
         """An array of what stands for no element, for results."""
@@ -79,17 +83,15 @@ class Scan:
 
     def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> Total:
         """What a chunk adds to a line."""
-        blocks = self._read(blocks)
-        if blocks[0].shape[self.axis] == 0:
+        (read, bound), starts = self._read(blocks), lazy.made(starts)
+        if read[0].shape[self.axis] == 0:
             return None, None
-        kept = self.bound.monoid.commutative or not self.reverse
-        if starts is None and (kept or not self.bound.indexed):
-            lines = blocks if kept else tuple(_flip(b, self.axis) for b in blocks)
-            partial = chunk.reduce(lines, self.bound, (self.axis,), self.place(offset))
+        kept = bound.monoid.commutative or not self.reverse
+        if starts is None and (kept or not bound.indexed):
+            lines = read if kept else tuple(_flip(b, self.axis) for b in read)
+            partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset))
             return chunk.leave(partial, self.bound), None
-        _, partial = chunk.scan(
-            blocks, self.bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset)
-        )
+        _, partial = chunk.scan(read, bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset))
         reset = None if starts is None else chunk.move(starts.any(axis=self.axis, keepdims=True), False)
         return chunk.leave(partial, self.bound), reset
 
@@ -103,6 +105,7 @@ def _flip(block: Any, axis: int) -> Any:
 Section = tuple[list[Partial], Sequence[int], bool, Scan]
 
 
+@lazy.reads
 @faults.task
 def totals(
     columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
@@ -126,6 +129,7 @@ def bases(
     return found, offsets, before is None, scan
 
 
+@lazy.reads
 @faults.task
 def only_section(
     columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
@@ -148,6 +152,7 @@ def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
     return cupy.where(cupy.asarray(reset)[..., None], chunk.to_device(total, bound), joined)
 
 
+@lazy.reads
 @faults.task
 def scan_chunk(section: Section, at: int, *blocks: Any) -> Any:
     """Chunk number ``at`` of a section, scanned from what stands before it. Behind the blocks is where segments start,
@@ -160,8 +165,6 @@ def scan_chunk(section: Section, at: int, *blocks: Any) -> Any:
 
 @lazy.reads
 @faults.task
-def scan_whole(*blocks: Any, scan: Scan, segmented: bool, fuse: bool = True) -> Any:
-    """A chunk that holds all of its lines; what its chain put off is computed as it is read, with ``fuse``."""
-    starts = lazy.made(blocks[-1]) if segmented else None
-    read, bound = lazy.read_with(blocks[: len(blocks) - segmented], scan.bound, fuse)
-    return replace(scan, bound=bound).run(read, starts, None, 0, True)
+def scan_whole(*blocks: Any, scan: Scan, segmented: bool) -> Any:
+    """A chunk that holds all of its lines."""
+    return scan.run(blocks[: len(blocks) - segmented], blocks[-1] if segmented else None, None, 0, True)

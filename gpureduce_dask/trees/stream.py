@@ -23,7 +23,7 @@ from dask.base import dont_optimize, tokenize
 from dask.context import globalmethod
 from dask.core import flatten, reverse_dict
 
-from . import blocks, chains, kept
+from . import blocks, chains, kept, scan_chains
 from .chains import Key, Step
 
 Graph = dict[Key, GraphNode]
@@ -66,6 +66,7 @@ class Optimize:
         low = stock(blocks.written_out(dsk, wanted), wanted, **kwargs)
         if any(isinstance(node, Group) for node in low.values()):
             low = fuse_linear_task_spec(move_in(low, wanted), wanted)
+        low = scan_chains.move_in(low, wanted)
         # Each alias that fusion leaves would run as a task.
         low = resolve_aliases(low, wanted, reverse_dict({key: node.dependencies for key, node in low.items()}))
         return {key: chains.read_as_computed(node) for key, node in low.items()}
