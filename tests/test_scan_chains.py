@@ -112,6 +112,14 @@ def _together(*arrays: Any) -> tuple[Any, list[Any]]:
     return graph, [a.__dask_keys__() for a in arrays]
 
 
+def test_without_a_cluster():
+    values = np.random.default_rng(4).random((90, 300))
+    x = da.from_array(values, chunks=(20, 110)).map_blocks(np.copy).persist(scheduler="sync")
+    got = gr.cumsum((x - 0.5) * 2, 0)
+    assert set(tasks_of(got)) == {"gr-cumsum", "gr-cumsum-part"}
+    np.testing.assert_allclose(got.compute(scheduler="threads"), np.cumsum((values - 0.5) * 2, 0), atol=1e-12)
+
+
 def test_off(x):
     with dask.config.set({"gpureduce.fuse": False}):
         got = gr.cumsum(x * 2, 0)

@@ -66,9 +66,9 @@ class Optimize:
         low = stock(blocks.written_out(dsk, wanted), wanted, **kwargs)
         if any(isinstance(node, Group) for node in low.values()):
             low = fuse_linear_task_spec(move_in(low, wanted), wanted)
-        low = scan_chains.move_in(low, wanted)
         # Each alias that fusion leaves would run as a task.
         low = resolve_aliases(low, wanted, reverse_dict({key: node.dependencies for key, node in low.items()}))
+        low = scan_chains.move_in(low, wanted)
         return {key: chains.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
