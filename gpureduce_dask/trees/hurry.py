@@ -8,6 +8,7 @@ just before, after its own last task.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -16,8 +17,8 @@ from .workers import end_pause
 
 
 class Hurry(SchedulerPlugin):
-    """Ends the pause towards the worker that gets a task of ours, or one that takes what such a task gave, and towards
-    the clients who wait for its result."""
+    """Ends the pause towards the worker that gets a task of ours, or one that takes what such a task gave or gives what
+    it takes, and towards the clients who wait for its result."""
 
     name = "gr-hurry"
 
@@ -29,8 +30,8 @@ class Hurry(SchedulerPlugin):
         written. Where more of its worker's tasks are to come, clients hear of several at once, as ever."""
         if finish == "processing" or (start, finish) == ("processing", "memory"):
             task = self.scheduler.tasks[key]
-            first = next(iter(task.dependencies), task)
-            if not _is_ours(key) and not _is_ours(first.key):
+            near = (task, *islice(task.dependencies, 1), *islice(task.dependents, 1))
+            if not any(_is_ours(each.key) for each in near):
                 return
             if finish == "processing":
                 end_pause(self.scheduler.stream_comms[task.processing_on.address])
@@ -38,6 +39,11 @@ class Hurry(SchedulerPlugin):
                 for client in task.who_wants or ():
                     if client.client_key in self.scheduler.client_comms:  # not where it is fired and forgotten
                         end_pause(self.scheduler.client_comms[client.client_key])
+
+
+def install(dask_scheduler: Any) -> None:
+    """From now on this scheduler does not pause before it says what concerns our tasks."""
+    dask_scheduler.add_plugin(Hurry(dask_scheduler), idempotent=True)
 
 
 def _is_ours(key: Any) -> bool:

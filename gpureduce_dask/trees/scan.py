@@ -30,7 +30,7 @@ from . import groups, lazy, locate, meta, scan_chains, sources, stream, workers
 from .axes import needs_places, place_chunks
 from .handles import Coords
 from .layers import Tasks
-from .scan_tasks import Scan, bases, only_section, scan_chunk, scan_whole, totals
+from .scan_tasks import Scan, Section, bases, only_section, scan_chunk, scan_whole, totals
 
 BASES_BYTES = 2**20  # of partials that go together to all workers that need one of them
 LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
@@ -96,6 +96,7 @@ class ScanTree:
     def of_lines(self, source: Any) -> Any:
         """Lines of several chunks each; ``source`` is None for chunks that have yet to be made."""
         known, holders, is_lazy = self._where(source)
+        workers.hurry(known.client)
         lines = list(self._lines())
         for line in lines:
             self._scan(line, self._deal(line, len(lines), is_lazy, holders, known), is_lazy)
@@ -128,8 +129,8 @@ class ScanTree:
         self, line: list[Coords], lines: int, is_lazy: bool, holders: Any, known: workers.Workers
     ) -> list[Sequence[int]]:
         """Which chunks' totals one task finds. A task of their own for those whose partials are large, or that have
-        yet to be made by whichever worker is free."""
-        if is_lazy and known.client is None:
+        yet to be made by whichever of several workers is free."""
+        if is_lazy and (known.client is None or len(known.threads) == 1):
             sections = groups.in_order(len(line), self._section(True))
             return [[i for i in g.members if i + 1 < len(line)] for g in sections]
         ahead = line[:-1]  # nothing stands behind the last
@@ -156,7 +157,7 @@ class ScanTree:
         sections = groups.in_order(len(line), self._section(is_lazy))
         offsets = [self._offset(c) for c in line]
         if len(line) == 1:
-            self._results(line, ([None], offsets, True, self.scan))
+            self._results(line, Section([None], offsets, True, self.scan))
             return
         if len(dealt) == len(sections) == 1 and len(dealt[0]) + 1 == len(line):
             found = self._add(only_section, *self._columns(line[:-1]), offsets, self.scan)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from .. import chunk
 from ..chunk import Place
 from ..device import faults
 from ..monoid import Bound
-from . import lazy
+from . import lazy, neighbours
 from .tasks import Partial, merge
 
 # A partial, None for that of nothing; and where a segment starts in the line, None where there are no segments.
@@ -43,9 +44,8 @@ class Scan:
             return None
         return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
 
-    def run(self, blocks: Sequence[Any], starts: Any, carry: Partial, offset: int, is_first: bool) -> Any:
-        """One chunk's results."""
-        read, bound = self._read(blocks)
+    def run(self, read: tuple[Any, ...], bound: Bound, starts: Any, carry: Partial, offset: int, is_first: bool) -> Any:
+        """One chunk's results, of what :meth:`read` gave."""
         out, inner = None, None
         if self.initial and is_first:
             shape = tuple(n + (a == self.axis) for a, n in enumerate(read[0].shape))
@@ -66,7 +66,7 @@ class Scan:
         )
         return chunk.move(array if out is None else out, self.device)
 
-    def _read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:
+    def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:
         """The arrays to read, and the operator of what their chains put off."""
         if self.flat:
             return tuple(lazy.made(b).reshape(-1) for b in blocks), self.bound
@@ -83,26 +83,72 @@ class Scan:
 
     def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> Total:
         """What a chunk adds to a line."""
-        (read, bound), starts = self._read(blocks), lazy.made(starts)
+        (read, bound), starts = self.read(blocks), lazy.made(starts)
         if read[0].shape[self.axis] == 0:
             return None, None
         kept = bound.monoid.commutative or not self.reverse
         if starts is None and (kept or not bound.indexed):
             lines = read if kept else tuple(_flip(b, self.axis) for b in read)
             partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset))
-            return chunk.leave(partial, self.bound), None
+            return partial, None
         _, partial = chunk.scan(read, bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset))
         reset = None if starts is None else chunk.move(starts.any(axis=self.axis, keepdims=True), False)
-        return chunk.leave(partial, self.bound), reset
+        return partial, reset
 
 
 def _flip(block: Any, axis: int) -> Any:
     return block[(slice(None),) * axis + (slice(None, None, -1),)]
 
 
-# What some chunks of a line need: the partial before each, and last the one behind them all; their offsets along the
-# axis; whether the first is the line's; and the scan, which so travels once and not with each chunk's task.
-Section = tuple[list[Partial], Sequence[int], bool, Scan]
+class Section:
+    """What some chunks of a line need: the partial before each, and last the one behind them all; their offsets along
+    the axis; whether the first is the line's; and the scan, which so travels once and not with each chunk's task."""
+
+    __slots__ = ("_there", "found", "is_first", "offsets", "scan")
+
+    def __init__(self, found: Sequence[Partial], offsets: Sequence[int], is_first: bool, scan: Scan) -> None:
+        self.found, self.offsets, self.is_first, self.scan = found, offsets, is_first, scan
+        self._there: dict[int, Sequence[Partial]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Section, (self.found, self.offsets, self.is_first, self.scan)
+
+    def __sizeof__(self) -> int:
+        return sum(getattr(partial, "nbytes", 0) for partial in self.found)
+
+    def run(self, at: int, *blocks: Any) -> Any:
+        """Chunk number ``at`` scanned from what stands before it. Behind the blocks is where segments start, where
+        they do."""
+        arity = self.scan.bound.monoid.arity
+        starts = blocks[arity] if len(blocks) > arity else None
+        read, bound = self.scan.read(blocks[:arity])
+        carry = self._carries(read[0])[at]
+        return self.scan.run(read, bound, starts, carry, self.offsets[at], self.is_first and at == 0)
+
+    def behind(self, at: int, key: Any) -> Iterator[Any]:
+        """The keys of the chunks behind number ``at`` of key ``key``, in the order of the scan."""
+        axis, step = 1 + self.scan.axis, -1 if self.scan.reverse else 1
+        for ahead in range(1, len(self.offsets) - at):
+            yield (*key[:axis], key[axis] + step * ahead, *key[axis + 1 :])
+
+    def _carries(self, block: Any) -> Sequence[Partial]:
+        """The partials before each chunk; for a GPU's block there, where all arrive together, once."""
+        if not chunk.is_device(block):
+            return self.found
+        device = block.data.device_id
+        if device not in self._there:
+            self._there[device] = self._moved(device)
+        return self._there[device]
+
+    def _moved(self, device: int) -> Sequence[Partial]:
+        known = [p for p in self.found[:-1] if p is not None]
+        if not known or any(map(chunk.is_device, known)):
+            return self.found
+        import cupy
+
+        with cupy.cuda.Device(device):
+            there = iter(chunk.to_device(np.stack(known), self.scan.bound))
+        return [None if p is None else next(there) for p in self.found[:-1]]
 
 
 @lazy.reads
@@ -112,7 +158,24 @@ def totals(
 ) -> list[Total]:
     """The totals of some chunks; one column for each of the monoid's arity."""
     every = list(zip(*columns, strict=True))
-    return [scan.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+    found = [scan.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+    return list(zip(_left([p for p, _ in found], scan.bound), [reset for _, reset in found], strict=True))
+
+
+def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
+    """Small partials of a GPU as partials of the host: those of one GPU and shape leave it together."""
+    alike: dict[Any, list[int]] = {}
+    for i, p in enumerate(partials):
+        if p is not None and chunk.is_device(p) and p.nbytes <= chunk.SMALL:
+            alike.setdefault((p.data.device_id, p.shape), []).append(i)
+    for (device, _), members in alike.items():
+        import cupy
+
+        with cupy.cuda.Device(device):
+            together = cupy.stack([partials[i] for i in members])
+            for i, partial in zip(members, chunk.to_host(together, bound), strict=True):
+                partials[i] = partial
+    return partials
 
 
 @faults.task
@@ -121,12 +184,12 @@ def bases(
 ) -> Section:
     """What the chunks of a section need. ``order`` says where each total is among the groups, ``offsets`` are those of
     the chunks along the axis, and ``before`` is the section before, if there is one."""
-    carry = None if before is None else before[0][-1]
+    carry = None if before is None else before.found[-1]
     found = [carry]
     for group, place in order:
         carry = _after(carry, *groups[group][place], scan.bound)
         found.append(carry)
-    return found, offsets, before is None, scan
+    return Section(found, offsets, before is None, scan)
 
 
 @lazy.reads
@@ -155,16 +218,18 @@ def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
 @lazy.reads
 @faults.task
 def scan_chunk(section: Section, at: int, *blocks: Any) -> Any:
-    """Chunk number ``at`` of a section, scanned from what stands before it. Behind the blocks is where segments start,
-    where they do."""
-    found, offsets, is_first, scan = section
-    arity = scan.bound.monoid.arity
-    starts = blocks[arity] if len(blocks) > arity else None
-    return scan.run(blocks[:arity], starts, found[at], offsets[at], is_first and at == 0)
+    """One chunk of a section; on a cluster this task does some of those behind it too, while that is quick."""
+    begin = time.perf_counter()
+    result = section.run(at, *blocks)
+    key = neighbours.own_key(scan_chunk)
+    if key is not None:
+        neighbours.run(scan_chunk, Section.run, section.behind(at, key), begin)
+    return result
 
 
 @lazy.reads
 @faults.task
 def scan_whole(*blocks: Any, scan: Scan, segmented: bool) -> Any:
     """A chunk that holds all of its lines."""
-    return scan.run(blocks[: len(blocks) - segmented], blocks[-1] if segmented else None, None, 0, True)
+    starts = blocks[-1] if segmented else None
+    return scan.run(*scan.read(blocks[: len(blocks) - segmented]), starts, None, 0, True)

@@ -6,6 +6,7 @@ import sys
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -37,6 +38,7 @@ class Workers:
 
 
 _asked: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
+_hurried: weakref.WeakSet[Any] = weakref.WeakSet()  # clients whose schedulers have been told
 _answers: weakref.WeakKeyDictionary[Any, tuple[float, Workers]] = weakref.WeakKeyDictionary()
 
 
@@ -135,9 +137,17 @@ def start(client: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hurry(client: Any) -> None:
-    """Let a graph that is sent next leave at once: see :mod:`.hurry`. By the client's loop, for it reads this too."""
-    if client is not None and client.scheduler_comm is not None:
-        client.loop.add_callback(end_pause, client.scheduler_comm)
+    """Let a graph that is sent next leave at once, and what its scheduler says about it: see :mod:`.hurry`. By the
+    client's loop, for it reads this too."""
+    if client is None or client.scheduler_comm is None:
+        return
+    if client not in _hurried and not client.asynchronous:
+        from .hurry import install  # which needs distributed
+
+        _hurried.add(client)
+        with suppress(ImportError):  # it lacks this package, as dask tells when it gets the graph
+            client.run_on_scheduler(install)
+    client.loop.add_callback(end_pause, client.scheduler_comm)
 
 
 def answer_at_once() -> None:
