@@ -12,7 +12,7 @@ class GpureduceError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Built-in classes keep their text where pickles between processes lose it, or refuse to be made without it.
-        return type(self), (str(self),)
+        return type(self), (str(self),), self.__dict__ or None  # which has notes
 
 
 class DtypeError(GpureduceError, TypeError):

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 from uuid import uuid4
 
-from dask._task_spec import Task
+from dask._task_spec import GraphNode, List, Task, TaskRef
 
 from ..errors import ArgumentError, message
 from . import desk, workers
@@ -165,11 +165,16 @@ def _refuse(key: Any, state: str | None) -> NoReturn:
 
 @dataclass
 class Held:
-    """An array's handles: where each chunk is, and its number in the handle of its worker."""
+    """An array's handles: where each chunk is, and its number in the handle of its worker.
+
+    ``roster`` is the key of a list of all of them, in the order of their workers, where one task asks these: a copy of
+    a handle of its own beside it would draw other tasks away from the chunks.
+    """
 
     names: dict[str, str]
     futures: dict[str, Any]
     where: dict[Coords, tuple[str, int]]
+    roster: str | None = None
     layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
 
     def places(self) -> dict[Coords, str]:
@@ -179,6 +184,18 @@ class Held:
     def holders(self) -> dict[Coords, tuple[str, ...]]:
         """The one worker of each chunk, as the scheduler would say it."""
         return {coords: (worker,) for coords, worker in self.places().items()}
+
+    @property
+    def count(self) -> int:
+        """How many tasks make them."""
+        return len(self.names) + (self.roster is not None)
+
+    def every(self) -> Any:
+        """What a task takes for a list of all: that list as soon as it is there."""
+        future = self.futures.get(self.roster) if self.roster else None
+        if future is not None and future.status == "finished":
+            return TaskRef(future.key)
+        return List(*map(TaskRef, self.names.values()))
 
     def is_good(self, known: Mapping[str, int]) -> bool:
         """True while every worker is there, and no handle came to grief."""
@@ -196,9 +213,11 @@ def find(layer: Any, client: Any) -> Held | None:
     return held if held is not None and held.is_good(workers.of_client(client).threads) else None
 
 
-def make(layer: Any, name: str, chunks: Chunks, holders: Mapping[Coords, str], client: Any) -> Held:
-    """Handles for an array whose chunks, in C order, lie where ``holders`` says; they are made while the caller goes
-    on, or not at all where there is no client."""
+def make(
+    layer: Any, name: str, chunks: Chunks, holders: Mapping[Coords, str], client: Any, is_listed: bool = False
+) -> Held:
+    """Handles for an array whose chunks, in C order, lie where ``holders`` says, with a list of them where that is
+    asked for; they are made while the caller goes on, or not at all where there is no client."""
     members: dict[str, list[int]] = {}
     where = {}
     for number, (coords, worker) in enumerate(holders.items()):
@@ -206,12 +225,17 @@ def make(layer: Any, name: str, chunks: Chunks, holders: Mapping[Coords, str], c
         where[coords] = (worker, len(mine))
         mine.append(number)
     mark = uuid4().hex
-    names = {worker: f"gr-handle-{mark}-{i}" for i, worker in enumerate(members)}
+    names = {worker: f"gr-handle-{mark}-{i}" for i, worker in enumerate(sorted(members))}
+    roster = f"gr-handle-{mark}-all" if is_listed else None
     if client is None:
-        return Held(names, {}, where)
+        return Held(names, {}, where, roster)
     starts = tuple(tuple(map(_whole, accumulate(sizes[:-1], initial=0))) for sizes in chunks)
-    graph = {names[w]: Hold(names[w], name, starts, as_range(numbers)) for w, numbers in members.items()}
-    held = Held(names, workers.start(client, graph), where)
+    graph: dict[str, GraphNode] = {
+        names[w]: Hold(names[w], name, starts, as_range(numbers)) for w, numbers in members.items()
+    }
+    if roster:
+        graph[roster] = Task(roster, list, List(*map(TaskRef, names.values())))
+    held = Held(names, workers.start(client, graph), where, roster)
     if id(layer) not in _held:
         weakref.finalize(layer, _held.pop, id(layer), None)
     _held[id(layer)] = held

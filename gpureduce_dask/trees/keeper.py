@@ -2,12 +2,14 @@
 
 To dask a task that has run needs its inputs no more: once handles are made, the chunks of an array that was deleted
 meanwhile would be forgotten. The handles would keep their memory, but where a worker leaves nobody could move these
-chunks or make them again, and a copy of a handle on another worker would have nowhere to fetch them from.
+chunks or make them again, and a copy of a handle on another worker would have nowhere to fetch them from. So it is
+with handles and a list of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import islice
 from time import time
 from typing import Any
 
@@ -28,8 +30,12 @@ class Keeper(SchedulerPlugin):
         self._homes: dict[str, str] = {}  # where each handle was made
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        """A handle comes or goes: called for every task."""
-        if type(key) is not str or not key.startswith(PREFIX):
+        """A handle comes or goes, or a task took some: called for every task."""
+        if (start, finish) == ("processing", "memory"):
+            needs = self.scheduler.tasks[key].dependencies
+            if _is_first_handle(needs):
+                self.scheduler.loop.add_callback(self._drop_copies, [need.key for need in needs])
+        if not _is_handle(key):
             return
         if finish == "memory":
             self._homes[key] = next(iter(self.scheduler.tasks[key].who_has)).address
@@ -43,10 +49,14 @@ class Keeper(SchedulerPlugin):
             self.scheduler.loop.add_callback(self._release, [task.key for task in chunks])
 
     def remove_worker(self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
-        """Handles whose chunks are lost are made again where these are: a copy elsewhere would hide the loss."""
-        handles = [scheduler.tasks[key] for key, home in self._homes.items() if home == worker]
-        lost = [task for task in handles if any(chunk.state != "memory" for chunk in task.dependencies)]
-        scheduler.transitions({task.key: "released" for task in lost if task.state == "memory"}, stimulus_id)
+        """Handles whose chunks are lost are made again where these are, and lists of handles with them: a copy
+        elsewhere would hide the loss."""
+        tasks = scheduler.tasks
+        lost = [key for key, home in self._homes.items() if home == worker]
+        for keys in (lost, [key for key in self._homes if _is_first_handle(tasks[key].dependencies)]):
+            held = [tasks[key] for key in keys if tasks[key].state == "memory"]
+            stale = [task.key for task in held if any(need.state != "memory" for need in task.dependencies)]
+            scheduler.transitions(dict.fromkeys(stale, "released"), stimulus_id)
 
     def log_event(self, topic: str, msg: Any) -> None:
         """Chunks that their client cancels go: dask cancels only what nobody else wants."""
@@ -65,6 +75,16 @@ class Keeper(SchedulerPlugin):
     @property
     def _state(self) -> Any:
         return self.scheduler.clients.get(self.client)
+
+    def _drop_copies(self, keys: Collection[Any]) -> None:
+        """Of handles that some task has taken, which tasks would follow to where their chunks are not."""
+        for key in keys:
+            task, home = self.scheduler.tasks.get(key), self.scheduler.workers.get(self._homes.get(key))
+            places = set(task.who_has or ()) if task else set()
+            if home in places:
+                used = {waiter.processing_on for waiter in task.waiters or ()}
+                for place in places - used - {home}:
+                    self.scheduler.request_remove_replicas(place.address, [key], stimulus_id=f"gr-drop-{time()}")
 
     def _want(self, chunks: Collection[Any]) -> None:
         """``Scheduler.client_desires_keys`` would tell every client that these are in memory."""
@@ -91,6 +111,13 @@ class Keeper(SchedulerPlugin):
 
     def _is_held(self, key: Any) -> bool:
         task = self.scheduler.tasks.get(key)
-        return task is not None and any(
-            type(each.key) is str and each.key.startswith(PREFIX) and each.state in WANTED for each in task.dependents
-        )
+        return task is not None and any(_is_handle(each.key) and each.state in WANTED for each in task.dependents)
+
+
+def _is_handle(key: Any) -> bool:
+    return type(key) is str and key.startswith(PREFIX)
+
+
+def _is_first_handle(tasks: Collection[Any]) -> bool:
+    """True for what a list of handles depends on, or a task that takes them."""
+    return any(_is_handle(task.key) for task in islice(tasks, 1))

@@ -23,7 +23,7 @@ from . import deal, grouped, lazy, meta, sources, spread, stream, tasks, workers
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .handles import Coords
 from .layers import Tasks
-from .sources import OnHandles, Part, Reduction, Source, bundles, slices_of, task_of_all
+from .sources import Part, Reduction, Source, Spread, bundles, slices_of, task_of_all
 
 Key = tuple[str | int, ...]  # a name, and where the chunk lies
 
@@ -130,18 +130,18 @@ class Tree:
         inputs: list[Any]
         for outer, parts in slices:
             self.dealt += [(part.worker, part.chunks) for part in parts]
-            runs = self._runs(source, parts, most) if len(slices) == 1 else None
-            if runs:
-                inputs = [part.takes for part in parts]
+            one = self._spread(source, parts, most) if len(slices) == 1 else None
+            if one:
+                inputs = one.takes
             elif together:
                 inputs = [together[part] for part in parts]
             elif len(parts) == 1:
                 inputs = [parts[0].task()]
             else:
                 inputs = [self._add(part.task, self.group_name) for part in parts]
-            if self.bound.monoid.commutative and not runs:
+            if self.bound.monoid.commutative and not one:
                 inputs = self._narrow({(i,): each for i, each in enumerate(inputs)}, (most,), Task)
-            level[outer] = self._close(inputs, outer, 0, Task, not self.bound.monoid.commutative, runs)
+            level[outer] = self._close(inputs, outer, 0, Task, not self.bound.monoid.commutative, one)
         return self._later_stages(level, split, source.dependencies, source.futures)
 
     def _bundles(self, source: Source, slices: list[tuple[Coords, list[Part]]]) -> dict[Part, GraphNode]:
@@ -154,15 +154,9 @@ class Tree:
             found.update((part, Task(None, operator.getitem, ref, i)) for i, part in enumerate(parts))
         return found
 
-    def _runs(self, source: Source, parts: list[Part], most: int) -> list[Callable[..., Any]] | None:
-        """What each worker runs where one task asks them all."""
-        if not isinstance(source, OnHandles) or len(parts) > most:
-            return None
-        nbytes = math.prod(max(sizes) for a, sizes in enumerate(self.x.chunks) if a not in self.order[0])
-        shares = [part.worker for part in parts]
-        if not spread.pays(shares, source.known, self.device, nbytes * self.bound.cell_bytes):
-            return None
-        return [part.run for part in parts]
+    def _spread(self, source: Source, parts: list[Part], most: int) -> Spread | None:
+        cells = math.prod(max(sizes) for a, sizes in enumerate(self.x.chunks) if a not in self.order[0])
+        return source.spread(parts, cells * self.bound.cell_bytes) if len(parts) <= most else None
 
     def of_chains(self, dealer: deal.Dealer, split: int | dict[int, int]) -> Tree:
         """Chunks that have yet to be made: a task a chunk, in groups that are made one task each when the graph is
@@ -261,10 +255,10 @@ class Tree:
         stage: int,
         kind: type[Task],
         in_runs: bool = False,
-        runs: list[Callable[..., Any]] | None = None,
+        one: Spread | None = None,
     ) -> TaskRef:
-        """The task that ends a stage and folds the next one's axes, or that ends the tree. With ``runs`` it makes its
-        partials too: ``refs`` are then what they are made of."""
+        """The task that ends a stage and folds the next one's axes, or that ends the tree. With ``one`` it sees to
+        its partials too."""
         is_last = stage + 1 == len(self.order)
         if is_last:
             drop = None if self.keepdims else self.axes
@@ -273,8 +267,8 @@ class Tree:
             run = partial(tasks.combine, bound=self.bound, then=self.order[stage + 1])
         if in_runs:
             run = partial(grouped.in_order, close=run)
-        if runs:
-            run = partial(spread.reduce_spread, runs=runs, close=run)
+        if one:
+            run = partial(spread.reduce_spread, runs=one.runs, close=run)
         at = (*(outer[a] for a in self.kept), *(0 for _ in self.bound.extra))
         key: Key = (self.name, *at) if is_last else (self.combine_name, len(self.graph))
         self.graph[key] = kind(key, run, List(*refs))

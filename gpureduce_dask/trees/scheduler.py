@@ -41,11 +41,11 @@ def _holders(name: str, numblocks: tuple[int, ...], tasks: Mapping[Any, Any]) ->
 
 
 def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
-    """Run tasks that a client wants, of which all dependencies are known here. What fails leaves nothing behind."""
+    """Run tasks that a client wants, which depend on each other or on what is known here. What fails leaves nothing."""
     from . import hurry, keeper  # which need distributed
 
     stimulus = f"gr-start-{time.time()}"
-    needs = {key: [dask_scheduler.tasks[need] for need in task.dependencies] for key, task in graph.items()}
+    known = {need: dask_scheduler.tasks[need] for task in graph.values() for need in task.dependencies - graph.keys()}
     made = []
     for plugin in (keeper.Keeper, hurry.Hurry):
         dask_scheduler.add_plugin(plugin(dask_scheduler), idempotent=True)
@@ -54,8 +54,9 @@ def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
             state = dask_scheduler.new_task(key, task, "released")
             made.append(state)
             state.priority = (0, dask_scheduler.generation, number)
-            for need in needs[key]:
-                state.add_dependency(need)
+            known[key] = state
+            for need in task.dependencies:
+                state.add_dependency(known[need])
         spans = dask_scheduler.extensions.get("spans")
         if spans is not None:
             spans.observe_tasks(made, code=(), span_metadata={})

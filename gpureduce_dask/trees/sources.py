@@ -19,7 +19,7 @@ from dask.highlevelgraph import MaterializedLayer
 
 from ..chunk import is_device
 from ..monoid import Bound
-from . import grouped, groups, handles, locate, meta, workers
+from . import grouped, groups, handles, locate, meta, spread, workers
 from .axes import Axes, needs_places, place_chunks
 from .handles import Coords, Held
 
@@ -40,6 +40,14 @@ class Part:
         return Task(key, self.run, self.takes)
 
 
+@dataclass(frozen=True)
+class Spread:
+    """All groups of a slice for one task, that asks each worker for its own."""
+
+    takes: list[Any]
+    runs: list[Callable[..., Any]]
+
+
 class Source(Protocol):
     """Chunks in memory, dealt to groups."""
 
@@ -48,6 +56,10 @@ class Source(Protocol):
     mark: Any  # tells one way of dealing from another, in keys
     dependencies: list[Any]  # collections that groups depend on
     futures: list[Any]  # layers that they depend on
+
+    def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
+        """What one task takes and runs for all groups of a slice, whose partials have so many bytes; None where each
+        had better have its own."""
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
@@ -129,10 +141,11 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
     first = {c: min(h) for c, h in found[0].items()}
     if not _fit(todo, first, known) or any(w not in h[c] for h in found[1:] for c, w in first.items()):
         return source
+    is_listed = spread.pays(set(first.values()), known, meta.promises_device(todo.x._meta))
     made = [
         h
         if h is not None and h.places() == first
-        else handles.make(layer, a.name, a.chunks, first, None if is_trial else client)
+        else handles.make(layer, a.name, a.chunks, first, None if is_trial else client, is_listed)
         for h, layer, a in zip(held, layers, todo.arrays, strict=True)
     ]
     return OnHandles(todo, made, known)
@@ -201,6 +214,9 @@ class InMemory:
         for outer, members in found.items():
             yield outer, [self._part(stage, members, g) for g in self._deal(members, len(found))]
 
+    def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
+        return None
+
     def _deal(self, members: list[Coords], slices: int) -> list[groups.Group]:
         todo, known = self.todo, self.known
         if todo.size:
@@ -240,6 +256,14 @@ class OnHandles:
         self.dependencies: list[Any] = []
         self.futures = [MaterializedLayer(h.futures) for h in held]
         self.mark = [sorted(h.names.values()) for h in held]
+
+    def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
+        """What one task runs on each worker, and on what, where it asks them for partials of so few bytes."""
+        if nbytes <= spread.MOST_BYTES and all(
+            h.roster and [*h.names] == [part.worker for part in parts] for h in self.held
+        ):
+            return Spread([h.every() for h in self.held], [part.run for part in parts])
+        return None
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         layouts = self.held[0].layouts

@@ -1,0 +1,358 @@
+"""One task for an array on several workers: it asks the others, and is right whatever becomes of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.graph_manipulation import bind, clone
+from test_cluster_grouping import install, taken, wait_until
+from test_trees import AFFINE, compose
+
+import gpureduce_dask as gr
+from gpureduce_dask.trees import desk, spread
+from gpureduce_dask.trees import handles as held_handles
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+WORKERS = 3
+PATIENCE = 60  # seconds until a result counts as never coming
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    settings = {
+        "distributed.scheduler.work-stealing": False,
+        "distributed.scheduler.allowed-failures": 10,
+        "distributed.scheduler.active-memory-manager.start": False,  # the tests drop copies themselves
+    }
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="2GiB"
+        ) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster, monkeypatch):
+    """Its reductions ask workers of NumPy chunks too."""
+    pays = spread.pays
+    monkeypatch.setattr(spread, "pays", lambda homes, known, _: pays(homes, known, True))
+    with distributed.Client(cluster) as client:
+        client.wait_for_workers(WORKERS, timeout=PATIENCE)
+        yield client
+
+
+REF = np.random.default_rng(3).normal(size=(24, 15))
+
+
+def held(client, ref=REF):
+    """Chunks on every worker."""
+    x = client.persist(da.from_array(ref, chunks=(2, 4)).map_blocks(np.copy))
+    distributed.wait(x, timeout=PATIENCE)
+    return x
+
+
+def value(client, array):
+    return client.compute(array).result(timeout=PATIENCE)
+
+
+def tasks_of(client, make):
+    """The result, and what of our tasks ran for it."""
+
+    client.run_on_scheduler(install)
+    client.run_on_scheduler(taken)
+    found = value(client, make())
+    return found, client.run_on_scheduler(taken)
+
+
+def fetched(client):
+    """How many chunks workers have sent to others so far."""
+
+    def count(dask_worker):
+        return sum("copy" in str(key) for entry in dask_worker.transfer_outgoing_log for key in entry["keys"])
+
+    return sum(client.run(count).values())
+
+
+def handles(dask_scheduler):
+    """Where each handle is."""
+    tasks = {k: task for k, task in dask_scheduler.tasks.items() if str(k).startswith("gr-handle")}
+    return {k: [w.address for w in task.who_has or ()] for k, task in tasks.items() if not k.endswith("-all")}
+
+
+def lead_and_asked(client):
+    """The worker where copies of all handles are, and another one."""
+    where = client.run_on_scheduler(handles)
+    lead = max(client.nthreads(), key=lambda w: sum(w in each for each in where.values()))
+    return lead, next(w for w in client.nthreads() if w != lead)
+
+
+def on_request(client, worker, what):
+    """Let a worker do something before it answers once."""
+
+    def change(dask_worker):
+        answer = dask_worker.handlers[desk.OPERATION]
+
+        async def changed(request):
+            dask_worker.handlers[desk.OPERATION] = answer
+            await what()
+            return await answer(request)
+
+        changed.__self__ = answer.__self__
+        dask_worker.handlers[desk.OPERATION] = changed
+
+    client.run(change, workers=[worker])
+
+
+async def die():
+    os._exit(1)
+
+
+async def doze():
+    await asyncio.sleep(0.5)
+
+
+def wait_for_list(client):
+    """Until the client knows of it, and what the first reduction took along is gone."""
+    for each in [*held_handles._held.values()]:
+        distributed.wait([*each.futures.values()], timeout=PATIENCE)
+    wait_until(lambda: all(len(places) == 1 for places in client.run_on_scheduler(handles).values()))
+
+
+def test_one_task_and_the_same_bits(client, monkeypatch):
+    x, ops = held(client), [gr.sum, gr.var, gr.argmax, gr.mean]
+    found, tasks = tasks_of(client, lambda: gr.sum(x))
+    assert len(tasks) == WORKERS + 2  # handles, the list of them, and the total
+    wait_for_list(client)
+    found, tasks = zip(*(tasks_of(client, lambda op=op: op(x)) for op in ops), strict=True)
+    assert [len(each) for each in tasks] == [1] * len(ops)
+    found = [*found, *dask.compute(*gr.stats(x, ["min", "std"])), value(client, gr.sum(x[:, :4], axis=0))]
+    assert dask.compute(*(op(x) for op in ops)) == tuple(found[:4])
+    integers = np.arange(24 * 15).reshape(24, 15) % 5
+    p = held(client, integers)
+    assert value(client, gr.reduction(p, AFFINE)) == compose(integers, (0, 1))
+    assert value(client, gr.vdot(p, held(client, integers))) == (integers * integers).sum()
+    wait_for_list(client)
+    monkeypatch.setattr(spread, "MOST_BYTES", 0)
+    want = [value(client, op(x)) for op in ops]
+    want += [*dask.compute(*gr.stats(x, ["min", "std"])), value(client, gr.sum(x[:, :4], axis=0))]
+    for a, b in zip(found, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert fetched(client) == 0
+
+
+def test_where_it_pays():
+    known = gr.trees.workers.Workers({"a": 1, "b": 1, "c": 2})
+    assert spread.pays(["a", "b"], known, True)
+    for homes, is_device in ((["a"], True), (["a", "c"], True), (["a", "b"], False)):
+        assert not spread.pays(homes, known, is_device)
+
+
+def test_a_plan_knows(client):
+    x = held(client)
+    plan = gr.plan(x, "sum")
+    assert plan.tasks == len(tasks_of(client, lambda: gr.sum(x))[1]) == WORKERS + 2
+    assert gr.plan(x, "max").tasks == 1 and gr.plan(x, "sum").moved_bytes == plan.moved_bytes > 0
+    assert len(plan.shares) == WORKERS
+
+
+def test_copies_of_its_graph(client):
+    x = held(client)
+    y = gr.sum(x)
+    copies = clone(y), bind(y, da.ones(8, chunks=4))
+    for node in y.dask.layers[y.name].values():
+        assert pickle.loads(pickle.dumps(node)).dependencies == node.dependencies
+    del x, y
+    gc.collect()
+    time.sleep(0.2)
+    for copy in copies:
+        assert value(client, copy) == pytest.approx(REF.sum())
+
+
+def test_workers_that_ask_each_other(client):
+    """In their one thread each, they would wait for ever."""
+    x = held(client)
+    value(client, gr.sum(x))
+    for worker in client.nthreads():
+        on_request(client, worker, doze)
+    futures = [
+        client.compute(op(x), workers=[worker], allow_other_workers=False)
+        for worker, op in zip(client.nthreads(), (gr.max, gr.min, gr.argmax), strict=True)
+    ]
+    assert [f.result(timeout=PATIENCE) for f in futures] == [REF.max(), REF.min(), REF.argmax()]
+    assert fetched(client) == 0
+
+
+def test_threads_of_one_client(client):
+    x = held(client)
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(lambda op: float(value(client, op(x))), [gr.sum, gr.max] * 6))) == 2
+
+
+def drop(key, worker, dask_scheduler):
+    dask_scheduler.request_remove_replicas(worker, [key], stimulus_id="test")
+
+
+@pytest.mark.parametrize("original", [True, False])
+def test_a_handle_that_is_dropped(client, original):
+    """As dask's memory manager does with what is on two workers."""
+    x = held(client)
+    value(client, gr.sum(x))
+    before, sent = client.run_on_scheduler(handles), fetched(client)
+    lead, _ = lead_and_asked(client)
+    for key, where in before.items():
+        for worker in where:
+            if len(where) > 1 and (worker == lead) != original:
+                client.run_on_scheduler(drop, key, worker)
+    wait_until(lambda: all(len(w) == 1 for w in client.run_on_scheduler(handles).values()))
+    assert value(client, gr.max(x)) == REF.max()
+    for worker in client.nthreads():  # as a copy on some worker, and where that is its home
+        with dask.annotate(workers=[worker], allow_other_workers=False):
+            assert value(client, gr.argmin(x)) == REF.argmin()
+    assert fetched(client) == sent
+
+
+def forget(dask_worker):
+    del dask_worker.handlers[desk.OPERATION]
+
+
+def test_a_worker_that_does_not_know_the_question(client):
+    x = held(client)
+    value(client, gr.sum(x))
+    _, asked = lead_and_asked(client)
+    client.run(forget, workers=[asked])
+    assert value(client, gr.max(x)) == REF.max()
+    assert fetched(client)
+    assert value(client, gr.sum(held(client))) == pytest.approx(REF.sum())  # it knows again
+
+
+def test_a_worker_that_takes_too_long(client):
+    x = held(client)
+    value(client, gr.sum(x))
+    _, asked = lead_and_asked(client)
+    on_request(client, asked, doze)
+
+    def hasten(seconds):
+        desk.PATIENCE = seconds
+
+    client.run(hasten, 0.1)
+    before = fetched(client)
+    try:
+        assert value(client, gr.max(x)) == REF.max()
+    finally:
+        client.run(hasten, desk.PATIENCE)
+    assert fetched(client) > before
+
+
+def narrow(block, block_info=None):
+    return block.astype(complex) if block_info[0]["chunk-location"] == (5, 2) else block
+
+
+def test_a_chunk_that_cannot_be_reduced_is_named(client):
+    x = client.persist(held(client).map_blocks(narrow, dtype=float, meta=np.empty((0, 0)), name="tiles"))
+    distributed.wait(x, timeout=PATIENCE)
+    (home,) = client.who_has(x)["tiles", 5, 2]
+    for worker in client.nthreads():
+        with (
+            pytest.raises(gr.errors.DtypeError, match="complex128") as caught,
+            dask.annotate(workers=[worker], allow_other_workers=False),
+        ):
+            value(client, gr.sum(x))
+        assert "while reducing ('tiles', 5, 2)" in caught.value.__notes__, worker == home
+
+
+def test_an_array_that_goes_while_it_is_reduced(client):
+    x = held(client)
+    value(client, gr.sum(x))
+    for worker in client.nthreads():
+        on_request(client, worker, doze)
+    future = client.compute(gr.max(x))
+    del x
+    gc.collect()
+    assert future.result(timeout=PATIENCE) == REF.max()
+
+
+def check_again(client, x, total):
+    """After a loss: right, and soon as quick as before, for a graph of before and for new ones."""
+    assert value(client, total) == pytest.approx(REF.sum())
+    assert value(client, gr.max(x)) == REF.max()
+    client.wait_for_workers(WORKERS, timeout=PATIENCE)
+    before = fetched(client)
+    assert value(client, total + 0) == pytest.approx(REF.sum())
+    assert fetched(client) == before
+
+
+def test_the_asked_worker_dies(client):
+    x = held(client)
+    total = gr.sum(x)
+    value(client, total + 1)
+    _, asked = lead_and_asked(client)
+    on_request(client, asked, die)
+    assert value(client, gr.argmax(x)) == REF.argmax()
+    check_again(client, x, total)
+
+
+def test_the_asking_worker_dies(client):
+    x = held(client)
+    total = gr.sum(x)
+    value(client, total + 1)
+    lead, asked = lead_and_asked(client)
+    on_request(client, asked, doze)
+    pid = client.run(os.getpid, workers=[lead])[lead]
+    with dask.annotate(workers=[lead], allow_other_workers=True):
+        future = client.compute(gr.argmax(x))
+    time.sleep(0.2)
+    os.kill(pid, 9)
+    assert future.result(timeout=PATIENCE) == REF.argmax()
+    check_again(client, x, total)
+
+
+def test_an_error_that_ends_its_worker(client):
+    """As a fault in a kernel does: not the asking one."""
+    x = held(client)
+    value(client, gr.sum(x))
+    lead, asked = lead_and_asked(client)
+    client.run(end_at_next, workers=[asked])
+    assert value(client, gr.max(x)) == REF.max()
+    client.wait_for_workers(WORKERS, timeout=PATIENCE)
+    assert asked not in client.nthreads() and lead in client.nthreads()
+
+
+def end_at_next():
+    def end(*_):
+        raise SystemExit("CUDA is lost")
+
+    gr.trees.grouped._reduce_again = end
+
+
+def test_a_worker_that_retires(client):
+    x = held(client)
+    total = gr.sum(x)
+    value(client, total + 1)
+    _, asked = lead_and_asked(client)
+    client.retire_workers([asked])
+    assert value(client, total + 2) == pytest.approx(REF.sum() + 2)
+    assert value(client, gr.max(x)) == REF.max()
+    client.cluster.scale(WORKERS + 1)
+    client.wait_for_workers(WORKERS, timeout=PATIENCE)
+
+
+def test_workers_that_are_restarted(client):
+    x = held(client)
+    value(client, gr.sum(x))
+    client.restart(timeout=PATIENCE)
+    with pytest.raises(gr.errors.ArgumentError, match="given up"):
+        gr.max(x)
+    assert value(client, gr.argmin(held(client))) == REF.argmin()
