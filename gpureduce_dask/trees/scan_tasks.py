@@ -141,14 +141,14 @@ class Section:
         return self._there[device]
 
     def _moved(self, device: int) -> Sequence[Partial]:
-        known = [p for p in self.found[:-1] if p is not None]
+        known = [p for p in self.found if p is not None]
         if not known or any(map(chunk.is_device, known)):
             return self.found
         import cupy
 
         with cupy.cuda.Device(device):
             there = iter(chunk.to_device(np.stack(known), self.scan.bound))
-        return [None if p is None else next(there) for p in self.found[:-1]]
+        return [None if p is None else next(there) for p in self.found]
 
 
 @lazy.reads
