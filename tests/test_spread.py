@@ -14,11 +14,11 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.graph_manipulation import bind, clone
-from test_cluster_grouping import install, taken, wait_until
+from test_cluster_grouping import install, stumble, taken, wait_until
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import desk, spread
+from gpureduce_dask.trees import desk, scheduler, spread
 from gpureduce_dask.trees import handles as held_handles
 
 distributed = pytest.importorskip("distributed")
@@ -92,10 +92,11 @@ def handles(dask_scheduler):
     return {k: [w.address for w in task.who_has or ()] for k, task in tasks.items() if not k.endswith("-all")}
 
 
-def lead_and_asked(client):
-    """The worker where copies of all handles are, and another one."""
-    where = client.run_on_scheduler(handles)
-    lead = max(client.nthreads(), key=lambda w: sum(w in each for each in where.values()))
+def lead_and_asked(client, x):
+    """The worker that the tasks of the last array run on, and another one."""
+    wait_for_list(client, x)
+    roster = held_handles._held[id(x.dask.layers[x.name])].roster
+    (lead,) = client.run_on_scheduler(lambda dask_scheduler: [w.address for w in dask_scheduler.tasks[roster].who_has])
     return lead, next(w for w in client.nthreads() if w != lead)
 
 
@@ -124,10 +125,10 @@ async def doze():
     await asyncio.sleep(0.5)
 
 
-def wait_for_list(client):
+def wait_for_list(client, x):
     """Until the client knows of it, and what the first reduction took along is gone."""
-    for each in [*held_handles._held.values()]:
-        distributed.wait([*each.futures.values()], timeout=PATIENCE)
+    futures = held_handles._held[id(x.dask.layers[x.name])].futures
+    distributed.wait([*futures.values()], timeout=PATIENCE)
     wait_until(lambda: all(len(places) == 1 for places in client.run_on_scheduler(handles).values()))
 
 
@@ -135,7 +136,7 @@ def test_one_task_and_the_same_bits(client, monkeypatch):
     x, ops = held(client), [gr.sum, gr.var, gr.argmax, gr.mean]
     found, tasks = tasks_of(client, lambda: gr.sum(x))
     assert len(tasks) == WORKERS + 2  # handles, the list of them, and the total
-    wait_for_list(client)
+    wait_for_list(client, x)
     found, tasks = zip(*(tasks_of(client, lambda op=op: op(x)) for op in ops), strict=True)
     assert [len(each) for each in tasks] == [1] * len(ops)
     found = [*found, *dask.compute(*gr.stats(x, ["min", "std"])), value(client, gr.sum(x[:, :4], axis=0))]
@@ -144,7 +145,7 @@ def test_one_task_and_the_same_bits(client, monkeypatch):
     p = held(client, integers)
     assert value(client, gr.reduction(p, AFFINE)) == compose(integers, (0, 1))
     assert value(client, gr.vdot(p, held(client, integers))) == (integers * integers).sum()
-    wait_for_list(client)
+    wait_for_list(client, x)
     monkeypatch.setattr(spread, "MOST_BYTES", 0)
     want = [value(client, op(x)) for op in ops]
     want += [*dask.compute(*gr.stats(x, ["min", "std"])), value(client, gr.sum(x[:, :4], axis=0))]
@@ -205,20 +206,16 @@ def drop(key, worker, dask_scheduler):
     dask_scheduler.request_remove_replicas(worker, [key], stimulus_id="test")
 
 
-@pytest.mark.parametrize("original", [True, False])
-def test_a_handle_that_is_dropped(client, original):
-    """As dask's memory manager does with what is on two workers."""
+def test_a_handle_that_is_dropped(client):
+    """As dask's memory manager does with what is on two workers: its home finds the chunks again."""
     x = held(client)
     value(client, gr.sum(x))
-    before, sent = client.run_on_scheduler(handles), fetched(client)
-    lead, _ = lead_and_asked(client)
-    for key, where in before.items():
-        for worker in where:
-            if len(where) > 1 and (worker == lead) != original:
-                client.run_on_scheduler(drop, key, worker)
-    wait_until(lambda: all(len(w) == 1 for w in client.run_on_scheduler(handles).values()))
-    assert value(client, gr.max(x)) == REF.max()
-    for worker in client.nthreads():  # as a copy on some worker, and where that is its home
+    lead, asked = lead_and_asked(client, x)
+    (key,) = [key for key, where in client.run_on_scheduler(handles).items() if where == [asked]]
+    client.replicate([held_handles._held[id(x.dask.layers[x.name])].futures[key]], workers=[lead])
+    client.run_on_scheduler(drop, key, asked)
+    sent = fetched(client)
+    for worker in client.nthreads():
         with dask.annotate(workers=[worker], allow_other_workers=False):
             assert value(client, gr.argmin(x)) == REF.argmin()
     assert fetched(client) == sent
@@ -231,7 +228,7 @@ def forget(dask_worker):
 def test_a_worker_that_does_not_know_the_question(client):
     x = held(client)
     value(client, gr.sum(x))
-    _, asked = lead_and_asked(client)
+    _, asked = lead_and_asked(client, x)
     client.run(forget, workers=[asked])
     assert value(client, gr.max(x)) == REF.max()
     assert fetched(client)
@@ -241,7 +238,7 @@ def test_a_worker_that_does_not_know_the_question(client):
 def test_a_worker_that_takes_too_long(client):
     x = held(client)
     value(client, gr.sum(x))
-    _, asked = lead_and_asked(client)
+    _, asked = lead_and_asked(client, x)
     on_request(client, asked, doze)
 
     def hasten(seconds):
@@ -298,7 +295,7 @@ def test_the_asked_worker_dies(client):
     x = held(client)
     total = gr.sum(x)
     value(client, total + 1)
-    _, asked = lead_and_asked(client)
+    _, asked = lead_and_asked(client, x)
     on_request(client, asked, die)
     assert value(client, gr.argmax(x)) == REF.argmax()
     check_again(client, x, total)
@@ -308,7 +305,7 @@ def test_the_asking_worker_dies(client):
     x = held(client)
     total = gr.sum(x)
     value(client, total + 1)
-    lead, asked = lead_and_asked(client)
+    lead, asked = lead_and_asked(client, x)
     on_request(client, asked, doze)
     pid = client.run(os.getpid, workers=[lead])[lead]
     with dask.annotate(workers=[lead], allow_other_workers=True):
@@ -323,7 +320,7 @@ def test_an_error_that_ends_its_worker(client):
     """As a fault in a kernel does: not the asking one."""
     x = held(client)
     value(client, gr.sum(x))
-    lead, asked = lead_and_asked(client)
+    lead, asked = lead_and_asked(client, x)
     client.run(end_at_next, workers=[asked])
     assert value(client, gr.max(x)) == REF.max()
     client.wait_for_workers(WORKERS, timeout=PATIENCE)
@@ -341,7 +338,7 @@ def test_a_worker_that_retires(client):
     x = held(client)
     total = gr.sum(x)
     value(client, total + 1)
-    _, asked = lead_and_asked(client)
+    _, asked = lead_and_asked(client, x)
     client.retire_workers([asked])
     assert value(client, total + 2) == pytest.approx(REF.sum() + 2)
     assert value(client, gr.max(x)) == REF.max()
@@ -356,3 +353,29 @@ def test_workers_that_are_restarted(client):
     with pytest.raises(gr.errors.ArgumentError, match="given up"):
         gr.max(x)
     assert value(client, gr.argmin(held(client))) == REF.argmin()
+
+
+def test_handles_that_nobody_waits_for(client, monkeypatch):
+    """From the second array on: they are asked for ahead of the graph that needs them, in the same stream."""
+    assert value(client, gr.sum(held(client))) == pytest.approx(REF.sum())
+    monkeypatch.setattr(client, "run_on_scheduler", only_survey(client.run_on_scheduler))
+    for _ in range(3):
+        assert value(client, gr.max(held(client))) == REF.max()
+
+
+def only_survey(run):
+    def only(function, *args):
+        assert function is scheduler.survey
+        return run(function, *args)
+
+    return only
+
+
+def test_handles_that_cannot_be_made(client):
+    """They are cancelled, and with them what needs them, but not the connection: the next reduction makes others."""
+    x = held(client)
+    assert value(client, gr.sum(held(client, REF + 1))) == pytest.approx(REF.sum() + REF.size)
+    client.run_on_scheduler(stumble)
+    with pytest.raises(distributed.client.FutureCancelledError):
+        value(client, gr.max(x))
+    assert value(client, gr.max(x)) == REF.max()

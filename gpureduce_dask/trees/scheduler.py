@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
+
+START = "gr-start"  # the message that asks for what start() does
 
 # The sets of workers that hold some chunk, and which of them holds each chunk, in C order.
 Holders = tuple[list[tuple[str, ...]], list[int]]
@@ -65,3 +68,16 @@ def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
         raise
     dask_scheduler.client_desires_keys(keys=list(graph), client=client)
     dask_scheduler.transitions(dict.fromkeys(graph, "waiting"), stimulus)
+    dask_scheduler.stream_handlers.setdefault(START, partial(_hear, dask_scheduler))
+
+
+def _hear(dask_scheduler: Any, graph: bytes, client: str) -> None:
+    """As :func:`start`, for one who does not wait. What fails is cancelled: an error would end the connection."""
+    from distributed.protocol.pickle import loads
+
+    tasks = loads(graph)
+    try:
+        start(tasks, client, dask_scheduler)
+    except Exception as error:
+        why = {"reason": "gr-start", "msg": f"handles of chunks could not be made: {error!r}"}
+        dask_scheduler.report({"op": "cancelled-keys", "keys": list(tasks), **why}, client=client)

@@ -39,6 +39,7 @@ class Workers:
 
 _asked: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
 _hurried: weakref.WeakSet[Any] = weakref.WeakSet()  # clients whose schedulers have been told
+_heard: weakref.WeakSet[Any] = weakref.WeakSet()  # clients whose scheduler makes tasks for them
 _answers: weakref.WeakKeyDictionary[Any, tuple[float, Workers]] = weakref.WeakKeyDictionary()
 
 
@@ -125,12 +126,19 @@ def survey(
 
 
 def start(client: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
-    """The futures of tasks that depend on what is in memory, by key."""
+    """The futures of tasks that depend on what is in memory, by key. The first call waits for the scheduler to say that
+    it makes such tasks; later ones go ahead of the graph that needs them, as messages that nobody waits for."""
     from distributed import Future
+    from distributed.protocol.pickle import dumps
 
     futures: dict[str, Any] = {key: Future(key, client) for key in graph}  # before anything can happen to them
+    if client in _heard:
+        hurry(client)
+        client._send_to_scheduler({"op": scheduler.START, "graph": dumps(dict(graph))})
+        return futures
     try:
         client.run_on_scheduler(scheduler.start, dict(graph), client.id)
+        _heard.add(client)
     except Exception:  # the scheduler of some later version is made otherwise: a graph does the same, and costs more
         client.get(dict(graph), list(graph), sync=False)
     return futures
