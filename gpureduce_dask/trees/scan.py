@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import accumulate, product
 from typing import Any
@@ -30,7 +31,7 @@ from . import groups, lazy, locate, meta, scan_chains, sources, stream, workers
 from .axes import needs_places, place_chunks
 from .handles import Coords
 from .layers import Tasks
-from .scan_tasks import Scan, Section, bases, only_section, scan_chunk, scan_whole, totals
+from .scan_tasks import Gather, Scan, Section, bases, only_section, scan_chunk, scan_whole, totals
 
 BASES_BYTES = 2**20  # of partials that go together to all workers that need one of them
 LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
@@ -97,6 +98,8 @@ class ScanTree:
         """Lines of several chunks each; ``source`` is None for chunks that have yet to be made."""
         known, holders, is_lazy = self._where(source)
         workers.hurry(known.client)
+        if is_lazy and self._fits(known):
+            self.scan = replace(self.scan, together=True)
         lines = list(self._lines())
         for line in lines:
             self._scan(line, self._deal(line, len(lines), is_lazy, holders, known), is_lazy)
@@ -148,6 +151,12 @@ class ScanTree:
         room = LAZY if math.isnan(each) else max(1, int(BASES_BYTES // max(each, 1)))
         return min(room, LAZY) if is_lazy else room
 
+    def _fits(self, known: workers.Workers) -> bool:
+        """True on a cluster where each worker has room for a section of chunks for each of its threads."""
+        each = self._section(True) * self.todo.chunk_bytes  # of unknown chunks no number
+        shares = ((known.memory.get(w, math.inf) * groups.MEMORY_SHARE, n) for w, n in known.threads.items())
+        return known.client is not None and all(n * each <= share for share, n in shares)
+
     def _cells(self) -> float:
         """Lines of the largest chunk."""
         return float(math.prod(max(s, default=0) for a, s in enumerate(self.x.chunks) if a != self.axis))
@@ -174,7 +183,7 @@ class ScanTree:
             number = {g: n for n, g in enumerate(used)}
             order = [(number[where[i][0]], where[i][1]) for i in wanted]
             mine = [offsets[i] for i in section.members]
-            before = self._add(bases, List(*(refs[g] for g in used)), order, mine, before, self.scan)
+            before = self._gather(List(*(refs[g] for g in used)), order, mine, before, self.scan)
             self._results([line[i] for i in section.members], before)
 
     def _results(self, members: Sequence[Coords], section: Any) -> None:
@@ -189,6 +198,11 @@ class ScanTree:
     def _add(self, run: Any, *arguments: Any) -> TaskRef:
         key = (self.parts, len(self.graph))
         self.graph[key] = Task(key, run, *arguments)
+        return TaskRef(key)
+
+    def _gather(self, *arguments: Any) -> TaskRef:
+        key = (self.parts, len(self.graph))
+        self.graph[key] = Gather(key, bases, *arguments)
         return TaskRef(key)
 
     def _columns(self, members: Sequence[Coords]) -> tuple[Any, Any]:

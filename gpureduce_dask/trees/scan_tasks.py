@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from dask._task_spec import Task
 
 from .. import chunk
 from ..chunk import Place
@@ -19,6 +20,9 @@ from .tasks import Partial, merge
 # A partial, None for that of nothing; and where a segment starts in the line, None where there are no segments.
 Total = tuple[Partial, Any]
 
+# A section's chunks, each with its other operands, and their totals.
+Made = tuple[list[tuple[Any, ...]], list[Total]]
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -26,7 +30,8 @@ class Scan:
 
     ``shape`` is the array's along the axis and 0 along others, where positions matter. ``device`` is whether results
     are CuPy arrays. With ``initial`` the first result of a line stands for none of its elements. ``flat`` chunks are
-    read in C order as one line. With ``fuse`` tasks compute what the chains of their chunks put off.
+    read in C order as one line. With ``fuse`` tasks compute what the chains of their chunks put off. With ``together``
+    one task may make the chunks of a section.
     """
 
     bound: Bound
@@ -38,6 +43,7 @@ class Scan:
     shape: tuple[int, ...] | None = None
     flat: bool = False
     fuse: bool = True
+    together: bool = False
 
     def place(self, offset: int) -> Place | None:
         if self.shape is None:
@@ -125,6 +131,10 @@ class Section:
         carry = self._carries(read[0])[at]
         return self.scan.run(read, bound, starts, carry, self.offsets[at], self.is_first and at == 0)
 
+    def run_made(self, at: int, made: Made) -> Any:
+        """The same of the section's chunks."""
+        return self.run(at, *made[0][at])
+
     def behind(self, at: int, key: Any) -> Iterator[Any]:
         """The keys of the chunks behind number ``at`` of key ``key``, in the order of the scan."""
         axis, step = 1 + self.scan.axis, -1 if self.scan.reverse else 1
@@ -162,6 +172,12 @@ def totals(
     return list(zip(_left([p for p, _ in found], scan.bound), [reset for _, reset in found], strict=True))
 
 
+@faults.task
+def make(columns: Sequence[Sequence[Any]], count: int, offsets: Sequence[int], scan: Scan) -> Made:
+    """The chunks of a section, one column for each of the monoid's arity, and the totals of the first of them."""
+    return list(zip(*columns, strict=True)), totals([c[:count] for c in columns], None, offsets[:count], scan)
+
+
 def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
     """Small partials of a GPU as partials of the host: those of one GPU and shape leave it together."""
     alike: dict[Any, list[int]] = {}
@@ -176,6 +192,17 @@ def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
             for i, partial in zip(members, chunk.to_host(together, bound), strict=True):
                 partials[i] = partial
     return partials
+
+
+class Gather(Task):
+    """The task of :func:`bases`. Where one may make the chunks of its section, dask fuses it with none that finds
+    totals."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        return bool(self.args[-1].together)
 
 
 @faults.task
@@ -218,12 +245,23 @@ def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
 @lazy.reads
 @faults.task
 def scan_chunk(section: Section, at: int, *blocks: Any) -> Any:
-    """One chunk of a section; on a cluster this task does some of those behind it too, while that is quick."""
+    """One chunk of a section."""
+    return _one_of_many(scan_chunk, Section.run, section, at, *blocks)
+
+
+@faults.task
+def scan_made(section: Section, at: int, made: Made) -> Any:
+    """One chunk of a section whose chunks one task has made."""
+    return _one_of_many(scan_made, Section.run_made, section, at, made)
+
+
+def _one_of_many(task: Any, inner: Any, section: Section, at: int, *arguments: Any) -> Any:
+    """A chunk's results. On a cluster its task finds those of some behind it too, while that is quick."""
     begin = time.perf_counter()
-    result = section.run(at, *blocks)
-    key = neighbours.own_key(scan_chunk)
+    result = inner(section, at, *arguments)
+    key = neighbours.own_key(task)
     if key is not None:
-        neighbours.run(scan_chunk, Section.run, section.behind(at, key), begin)
+        neighbours.run(task, inner, section.behind(at, key), begin)
     return result
 
 
