@@ -67,6 +67,18 @@ def known(name, dask_scheduler):
     return {(t.state, len(t.who_has)) for t in dask_scheduler.tasks.values() if t.key[0] == name}
 
 
+@pytest.mark.parametrize("limit", ["MOST", "MOST_BYTES", "ENOUGH"])
+def test_few_at_a_time(ended, monkeypatch, limit):
+    monkeypatch.setattr(neighbours, limit, {"MOST": 1, "MOST_BYTES": 0, "ENOUGH": 0.0}[limit])
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        y = client.persist(gr.cumsum(in_memory(client, np.arange(SIZE * CHUNKS)), axis=0))
+        distributed.wait(y, timeout=30)
+        assert len(ended) <= CHUNKS // 2 if limit == "MOST_BYTES" else not ended
+
+
 def test_a_worker_that_leaves_takes_no_result_along(ended):
     numbers = np.arange(SIZE * CHUNKS)
     with (

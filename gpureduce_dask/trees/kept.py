@@ -20,9 +20,9 @@ def known(graph: Any, wanted: set[Any]) -> set[Any]:
     process, which is where dask optimises graphs for a cluster."""
     found: set[Any] = set()
     for scheduler in _schedulers():
-        if any(name in scheduler.task_groups and not _is_of_futures(layer) for name, layer in graph.layers.items()):
+        if any(name in scheduler.task_groups and not is_of_futures(layer) for name, layer in graph.layers.items()):
             reached = _reached(graph, scheduler.tasks)
-            needed = [layer for layer in graph.cull(wanted).layers.values() if not _is_of_futures(layer)]
+            needed = [layer for layer in graph.cull(wanted).layers.values() if not is_of_futures(layer)]
             keys = (key for layer in needed for key in layer.get_output_keys() if _name(key) in reached)
             found.update(key for key in keys if _is_had(scheduler.tasks.get(key)))
     return found
@@ -56,6 +56,7 @@ def _is_had(task: Any) -> bool:
     return task is not None and task.state in HAD
 
 
-def _is_of_futures(layer: Any) -> bool:
+def is_of_futures(layer: Any) -> bool:
+    """True for the layer of a persisted array, or of handles."""
     mapping = getattr(layer, "mapping", None)
     return mapping is not None and workers.is_future(next(iter(mapping.values()), None))

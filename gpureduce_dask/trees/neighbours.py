@@ -19,7 +19,10 @@ from typing import Any
 from dask._task_spec import Task, TaskRef
 from dask.sizeof import sizeof
 
-MOST = 8  # tasks together: results that nobody asked for yet, where each is reduced and let go
+# Tasks together: on an H200 128 chunks of 64 MiB take 84 ms by 8, 74 by 16, and 75 by 32. Where each result is let go
+# when another task has read it, so many are there instead of one.
+MOST = 16
+MOST_BYTES = 2**30  # of their results
 ENOUGH = 4e-3  # seconds that a task may have taken already: beyond it, what dask costs is little
 
 Key = Any
@@ -53,7 +56,9 @@ def run(function: Callable[..., Any], inner: Callable[..., Any], keys: Iterable[
     done: list[Done] = []
     with suppress(AttributeError):
         for key in keys:
-            if len(done) + 1 == MOST or time.perf_counter() - begin > ENOUGH or not worker.state.running:
+            if len(done) + 1 == MOST or sum(each[3] for each in done) > MOST_BYTES:
+                break
+            if time.perf_counter() - begin > ENOUGH or not worker.state.running:
                 break
             task = worker.state.tasks.get(key)
             if task is None or task.state != "ready" or task.resource_restrictions:

@@ -25,6 +25,7 @@ from dask.core import flatten, reverse_dict
 
 from . import blocks, chains, kept, scan_chains, scan_made
 from .chains import Key, Step
+from .layers import Tasks
 
 Graph = dict[Key, GraphNode]
 
@@ -63,7 +64,8 @@ class Optimize:
             return stock(dsk, keys, **kwargs)
         wanted = set(flatten(keys if isinstance(keys, (list, set)) else [keys]))
         wanted |= kept.known(dsk, wanted)
-        low = stock(blocks.written_out(dsk, wanted), wanted, **kwargs)
+        one = _of_one_layer(dsk, wanted)
+        low: Any = stock(blocks.written_out(dsk, wanted), wanted, **kwargs) if one is None else one
         if any(isinstance(node, Group) for node in low.values()):
             low = fuse_linear_task_spec(move_in(low, wanted), wanted)
         # Each alias that fusion leaves would run as a task.
@@ -76,6 +78,24 @@ class Optimize:
 
         # By value: with a graph that has nothing of this package in it, it may reach a scheduler that lacks it.
         return cloudpickle.loads, (cloudpickle.dumps(_Resolved()),)
+
+
+def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
+    """What dask's optimisation gives of a graph of chunks in memory and one layer of our tasks; None of others. dask
+    would look at each task five times, which for a scan of many chunks takes as long as some of its tasks."""
+    layers = [layer for layer in graph.layers.values() if not kept.is_of_futures(layer)]
+    if len(layers) != 1 or type(layers[0]) is not Tasks or not wanted <= layers[0].mapping.keys():
+        return None
+    tasks: Mapping[Key, GraphNode] = layers[0].mapping
+    found: Graph = {}
+    ahead = list(wanted)
+    while ahead:
+        key = ahead.pop()
+        if key in tasks and key not in found:
+            found[key] = tasks[key]
+            ahead.extend(tasks[key].dependencies)
+    fused: Graph = fuse_linear_task_spec(found, wanted)
+    return fused
 
 
 class _Resolved:

@@ -1,0 +1,54 @@
+"""Graphs of chunks in memory and one layer of ours: optimised in one look at each task, as dask optimises them."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+from dask.array.optimization import optimize
+
+import gpureduce_dask as gr
+from gpureduce_dask.trees import stream
+
+distributed = pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def x():
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        x = client.persist(da.from_array(np.arange(96.0).reshape(24, 4), chunks=(2, 2)).map_blocks(np.copy))
+        distributed.wait(x, timeout=30)
+        yield x
+
+
+MADE = {
+    "sum": lambda x: gr.sum(x),
+    "sum along rows": lambda x: gr.sum(x, axis=1),
+    "cumsum": lambda x: gr.cumsum(x, axis=0),
+    "cummax of all": lambda x: gr.cummax(x[:, :2].persist()),
+}
+
+
+def needs(graph):
+    return {key: set(node.dependencies) for key, node in graph.items()}
+
+
+@pytest.mark.parametrize("case", MADE)
+def test_as_dask_does_it(x, case):
+    y = MADE[case](x)
+    every = set(da.core.flatten(y.__dask_keys__()))
+    for wanted in (every, {min(every)}):
+        found = stream._of_one_layer(y.dask, wanted)
+        assert needs(found) == needs(optimize(y.dask, wanted))
+
+
+def test_others_are_left_to_dask(x):
+    y = gr.cumsum(x, axis=0)
+    for z in (y + 1, gr.cumsum(x + 1, axis=0), x):
+        assert stream._of_one_layer(z.dask, set(da.core.flatten(z.__dask_keys__()))) is None
+    both = set(da.core.flatten([x.__dask_keys__(), y.__dask_keys__()]))
+    assert stream._of_one_layer(y.dask, both) is None
+    np.testing.assert_array_equal(*(a.compute() for a in (y, da.cumsum(x, axis=0))))
