@@ -94,7 +94,6 @@ def handles(dask_scheduler):
 
 def lead_and_asked(client, x):
     """The worker that the tasks of the last array run on, and another one."""
-    wait_for_list(client, x)
     roster = held_handles._held[id(x.dask.layers[x.name])].roster
     (lead,) = client.run_on_scheduler(lambda dask_scheduler: [w.address for w in dask_scheduler.tasks[roster].who_has])
     return lead, next(w for w in client.nthreads() if w != lead)
@@ -125,18 +124,21 @@ async def doze():
     await asyncio.sleep(0.5)
 
 
-def wait_for_list(client, x):
-    """Until the client knows of it, and what the first reduction took along is gone."""
-    futures = held_handles._held[id(x.dask.layers[x.name])].futures
-    distributed.wait([*futures.values()], timeout=PATIENCE)
+def listed(client, ref=REF):
+    """Chunks on every worker, with a list of their handles, as after two reductions."""
+    x = held(client, ref)
+    for op in (gr.sum, gr.min):
+        value(client, op(x))
     wait_until(lambda: all(len(places) == 1 for places in client.run_on_scheduler(handles).values()))
+    return x
 
 
 def test_one_task_and_the_same_bits(client, monkeypatch):
     x, ops = held(client), [gr.sum, gr.var, gr.argmax, gr.mean]
     found, tasks = tasks_of(client, lambda: gr.sum(x))
-    assert len(tasks) == WORKERS + 2  # handles, the list of them, and the total
-    wait_for_list(client, x)
+    assert len(tasks) == WORKERS + 1  # handles and the total
+    found, tasks = tasks_of(client, lambda: gr.min(x))
+    assert len(tasks) == 2  # and a list of the handles
     found, tasks = zip(*(tasks_of(client, lambda op=op: op(x)) for op in ops), strict=True)
     assert [len(each) for each in tasks] == [1] * len(ops)
     found = [*found, *dask.compute(*gr.stats(x, ["min", "std"])), value(client, gr.sum(x[:, :4], axis=0))]
@@ -145,7 +147,7 @@ def test_one_task_and_the_same_bits(client, monkeypatch):
     p = held(client, integers)
     assert value(client, gr.reduction(p, AFFINE)) == compose(integers, (0, 1))
     assert value(client, gr.vdot(p, held(client, integers))) == (integers * integers).sum()
-    wait_for_list(client, x)
+    wait_until(lambda: all(len(places) == 1 for places in client.run_on_scheduler(handles).values()))
     monkeypatch.setattr(spread, "MOST_BYTES", 0)
     want = [value(client, op(x)) for op in ops]
     want += [*dask.compute(*gr.stats(x, ["min", "std"])), value(client, gr.sum(x[:, :4], axis=0))]
@@ -163,10 +165,10 @@ def test_where_it_pays():
 
 def test_a_plan_knows(client):
     x = held(client)
-    plan = gr.plan(x, "sum")
-    assert plan.tasks == len(tasks_of(client, lambda: gr.sum(x))[1]) == WORKERS + 2
-    assert gr.plan(x, "max").tasks == 1 and gr.plan(x, "sum").moved_bytes == plan.moved_bytes > 0
-    assert len(plan.shares) == WORKERS
+    for handles, op in ((WORKERS, gr.sum), (1, gr.max), (0, gr.argmax)):
+        plan = gr.plan(x, op.__name__)
+        assert plan.handles == handles and plan.moved_bytes > 0 and len(plan.shares) == WORKERS
+        assert plan.tasks == handles + 1 == len(tasks_of(client, lambda op=op: op(x))[1])
 
 
 def test_copies_of_its_graph(client):
@@ -184,8 +186,7 @@ def test_copies_of_its_graph(client):
 
 def test_workers_that_ask_each_other(client):
     """In their one thread each, they would wait for ever."""
-    x = held(client)
-    value(client, gr.sum(x))
+    x = listed(client)
     for worker in client.nthreads():
         on_request(client, worker, doze)
     futures = [
@@ -202,14 +203,32 @@ def test_threads_of_one_client(client):
         assert len(set(pool.map(lambda op: float(value(client, op(x))), [gr.sum, gr.max] * 6))) == 2
 
 
+def left(dask_scheduler):
+    """Handles, lists of them and chunks, and who wants them."""
+    keys = [str(key) for key in dask_scheduler.tasks if "copy" in str(key) or str(key).startswith("gr-")]
+    return keys + [name for name in dask_scheduler.clients if name == "gr-handles"]
+
+
+@pytest.mark.parametrize("how", ["deleted", "cancelled"])
+def test_all_goes_with_the_array(client, how):
+    wait_until(lambda: not client.run_on_scheduler(left))
+    x = listed(client)
+    assert client.run_on_scheduler(left)
+    if how == "cancelled":
+        client.cancel(x)
+    else:
+        del x
+        gc.collect()
+    wait_until(lambda: not client.run_on_scheduler(left))
+
+
 def drop(key, worker, dask_scheduler):
     dask_scheduler.request_remove_replicas(worker, [key], stimulus_id="test")
 
 
 def test_a_handle_that_is_dropped(client):
     """As dask's memory manager does with what is on two workers: its home finds the chunks again."""
-    x = held(client)
-    value(client, gr.sum(x))
+    x = listed(client)
     lead, asked = lead_and_asked(client, x)
     (key,) = [key for key, where in client.run_on_scheduler(handles).items() if where == [asked]]
     client.replicate([held_handles._held[id(x.dask.layers[x.name])].futures[key]], workers=[lead])
@@ -226,8 +245,7 @@ def forget(dask_worker):
 
 
 def test_a_worker_that_does_not_know_the_question(client):
-    x = held(client)
-    value(client, gr.sum(x))
+    x = listed(client)
     _, asked = lead_and_asked(client, x)
     client.run(forget, workers=[asked])
     assert value(client, gr.max(x)) == REF.max()
@@ -236,8 +254,7 @@ def test_a_worker_that_does_not_know_the_question(client):
 
 
 def test_a_worker_that_takes_too_long(client):
-    x = held(client)
-    value(client, gr.sum(x))
+    x = listed(client)
     _, asked = lead_and_asked(client, x)
     on_request(client, asked, doze)
 
@@ -271,8 +288,7 @@ def test_a_chunk_that_cannot_be_reduced_is_named(client):
 
 
 def test_an_array_that_goes_while_it_is_reduced(client):
-    x = held(client)
-    value(client, gr.sum(x))
+    x = listed(client)
     for worker in client.nthreads():
         on_request(client, worker, doze)
     future = client.compute(gr.max(x))
@@ -292,9 +308,8 @@ def check_again(client, x, total):
 
 
 def test_the_asked_worker_dies(client):
-    x = held(client)
+    x = listed(client)
     total = gr.sum(x)
-    value(client, total + 1)
     _, asked = lead_and_asked(client, x)
     on_request(client, asked, die)
     assert value(client, gr.argmax(x)) == REF.argmax()
@@ -302,9 +317,8 @@ def test_the_asked_worker_dies(client):
 
 
 def test_the_asking_worker_dies(client):
-    x = held(client)
+    x = listed(client)
     total = gr.sum(x)
-    value(client, total + 1)
     lead, asked = lead_and_asked(client, x)
     on_request(client, asked, doze)
     pid = client.run(os.getpid, workers=[lead])[lead]
@@ -318,8 +332,7 @@ def test_the_asking_worker_dies(client):
 
 def test_an_error_that_ends_its_worker(client):
     """As a fault in a kernel does: not the asking one."""
-    x = held(client)
-    value(client, gr.sum(x))
+    x = listed(client)
     lead, asked = lead_and_asked(client, x)
     client.run(end_at_next, workers=[asked])
     assert value(client, gr.max(x)) == REF.max()
@@ -335,9 +348,8 @@ def end_at_next():
 
 
 def test_a_worker_that_retires(client):
-    x = held(client)
+    x = listed(client)
     total = gr.sum(x)
-    value(client, total + 1)
     _, asked = lead_and_asked(client, x)
     client.retire_workers([asked])
     assert value(client, total + 2) == pytest.approx(REF.sum() + 2)
@@ -347,8 +359,7 @@ def test_a_worker_that_retires(client):
 
 
 def test_workers_that_are_restarted(client):
-    x = held(client)
-    value(client, gr.sum(x))
+    x = listed(client)
     client.restart(timeout=PATIENCE)
     with pytest.raises(gr.errors.ArgumentError, match="given up"):
         gr.max(x)

@@ -9,6 +9,7 @@ when it has to travel: elsewhere it fetches them one by one from whoever holds t
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,8 +20,9 @@ from types import MappingProxyType
 from typing import Any, NoReturn
 from uuid import uuid4
 
-from dask._task_spec import GraphNode, List, Task, TaskRef
+from dask._task_spec import List, Task, TaskRef
 
+from ..chunk import is_device
 from ..errors import ArgumentError, message
 from . import desk, workers
 from .axes import Chunks
@@ -109,8 +111,10 @@ class Hold(Task):
         offsets = tuple(tuple(map(getitem, self.args[1], c)) for c in coords)
         mine = desk.here()
         home = mine.worker.address if mine else None
-        handle = Handle(keys, offsets, [values[key] for key in keys], str(self.key), home)
+        chunks = [values[key] for key in keys]
+        handle = Handle(keys, offsets, chunks, str(self.key), home)
         if mine is not None:
+            _wait_for(chunks[0])
             mine.handles[handle.key] = handle
         return handle
 
@@ -121,6 +125,16 @@ class Hold(Task):
 
     def _keys(self, coords: list[Coords]) -> tuple[Any, ...]:
         return tuple((self.args[0], *c) for c in coords)
+
+
+def _wait_for(chunk: Any) -> None:
+    """Until the GPU has made what its stream was asked for: the thread of a worker's desk, which reads the chunks too,
+    may have another."""
+    if is_device(chunk):
+        import cupy
+
+        with chunk.device:
+            cupy.cuda.get_current_stream().synchronize()
 
 
 def _fetch(key: Any) -> Any:
@@ -167,14 +181,14 @@ def _refuse(key: Any, state: str | None) -> NoReturn:
 class Held:
     """An array's handles: where each chunk is, and its number in the handle of its worker.
 
-    ``roster`` is the key of a list of all of them, in the order of their workers, where one task asks these: a copy of
-    a handle of its own beside it would draw other tasks away from the chunks.
+    ``roster`` is the key of a list of all of them, in the order of their workers, where one task asks these.
     """
 
     names: dict[str, str]
     futures: dict[str, Any]
     where: dict[Coords, tuple[str, int]]
     roster: str | None = None
+    is_used: bool = False  # by a task that takes all
     layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
 
     def places(self) -> dict[Coords, str]:
@@ -186,16 +200,28 @@ class Held:
         return {coords: (worker,) for coords, worker in self.places().items()}
 
     @property
-    def count(self) -> int:
-        """How many tasks make them."""
-        return len(self.names) + (self.roster is not None)
+    def to_make(self) -> int:
+        """How many tasks run before one that takes all handles."""
+        if not self.futures:
+            return len(self.names)
+        return int(self.is_used and self.roster not in self.futures)
 
-    def every(self) -> Any:
-        """What a task takes for a list of all: that list as soon as it is there."""
-        future = self.futures.get(self.roster) if self.roster else None
-        if future is not None and future.status == "finished":
-            return TaskRef(future.key)
-        return List(*map(TaskRef, self.names.values()))
+    def every(self, client: Any) -> Any:
+        """What a task takes for a list of all handles; no client where none will run.
+
+        The first takes each, which costs less than to make a list first. The next has one made: where copies of handles
+        stay, other tasks would follow them away from the chunks.
+        """
+        each = List(*map(TaskRef, self.names.values()))
+        if client is None or not self.roster:
+            return each
+        with _making:
+            if not self.is_used:
+                self.is_used = True
+                return each
+            if self.roster not in self.futures:
+                self.futures = self.futures | workers.start(client, {self.roster: Task(self.roster, list, each)})
+        return TaskRef(self.roster)
 
     def is_good(self, known: Mapping[str, int]) -> bool:
         """True while every worker is there, and no handle came to grief."""
@@ -204,6 +230,7 @@ class Held:
         )
 
 
+_making = threading.Lock()  # of a list, by two threads at once
 _held: dict[int, Held] = {}  # by layer of futures; an entry goes with its layer
 
 
@@ -216,8 +243,8 @@ def find(layer: Any, client: Any) -> Held | None:
 def make(
     layer: Any, name: str, chunks: Chunks, holders: Mapping[Coords, str], client: Any, is_listed: bool = False
 ) -> Held:
-    """Handles for an array whose chunks, in C order, lie where ``holders`` says, with a list of them where that is
-    asked for; they are made while the caller goes on, or not at all where there is no client."""
+    """Handles for an array whose chunks, in C order, lie where ``holders`` says, with a list of them later on where
+    ``is_listed``; they are made while the caller goes on, or not at all where there is no client."""
     members: dict[str, list[int]] = {}
     where = {}
     for number, (coords, worker) in enumerate(holders.items()):
@@ -230,11 +257,7 @@ def make(
     if client is None:
         return Held(names, {}, where, roster)
     starts = tuple(tuple(map(_whole, accumulate(sizes[:-1], initial=0))) for sizes in chunks)
-    graph: dict[str, GraphNode] = {
-        names[w]: Hold(names[w], name, starts, as_range(numbers)) for w, numbers in members.items()
-    }
-    if roster:
-        graph[roster] = Task(roster, list, List(*map(TaskRef, names.values())))
+    graph = {names[w]: Hold(names[w], name, starts, as_range(numbers)) for w, numbers in members.items()}
     held = Held(names, workers.start(client, graph), where, roster)
     if id(layer) not in _held:
         weakref.finalize(layer, _held.pop, id(layer), None)

@@ -121,7 +121,7 @@ class Tree:
         return self
 
     def of_memory(self, source: Source, split: int | dict[int, int]) -> Tree:
-        """Chunks in memory: a task for each group of the source, then combines."""
+        """Chunks in memory: a task for each group of the source, then combines, or one that asks each worker."""
         self.source = source
         most = split if isinstance(split, int) else math.prod(split.values())
         slices = list(source.slices(self.order[0]))

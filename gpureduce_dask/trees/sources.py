@@ -55,7 +55,10 @@ class Source(Protocol):
     known: workers.Workers
     mark: Any  # tells one way of dealing from another, in keys
     dependencies: list[Any]  # collections that groups depend on
-    futures: list[Any]  # layers that they depend on
+
+    @property
+    def futures(self) -> list[Any]:
+        """Layers that they depend on."""
 
     def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
         """What one task takes and runs for all groups of a slice, whose partials have so many bytes; None where each
@@ -131,7 +134,7 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
     held = [handles.find(layer, client) for layer in layers]
     good = [h for h in held if h is not None]
     if len(good) == len(held) and all(h.where == good[0].where for h in good[1:]):
-        return OnHandles(todo, good, workers.of_client(client))
+        return OnHandles(todo, good, workers.of_client(client), is_trial)
     for layer in layers:
         workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
     known, found = locate.survey(client, [(a.name, a.numblocks, w) for a, w in zip(todo.arrays, layers, strict=True)])
@@ -148,7 +151,7 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
         else handles.make(layer, a.name, a.chunks, first, None if is_trial else client, is_listed)
         for h, layer, a in zip(held, layers, todo.arrays, strict=True)
     ]
-    return OnHandles(todo, made, known)
+    return OnHandles(todo, made, known, is_trial)
 
 
 def _fit(todo: Reduction, first: dict[Coords, str], known: workers.Workers) -> bool:
@@ -251,18 +254,22 @@ class InMemory:
 class OnHandles:
     """Chunks on the workers of a cluster, by handle: a graph whose size does not grow with the number of chunks."""
 
-    def __init__(self, todo: Reduction, held: list[Held], known: workers.Workers) -> None:
-        self.todo, self.held, self.known = todo, held, known
+    def __init__(self, todo: Reduction, held: list[Held], known: workers.Workers, is_trial: bool) -> None:
+        self.todo, self.held, self.known, self.is_trial = todo, held, known, is_trial
         self.dependencies: list[Any] = []
-        self.futures = [MaterializedLayer(h.futures) for h in held]
         self.mark = [sorted(h.names.values()) for h in held]
+
+    @property
+    def futures(self) -> list[Any]:
+        return [MaterializedLayer(h.futures) for h in self.held]
 
     def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
         """What one task runs on each worker, and on what, where it asks them for partials of so few bytes."""
         if nbytes <= spread.MOST_BYTES and all(
             h.roster and [*h.names] == [part.worker for part in parts] for h in self.held
         ):
-            return Spread([h.every() for h in self.held], [part.run for part in parts])
+            client = None if self.is_trial else self.known.client
+            return Spread([h.every(client) for h in self.held], [part.run for part in parts])
         return None
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
