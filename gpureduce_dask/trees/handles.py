@@ -23,6 +23,7 @@ from uuid import uuid4
 from dask._task_spec import List, Task, TaskRef
 
 from ..chunk import is_device
+from ..device import faults
 from ..errors import ArgumentError, message
 from . import desk, workers
 from .axes import Chunks
@@ -127,6 +128,7 @@ class Hold(Task):
         return tuple((self.args[0], *c) for c in coords)
 
 
+@faults.task
 def _wait_for(chunk: Any) -> None:
     """Until the GPU has made what its stream was asked for: the thread of a worker's desk, which reads the chunks too,
     may have another."""
