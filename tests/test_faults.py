@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import handles, workers
+from gpureduce_dask.trees import handles, spread, workers
 
 distributed = pytest.importorskip("distributed")
 
@@ -197,11 +197,12 @@ FAULTS = (
 )
 
 
-def test_workers_that_are_restarted(client):
+def test_workers_that_are_restarted(client, monkeypatch):
     """Chunks are gone, and with them the array: an error that says so, and the next array is as good as ever.
 
     The first test, for a scheduler waits in vain for nannies whose workers were killed shortly before.
     """
+    monkeypatch.setattr(spread, "pays", lambda *_: True)  # tasks that ask workers are right before and after
     x = held(client)
     check(client, x, OPS[:1])
     client.restart(timeout=PATIENCE, wait_for_workers=True)
