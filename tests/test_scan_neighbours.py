@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -120,13 +121,13 @@ def test_what_stands_before_each_chunk_goes_to_a_gpu_together(monkeypatch):
     monkeypatch.setattr(scan_tasks.chunk, "is_device", lambda x: isinstance(x, SimpleNamespace))
     monkeypatch.setattr(scan_tasks.chunk, "to_device", lambda partials, bound: moves.append(partials) or partials)
     scan = scan_tasks.Scan(gr.OPERATORS["sum"].bind(np.dtype("f4")), 0)
-    totals = [(np.full(1, n, scan.bound.state), None) for n in (1, 2, 4, 8)]
+    totals = [(pickle.loads(pickle.dumps(np.full(1, n, scan.bound.state))), None) for n in (1, 2, 4, 8)]
     block = SimpleNamespace(data=SimpleNamespace(device_id=0))
     for count in (3, 4):
         section = scan_tasks.bases([totals[:count]], [(0, i) for i in range(count)], [0] * 4, None, scan)
         carries = [section._carries(block)[i] for i in range(4)]
         assert carries[0] is None and [c["value"][0] for c in carries[1:]] == [1, 3, 7]
-    assert len(moves) == 2
+    assert len(moves) == 2 and {each.dtype for each in moves} == {scan.bound.state}
 
 
 def a_worker():

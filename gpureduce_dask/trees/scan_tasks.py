@@ -157,7 +157,7 @@ class Section:
         import cupy
 
         with cupy.cuda.Device(device):
-            there = iter(chunk.to_device(np.stack(known), self.scan.bound))
+            there = iter(chunk.to_device(_stacked(known, self.scan.bound), self.scan.bound))
         return [None if p is None else next(there) for p in self.found]
 
 
@@ -217,6 +217,14 @@ def bases(
         carry = _after(carry, *groups[group][place], scan.bound)
         found.append(carry)
     return Section(found, offsets, before is None, scan)
+
+
+def _stacked(partials: Sequence[Any], bound: Bound) -> Any:
+    """Partials of one shape on the host as one. ``np.stack`` would look for a dtype that all fit, field by field."""
+    together = np.zeros((len(partials), *partials[0].shape), bound.state)
+    for target, partial in zip(together, partials, strict=True):
+        target[...] = partial
+    return together
 
 
 @lazy.reads
