@@ -108,7 +108,13 @@ CALLS = {
     "columns inside": call("sum", "f4", (150, 70), 0, view=lambda x: x[:, 1:-2], carried=True, exclusive=True),
     "narrow columns": call("sum", "f2", (300, 130), 0, view=lambda x: x[:, 2:], carried=True),
     "narrow columns of odd stride": call("max", "i1", (300, 131), 0, view=lambda x: x[:, 3:], reverse=True),
-    "few columns": call("sum", "f4", (1700, 3), 0, carried=True, phase=4),
+    "few columns": call("sum", "f4", (1700, 3), 0, carried=True, phase=4, reverse=True),
+    "a braid of columns": call("sum", "f4", (701, 3), 0, carried=True, phase=4),
+    "a braid in order": call("last", "f4", (700, 4), 0, carried=True, exclusive=True),
+    "columns whole askew": call("sum", "f4", (61, 47), 0, carried=True, phase=4),
+    "bytes in columns": call("max", "u1", (200, 256), 0, view=rising),
+    "lines askew, in reverse": call("sum", "f4", (2, 1301), 1, view=lambda x: x[:, 4:1284], reverse=True, carried=True),
+    "lines whose ends differ": call("sum", "f4", (4, 1502), 1, view=lambda x: x[::-1, ::-3], carried=True),
     "few columns with gaps": call("sum", "i4", (700, 7), 0, view=lambda x: x[:, 1:], reverse=True, carried=True),
     "few columns in order": call("affine", "f8", (600, 5), 0, exclusive=True),
     "middle axis": call("sum", "f4", (3, 150, 5), 1, carried=True),
@@ -150,6 +156,7 @@ PACKS = {
     "variances": call("var", "f4", (5000,), carried=True),
     "variances past the range": call("var", "f8", (2000,), view=lambda x: broken(x, 4e152, 1500)),
     "deviations in lines": call("std", "f8", (3, 1500), 1),
+    "halves in columns": call("sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), carried=True),
     "any": call("any", "?", (20000,), view=lambda x: late(x, True)),
     "all": call("all", "?", (20000,), view=lambda x: late(x, False)),
 }
@@ -297,17 +304,32 @@ DEFECTS = {
     "packs are shifted before the next ones are read": (
         "}\n            __syncwarp();\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
         "}\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
-        ("lines askew",),
+        ("narrow lines askew",),
+    ),
+    "results take the place of packs that others need": (
+        "if (Lie > 0 && Share::in_place) __syncwarp();",
+        "",
+        ("lines askew", "lines askew and backwards"),
+    ),
+    "a second line begins where the first one goes on": (
+        "grain < before ? source : source + jump",
+        "source",
+        ("lines whose ends differ",),
+    ),
+    "a braid's columns begin with the first position": (
+        "const u32 column = place + Columns - (u32)(task.lead % Columns);",
+        "const u32 column = place;",
+        ("a braid of columns",),
     ),
     "a strip's columns take each other's results": (
-        "writing.state[j] = notes().state[slot][warp][column + j * Apart];",
-        "writing.state[j] = notes().state[slot][warp][column + j];",
+        "j++) state[j] = notes().state[slot][warp][column + j * Apart];",
+        "j++) state[j] = notes().state[slot][warp][column + j];",
         ("columns from the right",),
     ),
     "grains stay in their share's first line": (
         "element = {line + lines,",
         "element = {line,",
-        ("lines with gaps",),
+        ("every other line",),
     ),
 }
 

@@ -16,21 +16,24 @@ from gpureduce_dask.device import compile as compiler
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 # Warps and packs a lane as they are on a GPU, where tests take fewer; lines with gaps have fewer warps.
 SHAPES = (
-    (re.compile(r", \d+, \d+, (?=[012], true, \w+, \w+>$)"), ", 14, 7, "),
+    (re.compile(r", \d+, \d+, (?=[012], true, \w+, \w+>$)"), ", 12, 9, "),
     (re.compile(r", \d+, \d+, (?=0, false, \w+, \w+>$)"), ", 10, 11, "),
     (re.compile(r", \d+, \d+, (?=[12], false, \w+, \w+>$)"), ", 16, 7, "),
     (re.compile(r"^(scan_rows<(?:Var|Std)<.*), 16, 7, "), r"\1, 10, 11, "),
     (re.compile(r", \d+, (?=1, 1, false, \w+, \w+>$)"), ", 16, "),
     (re.compile(r", \d+, (?=[135], 1, true, \w+, \w+>$)"), ", 14, "),
-    (re.compile(r", \d+, (?=2, \d+, \w+, \w+, \w+>$)"), ", 12, "),
-    (re.compile(r", \d+, (?=4, \d+, \w+, \w+, \w+>$)"), ", 8, "),
+    (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+>$)"), ", 14, "),
+    (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
+    (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
+    (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=3, \w+>$)"), r"\1, 12, 9, "),
+    (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=4, \w+>$)"), r"\1, 10, 11, "),
     (re.compile(r"(?<=^scan_short)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
 )
 
 
 def as_on_a_gpu(kernel: str) -> str:
     for pattern, shape in SHAPES[:4] if kernel.startswith("scan_rows") else SHAPES[4:]:
-        if kernel.startswith(("scan_rows", "scan_columns", "scan_short")):
+        if kernel.startswith(("scan_rows", "scan_columns", "scan_braid", "scan_short")):
             kernel = pattern.sub(shape, kernel)
     return kernel
 

@@ -78,6 +78,7 @@ class _Cut:
     rows: int
     links: int
     lookers: int
+    taken: int  # columns that a lane of theirs looks back for
     drained: bool
     shared_bytes: int
 
@@ -119,7 +120,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     )
     members = _words(cut, (length, columns.size, lead, chains), steps[-1], op.option, bands, planes)
     each = cut.links + (cut.links // LINKS**2 + 1) * (LINKS + 1) if anchored else 1
-    posts = chains * each * LANES * cut.lookers * 16 * -(-op.state_bytes // 8)
+    posts = chains * each * LANES * cut.lookers * 16 * -(-cut.taken * op.state_bytes // 8)
     return Plan((step,), members, posts + 16, True, tuple(starts))
 
 
@@ -189,17 +190,23 @@ def _cut(
     """Rows of a tile: as many as shared memory holds, tiles of a line alike."""
     planes, length = shape
     together, apart, width, strips = strip
-    whole, count = 1 < together == width, planes * strips  # a lane takes whole rows; chains
-    lookers = 1 if whole else together
+    whole, count = apart == 1 < together == width, planes * strips  # a lane takes whole rows; chains
+    taken = 1 if whole else scan_lanes.taken(op, together, apart, count < FEW_CHAINS)
+    lookers = 1 if whole else together // taken
     teams = LANES if whole else 1 if together > 1 else LANES // width
     written = width * op.out_bytes
-    drained = (together == 1 or whole) and strips == 1 and abs(step_out) == written and (teams > 1 or written % 32 != 0)
+    drained = (
+        (together == 1 or whole or apart > 1)
+        and strips == 1
+        and abs(step_out) == written
+        and (teams > 1 or written % 32 != 0)
+    )
     moved = width * (sum(op.itemsizes) + op.out_bytes)
     for all_warps in WARPS_OF_MANY if together == 1 and count >= FEW_CHAINS else WARPS:
         warps = all_warps - LAG * lookers
         if warps < 2:
             break
-        notes = SLOTS * warps * LANES * lookers * op.state_bytes + SPOTS * 64 + 64
+        notes = SLOTS * warps * LANES * lookers * taken * op.state_bytes + SPOTS * 64 + 64
         free = (limit - notes) // warps - STAGES * 48 * len(bands) - 48
         each = STAGES * sum(b.row for b in bands) + (written if drained else 0)
         most = min(free // (each * teams), MOST // (moved * warps * teams))
@@ -216,5 +223,5 @@ def _cut(
         results = (teams * rows * written + 31) // 16 * 16 if drained else 0
         shares = STAGES * sum(b.share(teams * rows) for b in bands)
         nbytes = warps * (shares + results) + notes
-        return _Cut(warps, together, apart, width, strips, teams, rows, links, lookers, drained, nbytes)
+        return _Cut(warps, together, apart, width, strips, teams, rows, links, lookers, taken, drained, nbytes)
     return None

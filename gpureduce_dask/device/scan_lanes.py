@@ -6,6 +6,10 @@ from .layout import Dim
 from .scan_task import Operands, Operator
 
 LANES = 32
+# Bytes of states that one lane looks back for, where columns lie side by side: warps that need not look back scan.
+# Maxima of bytes down (65536, 65536) 0.69 and 0.98 of a copy, sums of float16 0.79 and 0.86 (both by the word as well,
+# kernels/scan/beside.cuh); but sums of uint8 in 64 bits, of which four are 32 bytes, 0.74 and 0.71.
+POSTED = 16
 MOST_APART = 4  # columns of a lane: as many warps look back
 # Bytes of a row where no alignment suits all rows, so that a strip's ends, of whose sectors the neighbours have a part,
 # are few among them: down (32768, 32767) 0.53 of a copy with 128, 0.72 with 256, 0.93 with 512.
@@ -15,8 +19,8 @@ STRIP_ASKEW = 512
 WORD, WORD_OF_NARROW = 8, 4
 # Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
 STRIPS = 4
-# Columns of which a lane takes whole rows: down (n, 3) 0.65 of a copy and 0.53 with one column a lane, (n, 5) 0.61 and
-# 0.57; (n, 4), where lanes meet in their banks, 0.56 and 0.68.
+# Columns of which a lane takes whole rows, where they are no braid (scan_braid.py): down (n, 3) 0.65 of a copy and 0.53
+# with one column a lane, (n, 5) 0.61 and 0.57; (n, 4), where lanes meet in their banks, 0.56 and 0.68.
 WHOLE = (3, 5)
 
 
@@ -48,15 +52,21 @@ def _together(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], s
 
 def _takes_rows(op: Operator, arrays: Operands, columns: Dim, steps: list[int]) -> bool:
     """True where a lane takes whole rows: few columns, one row after another in memory."""
-    width, sizes = columns.size, (*op.itemsizes, op.out_bytes)
-    dense = columns.a == sizes[0] and all(abs(s) == width * n for s, n in zip(steps, sizes, strict=True))
-    return width in WHOLE and len(op.itemsizes) == 1 and op.state_bytes <= 8 and dense
+    return columns.size in WHOLE and len(op.itemsizes) == 1 and op.state_bytes <= 8 and _dense(op, columns, steps)
+
+
+def _dense(op: Operator, columns: Dim, steps: list[int]) -> bool:
+    """True where one row lies after another in memory."""
+    sizes = (*op.itemsizes, op.out_bytes)
+    return columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(steps, sizes, strict=True))
 
 
 def _apart(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]) -> int:
     """Columns a warp's width apart, where rows are not aligned: as many as fill a strip."""
     if len(op.itemsizes) > 1 or op.state_bytes > 8:
         return 1
+    if LANES < columns.size < 2 * LANES and _dense(op, columns, steps):
+        return 2  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84
     read_at = [steps[0], *(d.a for d in planes)]
     write_at = [arrays.phases[-1], steps[-1], *(d.c for d in planes)]
     if not any(n % 32 for n in (*read_at, *write_at)):
@@ -65,6 +75,12 @@ def _apart(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], step
     while columns.size < LANES * count:
         count //= 2
     return max(1, count)
+
+
+def taken(op: Operator, together: int, apart: int, anchored: bool) -> int:
+    """Of a lane's columns those that one of a warp that looks back does so for (kernels/scan/columns.cuh)."""
+    posted = POSTED // 2 if anchored and op.itemsizes[0] < 4 else POSTED
+    return together if apart == 1 and together * op.state_bytes <= posted else 1
 
 
 def spread(most: int, teams: int, width: int, op: Operator) -> int:

@@ -1,9 +1,9 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
 Lines along the last axis in memory are scanned in one pass, in tiles; lines that lie side by side in strips of columns
-(scan_columns.py); short ones whole by a thread (scan_short.py); other lines by a thread each, or by several; and any
-by the textbook's methods (scan_methods.py). How lines are cut follows from shapes and dtypes, and from the GPU's
-shared memory alone.
+(scan_columns.py), or, where they are very few, as if they were one (scan_braid.py); short ones whole by a thread
+(scan_short.py); other lines by a thread each, or by several; and any by the textbook's methods (scan_methods.py). How
+lines are cut follows from shapes and dtypes, and from the GPU's shared memory alone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import scan_columns, scan_methods, scan_short
-from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, words
+from . import scan_braid, scan_columns, scan_methods, scan_short
+from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posted_bytes, posts, words
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
 # with 16 and 7: a line of float32 0.96 and 0.94, of int64 0.95 and 0.90, of float64 0.90 and 0.88. More warps are
@@ -25,7 +25,10 @@ OF_ONE_LINE = tuple((10, 11) if shape == (16, 7) else shape for shape in SHAPES)
 # Elements and flags, with 10 and 9, 12 and 7, 8 and 11: a line of float32 0.87, 0.84, 0.84; 32768 lines 0.72, 0.87,
 # 0.64.
 OF_SEGMENTS = ((10, 9), *SHAPES), ((12, 7), *SHAPES)
-WITH_GAPS = ((14, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))  # more registers a thread
+# Lines with gaps take more registers. [:, 1:-1] of float32 along with 14 and 7, 12 and 9, 10 and 11: 0.86, 0.89, 0.83
+# of a copy, with three packs unrolled 0.87 and 0.91 of the first two; but lines of 1022, shorter than what a warp takes
+# with 9, have 0.68 with 7 and else 0.64.
+WITH_GAPS = ((14, 9), (12, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))
 
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
@@ -65,6 +68,7 @@ def plan(
     if short := short or scan_short.across(op, arrays, exclusive, reverse):
         return short
     rows = _in_rows(op, arrays, exclusive, reverse, limit, processors)
+    rows = rows or scan_braid.plan(op, arrays, exclusive, reverse, limit, processors)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
 
@@ -98,7 +102,7 @@ def _in_rows(
     of_one_line = is_light or op.type.startswith(("Var<", "Std<"))
     segmented = op.type.startswith("Segmented<")
     of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if of_one_line else SHAPES
-    shapes = WITH_GAPS if gaps else of_lines
+    shapes = _with_gaps(arrays.shape[-1] * max(sizes)) if gaps else of_lines
     rows = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.flow_bytes, limit, shapes)
     if rows is None:
         return None
@@ -122,6 +126,12 @@ def _in_rows(
         walk=arrays.kept(),
     )
     return Plan((step,), members, posts(tiles) * posted_bytes(op.state_bytes) + 16, True, (0,) * len(arrays.strides))
+
+
+def _with_gaps(nbytes: int) -> tuple[tuple[int, int], ...]:
+    """Shapes for lines of so many bytes: of those with many warps the first whose share is no longer than a line."""
+    first = next((i for i, (_, run) in enumerate(WITH_GAPS[:3]) if 512 * run <= nbytes), 0)
+    return WITH_GAPS[first:]
 
 
 def _grain(arrays: Operands, operand: int, size: int, lead: int) -> int:
@@ -199,16 +209,6 @@ def fitting(
         if nbytes <= limit:
             return Rows(warps, run, warps * share, nbytes)
     return None
-
-
-def posted_bytes(state: int) -> int:
-    """Of a state as tiles post it (kernels/scan/look_back.cuh)."""
-    return 64 if state <= 8 else 16 * -(-state // 8)
-
-
-def posts(tiles: int) -> int:
-    """Posted states: of every tile, every 32nd and every 1024th."""
-    return tiles + tiles // 32 + tiles // 1024
 
 
 def splits_of(lines: int, length: int) -> int:

@@ -98,6 +98,16 @@ def flag(value: bool) -> str:
     return str(value).lower()
 
 
+def posted_bytes(state: int) -> int:
+    """Of a state as tiles post it (kernels/scan/look_back.cuh)."""
+    return 64 if state <= 8 else 16 * -(-state // 8)
+
+
+def posts(tiles: int) -> int:
+    """Posted states: of every tile, every 32nd and every 1024th."""
+    return tiles + tiles // 32 + tiles // 1024
+
+
 def words(
     *,
     lines: int,

@@ -30,7 +30,7 @@ GR_HD void await_posts(const Post* const (&from)[Count], bool (&wanted)[Count], 
 // Folds `count` posts, `stride` apart, onto a state, left to right. All lanes of a warp call with the same count.
 template <class Op, class Post>
 GR_HD typename Op::State fold_posts(const Post* from, u64 stride, u32 count, bool active, typename Op::State state) {
-    const int Batch = sizeof(typename Op::State) % 4 ? 2 : Post::vectors <= 2 ? 8 : 4;
+    const int Batch = alignof(typename Op::State) < 4 ? (sizeof(typename Op::State) > 2 ? 4 : 2) : Post::vectors <= 2 ? 8 : 4;
     for (u32 at = 0; at < count; at += Batch) {
         const Post* posts[Batch];
         bool wanted[Batch];

@@ -5,6 +5,8 @@
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
 #include "band.cuh"
+#include "beside.cuh"
+#include "busy.cuh"
 #include "chain.cuh"
 #include "flow.cuh"
 #include "pipeline.cuh"
@@ -16,13 +18,16 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    static const bool meets = true;
-    static const bool whole = Drained && V > 1;   // a lane takes whole rows
+    static const bool whole = Drained && V > 1 && Apart == 1;  // a lane takes whole rows
     static const int wide = whole ? 32 : 32 * V;  // columns that there is room for
     static const bool draws_early = Anchored && Reader<In>::size_b == 0;  // where two lie takes too many registers
     // Rows that a lane reads from shared memory at once.
     static const int batch = sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
-    static_assert(V == 1 || !Drained || Apart == 1, "short rows have no columns to spare");
+    // Columns that a lane looks back for: all of its own side by side, if their states are small, which leaves warps to scan.
+    static const int posted = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
+    static const int taken = V > 1 && Apart == 1 && !whole && V * sizeof(State) <= posted ? V : 1;
+    static const int lookers = whole ? 1 : V / taken;
+    static const bool meets = !(Busy<Op>::yes && taken > 1 && (Anchored || sizeof(In) <= 2));
     // Where a tile lies, and its first rows.
     struct Spot {
         u64 tile, link, chain, line;  // line: the first of its columns
@@ -112,20 +117,16 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
     }
     // Folds rows.
     struct Folding {
-        Gather<Op> gather[V];
+        FoldBeside<Op, V> fold;
         template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
             Pack<In, V> from[Count];
             read<Turning, Count>(a, b, from);
-#pragma unroll
-            for (int i = 0; i < Count; i++)
-#pragma unroll
-                for (int j = 0; j < V; j++) gather[j].take(from[i].at[j]);
+            fold.take(from);
         }
     };
     // Scans rows from the states before them; results go to memory, or where they are `kept`.
     struct Writing {
-        const f64* option;
-        State state[V];
+        ScanBeside<Op, Emit, V, Exclusive> scan;
         u8* to;
         i64 step;
         u32 columns;  // those behind this lane's first that exist, where they lie apart
@@ -133,19 +134,19 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
             Pack<In, V> from[Count];
             read<Turning, Count>(a, b, from);
+            if (scan.fits(from)) write<true>(from);
+            else write<false>(from);
+        }
+        template <bool Fits, int Count> GR_HD void write(const Pack<In, V> (&from)[Count]) {
 #pragma unroll
             for (int i = 0; i < Count; i++) {
                 Pack<Out, V> result;
-#pragma unroll
-                for (int j = 0; j < V; j++) {
-                    if (Exclusive) result.at[j] = Emit::of(Before<Op>::of(state[j], from[i].at[j]), option);
-                    state[j] = Take<Op>::of(state[j], from[i].at[j]);
-                    if (!Exclusive) result.at[j] = Emit::of(state[j], option);
-                }
+                scan.template row<Fits>(from[i], result);
                 if constexpr (Drained) {
                     Out* at = (Out*)kept.template next<false>();
 #pragma unroll
-                    for (int j = 0; j < V; j++) at[j] = result.at[j];
+                    for (int j = 0; j < V; j++)
+                        if (Apart == 1 || j * Apart < columns) at[j * Apart] = result.at[j];
                 } else if constexpr (Apart == 1) store_pack(to, result);
                 else
 #pragma unroll
@@ -193,7 +194,7 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         walk(spot, rows_of(spot), stage, folding);
         State state[V];
 #pragma unroll
-        for (int j = 0; j < V; j++) state[j] = folding.gather[j].state();
+        for (int j = 0; j < V; j++) state[j] = folding.fold.state(j);
         Held held = nothing();
         if constexpr (V == 1 || whole) {
             if (task.teams > 1) {  // a scan of as many columns as teams have
@@ -216,17 +217,15 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
     }
     GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
         const u32 rows = rows_of(spot);
-        Writing writing = {task.option};
+        State state[V];
 #pragma unroll
-        for (int j = 0; j < V; j++) writing.state[j] = notes().state[slot][warp][column + j * Apart];
+        for (int j = 0; j < V; j++) state[j] = notes().state[slot][warp][column + j * Apart];
         if constexpr (V == 1 || whole) {
             if (task.teams > 1)
 #pragma unroll
-                for (int j = 0; j < V; j++) writing.state[j] = Op::combine(writing.state[j], held.before[j]);
+                for (int j = 0; j < V; j++) state[j] = Op::combine(state[j], held.before[j]);
         }
-        writing.to = spot.out + skip_out;
-        writing.step = task.step_out;
-        writing.columns = spot.columns - column;
+        Writing writing = {{state, task.option}, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0}};
         if (Drained) {
             const u8* low = lowest_out(spot, rows);
             writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
@@ -238,31 +237,43 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         drain_bytes(results(), lowest_out(spot, rows), (rows - 1) * row + spot.columns * (u32)sizeof(Out));
     }
 
-    // One warp calls, V for a tile. What comes before each warp's rows in a column a lane.
+    // One warp calls, `lookers` for a tile. What comes before each warp's rows, in some of a lane's columns.
     GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
-        const u32 own_column = whole ? lane : Apart == 1 ? lane * V + looker : looker * Apart + lane;
-        const bool active = own_column < spot.columns;
-        State own = Op::identity(), start = Op::identity();
+        typedef Several<Op, taken> Columns;
+        const u32 first = whole ? lane : Apart == 1 ? lane * V + looker * taken : looker * Apart + lane;
+        const bool active = first < spot.columns;
+        typename Columns::State own = Columns::identity(), start = own;
         if (active) {
-            for (int w = 0; w < Warps; w++) own = Op::combine(own, notes().state[slot][w][own_column]);
-            if (task.carry) start = ((const State*)task.carry)[spot.line + own_column];
+            for (int w = 0; w < Warps; w++) own = Columns::combine(own, noted(slot, w, first));
+            if (task.carry)
+#pragma unroll
+                for (int j = 0; j < taken; j++) start.at[j] = ((const State*)task.carry)[spot.line + first + j];
         }
-        const Chain<Op, wide, Anchored> chain(task, spot.chain, own_column, active);
-        State before = chain.before(spot.link, own, start);
+        const Chain<Columns, 32 * lookers, Anchored> chain(task, spot.chain, looker * 32 + lane, active);
+        typename Columns::State before = chain.before(spot.link, own, start);
         if (!active) return;
         for (int w = 0; w < Warps; w++) {
-            State& at = notes().state[slot][w][own_column];
-            const State after = Op::combine(before, at);
-            at = before;
+            const typename Columns::State after = Columns::combine(before, noted(slot, w, first));
+#pragma unroll
+            for (int j = 0; j < taken; j++) notes().state[slot][w][first + j] = before.at[j];
             before = after;
         }
-        if (task.totals && spot.link + 1 == task.links) ((State*)task.totals)[spot.line + own_column] = before;
+        if (task.totals && spot.link + 1 == task.links)
+#pragma unroll
+            for (int j = 0; j < taken; j++) ((State*)task.totals)[spot.line + first + j] = before.at[j];
+    }
+    GR_HD typename Several<Op, taken>::State noted(u32 slot, int w, u32 first) const {
+        typename Several<Op, taken>::State states;
+#pragma unroll
+        for (int j = 0; j < taken; j++) states.at[j] = notes().state[slot][w][first + j];
+        return states;
     }
 };
 
-// Grid: any number of blocks of Warps + LAG V warps, or where lanes take whole rows, of Warps + LAG.
-template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Drained, bool Exclusive>
-__global__ void __launch_bounds__(32 * (Warps + LAG * (Drained ? 1 : V)), GR_BLOCKS) scan_columns(const __grid_constant__ Strips task) {
-    const ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Drained, Exclusive> work(task);
-    Pipeline<ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Drained, Exclusive>, Warps, (Drained ? 1 : V)>(work, task.tiles, task.ticket).run();
+// Grid: any number of blocks of Warps + LAG lookers warps.
+template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Drained, bool Exclusive,
+          class Work = ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Drained, Exclusive>>
+__global__ void __launch_bounds__(32 * (Warps + LAG * Work::lookers), GR_BLOCKS) scan_columns(const __grid_constant__ Strips task) {
+    const Work work(task);
+    Pipeline<Work, Warps, Work::lookers>(work, task.tiles, task.ticket).run();
 }

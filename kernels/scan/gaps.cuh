@@ -4,6 +4,7 @@
 #include "../core/copy.cuh"
 #include "../core/line.cuh"
 #include "../core/scan_task.cuh"
+#include "askew.cuh"
 
 const u32 MANY = 1u << 31;  // stands for more than a share holds
 GR_HD u32 at_most_many(u64 count) { return count < MANY ? (u32)count : MANY; }
@@ -75,100 +76,38 @@ template <int Elements> GR_HD bool hops(const Scan& task, i64 first) {
     return task.line.count == 1 && first >= (i64)task.lead && first + Elements <= (i64)task.positions;
 }
 
-// Elements of a pack of 16 bytes the other way round.
-template <int Size> GR_HD uint4 flipped(uint4 pack) {
-    if (Size == 16) return pack;
-    if (Size == 8) return make_uint4(pack.z, pack.w, pack.x, pack.y);
-    const u32 order = Size == 4 ? 0x3210 : Size == 2 ? 0x1032 : 0x0123;
-    return make_uint4(__byte_perm(pack.w, 0, order), __byte_perm(pack.z, 0, order), __byte_perm(pack.y, 0, order),
-                      __byte_perm(pack.x, 0, order));
-}
-// Of two packs one after another the 16 bytes from `by` on, whole elements.
-template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
-    const u32 all[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
-    u32 pairs[6], words[5], out[4];
-#pragma unroll
-    for (int i = 0; i < 6; i++) pairs[i] = by & 8 ? all[i + 2] : all[i];
-#pragma unroll
-    for (int i = 0; i < 5; i++) words[i] = by & 4 ? pairs[i + 1] : pairs[i];
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[i] = Size >= 4 ? words[i] : (u32)((words[i] | (u64)words[i + 1] << 32) >> (by % 4 * 8));
-    return make_uint4(out[0], out[1], out[2], out[3]);
-}
-
-const u32 BACKWARDS = 16;
-
-// A share whose elements of an operand lie one after another in memory, forwards or backwards, at whatever alignment. Packs
-// of memory are copied to where they stand in the order of positions; the first and the last, of which the share has a part
-// each, to one place. Once all are there, they are shifted to the alignment of shared memory.
-template <bool Second, int Elements, int Size> struct Solid {
-    static const int packs = Elements * Size / 16, each = 16 / Size;
-    bool is_solid, backwards;
-    u32 phase;       // bytes of the first pack, in the order of positions, that lie before the share
-    const u8* base;  // of the first pack
+// A share of the end of one line and the beginning of the next, or of one alone, grain by grain.
+template <bool Second, int Elements, int Size, int Grain> struct Stretches {
+    static const int each = Grain / Size, grains = Elements / each;
+    bool exist;
+    const u8* at;     // of this lane's first grain
+    i64 ahead, jump;  // bytes to its next one; as well where the second line begins
+    i32 before;       // grains of the first line, from this lane's first on
 
     // `from` is the operand's first element, `first` the share's first position.
-    GR_HD Solid(const Scan& task, const u8* from, i64 first) : is_solid(false) {
-        const i64 step = Second ? task.step_b : task.step_a;
-        if (step != Size && step != -Size) return;
-        if (task.length < Elements || first < (i64)task.lead || first + Elements > (i64)task.positions) return;
-        const u64 at = (u64)first - task.lead, line = task.lines == 1 ? 0 : task.by_length.of(at);
-        const u64 in_line = at - line * task.length;
-        if (task.length - in_line < Elements) return;
-        is_solid = true;
-        backwards = step < 0;
-        const Offset begin = task.line.at(line);
-        const u8* element = from + (Second ? begin.b : begin.a) + (i64)in_line * step + (backwards ? Size : 0);  // where it is met
-        phase = (u32)((u64)element % 16);
-        base = element - phase;
-        if (backwards) {
-            base -= phase ? 0 : 16;
-            phase = (16 - phase) % 16;
-        }
+    GR_HD Stretches(const Scan& task, const u8* from, i64 first) : exist(false) {
+        if (task.length < Elements || !hops<Elements>(task, first)) return;
+        exist = true;
+        const i64 step = Second ? task.step_b : task.step_a, pitch = Second ? task.line.b[0] : task.line.a[0];
+        const u64 place = (u64)first - task.lead, line = task.lines == 1 ? 0 : task.by_length.of(place);
+        const u64 in_line = place - line * task.length, left = task.length - in_line;
+        const u32 lane = threadIdx.x % 32;
+        at = from + (i64)line * pitch + (i64)(in_line + lane * each) * step;
+        ahead = 32 * each * step;
+        jump = pitch - (i64)task.length * step;
+        before = (i32)(left < Elements ? left : Elements) / each - (i32)lane;
     }
     // All lanes of a warp call.
     GR_HD void fetch(u8* to) const {
-        const int lane = threadIdx.x % 32;
-        const i64 ahead = backwards ? -16 : 16;
-        const u8* from = base + lane * ahead;
-#pragma unroll
-        for (int k = 0; k < (packs + 31) / 32; k++) {
-            const int pack = k * 32 + lane;
-            if ((packs % 32 == 0 || pack < packs) && (pack > 0 || phase == 0)) copy_async(to + pack * 16, from);
-            from += 32 * ahead;
+        const u8* source = at;
+        u8* target = to + threadIdx.x % 32 * Grain;
+#pragma unroll 4
+        for (i32 grain = 0; grain < grains; grain += 32) {
+            if (grains % 32 == 0 || grain + (i32)threadIdx.x % 32 < grains)
+                copy_async<Grain>(target, grain < before ? source : source + jump);
+            source += ahead;
+            target += 32 * Grain;
         }
-        if (phase == 0 || lane >= each) return;
-        const u32 byte = lane * Size;  // of a pack: elements of the first, and of that behind the last
-        const u8* source = base + byte + ((backwards ? byte < 16 - phase : byte >= phase) ? 0 : packs * ahead);
-        if constexpr (Size >= 4) copy_async<Size>(to + byte, source);
-        else *(typename Word<Size>::type*)(to + byte) = *(const typename Word<Size>::type*)source;
-    }
-    // All lanes of a warp call, when the copies are there.
-    static GR_HD void straighten(u8* share, u32 askew) {
-        const u32 phase = askew % 16;
-        const bool backwards = askew & BACKWARDS;
-        uint4* const at = (uint4*)share;
-        const int lane = threadIdx.x % 32;
-        const uint4 first = at[0];
-        const int rounds = (packs + 31) / 32, batch = rounds % 3 == 0 ? 3 : rounds > 1 ? 2 : 1;
-#pragma unroll 1
-        for (int round = 0; round < rounds; round += batch) {
-            uint4 one[batch], two[batch];
-#pragma unroll
-            for (int i = 0; i < batch; i++) {
-                const int pack = (round + i) * 32 + lane;
-                one[i] = at[pack < packs ? pack : 0];
-                two[i] = pack + 1 < packs ? at[pack + 1] : first;
-                if (backwards) one[i] = flipped<Size>(one[i]), two[i] = flipped<Size>(two[i]);
-            }
-            __syncwarp();
-#pragma unroll
-            for (int i = 0; i < batch; i++) {
-                const int pack = (round + i) * 32 + lane;
-                if (pack < packs) at[pack] = shifted<Size>(one[i], two[i], phase);
-            }
-        }
-        __syncwarp();
     }
 };
 
@@ -187,6 +126,13 @@ GR_HD u32 fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64 
     }
     if constexpr (Grain > Size) {
         if (grain != Grain) return fetch_grains<Second, Elements, Size, Grain / 2>(task, grain, to, from, first);
+    }
+    if constexpr (Grain >= 4) {
+        const Stretches<Second, Elements, Size, Grain> stretches(task, from, first);
+        if (stretches.exist) {
+            stretches.fetch(to);
+            return 0;
+        }
     }
     typedef typename Word<Grain>::type W;
     const Grains<Elements, Grain / Size> grains(task, first);

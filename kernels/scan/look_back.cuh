@@ -73,12 +73,13 @@ struct Reach {
 };
 
 // All lanes of one warp of the block call. `own` is the tile's state, from the last line that begins in it; `start` is what
-// comes before tile 0. Returns what comes before this tile.
+// comes before tile 0; posts stand `skip` bytes behind the first of all. Returns what comes before this tile.
 template <class Op>
-GR_HD typename Op::State look_back(const Scan& task, u64 tile, Reach reach, typename Op::State own, typename Op::State start) {
+GR_HD typename Op::State look_back(const Scan& task, u64 tile, Reach reach, typename Op::State own, typename Op::State start,
+                                     u64 skip = 0) {
     typedef typename Op::State State;
     const u32 lane = threadIdx.x % 32;
-    Posted<State> *singles = (Posted<State>*)task.states, *stretches = singles + task.tiles;
+    Posted<State> *singles = (Posted<State>*)((u8*)task.states + skip), *stretches = singles + task.tiles;
     Posted<State>* anchors = stretches + task.tiles / 32;
     if (lane == 0) singles[tile].post(own);
     // Near: the stretch before this one and this one, tile by tile. Far: stretches before those, from the last anchor but

@@ -1,0 +1,209 @@
+// Columns that a lane takes side by side: their states folded and scanned row by row, of narrow elements by the word.
+#pragma once
+#include "../core/pack.cuh"
+#include "../core/task.cuh"
+#include "flow.cuh"
+#include "halves.cuh"
+#include "narrow.cuh"
+
+// The states of several columns, as one that is posted and awaited together.
+template <class Op, int Columns> struct Several {
+    struct State { typename Op::State at[Columns]; };
+    static GR_HD State identity() {
+        State none;
+#pragma unroll
+        for (int j = 0; j < Columns; j++) none.at[j] = Op::identity();
+        return none;
+    }
+    static GR_HD State combine(const State& earlier, const State& later) {
+        State both;
+#pragma unroll
+        for (int j = 0; j < Columns; j++) both.at[j] = Op::combine(earlier.at[j], later.at[j]);
+        return both;
+    }
+};
+
+//   fold.take(rows)           rows of V columns more
+//   fold.state(j)             of column j
+//
+//   ScanBeside(before, option)
+//   scan.fits(rows)           whether row<true> may take these rows
+//   scan.row<fits>(from, to)  a row's results
+template <class Op, int V> struct FoldAny {
+    typedef typename Op::In In;
+    Gather<Op> gather[V];
+    template <int Count> GR_HD void take(const Pack<In, V> (&from)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++)
+#pragma unroll
+            for (int j = 0; j < V; j++) gather[j].take(from[i].at[j]);
+    }
+    GR_HD typename Op::State state(int j) const { return gather[j].state(); }
+};
+template <class Op, class Emit, int V, bool Exclusive> struct ScanAny {
+    typedef typename Op::In In;
+    typedef typename Op::State State;
+    typedef typename Emit::Out Out;
+    State state[V];
+    const f64* option;
+    GR_HD ScanAny(const State (&before)[V], const f64* options) : option(options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = before[j];
+    }
+    template <int Count> static GR_HD bool fits(const Pack<In, V> (&)[Count]) { return true; }
+    template <bool Fits> GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            if (Exclusive) to.at[j] = Emit::of(Before<Op>::of(state[j], from.at[j]), option);
+            state[j] = Take<Op>::of(state[j], from.at[j]);
+            if (!Exclusive) to.at[j] = Emit::of(state[j], option);
+        }
+    }
+};
+
+// Extremes of bytes and 16-bit elements, two lanes to an instruction. Of a word of bytes the odd ones are upper bytes of lanes
+// as they stand, the even ones when they have been moved; what stands below them decides nothing between unlike ones.
+template <class T, bool Max, bool SkipNan, int V> struct NarrowBeside {
+    typedef Halves<T, Max, SkipNan> Lane;
+    static const int words = V * (int)sizeof(T) / 4, each = sizeof(T) == 1 ? 2 : 1;
+    u32 best[words][each];
+    GR_HD void take(const Pack<T, V>& from) {
+#pragma unroll
+        for (int w = 0; w < words; w++) {
+            const u32 word = ((const u32*)&from)[w];
+            best[w][each - 1] = Lane::better(best[w][each - 1], word);
+            if (each == 2) best[w][0] = Lane::better(best[w][0], word << 8);
+        }
+    }
+    GR_HD void show(Pack<T, V>& to) const {
+#pragma unroll
+        for (int w = 0; w < words; w++)
+            ((u32*)&to)[w] = each == 2 ? __byte_perm(best[w][0], best[w][each - 1], 0x7351) : best[w][0];
+    }
+    GR_HD void begin(const Pack<T, V>& from) {
+#pragma unroll
+        for (int w = 0; w < words; w++) {
+            const u32 word = ((const u32*)&from)[w];
+            best[w][each - 1] = word;
+            if (each == 2) best[w][0] = word << 8;
+        }
+    }
+};
+template <class T, bool Max, bool SkipNan, int V> struct FoldNarrow {
+    NarrowBeside<T, Max, SkipNan, V> lanes;
+    GR_HD FoldNarrow() {
+        Pack<T, V> worst;
+#pragma unroll
+        for (int j = 0; j < V; j++) worst.at[j] = Extreme<T, Max, SkipNan>::worst();
+        lanes.begin(worst);
+    }
+    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) lanes.take(from[i]);
+    }
+    GR_HD T state(int j) const {
+        Pack<T, V> all;
+        lanes.show(all);
+        return all.at[j];
+    }
+};
+template <class T, bool Max, bool SkipNan, int V> struct ScanNarrow {
+    NarrowBeside<T, Max, SkipNan, V> lanes;
+    GR_HD ScanNarrow(const T (&before)[V], const f64*) {
+        Pack<T, V> all;
+#pragma unroll
+        for (int j = 0; j < V; j++) all.at[j] = before[j];
+        lanes.begin(all);
+    }
+    template <int Count> static GR_HD bool fits(const Pack<T, V> (&)[Count]) { return true; }
+    template <bool Fits> GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
+        lanes.take(from);
+        lanes.show(to);
+    }
+};
+
+// Sums of 16-bit floats, whose bits are moved to where binary64 has them (moved.cuh).
+template <class T, int V, int Count> GR_HD bool all_rows_finite(const Pack<T, V> (&rows)[Count]) {
+    u32 sum = 0;
+#pragma unroll
+    for (int i = 0; i < Count; i++)
+#pragma unroll
+        for (int w = 0; w < V * (int)sizeof(T) / 4; w++) sum = times_zero(((const u32*)&rows[i])[w], sum, T());
+    return sum == 0;
+}
+template <class Map, int V> struct FoldHalves {
+    typedef typename Map::In T;
+    f64 sum[V];
+    GR_HD FoldHalves() {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] = 0;
+    }
+    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
+        if (all_rows_finite(from)) {
+#pragma unroll
+            for (int i = 0; i < Count; i++)
+#pragma unroll
+                for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(from[i], j), Moved<T>::scale(), sum[j]);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < Count; i++)
+#pragma unroll
+            for (int j = 0; j < V; j++) add(sum[j], Map::of(from[i].at[j]));
+    }
+    GR_HD f64 state(int j) const { return sum[j]; }
+};
+template <class Map, class Emit, int V> struct ScanHalves {
+    typedef typename Map::In T;
+    f64 sum[V];
+    const f64* option;
+    GR_HD ScanHalves(const f64 (&before)[V], const f64* options) : option(options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] = before[j];
+    }
+    template <int Count> static GR_HD bool fits(const Pack<T, V> (&rows)[Count]) { return all_rows_finite(rows); }
+    template <bool Fits> GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            if (Fits) sum[j] = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum[j]);
+            else add(sum[j], Map::of(from.at[j]));
+        }
+#pragma unroll
+        for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
+    }
+};
+
+template <class Op, int V> struct FoldBeside : FoldAny<Op, V> {};
+template <class Op, class Emit, int V, bool Exclusive> struct ScanBeside : ScanAny<Op, Emit, V, Exclusive> {
+    using ScanAny<Op, Emit, V, Exclusive>::ScanAny;
+};
+// Of words there must be whole ones.
+template <class T, bool Max, bool SkipNan, int V>
+using FoldExtremes = typename Either<V * sizeof(T) % 4 == 0, FoldNarrow<T, Max, SkipNan, V>, FoldAny<MinMax<T, Max, SkipNan>, V>>::type;
+template <class T, bool Max, bool SkipNan, int V>
+using ScanExtremes = typename Either<V * sizeof(T) % 4 == 0, ScanNarrow<T, Max, SkipNan, V>,
+                                     ScanAny<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>>::type;
+#define GR_BESIDE(T)                                                                                                  \
+    template <bool Max, bool SkipNan, int V>                                                                          \
+    struct FoldBeside<MinMax<T, Max, SkipNan>, V> : FoldExtremes<T, Max, SkipNan, V> {};                              \
+    template <bool Max, bool SkipNan, int V>                                                                          \
+    struct ScanBeside<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false> : ScanExtremes<T, Max, SkipNan, V> { \
+        typedef ScanExtremes<T, Max, SkipNan, V> Way;                                                                 \
+        using Way::Way;                                                                                               \
+    };
+GR_BESIDE(half) GR_BESIDE(bfloat16) GR_BESIDE(i16) GR_BESIDE(u16) GR_BESIDE(i8) GR_BESIDE(u8) GR_BESIDE(boolean)
+#undef GR_BESIDE
+
+template <class Map, int V>
+using FoldSums = typename Either<V % 2 == 0, FoldHalves<Map, V>, FoldAny<Sum<Map, f64>, V>>::type;
+template <class Map, class Emit, int V>
+using ScanSums = typename Either<V % 2 == 0, ScanHalves<Map, Emit, V>, ScanAny<Sum<Map, f64>, Emit, V, false>>::type;
+#define GR_BESIDE(T, Map)                                                                                   \
+    template <int V> struct FoldBeside<Sum<Map<T, f64>, f64>, V> : FoldSums<Map<T, f64>, V> {};             \
+    template <int V> struct ScanBeside<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false>    \
+        : ScanSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                                       \
+        typedef ScanSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> Way;                              \
+        using Way::Way;                                                                                     \
+    };
+GR_BESIDE(half, Value) GR_BESIDE(half, NonNan) GR_BESIDE(bfloat16, Value) GR_BESIDE(bfloat16, NonNan)
+#undef GR_BESIDE
