@@ -11,12 +11,15 @@ struct Track {
     i32 pitch;
     u32 phase, turn;
     i32 apart;  // to a lane's next column
+    i32 more;   // of its columns behind the first, those that exist
     template <bool Turning> GR_HD const u8* next() {
         const u32 now = at + (Turning ? phase : 0);
         at += pitch;
         if (Turning) phase = (phase + turn) & 15;
         return GR_SHARED + now;
     }
+    // From a lane's first column to another, or to the last that it has: nothing is read that may still be on its way.
+    GR_HD i32 beside(int j) const { return (j < more ? j : more) * apart; }
 };
 
 // Rows of which the first lies at `from`, in memory and, from `share` on, in shared memory.
@@ -31,15 +34,15 @@ struct Band {
     GR_HD const u8* lowest(const Bands& bands) const { return bands.step < 0 ? from + reach(bands) : from; }
 
     // From row `first` on, at a byte of it. Where rows turn not, their phase is part of the place.
-    GR_HD Track track(const Bands& bands, u32 first, u32 byte, i32 columns) const {
+    GR_HD Track track(const Bands& bands, u32 first, u32 byte, i32 columns, i32 more) const {
         const i32 step = (i32)bands.step, apart = columns * (i32)bands.wide;  // what matters of it here
         if (bands.joined) {
             const i32 up = step < 0 ? (i32)(rows - 1) * -step : 0;  // of the first row, above the lowest
             const u32 phase = ((u32)(u64)from - (u32)up) & 15;
-            return {share + phase + (u32)(up + (i32)first * step) + byte, step, 0, 0, apart};
+            return {share + phase + (u32)(up + (i32)first * step) + byte, step, 0, 0, apart, more};
         }
         const u32 phase = ((u32)(u64)from + first * (u32)step) & 15, turn = (u32)bands.turn;
-        return {share + first * (u32)bands.pitch + byte + (turn ? 0 : phase), (i32)bands.pitch, phase, turn, apart};
+        return {share + first * (u32)bands.pitch + byte + (turn ? 0 : phase), (i32)bands.pitch, phase, turn, apart, more};
     }
 
     // All lanes of a warp call. `first` is the operand's first element.

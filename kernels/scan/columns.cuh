@@ -112,7 +112,7 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
             else
 #pragma unroll
                 for (int j = 0; j < V; j++)
-                    from[i].at[j] = Taken<In, 1>::of(left + j * a.apart, right + j * b.apart, 0).at[0];
+                    from[i].at[j] = Taken<In, 1>::of(left + a.beside(j), right + b.beside(j), 0).at[0];
         }
     }
     // Folds rows.
@@ -169,10 +169,11 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
     template <class Visit> GR_HD void walk(const Spot& spot, u32 rows, u32 stage, Visit& visit) const {
         if (column >= spot.columns || team >= task.teams || first >= rows) return;
         const u32 left = rows - first, count = left < task.rows ? left : (u32)task.rows;
-        const Track a = band_a(spot, rows, stage).track(task.bands_a, first, task.bands_a.byte(column, spot.columns), Apart);
-        Track b = {0, 0, 0, 0, 0};
+        const i32 behind = (i32)(spot.columns - column - 1) / Apart, more = behind < V - 1 ? behind : V - 1;
+        const Track a = band_a(spot, rows, stage).track(task.bands_a, first, task.bands_a.byte(column, spot.columns), Apart, more);
+        Track b = {0, 0, 0, 0, 0, 0};
         if constexpr (Reader<In>::size_b > 0)
-            b = band_b(spot, rows, stage).track(task.bands_b, first, task.bands_b.byte(column, spot.columns), Apart);
+            b = band_b(spot, rows, stage).track(task.bands_b, first, task.bands_b.byte(column, spot.columns), Apart, more);
         if (a.turn | b.turn) walk<true>(a, b, (i32)count, visit);
         else walk<false>(a, b, (i32)count, visit);
     }
