@@ -39,6 +39,7 @@ def turned(block):
 
 
 def lazy(numbers, chunks):
+    """Chunks that count how often each is made; other numbers have other keys, which no earlier test has left."""
     made.clear()
     return da.from_array(numbers, chunks=chunks).map_blocks(count, dtype=numbers.dtype, meta=numbers[:0])
 
@@ -61,7 +62,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_each_chunk_is_made_once_with_others_of_its_section(client, case):
-    numbers = np.arange(60 * 4).reshape(60, 4)
+    numbers = np.arange(60 * 4).reshape(60, 4) + 1000 * [*CASES].index(case)
     x = lazy(numbers, (3, 4))
     y, want = CASES[case](x)[0], CASES[case](numbers)[1]
     assert makers(y) == -(-20 // SECTION)
@@ -83,12 +84,20 @@ def test_lines_side_by_side_and_operators_of_two_arrays(client):
     np.testing.assert_allclose(y.compute(), want)
 
 
+def test_random_chunks_come_along_whether_dask_has_fused_what_makes_them_or_not(client):
+    x = da.random.default_rng(0).random(100, chunks=5) * 2
+    for _ in range(5):  # which it does in an order of its own
+        assert makers(gr.cumsum(x + 0, axis=0)) == -(-20 // SECTION)
+    np.testing.assert_allclose(gr.cumsum(x, axis=0).compute(), np.cumsum(x.compute()))
+
+
 def test_chunks_that_others_need_stay_tasks_and_are_made_once(client):
     numbers = np.arange(100)
     x = lazy(numbers, 5)
     y, top = dask.compute(gr.cumsum(x, axis=0), x.max())
     np.testing.assert_array_equal(y, np.cumsum(numbers))
     assert top == 99 and set(made.values()) == {1}
+    numbers = np.arange(2000, 2100)
     x = lazy(numbers, 5)
     y, x = dask.persist(gr.cumsum(x, axis=0), x)
     np.testing.assert_array_equal(y.compute(), np.cumsum(numbers))
@@ -96,8 +105,16 @@ def test_chunks_that_others_need_stay_tasks_and_are_made_once(client):
     assert set(made.values()) == {1}
 
 
+def test_chunks_made_of_some_on_workers_stay_where_these_are(client):
+    x = da.from_array(np.arange(3000, 3020), chunks=5).map_blocks(turned).persist()
+    distributed.wait(x, timeout=30)
+    y = gr.cumsum(x.map_blocks(turned), axis=0)
+    assert not makers(y)
+    np.testing.assert_array_equal(y.compute(), np.cumsum(np.arange(3000, 3020)))
+
+
 def test_some_of_the_results_alone(client):
-    numbers = np.arange(100)
+    numbers = np.arange(1000, 1100)
     np.testing.assert_array_equal(gr.cumsum(lazy(numbers, 5), axis=0)[12:61].compute(), np.cumsum(numbers)[12:61])
     assert set(made.values()) == {1}
     assert gr.cumsum(lazy(numbers, 5), axis=0).sum().compute() == np.cumsum(numbers).sum()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import neighbours, scan_tasks
+from gpureduce_dask.trees import neighbours, scan_section, scan_tasks
 
 distributed = pytest.importorskip("distributed")
 machine = pytest.importorskip("distributed.worker_state_machine")
@@ -95,14 +95,14 @@ def test_a_worker_that_leaves_takes_no_result_along(ended):
 
 
 def test_what_raises_is_left_to_a_run_of_its_own(ended, monkeypatch):
-    real = scan_tasks.Section.run
+    real = scan_section.Section.run
 
     def run(self, at, *blocks):
         if at == 5:
             raise ValueError("five")
         return real(self, at, *blocks)
 
-    monkeypatch.setattr(scan_tasks.Section, "run", run)
+    monkeypatch.setattr(scan_section.Section, "run", run)
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
@@ -118,9 +118,9 @@ def test_what_stands_before_each_chunk_goes_to_a_gpu_together(monkeypatch):
     """The last of a line finds nothing behind it, the last of another section does."""
     moves = []
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(Device=nullcontext)))
-    monkeypatch.setattr(scan_tasks.chunk, "is_device", lambda x: isinstance(x, SimpleNamespace))
-    monkeypatch.setattr(scan_tasks.chunk, "to_device", lambda partials, bound: moves.append(partials) or partials)
-    scan = scan_tasks.Scan(gr.OPERATORS["sum"].bind(np.dtype("f4")), 0)
+    monkeypatch.setattr(scan_section.chunk, "is_device", lambda x: isinstance(x, SimpleNamespace))
+    monkeypatch.setattr(scan_section.chunk, "to_device", lambda partials, bound: moves.append(partials) or partials)
+    scan = scan_section.Scan(gr.OPERATORS["sum"].bind(np.dtype("f4")), 0)
     totals = [(pickle.loads(pickle.dumps(np.full(1, n, scan.bound.state))), None) for n in (1, 2, 4, 8)]
     block = SimpleNamespace(data=SimpleNamespace(device_id=0))
     for count in (3, 4):

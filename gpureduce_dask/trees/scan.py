@@ -31,7 +31,8 @@ from . import groups, lazy, locate, meta, scan_chains, sources, stream, workers
 from .axes import needs_places, place_chunks
 from .handles import Coords
 from .layers import Tasks
-from .scan_tasks import Gather, Scan, Section, bases, only_section, scan_chunk, scan_whole, totals
+from .scan_section import Scan, Section
+from .scan_tasks import Gather, bases, only_section, scan_chunk, scan_whole, totals
 
 BASES_BYTES = 2**20  # of partials that go together to all workers that need one of them
 LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads

@@ -20,6 +20,7 @@ from dask.core import reverse_dict
 
 from . import lazy, scan_tasks
 from .chains import Key
+from .scan_section import Scan
 
 Graph = Mapping[Key, GraphNode]
 
@@ -51,7 +52,7 @@ def move_in(graph: Graph, wanted: set[Key]) -> dict[Key, GraphNode]:
     return moved
 
 
-def are_computed(arrays: Sequence[Any], scan: scan_tasks.Scan) -> bool:
+def are_computed(arrays: Sequence[Any], scan: Scan) -> bool:
     """True for arrays whose chunks elementwise steps make of chunks in memory, by the first of each: steps that
     :func:`move_in` moves where nothing else needs what they make."""
     for x in arrays:
@@ -63,17 +64,17 @@ def are_computed(arrays: Sequence[Any], scan: scan_tasks.Scan) -> bool:
     return True
 
 
-def _scan_of(node: Task, graph: Graph) -> scan_tasks.Scan | None:
+def _scan_of(node: Task, graph: Graph) -> Scan | None:
     """The scan that a task belongs to: its last argument, or that of the task which found what stands before it."""
     if node.func is scan_tasks.scan_chunk:
         section = node.args[0]
         found = graph.get(section.key) if isinstance(section, TaskRef) else None
-        return found.args[-1] if isinstance(found, Task) and isinstance(found.args[-1], scan_tasks.Scan) else None
+        return found.args[-1] if isinstance(found, Task) and isinstance(found.args[-1], Scan) else None
     scan = node.args[-1]
-    return scan if isinstance(scan, scan_tasks.Scan) else None
+    return scan if isinstance(scan, Scan) else None
 
 
-def _is_worth(node: GraphNode | None, scans: list[scan_tasks.Scan | None]) -> bool:
+def _is_worth(node: GraphNode | None, scans: list[Scan | None]) -> bool:
     """True for elementwise steps that scans may compute as they read, and that cost little to compute for each."""
     if not isinstance(node, Task) or not all(s is not None and s.fuse and not s.flat for s in scans):
         return False

@@ -27,7 +27,7 @@ from . import groups, meta, sources, stream, workers
 from .handles import Coords
 from .layers import Tasks
 from .scan import ScanTree
-from .scan_tasks import Scan
+from .scan_section import Scan
 
 Slices = tuple[slice, ...]
 

@@ -9,8 +9,9 @@ are scanned, as they do where each is a task.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
@@ -33,7 +34,7 @@ def move_in(graph: Graph, wanted: set[Key]) -> Graph:
     moved = dict(graph)
     for gather in gathers:
         section = _Section.of(gather, graph, users)
-        if section is not None and section.is_private(users, wanted):
+        if section is not None and section.is_private(graph, users, wanted):
             for key in section.inside:
                 del moved[key]
             moved.update((node.key, node) for node in section.nodes())
@@ -46,9 +47,9 @@ class _Section:
 
     gather: scan_tasks.Gather
     scans: list[Task]
-    chunks: list[list[Task]]  # of each array
     finders: list[Task]
-    data: dict[Key, DataNode]  # that only these chunks are made of
+    chunks: list[list[Key]]  # of each array
+    chains: dict[Key, list[GraphNode]] = field(default_factory=dict)  # what makes each chunk and nothing else
 
     @classmethod
     def of(cls, gather: scan_tasks.Gather, graph: Graph, users: Mapping[Key, set[Key]]) -> _Section | None:
@@ -58,46 +59,38 @@ class _Section:
         scans = [n for n in near if isinstance(n, Task) and n.func is scan_tasks.scan_chunk]
         scans.sort(key=lambda node: node.args[1])
         finders: list[Any] = [graph.get(ref.key) for ref in groups.args]
-        columns: list[list[Any]] = [
-            [graph.get(ref.key) for ref in column] for column in zip(*(s.args[2:] for s in scans), strict=True)
-        ]
-        if len(scans) != len(offsets) or len(columns) != scan.bound.monoid.arity:
+        chunks = [[ref.key for ref in column] for column in zip(*(s.args[2:] for s in scans), strict=True)]
+        if len(scans) != len(offsets) or len(chunks) != scan.bound.monoid.arity:
             return None
-        if not all(type(node) is Task for node in [*finders, *(c for column in columns for c in column)]):
+        if not all(type(node) is Task for node in [*finders, *(graph.get(c) for column in chunks for c in column)]):
             return None
-        found = [[c.args[place] for c in finders[group].args[0].args] for group, place in order]
-        asked = [[TaskRef(column[i].key) for column in columns] for i in range(len(order))]
-        if found != asked:
-            return None
-        makers = {node.key for column in columns for node in column}
-        needs = {key for column in columns for node in column for key in node.dependencies}
-        data = {key: graph[key] for key in needs if users[key] <= makers and isinstance(graph.get(key), DataNode)}
-        return cls(gather, scans, columns, finders, cast(dict[Key, DataNode], data))
-
-    @property
-    def makers(self) -> dict[Key, Task]:
-        return {node.key: node for column in self.chunks for node in column}
+        found = [[c.args[place].key for c in finders[group].args[0].args] for group, place in order]
+        asked = [list(keys) for keys in zip(*chunks, strict=True)]
+        return cls(gather, scans, finders, chunks) if found == asked[: len(order)] else None
 
     @property
     def inside(self) -> set[Key]:
         """The tasks that are replaced by one."""
-        return {*self.makers, *self.data, *(node.key for node in self.finders)}
+        return {*(n.key for chain in self.chains.values() for n in chain), *(node.key for node in self.finders)}
 
-    def is_private(self, users: Mapping[Key, set[Key]], wanted: set[Key]) -> bool:
-        """True where nothing but this section needs its chunks, and these need little."""
-        makers, inside = self.makers, self.inside
-        near = {*inside, self.gather.key, *(node.key for node in self.scans)}
-        needs = {key for node in makers.values() for key in node.dependencies} - self.data.keys()
-        if inside & wanted or needs & inside or len(needs) > SHARED:
+    def is_private(self, graph: Graph, users: Mapping[Key, set[Key]], wanted: set[Key]) -> bool:
+        """True where nothing but this section needs its chunks, and these need little from elsewhere."""
+        near = {self.gather.key, *(node.key for node in self.scans), *(node.key for node in self.finders)}
+        makers = {key: graph[key] for column in self.chunks for key in column}
+        if makers.keys() & wanted or any(n.block_fusion or not users[n.key] <= near for n in makers.values()):
             return False
-        return all(users[key] <= near for key in inside) and not any(node.block_fusion for node in makers.values())
+        self.chains = {key: _chain(node, graph, users, wanted | near) for key, node in makers.items()}
+        inside = self.inside
+        needs = Counter(key for chain in self.chains.values() for n in chain for key in n.dependencies - inside)
+        is_shared = len(needs) <= SHARED and all(n > 1 for n in needs.values())  # none is a chunk on some worker
+        return is_shared and all(users[n.key] == {self.gather.key} for n in self.finders)
 
     def nodes(self) -> Iterator[Task]:
         """What stands for them."""
         name, number = cast(tuple[str, int], self.gather.key)
         made, found = (f"{name}-made", number), (f"{name}-found", number)
         _, order, offsets, before, scan = self.gather.args
-        columns = List(*(List(*map(self._with_data, column)) for column in self.chunks))
+        columns = List(*(List(*map(self._maker, column)) for column in self.chunks))
         yield Task(made, scan_tasks.make, columns, len(order), offsets, scan)
         yield Task(found, operator.itemgetter(1), TaskRef(made))
         ranks = [(0, i) for i in range(len(order))]
@@ -105,6 +98,20 @@ class _Section:
         for node in self.scans:
             yield Task(node.key, scan_tasks.scan_made, node.args[0], node.args[1], TaskRef(made))
 
-    def _with_data(self, node: Task) -> Task:
-        data = [self.data[key] for key in node.dependencies if key in self.data]
-        return cast(Task, Task.fuse(*data, node, key=node.key)) if data else node
+    def _maker(self, key: Key) -> GraphNode:
+        chain = self.chains[key]
+        return chain[0] if len(chain) == 1 else Task.fuse(*chain, key=key)
+
+
+def _chain(node: GraphNode, graph: Graph, users: Mapping[Key, set[Key]], kept: set[Key]) -> list[GraphNode]:
+    """A task and those that only it needs, and those that only they need."""
+    chain = [node]
+    for each in chain:  # which grows
+        for key in each.dependencies - kept:
+            if key in graph and users[key] == {each.key} and (isinstance(graph[key], DataNode) or _moves(graph[key])):
+                chain.append(graph[key])
+    return chain
+
+
+def _moves(node: GraphNode) -> bool:
+    return type(node) is Task and not node.block_fusion

@@ -3,162 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from dask._task_spec import Task
 
 from .. import chunk
-from ..chunk import Place
 from ..device import faults
 from ..monoid import Bound
 from . import lazy, neighbours
+from .scan_section import Made, Scan, Section, Total
 from .tasks import Partial, merge
-
-# A partial, None for that of nothing; and where a segment starts in the line, None where there are no segments.
-Total = tuple[Partial, Any]
-
-# A section's chunks, each with its other operands, and their totals.
-Made = tuple[list[tuple[Any, ...]], list[Total]]
-
-
-@dataclass(frozen=True)
-class Scan:
-    """One scan along an axis, as every task of it knows it.
-
-    ``shape`` is the array's along the axis and 0 along others, where positions matter. ``device`` is whether results
-    are CuPy arrays. With ``initial`` the first result of a line stands for none of its elements. ``flat`` chunks are
-    read in C order as one line. With ``fuse`` tasks compute what the chains of their chunks put off. With ``together``
-    one task may make the chunks of a section.
-    """
-
-    bound: Bound
-    axis: int
-    exclusive: bool = False
-    reverse: bool = False
-    initial: bool = False
-    device: bool = False
-    shape: tuple[int, ...] | None = None
-    flat: bool = False
-    fuse: bool = True
-    together: bool = False
-
-    def place(self, offset: int) -> Place | None:
-        if self.shape is None:
-            return None
-        return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
-
-    def run(self, read: tuple[Any, ...], bound: Bound, starts: Any, carry: Partial, offset: int, is_first: bool) -> Any:
-        """One chunk's results, of what :meth:`read` gave."""
-        out, inner = None, None
-        if self.initial and is_first:
-            shape = tuple(n + (a == self.axis) for a, n in enumerate(read[0].shape))
-            out = self.filled(shape, chunk.is_device(read[0]))
-            at = slice(None, -1) if self.reverse else slice(1, None)
-            inner = out[(slice(None),) * self.axis + (at,)]
-        array, _ = chunk.scan(
-            read,
-            bound,
-            self.axis,
-            carry,
-            exclusive=self.exclusive,
-            reverse=self.reverse,
-            resets=lazy.made(starts),
-            out=inner,
-            place=self.place(offset),
-            with_total=False,
-        )
-        return chunk.move(array if out is None else out, self.device)
-
-    def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:
-        """The arrays to read, and the operator of what their chains put off."""
-        if self.flat:
-            return tuple(lazy.made(b).reshape(-1) for b in blocks), self.bound
-        return lazy.read_with(blocks, self.bound, self.fuse)
-
-    def filled(self, shape: tuple[int, ...], device: bool) -> Any:
-        """An array of what stands for no element, for results."""
-        nothing = chunk.finalise(self.bound.identities(()), self.bound)[()]
-        if not device:
-            return np.full(shape, nothing, self.bound.result)
-        import cupy
-
-        return cupy.full(shape, nothing, self.bound.result)
-
-    def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> Total:
-        """What a chunk adds to a line."""
-        (read, bound), starts = self.read(blocks), lazy.made(starts)
-        if read[0].shape[self.axis] == 0:
-            return None, None
-        kept = bound.monoid.commutative or not self.reverse
-        if starts is None and (kept or not bound.indexed):
-            lines = read if kept else tuple(_flip(b, self.axis) for b in read)
-            partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset))
-            return partial, None
-        _, partial = chunk.scan(read, bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset))
-        reset = None if starts is None else chunk.move(starts.any(axis=self.axis, keepdims=True), False)
-        return partial, reset
-
-
-def _flip(block: Any, axis: int) -> Any:
-    return block[(slice(None),) * axis + (slice(None, None, -1),)]
-
-
-class Section:
-    """What some chunks of a line need: the partial before each, and last the one behind them all; their offsets along
-    the axis; whether the first is the line's; and the scan, which so travels once and not with each chunk's task."""
-
-    __slots__ = ("_there", "found", "is_first", "offsets", "scan")
-
-    def __init__(self, found: Sequence[Partial], offsets: Sequence[int], is_first: bool, scan: Scan) -> None:
-        self.found, self.offsets, self.is_first, self.scan = found, offsets, is_first, scan
-        self._there: dict[int, Sequence[Partial]] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Section, (self.found, self.offsets, self.is_first, self.scan)
-
-    def __sizeof__(self) -> int:
-        return sum(getattr(partial, "nbytes", 0) for partial in self.found)
-
-    def run(self, at: int, *blocks: Any) -> Any:
-        """Chunk number ``at`` scanned from what stands before it. Behind the blocks is where segments start, where
-        they do."""
-        arity = self.scan.bound.monoid.arity
-        starts = blocks[arity] if len(blocks) > arity else None
-        read, bound = self.scan.read(blocks[:arity])
-        carry = self._carries(read[0])[at]
-        return self.scan.run(read, bound, starts, carry, self.offsets[at], self.is_first and at == 0)
-
-    def run_made(self, at: int, made: Made) -> Any:
-        """The same of the section's chunks."""
-        return self.run(at, *made[0][at])
-
-    def behind(self, at: int, key: Any) -> Iterator[Any]:
-        """The keys of the chunks behind number ``at`` of key ``key``, in the order of the scan."""
-        axis, step = 1 + self.scan.axis, -1 if self.scan.reverse else 1
-        for ahead in range(1, len(self.offsets) - at):
-            yield (*key[:axis], key[axis] + step * ahead, *key[axis + 1 :])
-
-    def _carries(self, block: Any) -> Sequence[Partial]:
-        """The partials before each chunk; for a GPU's block there, where all arrive together, once."""
-        if not chunk.is_device(block):
-            return self.found
-        device = block.data.device_id
-        if device not in self._there:
-            self._there[device] = self._moved(device)
-        return self._there[device]
-
-    def _moved(self, device: int) -> Sequence[Partial]:
-        known = [p for p in self.found if p is not None]
-        if not known or any(map(chunk.is_device, known)):
-            return self.found
-        import cupy
-
-        with cupy.cuda.Device(device):
-            there = iter(chunk.to_device(_stacked(known, self.scan.bound), self.scan.bound))
-        return [None if p is None else next(there) for p in self.found]
 
 
 @lazy.reads
@@ -217,14 +73,6 @@ def bases(
         carry = _after(carry, *groups[group][place], scan.bound)
         found.append(carry)
     return Section(found, offsets, before is None, scan)
-
-
-def _stacked(partials: Sequence[Any], bound: Bound) -> Any:
-    """Partials of one shape on the host as one. ``np.stack`` would look for a dtype that all fit, field by field."""
-    together = np.zeros((len(partials), *partials[0].shape), bound.state)
-    for target, partial in zip(together, partials, strict=True):
-        target[...] = partial
-    return together
 
 
 @lazy.reads
