@@ -23,6 +23,7 @@ SHAPES = (
     (re.compile(r", \d+, (?=1, 1, false, \w+, \w+>$)"), ", 16, "),
     (re.compile(r", \d+, (?=[135], 1, true, \w+, \w+>$)"), ", 14, "),
     (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+>$)"), ", 14, "),
+    (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
     (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=3, \w+>$)"), r"\1, 12, 9, "),
