@@ -175,6 +175,7 @@ def test_a_scheduler_that_makes_no_tasks_for_us(client):
 def test_a_survey_tells_what_dask_does(client):
     _, x = values()
     p = persisted(client, x)
+    client.amm.stop()  # it drops copies that nobody needs, every two seconds
     client.replicate([f for f in p.dask.values()][:5], n=3)
     known, found = client.run_on_scheduler(scheduler.survey, [(p.name, p.numblocks)])
     for address, info in client.scheduler_info(n_workers=-1)["workers"].items():
@@ -188,6 +189,7 @@ def test_a_survey_tells_what_dask_does(client):
     assert {(p.name, *c): sorted(held) for c, held in holders.items()} == {
         key: sorted(held) for key, held in client.who_has(p).items()
     }
+    client.amm.start()
 
 
 def test_lazy_chunks_need_few_tasks(client):
