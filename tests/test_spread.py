@@ -223,6 +223,16 @@ def test_all_goes_with_the_array(client, how):
     wait_until(lambda: not client.run_on_scheduler(left))
 
 
+def test_groups_on_another_worker(client):
+    """As where a copy of a handle drew them there: their chunks stay where they are."""
+    x = listed(client)
+    before = fetched(client)
+    for worker in client.nthreads():
+        with dask.annotate(workers=[worker], allow_other_workers=False):
+            np.testing.assert_array_equal(gr.max(x, axis=0).compute(optimize_graph=False), REF.max(0))
+    assert fetched(client) == before
+
+
 def drop(key, worker, dask_scheduler):
     dask_scheduler.request_remove_replicas(worker, [key], stimulus_id="test")
 

@@ -20,7 +20,7 @@ OPERATION = "gr_reduce"  # by which a worker is asked
 CONNECT_SECONDS = 2.0  # until a worker that nobody has spoken to counts as gone
 PATIENCE = 30.0  # seconds that a worker has to answer, in which it may have to compile a kernel
 
-Run = Callable[[list[Any]], Any]  # reduces the chunks that handles refer to
+Run = Callable[..., Any]  # reduces the chunks that handles refer to
 
 
 class Desk:

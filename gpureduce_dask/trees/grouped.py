@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from ..chunk import Place, Places
 from ..chunk.ahead import ahead
 from ..device import faults
 from ..monoid import Bound
+from . import spread
 from .axes import Axes
 from .handles import Coords, Handle
 from .tasks import Partial, lacks_answer, merge
@@ -74,8 +76,10 @@ def reduce_chunks(
 
 
 @faults.task
-def reduce_held(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:
-    """Chunks that handles refer to."""
+def reduce_held(
+    handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where, is_asked: bool = False
+) -> Partial | Runs:
+    """Chunks that handles refer to. Those of another worker are reduced there, unless it ``is_asked`` already."""
     if all(h.is_here for h in handles):
         first = handles[0]
 
@@ -86,7 +90,9 @@ def reduce_held(handles: list[Handle], picks: Sequence[int], bound: Bound, where
             if len(handles) == 1 and where.runs is None:
                 return _reduce_again(first, picks, bound, where)
             return _reduce(blocks(), bound, [first.offsets[i] for i in picks], where)
-    return _reduce_from_afar(handles, picks, bound, where)
+    run = functools.partial(reduce_held, picks=picks, bound=bound, where=where)
+    found = None if is_asked else spread.at_home(handles, run)
+    return found[0] if found else _reduce_from_afar(handles, picks, bound, where)
 
 
 def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, where: Where) -> Partial:

@@ -37,14 +37,25 @@ def reduce_spread(every: list[list[Handle]], runs: Sequence[desk.Run], close: Ca
     homes = [_home(handles, mine.worker.address) for handles in shares]
     asked = [(home, run, handles) for home, (handles, run) in zip(homes, work, strict=True) if home]
     replies = iter(desk.ask(mine.worker, asked))
-    partials = [
-        home or run([mine.find(h) or h for h in handles]) for home, (handles, run) in zip(homes, work, strict=True)
-    ]
+    partials = [home or run(handles) for home, (handles, run) in zip(homes, work, strict=True)]
     for i, home in enumerate(homes):
         if home:
             found = _settle(mine.worker, home, next(replies))
-            partials[i] = found[0] if found else runs[i](shares[i])
+            partials[i] = found[0] if found else runs[i](shares[i], is_asked=True)
     return close(partials)
+
+
+def at_home(handles: list[Handle], run: desk.Run) -> tuple[Any] | None:
+    """What ``run`` makes of handles that came without their chunks, where these are: here, or on another worker. None
+    where they have moved."""
+    mine = desk.here()
+    if mine is None:
+        return None
+    found = [mine.find(handle) for handle in handles]
+    if all(handle is not None for handle in found):
+        return (run(found),)
+    home = _home(handles, mine.worker.address)
+    return _settle(mine.worker, home, *desk.ask(mine.worker, [(home, run, handles)])) if home else None
 
 
 def _home(handles: Sequence[Handle], here: str) -> str | None:
