@@ -248,7 +248,7 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "short rows": ("reduce_short_rows Lines=ONE_LINE", inside((901, 32), (1,)), 1, "ticket"),
     "rows of lines": ("reduce_short_rows Lines=SHORT_LINES", inside((901, 3, 5), (1, 2)), 1, "ticket"),
     "even rows": ("reduce_even_rows", Chunk((5000, 8), (4,), ((48, 4),), (1,)), 1, "ticket"),
-    "long even rows": ("reduce_even_rows", plain((5000, 256), (1,)), 1, "ticket"),
+    "long even rows": ("reduce_even_rows Items=2", plain((5000, 128), (1,), 8), 1, "ticket"),
     "staged rows": ("reduce_staged_rows", plain((901, 7), (1,)), 1, "ticket"),
     "team rows": ("reduce_team_rows V=4", plain((901, 33), (1,), starts=(4,)), 1, "ticket"),
     "aligned team rows": ("reduce_team_rows V=4", plain((901, 32), (1,)), 1, "ticket"),

@@ -334,15 +334,20 @@ DEFECTS = {
 }
 
 
-@pytest.mark.parametrize("name", DEFECTS)
-def test_a_defect_shows(name):
-    right, wrong, shown = DEFECTS[name]
+@pytest.fixture(scope="module")
+def defective() -> dict[str, Kernels]:
+    """The kernels with each defect whose place is in the text, compiled together."""
     text = sources.source("scan.cuh")
-    assert text.count(right) >= 1, "the defect follows the kernel"
-    calls = [CALLS[n] for n in shown]
-    broken = build([unit(calls, text.replace(right, wrong))])[0]
+    found = {name: [CALLS[n] for n in shown] for name, (right, _, shown) in DEFECTS.items() if right in text}
+    units = [unit(calls, text.replace(*DEFECTS[name][:2])) for name, calls in found.items()]
+    return dict(zip(found, build(units, libraries=2), strict=True))
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_shows(defective, name):
+    assert name in defective, "the defect follows the kernel"
     with pytest.raises((SimtError, AssertionError)):
-        for one in calls:
+        for one in DEFECTS[name][2]:
             for seed in range(6):
                 for schedule in SCHEDULES:
-                    check(broken, one, schedule, seed)
+                    check(defective[name], CALLS[one], schedule, seed)

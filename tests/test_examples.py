@@ -51,4 +51,4 @@ def test_example_on_a_gpu(script):
 
 @pytest.mark.slow
 def test_an_array_larger_than_its_workers():
-    assert "two workers of 1024 MiB each reduced 4," in run("larger_than_memory.py")
+    assert "two workers of 1024 MiB each reduced 2,2" in run("larger_than_memory.py", "--gib", "2.2")
