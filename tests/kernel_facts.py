@@ -44,8 +44,16 @@ def _program(names: Iterable[str], options: Sequence[str], text: str) -> Any:
     return program
 
 
+def check(names: Sequence[str], architecture: str = ARCHITECTURES[0], text: str = "") -> bool:
+    """Parses, checks and instantiates kernels and makes nothing of them: two thousandths of a second each."""
+    program = _program(names, ("-std=c++17", "-fdevice-syntax-only", f"-arch={architecture}"), text)
+    lowered = {nvrtc.getLoweredName(program, name) for name in names}
+    nvrtc.destroyProgram(program)
+    return len(lowered) == len(names)
+
+
 def front_end(names: Sequence[str], architecture: str = ARCHITECTURES[0], text: str = "") -> str:
-    """Parses, checks and instantiates kernels without machine code: a hundredth of a second each.
+    """Intermediate code of kernels, which :func:`check` leaves out too: a hundredth of a second each.
 
     Gives a digest of what the compiler's next stage would get: it stays while nothing these kernels use changes.
     """

@@ -38,7 +38,7 @@ except RuntimeError as error:
     pytest.skip(f"NVRTC does not load: {error}", allow_module_level=True)
 
 from kernel_calls import ELEMENTS, FAMILIES, ROWS, Call, dtypes_of, launched, listing
-from kernel_facts import ARCHITECTURES, Facts, batched, facts_of, faults, front_end, variant
+from kernel_facts import ARCHITECTURES, Facts, batched, check, facts_of, faults, front_end, variant
 from plan_chunks import Chunk, laid
 from plan_machine import chosen, parameters, planned
 from sweep_kernels import text_digest
@@ -87,9 +87,9 @@ def test_every_specialisation_passes_the_front_end(calls: dict[str, Call], pool:
     by_text: dict[str, list[str]] = {}
     for name in names:
         by_text.setdefault(calls[name].row.unsafe_cuda, []).append(name)
-    jobs = [(part, text) for text, some in by_text.items() for part in batched(some, 150)]
+    jobs = [(part, text) for text, some in by_text.items() for part in batched(some, 600)]
     turns = [ARCHITECTURES[i % 3] for i in range(len(jobs))]
-    for done in [pool.submit(front_end, part, arch, text) for (part, text), arch in zip(jobs, turns, strict=True)]:
+    for done in [pool.submit(check, part, arch, text) for (part, text), arch in zip(jobs, turns, strict=True)]:
         assert done.result()
 
 
@@ -188,9 +188,9 @@ def test_spills_and_narrow_loads_are_found() -> None:
 
 def test_what_does_not_compile_shows_the_log() -> None:
     text = "template <int N> __global__ void broken(int* x) { x[N] = nothing; }"
-    for compile_all in (lambda: front_end(["broken<1>"], text=text), lambda: facts_of(["broken<1>"], "sm_90", text)):
+    for compile_all in (check, front_end, facts_of):
         with pytest.raises(CompileError, match=r'operator.cu\(1\): error: identifier "nothing" is undefined'):
-            compile_all()
+            compile_all(["broken<1>"], "sm_90", text)
 
 
 # ---- other layouts
