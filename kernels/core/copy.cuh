@@ -17,12 +17,13 @@ template <int Bytes = 16> GR_HD void copy_async(void* to_shared, const void* fro
 #endif
 }
 
-// As a copy of 16 bytes of which only the first `bytes` are there: zeros take the place of the others.
+// As a copy of 16 bytes of which only the first `bytes` are there: zeros take the place of the others. No more is read, but
+// compute-sanitizer counts all 16 (version 2025.3), so that kernels compiled for it (block/checked.cuh) copy byte by byte.
 GR_HD void copy_async_part(void* to_shared, const void* from, u32 bytes) {
 #ifdef GR_EMULATED
     for (u32 i = bytes; i < 16; i++) ((u8*)to_shared)[i] = 0;
     if (bytes) simt::copy_async(to_shared, from, bytes);
-#elif __CUDA_ARCH__ >= 800
+#elif __CUDA_ARCH__ >= 800 && !defined(GR_CHECKED)
     const u32 to = (u32)__cvta_generic_to_shared(to_shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));
 #else
