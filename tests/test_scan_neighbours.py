@@ -68,9 +68,12 @@ def known(name, dask_scheduler):
     return {(t.state, len(t.who_has)) for t in dask_scheduler.tasks.values() if t.key[0] == name}
 
 
-@pytest.mark.parametrize("limit", ["MOST", "MOST_BYTES", "ENOUGH"])
+@pytest.mark.parametrize("limit", ["MOST", "MOST_BYTES", "ENOUGH", "_is_as_known"])
 def test_few_at_a_time(ended, monkeypatch, limit):
-    monkeypatch.setattr(neighbours, limit, {"MOST": 1, "MOST_BYTES": 0, "ENOUGH": 0.0}[limit])
+    """And none with a dask that ends tasks otherwise than this one."""
+    assert neighbours._is_as_known()
+    limits = {"MOST": 1, "MOST_BYTES": 0, "ENOUGH": 0.0, "_is_as_known": lambda: False}
+    monkeypatch.setattr(neighbours, limit, limits[limit])
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,

@@ -9,11 +9,13 @@ where its result is lost.
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import fields
 from typing import Any
 
 from dask._task_spec import Task, TaskRef
@@ -52,6 +54,8 @@ def run(function: Callable[..., Any], inner: Callable[..., Any], keys: Iterable[
     """
     from distributed.worker import get_worker
 
+    if not _is_as_known():
+        return
     worker = get_worker()
     done: list[Done] = []
     with suppress(AttributeError):
@@ -73,6 +77,20 @@ def run(function: Callable[..., Any], inner: Callable[..., Any], keys: Iterable[
     if done:
         # Before this thread's own task ends, after which the worker would look for the next.
         worker.loop.add_callback(_end, worker, done, threading.get_ident())
+
+
+@functools.cache
+def _is_as_known() -> bool:
+    """True where dask ends a thread's tasks as it did when this was written (2026.7 and 2026.8)."""
+    from distributed.worker_state_machine import ExecuteSuccessEvent, TaskState, WorkerState
+
+    event = {each.name for each in fields(ExecuteSuccessEvent)}
+    return (
+        event == {"stimulus_id", "key", "run_id", "value", "start", "stop", "nbytes", "type"}
+        and {"ready", "executing", "tasks"} <= set(WorkerState.__slots__)
+        and {"run_id", "run_spec", "state", "resource_restrictions"} <= set(TaskState.__slots__)
+        and hasattr(WorkerState, "_transitions")
+    )
 
 
 def _runs(task: Any, function: Callable[..., Any]) -> bool:
