@@ -18,7 +18,7 @@ except RuntimeError as error:
     pytest.skip(f"NVRTC does not load: {error}", allow_module_level=True)
 
 from kernel_calls import FAMILIES, Call, launched
-from kernel_facts import ARCHITECTURES, facts_of, faults, front_end
+from kernel_facts import ARCHITECTURES, check, facts_of, faults
 
 from gpureduce_dask.chunk.device import cuda_operator
 from gpureduce_dask.errors import CompileError
@@ -59,7 +59,7 @@ def test_every_family_passes_the_front_end(number: int) -> None:
     names, dtype = PRODUCTS[number]
     found = kernels(names, dtype)
     assert len(found) > 9
-    assert front_end([*found], ARCHITECTURES[number % 3])
+    assert check([*found], ARCHITECTURES[number % 3])
 
 
 @pytest.mark.parametrize(("number", "architecture"), [*enumerate(ARCHITECTURES)])
@@ -79,8 +79,8 @@ def test_states_are_laid_out_as_structs() -> None:
         checks.append(f"sizeof({at}) == {whole.state.itemsize}")
         for depth, offset in enumerate(whole.offsets[1:], 1):
             checks.append(f"__builtin_offsetof({at}, {('.tail' * depth)[1:]}) == {offset}")
-    text = "\n".join(f'static_assert({check}, "layout");' for check in checks)
+    text = "\n".join(f'static_assert({one}, "layout");' for one in checks)
     probe = "template <int N> __global__ void probe(int* x) { x[0] = N; }"
-    assert front_end(["probe<1>"], text=f"{text}\n{probe}")
+    assert check(["probe<1>"], text=f"{text}\n{probe}")
     with pytest.raises(CompileError, match="layout"):
-        front_end(["probe<1>"], text=f"{text.replace(' == ', ' != ', 1)}\n{probe}")
+        check(["probe<1>"], text=f"{text.replace(' == ', ' != ', 1)}\n{probe}")
