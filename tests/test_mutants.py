@@ -179,9 +179,7 @@ MUTANTS = [
     Mutant("tail of the line forgotten", "line", "absorb_edges(", "whole.end >= whole.first", "false"),
     Mutant("edges taken in by every team", "line", "absorb_lines(", "&& team == 0"),
     Mutant("tile past the last whole slot", "line", "absorb_lines(", "<= whole.end)", "<= whole.end + Lanes * Items)"),
-    Mutant(
-        "slot past the last whole one", "line", "absorb_tile(", "slot + i * Lanes < end)", "slot + i * Lanes <= end)", 1
-    ),
+    Mutant("slot past the last whole one", "line", "absorb_lines(", "+ lane, whole.end)", "+ lane, whole.end + 1)", 1),
     Mutant("tiles left out", "line", "absorb_lines(", "tile += teams", "tile += teams + 1"),
     Mutant(
         "rows left out when blocks go round",
