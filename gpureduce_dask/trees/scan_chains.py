@@ -32,17 +32,18 @@ CHEAP = frozenset(
 )
 
 
-def move_in(graph: Graph, wanted: set[Key]) -> dict[Key, GraphNode]:
+def move_in(graph: Graph, wanted: set[Key]) -> Graph:
     """The graph without the elementwise steps that only scans need, which their tasks do instead."""
     readers = {key: node for key, node in graph.items() if isinstance(node, Task) and node.func in READERS}
-    if not readers:
-        return dict(graph)
+    needs = {key for node in readers.values() for key in node.dependencies if key in graph}
+    steps = {key for key in needs - wanted if _are_steps(graph[key])}
+    if not steps:
+        return graph
     users = reverse_dict({key: node.dependencies for key, node in graph.items()})
-    fused = {key for node in readers.values() for key in node.dependencies}
     fused = {
         key
-        for key in fused - wanted - readers.keys()
-        if users[key] <= readers.keys() and _is_worth(graph.get(key), [_scan_of(readers[u], graph) for u in users[key]])
+        for key in steps
+        if users[key] <= readers.keys() and _is_worth(graph[key], [_scan_of(readers[u], graph) for u in users[key]])
     }
     moved = {key: node for key, node in graph.items() if key not in fused}
     for key, node in readers.items():
@@ -78,9 +79,12 @@ def _is_worth(node: GraphNode | None, scans: list[Scan | None]) -> bool:
     """True for elementwise steps that scans may compute as they read, and that cost little to compute for each."""
     if not isinstance(node, Task) or not all(s is not None and s.fuse and not s.flat for s in scans):
         return False
-    functions = list(_functions(node))
-    may_repeat = len(scans) == 1 or all(s is not None and s.device for s in scans) or CHEAP.issuperset(functions)
-    return may_repeat and all(f in lazy.PLAIN for f in functions)
+    may_repeat = len(scans) == 1 or all(s is not None and s.device for s in scans) or CHEAP.issuperset(_functions(node))
+    return may_repeat and _are_steps(node)
+
+
+def _are_steps(node: GraphNode) -> bool:
+    return isinstance(node, Task) and all(f in lazy.PLAIN for f in _functions(node))
 
 
 def _functions(node: Task) -> Iterator[Any]:
