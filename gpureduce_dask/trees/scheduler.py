@@ -50,8 +50,8 @@ def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
     stimulus = f"gr-start-{time.time()}"
     known = {need: dask_scheduler.tasks[need] for task in graph.values() for need in task.dependencies - graph.keys()}
     made = []
-    for plugin in (keeper.Keeper, hurry.Hurry):
-        dask_scheduler.add_plugin(plugin(dask_scheduler), idempotent=True)
+    dask_scheduler.add_plugin(keeper.Keeper(dask_scheduler), idempotent=True)
+    hurry.install(dask_scheduler)
     try:
         for number, (key, task) in enumerate(graph.items()):
             state = dask_scheduler.new_task(key, task, "released")
