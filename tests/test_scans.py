@@ -420,3 +420,17 @@ def test_what_a_scan_feeds_lets_go_of_it(in_memory, scheduler):
         peak = tracemalloc.get_traced_memory()[1] >> 20
         tracemalloc.stop()
         assert peak < (12 if in_memory else 36)
+
+
+@pytest.mark.parametrize("flat", [False, True])
+def test_graphs_dealt_otherwise_share_no_key(monkeypatch, flat):
+    """Their parts are numbered as they come: one's totals would be taken for what the other's chunks start from."""
+    x = da.from_array(np.arange(2.0**18).reshape(256, 1024), chunks=(8, 64))
+    graphs = []
+    for count in (16, 1):
+        with dask.config.set(scheduler="threads", num_workers=count):
+            array = gr.cumsum(x) if flat else gr.cumsum(x, axis=0)
+        graphs.append({k: v.dependencies for k, v in dict(array.dask).items() if str(k[0]).startswith("gr-")})
+        monkeypatch.setattr(scan_tree.ScanTree, "_deal", lambda self, line, *_: [(i,) for i in range(len(line) - 1)])
+    assert [len(needs) for needs in graphs[0].values()] != [len(needs) for needs in graphs[1].values()]
+    assert not graphs[0].keys() & graphs[1].keys()

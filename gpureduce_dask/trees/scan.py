@@ -75,10 +75,16 @@ class ScanTree:
         self.todo = sources.Reduction(arrays, scan.bound, (scan.axis,), None)  # to the totals of lines
         chunks = [str(a.chunks) for a in arrays]
         token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, scan)
-        self.name = f"{prefix}-{token}"
-        self.parts = f"{prefix}-part-{token}"  # totals, bases, and stretches scanned together
+        self.prefix, self.token = prefix, token
+        self._name_by(token)
         self.meta = meta.like(self.x._meta, self.x.ndim, scan.bound.result)
         self.graph: dict[Any, GraphNode] = {}
+
+    def _name_by(self, token: str) -> None:
+        """Parts, which are totals, bases, and stretches scanned together, are numbered as they come. How many come
+        depends on the workers: the token tells one way of dealing from another, of which a graph may still run."""
+        self.name = f"{self.prefix}-{token}"
+        self.parts = f"{self.prefix}-part-{token}"
 
     def one_chunk_a_line(self) -> Any:
         """A task a chunk, in a layer that fuses with its neighbours."""
@@ -102,8 +108,10 @@ class ScanTree:
         if is_lazy and self._fits(known):
             self.scan = replace(self.scan, together=True)
         lines = list(self._lines())
-        for line in lines:
-            self._scan(line, self._deal(line, len(lines), is_lazy, holders, known), is_lazy)
+        dealt = [self._deal(line, len(lines), is_lazy, holders, known) for line in lines]
+        self._name_by(tokenize(self.token, str(dealt), is_lazy, self.scan.together))
+        for line, each in zip(lines, dealt, strict=True):
+            self._scan(line, each, is_lazy)
         dependencies = [*self.arrays, *self._flags()]
         graph = HighLevelGraph.from_collections(self.name, Tasks(self.graph), dependencies=dependencies)
         return da.Array(graph, self.name, self._chunks(), meta=self.meta)

@@ -16,6 +16,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from dask._task_spec import List, Task, TaskRef
+from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from .. import chunk
@@ -94,6 +95,7 @@ class _Bands(ScanTree):
         known = workers.current()
         each = self.todo.chunk_bytes
         size = 1 if known.client is not None else groups.to_make(len(abreast), len(bands), known.total, each)
+        self._name_by(tokenize(self.token, size, known.client is None))
         parts = [self._parts(band, len(abreast)) for band in bands]
         sizes = [[(b - a) * math.prod(x.shape[rows + 1 :]) for a, b in pairwise(cuts)] for cuts in parts]
         firsts = list(accumulate((len(s) for s in sizes), initial=0))
