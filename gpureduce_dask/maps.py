@@ -30,6 +30,7 @@ def map_reduce(
     split_every: Any = None,
     out: Any = None,
     where: Any = None,
+    weights: Any = None,
     **options: Any,
 ) -> Any:
     """Reduce ``f(*arrays)`` by an operator, reading each array once: ``map_reduce(lambda u, v: u * v, "sum", u, v)``.
@@ -48,6 +49,9 @@ def map_reduce(
     where : array of bool, optional
         Which elements count; it broadcasts with the arrays. Where none does, the result is that of nothing, which is
         the dtype's greatest and least number for ``min`` and ``max``; positions and ``ptp`` raise EmptyError.
+    weights : array, optional
+        How often each element counts, or what it is multiplied by: as for the reductions of those names, with which
+        ``op`` is by name. It broadcasts with the arrays.
     axis, dtype, keepdims, split_every, out
         As for every reduction. ``options`` are the operator's, as ``ddof``.
 
@@ -60,11 +64,12 @@ def map_reduce(
     Raises
     ------
     ArgumentError
-        Shapes that do not broadcast, unknown chunk sizes that differ, or more or fewer results than ``op`` takes.
+        Shapes that do not broadcast, unknown chunk sizes that differ, more or fewer results than ``op`` takes, or
+        weights with an operator that has no meaning for them.
     DtypeError
         A dtype that ``op`` does not take, or a mask that is not of bool.
     """
-    found = mapped.map_reduce(f, op, arrays, axis, dtype, keepdims, split_every, out, where, options)
+    found = mapped.map_reduce(f, op, arrays, axis, dtype, keepdims, split_every, out, where, options, weights)
     return found if isinstance(op, str | Monoid) else _each(op, found)
 
 

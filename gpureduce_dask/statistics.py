@@ -43,7 +43,9 @@ def var(
     and 64 bits are merged as pairs of float64: right to some 1e-14 of the variance however far from zero the elements
     lie. Other dtypes, complex ones too, lose about ``2**-53 * mean / std`` of it in a merge. NaN where ``n - ddof`` is
     zero. ``dtype`` is of floats or complex numbers: in integers NumPy measures from a truncated mean. With ``weights``
-    an element counts as often as its own says, ``n`` is their sum, and ``a`` is real; there is no ``dtype`` then.
+    an element counts as often as its own says, ``n`` is their sum, and ``a`` is real; there is no ``dtype`` then. Where
+    they say how far to trust an element (``aweights`` of ``numpy.cov``) the unbiased variance is that with
+    ``ddof=sumsq(weights) / sum(weights)``.
     """
     return reduce(
         "var",
@@ -97,7 +99,7 @@ def moment(
 
     Merged by Pebay's formulas (Sandia report SAND2008-6212) with means rounded to float64, so that a merge loses about
     ``2**-53 * mean / std`` of a moment; :func:`var` does not. Order 0 is 1 and order 1 is 0, as in dask, which computes
-    the orders above 4.
+    the orders above 4. With ``weights`` an element counts as often as its own says, and ``n`` is their sum.
     """
     return central_moment(
         a, order, also, axis=axis, dtype=dtype, keepdims=keepdims, ddof=ddof, split_every=split_every, out=out
@@ -107,7 +109,10 @@ def moment(
 def skew(
     a: Any, axis: Any = 0, bias: bool = True, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
 ) -> Any:
-    """Skewness ``m3 / m2**1.5`` as in ``scipy.stats``; with ``bias=False`` the unbiased estimate. Real ``a``."""
+    """Skewness ``m3 / m2**1.5`` as in ``scipy.stats``; with ``bias=False`` the unbiased estimate. Real ``a``.
+
+    With ``weights`` an element counts as often as its own says: an unbiased estimate makes sense for whole numbers.
+    """
     return reduce("skew", a, also, axis=axis, keepdims=keepdims, split_every=split_every, bias=bias)
 
 
@@ -120,7 +125,7 @@ def kurtosis(
     split_every: Any = None,
     **also: Unpack[Options],
 ) -> Any:
-    """Kurtosis ``m4 / m2**2``, less 3 with ``fisher``, as in ``scipy.stats``. Real ``a``."""
+    """Kurtosis ``m4 / m2**2``, with ``fisher`` less 3, as in ``scipy.stats``. Real ``a``, weights as in :func:`skew`."""
     return reduce("kurtosis", a, also, axis=axis, keepdims=keepdims, split_every=split_every, fisher=fisher, bias=bias)
 
 

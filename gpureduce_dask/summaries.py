@@ -12,6 +12,7 @@ from typing import Any
 
 from .errors import ArgumentError, message
 from .monoid import Monoid
+from .trees import weighted_product
 from .trees.mapped_product import reduce
 from .trees.operands import same
 from .trees.product import reduce_together
@@ -28,6 +29,7 @@ def stats(
     ddof: float = 0,
     dim: Any = None,
     where: Any = None,
+    weights: Any = None,
 ) -> Any:
     """Several statistics of ``x`` from one read: ``stats(x, ["min", "max", "argmax", "mean", "std"], axis=0)``.
 
@@ -42,6 +44,9 @@ def stats(
         array. ``ddof`` is for ``var``, ``std`` and their nan-forms.
     where : array_like of bool, optional
         Which elements count, for all statistics; it broadcasts with ``x``. Positions and ``ptp`` of none are an error.
+    weights : array_like, optional
+        How often each element counts, for all statistics; it broadcasts with ``x``. Those that have no meaning for
+        weights, as ``min``, are refused: ask for them in a call of their own.
     axis, keepdims, split_every
         As in :func:`gpureduce_dask.sum`. Positions count in C order over the reduced axes.
 
@@ -63,11 +68,17 @@ def stats(
     """
     array = _xarray("DataArray")
     if array is not None and isinstance(x, array):
-        return _dataset(x, names, axis, dim, keepdims, split_every, ddof, where)
+        return _dataset(x, names, axis, dim, keepdims, split_every, ddof, where, weights)
     if dim is not None:
         raise ArgumentError(
             message("stats", f"dim={dim!r} for {type(x).__name__}", "axis=", "Pass dim= with a DataArray.")
         )
+    if weights is not None:
+        options = {"ddof": ddof}
+        found = weighted_product.reduce(
+            same, names, (x,), weights, axis, keepdims, split_every, where, None, options, "stats"
+        )
+        return named(names, found[0])
     if where is not None:
         return named(names, reduce(same, names, (x,), axis, keepdims, split_every, where, options={"ddof": ddof})[0])
     return named(names, reduce_together("stats", x, names, axis, keepdims, split_every, ddof))
@@ -162,15 +173,18 @@ def _dataset(
     split_every: Any,
     ddof: float,
     where: Any,
+    weights: Any,
 ) -> Any:
     """The statistics of a DataArray; xarray says which coordinates and attributes are left."""
     if axis is not None and dim is not None:
         raise ArgumentError(message("stats", f"axis={axis!r} and dim={dim!r}", "one of them", "Leave one out."))
     dim = None if dim is ... else dim
     axes = axis if dim is None else x.get_axis_num(dim)
-    if isinstance(where, _xarray("DataArray")):
-        where = where.broadcast_like(x).transpose(*x.dims).data
-    found = stats(x.data, names, axes, False, split_every, ddof, where=where)
+    where, weights = (
+        each.broadcast_like(x).transpose(*x.dims).data if isinstance(each, _xarray("DataArray")) else each
+        for each in (where, weights)
+    )
+    found = stats(x.data, names, axes, False, split_every, ddof, where=where, weights=weights)
     reduced = {
         name: x.reduce(lambda data, value=value, **_: value, dim=dim, axis=axis, keepdims=keepdims)
         for name, value in found._asdict().items()

@@ -23,6 +23,7 @@ from gpureduce_dask.expressions.mapped import Map, mapped
 from gpureduce_dask.expressions.program import CAST
 from gpureduce_dask.monoid import Bound, Monoid
 from gpureduce_dask.rows.product import product
+from gpureduce_dask.rows.weighted import SPREADS
 
 F4 = np.dtype("f4")
 
@@ -74,6 +75,7 @@ SHIPPED = {
     "one's own": (twice_ones_own, "f4"),
     "squares": (lambda: bound(lambda x: (x - 0.5) ** 2, "sum", "f4"), "f4"),
     "weighted": (lambda: bound(lambda x, w: (x, w), "average", "f4", "f4"), "f4 f4"),
+    "moments": (lambda: bound(lambda x, w: (x, w), SPREADS["skew"], "f4", "f4"), "f4 f4"),
     "masked": (lambda: bound(lambda x, m: (x, m), "var", "f4", "bool", masked=True), "f4 bool"),
     "several": (lambda: several("f4", "f4"), "f4 f4"),
     "narrow": (lambda: bound(lambda x: np.exp(x) * 2, "sum", "f2"), "f2"),

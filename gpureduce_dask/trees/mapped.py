@@ -12,7 +12,7 @@ from ..errors import ArgumentError, message
 from ..expressions.mapped import mapped
 from ..expressions.program import Program
 from ..monoid import Bound, Monoid
-from . import mapped_product, masks, scan_apply
+from . import mapped_product, masks, scan_apply, weighted_product
 from .apply import apply, bind
 from .operands import Function, Operands, same
 from .reduction import reduce_array
@@ -29,15 +29,22 @@ def map_reduce(
     out: Any,
     where: Any,
     options: dict[str, Any],
+    weights: Any = None,
 ) -> Any:
     """A reduction of what a function gives of the elements of arrays."""
+    if weights is not None:
+        rest = (given, weights, axis, keepdims, split_every, where, dtype, options)
+        if isinstance(op, str | Monoid):
+            return _one(out, [values[0] for values in weighted_product.reduce(function, [op], *rest)])
+        mapped_product.check(op, dtype, out, options)
+        return weighted_product.reduce(function, op, *rest)
     if not isinstance(op, str | Monoid):
         return mapped_product.reduce(function, op, given, axis, keepdims, split_every, where, dtype, out, options)
     monoid = operators.get(op) if where is None else masks.refusing(operators.get(op))
     name = f"map_reduce by {monoid.name}"
     if monoid.arity == 1 and Operands(name, given).has_many(function):
         each = mapped_product.reduce(function, [op], given, axis, keepdims, split_every, where, dtype, out, options)
-        return tuple(values[0] for values in each)
+        return _one(out, [values[0] for values in each])
     todo = masks.Masked(function, monoid.name) if where is not None else function
     operands = Operands(name, given if where is None else (*given, masks.checked(name, where)))
     bound = _bound(operands, todo, monoid, dtype, options, name)
@@ -53,6 +60,16 @@ def map_reduce(
         )
     result = reduce_array(operands.arrays, bound, axis, keepdims, split_every, f"map-{monoid.name}")
     return handle_out(out, result)
+
+
+def _one(out: Any, results: Sequence[Any]) -> Any:
+    """What one operator makes of a function: an array, or a tuple of one for each of its results."""
+    if len(results) == 1:
+        return handle_out(out, results[0])
+    if out is not None:
+        received = f"out= for {len(results)} results"
+        raise ArgumentError(message("map_reduce", received, "no out=", "Reduce one result at a time."))
+    return tuple(results)
 
 
 def map_scan(

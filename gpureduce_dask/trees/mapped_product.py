@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -14,7 +14,7 @@ from ..monoid import Bound, Monoid
 from ..rows.product import Product, product
 from . import masks
 from .operands import Function, Operands, same
-from .parts import Statistic, plan_parts
+from .parts import Part, Statistic, plan_parts
 from .product import cut, reduce_together
 from .reduction import grow
 
@@ -35,7 +35,7 @@ def reduce(
     options: Mapping[str, Any] = NO_OPTIONS,
 ) -> list[list[Any]]:
     """For each result of the function its statistics, in the order asked."""
-    ddof = _check(ops, dtype, out, options)
+    ddof = check(ops, dtype, out, options)
     todo = function if where is None else masks.Masked(function)
     operands = Operands(NAME, given if where is None else (*given, masks.checked(NAME, where)))
     program = operands.trace(todo)
@@ -46,12 +46,26 @@ def reduce(
         if where is None:
             return [reduce_together(NAME, x, ops, axis, keepdims, split_every, ddof) for x in values]
         return [reduce(same, ops, [x], axis, keepdims, split_every, where, dtype, out, options)[0] for x in values]
-    whole, statistics = _plan(program, ops, ddof, where is not None)
-    tree = grow(operands.arrays, whole, axis, True, split_every, NAME)
+    parts = [*_parts(program, ops, ddof, where is not None)]
+    return grown(operands.arrays, program, parts, where is not None, axis, keepdims, split_every)
+
+
+def grown(
+    arrays: Sequence[Any],
+    program: Program,
+    parts: Sequence[Part],
+    masked: bool,
+    axis: Any,
+    keepdims: bool,
+    split_every: Any,
+) -> list[list[Any]]:
+    """The statistics of each result of a program, by one tree of the product of all states."""
+    whole, statistics = _join(program, parts, masked)
+    tree = grow(tuple(arrays), whole, axis, True, split_every, NAME)
     return [[cut(tree, statistic, keepdims) for statistic in each] for each in statistics]
 
 
-def _check(ops: Sequence[str | Monoid], dtype: Any, out: Any, options: Mapping[str, Any]) -> float:
+def check(ops: Sequence[str | Monoid], dtype: Any, out: Any, options: Mapping[str, Any]) -> float:
     """The one option that statistics have together."""
     others = {**options, **({} if dtype is None else {"dtype": dtype}), **({} if out is None else {"out": out})}
     ddof: float = others.pop("ddof", 0)
@@ -63,22 +77,27 @@ def _check(ops: Sequence[str | Monoid], dtype: Any, out: Any, options: Mapping[s
     return ddof
 
 
-def _plan(
-    program: Program, ops: Sequence[str | Monoid], ddof: float, masked: bool
-) -> tuple[Product, list[list[Statistic]]]:
-    """The product of all states, and where in it each statistic of each result is."""
+def _parts(program: Program, ops: Sequence[str | Monoid], ddof: float, masked: bool) -> Iterator[Part]:
+    """The statistics of each result; with ``masked`` the last output says which elements count."""
     count = len(program.outputs) - masked
-    plans = [plan_parts(NAME, ops, program.results[k], ddof) for k in range(count)]
-    parts: list[Bound] = []
-    for k, (each, _) in enumerate(plans):
+    for k in range(count):
+        each, statistics = plan_parts(NAME, ops, program.results[k], ddof)
         chosen = program.outputs[k : k + 1] + program.outputs[count:]
-        parts += [_part(program.only(chosen), part, masked, len(parts) + i) for i, part in enumerate(each.parts)]
+        yield Part(each, statistics, {part.name: chosen for part in each.parts})
+
+
+def _join(program: Program, each: Sequence[Part], masked: bool) -> tuple[Product, list[list[Statistic]]]:
+    """The product of all states, and where in it each statistic of each result is."""
+    parts: list[Bound] = []
+    for one in each:
+        for part in one.whole.parts:
+            parts.append(_part(program.only(one.outputs[part.name]), part, masked, len(parts)))
     whole = product(NAME, tuple(parts))
     statistics, first = [], 0
-    for each, found in plans:
-        begins = whole.offsets[first : first + len(each.parts)]
-        statistics.append([_statistic(s, masked, _moved(s.offset, each.offsets, begins)) for s in found])
-        first += len(each.parts)
+    for one in each:
+        begins = whole.offsets[first : first + len(one.whole.parts)]
+        statistics.append([_statistic(s, masked, _moved(s.offset, one.whole.offsets, begins)) for s in one.statistics])
+        first += len(one.whole.parts)
     return whole, statistics
 
 

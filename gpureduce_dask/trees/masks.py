@@ -17,12 +17,12 @@ from ..errors import DtypeError, message
 from ..monoid import DType, Monoid
 from ..rows.chosen import REFUSALS
 from ..rows.limits import highest, lowest, void
+from ..rows.weighted import SPREADS
 from .apply import as_dask
 from .stock import require_plain
 
-ZERO = frozenset(
-    "sum nansum any count_nonzero sumsq norm1 norm2 norminf vdot average weighted_var weighted_std".split()
-)
+ZERO = frozenset("sum nansum any count_nonzero sumsq norm1 norm2 norminf vdot average".split())
+ZERO |= {row.name for row in SPREADS.values()}  # an element without weight does not count
 ONE = frozenset({"prod", "nanprod", "all"})
 HIGHEST, LOWEST = frozenset({"min", "nanmin"}), frozenset({"max", "nanmax"})
 MISSING = frozenset({"nanmean", "nanvar", "nanstd"})
@@ -71,11 +71,11 @@ def checked(name: str, where: Any) -> Any:
     return mask
 
 
-def unread(name: str, arrays: tuple[Any, ...]) -> DtypeError:
-    """The error for chunks that are no plain numbers, with a mask beside them."""
+def unread(name: str, arrays: tuple[Any, ...], keyword: str = "where") -> DtypeError:
+    """The error for chunks that are no plain numbers, with a mask or weights beside them."""
     given = " and ".join(f"{type(a._meta).__name__} chunks of {a.dtype}" for a in arrays if a.dtype.kind != "b")
     remedy = "Fill masked chunks first, and pass their mask as where=."
-    return DtypeError(message(name, f"where= with {given}", "NumPy or CuPy chunks of numbers", remedy))
+    return DtypeError(message(name, f"{keyword}= with {given}", "NumPy or CuPy chunks of numbers", remedy))
 
 
 def refusing(monoid: Monoid) -> Monoid:

@@ -7,7 +7,7 @@ its value is that of the single function, from the same fields.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,20 @@ class Statistic:
     offset: int
 
 
+@dataclass(frozen=True)
+class Part:
+    """Statistics of one function: the product of the states that they need, each of them in it, and the numbers of the
+    outputs that each state is of, by its name."""
+
+    whole: Product
+    statistics: list[Statistic]
+    outputs: Mapping[str, tuple[int, ...]]
+
+
+# Another statistic whose state holds a statistic's, and from which field on (None: from its beginning).
+Holder = Callable[[str], tuple[str, str | None] | None]
+
+
 def names() -> list[str]:
     """The statistics that can be asked for by name."""
     return [*(n for n, row in operators.OPERATORS.items() if row.arity == 1 and n not in UNNAMED), *COUNTS]
@@ -72,23 +86,25 @@ def plan_parts(
     bounds = {
         name: bind(row, (dtype,), None, {"ddof": ddof} if name in SPREADS else {}, name) for name, row in rows.items()
     }
+    return arrange(operation, bounds, lambda name: _holder(name, rows, dtype))
+
+
+def arrange(operation: str, bounds: Mapping[str, Bound], holder: Holder) -> tuple[Product, list[Statistic]]:
+    """The product of those states that lie in no other's, and each statistic in it. ``bounds`` are by their names."""
     # The widest first: fewer gaps between states, and one kernel whatever the order they were asked for in.
-    parts = [b for name, b in bounds.items() if _holder(name, rows, dtype) is None]
+    parts = [b for name, b in bounds.items() if holder(name) is None]
     parts.sort(key=lambda b: (-b.state.alignment, b.name))
     whole = product(operation, tuple(parts))
     begins = dict(zip((part.name for part in parts), whole.offsets, strict=True))
-    return whole, [Statistic(b, _offset(name, bounds, begins, rows)) for name, b in bounds.items()]
 
+    def offset(name: str) -> int:
+        found = holder(name)
+        if found is None:
+            return begins[name]
+        fields: Any = bounds[found[0]].state.fields
+        return offset(found[0]) + (0 if found[1] is None else int(fields[found[1]][1]))
 
-def _offset(name: str, bounds: dict[str, Bound], begins: dict[str, int], rows: dict[str, Monoid]) -> int:
-    """Where in the product a statistic's state begins."""
-    if name in begins:
-        return begins[name]
-    found = _holder(name, rows, bounds[name].elements[0])
-    assert found is not None
-    holder, field = found
-    fields: Any = bounds[holder].state.fields
-    return _offset(holder, bounds, begins, rows) + (0 if field is None else int(fields[field][1]))
+    return whole, [Statistic(b, offset(name)) for name, b in bounds.items()]
 
 
 def _holder(name: str, rows: dict[str, Monoid], dtype: DType) -> tuple[str, str | None] | None:

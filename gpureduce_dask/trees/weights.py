@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from ..dtypes import kind
 from ..monoid import DType, Monoid
 from ..rows.pairs import present_finalise
 from ..rows.weighted import SPREADS
+from .masks import Masked
 
 Function = Callable[..., Any]
 
@@ -50,12 +51,35 @@ MEANING: dict[str, tuple[Function, Monoid]] = {
     "sumsq": (squares, operators.get("sum")),
     "mean": (paired, AVERAGE),
     "nanmean": (present, replace(AVERAGE, finalise=present_finalise)),
-    "var": (paired, SPREADS["var"]),
-    "std": (paired, SPREADS["std"]),
+    **{name: (paired, row) for name, row in SPREADS.items()},
     "nanvar": (present, SPREADS["var"]),
     "nanstd": (present, SPREADS["std"]),
 }
 TAKERS = frozenset(MEANING)
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """A function, and what operators of these names take of each of its results and of weights, the last argument, or,
+    with ``masked``, the last before a mask: the result itself, and then what each operator takes."""
+
+    function: Function
+    names: tuple[str, ...]
+    masked: bool
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        place = len(arrays) - self.masked - 1
+        values = self.function(*arrays[:place])
+        many = values if type(values) in (tuple, list) else [values]  # asks no stand-in for its class
+        return tuple(x for value in many for x in self._taken(value, *arrays[place:]))
+
+    def _taken(self, value: Any, *beside: Any) -> Iterator[Any]:
+        yield value
+        for name in self.names:
+            function = MEANING[name][0]
+            # What does not count is as good as zero to all that take weights.
+            found = (Masked(function, "sum") if self.masked else function)(value, *beside)
+            yield from found if type(found) is tuple else (found,)
 
 
 def weighted(monoid: Monoid, dtype: DType, weight: DType) -> tuple[Function, Monoid, DType | None]:

@@ -89,6 +89,24 @@ def test_trees(axis):
         assert isinstance(found.mean._meta, cp.ndarray)
 
 
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_weights(axis):
+    array, weight = make((400, 300), "float32", 5), np.random.default_rng(0).integers(0, 4, (400, 300)).astype("f4")
+    names = ["mean", "std", "skew", "kurtosis", "sum", "nanvar"]
+    both = [(a, da.from_array(a, chunks=(80, 100))) for a in (array, weight)]
+    there = [da.from_array(cp.asarray(a), chunks=(80, 100), asarray=False) for a, _ in both]
+    for where in ({}, {"where": array > 0}):
+        found = gr.stats(there[0], names, axis=axis, weights=there[1], **where)
+        got = dask.compute(found, scheduler="sync")[0]
+        expected = dask.compute(gr.stats(both[0][1], names, axis=axis, weights=both[1][1], **where))[0]
+        for mine, theirs in zip(got, expected, strict=True):
+            np.testing.assert_allclose(mine.get(), theirs, rtol=1e-5, atol=1e-5)
+    alone = gr.moment(there[0], 3, axis=axis, weights=there[1]).compute(scheduler="sync")
+    np.testing.assert_allclose(
+        alone.get(), gr.moment(both[0][1], 3, axis=axis, weights=both[1][1]), rtol=1e-5, atol=1e-5
+    )
+
+
 def test_large_partials_stay_on_the_gpu():
     x = da.from_array(cp.random.default_rng(0).random((64, 50000), dtype="f4"), chunks=(16, -1), asarray=False)
     found = gr.stats(x, FIVE, axis=0)
