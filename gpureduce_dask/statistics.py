@@ -125,7 +125,10 @@ def kurtosis(
     split_every: Any = None,
     **also: Unpack[Options],
 ) -> Any:
-    """Kurtosis ``m4 / m2**2``, with ``fisher`` less 3, as in ``scipy.stats``. Real ``a``, weights as in :func:`skew`."""
+    """Kurtosis ``m4 / m2**2``, with ``fisher`` less 3, as in ``scipy.stats``. Real ``a``.
+
+    ``weights`` are as in :func:`skew`.
+    """
     return reduce("kurtosis", a, also, axis=axis, keepdims=keepdims, split_every=split_every, fisher=fisher, bias=bias)
 
 
