@@ -1,8 +1,8 @@
 """Plain dask code on the trees of this package: ``gr.accelerate()``.
 
-dask's reductions, of whatever name, end in a few functions of ``dask.array.reductions``.
-:mod:`gpureduce_dask.trees.hooks` wraps those; at every call the wrappers ask here whether the reduction is wanted from
-us.
+dask's reductions, of whatever name, end in a few functions of ``dask.array.reductions``, and xarray's groups in one of
+flox. :mod:`gpureduce_dask.trees.hooks` wraps those; at every call the wrappers ask here whether the reduction is wanted
+from us.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from dask.array import chunk, reductions, routines
 from .. import dtypes, operators
 from ..errors import GpureduceError
 from ..monoid import Bound
-from . import lazy, plain
+from . import flox, lazy, plain
 from .apply import bind, refuse_expressions
 from .axes import group_size
 from .meta import is_ours, promises_device
@@ -50,8 +50,8 @@ def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> An
 
 
 def _array(call: Arguments) -> Any:
-    """The array of a call, by either name that dask has for it."""
-    return call["x"] if "x" in call else call.get("a")
+    """The array of a call, by any name that dask and flox have for it."""
+    return next((call[name] for name in ("x", "a", "array") if name in call), None)
 
 
 def _has_bool(axis: Any) -> bool:
@@ -122,7 +122,8 @@ _lock = Lock()
 
 
 def install(wanted: Callable[[], bool | str], fuses: Callable[[], bool]) -> None:
-    """Put wrappers in the place of dask's functions, which ask ``wanted`` at every call. Later calls do nothing.
+    """Put wrappers in the place of functions of dask and flox, which ask ``wanted`` at every call. Later calls do
+    nothing.
 
     They stay: taking them out could take out what others have put over them.
     """
@@ -130,8 +131,9 @@ def install(wanted: Callable[[], bool | str], fuses: Callable[[], bool]) -> None
     with _lock:
         if _installed:
             return
-        modules = [m for name, m in list(sys.modules.items()) if name.startswith("dask.array")]
-        for stock, grow in HOOKED.items():
+        todo = {**HOOKED, **flox.hooks()}
+        modules = [m for name, m in list(sys.modules.items()) if name.startswith(("dask.array", "flox."))]
+        for stock, grow in todo.items():
             hook = _hook(stock, grow, wanted, fuses)
             _installed.append(hook)
             for module in modules:
