@@ -15,7 +15,8 @@ from dask.graph_manipulation import bind, clone, wait_on
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import handles, scheduler, workers
+from gpureduce_dask.trees import held as handles
+from gpureduce_dask.trees import scheduler, workers
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -146,14 +147,16 @@ def test_no_step_waits_for_the_end_of_a_pause(client):
 
 def stumble(dask_scheduler):
     """Take other arguments once, as some later version may always."""
-    state = distributed.scheduler.TaskState
-    add = state.add_dependency
+    new, calls = dask_scheduler.new_task, []
 
-    def once(*args):
-        state.add_dependency = add
+    def once(*args, **kwargs):
+        calls.append(args)
+        if len(calls) < 2:
+            return new(*args, **kwargs)
+        del dask_scheduler.new_task
         raise TypeError("unexpected arguments")
 
-    state.add_dependency = once
+    dask_scheduler.new_task = once
 
 
 def test_a_scheduler_that_makes_no_tasks_for_us(client):
@@ -177,7 +180,7 @@ def test_a_survey_tells_what_dask_does(client):
     p = persisted(client, x)
     client.amm.stop()  # it drops copies that nobody needs, every two seconds
     client.replicate([f for f in p.dask.values()][:5], n=3)
-    known, found = client.run_on_scheduler(scheduler.survey, [(p.name, p.numblocks)])
+    known, found = client.run_on_scheduler(scheduler.survey, [(p.name, p.numblocks)], None)
     for address, info in client.scheduler_info(n_workers=-1)["workers"].items():
         mine = known.pop(address)
         assert mine["nthreads"] == info["nthreads"] and mine["memory_limit"] == info["memory_limit"]
@@ -443,8 +446,8 @@ def test_what_went_to_a_disk_is_held_by_no_handle(client, monkeypatch):
     ref, x = values()
     p, survey = persisted(client, x), scheduler.survey
 
-    def spilled(arrays, dask_scheduler):
-        known, found = survey(arrays, dask_scheduler)
+    def spilled(arrays, offer, dask_scheduler):
+        known, found = survey(arrays, offer, dask_scheduler)
         next(iter(known.values()))["metrics"]["spilled_bytes"] = {"memory": 0, "disk": 100}
         return known, found
 

@@ -21,7 +21,8 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import handles, spread, workers
+from gpureduce_dask.trees import held as handles
+from gpureduce_dask.trees import spread, workers
 
 distributed = pytest.importorskip("distributed")
 

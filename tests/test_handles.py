@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 
-from gpureduce_dask.trees.handles import Hold
+from gpureduce_dask.trees.holds import Hold, Roster
 
 
 def test_it_travels_as_few_numbers():
@@ -16,6 +16,17 @@ def test_it_travels_as_few_numbers():
     again = pickle.loads(sent)
     assert again.key == "h"
     assert again.dependencies == task.dependencies == {("x", i, j) for i in range(25, 75) for j in range(10)}
+
+
+def test_at_its_home_it_waits_for_nothing():
+    numbers = (tuple(range(0, 100)), tuple(range(0, 40, 4)))
+    holds = tuple(Hold(f"h{i}", "x", numbers, range(500 * i, 500 * i + 500), f"tcp://{i}") for i in range(2))
+    roster = Roster("all", holds, "tcp://0")
+    for task in (*holds, roster):
+        assert pickle.loads(pickle.dumps(task)).dependencies == task.dependencies == frozenset()
+    assert holds[0].anywhere().dependencies == holds[0].needs and len(holds[0].needs) == 500
+    assert roster.anywhere().dependencies == {"h0", "h1"} and len(roster.needs) == 1000
+    assert len(pickle.dumps(roster)) < 1500
 
 
 def test_it_makes_a_handle_of_its_chunks():

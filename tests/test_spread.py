@@ -20,7 +20,7 @@ from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
 from gpureduce_dask.trees import desk, scheduler, spread
-from gpureduce_dask.trees import handles as held_handles
+from gpureduce_dask.trees import held as held_handles
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -95,7 +95,7 @@ def handles(dask_scheduler):
 
 def lead_and_asked(client, x):
     """The worker that the tasks of the last array run on, and another one."""
-    roster = held_handles._held[id(x.dask.layers[x.name])].roster
+    roster = held_handles._held[id(x.dask.layers[x.name])].roster.key
     (lead,) = client.run_on_scheduler(lambda dask_scheduler: [w.address for w in dask_scheduler.tasks[roster].who_has])
     return lead, next(w for w in client.nthreads() if w != lead)
 
@@ -132,6 +132,49 @@ def listed(client, ref=REF):
         value(client, op(x))
     wait_until(lambda: all(len(places) == 1 for places in client.run_on_scheduler(handles).values()))
     return x
+
+
+@pytest.fixture
+def unmade(client, monkeypatch):
+    """Chunks on every worker, of whose handles there is a list alone, as until a moment after the first reduction."""
+    listed(client)
+    gc.collect()
+    monkeypatch.setattr(held_handles, "SOON", PATIENCE)
+    return held(client)
+
+
+def test_the_first_reduction_of_the_next_array(client, unmade):
+    found, tasks = tasks_of(client, lambda: gr.sum(unmade))
+    assert found == pytest.approx(REF.sum()) and len(tasks) == 2  # the list and the total
+    assert gr.plan(unmade, "max").tasks == len(tasks_of(client, lambda: gr.max(unmade))[1]) == 1
+    assert not client.run_on_scheduler(handles)
+    np.testing.assert_array_equal(value(client, gr.max(unmade, axis=1)), REF.max(1))
+    assert len(client.run_on_scheduler(handles)) == WORKERS  # made for the groups
+    x = held(client)
+    assert gr.plan(x, "min").handles == 1
+    np.testing.assert_array_equal(value(client, gr.min(x, axis=0)), REF.min(0))
+    assert value(client, gr.vdot(x, unmade)) == pytest.approx((REF * REF).sum())
+    assert fetched(client) == 0
+
+
+def test_handles_follow_the_list(client, unmade, monkeypatch):
+    monkeypatch.setattr(held_handles, "SOON", 0.01)
+    x = held(client)
+    assert value(client, gr.sum(x)) == pytest.approx(REF.sum())
+    wait_until(lambda: len(client.run_on_scheduler(handles)) == WORKERS)
+    assert value(client, gr.max(x)) == REF.max()
+    assert fetched(client) == 0
+
+
+def test_an_array_that_goes_before_its_handles_are_made(client, unmade):
+    x = held(client)
+    total = gr.sum(x)
+    for worker in client.nthreads():
+        on_request(client, worker, doze)
+    future = client.compute(total)
+    del total, x
+    gc.collect()
+    assert future.result(timeout=PATIENCE) == pytest.approx(REF.sum())
 
 
 def test_one_task_and_the_same_bits(client, monkeypatch):
@@ -339,6 +382,21 @@ def test_the_asking_worker_dies(client):
     os.kill(pid, 9)
     assert future.result(timeout=PATIENCE) == REF.argmax()
     check_again(client, x, total)
+
+
+@pytest.mark.parametrize("who", ["lead", "asked"])
+def test_a_worker_dies_before_handles_are_made(client, unmade, who):
+    total = gr.sum(unmade)
+    wait_until(lambda: lead_and_asked(client, unmade))
+    lead, asked = lead_and_asked(client, unmade)
+    on_request(client, asked, die if who == "asked" else doze)
+    pid = client.run(os.getpid, workers=[lead])[lead]
+    future = client.compute(gr.argmax(unmade))
+    if who == "lead":
+        time.sleep(0.2)
+        os.kill(pid, 9)
+    assert future.result(timeout=PATIENCE) == REF.argmax()
+    check_again(client, unmade, total)
 
 
 def test_handles_that_nobody_waits_for(client, monkeypatch):

@@ -43,6 +43,13 @@ def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least:
     return max(1, -(-chunks // useful))
 
 
+def shares(chunks: int, threads: int, chunk_bytes: float) -> list[range]:
+    """The chunks that a worker holds of the only slice, a stretch a thread."""
+    return [
+        range(g.members[0], g.members[-1] + 1) for g in in_order(chunks, in_memory(chunks, 1, threads, chunk_bytes))
+    ]
+
+
 def by_worker(
     holders: Sequence[Sequence[str]],
     threads: Mapping[str, int],

@@ -9,25 +9,11 @@ when it has to travel: elsewhere it fetches them one by one from whoever holds t
 from __future__ import annotations
 
 import pickle
-import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import accumulate, product
-from operator import getitem
-from types import MappingProxyType
 from typing import Any, NoReturn
-from uuid import uuid4
 
-from dask._task_spec import List, Task, TaskRef
-
-from ..chunk import is_device
-from ..device import faults
 from ..errors import ArgumentError, message
-from . import desk, workers
-from .axes import Chunks
-from .groups import as_range
 
 Coords = tuple[int, ...]
 
@@ -87,58 +73,6 @@ class Handle:
         return self._found[about]
 
 
-class Hold(Task):
-    """The task that makes a handle: of an array's name, where its chunks start along each axis, and which of them in C
-    order. It travels as these alone, and counts its keys where they are asked for."""
-
-    __slots__ = ()
-
-    def __init__(self, key: str, name: str, starts: tuple[Coords, ...], numbers: Sequence[int]) -> None:
-        super().__init__(key, Handle, name, starts, numbers)
-        self._token = key
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Hold, (self.key, *self.args)
-
-    @property
-    def dependencies(self) -> frozenset[Any]:
-        if not self._dependencies:
-            self._dependencies = frozenset(self._keys(self._coords()))
-        return self._dependencies
-
-    def __call__(self, values: Mapping[Any, Any] = MappingProxyType({})) -> Handle:
-        coords = self._coords()
-        keys = self._keys(coords)
-        offsets = tuple(tuple(map(getitem, self.args[1], c)) for c in coords)
-        mine = desk.here()
-        home = mine.worker.address if mine else None
-        chunks = [values[key] for key in keys]
-        handle = Handle(keys, offsets, chunks, str(self.key), home)
-        if mine is not None:
-            _wait_for(chunks[0])
-            mine.handles[handle.key] = handle
-        return handle
-
-    def _coords(self) -> list[Coords]:
-        _, starts, numbers = self.args
-        every = list(product(*(range(len(each)) for each in starts)))
-        return [every[i] for i in numbers]
-
-    def _keys(self, coords: list[Coords]) -> tuple[Any, ...]:
-        return tuple((self.args[0], *c) for c in coords)
-
-
-@faults.task
-def _wait_for(chunk: Any) -> None:
-    """Until the GPU has made what its stream was asked for: the thread of a worker's desk, which reads the chunks too,
-    may have another."""
-    if is_device(chunk):
-        import cupy
-
-        with chunk.device:
-            cupy.cuda.get_current_stream().synchronize()
-
-
 def _fetch(key: Any) -> Any:
     """A chunk from this worker's memory, or from another's."""
     from distributed.utils import sync
@@ -177,95 +111,3 @@ def _refuse(key: Any, state: str | None) -> NoReturn:
             "Keep the array until then, and compute again.",
         )
     )
-
-
-@dataclass
-class Held:
-    """An array's handles: where each chunk is, and its number in the handle of its worker.
-
-    ``roster`` is the key of a list of all of them, in the order of their workers, where one task asks these.
-    """
-
-    names: dict[str, str]
-    futures: dict[str, Any]
-    where: dict[Coords, tuple[str, int]]
-    roster: str | None = None
-    is_used: bool = False  # by a task that takes all
-    layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
-
-    def places(self) -> dict[Coords, str]:
-        """The worker of each chunk."""
-        return {coords: worker for coords, (worker, _) in self.where.items()}
-
-    def holders(self) -> dict[Coords, tuple[str, ...]]:
-        """The one worker of each chunk, as the scheduler would say it."""
-        return {coords: (worker,) for coords, worker in self.places().items()}
-
-    @property
-    def to_make(self) -> int:
-        """How many tasks run before one that takes all handles."""
-        if not self.futures:
-            return len(self.names)
-        return int(self.is_used and self.roster not in self.futures)
-
-    def every(self, client: Any) -> Any:
-        """What a task takes for a list of all handles; no client where none will run.
-
-        The first takes each, which costs less than to make a list first. The next has one made: where copies of handles
-        stay, other tasks would follow them away from the chunks.
-        """
-        each = List(*map(TaskRef, self.names.values()))
-        if client is None or not self.roster:
-            return each
-        with _making:
-            if not self.is_used:
-                self.is_used = True
-                return each
-            if self.roster not in self.futures:
-                self.futures = self.futures | workers.start(client, {self.roster: Task(self.roster, list, each)})
-        return TaskRef(self.roster)
-
-    def is_good(self, known: Mapping[str, int]) -> bool:
-        """True while every worker is there, and no handle came to grief."""
-        return self.names.keys() <= known.keys() and all(
-            f.status in ("pending", "finished") for f in self.futures.values()
-        )
-
-
-_making = threading.Lock()  # of a list, by two threads at once
-_held: dict[int, Held] = {}  # by layer of futures; an entry goes with its layer
-
-
-def find(layer: Any, client: Any) -> Held | None:
-    """The handles of an array's layer of futures, if it has any that are still good."""
-    held = _held.get(id(layer))
-    return held if held is not None and held.is_good(workers.of_client(client).threads) else None
-
-
-def make(
-    layer: Any, name: str, chunks: Chunks, holders: Mapping[Coords, str], client: Any, is_listed: bool = False
-) -> Held:
-    """Handles for an array whose chunks, in C order, lie where ``holders`` says, with a list of them later on where
-    ``is_listed``; they are made while the caller goes on, or not at all where there is no client."""
-    members: dict[str, list[int]] = {}
-    where = {}
-    for number, (coords, worker) in enumerate(holders.items()):
-        mine = members.setdefault(worker, [])
-        where[coords] = (worker, len(mine))
-        mine.append(number)
-    mark = uuid4().hex
-    names = {worker: f"gr-handle-{mark}-{i}" for i, worker in enumerate(sorted(members))}
-    roster = f"gr-handle-{mark}-all" if is_listed else None
-    if client is None:
-        return Held(names, {}, where, roster)
-    starts = tuple(tuple(map(_whole, accumulate(sizes[:-1], initial=0))) for sizes in chunks)
-    graph = {names[w]: Hold(names[w], name, starts, as_range(numbers)) for w, numbers in members.items()}
-    held = Held(names, workers.start(client, graph), where, roster)
-    if id(layer) not in _held:
-        weakref.finalize(layer, _held.pop, id(layer), None)
-    _held[id(layer)] = held
-    return held
-
-
-def _whole(start: float) -> int:
-    return int(start) if start == start else -1

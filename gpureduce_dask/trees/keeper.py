@@ -8,7 +8,7 @@ with handles and a list of them.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from itertools import islice
 from time import time
 from typing import Any
@@ -16,7 +16,8 @@ from typing import Any
 from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.scheduler import ClientState
 
-PREFIX = "gr-handle-"
+from .holds import PREFIX, Hold, Roster
+
 WANTED = frozenset({"waiting", "processing", "queued", "no-worker", "memory"})  # states of a handle that has a use
 
 
@@ -28,6 +29,8 @@ class Keeper(SchedulerPlugin):
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
         self._homes: dict[str, str] = {}  # where each handle was made
+        self._needs: dict[str, Collection[Any]] = {}  # what each handle, or list of them, wants
+        self._users: dict[Any, set[str]] = {}  # who wants each chunk or handle
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """A handle comes or goes, or a task took some: called for every task."""
@@ -35,27 +38,35 @@ class Keeper(SchedulerPlugin):
             needs = self.scheduler.tasks[key].dependencies
             if _is_first_handle(needs):
                 self.scheduler.loop.add_callback(self._drop_copies, [need.key for need in needs])
-        if not _is_handle(key):
+        if not _is_handle(key) or not (key in self._needs or _is_ours(self.scheduler.tasks[key])):
             return
         if finish == "memory":
             self._homes[key] = next(iter(self.scheduler.tasks[key].who_has)).address
+        if finish == "released":
+            task = self.scheduler.tasks[key]
+            if task.run_spec.home and (task.who_wants or task.waiters):  # it is lost
+                _let_wait(self.scheduler, task)
         if (start in WANTED) == (finish in WANTED):
             return
-        chunks = self.scheduler.tasks[key].dependencies
         if finish in WANTED:
-            self._want(chunks)
+            self._needs[key] = needs = self.scheduler.tasks[key].run_spec.needs
+            for need in needs:
+                self._users.setdefault(need, set()).add(key)
+            self._want([self.scheduler.tasks[need] for need in needs if need in self.scheduler.tasks])
         else:  # not before the transition is over
             self._homes.pop(key, None)
-            self.scheduler.loop.add_callback(self._release, [task.key for task in chunks])
+            for need in self._needs[key]:
+                self._users[need].discard(key)
+            self.scheduler.loop.add_callback(self._release, self._needs.pop(key))
 
     def remove_worker(self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
         """Handles whose chunks are lost are made again where these are, and lists of handles with them: a copy
         elsewhere would hide the loss."""
         tasks = scheduler.tasks
         lost = [key for key, home in self._homes.items() if home == worker]
-        for keys in (lost, [key for key in self._homes if _is_first_handle(tasks[key].dependencies)]):
-            held = [tasks[key] for key in keys if tasks[key].state == "memory"]
-            stale = [task.key for task in held if any(need.state != "memory" for need in task.dependencies)]
+        for keys in (lost, [key for key in self._homes if tasks[key].run_spec.holds]):
+            held = [key for key in keys if tasks[key].state == "memory"]
+            stale = [key for key in held if any(tasks[need].state != "memory" for need in self._needs[key])]
             scheduler.transitions(dict.fromkeys(stale, "released"), stimulus_id)
 
     def log_event(self, topic: str, msg: Any) -> None:
@@ -65,12 +76,14 @@ class Keeper(SchedulerPlugin):
             for task in [task for task in self._state.wants_what if len(task.who_wants) > 1]:
                 task.who_wants.remove(self._state)
                 self._state.wants_what.remove(task)
-            self.scheduler.loop.add_callback(self._want_again, chunks)
+            self.scheduler.loop.add_callback(self._want_again, chunks, topic)
 
     def restart(self, scheduler: Any) -> None:
         """All tasks are gone."""
         scheduler.clients.pop(self.client, None)
         self._homes.clear()
+        self._needs.clear()
+        self._users.clear()
 
     @property
     def _state(self) -> Any:
@@ -95,7 +108,14 @@ class Keeper(SchedulerPlugin):
                 task.who_wants = set()
             task.who_wants.add(state)
 
-    def _want_again(self, chunks: Collection[Any]) -> None:
+    def _want_again(self, chunks: Collection[Any], client: str) -> None:
+        """What a client has left, and not the handles of what it has cancelled."""
+        gone = [task.key for task in chunks if self.scheduler.tasks.get(task.key) is not task]
+        users = {user for key in gone for user in self._users.get(key, ())}
+        stale = [key for key in users if key in self.scheduler.tasks and self.scheduler.tasks[key].who_wants]
+        if stale:
+            why = {"reason": "gr-handles", "msg": "chunks that they refer to were cancelled"}
+            self.scheduler.stimulus_cancel(stale, client, force=False, **why)
         held = [task for task in chunks if self._is_held(task.key)]
         self._want(held)
         gone = [task.key for task in held if task.state == "released"]
@@ -104,14 +124,43 @@ class Keeper(SchedulerPlugin):
 
     def _release(self, chunks: Collection[Any]) -> None:
         """Let go of chunks that no other handle refers to, and of the client with the last of them."""
+        free = [key for key in chunks if not self._is_held(key)]
+        for key in free:
+            self._users.pop(key, None)
         if self._state is not None:
-            self.scheduler.client_releases_keys([key for key in chunks if not self._is_held(key)], self.client)
+            self.scheduler.client_releases_keys(free, self.client)
             if not self._state.wants_what:
                 del self.scheduler.clients[self.client]
 
     def _is_held(self, key: Any) -> bool:
-        task = self.scheduler.tasks.get(key)
-        return task is not None and any(_is_handle(each.key) and each.state in WANTED for each in task.dependents)
+        return bool(self._users.get(key))
+
+
+def add_task(scheduler: Any, task: Any) -> Iterator[Any]:
+    """The new states of a handle's task, or of a list's, on the worker that it names, and of what it waits for where
+    that is not there."""
+    state = scheduler.new_task(task.key, task, "released")
+    state.priority = (0, scheduler.generation, 0)
+    yield state
+    if scheduler.workers.get(task.home) in scheduler.running:
+        state.worker_restrictions = {task.home}
+    else:
+        yield from _let_wait(scheduler, state)
+
+
+def _let_wait(scheduler: Any, state: Any) -> list[Any]:
+    """A handle waits for its chunks, and is made where these are then; a list waits for its handles."""
+    state.run_spec, state.worker_restrictions = state.run_spec.anywhere(), None
+    new = [hold.anywhere() for hold in state.run_spec.holds if hold.key not in scheduler.tasks]
+    made = [each for task in new for each in add_task(scheduler, task)]
+    for need in state.run_spec.dependencies:
+        state.add_dependency(scheduler.tasks[need])
+    return made
+
+
+def _is_ours(task: Any) -> bool:
+    """False for a copy of a handle that another graph has under a key of its own."""
+    return isinstance(task.run_spec, Hold | Roster)
 
 
 def _is_handle(key: Any) -> bool:

@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from . import handles, workers
+from . import held as held_handles
+from . import workers
 from .handles import Coords
 
 Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk, which are in C order
 
 
-def survey(client: Any, arrays: list[tuple[str, Coords, Any]]) -> tuple[workers.Workers, list[Holders]]:
+def survey(
+    client: Any, arrays: list[tuple[str, Coords, Any]], offer: Any = None
+) -> tuple[workers.Workers, list[Holders]]:
     """The workers that hold each chunk of arrays, given by name, numbers of blocks and layer; no arrays where not all
     chunks are in memory."""
     layers = [layer.mapping for _, _, layer in arrays]
     if not client.asynchronous and all(map(_is_whole, layers)):
-        known, found = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays])
+        known, found = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays], offer)
         if found and all(all(holders.values()) for holders in found):
             return known, found
     return workers.of_client(client), []
@@ -41,7 +44,7 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
         client = first.client if workers.is_future(first) else None
         if client is None:
             continue
-        held = handles.find(layer, client)
+        held = held_handles.find(layer, client)
         if held is not None:
             return held.holders(), workers.of_client(client)
         known, found = survey(client, [(name, x.numblocks, layer)])

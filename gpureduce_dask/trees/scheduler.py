@@ -19,9 +19,10 @@ Holders = tuple[list[tuple[str, ...]], list[int]]
 
 
 def survey(
-    arrays: Sequence[tuple[str, tuple[int, ...]]], dask_scheduler: Any
+    arrays: Sequence[tuple[str, tuple[int, ...]]], offer: Any, dask_scheduler: Any
 ) -> tuple[dict[str, dict[str, Any]], list[Holders]]:
-    """The workers, as ``Client.scheduler_info`` has them, and who holds arrays of these names and numbers of blocks."""
+    """The workers, as ``Client.scheduler_info`` has them, and who holds arrays of these names and numbers of blocks.
+    An offer for the first of them is taken up after the answer."""
     workers = {
         worker.address: {
             "nthreads": worker.nthreads,
@@ -30,7 +31,10 @@ def survey(
         }
         for worker in dask_scheduler.workers.values()
     }
-    return workers, [_holders(name, numblocks, dask_scheduler.tasks) for name, numblocks in arrays]
+    found = [_holders(name, numblocks, dask_scheduler.tasks) for name, numblocks in arrays]
+    if offer is not None:
+        dask_scheduler.loop.add_callback(_take, dask_scheduler, offer, arrays[0][1], found[0])
+    return workers, found
 
 
 def _holders(name: str, numblocks: tuple[int, ...], tasks: Mapping[Any, Any]) -> Holders:
@@ -44,22 +48,20 @@ def _holders(name: str, numblocks: tuple[int, ...], tasks: Mapping[Any, Any]) ->
 
 
 def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
-    """Run tasks that a client wants, which depend on each other or on what is known here. What fails leaves nothing."""
+    """Run tasks that a client wants, of handles and of lists of them, each on the worker that it names. What fails
+    leaves nothing."""
     from . import hurry, keeper  # which need distributed
 
     stimulus = f"gr-start-{time.time()}"
-    known = {need: dask_scheduler.tasks[need] for task in graph.values() for need in task.dependencies - graph.keys()}
-    made = []
     dask_scheduler.add_plugin(keeper.Keeper(dask_scheduler), idempotent=True)
     hurry.install(dask_scheduler)
+    new = [task for key, task in graph.items() if key not in dask_scheduler.tasks]
+    if not all(need in dask_scheduler.tasks for task in new for need in task.needs):
+        raise KeyError("a chunk that this scheduler does not know")
+    made = []
     try:
-        for number, (key, task) in enumerate(graph.items()):
-            state = dask_scheduler.new_task(key, task, "released")
-            made.append(state)
-            state.priority = (0, dask_scheduler.generation, number)
-            known[key] = state
-            for need in task.dependencies:
-                state.add_dependency(known[need])
+        for task in new:
+            made += [*keeper.add_task(dask_scheduler, task)]
         spans = dask_scheduler.extensions.get("spans")
         if spans is not None:
             spans.observe_tasks(made, code=(), span_metadata={})
@@ -67,17 +69,31 @@ def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
         dask_scheduler.transitions({state.key: "forgotten" for state in made}, stimulus)
         raise
     dask_scheduler.client_desires_keys(keys=list(graph), client=client)
-    dask_scheduler.transitions(dict.fromkeys(graph, "waiting"), stimulus)
+    dask_scheduler.transitions({state.key: "waiting" for state in made}, stimulus)
     dask_scheduler.stream_handlers.setdefault(START, partial(_hear, dask_scheduler))
 
 
+def _take(dask_scheduler: Any, offer: Any, numblocks: tuple[int, ...], holders: Holders) -> None:
+    """List the handles of chunks, each in the memory of its first holder, where the offer says so."""
+    sets, which = holders
+    homes = [min(held, default="") for held in sets]
+    if offer.taken(homes):
+        first = dict(zip(product(*map(range, numblocks)), map(homes.__getitem__, which), strict=True))
+        roster = offer.deal.listed(offer.deal.holds(first))
+        _try_start(dask_scheduler, {str(roster.key): roster}, offer.client)
+
+
 def _hear(dask_scheduler: Any, graph: bytes, client: str) -> None:
-    """As :func:`start`, for one who does not wait. What fails is cancelled: an error would end the connection."""
+    """As :func:`start`, for one who does not wait."""
     from distributed.protocol.pickle import loads
 
-    tasks = loads(graph)
+    _try_start(dask_scheduler, loads(graph), client)
+
+
+def _try_start(dask_scheduler: Any, graph: Mapping[str, Any], client: str) -> None:
+    """What fails is cancelled: an error would end the client's connection."""
     try:
-        start(tasks, client, dask_scheduler)
+        start(graph, client, dask_scheduler)
     except Exception as error:
         why = {"reason": "gr-start", "msg": f"handles of chunks could not be made: {error!r}"}
-        dask_scheduler.report({"op": "cancelled-keys", "keys": list(tasks), **why}, client=client)
+        dask_scheduler.report({"op": "cancelled-keys", "keys": list(graph), **why}, client=client)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, product
 from typing import Any, Protocol
+from uuid import uuid4
 
 import numpy as np
 from dask._task_spec import GraphNode, List, Task, TaskRef
@@ -19,9 +20,12 @@ from dask.highlevelgraph import MaterializedLayer
 
 from ..chunk import is_device
 from ..monoid import Bound
-from . import grouped, groups, handles, locate, meta, spread, workers
+from . import grouped, groups, locate, meta, spread, workers
+from . import held as handles
 from .axes import Axes, needs_places, place_chunks
-from .handles import Coords, Held
+from .handles import Coords
+from .held import Held
+from .holds import Deal
 
 BUNDLE_BYTES = 256 * 1024  # of the partials that one task gives for all slices: they may go to every worker
 
@@ -133,23 +137,25 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
         return None
     held = [handles.find(layer, client) for layer in layers]
     good = [h for h in held if h is not None]
-    if len(good) == len(held) and all(h.where == good[0].where for h in good[1:]):
+    if len(good) == len(held) and all(h.places == good[0].places for h in good[1:]):
         return OnHandles(todo, good, workers.of_client(client), is_trial)
-    for layer in layers:
-        workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
-    known, found = locate.survey(client, [(a.name, a.numblocks, w) for a, w in zip(todo.arrays, layers, strict=True)])
+    deals = [Deal.of(uuid4().hex, a.name, a.chunks) for a in todo.arrays]
+    offered = handles.offer(client, deals[0]) if len(deals) == 1 and not is_trial else None
+    arrays = [(a.name, a.numblocks, layer) for a, layer in zip(todo.arrays, layers, strict=True)]
+    known, found = locate.survey(client, arrays, offered and offered[0])
     if not found:
+        for layer in layers:
+            workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
         return None
     source = InMemory(todo, found[0], known)
     first = {c: min(h) for c, h in found[0].items()}
     if not _fit(todo, first, known) or any(w not in h[c] for h in found[1:] for c, w in first.items()):
         return source
     is_listed = spread.pays(set(first.values()), known, meta.promises_device(todo.x._meta))
+    make = handles.plan if is_trial else partial(handles.make, offered=offered)
     made = [
-        h
-        if h is not None and h.places() == first
-        else handles.make(layer, a.name, a.chunks, first, None if is_trial else client, is_listed)
-        for h, layer, a in zip(held, layers, todo.arrays, strict=True)
+        h if h is not None and h.places == first else make(layer, deal, first, client, is_listed)
+        for h, layer, deal in zip(held, layers, deals, strict=True)
     ]
     return OnHandles(todo, made, known, is_trial)
 
@@ -258,9 +264,13 @@ class OnHandles:
         self.todo, self.held, self.known, self.is_trial = todo, held, known, is_trial
         self.dependencies: list[Any] = []
         self.mark = [sorted(h.names.values()) for h in held]
+        self.is_listed = False
 
     @property
     def futures(self) -> list[Any]:
+        if not (self.is_listed or self.is_trial):
+            for held in self.held:
+                held.each(self.known.client)
         return [MaterializedLayer(h.futures) for h in self.held]
 
     def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
@@ -269,6 +279,7 @@ class OnHandles:
             h.roster and [*h.names] == [part.worker for part in parts] for h in self.held
         ):
             client = None if self.is_trial else self.known.client
+            self.is_listed = True
             return Spread([h.every(client) for h in self.held], [part.run for part in parts])
         return None
 
@@ -282,13 +293,28 @@ class OnHandles:
 
     def _deal(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[groups.Group, Any]]]]:
         """Groups of each slice, and the numbers of their chunks in the handle."""
-        found, where = slices_of(self.todo.x.numblocks, stage), self.held[0].where
-        for outer, members in found.items():
-            held = [(where[c][0],) for c in members]
-            dealt = groups.by_worker(held, self.known.threads, len(found), self.todo.chunk_bytes, {})
+        numblocks, held, threads, nbytes = (
+            self.todo.x.numblocks,
+            self.held[0],
+            self.known.threads,
+            self.todo.chunk_bytes,
+        )
+        if len(stage) == len(numblocks) and not self.todo.size:  # a slice of all that each handle has
+            yield (
+                (0,) * len(stage),
+                [
+                    (groups.Group(groups.as_range(hold.numbers[part.start : part.stop]), worker), part)
+                    for worker, hold in held.holds.items()
+                    for part in groups.shares(len(hold.numbers), threads.get(worker, 1), nbytes)
+                ],
+            )
+            return
+        slices = slices_of(numblocks, stage)
+        for outer, members in slices.items():
+            dealt = groups.by_worker([(held.places[c],) for c in members], threads, len(slices), nbytes, {})
             if self.todo.size:
                 dealt = groups.smaller(dealt, self.todo.size)
-            yield outer, [(g, groups.as_range([where[members[i]][1] for i in g.members])) for g in dealt]
+            yield outer, [(g, groups.as_range([held.numbers[members[i]] for i in g.members])) for g in dealt]
 
     def _part(self, stage: Axes, group: groups.Group, picks: Any) -> Part:
         todo = self.todo

@@ -111,12 +111,12 @@ _has_package.__module__ = "__main__"  # what cloudpickle takes as: pickle the co
 
 
 def survey(
-    client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]
+    client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]], offer: Any = None
 ) -> tuple[Workers, list[dict[tuple[int, ...], tuple[str, ...]]]]:
     """A cluster's workers, and those that hold each chunk of arrays of these names and numbers of blocks; of no array
-    where the scheduler cannot say."""
+    where the scheduler cannot say. With an offer it may make a list of handles too: see :mod:`.scheduler`."""
     try:
-        known, found = client.run_on_scheduler(scheduler.survey, list(arrays))
+        known, found = client.run_on_scheduler(scheduler.survey, list(arrays), offer)
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
         return of_client(client), []
     return _note(client, known), [
@@ -140,8 +140,13 @@ def start(client: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
         client.run_on_scheduler(scheduler.start, dict(graph), client.id)
         _heard.add(client)
     except Exception:  # the scheduler of some later version is made otherwise: a graph does the same, and costs more
-        client.get(dict(graph), list(graph), sync=False)
+        client.get({key: task.anywhere() for key, task in graph.items()}, list(graph), sync=False)
     return futures
+
+
+def is_heard(client: Any) -> bool:
+    """True where :func:`start` waits for nobody."""
+    return client in _heard
 
 
 def hurry(client: Any) -> None:
