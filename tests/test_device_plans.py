@@ -28,9 +28,9 @@ from simt import Kernels, Unit, build
 from gpureduce_dask import device as device_package
 from gpureduce_dask.chunk import device
 from gpureduce_dask.device import launch, sources, tuning
-from gpureduce_dask.device.layout import MAX_DIMS, Dim
+from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse
 from gpureduce_dask.device.plans import FLAT, Operator
-from gpureduce_dask.device.task import BATCH, Work, base_bytes, div_words, walk_words
+from gpureduce_dask.device.task import BATCH, BATCH4, Work, base_bytes, div_words, more_bytes, walk_words
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.operators import OPERATORS
 
@@ -59,6 +59,20 @@ template <int Chunks> __global__ void show_task(const __grid_constant__ Task<Chu
     for (const Base& base : task.base) { *out++ = (i64)base.a; *out++ = (i64)base.b; *out++ = base.index; }
 }
 
+template <int Chunks> __global__ void show_more(const __grid_constant__ Task4<Chunks> task) {
+    i64* out = (i64*)task.out;
+    *out++ = (i64)sizeof(Task4<Chunks>);
+    for (int k = 0; k < 2; k++) { *out++ = task.step_more[k]; *out++ = task.low_more[k]; *out++ = task.high_more[k]; }
+    for (int i = 0; i < 5; i++)
+        for (const Offset4& at : {task.row_at(i), task.run_at(i)}) {
+            *out++ = at.a; *out++ = at.b; *out++ = at.c; *out++ = at.more[0]; *out++ = at.more[1];
+        }
+    for (const Base& base : task.base) {
+        const Pointers4 at = task.pointers(&base);
+        *out++ = (i64)at.a; *out++ = (i64)at.b; *out++ = (i64)at.more[0]; *out++ = (i64)at.more[1];
+    }
+}
+
 struct Divisions { const u64* numbers; u64* quotients; u64 count; Div div; };
 __global__ void divide_all(const __grid_constant__ Divisions task) {
     for (u64 i = 0; i < task.count; i++) task.quotients[i] = task.div.of(task.numbers[i]);
@@ -71,13 +85,16 @@ __global__ void walk_all(const __grid_constant__ Walking task) {
 """
 
 
+MORE = ("show_more<1>", f"show_more<{BATCH4}>")
+
+
 @cache
 def probes() -> Kernels:
     """Kernels that say what they find in a task, compiled for the CPU."""
     shown = [f"*out++ = (i64)task.{name};" for name in MEMBERS]
     shown += [f"*out++ = (i64)task.{name}.size;" for name in DIVS]
     text = sources.source() + PROBES.replace("MEMBERS", "\n    ".join(shown))
-    return build([Unit(text, ("show_task<1>", f"show_task<{BATCH}>", "divide_all", "walk_all"))])[0]
+    return build([Unit(text, ("show_task<1>", f"show_task<{BATCH}>", *MORE, "divide_all", "walk_all"))])[0]
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
@@ -106,6 +123,32 @@ def test_a_task_is_the_struct_in_cuda(batch: int) -> None:
     task = struct.pack("3Q", address(out), 1234, 5678) + work.words() + base_bytes(bases, batch)
     probes().launch(f"show_task<{batch}>", task, 1, 1)
     assert out[0] == len(task) <= launch.MOST_BYTES == 4096
+    assert out[1:].tolist() == expected
+
+
+@pytest.mark.parametrize("count", [3, 4])
+@pytest.mark.parametrize("batch", [1, BATCH4])
+def test_a_task_of_more_operands_is_the_struct_in_cuda(batch: int, count: int) -> None:
+    further = ((41, -42, 43), (-44, -45, 46))[: count - 2]
+    row = (Dim(3, 11, -12, 13, (14, -15)[: count - 2]), Dim(2, 16, 17, -18, (19, 20)[: count - 2]))
+    run = (Dim(5, -21, 22, 23, (24, -25)[: count - 2]),)
+    work = Work(row=row, run=run, batch=batch, more=further)
+    bases = [(5000 + i, 6000 + i, -i) for i in range(batch)]
+    pointers = np.zeros((batch, 2), np.int64)
+    pointers[:, : count - 2] = np.arange(batch)[:, None] + np.array([7000, 8000])[: count - 2]
+    expected = [n for each in (*further, *(((0, 0, 0),) * (4 - count))) for n in each]
+    for i in range(5):
+        outer, inner = divmod(i, 2)
+        for at in ([outer, inner], row), ([i], run):
+            each = [[n * m for m in (d.a, d.b, d.c, *d.more, 0)[:5]] for n, d in zip(*at, strict=True)]
+            expected += [sum(p) for p in zip(*each, strict=True)]
+    for (a, b, _), more in zip(bases, pointers.tolist(), strict=True):
+        expected += [a, b, *more]
+    out = np.zeros(1 + len(expected), np.int64)
+    task = struct.pack("3Q", address(out), 0, 0) + work.words() + base_bytes(bases, batch) + work.more_words()
+    task += more_bytes(pointers, batch)
+    probes().launch(f"show_more<{batch}>", task, 1, 1)
+    assert out[0] == len(task) <= launch.MOST_BYTES
     assert out[1:].tolist() == expected
 
 
@@ -171,6 +214,35 @@ def test_a_layout_takes_every_element_once(chunk: Chunk) -> None:
         ]
     assert sorted(found) == list(range(len(wanted)))
     assert all(chunk.same(found[cell], wanted[cell]) for cell in found)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data(), st.integers(3, 4), st.booleans())
+def test_a_layout_of_more_operands_takes_every_element_once(data: st.DataObject, count: int, indexed: bool) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3)))
+    axes = tuple(a for a in range(len(shape)) if data.draw(st.booleans()))
+    stride = st.sampled_from([0, 4, -4, 8, 12, 16, -48])
+    strides = tuple(tuple(data.draw(stride) for _ in shape) for _ in range(count))
+    steps = tuple(math.prod(shape[b] for b in axes[i + 1 :]) for i in range(len(axes)))
+    layout = collapse(shape, strides, (4,) * count, axes, steps, True, indexed)
+    wanted: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    lows = [0] * count
+    for place in itertools.product(*map(range, shape)):
+        at = tuple(sum(i * s for i, s in zip(place, each, strict=True)) for each in strides)
+        lows = [min(pair) for pair in zip(lows, at, strict=True)]
+        index = sum(place[a] * s for a, s in zip(axes, steps, strict=True)) if indexed else 0
+        wanted.setdefault(tuple(n for a, n in enumerate(place) if a not in axes), []).append((*at, index))
+    found = {}
+    for outer in itertools.product(*(range(d.size) for d in layout.kept)):
+        cell = layout.cell + sum(n * d.c for n, d in zip(outer, layout.kept, strict=True))
+        mine = []
+        for inner in itertools.product(*(range(d.size) for d in layout.reduced)):
+            both = [*zip((*outer, *inner), (*layout.kept, *layout.reduced), strict=True)]
+            at = tuple(o + sum(n * d.strides[k] for n, d in both) for k, o in enumerate(layout.offsets))
+            mine.append((*at, sum(n * d.c for n, d in zip(inner, layout.reduced, strict=True)) if indexed else 0))
+        found[cell] = sorted(mine)
+    assert [found[c] for c in sorted(found)] == [sorted(each) for each in wanted.values()]
+    assert [low + offset for offset, low, _ in layout.more] == lows[2:]
 
 
 @settings(max_examples=200, deadline=None)

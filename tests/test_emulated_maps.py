@@ -14,7 +14,7 @@ from simt.scans import Call, check
 from simt.scans import unit as scan_unit
 
 from gpureduce_dask import operators
-from gpureduce_dask.chunk import device, host, reach
+from gpureduce_dask.chunk import Place, device, host, reach
 from gpureduce_dask.device import sources
 from gpureduce_dask.expressions import tracer, whole
 from gpureduce_dask.expressions.mapped import mapped
@@ -48,6 +48,10 @@ def truths(x, y):
     return ((x > 0) & np.isfinite(x)) | (x <= y) ^ ~np.isnan(y) | np.signbit(x)
 
 
+def chosen(x, y, z, mask):
+    return x * y + z, mask
+
+
 REDUCED = {
     "squares": (bound(lambda x: (x - 0.5) ** 2, "sum", "f4"), ("f4",)),
     "product": (bound(lambda x, y: x * y, "var", "f4", "f4"), ("f4", "f4")),
@@ -65,6 +69,10 @@ REDUCED = {
     "chosen": (bound(lambda x, m: (x * 2, m), "nanargmin", "f4", "bool", masked=True), ("f4", "bool")),
     "moments": (bound(lambda x, m: (x * m, m), "skew", "i1", "bool", masked=True), ("i1", "bool")),
     "masked": (bound(lambda x, m: (x + 1, m), "var", "f4", "bool", masked=True), ("f4", "bool")),
+    "three": (bound(lambda x, y, z: (x - y) * z, "sum", "i4", "i1", "f8"), ("i4", "i1", "f8")),
+    "four": (bound(lambda x, y, z, w: np.where(x > y, z, w) * x, "nanmax", *["f4"] * 4), ("f4",) * 4),
+    "four, masked": (bound(chosen, "argmin", "i4", "u1", "i2", "bool", masked=True), ("i4", "u1", "i2", "bool")),
+    "in order": (bound(lambda a, b, c: (a % 2, b + c), "affine", "i1", "i1", "i2"), ("i1", "i1", "i2")),
 }
 SHAPES = (((5, 70), (1,)), ((70, 6), (0,)), ((300,), (0,)), ((150, 1), (1,)))  # the last: each element for itself
 
@@ -95,6 +103,61 @@ def reduced(machine, name):
             np.testing.assert_allclose(*results, rtol=2e-6, atol=1e-6)
 
 
+def laid(number, dtype, seed, shape):
+    """Elements, and how another array's lie among them: view number so much, of this shape."""
+    rows, columns = shape
+    base, view = (
+        (shape, None),
+        ((1, columns), lambda x: np.broadcast_to(x, shape)),
+        ((rows, 1), lambda x: np.broadcast_to(x, shape)),
+        (shape, lambda x: x[::-1, ::-1]),
+        ((rows, columns + 1), lambda x: x[:, 1:]),  # begins within a vector
+        ((columns, rows), lambda x: x.T),
+        ((rows, columns + 6), lambda x: x[:, 2:-4]),
+        # Begins within a vector as the one before does, and ends where that goes on.
+        ((1, columns + 3), lambda x: np.broadcast_to(x[:, 3:], shape)),
+    )[number]
+    return sample(dtype, seed, base), view
+
+
+VIEWS = (
+    (0, 0, 0, 0),
+    (0, 1, 2, 0),
+    (4, 4, 4, 4),
+    (3, 3, 0, 3),
+    (1, 2, 5, 0),
+    (5, 5, 5, 5),
+    (4, 3, 2, 4),
+    (6, 6, 7, 6),
+    (6, 6, 6, 7),
+)
+
+
+def viewed(machine, views):
+    """Four operands, each laid out as it likes, down columns, along rows and all together; then many such chunks."""
+    todo, dtypes = REDUCED["four"]
+    for shape, axes in (((6, 70), (1,)), ((70, 6), (0,)), ((20, 30), (0, 1))):
+        pairs = [laid(view, dtype, seed, shape) for seed, (view, dtype) in enumerate(zip(views, dtypes, strict=True))]
+        partial = device.reduce(tuple(put(base, view) for base, view in pairs), todo, axes)
+        if not machine.collecting:
+            arrays = [base if view is None else view(base) for base, view in pairs]
+            got = host.finalise(get(partial).view(todo.state)[..., 0], todo)
+            expected = host.finalise(host.reduce(tuple(arrays), todo, axes), todo)
+            np.testing.assert_array_equal(got, expected)
+
+
+def batched(machine):
+    """More chunks than a launch takes, of which each finds its own four operands."""
+    todo, dtypes = REDUCED["four, masked"]
+    whole = elements(dtypes, (7, 70))
+    chunks = [tuple(a[:, i : i + 1].copy() for a in whole) for i in range(70)]
+    places = [Place((0, i), (7, 70)) for i in range(70)]
+    partial = device.reduce_many([tuple(map(put, c)) for c in chunks], todo, (1,), places)
+    if not machine.collecting:
+        got, expected = get(partial).view(todo.state)[..., 0], host.reduce(tuple(whole), todo, (1,))
+        np.testing.assert_array_equal(got["index"], expected["index"])
+
+
 @pytest.fixture(scope="module")
 def machine():
     emulator = Emulator(sources.source("maps.cuh"))
@@ -102,6 +165,9 @@ def machine():
     def calls():
         for name in REDUCED:
             reduced(emulator, name)
+        for views in VIEWS:
+            viewed(emulator, views)
+        batched(emulator)
 
     emulator.adopt(build(emulator.collect(calls), libraries=2))
     return emulator
@@ -111,6 +177,17 @@ def machine():
 def test_reductions_of_maps(machine, name):
     with machine.installed():
         reduced(machine, name)
+
+
+@pytest.mark.parametrize("views", VIEWS)
+def test_four_operands_of_any_layout(machine, views):
+    with machine.installed():
+        viewed(machine, views)
+
+
+def test_four_operands_of_many_chunks(machine):
+    with machine.installed():
+        batched(machine)
 
 
 def test_constants_are_values_of_a_launch(machine):
@@ -157,7 +234,7 @@ def test_as_little_as_leaves_two_arrays_is_made_first(name, monkeypatch):
     made = []
     evaluate = whole.evaluate
     monkeypatch.setattr(whole, "evaluate", lambda p, given: made.append(p) or evaluate(p, given))
-    values, rest = reach.within(arrays, todo)
+    values, rest = reach.within(arrays, todo, 2)
     assert len(values) == 2
     assert sum(not node.is_leaf for p in made for node in p.nodes) == steps
     got, expected = (host.finalise(host.reduce(a, b, (0,)), b) for a, b in ((values, rest), (arrays, todo)))
@@ -172,10 +249,10 @@ def test_programs_of_whole_arrays():
     np.testing.assert_array_equal(first, np.where(x > y, x * z, np.float32(2)).astype("f8"))
     np.testing.assert_array_equal(second, x + 1j)
     three = mapped(tracer.trace(lambda x, y, z: x * y + z, (x.dtype,) * 3), operators.get("sum").bind("f4"))
-    found, narrow = reach.within((x, y, z), three)
+    found, narrow = reach.within((x, y, z), three, 2)
     assert found[0] is z and narrow.state == three.state  # and x * y beside it, nothing more
     np.testing.assert_array_equal(found[1], x * y)
     one = tracer.trace(lambda x, y, z: z * 2, (x.dtype,) * 3)
-    found, narrow = reach.within((x, y, z), mapped(one, operators.get("sum").bind("f4")))
+    found, narrow = reach.within((x, y, z), mapped(one, operators.get("sum").bind("f4")), 2)
     assert len(found) == 1 and found[0] is z
     assert narrow.dtypes == (z.dtype,)

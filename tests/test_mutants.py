@@ -164,8 +164,8 @@ MUTANTS = [
     Mutant("atomic result overwritten", "atomic", "struct Sum", "atomicAdd(", "atomicExch("),
     Mutant("flag of a neighbouring cell", "atomic", "struct Any", "1u << (8 * (u32)(at & 3))", "1u"),
     # lines
-    Mutant("load before the operand", "whole line", "owns_slot(", "a >= task.low_a && "),
-    Mutant("load past the operand", "rows", "owns_slot(", "a + V * Reader<In>::size_a <=", "a <"),
+    Mutant("load before the operand", "whole line", "owns(", "a >= low_a && "),
+    Mutant("load past the operand", "rows", "owns(", "a + bytes_a <=", "a <"),
     Mutant("one element before the line", "rows", "absorb_edge(", "from + j >= 0", "from + j >= -1"),
     Mutant("one element past the line", "rows", "absorb_edge(", "from + j < (i64)length", "from + j <= (i64)length"),
     Mutant("one element past the line, singly", "line", "absorb_edge(", "at >= (i64)length", "at > (i64)length"),

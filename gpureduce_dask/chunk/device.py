@@ -13,10 +13,10 @@ import numpy as np
 from .. import cuda_types
 from ..device import launch
 from ..device.compile import Constants
-from ..device.layout import EMPTY, Layout, collapse
+from ..device.layout import EMPTY, MAX_OPERANDS, Layout, collapse
 from ..device.plans import Launch, Operator
 from ..device.specialise import Plan, operator, refold
-from ..device.task import BATCH, Work
+from ..device.task import BATCH, BATCH4, Work
 from ..device.tuning import GRID, THREADS
 from ..errors import ArgumentError, CompileError, DtypeError, message
 from ..expressions.cuda import MOST_ARRAYS, struct
@@ -29,7 +29,7 @@ from .reach import within
 
 Chunks = tuple[Any, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
-Addresses = Sequence[tuple[int, int]] | Array  # of the first elements of both operands: one chunk's, or many's
+Addresses = Sequence[tuple[int, ...]] | Array  # of the operands' first elements: one chunk's, or many's
 
 LARGEST_STATE = 48 * 1024 // THREADS  # bytes: a block keeps one a thread in shared memory
 
@@ -129,8 +129,9 @@ def reduce_many(
     return finalise(partial, bound) if final else partial
 
 
-def _stretches(chunks: Sequence[Chunks], most: int = BATCH) -> list[tuple[int, int, Array]]:
+def _stretches(chunks: Sequence[Chunks]) -> list[tuple[int, int, Array]]:
     """Ranges of neighbouring chunks that one launch can take, alike in layout and alignment, and their addresses."""
+    most = BATCH if len(chunks[0]) <= 2 else BATCH4
     layouts, addresses = [], []
     for chunk in chunks:
         memories = [a.data for a in chunk]
@@ -141,7 +142,7 @@ def _stretches(chunks: Sequence[Chunks], most: int = BATCH) -> list[tuple[int, i
                 for a, m, p in zip(chunk, memories, pointers, strict=True)
             ]
         )
-        addresses.append((pointers[0], pointers[-1]))
+        addresses.append(pointers)
     found, start = [], 0
     for i in range(1, len(layouts) + 1):
         if i == len(layouts) or i - start == most or layouts[i] != layouts[start]:
@@ -155,9 +156,9 @@ def _reduce_one(
 ) -> Any:
     if len(chunk) > MOST_ARRAYS and len(bound.parts) > 1:
         return _side_by_side([_reduce_one(chunk, part, axes, place, finish, False) for part in bound.parts], bound)
-    chunk, bound = within(chunk, bound)
+    chunk, bound = within(chunk, bound, MOST_ARRAYS)
     starts = [place.start(axes)] if place and bound.indexed else None
-    return _reduce([chunk], bound, axes, place, finish, final, [(chunk[0].data.ptr, chunk[-1].data.ptr)], starts)
+    return _reduce([chunk], bound, axes, place, finish, final, [tuple(a.data.ptr for a in chunk)], starts)
 
 
 def _side_by_side(partials: Sequence[Any], bound: Any) -> Any:
@@ -192,8 +193,8 @@ def _reduce(
     if prepared is None:
         prepared = _plans[key] = _prepare(chunks[0], len(chunks), bound, axes, key[-4], finish, final, device)
     out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
-    bases = _bases(addresses, len(chunks[0]), prepared.layout, starts)
-    launch.run(prepared.steps, bases, pointer, prepared.state_bytes, device)
+    bases = _bases(addresses, prepared.layout, starts)
+    launch.run(prepared.steps, bases, pointer, prepared.state_bytes, device, _more(addresses, prepared.layout))
     return out
 
 
@@ -206,21 +207,29 @@ def _key(
     return (*layouts, count, bound, axes, steps, finish, final, chunk[0].data.device_id)
 
 
-def _bases(
-    addresses: Addresses, arity: int, layout: Layout, starts: Sequence[int] | Array | None
-) -> Sequence[launch.Base] | Array:
+def _bases(addresses: Addresses, layout: Layout, starts: Sequence[int] | Array | None) -> Sequence[launch.Base] | Array:
     """Of many chunks all at once: a GPU reads a small one in less time than a line of Python takes."""
     first, second = layout.offset_a, layout.offset_b
     if isinstance(addresses, np.ndarray):
         bases = np.zeros((len(addresses), 3), np.int64)
         bases[:, 0] = addresses[:, 0] + first
-        if arity > 1:
+        if addresses.shape[1] > 1:
             bases[:, 1] = addresses[:, 1] + second
         if starts is not None:
             bases[:, 2] = starts
         return bases
-    ((a, b),) = addresses
-    return [(a + first, b + second if arity > 1 else 0, starts[0] if starts is not None else 0)]
+    a, *others = addresses[0]
+    return [(a + first, others[0] + second if others else 0, starts[0] if starts is not None else 0)]
+
+
+def _more(addresses: Addresses, layout: Layout) -> Array | None:
+    """The addresses of a third and fourth operand, a row a chunk; None where there is none."""
+    if not layout.more:
+        return None
+    pointers = np.zeros((len(addresses), MAX_OPERANDS - 2), np.int64)
+    for k, (offset, _, _) in enumerate(layout.more):
+        pointers[:, k] = np.asarray(addresses)[:, 2 + k] + offset
+    return pointers
 
 
 def _index_steps(shape: tuple[int, ...], axes: tuple[int, ...], place: Place | None) -> tuple[int, ...]:
@@ -256,9 +265,7 @@ def _prepare(
         sizes = tuple(a.itemsize for a in chunk)
         index = steps or (0,) * len(axes)
         layout = collapse(shape, strides, sizes, axes, index, op.commutative, bound.indexed)
-        phases = tuple(
-            (a.data.ptr + offset) % 16 for a, offset in zip(chunk, (layout.offset_a, layout.offset_b), strict=False)
-        )
+        phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
         for a in chunk:
             check_aligned(a, bound.name)
         launches = Plan(op, layout, phases, count, finish, _options(bound)).launches()

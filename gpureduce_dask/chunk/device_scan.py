@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..device import launch, scan_launch, scan_methods, scan_plans, scan_task
+from ..expressions.cuda import MOST_SCANNED
 from ..monoid import Bound
 from . import device, room
 from .device import Chunks
@@ -67,7 +68,7 @@ def scan(
 
         with cupy.cuda.Device(device):
             return scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total, place, method)
-    chunks, bound = within(chunks, bound)
+    chunks, bound = within(chunks, bound, MOST_SCANNED)
     operands = chunks
     if resets is not None or out is not None:
         operands = _operands(chunks, bound, resets, out)

@@ -1,12 +1,11 @@
-"""Maps of more arrays than a kernel reads together: CuPy first computes as little as leaves two, each an array of the
-chunk's size."""
+"""Maps of more arrays than a kernel reads together: CuPy first computes as little as leaves two at most, each an array
+of the chunk's size."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ..expressions import whole
-from ..expressions.cuda import MOST_ARRAYS
 from ..expressions.cut import cut
 from ..expressions.mapped import map_of, mapped
 from ..expressions.program import ARRAY, Node, Program
@@ -15,13 +14,13 @@ from ..monoid import Bound
 Chunks = tuple[Any, ...]
 
 
-def within(chunks: Chunks, bound: Bound) -> tuple[Chunks, Bound]:
-    """Chunks and a monoid with the same states that a kernel takes."""
+def within(chunks: Chunks, bound: Bound, most: int) -> tuple[Chunks, Bound]:
+    """Chunks, so many at most, and a monoid with the same states that a kernel takes."""
     of = map_of(bound)
-    if len(chunks) <= MOST_ARRAYS or of is None:
+    if len(chunks) <= most or of is None:
         return chunks, bound
     used = sorted({node.args[0] for node in of.program.nodes if node.op == ARRAY})
-    if len(used) <= MOST_ARRAYS:
+    if len(used) <= most:
         program = _of_arrays(of.program, used)
         return tuple(chunks[i] for i in used), mapped(program, of.inner, of.masked, of.number)
     if (found := cut(of.program)) is not None:

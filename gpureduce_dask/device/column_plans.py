@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from . import tuning
 from .layout import Dim, Layout
-from .plans import FLAT, Fold, Operator, Planner, Steps, aligned_by, blocks_for, row_major, slots_of
+from .plans import FLAT, Fold, Operator, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
 # Byte operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
@@ -24,14 +24,14 @@ class ColumnPlanner(Planner):
         """The launches, and folds of what they leave, in order."""
         layout, op = self.layout, self.op
         line, rows, runs = layout.kept[-1], layout.kept[:-1], layout.reduced
-        together = line.a == op.itemsizes[0] and (len(op.itemsizes) == 1 or line.b == op.itemsizes[1])
+        together = line.strides[: len(op.itemsizes)] == op.itemsizes
         if together and self._is_phased(line, rows, runs):
             return self._phased_columns(line, runs[0])
         if together and self._flat_fits(line, rows, runs):
             return self._flat_columns(line, rows, runs[0])
         vector = self._column_vector(line, (*rows, *runs)) if together else 1
         aligned = vector == 1 or (
-            self.phases[0] % (vector * op.itemsizes[0]) == 0 and aligned_by(rows, "a", vector * op.itemsizes[0])
+            self.phases[0] % (vector * op.itemsizes[0]) == 0 and aligned_by(rows, 0, vector * op.itemsizes[0])
         )
         work = replace(
             self.work,
@@ -42,6 +42,7 @@ class ColumnPlanner(Planner):
             step_a=line.a,
             step_b=line.b,
             step_c=line.c,
+            more=self._more(line),
             row=rows,
             run=runs,
         )
@@ -71,13 +72,11 @@ class ColumnPlanner(Planner):
     def _column_vector(self, line: Dim, others: Sequence[Dim]) -> int:
         """The most columns that keep every run of a thread at one phase."""
         vector = self._widest()
-        for stride, size in zip("ab", self.op.itemsizes, strict=False):
-            while vector > 1 and not aligned_by(others, stride, vector * size):
+        for operand, size in enumerate(self.op.itemsizes):
+            while vector > 1 and not aligned_by(others, operand, vector * size):
                 vector //= 2
-        if len(self.op.itemsizes) == 2:
-            size_a, size_b = self.op.itemsizes
-            while vector > 1 and self.phases[0] // size_a % vector != self.phases[1] // size_b % vector:
-                vector //= 2
+        while vector > 1 and not is_one(p // n % vector for p, n in zip(self.phases, self.op.itemsizes, strict=True)):
+            vector //= 2
         return vector
 
     def _phases(self, run: Dim) -> int:
@@ -127,7 +126,7 @@ class ColumnPlanner(Planner):
         one_chunk = self.chunks == 1 and len(runs) == 1 and len(self.op.itemsizes) == 1
         if not one_chunk or vector == 1 or not self.op.commutative:
             return False
-        if runs[0].a != line.size * size or self.phases[0] or not aligned_by(rows, "a", vector * size):
+        if runs[0].a != line.size * size or self.phases[0] or not aligned_by(rows, 0, vector * size):
             return False
         periods = self._periods(line, vector)
         misaligned = line.size % vector != 0

@@ -17,7 +17,7 @@ from ..errors import DeviceMemoryError, message
 from . import compile as compiler
 from . import context, faults
 from .plans import CHUNK, FLAT, PARTIALS, Launch
-from .task import base_bytes
+from .task import base_bytes, more_bytes
 
 TICKETS = 16896  # groups of blocks in a launch: never more than it has blocks
 MOST_BYTES = 4096  # of a kernel's parameters
@@ -37,6 +37,7 @@ class Ready:
     function: Any
     entry: int  # the function's handle
     words: bytes
+    more: bytes  # what a Task4 has besides, but for pointers
     is_plain: bool  # needs no scratch
 
 
@@ -46,9 +47,13 @@ def ready(
     """Compile and load what these launches need. The device must be current."""
     functions = [compiler.function(x.kernel, device, text, constants) for x in launches]
     return tuple(
-        Ready(x, f, f.ptr, x.work.words(), not x.partial_states and x.reads == CHUNK and x.writes != FLAT)
+        Ready(x, f, f.ptr, x.work.words(), x.work.more_words(), _is_plain(x))
         for x, f in zip(launches, functions, strict=True)
     )
+
+
+def _is_plain(launch: Launch) -> bool:
+    return not launch.partial_states and launch.reads == CHUNK and launch.writes != FLAT
 
 
 def current_device() -> int:
@@ -132,7 +137,9 @@ def _tickets_of(device: int, stream: int) -> int:
     return int(found.data.ptr)
 
 
-def run(steps: Sequence[Ready], bases: Sequence[Base] | Any, out: int, state_bytes: int, device: int) -> None:
+def run(
+    steps: Sequence[Ready], bases: Sequence[Base] | Any, out: int, state_bytes: int, device: int, more: Any = None
+) -> None:
     """Launch the steps one after another on the current stream of ``device``, which is current.
 
     Parameters
@@ -143,6 +150,8 @@ def run(steps: Sequence[Ready], bases: Sequence[Base] | Any, out: int, state_byt
         Addresses of both operands' first elements, and the first element's index, of each chunk.
     out : int
         Address of the result.
+    more : array of int64, optional
+        Addresses of a third and fourth operand's first elements, a row a chunk.
     """
     stream = _runtime().current_stream().ptr
     partials: Any = None
@@ -161,7 +170,8 @@ def run(steps: Sequence[Ready], bases: Sequence[Base] | Any, out: int, state_byt
             partials.ptr if launch.partial_states else 0,
             _tickets_of(device, stream) if launch.tickets else 0,
         )
-        start(step, pointers + step.words + base_bytes(bases, launch.work.batch), stream)
+        behind = step.more + more_bytes(more, launch.work.batch) if step.more else b""
+        start(step, pointers + step.words + base_bytes(bases, launch.work.batch) + behind, stream)
         del read
 
 

@@ -13,24 +13,31 @@ from dataclasses import dataclass, replace
 from ..errors import ArgumentError, message
 
 MAX_DIMS = 8  # of a Walk in kernels/core/walk.cuh
+MAX_OPERANDS = 4  # of a Task4 in kernels/core/task.cuh
 
 
 @dataclass(frozen=True)
 class Dim:
-    """One dimension: its size, the byte strides of two operands, and the step of the output cell (kept) or of the
-    element's index (reduced)."""
+    """One dimension: its size, the byte strides of two operands, the step of the output cell (kept) or of the
+    element's index (reduced), and the strides of a third and fourth operand."""
 
     size: int
     a: int
     b: int = 0
     c: int = 0
+    more: tuple[int, ...] = ()
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The byte strides of all operands, of two at least."""
+        return (self.a, self.b, *self.more)
 
     def flipped(self) -> Dim:
-        return replace(self, a=-self.a, b=-self.b, c=-self.c)
+        return Dim(self.size, -self.a, -self.b, -self.c, tuple(-n for n in self.more))
 
     def continues(self, inner: Dim, indexed: bool) -> bool:
         """True where this dimension goes on exactly where ``inner`` ends."""
-        same = self.a == inner.size * inner.a and self.b == inner.size * inner.b
+        same = all(m == inner.size * n for m, n in zip(self.strides, inner.strides, strict=True))
         return same and (not indexed or self.c == inner.size * inner.c)
 
 
@@ -47,6 +54,11 @@ class Layout:
     high_a: int
     low_b: int
     high_b: int
+    more: tuple[tuple[int, int, int], ...] = ()  # offset, low and high of a third and fourth operand
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        return (self.offset_a, self.offset_b, *(offset for offset, _, _ in self.more))
 
 
 EMPTY = Layout((), (), 0, 0, 0, 0, 0, 0, 0)  # of a chunk without elements
@@ -57,7 +69,7 @@ def merged(dims: Sequence[Dim], indexed: bool) -> tuple[Dim, ...]:
     out: list[Dim] = []
     for dim in dims:
         if out and out[-1].continues(dim, indexed):
-            dim = Dim(out.pop().size * dim.size, dim.a, dim.b, dim.c)
+            dim = replace(dim, size=out.pop().size * dim.size)
         out.append(dim)
     return tuple(out)
 
@@ -83,15 +95,18 @@ def collapse(
     ----------
     shape, axes : tuple of int
         The chunk's shape and its reduced axes.
-    strides : one or two tuples of int
+    strides : one to four tuples of int
         Byte strides of each operand.
     index_strides : tuple of int
         Step of the element index along each of ``axes``.
     """
-    second = strides[1] if len(strides) > 1 else (0,) * len(shape)
+    spans = [_span(shape, s, n) for s, n in zip(strides, itemsizes, strict=True)]
+    if len(strides) == 1:
+        strides, spans = (*strides, (0,) * len(shape)), [*spans, (0, 0)]
     kept: list[Dim] = []
     reduced: list[Dim] = []
-    offset_a = offset_b = cell = 0
+    offsets = [0] * len(strides)
+    cell = 0
     cell_step = 1
     cells = {}
     for axis in reversed(range(len(shape))):
@@ -103,31 +118,30 @@ def collapse(
             continue
         is_kept = axis not in axes
         c = cells[axis] if is_kept else index_strides[axes.index(axis)]
-        dim = Dim(size, strides[0][axis], second[axis], c)
+        dim = Dim(size, strides[0][axis], strides[1][axis], c, tuple(s[axis] for s in strides[2:]))
         if dim.a < 0 and (is_kept or (commutative and not indexed)):
-            offset_a += (size - 1) * dim.a
-            offset_b += (size - 1) * dim.b
+            offsets = [offset + (size - 1) * step for offset, step in zip(offsets, dim.strides, strict=True)]
             if is_kept:
                 cell += (size - 1) * dim.c
             dim = dim.flipped()
         (kept if is_kept else reduced).append(dim)
-    outermost_first = lambda d: (d.a != 0, -abs(d.a), -abs(d.b))  # noqa: E731
+    outermost_first = lambda d: (d.a != 0, *(-abs(n) for n in d.strides))  # noqa: E731
     kept.sort(key=outermost_first)
     if commutative:
         reduced.sort(key=outermost_first)
-    spans = [_span(shape, s, n) for s, n in zip(strides, itemsizes, strict=True)]
-    if len(spans) == 1:
-        spans.append((0, 0))
+    owned = [(offset, low - offset, high - offset) for offset, (low, high) in zip(offsets, spans, strict=True)]
+    (offset_a, low_a, high_a), (offset_b, low_b, high_b), *more = owned
     layout = Layout(
         merged(kept, True),
         merged(reduced, indexed),
         offset_a,
         offset_b,
         cell,
-        spans[0][0] - offset_a,
-        spans[0][1] - offset_a,
-        spans[1][0] - offset_b,
-        spans[1][1] - offset_b,
+        low_a,
+        high_a,
+        low_b,
+        high_b,
+        tuple(more),
     )
     if max(len(layout.kept), len(layout.reduced)) > MAX_DIMS:
         raise ArgumentError(

@@ -6,12 +6,12 @@ Nothing here asks which GPU it is for: the same chunk is cut the same way everyw
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from . import tuning
 from .layout import Dim, Layout
-from .task import Work
+from .task import BATCH, BATCH4, Work
 
 CHUNK, PARTIALS, FLAT, RESULT = "chunk", "partials", "flat", "result"  # where a launch reads and writes
 
@@ -73,8 +73,13 @@ def blocks_for(tiles: int, most: int) -> int:
     return min(blocks, most)
 
 
-def aligned_by(dims: Sequence[Dim], stride: str, unit: int) -> bool:
-    return all(getattr(d, stride) % unit == 0 for d in dims)
+def aligned_by(dims: Sequence[Dim], operand: int, unit: int) -> bool:
+    return all(d.strides[operand] % unit == 0 for d in dims)
+
+
+def is_one(values: Iterable[int]) -> bool:
+    """True where all are the same."""
+    return len(set(values)) == 1
 
 
 def slots_of(length: int, vector: int, aligned: bool) -> int:
@@ -101,7 +106,7 @@ class Planner:
         """``phases``: addresses of the walk's first elements modulo 16, one an operand, the same in every chunk."""
         self.op, self.layout, self.chunks, self.finish = op, layout, chunks, finish
         self.phases = phases
-        self.batch = 1 if chunks == 1 else 120
+        self.batch = 1 if chunks == 1 else BATCH4 if layout.more else BATCH
         self.cells = math.prod(d.size for d in layout.kept)
         self.option = option
         self.work = Work(
@@ -115,6 +120,10 @@ class Planner:
             low_b=layout.low_b,
             high_b=layout.high_b,
         )
+
+    def _more(self, line: Dim) -> tuple[tuple[int, int, int], ...]:
+        """What Work has of further operands, whose elements lie so along a line."""
+        return tuple((step, low, high) for step, (_, low, high) in zip(line.more, self.layout.more, strict=True))
 
     def _is_narrow_float(self) -> bool:
         return "half" in self.op.type or "bfloat16" in self.op.type

@@ -8,8 +8,14 @@ from dataclasses import replace
 
 from . import tuning
 from .layout import Dim
-from .plans import Launch, Planner, Steps, aligned_by, blocks_for, slots_of
+from .plans import Launch, Planner, Steps, aligned_by, blocks_for, is_one, slots_of
 from .task import Work
+
+
+def one_element(itemsizes: tuple[int, ...]) -> Dim:
+    """A line of nothing but one element of each operand."""
+    first, *others = itemsizes
+    return Dim(1, first, others[0] if others else first, 0, tuple(others[1:]))
 
 
 class RowPlanner(Planner):
@@ -18,11 +24,11 @@ class RowPlanner(Planner):
     def launches(self) -> Steps:
         """The launches, and folds of what they leave, in order."""
         layout, op = self.layout, self.op
-        line = layout.reduced[-1] if layout.reduced else Dim(1, op.itemsizes[0], op.itemsizes[-1])
+        line = layout.reduced[-1] if layout.reduced else one_element(op.itemsizes)
         runs = layout.reduced[:-1]
         vector = self._row_vector(line, (*layout.kept, *runs))
         unit = vector * op.itemsizes[0]
-        aligned = self.phases[0] % unit == 0 and aligned_by((*layout.kept, *runs), "a", unit)
+        aligned = self.phases[0] % unit == 0 and aligned_by((*layout.kept, *runs), 0, unit)
         slots = slots_of(line.size, vector, aligned)
         work = replace(
             self.work,
@@ -33,6 +39,7 @@ class RowPlanner(Planner):
             step_a=line.a,
             step_b=line.b,
             step_c=line.c,
+            more=self._more(line),
             row=layout.kept,
             run=runs,
         )
@@ -57,14 +64,14 @@ class RowPlanner(Planner):
         if len(sizes) == 1:
             return 16 // sizes[0]
         vector = 16 // max(sizes)
-        same = line.b == sizes[1] and self.phases[0] // sizes[0] % vector == self.phases[1] // sizes[1] % vector
-        for dim in others:
-            same = same and dim.a // sizes[0] % vector == dim.b // sizes[1] % vector
+        same = line.strides[: len(sizes)] == sizes
+        for places in (self.phases, *(dim.strides for dim in others)):
+            same = same and is_one(place // n % vector for place, n in zip(places, sizes, strict=False))
         return vector if same else 1
 
     def _is_even(self, work: Work, vector: int, aligned: bool) -> bool:
         """Rows of a few slots a lane, one stride apart, enough of them to fill the GPU."""
-        one_run = work.runs * self.chunks == 1 and len(work.row) <= 1
+        one_run = work.runs * self.chunks == 1 and len(work.row) <= 1 and not work.more
         return vector > 1 and aligned and one_run and work.length % vector == 0 and work.rows >= tuning.GRID
 
     def _even_rows(self, work: Work, vector: int) -> Launch:
@@ -125,8 +132,11 @@ class RowPlanner(Planner):
         return self.op.core.startswith(("Sum<", "Mean<", "RootSum<")) and self._is_narrow_float()
 
     def _crowds(self, vector: int) -> int:
-        """How many times as many registers as others, packs of two narrow operands fill."""
-        return max(1, vector // 4) if len(self.op.itemsizes) > 1 else 1
+        """How many times as many registers as others, packs of several narrow operands fill."""
+        sizes = self.op.itemsizes
+        if len(sizes) > 2:
+            return max(1, vector * sum(sizes) // 32)
+        return max(1, vector // 4) if len(sizes) > 1 else 1
 
     def _items(self, vector: int) -> int:
         """Loads in flight: more where each brings less."""

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from .layout import MAX_DIMS, Dim
+from .layout import MAX_DIMS, MAX_OPERANDS, Dim
 
 BATCH = 120  # chunks a launch: a kernel's parameters end at 4096 bytes
+BATCH4 = 64  # of more operands than two
 POINTERS = 3  # out, partials, tickets come first
 _MASK = (1 << 64) - 1
 
@@ -63,6 +64,7 @@ class Work:
     row: tuple[Dim, ...] = ()
     run: tuple[Dim, ...] = ()
     batch: int = field(default=1)  # Bases the Task has room for
+    more: tuple[tuple[int, int, int], ...] = ()  # step, low and high of a third and fourth operand
 
     def words(self) -> bytes:
         """The members after the pointers and before the bases."""
@@ -73,6 +75,18 @@ class Work:
         rest = divs + walk_words(self.row) + walk_words(self.run)
         packed = [struct.pack(f"{len(part)}Q", *(n & _MASK for n in part)) for part in (numbers, rest)]
         return packed[0] + struct.pack("2d", *self.option) + packed[1]
+
+    def more_words(self) -> bytes:
+        """The members behind the bases of a ``Task4``, but for its pointers; none of a ``Task``."""
+        if not self.more:
+            return b""
+        pad = [(0, 0, 0)] * (MAX_OPERANDS - 2 - len(self.more))
+        numbers = [n for each in zip(*self.more, *pad, strict=True) for n in each]
+        for dims in (self.row, self.run):
+            for k in range(MAX_OPERANDS - 2):
+                strides = [dim.more[k] if k < len(dim.more) else 0 for dim in dims]
+                numbers += strides + [0] * (MAX_DIMS - len(strides))
+        return struct.pack(f"{len(numbers)}q", *numbers)
 
 
 _BASE = struct.Struct("QQq")
@@ -86,3 +100,8 @@ def base_bytes(bases: Sequence[tuple[int, int, int]] | Any, batch: int) -> bytes
     if batch == 1:
         return _BASE.pack(*bases[0])
     return b"".join(_BASE.pack(*base) for base in bases).ljust(_BASE.size * batch, b"\0")
+
+
+def more_bytes(pointers: np.ndarray[Any, np.dtype[np.int64]], batch: int) -> bytes:
+    """The pointers of a ``Task4``: rows of a third and fourth operand's first elements, padded to the Task's room."""
+    return pointers.tobytes().ljust(16 * batch, b"\0")

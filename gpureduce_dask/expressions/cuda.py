@@ -17,7 +17,8 @@ from .functions import CLIP
 from .mapped import Map
 from .program import ARRAY, CAST, CONSTANT, Constant, Node, Program
 
-MOST_ARRAYS = 2  # that a kernel reads together
+MOST_ARRAYS = 4  # that a reduction reads together
+MOST_SCANNED = 2  # and a scan
 NARROW = ("half", "bfloat16")
 
 
@@ -32,7 +33,7 @@ class Struct:
 
 @lru_cache(maxsize=256)
 def struct(of: Map) -> Struct:
-    """The struct of a map. Its arrays are of dtypes that CUDA has, two of them at most."""
+    """The struct of a map. Its arrays are of dtypes that CUDA has, four of them at most."""
     body = "\n".join(_body(of))
     name = f"Map_{hashlib.sha256(body.encode()).hexdigest()[:16]}_{of.number}"
     data = b"".join(word for c in of.program.constants for word in _words(c))
@@ -51,7 +52,9 @@ def struct(of: Map) -> Struct:
 def _body(of: Map) -> Iterator[str]:
     program = of.program
     arrays = [_type(d) for d in program.dtypes]
-    given = arrays[0] if len(arrays) == 1 else f"Pair<{', '.join(arrays)}>"
+    given = _side_by_side(arrays[:2])
+    if len(arrays) > 2:
+        given = f"Beside<{given}, {_side_by_side(arrays[2:])}>"
     values, masks = program.outputs, program.outputs[-1:] if of.masked else ()
     values = values[: len(values) - of.masked]
     results = [_type(program.nodes[v].dtype) for v in values]
@@ -69,6 +72,17 @@ def _body(of: Map) -> Iterator[str]:
     yield "    }"
 
 
+def _side_by_side(types: list[str]) -> str:
+    return types[0] if len(types) == 1 else f"Pair<{', '.join(types)}>"
+
+
+def _member(number: int, count: int) -> str:
+    """Where array number so much of so many is in what a kernel reads."""
+    if count <= 2:
+        return f".{'ab'[number]}" if count == 2 else ""
+    return f".{'ab'[number // 2]}" + _member(number % 2, 2 if number < 2 else count - 2)
+
+
 def _lines(program: Program, outputs: tuple[int, ...]) -> Iterator[str]:
     """The steps that these outputs need, a line each."""
     needed = set(outputs)
@@ -84,8 +98,7 @@ def _value(node: Node, program: Program) -> str:
     """The expression of one node."""
     kind = _type(node.dtype)
     if node.op == ARRAY:
-        member = "" if len(program.dtypes) == 1 else f".{'ab'[node.args[0]]}"
-        return f"fn::load(x{member})"
+        return f"fn::load(x{_member(node.args[0], len(program.dtypes))})"
     if node.op == CONSTANT:
         start = sum(len(list(_words(c))) for c in program.constants[: node.args[0]])
         if node.dtype.kind == "c":

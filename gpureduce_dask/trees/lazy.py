@@ -31,7 +31,7 @@ from ..rows.product import Product, product
 KEY = "gpureduce.fuse"
 LEAST = 1 << 12  # elements of an array below which its temporaries cost nothing
 NUMBERS = 16  # single numbers of a GPU that are remembered
-MOST = {False: 4, True: 2}  # arrays that are read together: on the host, and on a GPU
+MOST = 4  # arrays that are read together
 OPERATORS = (
     "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift rshift lt le gt ge eq ne".split()
 )
@@ -103,11 +103,11 @@ def put_off(node: Task, have: Any) -> Lazy | None:
         elif not isinstance(a, int | float | complex | np.generic) and not (type(a) is np.ndarray and a.ndim == 0):
             return None
     sides = {is_device(x) for x in leaves.values()}
-    if len(sides) != 1 or len(leaves) > MOST[device := True in sides]:
+    if len(sides) != 1 or len(leaves) > MOST:
         return None
     if max(x.size for x in leaves.values()) < LEAST:
         return None
-    return Lazy(function, args, dict(node.kwargs), leaves, device)
+    return Lazy(function, args, dict(node.kwargs), leaves, True in sides)
 
 
 def function_of(node: Task) -> Any:
@@ -168,8 +168,7 @@ def _fused(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound]
         leaves.update(b.leaves if is_open else {id(made(b)): made(b)})
         shapes.add(b.shape)
     arrays = list(leaves.values())
-    device = any(map(is_device, arrays))
-    if len(shapes) > 1 or len(arrays) > MOST[device] or not all(map(_is_array, arrays)):
+    if len(shapes) > 1 or len(arrays) > MOST or not all(map(_is_array, arrays)):
         return None
     if type(bound) not in (Bound, Product) or any(map_of(part) for part in bound.parts):
         return None

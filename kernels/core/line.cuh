@@ -3,17 +3,31 @@
 #include "pack.cuh"
 #include "task.cuh"
 
-// Two operands read side by side.
+// Two operands read side by side; three and four are a pair, and one more or another pair.
 template <class A, class B> struct Pair { A a; B b; };
+template <class A, class B> struct Beside { A a; B b; };
 
-// How an element type is read: one operand, or a pair from two.
+// How an element type is read: one operand, or a pair from two. Todo is what a kernel of such elements does.
 template <class In> struct Reader {
     static const int size_a = sizeof(In), size_b = 0;
+    typedef Pointers At;
+    template <int Chunks> using Todo = Task<Chunks>;
     static GR_HD In one(const u8* a, const u8*) { return load_pack<In, 1>(a).at[0]; }
     template <int V> static GR_HD Pack<In, V> load(const u8* a, const u8*) { return load_pack<In, V>(a); }
+    static GR_HD In one(const At& at) { return one(at.a, at.b); }
+    template <int V> static GR_HD Pack<In, V> load(const At& at) { return load<V>(at.a, at.b); }
+    static GR_HD At ahead(const At& at, i64 n, int of = 1) {
+        return {at.a + n * (of * size_a), at.b + n * (of * size_b)};
+    }
+    static GR_HD void retreat(At& at, i64 n) { at.a -= n * size_a, at.b -= n * size_b; }
+    template <int V, class Todo> static GR_HD bool owns(const Todo& task, const Base* base, const At& at, i64 slot) {
+        return task.owns(at, base, slot, V * size_a, V * size_b);
+    }
 };
 template <class A, class B> struct Reader<Pair<A, B>> {
     static const int size_a = sizeof(A), size_b = sizeof(B);
+    typedef Pointers At;
+    template <int Chunks> using Todo = Task<Chunks>;
     static GR_HD Pair<A, B> one(const u8* a, const u8* b) {
         return {load_pack<A, 1>(a).at[0], load_pack<B, 1>(b).at[0]};
     }
@@ -25,12 +39,47 @@ template <class A, class B> struct Reader<Pair<A, B>> {
         for (int j = 0; j < V; j++) both.at[j] = {left.at[j], right.at[j]};
         return both;
     }
+    static GR_HD Pair<A, B> one(const At& at) { return one(at.a, at.b); }
+    template <int V> static GR_HD Pack<Pair<A, B>, V> load(const At& at) { return load<V>(at.a, at.b); }
+    static GR_HD At ahead(const At& at, i64 n, int of = 1) {
+        return {at.a + n * (of * size_a), at.b + n * (of * size_b)};
+    }
+    static GR_HD void retreat(At& at, i64 n) { at.a -= n * size_a, at.b -= n * size_b; }
+    template <int V, class Todo> static GR_HD bool owns(const Todo& task, const Base* base, const At& at, i64 slot) {
+        return task.owns(at, base, slot, V * size_a, V * size_b);
+    }
+};
+template <class A, class B> struct Reader<Beside<A, B>> {
+    static const int size_a = Reader<A>::size_a;
+    typedef Pointers4 At;
+    template <int Chunks> using Todo = Task4<Chunks>;
+    static GR_HD Pointers rest(const At& at) { return {at.more[0], at.more[1]}; }
+    static GR_HD Beside<A, B> one(const At& at) { return {Reader<A>::one(at.a, at.b), Reader<B>::one(rest(at))}; }
+    template <int V> static GR_HD Pack<Beside<A, B>, V> load(const At& at) {
+        const Pack<A, V> left = Reader<A>::template load<V>(at.a, at.b);
+        const Pack<B, V> right = Reader<B>::template load<V>(rest(at));
+        Pack<Beside<A, B>, V> both;
+#pragma unroll
+        for (int j = 0; j < V; j++) both.at[j] = {left.at[j], right.at[j]};
+        return both;
+    }
+    static GR_HD At ahead(const At& at, i64 n, int of = 1) {
+        const Pointers more = Reader<B>::ahead(rest(at), n, of);
+        return {Reader<A>::ahead(at, n, of), {more.a, more.b}};
+    }
+    static GR_HD void retreat(At& at, i64 n) { at = ahead(at, -n); }
+    template <int V, class Todo> static GR_HD bool owns(const Todo& task, const Base* base, const At& at, i64 slot) {
+        return Reader<A>::template owns<V>(task, base, at, slot) &&
+               task.owns_more(at, base, slot, V * Reader<B>::size_a, V * Reader<B>::size_b);
+    }
 };
 
-// `a` and `b` point to slot 0, which starts `phase` elements before the line does. `index` belongs to the
+// What a kernel does that reads the elements of an operator.
+template <class Op, int Chunks> using TaskOf = typename Reader<typename Op::In>::template Todo<Chunks>;
+
+// The pointers are those of slot 0, which starts `phase` elements before the line does. `index` belongs to the
 // line's first element. With V = 1 there is no phase, and elements lie `step` apart.
-template <class In, int V> struct Line {
-    const u8 *a, *b;
+template <class In, int V> struct Line : Reader<In>::At {
     i64 index;
     i64 phase;
 
@@ -39,51 +88,46 @@ template <class In, int V> struct Line {
 };
 
 // The line that starts at these operands.
-template <class In, int V> GR_HD Line<In, V> line_at(const u8* a, const u8* b, i64 index) {
-    Line<In, V> line = {a, b, index, 0};
+template <class In, int V> GR_HD Line<In, V> line_at(const typename Reader<In>::At& at, i64 index) {
+    Line<In, V> line = {at, index, 0};
     if (V > 1) {
-        line.phase = (i64)(((u64)a / Reader<In>::size_a) % V);
-        line.a -= line.phase * Reader<In>::size_a;
-        line.b -= line.phase * Reader<In>::size_b;
+        line.phase = (i64)(((u64)line.a / Reader<In>::size_a) % V);
+        Reader<In>::retreat(line, line.phase);
     }
     return line;
 }
 
 // The chunk of the batch and the line in it that hold run number `run` of a row (or of a column tile).
-template <class In, int V, int Chunks>
-GR_HD Line<In, V> find_line(const Task<Chunks>& task, const Offset& row, u64 run, const Base*& base) {
+template <class In, int V, class Todo>
+GR_HD Line<In, V> find_line(const Todo& task, const typename Todo::Place& row, u64 run, const Base*& base) {
     u64 chunk = 0;
-    if (Chunks > 1) {
+    if (Todo::most_chunks > 1) {
         if (task.runs == 1) chunk = run, run = 0;
         else chunk = task.by_runs.of(run), run -= chunk * task.runs;
     }
-    base = &task.base[Chunks > 1 ? chunk : 0];
-    Offset at = task.run.at(run);
-    return line_at<In, V>(base->a + row.a + at.a, base->b + row.b + at.b, base->index + at.c);
+    base = &task.base[Todo::most_chunks > 1 ? chunk : 0];
+    const auto at = task.run_at(run);
+    return line_at<In, V>(task.pointers(base).moved(row).moved(at), base->index + at.c);
 }
 
 // Reads the slot whole. The caller knows that it lies in the operands' memory.
-template <class In, int V, int Chunks>
-GR_HD Pack<In, V> read_slot(const Task<Chunks>& task, const Line<In, V>& line, u64 slot) {
+template <class In, int V, class Todo> GR_HD Pack<In, V> read_slot(const Todo& task, const Line<In, V>& line,
+                                                                   u64 slot) {
     const i64 at = (i64)slot;
-    if (V == 1) return Reader<In>::template load<V>(line.a + at * task.step_a, line.b + at * task.step_b);
-    return Reader<In>::template load<V>(line.a + at * (V * Reader<In>::size_a), line.b + at * (V * Reader<In>::size_b));
+    if (V == 1) return Reader<In>::template load<V>(task.stepped(line, at));
+    return Reader<In>::template load<V>(Reader<In>::ahead(line, at, V));
 }
 
 // True where the slot's bytes all belong to the operands, so that reading past the line's ends is safe.
-template <class In, int V, int Chunks>
-GR_HD bool owns_slot(const Task<Chunks>& task, const Base* base, const Line<In, V>& line, u64 slot) {
-    i64 a = (i64)(line.a - base->a) + (i64)slot * (V * Reader<In>::size_a);
-    i64 b = (i64)(line.b - base->b) + (i64)slot * (V * Reader<In>::size_b);
-    bool owned = a >= task.low_a && a + V * Reader<In>::size_a <= task.high_a;
-    if (Reader<In>::size_b) owned = owned && b >= task.low_b && b + V * Reader<In>::size_b <= task.high_b;
-    return owned;
+template <class In, int V, class Todo>
+GR_HD bool owns_slot(const Todo& task, const Base* base, const Line<In, V>& line, u64 slot) {
+    return Reader<In>::template owns<V>(task, base, line, (i64)slot);
 }
 
 // Takes in the part of a slot that lies in the line: positions from `from` on, those in [0, length).
-template <class Op, int V, int Chunks>
-GR_HD void absorb_edge(typename Op::Acc& acc, const Task<Chunks>& task, const Base* base,
-                       const Line<typename Op::In, V>& line, u64 slot, u64 length) {
+template <class Op, int V, class Todo>
+GR_HD void absorb_edge(typename Op::Acc& acc, const Todo& task, const Base* base, const Line<typename Op::In, V>& line,
+                       u64 slot, u64 length) {
     typedef typename Op::In In;
     const i64 from = line.position(slot);
     if (from <= -V || from >= (i64)length) return;
@@ -97,8 +141,7 @@ GR_HD void absorb_edge(typename Op::Acc& acc, const Task<Chunks>& task, const Ba
     for (int j = 0; j < V; j++) {
         i64 at = from + j;
         if (at < 0 || at >= (i64)length) continue;
-        In x = Reader<In>::one(line.a + (i64)(slot * V + j) * Reader<In>::size_a,
-                               line.b + (i64)(slot * V + j) * Reader<In>::size_b);
+        In x = Reader<In>::one(Reader<In>::ahead(line, (i64)(slot * V + j)));
         Op::absorb(acc, x, line.index + at * task.step_c);
     }
 }

@@ -6,6 +6,18 @@
 // One chunk of a batch: its operands' first elements, and the index of its first element.
 struct Base { const u8 *a, *b; i64 index; };
 
+// Where elements lie that are read together: of one or two operands, and of up to four.
+struct Pointers {
+    const u8 *a, *b;
+    GR_HD Pointers moved(const Offset& by) const { return {a + by.a, b + by.b}; }
+};
+struct Pointers4 : Pointers {
+    const u8* more[2];
+    GR_HD Pointers4 moved(const Offset4& by) const {
+        return {Pointers::moved(by), {more[0] + by.more[0], more[1] + by.more[1]}};
+    }
+};
+
 // Reduced elements are `runs` runs a chunk; in the rows kernels a run is `length` elements in a line, in the
 // columns kernel it is one line of `length` kept columns. Kept cells are `rows` rows (times the columns).
 template <int Chunks> struct Task {
@@ -27,6 +39,60 @@ template <int Chunks> struct Task {
     Div by_width;     // flat columns: cells repeat with this period along a line
     Walk row, run;
     Base base[Chunks];
+
+    static const int most_chunks = Chunks;
+    typedef Offset Place;
+    GR_HD Place row_at(u64 n) const { return row.at(n); }
+    GR_HD Place run_at(u64 n) const { return run.at(n); }
+    GR_HD Pointers pointers(const Base* of) const { return {of->a, of->b}; }
+    // So many elements on in a line, and so many runs on where these are one stride apart.
+    GR_HD Pointers stepped(const Pointers& at, i64 n) const { return {at.a + n * step_a, at.b + n * step_b}; }
+    GR_HD Pointers ran(const Pointers& at, i64 n) const { return {at.a + n * run.a[0], at.b + n * run.b[0]}; }
+    // True where slot number `slot` from these on, of so many bytes, belongs to the chunk's operands.
+    GR_HD bool owns(const Pointers& at, const Base* of, i64 slot, int bytes_a, int bytes_b) const {
+        i64 a = (i64)(at.a - of->a) + slot * bytes_a, b = (i64)(at.b - of->b) + slot * bytes_b;
+        bool owned = a >= low_a && a + bytes_a <= high_a;
+        if (bytes_b) owned = owned && b >= low_b && b + bytes_b <= high_b;
+        return owned;
+    }
+};
+
+// The same for up to four operands: of the third and fourth, what the others have above.
+template <int Chunks> struct Task4 : Task<Chunks> {
+    i64 step_more[2], low_more[2], high_more[2];
+    i64 row_more[2][MAX_DIMS], run_more[2][MAX_DIMS];
+    const u8* base_more[Chunks][2];
+
+    typedef Offset4 Place;
+    GR_HD Place row_at(u64 n) const { return at(this->row, row_more, n); }
+    GR_HD Place run_at(u64 n) const { return at(this->run, run_more, n); }
+    GR_HD Pointers4 pointers(const Base* of) const {
+        const auto& more = base_more[of - this->base];
+        return {{of->a, of->b}, {more[0], more[1]}};
+    }
+    GR_HD Pointers4 stepped(const Pointers4& at, i64 n) const {
+        return {Task<Chunks>::stepped(at, n), {at.more[0] + n * step_more[0], at.more[1] + n * step_more[1]}};
+    }
+    GR_HD Pointers4 ran(const Pointers4& at, i64 n) const {
+        return {Task<Chunks>::ran(at, n), {at.more[0] + n * run_more[0][0], at.more[1] + n * run_more[1][0]}};
+    }
+    GR_HD bool owns_more(const Pointers4& at, const Base* of, i64 slot, int bytes_c, int bytes_d) const {
+        const auto& more = base_more[of - this->base];
+        const i64 c = at.more[0] - more[0] + slot * bytes_c, d = at.more[1] - more[1] + slot * bytes_d;
+        const bool owned = c >= low_more[0] && c + bytes_c <= high_more[0];
+        return owned && (bytes_d == 0 || (d >= low_more[1] && d + bytes_d <= high_more[1]));
+    }
+    static GR_HD Place at(const Walk& walk, const i64 (&strides)[2][MAX_DIMS], u64 n) {
+        Place found = {walk.at(n), {0, 0}};
+        for (int d = (int)walk.count - 1; d > 0; d--) {
+            const u64 q = walk.div[d].of(n);
+            const i64 r = (i64)(n - q * walk.div[d].size);
+            found.more[0] += r * strides[0][d]; found.more[1] += r * strides[1][d];
+            n = q;
+        }
+        found.more[0] += (i64)n * strides[0][0]; found.more[1] += (i64)n * strides[1][0];
+        return found;
+    }
 };
 
 // A cell's value as the partial keeps it.

@@ -15,6 +15,7 @@ struct Div {
 // Where a position lies: dims[0] is the slowest. `a` and `b` are byte strides of the operands, `c` a third
 // stride: of the output cell for kept dimensions, of the element's index for reduced ones.
 struct Offset { i64 a, b, c; };
+struct Offset4 : Offset { i64 more[2]; };  // and of a third and fourth operand
 
 struct Walk {
     u64 count;  // dimensions in use, at least 1

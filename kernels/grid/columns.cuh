@@ -22,15 +22,15 @@ template <int Wide> struct Column {
 
 // A slot at an end of its line, element by element where it passes the operands' memory. Columns outside the line
 // hold whatever lies there: they are never written out.
-template <class In, int V, int Chunks>
-GR_HD Pack<In, V> read_end_slot(const Task<Chunks>& task, const Base* base, const Line<In, V>& line, u64 slot) {
+template <class In, int V, class Todo>
+GR_HD Pack<In, V> read_end_slot(const Todo& task, const Base* base, const Line<In, V>& line, u64 slot) {
     if (V == 1 || owns_slot<In, V>(task, base, line, slot)) return read_slot<In, V>(task, line, slot);
     Pack<In, V> pack = Pack<In, V>();
     const i64 from = line.position(slot);
     for (int j = 0; j < V; j++) {
         if (from + j < 0 || from + j >= (i64)task.length) continue;
         const i64 at = (i64)(slot * V + j);
-        In x = Reader<In>::one(line.a + at * Reader<In>::size_a, line.b + at * Reader<In>::size_b);
+        In x = Reader<In>::one(Reader<In>::ahead(line, at));
 #pragma unroll
         for (int k = 0; k < V; k++)  // a constant index keeps the pack in registers
             if (k == j) pack.at[k] = x;
@@ -42,16 +42,16 @@ GR_HD Pack<In, V> read_end_slot(const Task<Chunks>& task, const Base* base, cons
 template <class Op, int V, bool Even> struct ColumnsFor { typedef EvenColumns<Op, V> type; };
 template <class Op, int V> struct ColumnsFor<Op, V, false> { typedef Columns<Op, V> type; };
 
-template <class In, int V, int Chunks>
-GR_HD bool owns_run(const Task<Chunks>& task, const Offset& row, u64 run, u64 slot) {
+template <class In, int V, class Todo>
+GR_HD bool owns_run(const Todo& task, const typename Todo::Place& row, u64 run, u64 slot) {
     const Base* base;
     const Line<In, V> line = find_line<In, V>(task, row, run, base);
     return owns_slot<In, V>(task, base, line, slot);
 }
 
 // Runs first, first + stride, ... below end, Items loads in flight.
-template <class Op, int V, int Items, bool Even, class Running, int Chunks>
-GR_HD void absorb_columns(Running& columns, const Task<Chunks>& task, const Offset& row, u64 slot, u64 first,
+template <class Op, int V, int Items, bool Even, class Running, class Todo>
+GR_HD void absorb_columns(Running& columns, const Todo& task, const typename Todo::Place& row, u64 slot, u64 first,
                           u64 end, u64 stride, const i64 (&within)[V]) {
     typedef typename Op::In In;
     const Base* base;
@@ -82,8 +82,7 @@ GR_HD void absorb_columns(Running& columns, const Task<Chunks>& task, const Offs
                 Line<In, V> line = origin;
                 if (Even) {
                     const i64 n = (i64)(run + i * stride);
-                    line.a += n * task.run.a[0];
-                    line.b += n * task.run.b[0];
+                    (typename Reader<In>::At&)line = task.ran(line, n);
                     line.index += n * task.run.c[0];
                 } else {
                     line = find_line<In, V>(task, row, run + i * stride, base);
@@ -107,8 +106,9 @@ GR_HD void absorb_columns(Running& columns, const Task<Chunks>& task, const Offs
 }
 
 // The state of column j; a position is looked up from how many elements the thread had taken, from run `first` on.
-template <class Op, int V, class Running, int Chunks>
-GR_HD typename Op::State settle_column(Running& columns, int j, const Task<Chunks>& task, const Offset& row, u64 first,
+template <class Op, int V, class Running, class Todo>
+GR_HD typename Op::State settle_column(Running& columns, int j, const Todo& task, const typename Todo::Place& row,
+                                       u64 first,
                                        u64 stride, i64 within) {
     typename Op::State state = columns.settle(j);
     if constexpr (Running::counts)
@@ -120,15 +120,16 @@ GR_HD typename Op::State settle_column(Running& columns, int j, const Task<Chunk
 }
 
 // Flat columns: the state with the incomplete last line's element of this column, where it has one.
-template <class Op, int V, int Chunks>
-GR_HD typename Op::State with_tail(typename Op::State state, const Task<Chunks>& task, const Offset& row, u64 column,
+template <class Op, int V, class Todo>
+GR_HD typename Op::State with_tail(typename Op::State state, const Todo& task, const typename Todo::Place& row,
+                                   u64 column,
                                    i64 within) {
     typedef typename Op::In In;
     if (column >= task.tail) return state;
     const Base* base;
     Line<In, V> line = find_line<In, V>(task, row, task.runs * task.chunks, base);
     typename Op::Acc acc = Op::start();
-    Op::absorb(acc, Reader<In>::one(line.a + column * Reader<In>::size_a, line.b), line.index + within);
+    Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, column)), line.index + within);
     return Op::combine(state, Op::settle(acc));
 }
 
@@ -217,7 +218,7 @@ GR_HD void finish_tile(const Task<Chunks>& task, u64 tile, u64 split) {
 // stride apart. With Flat, a line holds several periods of the kept columns one after another, the last line `tail`
 // elements; the caller folds periods. Uses Threads * V states of shared memory.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, bool Flat, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_columns(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_columns(const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;
     const int tall = Threads / Wide;
@@ -229,7 +230,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_columns(const __gri
     i64 within[V];
 #pragma unroll
     for (int j = 0; j < V; j++) within[j] = Flat ? (i64)task.by_width.of(column.slot * V + j) * task.step_b : 0;
-    const Offset row = task.row.at(column.outer);
+    const auto row = task.row_at(column.outer);
     const u64 share = (runs + task.splits - 1) / task.splits, begin = split * share;
     if (column.inside) {
         u64 end = begin + share < runs ? begin + share : runs;

@@ -4,8 +4,8 @@
 #include "finish.cuh"
 
 // All lanes call. Elements [first, end) of a row, left to right. Result valid in lane 0. No block barrier.
-template <class Op, int Items, int Chunks>
-GR_HD typename Op::State reduce_span(const Task<Chunks>& task, const Offset& row, u64 first, u64 end) {
+template <class Op, int Items, class Todo>
+GR_HD typename Op::State reduce_span(const Todo& task, const typename Todo::Place& row, u64 first, u64 end) {
     typedef typename Op::In In;
     typename Op::State total = Op::identity();
     const Base* base;
@@ -18,7 +18,7 @@ GR_HD typename Op::State reduce_span(const Task<Chunks>& task, const Offset& row
             u64 run = task.slots == 1 ? n : task.by_slots.of(n);
             Line<In, 1> line = find_line<In, 1>(task, row, run, base);
             i64 k = (i64)(n - run * task.slots);
-            Op::absorb(acc, Reader<In>::one(line.a + k * task.step_a, line.b + k * task.step_b), line.index + k * task.step_c);
+            Op::absorb(acc, Reader<In>::one(task.stepped(line, k)), line.index + k * task.step_c);
         }
         total = Op::combine(total, warp_reduce<Op, 32>(Op::settle(acc)));
     }
@@ -27,12 +27,12 @@ GR_HD typename Op::State reduce_span(const Task<Chunks>& task, const Offset& row
 
 // Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... `slots` is the line's length.
 template <class Op, class Emit, int Threads, int Items, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_ordered(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_ordered(const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
     const u64 warps = Threads / 32, elements = task.length * task.runs * task.chunks;
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
         u64 row = work / task.splits, split = work - row * task.splits;
-        Offset at = task.row.at(row);
+        const auto at = task.row_at(row);
         u64 part = split * warps + threadIdx.x / 32, parts = task.splits * warps;
         u64 share = (elements + parts - 1) / parts, first = part * share;
         u64 end = first + share < elements ? first + share : elements;

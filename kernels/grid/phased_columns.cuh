@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_phased_columns(cons
 #pragma unroll 1
     for (u32 phase = 0; phase < Phases; phase++) {
         const Offset row = {(i64)phase * task.run.a[0], 0, 0};  // from where every Phases-th run is looked at
-        const i64 place = line_at<In, V>(task.base[0].a + row.a, task.base[0].b, 0).position(slot);
+        const i64 place = line_at<In, V>(task.pointers(task.base).moved(row), 0).position(slot);
         const i64 index = (i64)phase * task.run.c[0], left = (i64)task.length - place;
         i64 within[V];
 #pragma unroll

@@ -13,8 +13,8 @@ template <class In, int V> GR_HD Whole whole_slots(const Line<In, V>& line, u64 
 }
 
 // The elements before the first whole slot (`which` 0) and after the last (`which` 1).
-template <class Op, int V, int Chunks>
-GR_HD void absorb_edges(typename Op::Acc& acc, const Task<Chunks>& task, const Base* base,
+template <class Op, int V, class Todo>
+GR_HD void absorb_edges(typename Op::Acc& acc, const Todo& task, const Base* base,
                         const Line<typename Op::In, V>& line, u32 which, u32 step) {
     if (V == 1) return;
     const Whole whole = whole_slots(line, task.length);
@@ -25,8 +25,8 @@ GR_HD void absorb_edges(typename Op::Acc& acc, const Task<Chunks>& task, const B
 }
 
 // One lane's share of a tile: Items slots, Lanes apart, those below `end`. All loads are issued before the first use.
-template <class Op, int V, int Lanes, int Items, bool Bounded, int Chunks>
-GR_HD void absorb_tile(typename Op::Acc& acc, const Task<Chunks>& task, const Line<typename Op::In, V>& line, u64 slot,
+template <class Op, int V, int Lanes, int Items, bool Bounded, class Todo>
+GR_HD void absorb_tile(typename Op::Acc& acc, const Todo& task, const Line<typename Op::In, V>& line, u64 slot,
                        u64 end) {
     typedef typename Op::In In;
     Pack<In, V> pack[Items];
@@ -44,8 +44,8 @@ GR_HD void absorb_tile(typename Op::Acc& acc, const Task<Chunks>& task, const Li
 }
 
 // Tile by tile through lines of many slots. `team` of `teams` teams of Lanes lanes takes every teams-th tile.
-template <class Op, int V, int Lanes, int Items, int Lines, int Chunks>
-GR_HD void absorb_lines(typename Op::Acc& acc, const Task<Chunks>& task, const Offset& row, u64 team, u64 teams) {
+template <class Op, int V, int Lanes, int Items, int Lines, class Todo>
+GR_HD void absorb_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team, u64 teams) {
     typedef typename Op::In In;
     const Base* base;
     const u32 lane = threadIdx.x % Lanes;
@@ -71,16 +71,17 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const Task<Chunks>& task, const O
 }
 
 // The line that holds slot `at` of a row of short lines, and the slot's number in it.
-template <class In, int V, int Chunks>
-GR_HD Line<In, V> find_slot(const Task<Chunks>& task, const Offset& row, u64 at, u64& slot, const Base*& base) {
+template <class In, int V, class Todo>
+GR_HD Line<In, V> find_slot(const Todo& task, const typename Todo::Place& row, u64 at, u64& slot, const Base*& base) {
     const u64 run = task.slots == 1 ? at : task.by_slots.of(at);
     slot = at - run * task.slots;
     return find_line<In, V>(task, row, run, base);
 }
 
 // Slot by slot through lines of few slots, numbered through all of them.
-template <class Op, int V, int Lanes, int Items, int Chunks>
-GR_HD void absorb_short_lines(typename Op::Acc& acc, const Task<Chunks>& task, const Offset& row, u64 team, u64 teams) {
+template <class Op, int V, int Lanes, int Items, class Todo>
+GR_HD void absorb_short_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team,
+                              u64 teams) {
     typedef typename Op::In In;
     const u64 slots = task.slots * task.runs * task.chunks;
     const i64 end = (i64)task.length;
@@ -118,19 +119,19 @@ GR_HD void absorb_short_lines(typename Op::Acc& acc, const Task<Chunks>& task, c
     }
 }
 
-template <class Op, int V, int Lanes, int Items, int Lines, int Chunks>
-GR_HD void absorb_row(typename Op::Acc& acc, const Task<Chunks>& task, const Offset& row, u64 team, u64 teams) {
+template <class Op, int V, int Lanes, int Items, int Lines, class Todo>
+GR_HD void absorb_row(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team, u64 teams) {
     if (Lines == SHORT_LINES) absorb_short_lines<Op, V, Lanes, Items>(acc, task, row, team, teams);
     else absorb_lines<Op, V, Lanes, Items, Lines>(acc, task, row, team, teams);
 }
 
 // Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Items, int Lines, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_rows(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_rows(const __grid_constant__ TaskOf<Op, Chunks> task) {
     const u32 warps = Threads / 32, warp = threadIdx.x / 32;
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
         u64 row = work / task.splits, split = work - row * task.splits;
-        Offset at = task.row.at(row);
+        const auto at = task.row_at(row);
         typename Op::Acc acc = Op::start();
         absorb_row<Op, V, 32, Items, Lines>(acc, task, at, split * warps + warp, task.splits * warps);
         typename Op::State state = block_reduce<Op, Threads>(Op::settle(acc));
@@ -139,8 +140,9 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_rows(const __grid_c
 }
 
 // One slot of each of Batch rows a lane: all loads are issued before the first use.
-template <class Op, int V, int Lanes, int Batch, int Chunks>
-GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Task<Chunks>& task, const Offset (&at)[Batch],
+template <class Op, int V, int Lanes, int Batch, class Todo>
+GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Todo& task,
+                               const typename Todo::Place (&at)[Batch],
                                const u64 (&row)[Batch]) {
     typedef typename Op::In In;
     Pack<In, V> pack[Batch];
@@ -151,7 +153,7 @@ GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Task<Chunks
     for (int r = 0; r < Batch; r++) {
         whole[r] = false;
         if (row[r] >= task.rows) continue;
-        line[r] = line_at<In, V>(task.base[0].a + at[r].a, task.base[0].b + at[r].b, task.base[0].index);
+        line[r] = line_at<In, V>(task.pointers(task.base).moved(at[r]), task.base[0].index);
         i64 from = line[r].position(slot);
         whole[r] = from >= 0 && from + V <= (i64)task.length;
         if (whole[r]) pack[r] = read_slot<In, V>(task, line[r], slot);
@@ -167,7 +169,8 @@ GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Task<Chunks
 // Rows of few elements: a team of Lanes lanes takes Batch rows at a time, so that many loads are in flight.
 // Grid: any number of blocks. For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Items, int Lines, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __grid_constant__ TaskOf<Op,
+                                  Chunks> task) {
     typedef typename Op::In In;
     const u64 teams = (u64)gridDim.x * (Threads / Lanes), team = (u64)blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes;
     typename Emit::Out* out = (typename Emit::Out*)task.out;
@@ -175,13 +178,13 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __
     const u64 rounds = (task.rows + teams * Batch - 1) / (teams * Batch);
     for (u64 round = 0; round < rounds; round++) {
         typename Op::Acc acc[Batch];
-        Offset at[Batch];
+        typename TaskOf<Op, Chunks>::Place at[Batch];
         u64 row[Batch];
 #pragma unroll
         for (int r = 0; r < Batch; r++) {
             acc[r] = Op::start();
             row[r] = (round * Batch + r) * teams + team;
-            if (row[r] < task.rows) at[r] = task.row.at(row[r]);
+            if (row[r] < task.rows) at[r] = task.row_at(row[r]);
         }
         if (Lines == ONE_LINE && Items == 1) {
             absorb_single_slots<Op, V, Lanes, Batch>(acc, task, at, row);

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import gpureduce_dask as gr
 from gpureduce_dask.bench import memory
 from gpureduce_dask.device import compile as compiler
+from gpureduce_dask.expressions import whole
 from gpureduce_dask.trees import lazy, stream
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
@@ -89,6 +90,38 @@ def test_steps_before_a_scan_of_several_chunks(axis):
             assert not {"log1p", "pow"} & names
             close(lazy_scan, np.cumsum(host.astype("f8"), axis).astype("f4"), 1e-4)
         close(da.cumsum(x > 0.2, axis), np.cumsum(u > 0.2, axis))
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("shape", [(400, 1000), (37, 4099), (3000, 7)])
+def test_four_arrays_in_a_kernel(shape, axis, monkeypatch):
+    rng = np.random.default_rng(1)
+    u, v, w = (rng.normal(size=shape).astype("f4") for _ in range(3))
+    q, m = rng.normal(size=(shape[0], 1)), rng.random((1, shape[1])) > 0.4
+    monkeypatch.setattr(whole, "evaluate", None)  # CuPy makes nothing of them
+    arrays = [device(x, -1) for x in (u, v, w, q)]
+    expected = u.astype("f8") * v + w * q
+    got = gr.map_reduce(lambda u, v, w, q: u * v.astype("f8") + w * q, "sum", *arrays, axis=axis)
+    close(got, expected.sum(axis), 1e-5)
+    got = gr.map_reduce(lambda u, v, w: u * v + w, "var", *arrays[:3], axis=axis, where=device(m, -1))
+    close(got, (u * v + w).astype("f8").var(axis, where=m).astype("f4"), 1e-4)
+    largest = gr.map_reduce(lambda u, v, w: np.where(u > v, v, w), "argmax", *arrays[:3], axis=axis)
+    close(largest, np.where(u > v, v, w).argmax(axis))
+    found = gr.stats(arrays[0], ["mean", "skew"], axis=axis, weights=device(np.abs(v), -1), where=device(m, -1))
+    weights = np.where(m, np.abs(v), 0)
+    close(found.mean, np.average(u, weights=weights, axis=axis).astype("f4"), 1e-5)
+    with gr.accelerate():
+        close(((arrays[0] - arrays[1]) ** 2 * arrays[2]).sum(axis), ((u - v) ** 2 * w).sum(axis), 1e-3)
+
+
+def test_many_chunks_of_four_arrays():
+    rng = np.random.default_rng(2)
+    host = [rng.integers(-9, 9, (640, 50)).astype("i4") for _ in range(4)]
+    chunked = [da.from_array(cp.asarray(x), chunks=(5, 50), asarray=False).persist(scheduler="sync") for x in host]
+    a, b, c, d = host
+    got = gr.map_reduce(lambda a, b, c, d: a * b + c * d, "argmin", *chunked, axis=0)
+    close(got, (a * b + c * d).argmin(axis=0))
+    close(gr.map_reduce(lambda a, b, c: a * b - c, "sum", *chunked[:3]), (a * b - c).sum())
 
 
 def test_more_arrays_than_a_kernel_reads():
