@@ -71,6 +71,10 @@ def twice_ones_own():
     return product("twice", tuple(Bound(replace(p.monoid, name=f"part_{i}"), p.dtypes) for i, p in enumerate(parts)))
 
 
+def twice_weighted(x, w, mask):
+    return np.where(mask, x, 0), np.where(mask, w, 0)
+
+
 SHIPPED = {
     "one's own": (twice_ones_own, "f4"),
     "squares": (lambda: bound(lambda x: (x - 0.5) ** 2, "sum", "f4"), "f4"),
@@ -78,6 +82,8 @@ SHIPPED = {
     "moments": (lambda: bound(lambda x, w: (x, w), SPREADS["skew"], "f4", "f4"), "f4 f4"),
     "masked": (lambda: bound(lambda x, m: (x, m), "var", "f4", "bool", masked=True), "f4 bool"),
     "several": (lambda: several("f4", "f4"), "f4 f4"),
+    "four": (lambda: bound(lambda u, v, w, q: u * v + w * q, "sum", *["f4"] * 4), "f4 f4 f4 f4"),
+    "two weighted and masked": (lambda: bound(twice_weighted, "average", "f8", "f4", "bool"), "f8 f4 bool"),
     "narrow": (lambda: bound(lambda x: np.exp(x) * 2, "sum", "f2"), "f2"),
 }
 
@@ -103,7 +109,9 @@ def plans(todo, dtypes, shape, axes):
     return found
 
 
-BUILT = [(name, "sm_90") for name in SHIPPED] + [("squares", "sm_80"), ("squares", "sm_100")]
+BUILT = [(name, "sm_90") for name in SHIPPED] + [
+    (name, arch) for name in ("squares", "four") for arch in ("sm_80", "sm_100")
+]
 
 
 @pytest.mark.parametrize("name, arch", BUILT)
