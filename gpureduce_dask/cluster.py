@@ -166,6 +166,7 @@ def warm(
     import numpy as np
 
     from .operators import get
+    from .trees import held
 
     rows = [get(op) for op in ops]
     bounds = [row.bind(*[np.dtype(dtype)] * row.arity) for row in rows for dtype in dtypes]
@@ -174,13 +175,18 @@ def warm(
         worker: client.submit(warm_here, bounds, workers=worker, pure=False)
         for worker in client.scheduler_info(n_workers=-1)["workers"]
     }
-    return dict(client.gather(futures))
+    found: dict[str, dict[str, Any]] = client.gather(futures)
+    held.meet(client, found)
+    return found
 
 
 def warm_here(bounds: Sequence[Bound]) -> dict[str, Any]:
     """What :func:`warm` does on each worker."""
     begin = time.perf_counter()
+    from .trees import desk
+
     importlib.import_module("gpureduce_dask.reductions")
+    desk.here()
     name = _gpu_name()
     if name is not None:
         import cupy

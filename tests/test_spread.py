@@ -157,6 +157,13 @@ def test_the_first_reduction_of_the_next_array(client, unmade):
     assert fetched(client) == 0
 
 
+def test_the_first_array_of_a_warm_client(client):
+    gr.warm(client, ops=())
+    x = held(client)
+    found, tasks = tasks_of(client, lambda: gr.sum(x))
+    assert found == pytest.approx(REF.sum()) and len(tasks) == 2
+
+
 def test_handles_follow_the_list(client, unmade, monkeypatch):
     monkeypatch.setattr(held_handles, "SOON", 0.01)
     x = held(client)
@@ -387,7 +394,7 @@ def test_the_asking_worker_dies(client):
 @pytest.mark.parametrize("who", ["lead", "asked"])
 def test_a_worker_dies_before_handles_are_made(client, unmade, who):
     total = gr.sum(unmade)
-    wait_until(lambda: lead_and_asked(client, unmade))
+    distributed.wait(list(held_handles._held[id(unmade.dask.layers[unmade.name])].futures.values()), timeout=PATIENCE)
     lead, asked = lead_and_asked(client, unmade)
     on_request(client, asked, die if who == "asked" else doze)
     pid = client.run(os.getpid, workers=[lead])[lead]

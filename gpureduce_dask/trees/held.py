@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -111,7 +111,7 @@ class Held:
 
 
 _making = threading.Lock()  # of a list, by two threads at once
-_met: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()  # workers that made handles for a client
+_met: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()  # workers that a client's tasks can ask
 _held: dict[int, Held] = {}  # by layer of futures; an entry goes with its layer
 
 
@@ -119,6 +119,12 @@ def find(layer: Any, client: Any) -> Held | None:
     """The handles of an array's layer of futures, if it has any that are still good."""
     held = _held.get(id(layer))
     return held if held is not None and held.is_good(workers.of_client(client).threads) else None
+
+
+def meet(client: Any, names: Iterable[str]) -> None:
+    """Workers that a client's tasks can ask: each has its desk."""
+    workers.introduce(client)
+    _met.setdefault(client, set()).update(names)
 
 
 def offer(client: Any, deal: Deal) -> tuple[Offer, Any] | None:

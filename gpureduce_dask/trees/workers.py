@@ -144,6 +144,13 @@ def start(client: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
     return futures
 
 
+def introduce(client: Any) -> None:
+    """Let :func:`start` wait for nobody, the first time either."""
+    with suppress(Exception):  # as there, where the scheduler is made otherwise
+        client.run_on_scheduler(scheduler.start, {}, client.id)
+        _heard.add(client)
+
+
 def is_heard(client: Any) -> bool:
     """True where :func:`start` waits for nobody."""
     return client in _heard
