@@ -107,8 +107,8 @@ def test_four_arrays_in_a_kernel(shape, axis, monkeypatch):
     close(got, (u * v + w).astype("f8").var(axis, where=m).astype("f4"), 1e-4)
     largest = gr.map_reduce(lambda u, v, w: np.where(u > v, v, w), "argmax", *arrays[:3], axis=axis)
     close(largest, np.where(u > v, v, w).argmax(axis))
-    found = gr.stats(arrays[0], ["mean", "skew"], axis=axis, weights=device(np.abs(v), -1), where=device(m, -1))
-    weights = np.where(m, np.abs(v), 0)
+    found = gr.stats(arrays[0], ["mean", "skew"], axis=axis, weights=device(np.abs(v), -1), where=arrays[2] > -1)
+    weights = np.where(w > -1, np.abs(v), 0)
     close(found.mean, np.average(u, weights=weights, axis=axis).astype("f4"), 1e-5)
     with gr.accelerate():
         close(((arrays[0] - arrays[1]) ** 2 * arrays[2]).sum(axis), ((u - v) ** 2 * w).sum(axis), 1e-3)
