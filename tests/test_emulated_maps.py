@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,7 @@ from simt.scans import unit as scan_unit
 
 from gpureduce_dask import operators
 from gpureduce_dask.chunk import Place, device, host, reach
-from gpureduce_dask.device import sources
+from gpureduce_dask.device import launch, sources
 from gpureduce_dask.expressions import tracer, whole
 from gpureduce_dask.expressions.mapped import mapped
 from gpureduce_dask.rows import weighted as spreads
@@ -130,6 +132,8 @@ VIEWS = (
     (4, 3, 2, 4),
     (6, 6, 7, 6),
     (6, 6, 6, 7),
+    (0, 2, 2, 0),
+    (4, 4, 2, 2),
 )
 
 
@@ -256,3 +260,18 @@ def test_programs_of_whole_arrays():
     found, narrow = reach.within((x, y, z), mapped(one, operators.get("sum").bind("f4")), 2)
     assert len(found) == 1 and found[0] is z
     assert narrow.dtypes == (z.dtype,)
+
+
+@pytest.mark.parametrize("shape, axes", [((40, 300), (0, 1)), ((40, 300), (1,)), ((300, 40), (0,))])
+def test_an_operand_that_lies_still_costs_no_vector(shape, axes, machine):
+    """Weights along one axis: the others are read as they are without them, 16 bytes at a time."""
+    found = []
+    x, weights = put(sample("f4", 0, shape)), put(np.ones((shape[0], 1), "f4"), lambda w: np.broadcast_to(w, shape))
+    weighted = bound(lambda x, w: x * w, "sum", "f4", "f4")
+    for todo, arrays in ((REDUCED["squares"][0], (x,)), (weighted, (x, weights))):
+        with machine.installed(), pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launch, "ready", lambda launches, *rest: found.append(launches[0].kernel) or ())
+            patch.setattr(launch, "run", lambda *given: None)
+            device.reduce(arrays, todo, axes)
+    vectors = [re.search(r">>, (\d+), 256", kernel)[1] for kernel in found]
+    assert vectors == ["4", "4"]

@@ -15,7 +15,7 @@ from ..device import launch
 from ..device.compile import Constants
 from ..device.layout import EMPTY, MAX_OPERANDS, Layout, collapse
 from ..device.plans import Launch, Operator
-from ..device.specialise import Plan, operator, refold
+from ..device.specialise import Plan, operator, refold, still
 from ..device.task import BATCH, BATCH4, Work
 from ..device.tuning import GRID, THREADS
 from ..errors import ArgumentError, CompileError, DtypeError, message
@@ -257,6 +257,7 @@ def _prepare(
         _check_atomic(bound, op, final)
     shape = chunk[0].shape
     keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    fixed: tuple[int, ...] = ()
     if math.prod(shape) == 0:
         layout = EMPTY
         launches = [fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
@@ -265,11 +266,13 @@ def _prepare(
         sizes = tuple(a.itemsize for a in chunk)
         index = steps or (0,) * len(axes)
         layout = collapse(shape, strides, sizes, axes, index, op.commutative, bound.indexed)
+        fixed = still(layout) if len(chunk) > 1 and all(map_of(part) for part in bound.parts) else ()
+        op = cuda_operator(bound, final, fixed) if fixed else op
         phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
         for a in chunk:
             check_aligned(a, bound.name)
         launches = Plan(op, layout, phases, count, finish, _options(bound)).launches()
-    ready = launch.ready(launches, device, *own_text(bound))
+    ready = launch.ready(launches, device, *own_text(bound, fixed))
     return _prepared(ready, layout, keepdims, bound, final)
 
 
@@ -303,8 +306,9 @@ def _check_atomic(bound: Bound, op: Operator, final: bool) -> None:
         )
 
 
-def cuda_operator(bound: Bound, final: bool = False) -> Operator:
-    """The CUDA type of a bound monoid. Raises where the monoid has none, or no GPU array holds its elements."""
+def cuda_operator(bound: Bound, final: bool = False, fixed: tuple[int, ...] = ()) -> Operator:
+    """The CUDA type of a bound monoid, of maps with those operands ``fixed`` that have one element for a line. Raises
+    where the monoid has none, or no GPU array holds its elements."""
     monoid, elements = bound.monoid, bound.elements
     names = [cuda_types.element(d) for d in (*bound.dtypes, *elements)]
     if None in names:
@@ -320,20 +324,21 @@ def cuda_operator(bound: Bound, final: bool = False) -> Operator:
                 "Use fewer or smaller fields, or keep the chunks on the host.",
             )
         )
-    text = _struct(bound)
+    text = _struct(bound, fixed=fixed)
+    sizes = [0 if i in fixed else d.itemsize for i, d in enumerate(bound.dtypes)]
     emit = cuda_types.element(bound.result) or "" if final else ""
-    return operator(text, bound.dtypes, bound.state, monoid.commutative, emit)
+    return operator(text, sizes, bound.state, monoid.commutative, emit)
 
 
-def _struct(bound: Bound, is_cast: bool = False) -> str:
+def _struct(bound: Bound, is_cast: bool = False, fixed: tuple[int, ...] = ()) -> str:
     """The CUDA type expression of a bound monoid, for elements as they are stored, or cast already."""
     first, *others = bound.parts
     if others:
-        each = [_struct(part) for part in bound.parts]
+        each = [_struct(part, fixed=fixed) for part in bound.parts]
         return ", ".join(f"Both<{text}" for text in each[:-1]) + f", {each[-1]}" + ">" * len(others)
     of = map_of(first)
     if of is not None:
-        return f"Mapped<{_struct(of.inner, True)}, {struct(of).name}>"
+        return f"Mapped<{_struct(of.inner, True)}, {struct(of, fixed).name}>"
     monoid, stored = first.monoid, [cuda_types.element(d) for d in first.dtypes]
     if monoid.unsafe_cuda:
         pair = stored[0] if monoid.arity == 1 else f"Pair<{stored[0]}, {stored[1]}>"
@@ -346,14 +351,14 @@ def _struct(bound: Bound, is_cast: bool = False) -> str:
     return f"Casting<{text}, {stored[0]}>" if first.elements != first.dtypes and not is_cast else text
 
 
-def own_text(bound: Bound) -> tuple[str, Constants]:
+def own_text(bound: Bound, fixed: tuple[int, ...] = ()) -> tuple[str, Constants]:
     """Text that goes behind the kernels, and the constants that it reads.
 
     Users' own, and that their states are as large as the fields: kernels write what Python makes room for. Then maps.
     """
     users = [unmapped(part) for part in bound.parts if part.monoid.unsafe_cuda]
     texts = list(dict.fromkeys(f"{part.monoid.unsafe_cuda}\n{_check(part)}" for part in users))
-    structs = [struct(of) for part in bound.parts if (of := map_of(part)) is not None]
+    structs = [struct(of, fixed) for part in bound.parts if (of := map_of(part)) is not None]
     text = "\n".join([*texts, *(s.text for s in structs)])
     return text, tuple(constant for s in structs for constant in s.constants)
 

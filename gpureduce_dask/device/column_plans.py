@@ -73,9 +73,10 @@ class ColumnPlanner(Planner):
         """The most columns that keep every run of a thread at one phase."""
         vector = self._widest()
         for operand, size in enumerate(self.op.itemsizes):
-            while vector > 1 and not aligned_by(others, operand, vector * size):
+            while vector > 1 and size and not aligned_by(others, operand, vector * size):
                 vector //= 2
-        while vector > 1 and not is_one(p // n % vector for p, n in zip(self.phases, self.op.itemsizes, strict=True)):
+        places = [(p, n) for p, n in zip(self.phases, self.op.itemsizes, strict=True) if n]
+        while vector > 1 and not is_one(p // n % vector for p, n in places):
             vector //= 2
         return vector
 

@@ -18,7 +18,8 @@ CHUNK, PARTIALS, FLAT, RESULT = "chunk", "partials", "flat", "result"  # where a
 
 @dataclass(frozen=True)
 class Operator:
-    """What a kernel needs to know of an operator: its CUDA type, element sizes, and the state's size."""
+    """What a kernel needs to know of an operator: its CUDA type, the state's size, and those of elements, which are 0
+    of operands that have one for a whole line."""
 
     type: str
     itemsizes: tuple[int, ...]

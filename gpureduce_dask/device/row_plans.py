@@ -66,7 +66,7 @@ class RowPlanner(Planner):
         vector = 16 // max(sizes)
         same = line.strides[: len(sizes)] == sizes
         for places in (self.phases, *(dim.strides for dim in others)):
-            same = same and is_one(place // n % vector for place, n in zip(places, sizes, strict=False))
+            same = same and is_one(place // n % vector for place, n in zip(places, sizes, strict=False) if n)
         return vector if same else 1
 
     def _is_even(self, work: Work, vector: int, aligned: bool) -> bool:

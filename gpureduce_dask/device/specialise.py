@@ -41,6 +41,12 @@ class Plan:
         return [replace(launch, reads=step.reads, writes=step.writes) for launch in folds]
 
 
+def still(layout: Layout) -> tuple[int, ...]:
+    """The operands, but for the first, that have one element for a whole line of what kernels read."""
+    dims = layout.kept if _columns_lie_together(layout) else layout.reduced
+    return tuple(k for k, step in enumerate(dims[-1].strides) if k and not step) if dims else ()
+
+
 def _columns_lie_together(layout: Layout) -> bool:
     kept, reduced = layout.kept, layout.reduced
     if not kept or not kept[-1].a:
@@ -53,6 +59,6 @@ def refold(op: Operator) -> Operator:
     return replace(op, type=f"Refold<{op.type}>", itemsizes=(op.state_bytes,))
 
 
-def operator(cuda_type: str, dtypes: Sequence[DType], state: DType, commutative: bool, emit: str = "") -> Operator:
-    """The operator of these element dtypes; ``emit`` is the CUDA type of finished cells, states if empty."""
-    return Operator(cuda_type, tuple(d.itemsize for d in dtypes), state.itemsize, commutative, emit)
+def operator(cuda_type: str, itemsizes: Sequence[int], state: DType, commutative: bool, emit: str = "") -> Operator:
+    """The operator of elements of these sizes; ``emit`` is the CUDA type of finished cells, states if empty."""
+    return Operator(cuda_type, tuple(itemsizes), state.itemsize, commutative, emit)

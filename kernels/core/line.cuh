@@ -6,6 +6,8 @@
 // Two operands read side by side; three and four are a pair, and one more or another pair.
 template <class A, class B> struct Pair { A a; B b; };
 template <class A, class B> struct Beside { A a; B b; };
+// An operand but the first that lies still along a line: one element stands for all.
+template <class T> struct Still { T of; };
 
 // How an element type is read: one operand, or a pair from two. Todo is what a kernel of such elements does.
 template <class In> struct Reader {
@@ -24,16 +26,30 @@ template <class In> struct Reader {
         return task.owns(at, base, slot, V * size_a, V * size_b);
     }
 };
+template <class T> struct Reader<Still<T>> {
+    static const int size_a = 0, size_b = 0;
+    static GR_HD Still<T> one(const u8* a, const u8*) { return {load_pack<T, 1>(a).at[0]}; }
+    template <int V> static GR_HD Pack<Still<T>, V> load(const u8* a, const u8*) {
+        const Still<T> x = one(a, a);
+        Pack<Still<T>, V> pack;
+#pragma unroll
+        for (int j = 0; j < V; j++) pack.at[j] = x;
+        return pack;
+    }
+    static GR_HD Still<T> one(const Pointers& at) { return one(at.a, at.b); }
+    template <int V> static GR_HD Pack<Still<T>, V> load(const Pointers& at) { return load<V>(at.a, at.b); }
+    static GR_HD Pointers ahead(const Pointers& at, i64, int = 1) { return at; }
+};
 template <class A, class B> struct Reader<Pair<A, B>> {
-    static const int size_a = sizeof(A), size_b = sizeof(B);
+    static const int size_a = Reader<A>::size_a, size_b = Reader<B>::size_a;
     typedef Pointers At;
     template <int Chunks> using Todo = Task<Chunks>;
     static GR_HD Pair<A, B> one(const u8* a, const u8* b) {
-        return {load_pack<A, 1>(a).at[0], load_pack<B, 1>(b).at[0]};
+        return {Reader<A>::one(a, a), Reader<B>::one(b, b)};
     }
     template <int V> static GR_HD Pack<Pair<A, B>, V> load(const u8* a, const u8* b) {
-        Pack<A, V> left = load_pack<A, V>(a);
-        Pack<B, V> right = load_pack<B, V>(b);
+        Pack<A, V> left = Reader<A>::template load<V>(a, a);
+        Pack<B, V> right = Reader<B>::template load<V>(b, b);
         Pack<Pair<A, B>, V> both;
 #pragma unroll
         for (int j = 0; j < V; j++) both.at[j] = {left.at[j], right.at[j]};
