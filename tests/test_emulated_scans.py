@@ -301,6 +301,11 @@ DEFECTS = {
         ("few columns",),
     ),
     "short lines are read before they are there": ("wait_copies<AHEAD>();", "", ("short lines by lanes",)),
+    "packs of an even run stay where they meet in a bank": (
+        "            move(at ^ turn(number), at);",
+        "            move(at, at);",
+        ("lines of 8 by lanes",),
+    ),
     "packs are shifted before the next ones are read": (
         "}\n            __syncwarp();\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
         "}\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",

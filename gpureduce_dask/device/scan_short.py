@@ -51,7 +51,7 @@ def along(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit:
 
 def _shared_bytes(elements: int, sizes: tuple[int, ...]) -> int:
     """Of a warp, with so many elements a lane."""
-    runs = [LANES * (elements * n + (16 if elements * n % 32 == 0 else 0)) for n in sizes]
+    runs = [LANES * elements * n for n in sizes]
     return SHARES * sum(runs[:-1]) + (0 if sizes[0] == sizes[-1] else runs[-1])
 
 

@@ -26,6 +26,7 @@ template <class Map, class Emit, int V> struct HalfSums {
     f64 sum;
     const f64* option;
     GR_HD HalfSums(f64 before, const f64* options) : sum(before), option(options) {}
+    GR_HD f64 now() const { return sum; }
     GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
         if (all_finite(from)) {
 #pragma unroll

@@ -7,6 +7,7 @@ template <bool All, int V> struct LogicScan {
     static const bool exists = V % 4 == 0;
     u32 found;  // 1 in every byte once there was what decides: a true byte, or a false one
     GR_HD LogicScan(boolean state, const f64*) : found((state.byte != 0) != All ? 0x01010101u : 0) {}
+    GR_HD boolean now() const { return {(u8)((found & 1) != All)}; }
     GR_HD void run(const Pack<boolean, V>& from, Pack<boolean, V>& to) {
 #pragma unroll
         for (int w = 0; w < V / 4; w++) {

@@ -10,6 +10,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
 
     u32 carry;  // the best of all before, in both lanes
     GR_HD NarrowScan(T best, const f64*) : carry(Best::place(best) * 0x10001u) {}
+    GR_HD T now() const { return Best{carry}.settle(); }
     GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
         const u32 worst = Best::place(Extreme<T, Max, SkipNan>::worst());
 #pragma unroll

@@ -5,6 +5,7 @@
 
 //   PackScan(state, option)   begins behind `state`
 //   run(from, to)             the next pack's results
+//   now()                     the state behind it
 template <class Op, class Emit, int V> struct PackScan { static const bool exists = false; };
 
 // What stands for it where elements are taken one by one.

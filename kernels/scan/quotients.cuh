@@ -29,6 +29,7 @@ template <class Map, class A, class Result, int V> struct PackScan<Mean<Map, A>,
     A sum;
     f64 count;
     GR_HD PackScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
+    GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
     GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
         const Reciprocals parts(count + 1);
         if constexpr (Moved<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {

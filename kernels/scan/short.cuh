@@ -4,34 +4,44 @@
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "flow.cuh"
+#include "halves.cuh"
+#include "logic.cuh"
+#include "narrow.cuh"
+#include "quotients.cuh"
 #include "share.cuh"
+#include "shares.cuh"
 
-const int AHEAD = 2;  // shares of a warp on their way into shared memory, while one is scanned
-
-// An array's share of 32 runs, a run a lane, in shared memory. Packs of an even run would lie in few banks: one more stands
-// behind each.
+// An array's share of 32 runs, a run a lane, in shared memory. Packs of an even number of them a run would lie in few
+// banks: they change places, as many as are a power of two, otherwise in each of the runs that would meet in their banks.
 struct Runs {
-    u32 run, pitch, packs, hop;  // bytes of a run, in memory and in shared memory; packs of 16; whole runs that 32 of them fill
-    GR_HD Runs(u32 elements, u32 size)
-        : run(elements * size), pitch(run + (run % 32 == 0 ? 16 : 0)), packs(run / 16), hop(run >= 16 ? 32 / (run / 16) : 0) {}
-    GR_HD u32 bytes() const { return 32 * pitch; }
+    u32 run, packs, hop;  // bytes of a run; packs of 16; whole runs that 32 of them fill
+    u32 mask, down;       // of a run's number, what is changed by it
+    GR_HD Runs(u32 elements, u32 size) : run(elements * size), packs(run / 16), hop(packs > 0 ? 32 / packs : 0) {
+        const u32 power = run % 16 ? 1 : packs % 8 == 0 ? 8 : packs & (0 - packs);
+        mask = (power - 1) * 16;
+        down = power == 8 ? 0 : power == 4 ? 1 : 2;
+    }
+    GR_HD u32 bytes() const { return 32 * run; }
+    // Where a byte of a run lies, counted from the share's start.
+    GR_HD u32 turn(u32 number) const { return number * 16 >> down & mask; }
+    GR_HD u32 place(u32 number, u32 byte) const { return number * run + (byte ^ turn(number)); }
 
     // All lanes of a warp call, with what is to be done with a pack: where it lies in shared memory, and in memory.
     template <class Move> GR_HD void each(u32 count, Move move) const {
         const u32 lane = threadIdx.x % 32;
         u32 at = lane * 16;
-        if (pitch == run) {
+        if (mask == 0) {
 #pragma unroll 4
             for (; at < count; at += 512) move(at, at);
             return;
         }
-        const u32 first = lane / packs, skip = 32 - hop * packs;  // from a lane's pack to its next one: runs, and packs
-        u32 pack = lane - first * packs, to = at + first * 16;
+        const u32 skip = 32 - hop * packs;  // from a lane's pack to its next one: runs, and packs
+        u32 number = lane / packs, pack = lane - number * packs;
 #pragma unroll 4
         for (; at < count; at += 512) {
-            move(to, at);
+            move(at ^ turn(number), at);
             const bool wraps = pack + skip >= packs;
-            to += 512 + (hop + wraps) * 16;
+            number += hop + wraps;
             pack += skip - (wraps ? packs : 0);
         }
     }
@@ -68,7 +78,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         const u32 whole = count / 16 * 16;
         runs.each(whole, [&](u32 place, u32 at) { copy_async(to + place, from + at); });
         const u32 rest = whole + lane_of(), run = rest / runs.run;  // bytes of the last share
-        if (rest < count) to[rest + run * (runs.pitch - runs.run)] = from[rest];
+        if (rest < count) to[rest ^ runs.turn(run)] = from[rest];
     }
     static GR_HD u32 lane_of() { return threadIdx.x % 32; }
     GR_HD void fetch(u64 share, u32 stage) const {
@@ -81,71 +91,149 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         const u32 count = count_of(share) * sizeof(Out), whole = count / 16 * 16;
         runs_out.each(whole, [&](u32 place, u32 at) { __stcs((uint4*)(to + at), *(const uint4*)(from + place)); });
         const u32 rest = whole + lane, run = rest / runs_out.run;
-        if (rest < count) to[rest] = from[rest + run * (runs_out.pitch - runs_out.run)];
+        if (rest < count) to[rest] = from[rest ^ runs_out.turn(run)];
     }
 
     GR_HD State start_of(u64 line) const { return task.carry ? ((const State*)task.carry)[line] : Op::identity(); }
-    // Replaces this lane's elements by results. Inner: all of its lines exist.
-    template <bool Inner> GR_HD void walk(u64 share, u32 stage) const {
+    // Where a lane stands in its share, and what comes before.
+    struct Walk {
+        u64 line;
+        u32 left;  // elements of the line
+        State state;
+    };
+    // The line before has ended.
+    GR_HD void begin_line(Walk& walk, u64 first, u32 lines) const {
+        walk.left = (u32)task.length;
+        walk.state = task.carry && walk.line - first < lines ? start_of(walk.line) : Op::identity();
+    }
+    GR_HD void end_line(Walk& walk, u64 first, u32 lines) const {
+        if (task.totals) ((State*)task.totals)[walk.line] = walk.state;
+        walk.line += Reverse ? -1 : 1;
+        begin_line(walk, first, lines);
+    }
+    GR_HD Out one(Walk& walk, const In& x) const {
+        const State before = walk.state;
+        walk.state = Take<Op>::of(before, x);
+        return Exclusive ? Emit::of(Before<Op>::of(before, x), task.option) : Emit::of(walk.state, task.option);
+    }
+    // Elements that are taken at once while their line goes on: a pack, or single ones.
+    static const int N = V > 1 ? V : 4;
+    typedef PackScan<Op, Emit, N> Packs;
+    static const bool by_packs = !Exclusive && !Reverse && Packs::exists;
+    typedef typename Either<by_packs, Packs, OneByOne>::type By;
+    // This lane's elements from one on.
+    template <int Count> GR_HD Pack<In, Count> take(u32 stage, u32 at) const {
+        Pack<In, Count> from;
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            const u32 first = at + i * V;
+            const u8 *a = share_a(stage) + runs_a.place(lane, first * size_a), *b = a;
+            if (size_b) b = share_b(stage) + runs_b.place(lane, first * size_b);
+            const Pack<In, V> pack = Taken<In, V>::of(a, b, 0);
+#pragma unroll
+            for (int j = 0; j < V; j++) from.at[i * V + j] = pack.at[j];
+        }
+        return from;
+    }
+    template <int Count> GR_HD void put(u32 stage, u32 at, const Pack<Out, Count>& to) const {
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            Pack<Out, V> pack;
+#pragma unroll
+            for (int j = 0; j < V; j++) pack.at[j] = to.at[i * V + j];
+            put_pack<Out, V>(share_out(stage) + runs_out.place(lane, (at + i * V) * sizeof(Out)), pack);
+        }
+    }
+    // A line goes on behind them: taken without a question in between.
+    GR_HD void take_on(Walk& walk, By& by, u32 stage, u32 place) const {
+        const Pack<In, N> from = take<N>(stage, place);
+        Pack<Out, N> to;
+        if constexpr (by_packs) {
+            by.run(from, to);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i++) to.at[Reverse ? N - 1 - i : i] = one(walk, from.at[Reverse ? N - 1 - i : i]);
+        }
+        put<N>(stage, place, to);
+        walk.left -= N;
+    }
+    // Lines may end among them. Where nobody asks for totals and there are no carries, an end is no branch.
+    GR_HD void take_ends(Walk& walk, u32 stage, u32 place, u64 first) const {
+        const Pack<In, V> from = take<V>(stage, place);
+        Pack<Out, V> to;
+        if (task.totals || task.carry) {
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                to.at[Reverse ? V - 1 - i : i] = one(walk, from.at[Reverse ? V - 1 - i : i]);
+                if (--walk.left == 0) end_line(walk, first, each);
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                to.at[Reverse ? V - 1 - i : i] = one(walk, from.at[Reverse ? V - 1 - i : i]);
+                const bool ends = --walk.left == 0;
+                walk.state = ends ? Op::identity() : walk.state;
+                walk.left = ends ? (u32)task.length : walk.left;
+            }
+        }
+        put<V>(stage, place, to);
+    }
+    // Replaces this lane's elements by results, where all of its lines exist.
+    GR_HD void walk_all(u64 share, u32 stage) const {
         const u64 first = (share * 32 + lane) * each;
-        if (!Inner && first >= task.lines) return;
-        const u32 lines = Inner || task.lines - first > each ? each : (u32)(task.lines - first);
-        const u32 length = (u32)task.length, packs = elements / V, there = lines * length;
-        const u8 *a = share_a(stage) + lane * runs_a.pitch, *b = size_b ? share_b(stage) + lane * runs_b.pitch : a;
-        u8* out = share_out(stage) + lane * runs_out.pitch;
-        u64 line = Reverse ? first + lines - 1 : first;
-        u32 left = length;
-        State state = start_of(line);
-#pragma unroll 3
+        Walk walk = {Reverse ? first + each - 1 : first, (u32)task.length, Op::identity()};
+        begin_line(walk, first, each);
+        By by(walk.state, task.option);
+#pragma unroll 1
+        for (u32 at = 0; at < elements;) {
+            if (walk.left >= N) {
+                take_on(walk, by, stage, Reverse ? elements - N - at : at);
+                at += N;
+                if (walk.left > 0) continue;
+                if constexpr (by_packs) walk.state = by.now();
+                end_line(walk, first, each);
+            } else {
+                if constexpr (by_packs) walk.state = by.now();
+                take_ends(walk, stage, Reverse ? elements - V - at : at, first);
+                at += V;
+            }
+            by = By(walk.state, task.option);
+        }
+    }
+    // The same where lines may be missing.
+    GR_HD void walk_some(u64 share, u32 stage) const {
+        const u64 first = (share * 32 + lane) * each;
+        if (first >= task.lines) return;
+        const u32 lines = task.lines - first > each ? each : (u32)(task.lines - first);
+        const u32 packs = elements / V, there = lines * (u32)task.length;
+        Walk walk = {Reverse ? first + lines - 1 : first, (u32)task.length, Op::identity()};
+        begin_line(walk, first, lines);
+#pragma unroll 1
         for (u32 k = 0; k < packs; k++) {
             const u32 at = (Reverse ? packs - 1 - k : k) * V;
-            if (!Inner && at >= there) continue;
-            const Pack<In, V> from = Taken<In, V>::of(a, b, (int)at);
+            if (at >= there) continue;
+            const Pack<In, V> from = take<V>(stage, at);
             Pack<Out, V> to;
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 const int j = Reverse ? V - 1 - i : i;
-                if (!Inner && at + j >= there) continue;
-                if (Exclusive) to.at[j] = Emit::of(Before<Op>::of(state, from.at[j]), task.option);
-                state = Take<Op>::of(state, from.at[j]);
-                if (!Exclusive) to.at[j] = Emit::of(state, task.option);
-                if (--left != 0) continue;
-                if (task.totals) ((State*)task.totals)[line] = state;
-                line += Reverse ? -1 : 1;
-                left = length;
-                state = task.carry && line - first < lines ? start_of(line) : Op::identity();
+                if (at + j >= there) continue;
+                to.at[j] = one(walk, from.at[j]);
+                if (--walk.left == 0) end_line(walk, first, lines);
             }
-            put_pack<Out, V>(out + at * sizeof(Out), to);
+            put<V>(stage, at, to);
         }
     }
 
-    GR_HD void run() const {
-        const u64 all = (u64)gridDim.x * Warps;
-        u64 share = (u64)blockIdx.x * Warps + threadIdx.x / 32;
-        u32 stage = 0;
-#pragma unroll
-        for (int i = 0; i < AHEAD; i++) {
-            if (share + i * all < task.tiles) fetch(share + i * all, i);
-            commit_copies();
-        }
-        for (; share < task.tiles; share += all) {
-            const u32 behind = stage == 0 ? AHEAD : stage - 1;  // the stage that was drained last
-            if (share + AHEAD * all < task.tiles) fetch(share + AHEAD * all, behind);
-            commit_copies();
-            wait_copies<AHEAD>();
-            __syncwarp();
-            if (count_of(share) == 32 * elements) walk<true>(share, stage);
-            else walk<false>(share, stage);
-            __syncwarp();
-            drain(share, stage);
-            __syncwarp();
-            stage = stage == AHEAD ? 0 : stage + 1;
-        }
+    GR_HD void walk(u64 share, u32 stage) const {
+        if (count_of(share) == 32 * elements) walk_all(share, stage);
+        else walk_some(share, stage);
     }
 };
 
 // Grid: any number of blocks of Warps warps. Every array begins at a multiple of 16 bytes, and so do runs where V > 1.
 template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse>
 __global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_short(const __grid_constant__ Scan task) {
-    ShortScan<Op, Emit, Warps, V, Exclusive, Reverse>(task).run();
+    const ShortScan<Op, Emit, Warps, V, Exclusive, Reverse> work(task);
+    take_shares<Warps>(work, task.tiles);
 }
