@@ -1,9 +1,8 @@
 """Chunks that handles refer to stay in memory for as long as their handle does, also where the array is gone.
 
-To dask a task that has run needs its inputs no more: once handles are made, the chunks of an array that was deleted
-meanwhile would be forgotten. The handles would keep their memory, but where a worker leaves nobody could move these
-chunks or make them again, and a copy of a handle on another worker would have nowhere to fetch them from. So it is
-with handles and a list of them.
+Handles declare no chunks: dask would forget those of an array that was deleted meanwhile. The handles would keep their
+memory, but where a worker leaves nobody could move these chunks or make them again, and a copy of a handle on another
+worker would have nowhere to fetch them from. A handle that is lost declares them, to be made where they are by then.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..operators import OPERATORS
-from . import sources, workers
+from . import find, sources, workers
 from .apply import as_dask
 
 
@@ -22,5 +22,5 @@ def persist(x: Any, **kwargs: Any) -> Any:
 
         wait(futures)
         bound = OPERATORS["count_nonzero"].bind(bool)
-        sources.find(sources.Reduction((array,), bound, tuple(range(array.ndim)), None))
+        find.source(sources.Reduction((array,), bound, tuple(range(array.ndim)), None))
     return array

@@ -17,9 +17,9 @@ from ..errors import ArgumentError, message
 from ..monoid import Bound, Monoid
 from . import meta, workers
 from .apply import align, as_dask, bind
+from .on_handles import OnHandles
 from .product import grow_together
 from .reduction import Tree, grow
-from .sources import OnHandles
 from .stock import belongs_to_stock
 
 # What a plan reckons with. It is there to compare ways, not to time them: rates are those of one thread that reads

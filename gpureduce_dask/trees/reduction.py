@@ -19,7 +19,7 @@ from dask.layers import ArraySliceDep
 
 from ..monoid import Bound
 from ..rows.product import Product
-from . import deal, grouped, lazy, meta, sources, spread, stream, tasks, workers
+from . import deal, find, grouped, lazy, meta, spread, stream, tasks, workers
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .handles import Coords
 from .layers import Tasks
@@ -69,7 +69,7 @@ def grow(
     stream.install()
     todo = Reduction(arrays, bound, axes, size)
     is_whole = all(x.numblocks[a] == 1 for a in axes)
-    source = None if is_whole else sources.find(todo, is_trial)
+    source = None if is_whole else find.source(todo, is_trial)
     workers.current()  # raises where a worker lacks what the tasks need; a source has just asked the same scheduler
     if is_whole:
         return Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()

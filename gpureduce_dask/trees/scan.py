@@ -27,10 +27,11 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from ..monoid import Bound
-from . import groups, lazy, locate, meta, scan_chains, sources, stream, workers
+from . import find, groups, lazy, locate, meta, scan_chains, sources, stream, workers
 from .axes import needs_places, place_chunks
 from .handles import Coords
 from .layers import Tasks
+from .on_handles import OnHandles
 from .scan_section import Scan, Section
 from .scan_tasks import Gather, bases, only_section, scan_chunk, scan_whole, totals
 
@@ -63,7 +64,7 @@ def scan_array(
     tree = ScanTree(arrays, starts, scan, f"gr-{name_prefix or bound.name}")
     if x.numblocks[axis] == 1:
         return tree.one_chunk_a_line()
-    return tree.of_lines(sources.find(tree.todo, is_trial=True))
+    return tree.of_lines(find.source(tree.todo, is_trial=True))
 
 
 class ScanTree:
@@ -247,6 +248,6 @@ def _longer(size: float) -> float:
 
 def holders_of(source: Any) -> Any:
     """The workers that hold each chunk in memory, where they are known."""
-    if isinstance(source, sources.OnHandles):
+    if isinstance(source, OnHandles):
         return source.held[0].holders()
     return None if source is None else source.holders

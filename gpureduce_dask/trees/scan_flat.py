@@ -24,7 +24,7 @@ from ..chunk import host_scan
 from ..device import faults
 from ..errors import ArgumentError, message
 from ..monoid import Bound
-from . import groups, meta, sources, stream, workers
+from . import find, groups, meta, stream, workers
 from .handles import Coords
 from .layers import Tasks
 from .scan import ScanTree
@@ -46,7 +46,7 @@ def scan_flat(
     last = max((a for a, n in enumerate(x.numblocks) if n > 1), default=0)
     if last <= rows:
         tree = _Stretches(arrays, None, scan, f"gr-{key}")
-        return tree.of_lines(sources.find(tree.todo, is_trial=True))
+        return tree.of_lines(find.source(tree.todo, is_trial=True))
     if any(math.isnan(n) for sizes in x.chunks for n in sizes):
         raise ArgumentError(
             message(name, "unknown chunk sizes and no axis", "known sizes", "Call x.compute_chunk_sizes() first.")

@@ -1,31 +1,23 @@
-"""Where the chunks of a reduction come from: yet to be made, in memory here, or in memory on the workers of a cluster.
+"""What is known of the chunks of a reduction, and how they are dealt out: a group is what one task reduces.
 
-Each source deals the chunks of a slice to groups, and writes the task of a group.
+Where chunks are in memory, a source deals those of a slice to groups, and writes the task of a group.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
-from itertools import accumulate, product
+from functools import cached_property
+from itertools import product
 from typing import Any, Protocol
-from uuid import uuid4
 
-import numpy as np
-from dask._task_spec import GraphNode, List, Task, TaskRef
-from dask.highlevelgraph import MaterializedLayer
+from dask._task_spec import GraphNode, List, Task
 
-from ..chunk import is_device
 from ..monoid import Bound
-from . import grouped, groups, locate, meta, spread, workers
-from . import held as handles
+from . import grouped, groups, workers
 from .axes import Axes, needs_places, place_chunks
 from .handles import Coords
-from .held import Held
-from .holds import Deal
 
 BUNDLE_BYTES = 256 * 1024  # of the partials that one task gives for all slices: they may go to every worker
 
@@ -104,74 +96,6 @@ class Reduction:
         return grouped.Where(stage, self.shape, runs)
 
 
-def find(todo: Reduction, is_trial: bool = False) -> Source | None:
-    """The source of chunks that are all in memory, or None. A trial makes no handles on workers."""
-    if any(a.numblocks != todo.x.numblocks for a in todo.arrays):
-        return None
-    layers = [a.dask.layers.get(a.name) for a in todo.arrays]
-    values = [_values(layer, a) for layer, a in zip(layers, todo.arrays, strict=True)]
-    if any(v is None for v in values):
-        return None
-    first = [next(iter(v.values()), None) for v in values]
-    if all(workers.is_future(v) for v in first):
-        return _on_workers(todo, layers, is_trial)
-    if all(_is_array(chunk) for v in values for chunk in v.values()):
-        return InMemory(todo, None, workers.current())
-    return None
-
-
-def _values(layer: Any, array: Any) -> Any:
-    """A layer's dictionary where it has the array's chunks and nothing else."""
-    mapping = getattr(layer, "mapping", None)
-    whole = mapping is not None and len(mapping) == array.npartitions > 0
-    return mapping if whole and len(array.dask.layers) == 1 else None
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or is_device(value)
-
-
-def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | None:
-    client = next(iter(layers[0].mapping.values())).client
-    if client is None:
-        return None
-    held = [handles.find(layer, client) for layer in layers]
-    good = [h for h in held if h is not None]
-    if len(good) == len(held) and all(h.places == good[0].places for h in good[1:]):
-        return OnHandles(todo, good, workers.of_client(client), is_trial)
-    deals = [Deal.of(uuid4().hex, a.name, a.chunks) for a in todo.arrays]
-    offered = handles.offer(client, deals[0]) if len(deals) == 1 and not is_trial else None
-    arrays = [(a.name, a.numblocks, layer) for a, layer in zip(todo.arrays, layers, strict=True)]
-    known, found = locate.survey(client, arrays, offered and offered[0])
-    if not found:
-        for layer in layers:
-            workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
-        return None
-    source = InMemory(todo, found[0], known)
-    first = {c: min(h) for c, h in found[0].items()}
-    if not _fit(todo, first, known) or any(w not in h[c] for h in found[1:] for c, w in first.items()):
-        return source
-    is_listed = spread.pays(set(first.values()), known, meta.promises_device(todo.x._meta))
-    make = handles.plan if is_trial else partial(handles.make, offered=offered)
-    made = [
-        h if h is not None and h.places == first else make(layer, deal, first, client, is_listed)
-        for h, layer, deal in zip(held, layers, deals, strict=True)
-    ]
-    return OnHandles(todo, made, known, is_trial)
-
-
-def _fit(todo: Reduction, first: dict[Coords, str], known: workers.Workers) -> bool:
-    """True where handles are worth their tasks, and the workers hold their chunks with ease: a handle keeps them from
-    going to a disk. ``first`` is each chunk's worker."""
-    share = Counter(first.values())
-    if len(first) < 2 * len(share) or known.crowded & share.keys():
-        return False
-    each = 0 if math.isnan(todo.chunk_bytes) else todo.chunk_bytes
-    if meta.promises_device(todo.x._meta):
-        return True
-    return all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
-
-
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
     """The chunks of each slice, in C order; slices by coordinates that are 0 along the stage's axes."""
     every = product(*map(range, numblocks))
@@ -207,117 +131,3 @@ def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes
 def task_of_all(parts: list[Part], key: Any) -> Task:
     """The task of several groups, which gives a list of their partials."""
     return Task(key, list, List(*(part.task() for part in parts)))
-
-
-class InMemory:
-    """Chunks in memory that a group's task depends on one by one; by worker where holders are known."""
-
-    def __init__(self, todo: Reduction, holders: dict[Coords, tuple[str, ...]] | None, known: workers.Workers) -> None:
-        self.todo, self.holders, self.known = todo, holders, known
-        self.dependencies: list[Any] = list(todo.arrays)
-        self.futures: list[Any] = []
-        self.mark: Any = None if holders is None else sorted(holders.items())
-
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
-        found = slices_of(self.todo.x.numblocks, stage)
-        for outer, members in found.items():
-            yield outer, [self._part(stage, members, g) for g in self._deal(members, len(found))]
-
-    def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
-        return None
-
-    def _deal(self, members: list[Coords], slices: int) -> list[groups.Group]:
-        todo, known = self.todo, self.known
-        if todo.size:
-            known = workers.Workers(dict.fromkeys(known.threads, 1), known.memory)
-        if self.holders is None:
-            size = todo.size or groups.in_memory(len(members), slices, known.total, todo.chunk_bytes)
-            return groups.in_order(len(members), size)
-        held = [self.holders[c] for c in members]
-        dealt = groups.by_worker(held, known.threads, slices, todo.chunk_bytes, known.memory)
-        return groups.smaller(dealt, todo.size) if todo.size else dealt
-
-    def _part(self, stage: Axes, members: list[Coords], group: groups.Group) -> Part:
-        todo, mine = self.todo, [members[i] for i in group.members]
-        keys = [[(a.name, *c) for c in mine] for a in todo.arrays]
-        columns = List(*(List(*map(TaskRef, column)) for column in keys))
-        run = partial(
-            grouped.reduce_chunks,
-            bound=todo.bound,
-            offsets=[self._offsets[c] for c in mine] if todo.shape else [()] * len(mine),
-            where=todo.where(stage, group.members),
-            keys=keys[0],
-        )
-        return Part(run, columns, group.worker, len(mine))
-
-    @cached_property
-    def _offsets(self) -> dict[Coords, Coords]:
-        sizes = place_chunks(self.todo.bound.name, self.todo.x.chunks, self.todo.axes)
-        starts = [list(accumulate(s, initial=0)) for s in sizes]
-        return {c: tuple(starts[a][i] for a, i in enumerate(c)) for c in product(*(range(len(s)) for s in sizes))}
-
-
-class OnHandles:
-    """Chunks on the workers of a cluster, by handle: a graph whose size does not grow with the number of chunks."""
-
-    def __init__(self, todo: Reduction, held: list[Held], known: workers.Workers, is_trial: bool) -> None:
-        self.todo, self.held, self.known, self.is_trial = todo, held, known, is_trial
-        self.dependencies: list[Any] = []
-        self.mark = [sorted(h.names.values()) for h in held]
-        self.is_listed = False
-
-    @property
-    def futures(self) -> list[Any]:
-        if not (self.is_listed or self.is_trial):
-            for held in self.held:
-                held.each(self.known.client)
-        return [MaterializedLayer(h.futures) for h in self.held]
-
-    def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
-        """What one task runs on each worker, and on what, where it asks them for partials of so few bytes."""
-        if nbytes <= spread.MOST_BYTES and all(
-            h.roster and [*h.names] == [part.worker for part in parts] for h in self.held
-        ):
-            client = None if self.is_trial else self.known.client
-            self.is_listed = True
-            return Spread([h.every(client) for h in self.held], [part.run for part in parts])
-        return None
-
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
-        layouts = self.held[0].layouts
-        at = (stage, self.todo.size, self.todo.chunk_bytes)
-        if at not in layouts:
-            layouts[at] = list(self._deal(stage))
-        for outer, dealt in layouts[at]:
-            yield outer, [self._part(stage, *each) for each in dealt]
-
-    def _deal(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[groups.Group, Any]]]]:
-        """Groups of each slice, and the numbers of their chunks in the handle."""
-        numblocks, held, threads, nbytes = (
-            self.todo.x.numblocks,
-            self.held[0],
-            self.known.threads,
-            self.todo.chunk_bytes,
-        )
-        if len(stage) == len(numblocks) and not self.todo.size:  # a slice of all that each handle has
-            yield (
-                (0,) * len(stage),
-                [
-                    (groups.Group(groups.as_range(hold.numbers[part.start : part.stop]), worker), part)
-                    for worker, hold in held.holds.items()
-                    for part in groups.shares(len(hold.numbers), threads.get(worker, 1), nbytes)
-                ],
-            )
-            return
-        slices = slices_of(numblocks, stage)
-        for outer, members in slices.items():
-            dealt = groups.by_worker([(held.places[c],) for c in members], threads, len(slices), nbytes, {})
-            if self.todo.size:
-                dealt = groups.smaller(dealt, self.todo.size)
-            yield outer, [(g, groups.as_range([held.numbers[members[i]] for i in g.members])) for g in dealt]
-
-    def _part(self, stage: Axes, group: groups.Group, picks: Any) -> Part:
-        todo = self.todo
-        refs = List(*(TaskRef(h.names[str(group.worker)]) for h in self.held))
-        run = partial(grouped.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
-        return Part(run, refs, group.worker, len(picks))

@@ -1,0 +1,88 @@
+"""Where the chunks of a reduction are: in memory here, in memory on the workers of a cluster, or yet to be made."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from ..chunk import is_device
+from . import held as handles
+from . import locate, meta, spread, workers
+from .handles import Coords
+from .holds import Deal
+from .in_memory import InMemory
+from .on_handles import OnHandles
+from .sources import Reduction, Source
+
+
+def source(todo: Reduction, is_trial: bool = False) -> Source | None:
+    """The source of chunks that are all in memory, or None. A trial makes no handles on workers."""
+    if any(a.numblocks != todo.x.numblocks for a in todo.arrays):
+        return None
+    layers = [a.dask.layers.get(a.name) for a in todo.arrays]
+    values = [_values(layer, a) for layer, a in zip(layers, todo.arrays, strict=True)]
+    if any(v is None for v in values):
+        return None
+    first = [next(iter(v.values()), None) for v in values]
+    if all(workers.is_future(v) for v in first):
+        return _on_workers(todo, layers, is_trial)
+    if all(_is_array(chunk) for v in values for chunk in v.values()):
+        return InMemory(todo, None, workers.current())
+    return None
+
+
+def _values(layer: Any, array: Any) -> Any:
+    """A layer's dictionary where it has the array's chunks and nothing else."""
+    mapping = getattr(layer, "mapping", None)
+    whole = mapping is not None and len(mapping) == array.npartitions > 0
+    return mapping if whole and len(array.dask.layers) == 1 else None
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or is_device(value)
+
+
+def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | None:
+    client = next(iter(layers[0].mapping.values())).client
+    if client is None:
+        return None
+    held = [handles.find(layer, client) for layer in layers]
+    good = [h for h in held if h is not None]
+    if len(good) == len(held) and all(h.places == good[0].places for h in good[1:]):
+        return OnHandles(todo, good, workers.of_client(client), is_trial)
+    deals = [Deal.of(uuid4().hex, a.name, a.chunks) for a in todo.arrays]
+    offered = handles.offer(client, deals[0]) if len(deals) == 1 and not is_trial else None
+    arrays = [(a.name, a.numblocks, layer) for a, layer in zip(todo.arrays, layers, strict=True)]
+    known, found = locate.survey(client, arrays, offered and offered[0])
+    if not found:
+        for layer in layers:
+            workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
+        return None
+    source = InMemory(todo, found[0], known)
+    first = {c: min(h) for c, h in found[0].items()}
+    if not _fit(todo, first, known) or any(w not in h[c] for h in found[1:] for c, w in first.items()):
+        return source
+    is_listed = spread.pays(set(first.values()), known, meta.promises_device(todo.x._meta))
+    make = handles.plan if is_trial else partial(handles.make, offered=offered)
+    made = [
+        h if h is not None and h.places == first else make(layer, deal, first, client, is_listed)
+        for h, layer, deal in zip(held, layers, deals, strict=True)
+    ]
+    return OnHandles(todo, made, known, is_trial)
+
+
+def _fit(todo: Reduction, first: dict[Coords, str], known: workers.Workers) -> bool:
+    """True where handles are worth their tasks, and the workers hold their chunks with ease: a handle keeps them from
+    going to a disk. ``first`` is each chunk's worker."""
+    share = Counter(first.values())
+    if len(first) < 2 * len(share) or known.crowded & share.keys():
+        return False
+    each = 0 if math.isnan(todo.chunk_bytes) else todo.chunk_bytes
+    if meta.promises_device(todo.x._meta):
+        return True
+    return all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())

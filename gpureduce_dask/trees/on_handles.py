@@ -1,0 +1,82 @@
+"""Chunks on the workers of a cluster, by handle: a graph whose size does not grow with the number of chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from dask._task_spec import List, TaskRef
+from dask.highlevelgraph import MaterializedLayer
+
+from . import grouped, groups, spread, workers
+from .axes import Axes
+from .handles import Coords
+from .held import Held
+from .sources import Part, Reduction, Spread, slices_of
+
+
+class OnHandles:
+    """The chunks of arrays that have handles on the same workers."""
+
+    def __init__(self, todo: Reduction, held: list[Held], known: workers.Workers, is_trial: bool) -> None:
+        self.todo, self.held, self.known, self.is_trial = todo, held, known, is_trial
+        self.dependencies: list[Any] = []
+        self.mark = [sorted(h.names.values()) for h in held]
+        self.is_listed = False
+
+    @property
+    def futures(self) -> list[Any]:
+        if not (self.is_listed or self.is_trial):
+            for held in self.held:
+                held.each(self.known.client)
+        return [MaterializedLayer(h.futures) for h in self.held]
+
+    def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
+        """What one task runs on each worker, and on what, where it asks them for partials of so few bytes."""
+        if nbytes <= spread.MOST_BYTES and all(
+            h.roster and [*h.names] == [part.worker for part in parts] for h in self.held
+        ):
+            client = None if self.is_trial else self.known.client
+            self.is_listed = True
+            return Spread([h.every(client) for h in self.held], [part.run for part in parts])
+        return None
+
+    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+        layouts = self.held[0].layouts
+        at = (stage, self.todo.size, self.todo.chunk_bytes)
+        if at not in layouts:
+            layouts[at] = list(self._deal(stage))
+        for outer, dealt in layouts[at]:
+            yield outer, [self._part(stage, *each) for each in dealt]
+
+    def _deal(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[groups.Group, Any]]]]:
+        """Groups of each slice, and the numbers of their chunks in the handle."""
+        numblocks, held, threads, nbytes = (
+            self.todo.x.numblocks,
+            self.held[0],
+            self.known.threads,
+            self.todo.chunk_bytes,
+        )
+        if len(stage) == len(numblocks) and not self.todo.size:  # a slice of all that each handle has
+            yield (
+                (0,) * len(stage),
+                [
+                    (groups.Group(groups.as_range(hold.numbers[part.start : part.stop]), worker), part)
+                    for worker, hold in held.holds.items()
+                    for part in groups.shares(len(hold.numbers), threads.get(worker, 1), nbytes)
+                ],
+            )
+            return
+        slices = slices_of(numblocks, stage)
+        for outer, members in slices.items():
+            dealt = groups.by_worker([(held.places[c],) for c in members], threads, len(slices), nbytes, {})
+            if self.todo.size:
+                dealt = groups.smaller(dealt, self.todo.size)
+            yield outer, [(g, groups.as_range([held.numbers[members[i]] for i in g.members])) for g in dealt]
+
+    def _part(self, stage: Axes, group: groups.Group, picks: Any) -> Part:
+        todo = self.todo
+        refs = List(*(TaskRef(h.names[str(group.worker)]) for h in self.held))
+        run = partial(grouped.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
+        return Part(run, refs, group.worker, len(picks))
