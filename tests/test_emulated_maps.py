@@ -150,6 +150,21 @@ def viewed(machine, views):
             np.testing.assert_array_equal(got, expected)
 
 
+WEIGHED = {name: operators.get(name).bind("f4", "i1") for name in ("vdot", "average")}
+
+
+def weighed(machine, name):
+    """Operators of two arrays, which are no maps: the second is one number a row."""
+    for shape, axes in (((6, 70), (1,)), ((70, 6), (0,)), ((20, 30), (0, 1))):
+        x, (w, view) = np.nan_to_num(sample("f4", 1, shape), posinf=1, neginf=2), laid(2, "i1", 2, shape)
+        partial = device.reduce((put(x), put(w, view)), WEIGHED[name], axes)
+        if not machine.collecting:
+            expected = host.reduce((x, view(w)), WEIGHED[name], axes)
+            for field in expected.dtype.names:
+                got = get(partial).view(WEIGHED[name].state)[..., 0][field]
+                np.testing.assert_allclose(got, expected[field], rtol=1e-12, atol=1e-12)
+
+
 def batched(machine):
     """More chunks than a launch takes, of which each finds its own four operands."""
     todo, dtypes = REDUCED["four, masked"]
@@ -171,6 +186,8 @@ def machine():
             reduced(emulator, name)
         for views in VIEWS:
             viewed(emulator, views)
+        for name in WEIGHED:
+            weighed(emulator, name)
         batched(emulator)
 
     emulator.adopt(build(emulator.collect(calls), libraries=2))
@@ -187,6 +204,12 @@ def test_reductions_of_maps(machine, name):
 def test_four_operands_of_any_layout(machine, views):
     with machine.installed():
         viewed(machine, views)
+
+
+@pytest.mark.parametrize("name", WEIGHED)
+def test_operators_of_two_arrays_of_which_one_lies_still(machine, name):
+    with machine.installed():
+        weighed(machine, name)
 
 
 def test_four_operands_of_many_chunks(machine):
@@ -267,11 +290,11 @@ def test_an_operand_that_lies_still_costs_no_vector(shape, axes, machine):
     """Weights along one axis: the others are read as they are without them, 16 bytes at a time."""
     found = []
     x, weights = put(sample("f4", 0, shape)), put(np.ones((shape[0], 1), "f4"), lambda w: np.broadcast_to(w, shape))
-    weighted = bound(lambda x, w: x * w, "sum", "f4", "f4")
-    for todo, arrays in ((REDUCED["squares"][0], (x,)), (weighted, (x, weights))):
+    cases = [(REDUCED["squares"][0], (x,)), (bound(lambda x, w: x * w, "sum", "f4", "f4"), (x, weights))]
+    for todo, arrays in (*cases, (operators.get("vdot").bind("f4", "f4"), (x, weights))):
         with machine.installed(), pytest.MonkeyPatch.context() as patch:
             patch.setattr(launch, "ready", lambda launches, *rest: found.append(launches[0].kernel) or ())
             patch.setattr(launch, "run", lambda *given: None)
             device.reduce(arrays, todo, axes)
     vectors = [re.search(r">>, (\d+), 256", kernel)[1] for kernel in found]
-    assert vectors == ["4", "4"]
+    assert vectors == ["4", "4", "4"]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import gpureduce_dask as gr
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions import host, tracer
-from gpureduce_dask.trees.operands import called
+from gpureduce_dask.trees.operands import Operands, called
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -393,3 +393,15 @@ def test_functions_that_write_to_their_arguments_are_refused():
 
     np.testing.assert_array_equal(called(OfCuPy(), function=doubled, which=None), 2 * u)
     assert u.max() == 1
+
+
+def test_an_array_that_grows_is_not_the_first_that_is_read():
+    """A kernel goes by the first: an array of one number a row has it read no vectors."""
+    u, v = arrays()
+    x, row = da.from_array(u, chunks=(20, 30)), da.from_array(v[:, :1], chunks=(20, 1))
+    found = Operands("map", [row, x, 2, row])
+    assert found.arrays[0].name == x.name
+    assert found.order == (1, 0, 1)
+    close(
+        gr.map_reduce(lambda r, x, n, s: (r - x) * n + s, "sum", row, x, 2, row, axis=0), (v[:, :1] * 3 - u * 2).sum(0)
+    )

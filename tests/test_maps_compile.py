@@ -123,6 +123,13 @@ def test_maps_become_machine_code_that_does_not_spill(name, arch):
             assert not re.search(r"[1-9]\d* bytes spill", log), f"{kernel}: {log}"
 
 
+@pytest.mark.parametrize("name", SPREADS)
+def test_results_of_weights_are_finished_where_no_map_is(name):
+    """Partials that stay on a GPU are combined and finished by the operator itself."""
+    op = device.cuda_operator(SPREADS[name].bind("f4", "f4"), True)
+    compiler._compiled(f"finalise_cells<{op.type}, {op.emits}, 256, 1>", "sm_90", "")
+
+
 def test_other_constants_do_not_compile_again(monkeypatch):
     compiled, written = [], []
 

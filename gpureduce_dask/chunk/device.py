@@ -20,7 +20,8 @@ from ..device.task import BATCH, BATCH4, Work
 from ..device.tuning import GRID, THREADS
 from ..errors import ArgumentError, CompileError, DtypeError, message
 from ..expressions.cuda import MOST_ARRAYS, struct
-from ..expressions.mapped import map_of, unmapped
+from ..expressions.mapped import map_of, mapped, unmapped
+from ..expressions.program import unchanged
 from ..monoid import Bound
 from .batch import Batch
 from .place import Place, starts_of
@@ -266,14 +267,23 @@ def _prepare(
         sizes = tuple(a.itemsize for a in chunk)
         index = steps or (0,) * len(axes)
         layout = collapse(shape, strides, sizes, axes, index, op.commutative, bound.indexed)
-        fixed = still(layout) if len(chunk) > 1 and all(map_of(part) for part in bound.parts) else ()
-        op = cuda_operator(bound, final, fixed) if fixed else op
+        fixed = still(layout) if len(chunk) > 1 else ()
+        if fixed:
+            bound = as_map(bound)
+            op = cuda_operator(bound, final, fixed)
         phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
         for a in chunk:
             check_aligned(a, bound.name)
         launches = Plan(op, layout, phases, count, finish, _options(bound)).launches()
     ready = launch.ready(launches, device, *own_text(bound, fixed))
     return _prepared(ready, layout, keepdims, bound, final)
+
+
+def as_map(bound: Bound) -> Bound:
+    """An operator of what a map gives, which knows operands that have one element for a line; one that is none, of its
+    operands as they are."""
+    own = bound.monoid.unsafe_cuda or all(map_of(part) is not None for part in bound.parts)
+    return bound if own else mapped(unchanged(bound.dtypes), bound)
 
 
 def check_aligned(array: Any, name: str) -> None:

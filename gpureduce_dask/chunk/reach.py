@@ -8,7 +8,7 @@ from typing import Any
 from ..expressions import whole
 from ..expressions.cut import cut
 from ..expressions.mapped import map_of, mapped
-from ..expressions.program import ARRAY, Node, Program
+from ..expressions.program import ARRAY, Node, Program, unchanged
 from ..monoid import Bound
 
 Chunks = tuple[Any, ...]
@@ -28,9 +28,7 @@ def within(chunks: Chunks, bound: Bound, most: int) -> tuple[Chunks, Bound]:
     values = tuple(whole.evaluate(of.program, chunks))
     if not of.masked:
         return values, of.inner.monoid.bind(*of.inner.elements, dtype=of.inner.dtype)
-    leaves = tuple(Node(ARRAY, (i,), d) for i, d in enumerate(of.program.results))
-    same = Program(of.program.results, leaves, tuple(range(len(leaves))))
-    return values, mapped(same, of.inner, True, of.number)
+    return values, mapped(unchanged(of.program.results), of.inner, True, of.number)
 
 
 def _computed(program: Program, chunks: Chunks, wanted: tuple[int, ...]) -> Chunks:

@@ -86,7 +86,8 @@ def blocks_without_spill(log: str) -> range:
 
 def _top(kernel: str) -> str:
     """The top file of the kernels that this one is among."""
-    return MAPS if "Mapped<" in kernel else TOPS.get(kernel.partition("_")[0], "reduce.cuh")
+    of_maps = "Mapped<" in kernel or "Weighted" in kernel  # operators with weights are of maps alone
+    return MAPS if of_maps else TOPS.get(kernel.partition("_")[0], "reduce.cuh")
 
 
 def _program(text: str, top: str = "reduce.cuh") -> str:

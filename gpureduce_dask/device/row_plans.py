@@ -135,7 +135,7 @@ class RowPlanner(Planner):
         """How many times as many registers as others, packs of several narrow operands fill."""
         sizes = self.op.itemsizes
         if len(sizes) > 2:
-            return max(1, vector * sum(sizes) // 32)
+            return max(1, round(vector * sum(sizes) / 32))
         return max(1, vector // 4) if len(sizes) > 1 else 1
 
     def _items(self, vector: int) -> int:

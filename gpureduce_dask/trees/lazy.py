@@ -172,10 +172,11 @@ def _fused(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound]
         return None
     if type(bound) not in (Bound, Product) or any(map_of(part) for part in bound.parts):
         return None
+    (shape,) = shapes
+    arrays.sort(key=lambda a: a.shape != shape)  # a kernel goes by the first, which should not lie still
     program = _program(blocks, arrays)
     if program is None or program.results != bound.dtypes:
         return None
-    (shape,) = shapes
     spread = tuple(a if a.shape == shape else np.broadcast_to(a, shape) for a in arrays)
     return spread, _mapped(program, bound)
 

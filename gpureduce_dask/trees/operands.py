@@ -33,9 +33,14 @@ class Operands:
         if not arrays:
             raise ArgumentError(message(name, "no array", "one or more", "Pass what the function is called with."))
         unlike: dict[str, int] = {}
-        self.order = tuple(unlike.setdefault(a.name, len(unlike)) for a in arrays)
+        order = tuple(unlike.setdefault(a.name, len(unlike)) for a in arrays)
+        single = tuple(arrays[order.index(i)] for i in range(len(unlike)))
+        whole = spread(name, single)
+        # A kernel goes by the first: of those that grow, one element stands for many.
+        ranks = sorted(range(len(single)), key=lambda i: single[i].shape != whole[i].shape)
+        self.order = tuple(ranks.index(i) for i in order)
         self.name = name
-        self.arrays = spread(name, tuple(arrays[self.order.index(i)] for i in range(len(unlike))))
+        self.arrays = tuple(whole[i] for i in ranks)
         self.dtypes = tuple(a.dtype.newbyteorder("=") for a in self.arrays)
 
     @property

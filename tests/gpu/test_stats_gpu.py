@@ -109,6 +109,10 @@ def test_weights(axis):
 
 def test_large_partials_stay_on_the_gpu():
     x = da.from_array(cp.random.default_rng(0).random((64, 50000), dtype="f4"), chunks=(16, -1), asarray=False)
+    weighted = gr.stats(x, ["mean", "std", "skew"], axis=0, weights=cp.arange(1.0, 65)[:, None])
+    host = gr.stats(x.compute().get(), ["mean", "std", "skew"], axis=0, weights=np.arange(1.0, 65)[:, None])
+    for mine, theirs in zip(dask.compute(weighted, scheduler="sync")[0], dask.compute(host)[0], strict=True):
+        np.testing.assert_allclose(mine.get(), theirs, rtol=1e-5, atol=1e-6)
     found = gr.stats(x, FIVE, axis=0)
     np.testing.assert_allclose(found.mean.compute().get(), x.compute().mean(0, dtype="f8").get(), rtol=1e-6)
     np.testing.assert_array_equal(found.argmax.compute().get(), x.compute().argmax(0).get())
