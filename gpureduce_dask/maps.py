@@ -3,8 +3,8 @@
 The function is traced: called twice on stand-ins that write down what NumPy's functions and Python's operators do to
 them. What it gives is computed where it is reduced: on NumPy chunks a block at a time, in cache, and in registers on a
 GPU, rounded to the dtypes that NumPy rounds to. A reduction's kernel reads up to four arrays, a scan's two; of more,
-CuPy first makes as little as leaves two, a chunk at a time. A function that cannot be traced (it looks at values, at
-the shape, or calls what is no NumPy function of elements) is called on whole chunks, in the task that reduces them.
+CuPy first makes as little as leaves so many, a chunk at a time. A function that cannot be traced (it looks at values,
+at the shape, or calls what is no NumPy function of elements) is called on whole chunks, in the task that reduces them.
 Either way it has to be a function of elements: an element of the result depends on the elements at its place alone. It
 must not write to its arguments, which others may read: NumPy chunks refuse it, and of CuPy chunks it gets copies.
 """

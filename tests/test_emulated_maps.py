@@ -268,6 +268,16 @@ def test_as_little_as_leaves_two_arrays_is_made_first(name, monkeypatch):
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
+def test_of_six_arrays_four_are_left():
+    arrays = tuple(np.random.default_rng(i).normal(size=(20, 9)).astype("f4") for i in range(6))
+    todo = bound(lambda a, b, c, d, e, f: (a * b + c) * np.where(d > e, f, c), "sum", *["f4"] * 6)
+    values, rest = reach.within(arrays, todo, 4)
+    assert len(values) == 4
+    assert sum(any(v is a for a in arrays) for v in values) == 3  # and the choice, in five bytes
+    got, expected = (host.finalise(host.reduce(a, b, (0,)), b) for a, b in ((values, rest), (arrays, todo)))
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
 def test_programs_of_whole_arrays():
     """What CuPy computes where a kernel cannot read all arrays together."""
     x, y, z = (sample("f4", seed) for seed in range(3))

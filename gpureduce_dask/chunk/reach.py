@@ -1,5 +1,5 @@
-"""Maps of more arrays than a kernel reads together: CuPy first computes as little as leaves two at most, each an array
-of the chunk's size."""
+"""Maps of more arrays than a kernel reads together: CuPy first computes as little as leaves so many, each an array of
+the chunk's size."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def within(chunks: Chunks, bound: Bound, most: int) -> tuple[Chunks, Bound]:
     if len(used) <= most:
         program = _of_arrays(of.program, used)
         return tuple(chunks[i] for i in used), mapped(program, of.inner, of.masked, of.number)
-    if (found := cut(of.program)) is not None:
+    if (found := cut(of.program, most)) is not None:
         return _computed(of.program, chunks, found[0]), mapped(found[1], of.inner, of.masked, of.number)
     values = tuple(whole.evaluate(of.program, chunks))
     if not of.masked:

@@ -1,4 +1,5 @@
-"""Programs of more arrays than a kernel reads, cut in two: what is made first, and what a kernel computes of that.
+"""Programs of more arrays than a kernel reads, cut in two: what is made first, and what a kernel computes of that and
+of the arrays that are left.
 
 What is made first costs an array a step: the cut with the fewest bytes of those is taken.
 """
@@ -9,31 +10,30 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import combinations
 
-from .program import ARRAY, CONSTANT, Node, Program
+from .program import ARRAY, Node, Program
 
-MOST_NODES = 64  # of a program that is looked at: every pair of them is tried
+MOST_NODES = 64  # of a program that is looked at: every pair of its steps is tried
 
 
 @lru_cache(maxsize=256)
-def cut(program: Program) -> tuple[tuple[int, ...], Program] | None:
-    """One node or two out of which all outputs follow, and the program of those as arrays; None where there are none,
-    or where nothing would be left for a kernel to compute."""
+def cut(program: Program, most: int) -> tuple[tuple[int, ...], Program] | None:
+    """So many nodes at most out of which all outputs follow, one or two of them steps and the others arrays, and the
+    program of those as arrays; None where there are none, or where nothing would be left for a kernel to compute."""
     nodes = program.nodes
     if len(nodes) > MOST_NODES:
         return None
     made = _made(nodes)
-    valued = [i for i, node in enumerate(nodes) if node.op != CONSTANT]
+    steps = [i for i, node in enumerate(nodes) if not node.is_leaf]
 
-    def cost(leaves: tuple[int, ...]) -> tuple[int, int]:
-        steps = frozenset().union(*(made[i] for i in leaves))
-        return sum(nodes[i].dtype.itemsize for i in steps), sum(nodes[i].dtype.itemsize for i in leaves)
+    def cost(few: tuple[int, ...]) -> tuple[int, int]:
+        todo = frozenset().union(*(made[i] for i in few))
+        return sum(nodes[i].dtype.itemsize for i in todo), sum(nodes[i].dtype.itemsize for i in few)
 
-    pairs = sorted((*((i,) for i in valued), *combinations(valued, 2)), key=cost)
-    for leaves in pairs:
-        if set(program.outputs) <= set(leaves):
-            return None
-        if all(node.op != ARRAY for node in _behind(program, leaves)):
-            return leaves, _of(program, leaves)
+    for few in sorted((*((i,) for i in steps), *combinations(steps, 2)), key=cost):
+        left = {i for i in _behind(program, few) if nodes[i].op == ARRAY}
+        leaves = tuple(sorted({*few, *left}))
+        if len(leaves) <= most:
+            return None if set(program.outputs) <= set(leaves) else (leaves, _of(program, leaves))
     return None
 
 
@@ -46,7 +46,7 @@ def _made(nodes: tuple[Node, ...]) -> list[frozenset[int]]:
     return found
 
 
-def _behind(program: Program, leaves: tuple[int, ...]) -> Iterator[Node]:
+def _behind(program: Program, leaves: tuple[int, ...]) -> Iterator[int]:
     """The nodes between these and the outputs."""
     todo, seen = [i for i in program.outputs if i not in leaves], set(leaves)
     while todo:
@@ -55,7 +55,7 @@ def _behind(program: Program, leaves: tuple[int, ...]) -> Iterator[Node]:
             continue
         seen.add(number)
         node = program.nodes[number]
-        yield node
+        yield number
         todo += () if node.is_leaf else node.args
 
 
