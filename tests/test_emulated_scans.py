@@ -156,6 +156,8 @@ PACKS = {
     "variances": call("var", "f4", (5000,), carried=True),
     "variances past the range": call("var", "f8", (2000,), view=lambda x: broken(x, 4e152, 1500)),
     "deviations in lines": call("std", "f8", (3, 1500), 1),
+    "means in columns": call("mean", "f4", (60, 300), 0, view=lambda x: broken(x, np.nan, (20, 7)), carried=True),
+    "variances in columns": call("var", "f4", (900, 70), 0, view=lambda x: x[:, 1:]),
     "halves in columns": call("sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), carried=True),
     "any": call("any", "?", (20000,), view=lambda x: late(x, True)),
     "all": call("all", "?", (20000,), view=lambda x: late(x, False)),
@@ -215,6 +217,11 @@ DEFECTS = {
         "return refined(x, approximate(x, first, far));",
         "return first;",
         ("means",),
+    ),
+    "rows of a run are those of one column": (
+        "column.at[i] = from[i].at[j];",
+        "column.at[i] = from[0].at[j];",
+        ("means in columns", "variances in columns"),
     ),
     "a lane's moments are those of fewer": ("fold.through(Share::run)", "fold.through(Share::run - 1)", ("variances",)),
     "bases are awaited a round too early": (

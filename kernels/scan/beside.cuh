@@ -5,6 +5,7 @@
 #include "flow.cuh"
 #include "halves.cuh"
 #include "narrow.cuh"
+#include "quotients.cuh"
 
 // The states of several columns, as one that is posted and awaited together.
 template <class Op, int Columns> struct Several {
@@ -27,8 +28,7 @@ template <class Op, int Columns> struct Several {
 //   fold.state(j)             of column j
 //
 //   ScanBeside(before, option)
-//   scan.fits(rows)           whether row<true> may take these rows
-//   scan.row<fits>(from, to)  a row's results
+//   scan.rows(from, to)       rows' results
 template <class Op, int V> struct FoldAny {
     typedef typename Op::In In;
     Gather<Op> gather[V];
@@ -50,8 +50,11 @@ template <class Op, class Emit, int V, bool Exclusive> struct ScanAny {
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = before[j];
     }
-    template <int Count> static GR_HD bool fits(const Pack<In, V> (&)[Count]) { return true; }
-    template <bool Fits> GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to) {
+    template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) row(from[i], to[i]);
+    }
+    GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
             if (Exclusive) to.at[j] = Emit::of(Before<Op>::of(state[j], from.at[j]), option);
@@ -115,10 +118,12 @@ template <class T, bool Max, bool SkipNan, int V> struct ScanNarrow {
         for (int j = 0; j < V; j++) all.at[j] = before[j];
         lanes.begin(all);
     }
-    template <int Count> static GR_HD bool fits(const Pack<T, V> (&)[Count]) { return true; }
-    template <bool Fits> GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
-        lanes.take(from);
-        lanes.show(to);
+    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            lanes.take(from[i]);
+            lanes.show(to[i]);
+        }
     }
 };
 
@@ -161,17 +166,52 @@ template <class Map, class Emit, int V> struct ScanHalves {
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = before[j];
     }
-    template <int Count> static GR_HD bool fits(const Pack<T, V> (&rows)[Count]) { return all_rows_finite(rows); }
-    template <bool Fits> GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
+    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
+        if (all_rows_finite(from)) each<true>(from, to);
+        else each<false>(from, to);
+    }
+    template <bool Finite, int Count> GR_HD void each(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) row<Finite>(from[i], to[i]);
+    }
+    template <bool Finite> GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            if (Fits) sum[j] = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum[j]);
+            if (Finite) sum[j] = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum[j]);
             else add(sum[j], Map::of(from.at[j]));
         }
 #pragma unroll
         for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
     }
 };
+
+// Means and variances: of each column several rows are a run (quotients.cuh).
+template <class Op, class Emit, int V> struct ScanRuns {
+    typedef typename Op::In In;
+    typedef typename Emit::Out Out;
+    struct Run : PackScan<Op, Emit, 1> {
+        GR_HD Run() : PackScan<Op, Emit, 1>(Op::identity(), nullptr) {}
+    };
+    Run runs[V];
+    GR_HD ScanRuns(const typename Op::State (&before)[V], const f64* options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) (PackScan<Op, Emit, 1>&)runs[j] = PackScan<Op, Emit, 1>(before[j], options);
+    }
+    template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            Pack<In, Count> column;
+            Pack<Out, Count> found;
+#pragma unroll
+            for (int i = 0; i < Count; i++) column.at[i] = from[i].at[j];
+            runs[j].run(column, found);
+#pragma unroll
+            for (int i = 0; i < Count; i++) to[i].at[j] = found.at[i];
+        }
+    }
+};
+template <class Op, class Emit, int V>
+using ScanQuotients = typename Either<PackScan<Op, Emit, 1>::exists, ScanRuns<Op, Emit, V>, ScanAny<Op, Emit, V, false>>::type;
 
 template <class Op, int V> struct FoldBeside : FoldAny<Op, V> {};
 template <class Op, class Emit, int V, bool Exclusive> struct ScanBeside : ScanAny<Op, Emit, V, Exclusive> {
@@ -207,3 +247,27 @@ using ScanSums = typename Either<V % 2 == 0, ScanHalves<Map, Emit, V>, ScanAny<S
     };
 GR_BESIDE(half, Value) GR_BESIDE(half, NonNan) GR_BESIDE(bfloat16, Value) GR_BESIDE(bfloat16, NonNan)
 #undef GR_BESIDE
+
+template <class Map, class A, class Result, int V>
+struct ScanBeside<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false>
+    : ScanQuotients<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> {
+    typedef ScanQuotients<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> Way;
+    using Way::Way;
+};
+template <class T, class Result, int V>
+struct ScanBeside<Var<T, false>, Final<Var<T, false>, Result>, V, false>
+    : ScanQuotients<Var<T, false>, Final<Var<T, false>, Result>, V> {
+    typedef ScanQuotients<Var<T, false>, Final<Var<T, false>, Result>, V> Way;
+    using Way::Way;
+};
+template <class T, class Result, int V>
+struct ScanBeside<Std<T, false>, Final<Std<T, false>, Result>, V, false>
+    : ScanQuotients<Std<T, false>, Final<Std<T, false>, Result>, V> {
+    typedef ScanQuotients<Std<T, false>, Final<Std<T, false>, Result>, V> Way;
+    using Way::Way;
+};
+// Operators of which several rows had better be scanned together.
+template <class Op> struct InRuns { static const bool yes = false; };
+template <class Map, class A> struct InRuns<Mean<Map, A>> { static const bool yes = true; };
+template <class T> struct InRuns<Var<T, false>> { static const bool yes = true; };
+template <class T> struct InRuns<Std<T, false>> { static const bool yes = true; };

@@ -22,7 +22,10 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
     static const int wide = whole ? 32 : 32 * V;  // columns that there is room for
     static const bool draws_early = Anchored && Reader<In>::size_b == 0;  // where two lie takes too many registers
     // Rows that a lane reads from shared memory at once.
-    static const int batch = sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
+    static const int batch = InRuns<Op>::yes                             ? 4
+                             : sizeof(In) * V > 8 || sizeof(State) > 16  ? 2
+                             : V > 1 || sizeof(State) > 8                ? 4
+                                                                         : 8;
     // Columns that a lane looks back for: all of its own side by side, if their states are small, which leaves warps to scan.
     static const int posted = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
     static const int taken = V > 1 && Apart == 1 && !whole && V * sizeof(State) <= posted ? V : 1;
@@ -134,14 +137,11 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
             Pack<In, V> from[Count];
             read<Turning, Count>(a, b, from);
-            if (scan.fits(from)) write<true>(from);
-            else write<false>(from);
-        }
-        template <bool Fits, int Count> GR_HD void write(const Pack<In, V> (&from)[Count]) {
+            Pack<Out, V> results[Count];
+            scan.rows(from, results);
 #pragma unroll
             for (int i = 0; i < Count; i++) {
-                Pack<Out, V> result;
-                scan.template row<Fits>(from[i], result);
+                const Pack<Out, V>& result = results[i];
                 if constexpr (Drained) {
                     Out* at = (Out*)kept.template next<false>();
 #pragma unroll

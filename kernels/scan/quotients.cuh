@@ -1,6 +1,7 @@
 // Running means and variances by the pack: without a branch an element, so that one's divisions overlap with the next's, and
 // with a reciprocal of each count from that of one nearby.
 #pragma once
+#include "../warp/scan.cuh"
 #include "flow.cuh"
 #include "pack.cuh"
 
@@ -23,14 +24,14 @@ template <> struct Quotient<f64> {
         return better == better ? better : near;
     }
 };
-template <class Map, class A, class Result, int V> struct PackScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> {
+template <class Map, class A, class Result> struct MeanScan {
     typedef typename Map::In T;
     static const bool exists = true;
     A sum;
     f64 count;
-    GR_HD PackScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
+    GR_HD MeanScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
     GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
-    GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
+    template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
         const Reciprocals parts(count + 1);
         if constexpr (Moved<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {
             if (all_finite(from)) {
@@ -51,12 +52,16 @@ template <class Map, class A, class Result, int V> struct PackScan<Mean<Map, A>,
         }
     }
 };
+template <class Map, class A, class Result, int V>
+struct PackScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> : MeanScan<Map, A, Result> {
+    using MeanScan<Map, A, Result>::MeanScan;
+};
 template <class Map, class Part, class Result, int V>
 struct PackScan<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { static const bool exists = false; };
 
 // Variances about the mean that comes before the run, of at least as many elements as a run has: no more cancels than half.
 // One reciprocal serves both divisors.
-template <class T, class Op, class Result, int V> struct SpreadScan {
+template <class T, class Op, class Result> struct SpreadScan {
     typedef typename Op::State State;
     static const bool exists = true;
     static const int least = 256;
@@ -76,7 +81,7 @@ template <class T, class Op, class Result, int V> struct SpreadScan {
     }
     static GR_HD f64 away(f64 mean, T x) { return cast<f64>(x) - mean; }
     static GR_HD f64 away(Twofold mean, T x) { return (cast<f64>(x) - mean.hi) - mean.lo; }
-    GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
+    template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
         if (state.count >= least && count + 1 > option[0] && walk(from, to)) return;
         State each = now();
 #pragma unroll
@@ -87,7 +92,7 @@ template <class T, class Op, class Result, int V> struct SpreadScan {
         begin(each);
     }
     // False where squares are past the range of binary64, or no numbers: nothing has been done then.
-    GR_HD bool walk(const Pack<T, V>& from, Pack<Result, V>& to) {
+    template <int V> GR_HD bool walk(const Pack<T, V>& from, Pack<Result, V>& to) {
         const Reciprocals parts((count + 1) * (count + 1 - option[0]));
         f64 first = sum, second = squares, number = count;
         Pack<Result, V> found;
@@ -109,12 +114,12 @@ template <class T, class Op, class Result, int V> struct SpreadScan {
     }
 };
 template <class T, class Result, int V>
-struct PackScan<Var<T, false>, Final<Var<T, false>, Result>, V> : SpreadScan<T, Var<T, false>, Result, V> {
-    using SpreadScan<T, Var<T, false>, Result, V>::SpreadScan;
+struct PackScan<Var<T, false>, Final<Var<T, false>, Result>, V> : SpreadScan<T, Var<T, false>, Result> {
+    using SpreadScan<T, Var<T, false>, Result>::SpreadScan;
 };
 template <class T, class Result, int V>
-struct PackScan<Std<T, false>, Final<Std<T, false>, Result>, V> : SpreadScan<T, Std<T, false>, Result, V> {
-    using SpreadScan<T, Std<T, false>, Result, V>::SpreadScan;
+struct PackScan<Std<T, false>, Final<Std<T, false>, Result>, V> : SpreadScan<T, Std<T, false>, Result> {
+    using SpreadScan<T, Std<T, false>, Result>::SpreadScan;
 };
 template <class Real, class Result, int V>
 struct PackScan<Var<complex<Real>, false>, Final<Var<complex<Real>, false>, Result>, V> { static const bool exists = false; };
