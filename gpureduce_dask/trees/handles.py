@@ -2,8 +2,9 @@
 
 A graph over 4,096 chunks declares 4,096 dependencies, which costs the scheduler more than a GPU needs to read them. So
 a worker looks for its chunks in its own memory, once, and reductions of the array depend on what it found: the handle,
-for which :mod:`.keeper` keeps the chunks. A handle copies nothing, is small in the eyes of the memory manager, which counts its chunks already, and leaves its chunks behind
-when it has to travel: elsewhere it fetches them one by one from whoever holds them, or has them reduced at its home.
+for which :mod:`.keeper` keeps the chunks. A handle copies nothing, is small in the eyes of the memory manager, which
+counts its chunks already, and leaves its chunks behind when it has to travel: elsewhere it fetches them one by one from
+whoever holds them, or has them reduced at its home.
 """
 
 from __future__ import annotations

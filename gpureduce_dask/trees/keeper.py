@@ -2,7 +2,8 @@
 
 Handles declare no chunks: dask would forget those of an array that was deleted meanwhile. The handles would keep their
 memory, but where a worker leaves nobody could move these chunks or make them again, and a copy of a handle on another
-worker would have nowhere to fetch them from. A handle that is lost declares them, to be made where they are by then.
+worker would have nowhere to fetch them from. Once a handle is lost, or let go by those who may need it again, it
+declares them, to be made where they are by then.
 """
 
 from __future__ import annotations
@@ -41,10 +42,8 @@ class Keeper(SchedulerPlugin):
             return
         if finish == "memory":
             self._homes[key] = next(iter(self.scheduler.tasks[key].who_has)).address
-        if finish == "released":
-            task = self.scheduler.tasks[key]
-            if task.run_spec.home and (task.who_wants or task.waiters):  # it is lost
-                _let_wait(self.scheduler, task)
+        if finish == "released" and self.scheduler.tasks[key].run_spec.home:
+            _let_wait(self.scheduler, self.scheduler.tasks[key])  # it is lost, or others may need it again
         if (start in WANTED) == (finish in WANTED):
             return
         if finish in WANTED:
@@ -65,7 +64,7 @@ class Keeper(SchedulerPlugin):
         lost = [key for key, home in self._homes.items() if home == worker]
         for keys in (lost, [key for key in self._homes if tasks[key].run_spec.holds]):
             held = [key for key in keys if tasks[key].state == "memory"]
-            stale = [key for key in held if any(tasks[need].state != "memory" for need in self._needs[key])]
+            stale = [key for key in held if not all(_is_in_memory(tasks.get(need)) for need in self._needs[key])]
             scheduler.transitions(dict.fromkeys(stale, "released"), stimulus_id)
 
     def log_event(self, topic: str, msg: Any) -> None:
@@ -153,8 +152,15 @@ def _let_wait(scheduler: Any, state: Any) -> list[Any]:
     new = [hold.anywhere() for hold in state.run_spec.holds if hold.key not in scheduler.tasks]
     made = [each for task in new for each in add_task(scheduler, task)]
     for need in state.run_spec.dependencies:
-        state.add_dependency(scheduler.tasks[need])
+        if need in scheduler.tasks:
+            state.add_dependency(scheduler.tasks[need])
+        else:
+            state.has_lost_dependencies = True
     return made
+
+
+def _is_in_memory(task: Any) -> bool:
+    return task is not None and task.state == "memory"
 
 
 def _is_ours(task: Any) -> bool:
