@@ -38,12 +38,12 @@ NEEDED = frozenset({"array", "by", "agg", "expected_groups", "axis"})  # of its 
 
 def hooks() -> dict[Callable[..., Any], Callable[[Arguments], Any]]:
     """flox's function and what makes a tree of ours of a call, where flox is installed and has it as it is known."""
+    if find_spec("flox") is None:
+        return {}
     for place, name in PLACES.items():
-        if find_spec("flox") is None:
-            break
         try:
             found = getattr(importlib.import_module(place), name, None)
-        except ImportError:
+        except Exception:  # an older version without this file, or one that does not go with what it imports
             continue
         if found is not None and set(inspect.signature(found).parameters) >= NEEDED:
             return {found: _reduce}
