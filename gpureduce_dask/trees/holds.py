@@ -128,10 +128,13 @@ class Hold(Task):
         mine = desk.here()
         if mine is None:
             return self.of(values, None)
-        handle = mine.handles.get(str(self.key)) or self.of(
-            mine.worker.data if self.home else values, mine.worker.address
-        )
-        if handle.is_here:
+        handle = mine.handles.get(str(self.key))
+        if handle is None:
+            handle = self.of(mine.worker.data if self.home else values, mine.worker.address)
+            if not handle.is_here:
+                from distributed import Reschedule
+
+                raise Reschedule  # a chunk has moved: what runs again waits for all, see keeper
             _wait_for(handle.take([0])[0])
             mine.handles[handle.key] = handle
         return handle
