@@ -164,33 +164,6 @@ def test_the_first_array_of_a_warm_client(client):
     assert found == pytest.approx(REF.sum()) and len(tasks) == 2
 
 
-def move(keys, source, target, dask_scheduler):
-    """As dask's memory manager does: a copy elsewhere, and then the first goes."""
-    for key in keys:
-        dask_scheduler.request_remove_replicas(source, [key], stimulus_id="test")
-
-
-def test_chunks_that_move_before_a_handle_is_made(client, unmade, monkeypatch):
-    """It waits for them, and is whole: reductions find it so ever after."""
-    x, begin = held(client), held_handles.workers.start
-
-    def late(*args):
-        monkeypatch.setattr(held_handles.workers, "start", begin)
-        mine, other = sorted(client.nthreads())[1:]  # the first makes the list
-        some = [key for key, places in client.who_has(x).items() if mine in map(str, places)][:2]
-        client.replicate([f for f in distributed.futures_of(x) if f.key in some], workers=[mine, other])
-        client.run_on_scheduler(move, some, mine, other)
-        wait_until(lambda: not any(mine in places for key, places in client.who_has(x).items() if key in some))
-        return begin(*args)
-
-    monkeypatch.setattr(held_handles.workers, "start", late)
-    np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), REF.max(1))
-    sent = fetched(client)
-    assert value(client, gr.sum(x)) == pytest.approx(REF.sum())
-    np.testing.assert_array_equal(value(client, gr.min(x, axis=1)), REF.min(1))
-    assert fetched(client) == sent
-
-
 def test_handles_follow_the_list(client, unmade, monkeypatch):
     monkeypatch.setattr(held_handles, "SOON", 0.01)
     x = held(client)
@@ -431,6 +404,28 @@ def test_a_worker_dies_before_handles_are_made(client, unmade, who):
         os.kill(pid, 9)
     assert future.result(timeout=PATIENCE) == REF.argmax()
     check_again(client, unmade, total)
+
+
+def test_chunks_that_move_before_a_handle_is_made(client, unmade, monkeypatch):
+    """It waits for them, and is whole: reductions find it so ever after."""
+    x, begin = held(client), held_handles.workers.start
+
+    def late(*args):
+        monkeypatch.setattr(held_handles.workers, "start", begin)
+        mine, other = sorted(client.nthreads())[1:]  # the first makes the list
+        some = [key for key, places in client.who_has(x).items() if mine in map(str, places)][:2]
+        client.replicate([f for f in distributed.futures_of(x) if f.key in some], workers=[mine, other])
+        for key in some:
+            client.run_on_scheduler(drop, key, mine)
+        wait_until(lambda: not any(mine in places for key, places in client.who_has(x).items() if key in some))
+        return begin(*args)
+
+    monkeypatch.setattr(held_handles.workers, "start", late)
+    np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), REF.max(1))
+    sent = fetched(client)
+    assert value(client, gr.sum(x)) == pytest.approx(REF.sum())
+    np.testing.assert_array_equal(value(client, gr.min(x, axis=1)), REF.min(1))
+    assert fetched(client) == sent
 
 
 def test_handles_that_nobody_waits_for(client, monkeypatch):

@@ -29,7 +29,8 @@ class Held:
     holds: dict[str, Hold]  # what makes the handle of each worker
     places: dict[Coords, str]  # the worker of each chunk, in C order
     roster: Roster | None = None
-    is_listed: bool = False  # by the first task already
+    is_listed: bool = False  # for the first task already
+    is_used: bool = False  # by a task that takes all
     futures: dict[str, Any] = field(default_factory=dict)
     layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
 
@@ -71,6 +72,7 @@ class Held:
                 if self._wants_roster():
                     _met.setdefault(client, set()).update(self.holds)
                     self._start(client, [self.roster])
+                self.is_used = True
             if self.roster.key in self.futures:
                 return TaskRef(self.roster.key)
         return List(*(TaskRef(hold.key) for hold in self.holds.values()))
@@ -104,10 +106,10 @@ class Held:
         self.futures = self.futures | workers.start(client, {str(task.key): task for task in tasks})
 
     def _wants_roster(self) -> bool:
-        """True where all handles are made, and no list of them is."""
-        if self.roster is None or self.roster.key in self.futures:
+        """True where a task has taken all handles before, and no list of them is made."""
+        if self.roster is None or self.roster.key in self.futures or not self.is_used:
             return False
-        return bool(self.futures) and all(future.status == "finished" for future in self.futures.values())
+        return all(future.status == "finished" for future in self.futures.values())
 
 
 _making = threading.Lock()  # of a list, by two threads at once
