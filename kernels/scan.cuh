@@ -8,3 +8,4 @@
 #include "scan/methods.cuh"
 #include "scan/rows.cuh"
 #include "scan/short.cuh"
+#include "scan/teams.cuh"

@@ -88,14 +88,16 @@ CALLS = {
     "in order": call("affine", "f8", (2000,), carried=True),
     "in order, reverse": call("affine", "f8", (2000,), reverse=True),
     "short lines": call("sum", "i4", (300, 17), 1, carried=True, phase=4),
-    "lines of one": call("sum", "i4", (2000, 1), 1, carried=True, phase=4),
+    "lines of one": call("sum", "i4", (350, 1), 1, carried=True, phase=4),
+    "lines shorter than a run": call("max", "i1", (350, 5), 1, carried=True, phase=3),
     "lines of tiles": call("sum", "i4", (3, 3001), 1, carried=True, phase=4),
     "lines, reverse and exclusive": call("sum", "i4", (41, 130), 1, carried=True, reverse=True, exclusive=True),
     "lines along the first axis": call("sum", "i4", (130, 41), 0, view=transposed, carried=True),
     "lines with gaps": call("sum", "f4", (60, 131), 1, view=lambda x: x[:, 1:-2], carried=True),
     "short lines with gaps": call("sum", "i4", (200, 12), 1, view=lambda x: x[:, 4:], carried=True, reverse=True),
     "narrow lines with gaps": call("sum", "f2", (70, 67), 1, view=lambda x: x[:, 1:], exclusive=True),
-    "every other line": call("sum", "f8", (9, 4, 150), 2, view=lambda x: x[::2, ::-1], carried=True),
+    "every other line": call("sum", "f8", (9, 4, 50), 2, view=lambda x: x[::2, ::-1], carried=True),
+    "longer lines in planes": call("sum", "f8", (9, 4, 150), 2, view=lambda x: x[::2, ::-1], carried=True),
     "lines at another alignment": call("affine", "f8", (5, 201), 1, view=lambda x: x[:, 1:], carried=True),
     "segments at another alignment": call("sum", "i4", (3001,), view=lambda x: x[1:], segmented=True),
     "segments": call("sum", "i4", (5000,), segmented=True, exclusive=True),
@@ -134,6 +136,13 @@ CALLS = {
     "columns from the right": call("sum", "f4", (50, 200), 0, view=lambda x: x[::-1, ::-1], carried=True),
     "every other column": call("sum", "f4", (50, 140), 0, view=lambda x: x[:, ::2], carried=True),
     "columns askew": call("sum", "f4", (50, 293), 0, carried=True, exclusive=True),
+    "lines by teams": call("sum", "f4", (400, 52), 1, carried=True),
+    "lines by large teams": call("max", "f4", (401, 204), 1, reverse=True),
+    "odd lines by teams": call("sum", "f4", (400, 43), 1, view=lambda x: x[:, 3:-3], carried=True, exclusive=True),
+    "lines by teams backwards": call("sum", "f2", (400, 37), 1, view=lambda x: x[::-1, ::-1], carried=True),
+    "narrow lines by teams": call("max", "i1", (370, 91), 1, view=lambda x: x[:, 5:], reverse=True, carried=True),
+    "pairs in lines by teams": call("affine", "f8", (370, 35), 1, carried=True),
+    "lines by teams in planes": call("sum", "i4", (20, 22, 66), 2, view=lambda x: x[:, 1:-1, 1:-1], carried=True),
     "strided": call("sum", "f8", (2000,), view=lambda x: x[1::3], carried=True),
     "backwards": call("affine", "f8", (900,), view=lambda x: x[::-1]),
 }
@@ -204,7 +213,7 @@ DEFECTS = {
     "a barrier's number comes again too soon": (
         "return 1 + 2 * LAG + round % (2 * LAG);",
         "return 1 + 2 * LAG + round % LAG;",
-        ("short lines",),
+        ("wider results", "maxima"),
     ),
     "bytes of two lanes change places": (
         "Lane::better(before, even), odd, 0x7351",
@@ -268,8 +277,8 @@ DEFECTS = {
         ("in order",),
     ),
     "a line begins one element late": (
-        "if (!Ends || --at.left != 0) continue;",
-        "if (!Ends || at.left-- != 0) continue;",
+        "if (at.left == i + 1) {",
+        "if (at.left == i + 2) {",
         ("short lines",),
     ),
     "lines in reverse take each other's carries": (
@@ -313,6 +322,26 @@ DEFECTS = {
         "            move(at, at);",
         ("lines of 8 by lanes",),
     ),
+    "lanes of a team begin with their own elements": (
+        "State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(gather.state()));",
+        "State state = warp_scan<Op, Lanes>(gather.state());",
+        ("lines by teams", "lines by large teams"),
+    ),
+    "a line's pack is written with another's end": (
+        "            if (at >= lead) __stcs(",
+        "            __stcs(",
+        ("odd lines by teams", "narrow lines by teams"),
+    ),
+    "only a line's first end in a run is seen": (
+        "begin = run - (behind - more * length);",
+        "begin = run - behind;",
+        ("lines shorter than a run",),
+    ),
+    "a line that ends goes on": (
+        "                value = start;\n",
+        "",
+        ("lines of tiles", "short lines"),
+    ),
     "packs are shifted before the next ones are read": (
         "}\n            __syncwarp();\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
         "}\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
@@ -337,6 +366,11 @@ DEFECTS = {
         "j++) state[j] = notes().state[slot][warp][column + j * Apart];",
         "j++) state[j] = notes().state[slot][warp][column + j];",
         ("columns from the right",),
+    ),
+    "lines of two planes lie evenly apart": (
+        "evenly = task.line.div[dims - 1].of(line) == task.line.div[dims - 1].of(last);",
+        "",
+        ("every other line",),
     ),
     "grains stay in their share's first line": (
         "element = {line + lines,",

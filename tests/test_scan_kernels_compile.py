@@ -29,12 +29,13 @@ SHAPES = (
     (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=3, \w+>$)"), r"\1, 12, 9, "),
     (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=4, \w+>$)"), r"\1, 10, 11, "),
     (re.compile(r"(?<=^scan_short)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^scan_teams)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
 )
 
 
 def as_on_a_gpu(kernel: str) -> str:
     for pattern, shape in SHAPES[:4] if kernel.startswith("scan_rows") else SHAPES[4:]:
-        if kernel.startswith(("scan_rows", "scan_columns", "scan_braid", "scan_short")):
+        if kernel.startswith(("scan_rows", "scan_columns", "scan_braid", "scan_short", "scan_teams")):
             kernel = pattern.sub(shape, kernel)
     return kernel
 

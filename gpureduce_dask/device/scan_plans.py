@@ -2,8 +2,9 @@
 
 Lines along the last axis in memory are scanned in one pass, in tiles; lines that lie side by side in strips of columns
 (scan_columns.py), or, where they are very few, as if they were one (scan_braid.py); short ones whole by a thread
-(scan_short.py); other lines by a thread each, or by several; and any by the textbook's methods (scan_methods.py). How
-lines are cut follows from shapes and dtypes, and from the GPU's shared memory alone.
+(scan_short.py), longer ones by a team of a warp's lanes (scan_teams.py); other lines by a thread each, or by several;
+and any by the textbook's methods (scan_methods.py). How lines are cut follows from shapes and dtypes, and from the
+GPU's shared memory alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import scan_braid, scan_columns, scan_methods, scan_short
+from . import scan_braid, scan_columns, scan_methods, scan_short, scan_teams
 from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posted_bytes, posts, words
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
@@ -25,10 +26,17 @@ OF_ONE_LINE = tuple((10, 11) if shape == (16, 7) else shape for shape in SHAPES)
 # Elements and flags, with 10 and 9, 12 and 7, 8 and 11: a line of float32 0.87, 0.84, 0.84; 32768 lines 0.72, 0.87,
 # 0.64.
 OF_SEGMENTS = ((10, 9), *SHAPES), ((12, 7), *SHAPES)
+# Lines of 16-bit elements with 16 and 7, 20 and 5, 22 and 5: sums of float16 along (32768, 65536) 0.86, 0.89, 0.92.
+OF_NARROW_LINES = ((22, 5), *SHAPES)
+# Means of float64, whose states are 24 bytes: a line with 16 and 7, which spills, and 12 and 9: 0.76 and 0.82.
+OF_LARGE_MEANS = ((12, 9), *SHAPES[-5:])
 # Lines with gaps take more registers. [:, 1:-1] of float32 along with 14 and 7, 12 and 9, 10 and 11: 0.86, 0.89, 0.83
 # of a copy, with three packs unrolled 0.87 and 0.91 of the first two; but lines of 1022, shorter than what a warp takes
 # with 9, have 0.68 with 7 and else 0.64.
 WITH_GAPS = ((14, 9), (12, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))
+# Elements of one or two bytes, with 12 and 9, 20 and 5: [:, 1:-1] of uint8 along 0.52 and 0.62, of float16 0.56 and
+# 0.61.
+NARROW_WITH_GAPS = ((20, 5), (16, 5), (8, 5), (4, 3), (2, 1))
 
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
@@ -67,7 +75,8 @@ def plan(
     short = scan_short.along(op, arrays, exclusive, reverse, limit, processors) if dense else None
     if short := short or scan_short.across(op, arrays, exclusive, reverse):
         return short
-    rows = _in_rows(op, arrays, exclusive, reverse, limit, processors)
+    rows = scan_teams.plan(op, arrays, exclusive, reverse, limit, processors)
+    rows = rows or _in_rows(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or scan_braid.plan(op, arrays, exclusive, reverse, limit, processors)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
@@ -102,7 +111,11 @@ def _in_rows(
     of_one_line = is_light or op.type.startswith(("Var<", "Std<"))
     segmented = op.type.startswith("Segmented<")
     of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if of_one_line else SHAPES
-    shapes = _with_gaps(arrays.shape[-1] * max(sizes)) if gaps else of_lines
+    if arrays.lines > 1 and max(sizes) == 2 and op.type.startswith(("Sum<", "MinMax<")):
+        of_lines = OF_NARROW_LINES
+    if op.type.startswith("Mean<") and op.state_bytes > 16:
+        of_lines = OF_LARGE_MEANS
+    shapes = _with_gaps(arrays.shape[-1] * max(sizes), max(sizes)) if gaps else of_lines
     rows = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.flow_bytes, limit, shapes)
     if rows is None:
         return None
@@ -128,8 +141,10 @@ def _in_rows(
     return Plan((step,), members, posts(tiles) * posted_bytes(op.state_bytes) + 16, True, (0,) * len(arrays.strides))
 
 
-def _with_gaps(nbytes: int) -> tuple[tuple[int, int], ...]:
+def _with_gaps(nbytes: int, size: int) -> tuple[tuple[int, int], ...]:
     """Shapes for lines of so many bytes: of those with many warps the first whose share is no longer than a line."""
+    if size < 4:
+        return NARROW_WITH_GAPS
     first = next((i for i, (_, run) in enumerate(WITH_GAPS[:3]) if 512 * run <= nbytes), 0)
     return WITH_GAPS[first:]
 

@@ -7,11 +7,12 @@ import math
 from .scan_task import Operands, Operator, Plan, Step, flag, words
 
 LANES = 32
-SHARES = 3  # of a warp in shared memory (kernels/scan/short.cuh)
+SHARES = 3  # of a warp in shared memory (kernels/scan/shares.cuh)
 # Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
-# and 0.59, (n, 32) 0.98 and 0.76, (n, 64) 0.95 and 0.76, (n, 100) 0.82 and 0.76; (n, 144), for which four warps remain,
-# 0.57 and 0.77.
-WARPS = (16, 14, 12, 10, 8, 6)
+# and 0.59, (n, 32) 1.00 and 0.76, (n, 64) 0.97 and 0.76, (n, 100) 0.95 and 0.76; with 16 and with 32 warps at most,
+# maxima of uint8 (n, 32) 0.84 and 0.99, sums of float16 (n, 17) 0.63 and 0.80.
+WARPS = (32, 28, 24, 20, 16, 14, 12, 10, 8, 6)
+MOST_OF_LARGE = 16  # where states, of more than 16 bytes, take registers
 FEWEST = 1 << 14  # lines
 RUN = 36  # elements of a lane, or what comes next
 LONGEST_RUN = 64  # where a line may as well be taken element by element
@@ -39,7 +40,7 @@ def along(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit:
     times = max(1, RUN // (each * length))
     each *= times - (times % 2 == 0)
     nbytes = _shared_bytes(each * length, sizes)
-    warps = next((w for w in WARPS if w * nbytes <= limit), 0)
+    warps = warps_of(op, nbytes, limit)
     if not warps:
         return None
     tiles = -(-lines // (LANES * each))
@@ -47,6 +48,12 @@ def along(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit:
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes)
     members = words(lines=lines, length=length, tiles=tiles, parts=each, option=op.option)
     return Plan((step,), members, starts=(0,) * len(arrays.strides))
+
+
+def warps_of(op: Operator, nbytes: int, limit: int) -> int:
+    """Warps that take shares by themselves, of so many bytes of shared memory each; 0 where they would be too few."""
+    most = MOST_OF_LARGE if op.state_bytes > 16 else max(WARPS)
+    return next((w for w in WARPS if w <= most and w * nbytes <= limit), 0)
 
 
 def _shared_bytes(elements: int, sizes: tuple[int, ...]) -> int:

@@ -22,7 +22,11 @@ template <int Bytes = 16> GR_HD void copy_async(void* to_shared, const void* fro
 GR_HD void copy_async_part(void* to_shared, const void* from, u32 bytes) {
 #ifdef GR_EMULATED
     for (u32 i = bytes; i < 16; i++) ((u8*)to_shared)[i] = 0;
-    if (bytes) simt::copy_async(to_shared, from, bytes);
+    for (u32 part = 16, at = 0; part > 0; part /= 2) {
+        if (!(bytes & part)) continue;
+        simt::copy_async((u8*)to_shared + at, (const u8*)from + at, part);
+        at += part;
+    }
 #elif __CUDA_ARCH__ >= 800 && !defined(GR_CHECKED)
     const u32 to = (u32)__cvta_generic_to_shared(to_shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes));

@@ -38,18 +38,15 @@ template <bool Second, int Elements, int Size> struct Solid {
     u32 phase;       // bytes of the first pack, in the order of positions, that lie before the share
     const u8* base;  // of the first pack
 
-    // `from` is the operand's first element, `first` the share's first position.
-    GR_HD Solid(const Scan& task, const u8* from, i64 first) : is_solid(false) {
+    // `from` is the operand's first element.
+    template <class Start> GR_HD Solid(const Scan& task, const u8* from, const Start& start) : is_solid(false) {
         const i64 step = Second ? task.step_b : task.step_a;
         if (step != Size && step != -Size) return;
-        if (task.length < Elements || first < (i64)task.lead || first + Elements > (i64)task.positions) return;
-        const u64 at = (u64)first - task.lead, line = task.lines == 1 ? 0 : task.by_length.of(at);
-        const u64 in_line = at - line * task.length;
-        if (in_line == 0 || task.length - in_line <= Elements) return;  // no line begins or ends here, whichever the order
+        if (task.length < Elements || !start.whole) return;
+        if (start.in_line == 0 || task.length - start.in_line <= Elements) return;  // no line begins or ends here, whichever the order
         is_solid = true;
         backwards = step < 0;
-        const Offset begin = task.line.at(line);
-        const u8* element = from + (Second ? begin.b : begin.a) + (i64)in_line * step + (backwards ? Size : 0);
+        const u8* element = from + (Second ? start.here.b : start.here.a) + (i64)start.in_line * step + (backwards ? Size : 0);
         phase = (u32)((u64)element % 16);
         base = element - phase;
         if (backwards) {
@@ -140,7 +137,7 @@ template <class T, int V, int Lie, bool Reverse> struct AskewRun {
 template <class Work> struct StraightPacks {
     const Work& work;
     const u8 *const a, *const b;
-    GR_HD StraightPacks(const Work& scan, u32 stage) : work(scan), a(scan.share_a(stage)), b(scan.share_b(stage)) {}
+    GR_HD StraightPacks(const Work& run) : work(run), a(run.a), b(run.b) {}
     GR_HD Pack<typename Work::In, Work::V> next(int k) const {
         return Taken<typename Work::In, Work::V>::of(a, b, work.pack_of(k));
     }
@@ -151,8 +148,8 @@ template <class Work, int Lie, int Run, bool Reverse> struct AskewPacks {
     const Work& work;
     const u8* const a;
     AskewRun<In, Work::V, Lie, Reverse> run;
-    GR_HD AskewPacks(const Work& scan, u32 stage)
-        : work(scan), a(scan.share_a(stage)),
-          run(a + scan.pack_of(0) * Share::size_a, a + (scan.run_of() + 1) * Share::run % Share::elements * Share::size_a) {}
+    GR_HD AskewPacks(const Work& lane)
+        : work(lane), a(lane.a),
+          run(a + lane.pack_of(0) * Share::size_a, a + (lane.run_of() + 1) * Share::run % Share::elements * Share::size_a) {}
     GR_HD Pack<In, Work::V> next(int k) { return run.next(a + work.pack_of(k) * Share::size_a, k + 1 == Run); }
 };

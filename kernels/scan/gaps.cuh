@@ -15,18 +15,38 @@ struct Element {
     i64 in_line;
 };
 
+// Where a share's first element lies.
+template <int Elements> struct Start {
+    u64 line, in_line;
+    Offset here, next;  // where its line begins, and the next one
+    bool whole, evenly; // all of the share are elements; of lines that lie evenly apart, along one dimension
+    i64 pitch_a, pitch_b, pitch_out;  // from one of those to the next
+    GR_HD Start(const Scan& task, i64 first) {
+        const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0, dims = task.line.count;
+        line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
+        in_line = at - line * task.length;
+        here = task.line.at(line);
+        next = task.line.at(line + 1 < task.lines ? line + 1 : line);
+        whole = first >= (i64)task.lead && first + Elements <= (i64)task.positions;
+        evenly = whole;
+        if (whole && dims > 1) {
+            const u64 last = task.length > 1 ? task.by_length.of(at + Elements - 1) : at + Elements - 1;
+            evenly = task.line.div[dims - 1].of(line) == task.line.div[dims - 1].of(last);
+        }
+        pitch_a = task.line.a[dims - 1];
+        pitch_b = task.line.b[dims - 1];
+        pitch_out = task.line.c[dims - 1];
+    }
+};
+
 // Finds the grains, of E elements, of a share of so many from position `first` on.
 template <int Elements, int E> struct Grains {
     static const int rounds = (Elements / E + 31) / 32;  // until every lane has had its grains
     const Scan& task;
     i64 first, begin;  // positions: of the share; of its first element
     u64 line, in_line; // of that element
-    GR_HD Grains(const Scan& scan, i64 from) : task(scan), first(from) {
-        const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0;
-        line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
-        begin = (i64)(at + task.lead);
-        in_line = at - line * task.length;
-    }
+    GR_HD Grains(const Scan& scan, i64 from, const Start<Elements>& start)
+        : task(scan), first(from), begin(from > (i64)scan.lead ? from : (i64)scan.lead), line(start.line), in_line(start.in_line) {}
     // True where this lane has a grain in a round.
     GR_HD bool has(int round) const {
         const int all = Elements / E;
@@ -49,14 +69,15 @@ template <int Elements, int E> struct Grains {
     }
 };
 
-// Goes from each of a lane's grains to the next one, 32 grains on, where lines lie evenly apart.
+// Goes from each of a lane's grains to the next one, 32 grains on, where lines lie evenly apart: the first line is `behind`
+// that which begins at `from`.
 struct Hops {
     u8* at;
     i64 ahead, wrap;         // bytes to the next grain; as well where a line ends before it
     u32 left, rest, length;  // elements to the line's end; those hopped over, less whole lines; those of a line
-    GR_HD Hops(const Scan& task, u8* from, Element element, i64 step, i64 pitch, u32 hop) {
+    GR_HD Hops(const Scan& task, u8* from, Element element, u64 behind, i64 step, i64 pitch, u32 hop) {
         const u32 lines = task.length >> 30 ? 0 : (u32)((u64)hop * task.magic >> task.shift);
-        at = from + (i64)element.line * pitch + element.in_line * step;
+        at = from + (i64)behind * pitch + element.in_line * step;
         rest = hop - lines * (u32)task.length;
         ahead = (i64)lines * pitch + (i64)rest * step;
         wrap = pitch - (i64)task.length * step;
@@ -71,11 +92,6 @@ struct Hops {
         return now;
     }
 };
-// True where all of a share are elements, of lines that lie evenly apart.
-template <int Elements> GR_HD bool hops(const Scan& task, i64 first) {
-    return task.line.count == 1 && first >= (i64)task.lead && first + Elements <= (i64)task.positions;
-}
-
 // A share of the end of one line and the beginning of the next, or of one alone, grain by grain.
 template <bool Second, int Elements, int Size, int Grain> struct Stretches {
     static const int each = Grain / Size, grains = Elements / each;
@@ -84,17 +100,17 @@ template <bool Second, int Elements, int Size, int Grain> struct Stretches {
     i64 ahead, jump;  // bytes to its next one; as well where the second line begins
     i32 before;       // grains of the first line, from this lane's first on
 
-    // `from` is the operand's first element, `first` the share's first position.
-    GR_HD Stretches(const Scan& task, const u8* from, i64 first) : exist(false) {
-        if (task.length < Elements || !hops<Elements>(task, first)) return;
+    // `from` is the operand's first element.
+    GR_HD Stretches(const Scan& task, const u8* from, const Start<Elements>& start) : exist(false) {
+        if (task.length < Elements || !start.whole) return;
         exist = true;
-        const i64 step = Second ? task.step_b : task.step_a, pitch = Second ? task.line.b[0] : task.line.a[0];
-        const u64 place = (u64)first - task.lead, line = task.lines == 1 ? 0 : task.by_length.of(place);
-        const u64 in_line = place - line * task.length, left = task.length - in_line;
+        const i64 step = Second ? task.step_b : task.step_a;
+        const i64 here = Second ? start.here.b : start.here.a, there = Second ? start.next.b : start.next.a;
+        const u64 left = task.length - start.in_line;
         const u32 lane = threadIdx.x % 32;
-        at = from + (i64)line * pitch + (i64)(in_line + lane * each) * step;
+        at = from + here + (i64)(start.in_line + lane * each) * step;
         ahead = 32 * each * step;
-        jump = pitch - (i64)task.length * step;
+        jump = there - here - (i64)task.length * step;
         before = (i32)(left < Elements ? left : Elements) / each - (i32)lane;
     }
     // All lanes of a warp call.
@@ -114,10 +130,10 @@ template <bool Second, int Elements, int Size, int Grain> struct Stretches {
 // All lanes of a warp call. A share's elements of an operand, the second or the first.
 // Returns what straighten is to do with them, or 0.
 template <bool Second, int Elements, int Size, int Grain = 16>
-GR_HD u32 fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64 first) {
+GR_HD u32 fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64 first, const Start<Elements>& start) {
     if constexpr (Grain == 16) {
         if (grain != 16) {
-            const Solid<Second, Elements, Size> solid(task, from, first);
+            const Solid<Second, Elements, Size> solid(task, from, start);
             if (solid.is_solid) {
                 solid.fetch(to);
                 return solid.phase | (solid.backwards ? BACKWARDS : 0);
@@ -125,23 +141,24 @@ GR_HD u32 fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64 
         }
     }
     if constexpr (Grain > Size) {
-        if (grain != Grain) return fetch_grains<Second, Elements, Size, Grain / 2>(task, grain, to, from, first);
+        if (grain != Grain) return fetch_grains<Second, Elements, Size, Grain / 2>(task, grain, to, from, first, start);
     }
     if constexpr (Grain >= 4) {
-        const Stretches<Second, Elements, Size, Grain> stretches(task, from, first);
+        const Stretches<Second, Elements, Size, Grain> stretches(task, from, start);
         if (stretches.exist) {
             stretches.fetch(to);
             return 0;
         }
     }
     typedef typename Word<Grain>::type W;
-    const Grains<Elements, Grain / Size> grains(task, first);
+    const Grains<Elements, Grain / Size> grains(task, first, start);
     const int rounds = grains.rounds, batch = Grain < 4 ? 8 : 1;  // loads of a lane at once, where nothing else keeps them going
     const i64 step = Second ? task.step_b : task.step_a;
-    Element element;
-    if (hops<Elements>(task, first)) {
+    Element element = {};
+    if (start.evenly) {
         grains.find(0, element);
-        Hops hops(task, (u8*)from, element, step, Second ? task.line.b[0] : task.line.a[0], 32 * Grain / Size);
+        Hops hops(task, (u8*)from + (Second ? start.here.b : start.here.a), element, element.line - start.line, step,
+                  Second ? start.pitch_b : start.pitch_a, 32 * Grain / Size);
         u8* target = to + threadIdx.x % 32 * Grain;
 #pragma unroll 2
         for (int round = 0; round < rounds; round += batch) {
@@ -173,17 +190,17 @@ GR_HD u32 fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64 
 
 // All lanes of a warp call. A share's results.
 template <int Elements, int Size, int Grain = 16>
-GR_HD void drain_grains(const Scan& task, u64 grain, const u8* from, u8* to, i64 first) {
+GR_HD void drain_grains(const Scan& task, u64 grain, const u8* from, u8* to, i64 first, const Start<Elements>& start) {
     if constexpr (Grain > Size) {
-        if (grain != Grain) return drain_grains<Elements, Size, Grain / 2>(task, grain, from, to, first);
+        if (grain != Grain) return drain_grains<Elements, Size, Grain / 2>(task, grain, from, to, first, start);
     }
     typedef typename Word<Grain>::type W;
-    const Grains<Elements, Grain / Size> grains(task, first);
+    const Grains<Elements, Grain / Size> grains(task, first, start);
     const int rounds = grains.rounds;
-    Element element;
-    if (hops<Elements>(task, first)) {
+    Element element = {};
+    if (start.evenly) {
         grains.find(0, element);
-        Hops hops(task, to, element, task.step_out, task.line.c[0], 32 * Grain / Size);
+        Hops hops(task, to + start.here.c, element, element.line - start.line, task.step_out, start.pitch_out, 32 * Grain / Size);
 #pragma unroll 2
         for (int round = 0; round < rounds; round++)
             if (grains.has(round)) __stcs((W*)hops.next(), *(const W*)(from + (round * 32 + threadIdx.x % 32) * Grain));

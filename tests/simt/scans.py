@@ -9,7 +9,7 @@ from unittest import mock
 import numpy as np
 
 from gpureduce_dask.chunk import device_scan, host, host_scan
-from gpureduce_dask.device import scan_columns, scan_methods, scan_plans, scan_short, scan_task, sources
+from gpureduce_dask.device import scan_columns, scan_methods, scan_plans, scan_short, scan_task, scan_teams, sources
 from gpureduce_dask.monoid import Bound
 
 from . import Kernels, Unit
@@ -68,6 +68,7 @@ class Call:
         with (
             mock.patch.multiple(scan_columns, SHORTEST=8, SHORTEST_ASKEW=8, FEW_CHAINS=3, TILES=8),
             mock.patch.multiple(scan_short, FEWEST_ABREAST=200, FEWEST=200, WARPS=(2, 1), RUN=8, LONGEST_RUN=24),
+            mock.patch.multiple(scan_teams, FEWEST=360, SHORTEST=0, LEAST=16),
             mock.patch.multiple(scan_plans, WITH_GAPS=((1, 5), (2, 1))),
             mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12),
         ):

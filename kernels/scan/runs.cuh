@@ -1,0 +1,234 @@
+// A lane's run of a share: folded to a state, and replaced by results.
+#pragma once
+#include "askew.cuh"
+#include "flow.cuh"
+#include "gaps.cuh"
+#include "halves.cuh"
+#include "logic.cuh"
+#include "narrow.cuh"
+#include "quotients.cuh"
+#include "share.cuh"
+
+// Where a lane stands: its run's first element, its line, and how many elements of it are left.
+struct Cursor {
+    u64 line;
+    u32 left;     // MANY stands for more than a run holds
+    bool begins;  // the line does, here
+};
+
+template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, bool Reverse> struct LaneRun {
+    typedef typename Op::In In;
+    typedef typename Op::State Value;
+    typedef typename Emit::Out Out;
+    typedef Flowing<Op, (Lines > 0)> Flow;
+    typedef typename Flow::State State;
+    typedef WarpShare<In, Out, Run> Share;
+    static const int V = Share::V;
+    // Packs whose walk is unrolled, as they should lie or askew: registers are few, and where lines end, code is long: rolled,
+    // lines of 4095 float32 had 1.02 of a copy and not 0.86 (H200, 2026-11).
+    static const int unrolled = V > 8 || Gaps || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
+    static const int unrolled_askew = sizeof(Value) > 16 ? 1 : 3;
+
+    const Scan& task;
+    const u8 *const a, *const b;  // the warp's share of the operands
+    u8* const out;                // and of results
+    GR_HD LaneRun(const Scan& scan, const u8* share_a, const u8* share_b, u8* results)
+        : task(scan), a(share_a), b(share_b), out(results) {}
+
+    GR_HD u32 run_of() const { return Reverse ? 31 - threadIdx.x % 32 : threadIdx.x % 32; }
+    // Lines are numbered in the order of the scan, their carries and totals in that of memory.
+    GR_HD u64 place(u64 line) const { return Reverse ? task.lines - 1 - line : line; }
+    GR_HD Value start_of(u64 line) const {
+        return task.carry ? ((const Value*)task.carry)[place(line)] : Op::identity();
+    }
+    // Of the first element of this lane's run, counted in the order of the scan. Positions without elements are not in any line.
+    GR_HD Cursor cursor(i64 first) const {
+        const i64 begin = Reverse ? (i64)task.positions - (first + (i64)(run_of() + 1) * Share::run)
+                                  : first + (i64)run_of() * Share::run - (i64)task.lead;
+        const u64 at = begin > 0 ? (u64)begin : 0;
+        if (Lines == 0) return {at < task.length ? 0ull : 1ull, at_most_many(task.length - at), false};
+        const u64 line = task.length > 1 ? task.by_length.of(at) : at, in_line = at - line * task.length;
+        return {line, at_most_many(task.length - in_line), in_line == 0};
+    }
+
+    // The first element of a lane's pack number k, in the order of the scan, counted from the share's.
+    GR_HD int pack_of(int k) const { return run_of() * Share::run + (Reverse ? Run - 1 - k : k) * V; }
+    GR_HD bool is_element(i64 position) const { return position >= (i64)task.lead && position < (i64)task.positions; }
+
+
+    template <int Lie> using Packs =
+        typename Either<Lie == 0, StraightPacks<LaneRun>, AskewPacks<LaneRun, Lie, Run, Reverse>>::type;
+    typedef PackScan<Op, Emit, V> Fast;
+    static const bool by_packs = !Reverse && !Exclusive && Fast::exists;
+    // Variances begin slowly: where lines do, each element by itself is faster.
+    static const bool ends_by_packs = by_packs && !WarpFold<Op>::exists;
+    template <bool Yes> using By = typename Either<Yes, Fast, OneByOne>::type;
+
+    // In the order of the scan.
+    GR_HD static constexpr int turn(int i) { return Reverse ? V - 1 - i : i; }
+    static GR_HD void take(Gather<Op>& gather, const Pack<In, V>& from) {
+        if constexpr (!Reverse) return gather.take(from);
+#pragma unroll
+        for (int i = 0; i < V; i++) gather.take(from.at[turn(i)]);
+    }
+    GR_HD Out one(Value& value, const In& x) const {
+        const Value before = value;
+        value = Take<Op>::of(before, x);
+        return Exclusive ? Emit::of(Before<Op>::of(before, x), task.option) : Emit::of(value, task.option);
+    }
+    GR_HD void put(int k, const Pack<Out, V>& to) const { put_pack<Out, V>(out + pack_of(k) * Share::size_out, to); }
+    GR_HD State begun(const Value& start, const Gather<Op>& gather, bool began) const {
+        return Flow::of(began ? Op::combine(start, gather.state()) : gather.state(), began);
+    }
+    GR_HD Value start_or_none(u64 line) const { return line < task.lines ? start_of(line) : Op::identity(); }
+
+    // A run in which no line begins or ends, and all are elements.
+    template <int Lie> GR_HD Value fold_even() const {
+        Packs<Lie> packs(*this);
+        Gather<Op> gather;
+        const int together = Lie == 0 ? unrolled : unrolled_askew;
+#pragma unroll together
+        for (int k = 0; k < Run; k++) take(gather, packs.next(k));
+        return gather.state();
+    }
+    template <int Lie> GR_HD void write_even(Value value) const {
+        Packs<Lie> packs(*this);
+        if (Lie > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
+        By<by_packs> fast(value, task.option);
+        const int together = Lie == 0 ? unrolled : unrolled_askew;
+#pragma unroll together
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+            Pack<Out, V> to;
+            if constexpr (by_packs) {
+                fast.run(from, to);
+            } else {
+#pragma unroll
+                for (int i = 0; i < V; i++) to.at[turn(i)] = one(value, from.at[turn(i)]);
+            }
+            put(k, to);
+        }
+    }
+
+    // A run in which lines may end, all of whose positions are elements: those behind the last end are folded.
+    GR_HD State fold_ends(Cursor at) const {
+        const u32 run = Share::run;
+        u32 begin = 0;
+        u64 line = at.line;
+        const bool ends = at.left <= run, began = ends || at.begins;
+        if (ends) {
+            const u32 behind = run - at.left, length = at_most_many(task.length), more = behind < length ? 0 : behind / length;
+            begin = run - (behind - more * length);
+            line += 1 + more;
+        }
+        Packs<0> packs(*this);
+        Gather<Op> gather;
+#pragma unroll 1
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+            if (begin <= k * V) take(gather, from);
+            else if (begin < (k + 1) * V)
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    if (begin <= k * V + i) gather.take(from.at[turn(i)]);
+        }
+        return begun(began ? start_or_none(line) : Op::identity(), gather, began);
+    }
+    // Only packs in which a line ends are taken with care.
+    GR_HD void write_ends(Cursor at, Value value) const {
+        Packs<0> packs(*this);
+        if (at.begins) value = start_of(at.line);
+        By<ends_by_packs> fast(value, task.option);
+#pragma unroll 1
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+            Pack<Out, V> to;
+            if (at.left > V) {
+                if constexpr (ends_by_packs) {
+                    fast.run(from, to);
+                } else {
+#pragma unroll
+                    for (int i = 0; i < V; i++) to.at[turn(i)] = one(value, from.at[turn(i)]);
+                }
+                at.left -= V;
+            } else {
+                if constexpr (ends_by_packs) value = fast.now();
+                if (task.length >= V) write_end(at, value, from, to);
+                else write_short(at, value, from, to);
+                fast = By<ends_by_packs>(value, task.option);
+            }
+            put(k, to);
+        }
+    }
+    // A pack in which one line ends, without a branch an element.
+    GR_HD void write_end(Cursor& at, Value& value, const Pack<In, V>& from, Pack<Out, V>& to) const {
+        const Value start = start_or_none(at.line + 1);
+        Value total = value;
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            to.at[turn(i)] = one(value, from.at[turn(i)]);
+            if (at.left == i + 1) {
+                total = value;
+                value = start;
+            }
+        }
+        if (task.totals) ((Value*)task.totals)[place(at.line)] = total;
+        at.line++;
+        at.left += at_most_many(task.length) - V;
+    }
+    // A pack in which several may.
+    GR_HD void write_short(Cursor& at, Value& value, const Pack<In, V>& from, Pack<Out, V>& to) const {
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            to.at[turn(i)] = one(value, from.at[turn(i)]);
+            if (--at.left == 0) end_line(at, value);
+        }
+    }
+    GR_HD void end_line(Cursor& at, Value& value) const {
+        if (task.totals) ((Value*)task.totals)[place(at.line)] = value;
+        if (Lines == 0) return;
+        at.left = at_most_many(task.length);
+        value = start_or_none(++at.line);
+    }
+
+    // A run some of whose positions may be no elements.
+    GR_HD State fold_part(i64 first, Cursor at) const {
+        if (at.line >= task.lines) return Flow::identity();
+        Packs<0> packs(*this);
+        bool began = Lines && at.begins;
+        Value start = began ? start_of(at.line) : Op::identity();
+        Gather<Op> gather;
+#pragma unroll 1
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                if (!is_element(first + pack_of(k) + turn(i))) continue;
+                gather.take(from.at[turn(i)]);
+                if (Lines == 0 || --at.left != 0) continue;
+                began = true;
+                at.left = at_most_many(task.length);
+                start = start_or_none(++at.line);
+                gather = Gather<Op>();
+            }
+        }
+        return begun(start, gather, began);
+    }
+    GR_HD void write_part(i64 first, Cursor at, Value value) const {
+        if (at.line >= task.lines) return;
+        Packs<0> packs(*this);
+        if (Lines && at.begins) value = start_of(at.line);
+#pragma unroll 1
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+            Pack<Out, V> to;
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                if (!is_element(first + pack_of(k) + turn(i))) continue;
+                to.at[turn(i)] = one(value, from.at[turn(i)]);
+                if (--at.left == 0) end_line(at, value);
+            }
+            put(k, to);
+        }
+    }
+};

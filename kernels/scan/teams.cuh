@@ -1,0 +1,187 @@
+// Scans lines that a team of a warp's lanes takes whole, each lane a run of it: nothing passes between warps, and no line ends
+// within a run. Lines may lie anywhere.
+#pragma once
+#include "../core/scan_task.cuh"
+#include "../core/shared.cuh"
+#include "flow.cuh"
+#include "halves.cuh"
+#include "logic.cuh"
+#include "narrow.cuh"
+#include "quotients.cuh"
+#include "share.cuh"
+#include "shares.cuh"
+
+// A line's bytes in shared memory, by packs as in memory: behind as many bytes as it begins behind a multiple of 16.
+template <int Size, int Lanes> struct Slot {
+    u32 lead, bytes;  // bytes before the line; those up to its end
+    GR_HD Slot(const void* line, u32 length) : lead((u32)((u64)line % 16)), bytes(lead + length * Size) {}
+
+    // All lanes of a team call. What is read with the line's first pack is from `lowest` on, or left out.
+    GR_HD void fetch(u8* to, const u8* line, const u8* lowest) const {
+        const u32 place = threadIdx.x % Lanes;
+        const u8* from = line - lead;
+        const bool whole = lead == 0 || from >= lowest;
+#pragma unroll 4
+        for (u32 at = place * 16; at < bytes; at += Lanes * 16) {
+            if (at == 0 && !whole) continue;
+            if (bytes - at >= 16) copy_async(to + at, from + at);
+            else copy_async_part(to + at, from + at, bytes - at);
+        }
+        if (whole) return;
+#pragma unroll 1
+        for (u32 at = lead + place * Size; at < 16 && at < bytes; at += Lanes * Size) {
+            if constexpr (Size >= 4) copy_async<(Size < 16 ? Size : 16)>(to + at, from + at);
+            else *(typename Word<Size>::type*)(to + at) = *(const typename Word<Size>::type*)(from + at);
+        }
+    }
+    GR_HD void drain(const u8* from, u8* line) const {
+        typedef typename Word<Size>::type W;
+        const u32 place = threadIdx.x % Lanes, end = bytes / 16 * 16;
+        u8* to = line - lead;
+#pragma unroll 4
+        for (u32 at = place * 16; at < end; at += Lanes * 16)
+            if (at >= lead) __stcs((uint4*)(to + at), *(const uint4*)(from + at));
+        if (lead)
+#pragma unroll 1
+            for (u32 at = lead + place * Size; at < 16 && at < bytes; at += Lanes * Size) __stcs((W*)(to + at), *(const W*)(from + at));
+        if (end)
+#pragma unroll 1
+            for (u32 at = end + place * Size; at < bytes; at += Lanes * Size) __stcs((W*)(to + at), *(const W*)(from + at));
+    }
+};
+
+// Turned: elements are taken from the end of memory's lines on; Reverse: results are put there.
+template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Turned, bool Reverse> struct TeamScan {
+    typedef typename Op::In In;
+    typedef typename Op::State State;
+    typedef typename Emit::Out Out;
+    static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b, size_out = sizeof(Out), teams = 32 / Lanes;
+    static const int N = V > 1 ? V : 4;  // elements that are taken at once
+    typedef PackScan<Op, Emit, N> Packs;
+    static const bool by_packs = !Exclusive && Packs::exists;
+    typedef Slot<size_a, Lanes> SlotA;
+    typedef Slot<(size_b ? size_b : 1), Lanes> SlotB;
+    typedef Slot<size_out, Lanes> SlotOut;
+
+    const Scan& task;
+    const u32 team, place, length, begin, count;  // of this lane's run in each line: the first element, and how many
+    u8* const stages;                             // of this warp
+    GR_HD TeamScan(const Scan& scan)
+        : task(scan), team(threadIdx.x % 32 / Lanes), place(threadIdx.x % Lanes), length((u32)scan.length),
+          begin(place * (u32)scan.parts), count(begin < length ? length - begin < scan.parts ? length - begin : (u32)scan.parts : 0),
+          stages(GR_SHARED + threadIdx.x / 32 * ((AHEAD + 1) * stage_bytes() + teams * (u32)scan.grain_out)) {}
+
+    // Bytes from one line to the next in shared memory are the task's grains; those of results none where they take the place
+    // of elements.
+    GR_HD u32 stage_bytes() const { return teams * (u32)(task.grain_a + task.grain_b); }
+    GR_HD u8* slot_a(u32 stage) const { return stages + stage * stage_bytes() + team * (u32)task.grain_a; }
+    GR_HD u8* slot_b(u32 stage) const {
+        return stages + stage * stage_bytes() + teams * (u32)task.grain_a + team * (u32)task.grain_b;
+    }
+    GR_HD u8* slot_out(u32 stage) const {
+        return task.grain_out ? stages + (AHEAD + 1) * stage_bytes() + team * (u32)task.grain_out : slot_a(stage);
+    }
+    GR_HD u64 line_of(u64 share) const { return share * teams + team; }
+    // Where a line begins in memory.
+    struct Line {
+        const u8 *a, *b;
+        u8* out;
+    };
+    GR_HD Line find(u64 line) const {
+        const Offset at = task.line.at(line);
+        const i64 back = Turned != Reverse ? -(i64)(length - 1) : 0;
+        return {task.a + at.a + back * size_a, task.b + at.b + back * size_b, (u8*)task.out + at.c};
+    }
+
+    GR_HD void fetch(u64 share, u32 stage) const {
+        if (line_of(share) >= task.lines) return;
+        const Line line = find(line_of(share));
+        SlotA(line.a, length).fetch(slot_a(stage), line.a, task.a);
+        if constexpr (size_b > 0) SlotB(line.b, length).fetch(slot_b(stage), line.b, task.b);
+    }
+    GR_HD void drain(u64 share, u32 stage) const {
+        if (line_of(share) >= task.lines) return;
+        const Line line = find(line_of(share));
+        SlotOut(line.out, length).drain(slot_out(stage), line.out);
+    }
+
+    // Elements from one on, in the order of the scan.
+    template <int Count> GR_HD Pack<In, Count> take(const u8* a, const u8* b, u32 at) const {
+        const u32 first = Turned ? length - Count - at : at;
+        Pack<In, Count> from;
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            const Pack<In, V> pack = Taken<In, V>::of(a, b, (int)(first + i * V));
+#pragma unroll
+            for (int j = 0; j < V; j++) from.at[Turned ? Count - 1 - i * V - j : i * V + j] = pack.at[j];
+        }
+        return from;
+    }
+    template <int Count> GR_HD void put(u8* out, u32 at, const Pack<Out, Count>& to) const {
+        const u32 first = Reverse ? length - Count - at : at;
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            Pack<Out, V> pack;
+#pragma unroll
+            for (int j = 0; j < V; j++) pack.at[j] = to.at[Reverse ? Count - 1 - i * V - j : i * V + j];
+            put_pack<Out, V>(out + (first + i * V) * size_out, pack);
+        }
+    }
+    GR_HD Out one(State& state, const In& x) const {
+        const State before = state;
+        state = Take<Op>::of(before, x);
+        return Exclusive ? Emit::of(Before<Op>::of(before, x), task.option) : Emit::of(state, task.option);
+    }
+    GR_HD void walk(u64 share, u32 stage) const {
+        const u64 line = line_of(share);
+        const bool there = line < task.lines;
+        const Line at = find(there ? line : 0);
+        const u8* a = slot_a(stage) + SlotA(at.a, length).lead;
+        const u8* b = size_b ? slot_b(stage) + SlotB(at.b, length).lead : a;
+        u8* out = slot_out(stage) + SlotOut(at.out, length).lead;
+        const u32 end = there ? begin + count : begin;
+
+        Gather<Op> gather;
+        u32 k = begin;
+#pragma unroll 2
+        for (; k + N <= end; k += N) gather.take(take<N>(a, b, k));
+        if constexpr (V == 1)
+            for (; k < end; k++) gather.take(take<1>(a, b, k).at[0]);
+
+        State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(gather.state()));
+        if (end == begin) return;
+        if (task.carry) {
+            const State start = ((const State*)task.carry)[line];
+            state = place == 0 ? start : Op::combine(start, state);
+        }
+        typename Either<by_packs, Packs, OneByOne>::type by(state, task.option);
+        k = begin;
+#pragma unroll 1
+        for (; k + N <= end; k += N) {
+            const Pack<In, N> from = take<N>(a, b, k);
+            Pack<Out, N> to;
+            if constexpr (by_packs) {
+                by.run(from, to);
+            } else {
+#pragma unroll
+                for (int i = 0; i < N; i++) to.at[i] = one(state, from.at[i]);
+            }
+            put<N>(out, k, to);
+        }
+        if constexpr (by_packs) state = by.now();
+        if constexpr (V == 1)
+            for (; k < end; k++) {
+                Pack<Out, 1> to;
+                to.at[0] = one(state, take<1>(a, b, k).at[0]);
+                put<1>(out, k, to);
+            }
+        if (task.totals && end == length) ((State*)task.totals)[line] = state;
+    }
+};
+
+// Grid: any number of blocks of Warps warps. Lines begin at multiples of V elements, and have as many.
+template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Turned, bool Reverse>
+__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_teams(const __grid_constant__ Scan task) {
+    const TeamScan<Op, Emit, Warps, V, Lanes, Exclusive, Turned, Reverse> work(task);
+    take_shares<Warps>(work, task.tiles);
+}
