@@ -12,6 +12,7 @@ SHARES = 3  # of a warp in shared memory (kernels/scan/shares.cuh)
 # and 0.59, (n, 32) 1.00 and 0.76, (n, 64) 0.97 and 0.76, (n, 100) 0.95 and 0.76; with 16 and with 32 warps at most,
 # maxima of uint8 (n, 32) 0.84 and 0.99, sums of float16 (n, 17) 0.63 and 0.80.
 WARPS = (32, 28, 24, 20, 16, 14, 12, 10, 8, 6)
+ENOUGH_OF_WIDENED = 10  # of bytes to 64 bits, which teams take better than fewer: sums of uint8 (n, 100) 0.76 and 0.87
 MOST_OF_LARGE = 16  # where states, of more than 16 bytes, take registers
 FEWEST = 1 << 14  # lines
 RUN = 36  # elements of a lane, or what comes next
@@ -41,7 +42,7 @@ def along(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit:
     each *= times - (times % 2 == 0)
     nbytes = _shared_bytes(each * length, sizes)
     warps = warps_of(op, nbytes, limit)
-    if not warps:
+    if not warps or (warps < ENOUGH_OF_WIDENED and sizes[0] == 1 and op.out_bytes == 8):
         return None
     tiles = -(-lines // (LANES * each))
     name = f"scan_short<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>"

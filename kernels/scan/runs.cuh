@@ -25,8 +25,9 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
     // Packs whose walk is unrolled, as they should lie or askew: registers are few, and where lines end, code is long: rolled,
-    // lines of 4095 float32 had 1.02 of a copy and not 0.86 (H200, 2026-11).
-    static const int unrolled = V > 8 || Gaps || sizeof(Value) > 16 ? 1 : V > 4 ? 2 : Run;
+    // lines of 4095 float32 had 1.02 of a copy and not 0.86; with gaps three were better for float64 along [:, 1:-1], 0.87 and
+    // 0.81, but not for float32, 0.79 and 0.85 (H200, 2026-11).
+    static const int unrolled = V > 8 || (Gaps && V > 2) || sizeof(Value) > 16 ? 1 : Gaps ? 3 : V > 4 ? 2 : Run;
     static const int unrolled_askew = sizeof(Value) > 16 ? 1 : 3;
 
     const Scan& task;
