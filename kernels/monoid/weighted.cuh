@@ -15,7 +15,7 @@ template <bool Root> struct WeightedSpread : Plain<WeightedSpread<Root>, Pair<f6
         return {x.b, x.b == 0 ? 0.0 : x.a, x.b == 0 ? 0.0 : x.a - x.a};  // NaN where it is not finite
     }
     static GR_HD State combine(State earlier, State later) {
-        const f64 total = earlier.weight + later.weight, share = total == 0 ? 0.0 : later.weight / total;
+        const f64 total = earlier.weight + later.weight, share = total == 0 ? 0.0 : later.weight * one_over(total);
         const f64 away = later.mean - earlier.mean;
         return {total, earlier.mean + away * share, earlier.m2 + later.m2 + away * away * earlier.weight * share};
     }
