@@ -47,15 +47,16 @@ class Keeper(SchedulerPlugin):
         if (start in WANTED) == (finish in WANTED):
             return
         if finish in WANTED:
-            self._needs[key] = needs = self.scheduler.tasks[key].run_spec.needs
+            needs = self._needs[key] = self.scheduler.tasks[key].run_spec.needs
             for need in needs:
                 self._users.setdefault(need, set()).add(key)
             self._want([self.scheduler.tasks[need] for need in needs if need in self.scheduler.tasks])
         else:  # not before the transition is over
             self._homes.pop(key, None)
-            for need in self._needs[key]:
+            needs = self._needs.pop(key, ())
+            for need in needs:
                 self._users[need].discard(key)
-            self.scheduler.loop.add_callback(self._release, self._needs.pop(key))
+            self.scheduler.loop.add_callback(self._release, needs)
 
     def remove_worker(self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
         """Handles whose chunks are lost are made again where these are, and lists of handles with them: a copy
