@@ -20,6 +20,7 @@ from gpureduce_dask.chunk import Place, device, host, reach
 from gpureduce_dask.device import launch, sources
 from gpureduce_dask.expressions import tracer, whole
 from gpureduce_dask.expressions.mapped import mapped
+from gpureduce_dask.monoid import Monoid
 from gpureduce_dask.rows import weighted as spreads
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -150,7 +151,36 @@ def viewed(machine, views):
             np.testing.assert_array_equal(got, expected)
 
 
+def product_of(x, y, index):
+    return (x.astype("f8") * y,)
+
+
+def sum_of(earlier, later):
+    return (earlier[0] + later[0],)
+
+
+def total_of(state, dtype):
+    return state[0]
+
+
+OWN = Monoid(
+    name="own_dot",
+    fields={"value": "f8"},
+    identity=(0.0,),
+    lift=product_of,
+    combine=sum_of,
+    finalise=total_of,
+    arity=2,
+    unsafe_cuda="""
+struct own_dot {
+    struct State { f64 value; };
+    static GR_HD State identity() { return {0}; }
+    static GR_HD State lift(Pair<f32, i8> p, i64) { return {(f64)p.a * p.b}; }
+    static GR_HD State combine(State earlier, State later) { return {earlier.value + later.value}; }
+};""",
+)
 WEIGHED = {name: operators.get(name).bind("f4", "i1") for name in ("vdot", "average")}
+WEIGHED["own"] = OWN.bind("f4", "i1")
 
 
 def weighed(machine, name):

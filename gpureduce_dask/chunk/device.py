@@ -267,10 +267,9 @@ def _prepare(
         sizes = tuple(a.itemsize for a in chunk)
         index = steps or (0,) * len(axes)
         layout = collapse(shape, strides, sizes, axes, index, op.commutative, bound.indexed)
-        fixed = still(layout) if len(chunk) > 1 else ()
-        if fixed:
-            bound = as_map(bound)
-            op = cuda_operator(bound, final, fixed)
+        of = as_map(bound) if len(chunk) > 1 else None
+        if of is not None and (fixed := still(layout)):
+            bound, op = of, cuda_operator(of, final, fixed)
         phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
         for a in chunk:
             check_aligned(a, bound.name)
@@ -279,11 +278,12 @@ def _prepare(
     return _prepared(ready, layout, keepdims, bound, final)
 
 
-def as_map(bound: Bound) -> Bound:
-    """An operator of what a map gives, which knows operands that have one element for a line; one that is none, of its
-    operands as they are."""
-    own = bound.monoid.unsafe_cuda or all(map_of(part) is not None for part in bound.parts)
-    return bound if own else mapped(unchanged(bound.dtypes), bound)
+def as_map(bound: Bound) -> Bound | None:
+    """An operator as one of what a map gives, which knows operands that have one element for a line; None for users'
+    own, whose text says what they are."""
+    if all(map_of(part) is not None for part in bound.parts):
+        return bound
+    return None if bound.monoid.unsafe_cuda else mapped(unchanged(bound.dtypes), bound)
 
 
 def check_aligned(array: Any, name: str) -> None:
