@@ -8,4 +8,5 @@
 #include "scan/methods.cuh"
 #include "scan/rows.cuh"
 #include "scan/short.cuh"
+#include "scan/strands.cuh"
 #include "scan/teams.cuh"

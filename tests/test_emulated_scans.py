@@ -120,6 +120,14 @@ CALLS = {
     "few columns with gaps": call("sum", "i4", (700, 7), 0, view=lambda x: x[:, 1:], reverse=True, carried=True),
     "few columns in order": call("affine", "f8", (600, 5), 0, exclusive=True),
     "middle axis": call("sum", "f4", (3, 150, 5), 1, carried=True),
+    "strands": call("sum", "f4", (701, 7), 0, carried=True, phase=4),
+    "strands in order": call("last", "f4", (700, 4), 0, carried=True, phase=8, reverse=True, exclusive=True),
+    "more than a span of strands": call("sum", "f4", (13000, 6), 0, carried=True),
+    "many strands": call("sum", "i4", (300, 37), 0, carried=True),
+    "strands of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
+    "planes of strands": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
+    "planes of strands in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
+    "few planes of strands": call("sum", "f8", (2, 150, 5), 1, carried=True, reverse=True),
     "planes": call("sum", "f4", (2, 3, 90, 40), 2, carried=True, view=lambda x: x[:, ::-1]),
     "one row for all": call("sum", "f4", (40, 100), 0, view=lambda x: np.broadcast_to(x[:1], x.shape), carried=True),
     "one column for all": call("sum", "f8", (300, 40), 0, view=lambda x: np.broadcast_to(x[:, :1], x.shape)),
@@ -234,8 +242,8 @@ DEFECTS = {
     ),
     "a lane's moments are those of fewer": ("fold.through(Share::run)", "fold.through(Share::run - 1)", ("variances",)),
     "bases are awaited a round too early": (
-        "await(&work.rounds().found, round - LAG + 1);",
-        "await(&work.rounds().found, round - LAG);",
+        "await(&work.rounds().found, (round - LAG + 1) * Lookers);",
+        "await(&work.rounds().found, (round - LAG) * Lookers);",
         ("tiles", "more than a stretch"),
     ),
     "a tile is drawn after it is shown": (
@@ -314,7 +322,7 @@ DEFECTS = {
     "results leave before all lanes have theirs": (
         "if (!Drained || rows == 0) return;\n        __syncwarp();",
         "if (!Drained || rows == 0) return;",
-        ("few columns",),
+        ("few columns in order",),
     ),
     "short lines are read before they are there": ("wait_copies<AHEAD>();", "", ("short lines by lanes",)),
     "packs of an even run stay where they meet in a bank": (
@@ -357,11 +365,28 @@ DEFECTS = {
         "source",
         ("lines whose ends differ",),
     ),
-    "a braid's columns begin with the first position": (
-        "const u32 column = place + Columns - (u32)(task.lead % Columns);",
-        "const u32 column = place;",
-        ("a braid of columns",),
+    "a span leaves out its last tile": (
+        "post(Op::combine(state, own));\n        return state;\n    }\n};",
+        "post(state);\n        return state;\n    }\n};",
+        ("more than a span of strands",),
     ),
+    "columns begin with the first position": (
+        "return position + turned(spot, position) * width - spot.lead;",
+        "return position;",
+        ("strands", "a braid of columns"),
+    ),
+    "a gang goes on before all have their copies": ("meet();  // all have their copies", "", ("many strands",)),
+    "results leave before a gang has them": (
+        "meet();\n        drain(spot, stage);",
+        "drain(spot, stage);",
+        ("many strands",),
+    ),
+    "teams come in the order of memory": (
+        "[(is_reverse() ? teams - 1 - t : t) * width",
+        "[t * width",
+        ("strands in order",),
+    ),
+    "a line goes on in the next plane": ("if (Lines && until == 0) {", "if (false) {", ("planes of strands",)),
     "a strip's columns take each other's results": (
         "j++) state[j] = notes().state[slot][warp][column + j * Apart];",
         "j++) state[j] = notes().state[slot][warp][column + j];",

@@ -26,14 +26,23 @@ SHAPES = (
     (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
     (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
-    (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=3, \w+>$)"), r"\1, 12, 9, "),
-    (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=4, \w+>$)"), r"\1, 10, 11, "),
+    (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=[34], \w+>$)"), r"\1, 12, 9, "),
     (re.compile(r"(?<=^scan_short)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^scan_teams)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
 )
 
 
+STRANDS = (  # gangs and warps of each
+    (re.compile(r", \d+, \d+, (?=\d+, 1, \w+, \w+, \w+>$)"), ", 14, 1, "),
+    (re.compile(r", \d+, \d+, (?=\d+, [234], \w+, \w+, \w+>$)"), ", 3, 4, "),
+)
+
+
 def as_on_a_gpu(kernel: str) -> str:
+    if kernel.startswith("scan_strands"):
+        for pattern, shape in STRANDS:
+            kernel = pattern.sub(shape, kernel)
+        return kernel
     for pattern, shape in SHAPES[:4] if kernel.startswith("scan_rows") else SHAPES[4:]:
         if kernel.startswith(("scan_rows", "scan_columns", "scan_braid", "scan_short", "scan_teams")):
             kernel = pattern.sub(shape, kernel)

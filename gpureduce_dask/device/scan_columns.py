@@ -139,7 +139,7 @@ def _words(
     return (
         struct.pack("10Qq", *numbers)
         + struct.pack("2d", *option)
-        + struct.pack("9Q", *div_words(chains), *div_words(cut.strips), *div_words(cut.width))
+        + struct.pack("12Q", *div_words(chains), *div_words(cut.strips), *div_words(cut.width), *div_words(length))
         + b"".join(band.words(rows) for band in (*bands, _NONE)[:2])
         + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(planes)))
     )

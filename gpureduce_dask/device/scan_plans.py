@@ -1,7 +1,8 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
 Lines along the last axis in memory are scanned in one pass, in tiles; lines that lie side by side in strips of columns
-(scan_columns.py), or, where they are very few, as if they were one (scan_braid.py); short ones whole by a thread
+(scan_columns.py), or, where they are few and fill memory, in stretches of it (scan_strands.py), the fewest as if they
+were one line (scan_braid.py); short ones whole by a thread
 (scan_short.py), longer ones by a team of a warp's lanes (scan_teams.py); other lines by a thread each, or by several;
 and any by the textbook's methods (scan_methods.py). How lines are cut follows from shapes and dtypes, and from the
 GPU's shared memory alone.
@@ -13,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import scan_braid, scan_columns, scan_methods, scan_short, scan_teams
+from . import scan_braid, scan_columns, scan_methods, scan_short, scan_strands, scan_teams
 from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posted_bytes, posts, words
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
@@ -78,6 +79,7 @@ def plan(
     rows = scan_teams.plan(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or _in_rows(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or scan_braid.plan(op, arrays, exclusive, reverse, limit, processors)
+    rows = rows or scan_strands.plan(op, arrays, exclusive, reverse, limit, processors)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
 

@@ -4,7 +4,7 @@
 #pragma once
 #include "checked.cuh"
 
-const int BEHIND = 8;
+const int BEHIND = 32;
 
 #ifdef GR_CHECKED
 GR_HD u64* phases_of(u32 flag, u32 number) {

@@ -9,10 +9,10 @@ GR_HD u64* named_barrier(u32 number) {
 }
 #endif
 
-// One thread calls before a barrier of the block: barriers 1 to `last` are for so many threads.
-GR_HD void begin_named(u32 last, u32 threads) {
+// One thread calls before a barrier of the block: barriers `first` to `last` are for so many threads.
+GR_HD void begin_named(u32 first, u32 last, u32 threads) {
 #ifdef GR_CHECKED
-    for (u32 number = 1; number <= last; number++) begin_barrier(named_barrier(number), threads);
+    for (u32 number = first; number <= last; number++) begin_barrier(named_barrier(number), threads);
 #endif
 }
 

@@ -69,7 +69,7 @@ struct Strips {
     u64 tiles;
     i64 step_out;
     f64 option[2];
-    Div by_chains, by_strips, by_width;
+    Div by_chains, by_strips, by_width, by_length;
     Bands bands_a, bands_b;
     Walk plane;           // where planes begin in the operands and, in bytes, in the results
 };

@@ -29,6 +29,7 @@ template <class Op, int Columns> struct Several {
 //
 //   ScanBeside(before, option)
 //   scan.rows(from, to)       rows' results
+//   scan.after(j)             of column j, behind all rows
 template <class Op, int V> struct FoldAny {
     typedef typename Op::In In;
     Gather<Op> gather[V];
@@ -62,6 +63,7 @@ template <class Op, class Emit, int V, bool Exclusive> struct ScanAny {
             if (!Exclusive) to.at[j] = Emit::of(state[j], option);
         }
     }
+    GR_HD State after(int j) const { return state[j]; }
 };
 
 // Extremes of bytes and 16-bit elements, two lanes to an instruction. Of a word of bytes the odd ones are upper bytes of lanes
@@ -125,6 +127,11 @@ template <class T, bool Max, bool SkipNan, int V> struct ScanNarrow {
             lanes.show(to[i]);
         }
     }
+    GR_HD T after(int j) const {
+        Pack<T, V> all;
+        lanes.show(all);
+        return all.at[j];
+    }
 };
 
 // Sums of 16-bit floats, whose bits are moved to where binary64 has them (moved.cuh).
@@ -183,6 +190,7 @@ template <class Map, class Emit, int V> struct ScanHalves {
 #pragma unroll
         for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
     }
+    GR_HD f64 after(int j) const { return sum[j]; }
 };
 
 // Means and variances: of each column several rows are a run (quotients.cuh).
@@ -209,6 +217,7 @@ template <class Op, class Emit, int V> struct ScanRuns {
             for (int i = 0; i < Count; i++) to[i].at[j] = found.at[i];
         }
     }
+    GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
 template <class Op, class Emit, int V>
 using ScanQuotients = typename Either<PackScan<Op, Emit, 1>::exists, ScanRuns<Op, Emit, V>, ScanAny<Op, Emit, V, false>>::type;

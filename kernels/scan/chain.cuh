@@ -27,32 +27,56 @@ GR_HD void await_posts(const Post* const (&from)[Count], bool (&wanted)[Count], 
     }
 }
 
-// Folds `count` posts, `stride` apart, onto a state, left to right. All lanes of a warp call with the same count.
-template <class Op, class Post>
-GR_HD typename Op::State fold_posts(const Post* from, u64 stride, u32 count, bool active, typename Op::State state) {
-    const int Batch = alignof(typename Op::State) < 4 ? (sizeof(typename Op::State) > 2 ? 4 : 2) : Post::vectors <= 2 ? 8 : 4;
-    for (u32 at = 0; at < count; at += Batch) {
+// The lanes of a warp in groups, with a lane of each for a column: what there is to fold is dealt to them in order.
+struct Dealt {
+    u32 group, groups, width;  // this lane's; lanes of each
+    GR_HD u32 share(u32 all) const { return groups == 1 ? all : (all + groups - 1) / groups; }
+    // All lanes of a warp call. The states of a column's lanes folded up to each.
+    template <class Op> GR_HD typename Op::State through(typename Op::State state) const {
+        for (u32 up = width; groups > 1 && up < 32; up *= 2) {
+            const typename Op::State earlier = shuffle_up(0xffffffffu, state, (int)up, 32);
+            if (threadIdx.x % 32 >= up) state = Op::combine(earlier, state);
+        }
+        return state;
+    }
+    // That of the column's lane in another group; and in the last one, of all of them.
+    template <class Op> GR_HD typename Op::State of(typename Op::State state, u32 other) const {
+        if (groups == 1) return state;
+        return shuffle_from(0xffffffffu, state, (int)((threadIdx.x + (other - group) * width) % 32), 32);
+    }
+    template <class Op> GR_HD typename Op::State all(typename Op::State state) const { return of<Op>(through<Op>(state), groups - 1); }
+};
+
+// Folds `count` posts, `stride` apart, onto a state, left to right. All lanes of a warp call with the same count; each gets
+// the state.
+template <class Op, int Batch, class Post>
+GR_HD typename Op::State fold_posts(const Post* from, u64 stride, u32 count, bool active, typename Op::State state, Dealt by) {
+    const u32 share = by.share(count), first = by.group * share, end = first + share < count ? first + share : count;
+    if (by.group > 0) state = Op::identity();
+    for (u32 at = first; at < first + share; at += Batch) {
         const Post* posts[Batch];
         bool wanted[Batch];
         typename Op::State read[Batch];
 #pragma unroll
         for (int i = 0; i < Batch; i++) {
-            wanted[i] = active && at + i < count;
-            posts[i] = from + (at + i < count ? at + i : at) * stride;
+            wanted[i] = active && at + i < end;
+            posts[i] = from + (at + i < end ? at + i : 0) * stride;
         }
         await_posts<Op, Batch>(posts, wanted, 1, read);
 #pragma unroll
         for (int i = 0; i < Batch; i++)
             if (wanted[i]) state = Op::combine(state, read[i]);
     }
-    return state;
+    return by.all<Op>(state);
 }
 
 // Posts of a chain, `Wide` columns each: of tiles; and of each span what comes before it, then its stretches. Of chains
 // without anchors one each, written again and again: only the tile that comes next reads it, and writes it next.
-template <class Op, int Wide, bool Anchored> struct Chain {
+template <class Op, int Wide, bool Anchored, bool Shared = false> struct Chain {
     typedef typename Op::State State;
     typedef Posted<State, 16> Post;
+    // Posts read at once: fewer where lanes share them, of narrow and of large states, for want of registers.
+    static const int batch = alignof(State) < 4 ? (sizeof(State) > 2 ? 4 : 2) : Post::vectors > 2 || Shared ? 4 : 8;
     Post *singles, *spans;  // of this lane's column
     u64 links;
     bool active;  // the lane has a column
@@ -63,9 +87,10 @@ template <class Op, int Wide, bool Anchored> struct Chain {
         spans = singles + links * Wide;
     }
 
-    // All lanes of a warp call. What comes before tile `link`; `own` is that tile's state, `start` what stands before all.
-    GR_HD State before(u64 link, State own, State start) const {
-        if constexpr (Anchored) return before_anchored(link, own, start);
+    // All lanes of a warp call. What comes before tile `link`; `own` is that tile's state, `start` what stands before all:
+    // of each lane's column, in every group.
+    GR_HD State before(u64 link, State own, State start, Dealt by = {0, 1, 32}) const {
+        if constexpr (Anchored) return before_anchored(link, own, start, by);
         State state = start;
         if (link > 0) {
             const Post* from[1] = {singles};
@@ -74,21 +99,22 @@ template <class Op, int Wide, bool Anchored> struct Chain {
             await_posts<Op, 1>(from, wanted, (u32)link, read);
             state = read[0];
         }
-        if (active && link + 1 < links) singles->post(Op::combine(state, own), (u32)link + 1);
+        if (active && by.group == 0 && link + 1 < links) singles->post(Op::combine(state, own), (u32)link + 1);
         return state;
     }
-    GR_HD State before_anchored(u64 link, State own, State start) const {
-        if (active) singles[link * Wide].post(own);
+    GR_HD State before_anchored(u64 link, State own, State start, Dealt by) const {
+        const bool posts = active && by.group == 0;
+        if (posts) singles[link * Wide].post(own);
         const u64 stretch = link / LINKS, span = link / SPAN;
         Post* before = spans + span * (LINKS + 1) * Wide;
-        const State near = fold_posts<Op>(singles + stretch * LINKS * Wide, Wide, (u32)(link - stretch * LINKS), active,
-                                          Op::identity());
-        if (active && link % LINKS == LINKS - 1) before[(1 + stretch % LINKS) * Wide].post(Op::combine(near, own));
+        const State near = fold_posts<Op, batch>(singles + stretch * LINKS * Wide, Wide, (u32)(link - stretch * LINKS), active,
+                                                 Op::identity(), by);
+        if (posts && link % LINKS == LINKS - 1) before[(1 + stretch % LINKS) * Wide].post(Op::combine(near, own));
         const u32 skip = span > 0 ? 0 : 1;  // nothing is posted before the first span
-        State state = fold_posts<Op>(before + skip * Wide, Wide, (u32)(stretch % LINKS) + 1 - skip, active,
-                                     skip ? start : Op::identity());
+        State state = fold_posts<Op, batch>(before + skip * Wide, Wide, (u32)(stretch % LINKS) + 1 - skip, active,
+                                            skip ? start : Op::identity(), by);
         state = Op::combine(state, near);
-        if (active && link % SPAN == SPAN - 1) before[(LINKS + 1) * Wide].post(Op::combine(state, own));
+        if (posts && link % SPAN == SPAN - 1) before[(LINKS + 1) * Wide].post(Op::combine(state, own));
         return state;
     }
 };

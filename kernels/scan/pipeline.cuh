@@ -17,7 +17,7 @@ const int SPOTS = 8;          // tiles of a block that somebody still asks for, 
 template <class Spot> struct Rounds {
     Spot spot[SPOTS];  // where the tiles lie, by rounds
     u32 drawn;         // rounds whose tiles are known
-    u32 found;         // rounds whose bases are
+    u32 found;         // and warps that have found theirs of those rounds' bases
 };
 
 // Work says what is done with a tile: each of Warps warps fetches, folds and writes its share of it, and Lookers warps find
@@ -59,8 +59,8 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
             if (Work::meets) {
                 arrive_at(found(round), meeting);
             } else if (speaks(lane)) {  // in turn
-                await(&work.rounds().found, round);
-                raise(&work.rounds().found, round + 1);
+                await(&work.rounds().found, round * Lookers + looker);
+                raise(&work.rounds().found, round * Lookers + looker + 1);
             }
             if (!Work::draws_early && looker == 0 && lane == 0) {  // a trip to memory for which those that scan need not wait
                 await(&work.rounds().drawn, round + STAGES);
@@ -105,7 +105,7 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
                 if (Work::meets) {
                     wait_at(found(round - LAG), meeting);
                 } else {
-                    if (speaks(lane)) await(&work.rounds().found, round - LAG + 1);
+                    if (speaks(lane)) await(&work.rounds().found, (round - LAG + 1) * Lookers);
                     __syncwarp();
                 }
                 work.write(spot(round - LAG), (round - LAG) % STAGES, (round - LAG) % SLOTS, held[LAG - 1]);
@@ -131,7 +131,7 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
         if (threadIdx.x == 0) {
             begin_flag(&work.rounds().drawn, STAGES, 0, 1);
             begin_flag(&work.rounds().found, 0, 1, 32);
-            begin_named(4 * LAG, meeting);
+            begin_named(1, 4 * LAG, meeting);
         }
         if constexpr (Work::draws_early) {
 #pragma unroll 1

@@ -9,13 +9,23 @@ from unittest import mock
 import numpy as np
 
 from gpureduce_dask.chunk import device_scan, host, host_scan
-from gpureduce_dask.device import scan_columns, scan_methods, scan_plans, scan_short, scan_task, scan_teams, sources
+from gpureduce_dask.device import (
+    scan_columns,
+    scan_methods,
+    scan_plans,
+    scan_short,
+    scan_strands,
+    scan_task,
+    scan_teams,
+    sources,
+)
 from gpureduce_dask.monoid import Bound
 
 from . import Kernels, Unit
 
 LIMIT = 12 * 1024  # of shared memory: tiles of a few hundred elements
 PROCESSORS = 3
+GANGS = ((2, 2), (2, 1), (1, 2), (1, 1))
 
 
 def aligned(array: np.ndarray, phase: int) -> np.ndarray:
@@ -70,6 +80,16 @@ class Call:
             mock.patch.multiple(scan_short, FEWEST_ABREAST=200, FEWEST=200, WARPS=(2, 1), RUN=8, LONGEST_RUN=24),
             mock.patch.multiple(scan_teams, FEWEST=360, SHORTEST=0, LEAST=16),
             mock.patch.multiple(scan_plans, WITH_GAPS=((1, 5), (2, 1))),
+            mock.patch.multiple(
+                scan_strands,
+                SHORTEST=8,
+                SHORTEST_OF_FEW=2,
+                FEW_CHAINS=3,
+                MANY_CHAINS=True,
+                TILES=8,
+                APART=2,
+                GANGS=GANGS,
+            ),
             mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12),
         ):
             plan = scan_plans.plan(

@@ -1,0 +1,133 @@
+"""How a scan of lines that lie side by side is cut where one row follows another in memory: strands of columns."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+from . import scan_dense
+from .scan_dense import LANES, NOTES, PACK, SLOTS, Dense, Tiles
+from .scan_task import LAG, Operands, Operator, Plan, flag
+
+# Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as strands and in strips: sums of float32
+# down (n, 5) 0.85 and 0.55, (n, 16) 0.87 and 0.70, (n, 33) 0.79 and 0.55, (n, 65) 0.72 and 0.57, (n, 100) 0.64 and
+# 0.71; maxima down (n, 5) 0.91 and 0.60, (n, 33) 0.76 and 0.71, (n, 65) 0.63 and 0.70; sums of float64, whose states
+# are pairs, down (n, 32) 0.76 and 0.71, (n, 33) 0.56 and 0.58. Rows of whole sectors are better off in strips from 128
+# bytes on: sums of float32 down (n, 24) 0.85 and 0.84, (n, 32) 0.82 and 0.88.
+MOST, MOST_OF_EXTREMES, MOST_OF_PAIRS = 320, 160, 256
+SECTOR, WHOLE_SECTORS = 32, 128
+# Rows of a plane. Shorter ones are taken by a thread a line, but of planes of few bytes a row: (n, 12, 5) along its
+# middle axis as strands and by threads 0.55 and 0.45, (n, 100, 2) 0.61 and 0.20; but (n, 7, 5) 0.31 and 0.46,
+# (n, 64, 16) 0.70 and 1.01.
+SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
+# Gangs of a block, and warps of each; those behind for little shared memory.
+GANGS = ((14, 1), (12, 1), (4, 3), (3, 4), (2, 7), (2, 6), (3, 5), (1, 13), (4, 1), (2, 2), (2, 1), (1, 1))
+MOST_WARPS = 20  # those that look back among them: of more, each has too few registers
+ENOUGH = 12  # warps that scan: fewer only where more do not fit
+TILE = 128 << 10  # bytes of a tile, read and written, at most
+TILES = 512  # at least, if that leaves strands some rows
+FEWEST = 4  # rows of a strand
+WORD = 4  # bytes that a lane takes at once of narrow elements
+WIDEST = 128  # columns
+SEVERAL, LOOKERS = 8, 4  # columns of a warp that looks back, where so many warps are enough: lanes share their posts
+LARGE = 16  # bytes of a state: of larger ones a lane that looks back has too few registers
+FEW_CHAINS = 66
+MANY_CHAINS = False  # more of them have not been measured yet: they stay in strips
+APART = 8  # tiles of a plane from which on planes are chains of their own
+# What an element costs: to fold and to write it, eight rows together, four, and each of those left.
+BATCH, HALF, SINGLE = 8, 0.75, 0.65
+
+
+@dataclass(frozen=True)
+class _Cut:
+    gangs: int
+    warps: int  # of each
+    teams: int  # of all
+    rows: int
+    shared_bytes: int
+
+
+def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int) -> Plan | None:
+    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
+    dense = scan_dense.found(op, arrays)
+    if dense is None or not _pays(op, dense):
+        return None
+    together = max(1, WORD // dense.sizes[0])
+    while dense.width % together or together * max(dense.sizes) > PACK or dense.lead % together:
+        together //= 2
+    lookers = min(LOOKERS, -(-dense.width // SEVERAL))
+    if lookers > 2 and op.state_bytes > LARGE:
+        return None
+    cut = _cut(op, dense, together, lookers, limit)
+    if cut is None:
+        return None
+    joined = dense.count > 1 and dense.length < APART * cut.teams * cut.rows
+    if joined and not dense.follows:
+        return None
+    anchored = joined or dense.count < FEW_CHAINS
+    if not anchored and not MANY_CHAINS:
+        return None
+    numbers = (cut.gangs, cut.warps, together, lookers)
+    flags = (flag(anchored), flag(joined), flag(exclusive))
+    kernel = f"scan_strands<{', '.join((op.type, op.emits, *map(str, numbers), *flags))}>"
+    posted, warps = op.flow_bytes if joined else op.state_bytes, cut.gangs * cut.warps + LAG * lookers
+    tiles = Tiles(cut.teams, cut.rows, warps, cut.shared_bytes, joined, lookers, posted, anchored)
+    return scan_dense.launch(op, dense, kernel, tiles, reverse, processors)
+
+
+def _pays(op: Operator, dense: Dense) -> bool:
+    """False where other kernels are faster."""
+    if dense.width > WIDEST:
+        return False
+    read, row = dense.width * dense.sizes[0], dense.width * max(dense.sizes)
+    if dense.length < (SHORTEST_OF_FEW if dense.count > 1 and read <= FEW else SHORTEST):
+        return False
+    if dense.sizes[0] == 8:
+        return read <= MOST_OF_PAIRS
+    if row % SECTOR == 0 and row >= WHOLE_SECTORS:
+        return False
+    return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
+
+
+def _cut(op: Operator, dense: Dense, together: int, lookers: int, limit: int) -> _Cut | None:
+    """Warps, and teams and rows of a tile: those that leave few lanes idle, in different banks."""
+    best, cut = math.inf, None
+    width, size = dense.width, dense.sizes[0]
+    for gangs, warps in GANGS:
+        if cut and gangs * warps < ENOUGH:
+            break
+        if gangs * warps + LAG * lookers > MOST_WARPS:
+            continue
+        lanes = LANES * warps * together  # columns that a gang has lanes for
+        notes = SLOTS * gangs * lanes * op.flow_bytes + NOTES
+        most = min((limit - notes) // dense.bytes_each, TILE // sum(dense.sizes))
+        most = min(most, max(gangs * lanes * 2 * FEWEST, dense.count * dense.length * width // TILES)) // gangs
+        for teams in range(lanes // width, lanes // width * 7 // 8, -1):
+            highest = most // (teams * width)
+            for rows in range(highest, highest * 2 // 3, -1):
+                if teams * rows * width % (PACK // min(dense.sizes)) or rows < min(FEWEST, warps):
+                    continue
+                steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
+                clashes = _clashes(rows * width % (256 // together), width, together, size)
+                cost = lanes / (teams * width) * (5 + 3 * clashes + 4 * steps * BATCH / rows)
+                cost += 6 * most / (teams * rows * width) + 0.15 * warps + 0.2 * abs(gangs * warps - 14)
+                if cost < best:
+                    nbytes = gangs * teams * rows * width * dense.bytes_each + notes
+                    best, cut = cost, _Cut(gangs, warps, gangs * teams, rows, nbytes)
+    return cut
+
+
+@functools.lru_cache(maxsize=4096)
+def _clashes(apart: int, width: int, together: int, size: int) -> float:
+    """Accesses to shared memory for one of a warp, on average over some, teams being so many elements apart."""
+    each = max(1, together * size // 4)  # words of a lane: as many lanes fewer are served at once
+    worst = []
+    for begin in range(0, 4 * LANES, LANES // each):
+        banks: dict[int, set[int]] = {}
+        for lane in range(begin, begin + LANES // each):
+            team, column = divmod(lane * together, width)
+            word = (team * apart + column) * size // 4
+            banks.setdefault(word // each % (LANES // each), set()).add(team * LANES**3 + word)
+        worst.append(max(map(len, banks.values())))
+    return sum(worst) / len(worst)

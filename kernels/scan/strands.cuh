@@ -1,0 +1,160 @@
+// Scans lines that lie side by side where one row follows another in memory (dense.cuh). A lane takes a strand: V neighbouring
+// columns of a team's rows, and teams follow one another through the warps of a gang, so that few lanes are left over
+// whatever the number of columns.
+#pragma once
+#include "dense.cuh"
+
+template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive>
+struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines> {
+    typedef DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines> Tiles;
+    typedef typename Op::In In;
+    typedef typename Op::State Value;
+    typedef typename Tiles::Flow Flow;
+    typedef typename Tiles::State State;
+    typedef typename Tiles::Spot Spot;
+    typedef typename Emit::Out Out;
+    using Tiles::task, Tiles::gang, Tiles::member, Tiles::width, Tiles::rows, Tiles::teams, Tiles::in_place, Tiles::is_reverse,
+        Tiles::tile, Tiles::results, Tiles::share, Tiles::notes, Tiles::is_inner, Tiles::column_of, Tiles::turned, Tiles::meet,
+        Tiles::drain;
+    // Rows that a lane reads from shared memory at once.
+    static const int batch = InRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
+    struct Held {};
+
+    const u32 team, column;  // of this lane's strand; team: in its gang
+    GR_HD StrandScan(const Strips& scan)
+        : Tiles(scan), team((u32)scan.by_width.of(member * V)), column(member * V - team * (u32)scan.width) {}
+
+    static GR_HD Held nothing() { return {}; }
+    GR_HD u32 strand() const { return gang * (teams / Gangs) * width + member * V; }
+    GR_HD bool is_idle() const { return team >= teams / Gangs; }
+
+    // A strand, row by row.
+    struct Folding {
+        const StrandScan& scan;
+        FoldBeside<Op, V> fold;
+        Value ahead[V];  // of the line that began last, if one did
+        bool began;
+        GR_HD Folding(const StrandScan& all) : scan(all), began(false) {}
+        GR_HD void begin(const Spot& spot, u64 line) {
+            fold = FoldBeside<Op, V>();
+            began = true;
+            scan.ahead_of(spot, line, ahead);
+        }
+        GR_HD void end(const Spot&, u64) {}
+        GR_HD State state(int j) const {
+            const Value value = fold.state(j);
+            return Flow::of(Lines && began && scan.task.carry ? Op::combine(ahead[j], value) : value, began);
+        }
+        template <int Count> GR_HD void take(const u8* from, i32 step, u8*, i32) {
+            Pack<In, V> batch[Count];
+#pragma unroll
+            for (int i = 0; i < Count; i++) batch[i] = take_pack<In, V>(from + i * step);
+            fold.take(batch);
+        }
+    };
+    struct Writing {
+        const StrandScan& all;
+        ScanBeside<Op, Emit, V, Exclusive> scan;
+        GR_HD Writing(const StrandScan& strands, const Value (&before)[V]) : all(strands), scan(before, strands.task.option) {}
+        GR_HD void begin(const Spot& spot, u64 line) {
+            Value state[V];
+            all.ahead_of(spot, line, state);
+            scan = ScanBeside<Op, Emit, V, Exclusive>(state, all.task.option);
+        }
+        GR_HD void end(const Spot& spot, u64 line) {
+            if (all.task.totals)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    ((Value*)all.task.totals)[line * all.width + all.column_of(spot, all.column + j)] = scan.after(j);
+        }
+        template <int Count> GR_HD void take(const u8* from, i32 step, u8* to, i32 step_to) {
+            Pack<In, V> batch[Count];
+#pragma unroll
+            for (int i = 0; i < Count; i++) batch[i] = take_pack<In, V>(from + i * step);
+            Pack<Out, V> results[Count];
+            scan.rows(batch, results);
+#pragma unroll
+            for (int i = 0; i < Count; i++) put_pack<Out, V>(to + i * step_to, results[i]);
+        }
+    };
+    template <class Visit> GR_HD void walk(const Spot& spot, u32 stage, Visit& visit) const {
+        u32 from = 0, end = rows;  // in the order of memory
+        const u32 first = gang * share() + team * rows * width + column;
+        if (!is_inner(spot)) {
+            from = first < spot.low ? (spot.low - first + width - 1) / width : 0;
+            end = first < spot.high ? (spot.high - first + width - 1) / width : 0;
+            end = end < rows ? end : rows;
+        }
+        const i32 step = is_reverse() ? -(i32)width : (i32)width;
+        const u32 begin = first + (is_reverse() ? end - 1 : from) * width;
+        const u8* at = tile(stage) + begin * (u32)sizeof(In);
+        u8* to = results(stage) + begin * (u32)sizeof(Out);
+        const i32 step_a = step * (i32)sizeof(In), step_out = step * (i32)sizeof(Out);
+        u64 line = 0;
+        u32 left = end > from ? end - from : 0, until = left;  // rows; those before a line ends
+        if (Lines && left) {
+            const u64 row = spot.row + (gang * (teams / Gangs) + team) * rows + (is_reverse() ? end - 1 : from) - turned(spot, column);
+            line = task.by_length.of(row);
+            const u32 in_line = (u32)(row - line * task.length);
+            until = is_reverse() ? in_line + 1 : (u32)task.length - in_line;
+            if (until == task.length) visit.begin(spot, line);
+        }
+#pragma unroll 1
+        while (left > 0) {
+            const u32 next = !Lines || left < until ? left : until;
+            const i32 taken = next >= batch ? batch : batch > 4 && next >= 4 ? 4 : 1;
+            if (next >= batch) visit.template take<batch>(at, step_a, to, step_out);
+            else if (batch > 4 && next >= 4) visit.template take<4>(at, step_a, to, step_out);
+            else visit.template take<1>(at, step_a, to, step_out);
+            at += taken * step_a;
+            to += taken * step_out;
+            left -= taken;
+            until -= taken;
+            if (Lines && until == 0) {
+                visit.end(spot, line);
+                line += is_reverse() ? -1 : 1;
+                until = (u32)task.length;
+                if (left > 0) visit.begin(spot, line);
+            }
+        }
+    }
+    // What stands before a line.
+    GR_HD void ahead_of(const Spot& spot, u64 line, Value (&state)[V]) const {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            state[j] = task.carry ? ((const Value*)task.carry)[line * width + column_of(spot, column + j)] : Op::identity();
+    }
+
+    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
+        meet();  // all have their copies
+        if (!is_idle()) {
+            Folding folding(*this);
+            walk(spot, stage, folding);
+#pragma unroll
+            for (int j = 0; j < V; j++) notes().state[slot][strand() + j] = folding.state(j);
+        }
+        return {};
+    }
+    GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held) const {
+        if (!in_place) meet();  // the tile before has left
+        if (!is_idle()) {
+            Value before[V];
+#pragma unroll
+            for (int j = 0; j < V; j++) before[j] = Flow::value(notes().state[slot][strand() + j]);
+            Writing writing(*this, before);
+            walk(spot, stage, writing);
+        }
+        meet();
+        drain(spot, stage);
+    }
+};
+
+// Grid: any number of blocks of Gangs Each + LAG Lookers warps.
+template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive,
+          class Work = StrandScan<Op, Emit, Gangs, Each, V, Lookers, Anchored, Lines, Exclusive>>
+__global__ void __launch_bounds__(32 * (Gangs * Each + LAG * Lookers), GR_BLOCKS)
+    scan_strands(const __grid_constant__ Strips task) {
+    if (Each > 1 && threadIdx.x == 0) begin_named(Work::FIRST, Work::FIRST + Gangs - 1, Work::lanes);
+    const Work work(task);
+    Pipeline<Work, Gangs * Each, Lookers>(work, task.tiles, task.ticket).run();
+}
