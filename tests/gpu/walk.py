@@ -18,6 +18,7 @@ import numpy as np
 import gpureduce_dask as gr
 from gpureduce_dask.chunk import device, device_scan
 from gpureduce_dask.device import compile as compiler
+from gpureduce_dask.device import scan_launch
 from gpureduce_dask.device.scan_methods import METHODS
 from gpureduce_dask.history import STEPS, Step
 from gpureduce_dask.ladder.measure import answer
@@ -33,6 +34,8 @@ def main(part: str = "1/1", how: str = "") -> None:
 
     if how == "checked":
         compiler.OPTIONS = (*compiler.OPTIONS, "-DGR_CHECKED")
+        (most, processors), barriers = scan_launch.limits(0), 1024  # bytes of them, beside what a plan asks for
+        scan_launch.limits = lambda _: (most - barriers, processors)
 
     cp.cuda.set_allocator(None)  # memory from a pool has no end that a tool could see
     first, parts = map(int, part.split("/"))
