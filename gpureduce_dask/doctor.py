@@ -105,7 +105,7 @@ def nvrtc() -> str:
 def kernels() -> str:
     runtime = need("cupy").cuda.runtime
     from . import chunk
-    from .chunk.device import cuda_operator
+    from .chunk.device_operator import cuda_operator
     from .device.compile import cubin
     from .device.layout import collapse
     from .device.specialise import Plan

@@ -20,7 +20,7 @@ import pytest
 from gpu.samples import DTYPES
 from simt.backend import Emulator
 
-from gpureduce_dask.chunk import Place, device
+from gpureduce_dask.chunk import Place, device, device_operator
 from gpureduce_dask.device import launch
 from gpureduce_dask.device.specialise import Launch
 from gpureduce_dask.errors import ArgumentError, DtypeError
@@ -80,7 +80,7 @@ class InARow:
     lengths: Sequence[int]
 
     def __call__(self, bound: Bound, final: bool) -> None:
-        turn = zlib.crc32(device.cuda_operator(bound).type.encode())
+        turn = zlib.crc32(device_operator.cuda_operator(bound).type.encode())
         Reduced((20000, self.lengths[turn % len(self.lengths)]), (1,))(bound, final)
 
 

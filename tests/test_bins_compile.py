@@ -13,7 +13,7 @@ pytest.importorskip("cupy", reason="its binding of NVRTC compiles")
 from gpureduce_dask.bench import binned as rows_of_groups
 from gpureduce_dask.bench.one_read import FAMILIES
 from gpureduce_dask.binned import Bins, binned
-from gpureduce_dask.chunk import device
+from gpureduce_dask.chunk import device_operator
 from gpureduce_dask.device import bins as plans
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device.layout import Dim
@@ -43,7 +43,7 @@ def rows(groups, indexed=False, label="i32", vector=4, length=2**28, inner=1):
 def kernels():
     for i, (name, dtype) in enumerate(OPS):
         bound = binned(OPERATORS[name].bind(dtype), Bins("grouped", (2,), (0,))).cells
-        op, label = device.cuda_operator(bound), ("i32", "i64", "u8", "i16")[i % 4]
+        op, label = device_operator.cuda_operator(bound), ("i32", "i64", "u8", "i16")[i % 4]
         vector = plans.vector_of([np.dtype(dtype).itemsize], int(label[1:]) // 8, [0], 1, 2**28)
         some = rows(10, bound.indexed, label, vector)
         yield from (plans.private(op, some).kernel, plans.warps(op, some).kernel)
@@ -78,7 +78,7 @@ def test_kernels_compile_without_spills(arch):
     [(10, plans.PRIVATE), (100, plans.WINDOW), (1000, plans.WINDOW), (100_000, plans.WINDOW), (10**6, plans.EXACT)],
 )
 def test_methods_of_sums_of_float32(groups, expected):
-    op = device.cuda_operator(OPERATORS["sum"].bind("f4"))
+    op = device_operator.cuda_operator(OPERATORS["sum"].bind("f4"))
     assert plans.method(op, rows(groups), False, 0) == expected
     assert plans.method(op, rows(groups, inner=64), False, 0) == plans.PIECES
     assert plans.method(op, rows(groups, length=groups), False, 0) != plans.WINDOW
@@ -87,7 +87,7 @@ def test_methods_of_sums_of_float32(groups, expected):
 @pytest.mark.parametrize("name", ["sum", "mean", "var"])
 @pytest.mark.parametrize("groups", [10, 100, 1000, 2000])
 def test_states_in_shared_memory_fit(name, groups):
-    op, some = device.cuda_operator(OPERATORS[name].bind("f4")), rows(groups)
+    op, some = device_operator.cuda_operator(OPERATORS[name].bind("f4")), rows(groups)
     ways = {
         plans.PRIVATE: lambda: plans.private(op, some),
         plans.WARP: lambda: plans.warps(op, some),
@@ -101,7 +101,7 @@ def test_states_in_shared_memory_fit(name, groups):
 @pytest.mark.parametrize("room", [64 * 1024, 99 * 1024, 227 * 1024])
 def test_windows_fit_and_limbs_of_floats_are_no_fewer_than_there_is_room_for(room):
     for name in ("sum", "mean", "count_nonzero"):
-        op = device.cuda_operator(OPERATORS[name].bind("f4"))
+        op = device_operator.cuda_operator(OPERATORS[name].bind("f4"))
         most = max(k for k in range(10, 250_000, 10) if plans.window_ranges(op, k, room))
         for groups in (10, 700, most):
             with pytest.MonkeyPatch.context() as patch:
@@ -115,7 +115,7 @@ def test_windows_fit_and_limbs_of_floats_are_no_fewer_than_there_is_room_for(roo
 
 def test_operators_whose_additions_are_exact():
     def kinds(name, dtype):
-        op = device.cuda_operator(OPERATORS[name].bind(dtype))
+        op = device_operator.cuda_operator(OPERATORS[name].bind(dtype))
         return plans.adds_whole(op), plans.adds_floats(op)
 
     for name in ("sum", "mean", "nansum", "nanmean"):

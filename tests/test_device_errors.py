@@ -27,7 +27,7 @@ except RuntimeError as error:
 from simt.backend import Emulator, put
 from strategies import takes
 
-from gpureduce_dask.chunk import device
+from gpureduce_dask.chunk import device, device_operator
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import launch
 from gpureduce_dask.errors import ArgumentError, CompileError, DeviceError, DeviceMemoryError, DtypeError
@@ -240,7 +240,7 @@ def test_names_that_are_no_text_are_refused(name: Any) -> None:
 @pytest.mark.parametrize("name", ["a", "_", "class_2", "a" * LONGEST_NAME])
 def test_plain_names_are_taken(name: str) -> None:
     bound = largest(GOOD.replace("Largest", name), name=name).bind("f4")
-    assert device.cuda_operator(bound).type == f"User<{name}, f32, true>"
+    assert device_operator.cuda_operator(bound).type == f"User<{name}, f32, true>"
 
 
 @pytest.mark.parametrize("name", ["Sum", "int", "Task", "User", "struct"])
@@ -412,23 +412,23 @@ def test_atomics_of_integers_summed_as_floats() -> None:
 @pytest.mark.parametrize("dtype", ["M8[s]", "m8[ns]", ">f4", ">i2"])
 def test_dtypes_that_cuda_lacks(dtype: str) -> None:
     with pytest.raises(DtypeError, match=r"^max: dtypes .* on a GPU; expected dtypes that CUDA has"):
-        device.cuda_operator(OPERATORS["max"].bind(dtype))
+        device_operator.cuda_operator(OPERATORS["max"].bind(dtype))
 
 
 def test_a_monoid_without_cuda_text() -> None:
     with pytest.raises(CompileError, match=r"^Largest: a monoid without CUDA text.*unsafe_cuda"):
-        device.cuda_operator(largest("").bind("f4"))
+        device_operator.cuda_operator(largest("").bind("f4"))
 
 
 @pytest.mark.parametrize("count", [24, 25])
 def test_states_too_large_for_shared_memory(count: int) -> None:
     fields = {f"f{i}": "f8" for i in range(count)}
     bound = largest(fields=fields, identity=(0.0,) * count).bind("f4")
-    if count * 8 <= device.LARGEST_STATE == 192:
-        assert device.cuda_operator(bound).state_bytes == 192
+    if count * 8 <= device_operator.LARGEST_STATE == 192:
+        assert device_operator.cuda_operator(bound).state_bytes == 192
         return
     with pytest.raises(ArgumentError, match=r"^Largest: a state of 200 bytes on a GPU; expected at most 192"):
-        device.cuda_operator(bound)
+        device_operator.cuda_operator(bound)
 
 
 def raw(nbytes: int) -> np.ndarray[Any, Any]:

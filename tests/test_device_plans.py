@@ -26,7 +26,7 @@ from plan_machine import check_launch, check_plan, chosen, parameters, planned, 
 from simt import Kernels, Unit, build
 
 from gpureduce_dask import device as device_package
-from gpureduce_dask.chunk import device
+from gpureduce_dask.chunk import device_operator
 from gpureduce_dask.device import launch, sources, tuning
 from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse
 from gpureduce_dask.device.plans import FLAT, Operator
@@ -396,7 +396,7 @@ def table_operators() -> list[tuple[Operator, bool]]:
         for dtypes in itertools.product(DTYPES, repeat=row.arity):
             with suppress(DtypeError):
                 bound = row.bind(*dtypes)
-                op = device.cuda_operator(bound)
+                op = device_operator.cuda_operator(bound)
                 key = (op.itemsizes, op.state_bytes, op.type.partition("<")[0], bound.indexed)
                 found.setdefault(key, (op, bound.indexed))
     return list(found.values())

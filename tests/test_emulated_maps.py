@@ -16,7 +16,7 @@ from simt.scans import Call, check
 from simt.scans import unit as scan_unit
 
 from gpureduce_dask import operators
-from gpureduce_dask.chunk import Place, device, host, reach
+from gpureduce_dask.chunk import Place, device, device_operator, host, reach
 from gpureduce_dask.device import launch, sources
 from gpureduce_dask.expressions import tracer, whole
 from gpureduce_dask.expressions.mapped import mapped
@@ -251,8 +251,8 @@ def test_constants_are_values_of_a_launch(machine):
     """Another constant: the same kernel name and text, so nothing that was compiled for the first goes to waste."""
     one, other = (bound(lambda x, c=c: (x - c) ** 2, "sum", "f4") for c in (0.5, 0.25))
     assert one != other
-    assert device.cuda_operator(one) == device.cuda_operator(other)
-    (text, constants), (same, others) = device.own_text(one), device.own_text(other)
+    assert device_operator.cuda_operator(one) == device_operator.cuda_operator(other)
+    (text, constants), (same, others) = device_operator.own_text(one), device_operator.own_text(other)
     assert text == same and constants != others
 
 
@@ -261,14 +261,14 @@ def test_scans_of_maps():
     x, y = (sample("f4", seed, (4, 90)) for seed in (1, 2))
     x[~np.isfinite(x)] = y[~np.isfinite(y)] = 1
     calls = [Call(todo, (x, y), 1), Call(todo, (x.T.copy(), y.T.copy()), 0, reverse=True)]
-    text = sources.source("maps.cuh") + "\n#define " + _values(todo) + "\n" + device.own_text(todo)[0]
+    text = sources.source("maps.cuh") + "\n#define " + _values(todo) + "\n" + device_operator.own_text(todo)[0]
     (kernels,) = build([scan_unit(calls, text)])
     for call in calls:
         check(kernels, call, "random")
 
 
 def _values(todo):
-    ((name, data),) = device.own_text(todo)[1]
+    ((name, data),) = device_operator.own_text(todo)[1]
     return f"{name.removesuffix('constants')}values {', '.join(f'{v}ull' for v in np.frombuffer(data, np.uint64))}"
 
 

@@ -43,7 +43,7 @@ from plan_chunks import Chunk, laid
 from plan_machine import chosen, parameters, planned
 from sweep_kernels import text_digest
 
-from gpureduce_dask.chunk.device import cuda_operator
+from gpureduce_dask.chunk.device_operator import cuda_operator
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import sources
 from gpureduce_dask.errors import CompileError

@@ -15,7 +15,7 @@ from expressions import BINARY, UNARY
 from simt.backend import Emulator
 
 from gpureduce_dask import operators
-from gpureduce_dask.chunk import device
+from gpureduce_dask.chunk import device, device_operator
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import launch
 from gpureduce_dask.expressions import cuda, functions, tracer
@@ -126,7 +126,7 @@ def test_maps_become_machine_code_that_does_not_spill(name, arch):
 @pytest.mark.parametrize("name", SPREADS)
 def test_results_of_weights_are_finished_where_no_map_is(name):
     """Partials that stay on a GPU are combined and finished by the operator itself."""
-    op = device.cuda_operator(SPREADS[name].bind("f4", "f4"), True)
+    op = device_operator.cuda_operator(SPREADS[name].bind("f4", "f4"), True)
     compiler._compiled(f"finalise_cells<{op.type}, {op.emits}, 256, 1>", "sm_90", "")
 
 
@@ -146,8 +146,8 @@ def test_other_constants_do_not_compile_again(monkeypatch):
     try:
         for c in (0.5, 0.25, 0.5, 0.125):
             todo = bound(lambda x, c=c: (x - c) ** 2, "sum", "f4")
-            text, constants = device.own_text(todo)
-            compiler.function(f"reduce_rows<{device.cuda_operator(todo).type}>", 0, text, constants)
+            text, constants = device_operator.own_text(todo)
+            compiler.function(f"reduce_rows<{device_operator.cuda_operator(todo).type}>", 0, text, constants)
         assert len(compiled) == 1
         assert len(written) == 3  # and each is written but once
     finally:

@@ -20,7 +20,7 @@ except RuntimeError as error:
 from kernel_calls import FAMILIES, Call, launched
 from kernel_facts import ARCHITECTURES, check, facts_of, faults
 
-from gpureduce_dask.chunk.device import cuda_operator
+from gpureduce_dask.chunk.device_operator import cuda_operator
 from gpureduce_dask.errors import CompileError
 from gpureduce_dask.monoid import Bound
 from gpureduce_dask.trees.parts import plan_parts

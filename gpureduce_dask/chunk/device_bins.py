@@ -17,7 +17,7 @@ from ..device import launch
 from ..device.layout import MAX_DIMS, Dim
 from ..device.plans import Launch, Operator
 from ..errors import ArgumentError, message
-from . import device
+from . import device, device_operator
 from .bins_panels import View
 from .labels import refuse
 from .place import Place, whole
@@ -137,8 +137,8 @@ class _States:
 
     def __init__(self, laid: list[Any], codes: Codes, rows: plans.Rows, bound: Binned, start: int, flags: Any) -> None:
         self.laid, self.codes, self.rows, self.bound, self.flags = laid, codes, rows, bound, flags
-        self.op: Operator = device.cuda_operator(bound.cells)
-        self.text, _ = device.own_text(bound.cells)
+        self.op: Operator = device_operator.cuda_operator(bound.cells)
+        self.text, _ = device_operator.own_text(bound.cells)
         self.device = laid[0].data.device_id
         self.operands = (laid[0].data.ptr, laid[-1].data.ptr if len(laid) > 1 else 0, start)
         self.size = bound.cells.state.itemsize
@@ -222,8 +222,8 @@ def _identities(cells: int, bound: Binned) -> Any:
     size = bound.cells.state.itemsize
     states, out = launch.new_array((cells, size), np.dtype(np.uint8), max(1, cells * size))
     if cells:
-        text, _ = device.own_text(bound.cells)
-        fill = device.fill(device.cuda_operator(bound.cells), cells, bound.cells)
+        text, _ = device_operator.own_text(bound.cells)
+        fill = device.fill(device_operator.cuda_operator(bound.cells), cells, bound.cells)
         launch.run(launch.ready([fill], states.data.device_id, text), [(0, 0, 0)], out, size, states.data.device_id)
     return states
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..device import launch, scan_launch, scan_methods, scan_plans, scan_task
 from ..expressions.cuda import MOST_SCANNED
 from ..monoid import Bound
-from . import device, room
+from . import device, device_operator, room
 from .device import Chunks
 from .place import Place
 from .plans import Plans
@@ -102,7 +102,7 @@ def clear() -> None:
 
 def _is_final(bound: Bound) -> bool:
     """True where the kernels finalise states."""
-    return not bound.monoid.unsafe_cuda and device.cuda_operator(bound, True).emit != ""
+    return not bound.monoid.unsafe_cuda and device_operator.cuda_operator(bound, True).emit != ""
 
 
 def _operands(chunks: Chunks, bound: Bound, resets: Any, out: Any) -> Chunks:
@@ -162,7 +162,7 @@ def _prepare(
     if not moved:
         total = (*(1 if a == axis else n for a, n in enumerate(first.shape)), op.state_bytes)
     return Prepared(
-        *scan_launch.load(plan, number, *device.own_text(bound)),
+        *scan_launch.load(plan, number, *device_operator.own_text(bound)),
         plan,
         final,
         made,
@@ -194,7 +194,7 @@ def _identities(shape: tuple[int, ...], bound: Bound) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _operator(bound: Bound, final: bool, segmented: bool, itemsizes: tuple[int, ...]) -> scan_task.Operator:
-    op = device.cuda_operator(bound, final)
+    op = device_operator.cuda_operator(bound, final)
     state, align = bound.state.itemsize, bound.state.alignment
     kind = op.type
     if segmented:
@@ -202,7 +202,7 @@ def _operator(bound: Bound, final: bool, segmented: bool, itemsizes: tuple[int, 
         kind, state, align = f"Segmented<{kind}>", plain.flow_bytes, max(4, align)
     emits = f"Final<{kind}, {op.emit}>" if final else f"Keep<{kind}>"
     out = bound.result.itemsize if final else state
-    return scan_task.Operator(kind, emits, itemsizes, out, state, align, device._options(bound), bound.indexed)
+    return scan_task.Operator(kind, emits, itemsizes, out, state, align, device_operator.options(bound), bound.indexed)
 
 
 def _memory_order(array: Any, axis: int) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Any
 import dask.array as da
 from dask.base import tokenize
 
-from ..chunk.device import LARGEST_STATE
+from ..chunk.device_operator import LARGEST_STATE
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Monoid
 from . import meta, tasks
