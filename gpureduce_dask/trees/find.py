@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -68,11 +67,13 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
     if not _fit(todo, first, known) or any(w not in h[c] for h in found[1:] for c, w in first.items()):
         return source
     is_listed = spread.pays(set(first.values()), known, meta.promises_device(todo.x._meta))
-    make = handles.plan if is_trial else partial(handles.make, offered=offered)
-    made = [
-        h if h is not None and h.places == first else make(layer, deal, first, client, is_listed)
-        for h, layer, deal in zip(held, layers, deals, strict=True)
-    ]
+    made = []
+    for h, layer, deal in zip(held, layers, deals, strict=True):
+        if h is None or h.places != first:
+            h = handles.plan(deal, first, client, is_listed)
+            if not is_trial:
+                handles.make(h, layer, client, offered)
+        made.append(h)
     return OnHandles(todo, made, known, is_trial)
 
 

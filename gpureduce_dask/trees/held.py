@@ -140,32 +140,22 @@ def offer(client: Any, deal: Deal) -> tuple[Offer, Any] | None:
     return Offer(deal, frozenset(met), client.id), Future(deal.roster, client)  # before anything can happen to it
 
 
-def make(
-    layer: Any,
-    deal: Deal,
-    first: Mapping[Coords, str],
-    client: Any,
-    is_listed: bool = False,
-    offered: tuple[Offer, Any] | None = None,
-) -> Held:
-    """Handles of chunks that lie, in C order, where ``first`` says, with a list of them where ``is_listed``; they are
-    made while the caller goes on."""
-    held = plan(layer, deal, first, client, is_listed)
-    roster = offered[1] if offered and offered[0].taken(held.holds) else None
-    held.start(client, roster)
-    if id(layer) not in _held:
-        weakref.finalize(layer, _held.pop, id(layer), None)
-    _held[id(layer)] = held
-    return held
-
-
-def plan(layer: Any, deal: Deal, first: Mapping[Coords, str], client: Any, is_listed: bool) -> Held:
-    """As :func:`make`, of which nothing is made."""
+def plan(deal: Deal, first: Mapping[Coords, str], client: Any, is_listed: bool) -> Held:
+    """Handles of chunks that lie, in C order, where ``first`` says, with a list of them where ``is_listed``; none is
+    made yet."""
     held = Held(deal.holds(first), dict(first))
     if is_listed:
         held.roster = deal.listed(held.holds)
         held.is_listed = held.holds.keys() <= _met.get(client, set()) and workers.is_heard(client)
     return held
+
+
+def make(held: Held, layer: Any, client: Any, offered: tuple[Offer, Any] | None) -> None:
+    """Have the handles of a layer's chunks made while the caller goes on, for all reductions of these."""
+    held.start(client, offered[1] if offered and offered[0].taken(held.holds) else None)
+    if id(layer) not in _held:
+        weakref.finalize(layer, _held.pop, id(layer), None)
+    _held[id(layer)] = held
 
 
 def _make_rest(held: weakref.ref[Held], client: weakref.ref[Any]) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, product
+from itertools import accumulate
 from operator import getitem
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from dask._task_spec import Task
 
 from ..chunk import is_device
@@ -149,9 +150,8 @@ class Hold(Task):
         return Handle(keys, offsets, None, str(self.key), None if self.home == here else self.home)
 
     def _coords(self) -> list[Coords]:
-        _, starts, numbers, _ = self.args
-        every = list(product(*(range(len(each)) for each in starts)))
-        return [every[i] for i in numbers]
+        shape = [len(each) for each in self.args[1]]
+        return list(zip(*(axis.tolist() for axis in np.unravel_index(self.numbers, shape)), strict=True))
 
     def _keys(self, coords: list[Coords]) -> tuple[Any, ...]:
         return tuple((self.args[0], *c) for c in coords)

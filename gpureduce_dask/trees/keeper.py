@@ -8,7 +8,7 @@ declares them, to be made where they are by then.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from time import time
 from typing import Any
@@ -29,8 +29,8 @@ class Keeper(SchedulerPlugin):
     def __init__(self, scheduler: Any) -> None:
         self.scheduler = scheduler
         self._homes: dict[str, str] = {}  # where each handle was made
-        self._needs: dict[str, Collection[Any]] = {}  # what each handle, or list of them, wants
-        self._users: dict[Any, set[str]] = {}  # who wants each chunk or handle
+        self._needs: dict[str, frozenset[Any]] = {}  # the chunks that each handle, or list of them, wants
+        self._users: dict[str, set[str]] = {}  # the handles of each array, by its name
 
     def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
         """A handle comes or goes, or a task took some: called for every task."""
@@ -48,14 +48,12 @@ class Keeper(SchedulerPlugin):
             return
         if finish in WANTED:
             needs = self._needs[key] = self.scheduler.tasks[key].run_spec.needs
-            for need in needs:
-                self._users.setdefault(need, set()).add(key)
+            self._users.setdefault(_name(needs), set()).add(key)
             self._want([self.scheduler.tasks[need] for need in needs if need in self.scheduler.tasks])
         else:  # not before the transition is over
             self._homes.pop(key, None)
-            needs = self._needs.pop(key, ())
-            for need in needs:
-                self._users[need].discard(key)
+            needs = self._needs.pop(key, frozenset())
+            self._users.get(_name(needs), set()).discard(key)
             self.scheduler.loop.add_callback(self._release, needs)
 
     def remove_worker(self, scheduler: Any, worker: str, *, stimulus_id: str, **kwargs: Any) -> None:
@@ -110,7 +108,7 @@ class Keeper(SchedulerPlugin):
     def _want_again(self, chunks: Collection[Any], client: str) -> None:
         """What a client has left, and not the handles of what it has cancelled."""
         gone = [task.key for task in chunks if self.scheduler.tasks.get(task.key) is not task]
-        users = {user for key in gone for user in self._users.get(key, ())}
+        users = {user for key in gone for user in self._users_of(key)}
         stale = [key for key in users if key in self.scheduler.tasks and self.scheduler.tasks[key].who_wants]
         if stale:
             why = {"reason": "gr-handles", "msg": "chunks that they refer to were cancelled"}
@@ -124,15 +122,20 @@ class Keeper(SchedulerPlugin):
     def _release(self, chunks: Collection[Any]) -> None:
         """Let go of chunks that no other handle refers to, and of the client with the last of them."""
         free = [key for key in chunks if not self._is_held(key)]
-        for key in free:
-            self._users.pop(key, None)
+        for name in {_name([key]) for key in free}:
+            if not self._users.get(name):
+                self._users.pop(name, None)
         if self._state is not None:
             self.scheduler.client_releases_keys(free, self.client)
             if not self._state.wants_what:
                 del self.scheduler.clients[self.client]
 
     def _is_held(self, key: Any) -> bool:
-        return bool(self._users.get(key))
+        return any(True for _ in self._users_of(key))
+
+    def _users_of(self, key: Any) -> Iterator[str]:
+        """The handles that want a chunk."""
+        return (user for user in self._users.get(_name([key]), ()) if key in self._needs[user])
 
 
 def add_task(scheduler: Any, task: Any) -> Iterator[Any]:
@@ -158,6 +161,11 @@ def _let_wait(scheduler: Any, state: Any) -> list[Any]:
         else:
             state.has_lost_dependencies = True
     return made
+
+
+def _name(chunks: Iterable[Any]) -> str:
+    """The array that chunks are of."""
+    return next((str(key[0]) for key in chunks), "")
 
 
 def _is_in_memory(task: Any) -> bool:
