@@ -16,7 +16,7 @@ from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
 from gpureduce_dask.trees import held as handles
-from gpureduce_dask.trees import scheduler, workers
+from gpureduce_dask.trees import locate, scheduler, workers
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -188,8 +188,8 @@ def test_a_survey_tells_what_dask_does(client):
     assert not known
     ((sets, which),) = found
     holders = workers.survey(client, [(p.name, p.numblocks)])[1][0]
-    assert [sets[i] for i in which] == list(holders.values())
-    assert {(p.name, *c): sorted(held) for c, held in holders.items()} == {
+    assert [sets[i] for i in which] == holders
+    assert {(p.name, *c): sorted(held) for c, held in locate.by_coords(p.numblocks, holders).items()} == {
         key: sorted(held) for key, held in client.who_has(p).items()
     }
     client.amm.start()

@@ -22,13 +22,14 @@ from gpureduce_dask.chunk import device, host
 from gpureduce_dask.monoid import Bound
 from gpureduce_dask.operators import OPERATORS
 from gpureduce_dask.trees import chains, grouped, tasks
-from gpureduce_dask.trees.handles import Handle
+from gpureduce_dask.trees.handles import Handle, Share
 
 BOUNDS = [OPERATORS[name].bind(np.float32) for name in ("sum", "argmax", "var")]
 COUNT = 130  # more than one launch takes
 AXES = (0,)
 CHUNKS = [make((3, 40), np.dtype("f4"), i) for i in range(COUNT)]
 OFFSETS = tuple((3 * i, 0) for i in range(COUNT))
+SHARE = Share("x", (range(0, 3 * COUNT, 3), (0,)), range(COUNT))
 
 
 def where(bound: Bound) -> grouped.Where:
@@ -37,7 +38,7 @@ def where(bound: Bound) -> grouped.Where:
 
 def held(bound: Bound) -> list[Any]:
     """The same handle twice: the second time it knows its chunks."""
-    handle = Handle(tuple(range(COUNT)), OFFSETS, [put(c) for c in CHUNKS])
+    handle = Handle(SHARE, [put(c) for c in CHUNKS])
     return [grouped.reduce_held([handle], range(COUNT), bound, where(bound)) for _ in range(2)]
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from ..chunk import is_device
 from . import held as handles
 from . import locate, meta, spread, workers
-from .handles import Coords
 from .holds import Deal
 from .in_memory import InMemory
 from .on_handles import OnHandles
@@ -52,7 +51,7 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
         return None
     held = [handles.find(layer, client) for layer in layers]
     good = [h for h in held if h is not None]
-    if len(good) == len(held) and all(h.places == good[0].places for h in good[1:]):
+    if len(good) == len(held) and all(h.homes == good[0].homes for h in good[1:]):
         return OnHandles(todo, good, workers.of_client(client), is_trial)
     deals = [Deal.of(uuid4().hex, a.name, a.chunks) for a in todo.arrays]
     offered = handles.offer(client, deals[0]) if len(deals) == 1 and not is_trial else None
@@ -62,26 +61,26 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
         for layer in layers:
             workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
         return None
-    source = InMemory(todo, found[0], known)
-    first = {c: min(h) for c, h in found[0].items()}
-    if not _fit(todo, first, known) or any(w not in h[c] for h in found[1:] for c, w in first.items()):
-        return source
-    is_listed = spread.pays(set(first.values()), known, meta.promises_device(todo.x._meta))
+    homes = [*map(min, found[0])]
+    apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
+    if apart or not _fit(todo, homes, known):
+        return InMemory(todo, found[0], known)
+    is_listed = spread.pays(set(homes), known, meta.promises_device(todo.x._meta))
     made = []
     for h, layer, deal in zip(held, layers, deals, strict=True):
-        if h is None or h.places != first:
-            h = handles.plan(deal, first, client, is_listed)
+        if h is None or h.homes != homes:
+            h = handles.plan(deal, homes, client, is_listed)
             if not is_trial:
                 handles.make(h, layer, client, offered)
         made.append(h)
     return OnHandles(todo, made, known, is_trial)
 
 
-def _fit(todo: Reduction, first: dict[Coords, str], known: workers.Workers) -> bool:
+def _fit(todo: Reduction, homes: list[str], known: workers.Workers) -> bool:
     """True where handles are worth their tasks, and the workers hold their chunks with ease: a handle keeps them from
-    going to a disk. ``first`` is each chunk's worker."""
-    share = Counter(first.values())
-    if len(first) < 2 * len(share) or known.crowded & share.keys():
+    going to a disk. ``homes`` has each chunk's worker."""
+    share = Counter(homes)
+    if len(homes) < 2 * len(share) or known.crowded & share.keys():
         return False
     each = 0 if math.isnan(todo.chunk_bytes) else todo.chunk_bytes
     if meta.promises_device(todo.x._meta):

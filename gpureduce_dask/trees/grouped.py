@@ -86,10 +86,10 @@ def reduce_held(
         def blocks() -> list[tuple[Any, ...]]:
             return list(zip(*(h.take(picks) for h in handles), strict=True))
 
-        with _named(lambda: [first.keys[i] for i in picks], blocks, bound, where.axes):
+        with _named(lambda: [first.share.keys[i] for i in picks], blocks, bound, where.axes):
             if len(handles) == 1 and where.runs is None:
                 return _reduce_again(first, picks, bound, where)
-            return _reduce(blocks(), bound, [first.offsets[i] for i in picks], where)
+            return _reduce(blocks(), bound, [first.share.offsets[i] for i in picks], where)
     run = functools.partial(reduce_held, picks=picks, bound=bound, where=where)
     found = None if is_asked else spread.at_home(handles, run)
     return found[0] if found else _reduce_from_afar(handles, picks, bound, where)
@@ -99,8 +99,8 @@ def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, where: Whe
     """Chunks that were perhaps reduced before: what was found out about each is not asked again."""
     batch = handle.once((picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound))
     if bound.monoid.empty == "raise" and not handle.once(picks, lambda: all(c.size for (c,) in batch)):
-        return _reduce_run(batch, bound, [handle.offsets[i] for i in picks], where)
-    places = handle.once((picks, where.shape), lambda: where.places([handle.offsets[i] for i in picks]))
+        return _reduce_run(batch, bound, [handle.share.offsets[i] for i in picks], where)
+    places = handle.once((picks, where.shape), lambda: where.places([handle.share.offsets[i] for i in picks]))
     return chunk.leave(chunk.reduce_many(batch, bound, where.axes, places), bound)
 
 
@@ -137,9 +137,9 @@ def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound,
         partial = reduce_chunks(
             [h.take([i]) for h in handles],
             bound,
-            [handles[0].offsets[i]],
+            [handles[0].share.offsets[i]],
             Where(where.axes, where.shape),
-            [handles[0].keys[i]],
+            [handles[0].share.keys[i]],
         )
         if where.runs is None:
             folding.add(partial)

@@ -12,7 +12,12 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import getitem
 from typing import Any, NoReturn
+
+import numpy as np
 
 from ..errors import ArgumentError, message
 
@@ -23,27 +28,46 @@ COMING = frozenset({"waiting", "processing", "queued", "no-worker", "memory"})
 AGAIN = 0.1  # seconds after which a task looks for it again
 
 
+@dataclass(frozen=True)
+class Share:
+    """Some chunks of an array: of its name, where its chunks start along each axis (-1 where that is unknown), and
+    which of them in C order. It travels as these alone."""
+
+    name: str
+    starts: tuple[Sequence[int], ...]
+    numbers: Sequence[int]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Share, (self.name, self.starts, self.numbers)
+
+    @cached_property
+    def keys(self) -> tuple[Any, ...]:
+        """Of the chunks."""
+        return tuple((self.name, *c) for c in self._coords())
+
+    @cached_property
+    def offsets(self) -> tuple[Coords, ...]:
+        """The coordinates of their first elements."""
+        return tuple(tuple(map(getitem, self.starts, c)) for c in self._coords())
+
+    def _coords(self) -> Iterable[Coords]:
+        shape = [len(each) for each in self.starts]
+        return zip(*(axis.tolist() for axis in np.unravel_index(self.numbers, shape)), strict=True)
+
+
 class Handle:
-    """Chunks on this worker, their keys, and the coordinates of their first elements (-1 where they are unknown).
+    """An array's chunks on this worker. ``key`` is the handle's own, and ``home`` the worker where it was made."""
 
-    ``key`` is the handle's own, and ``home`` the worker where it was made.
-    """
-
-    __slots__ = ("__weakref__", "_chunks", "_found", "home", "key", "keys", "offsets")
+    __slots__ = ("__weakref__", "_chunks", "_found", "home", "key", "share")
 
     def __init__(
-        self,
-        keys: tuple[Any, ...],
-        offsets: tuple[Coords, ...],
-        chunks: Sequence[Any] | None = None,
-        key: str = "",
-        home: str | None = None,
+        self, share: Share, chunks: Sequence[Any] | None = None, key: str = "", home: str | None = None
     ) -> None:
-        self.keys, self.offsets, self._chunks, self.key, self.home = keys, offsets, chunks, key, home
+        self.share, self._chunks, self.key, self.home = share, chunks, key, home
         self._found: dict[Any, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Handle, (self.keys, self.offsets, None, self.key, self.home)
+        return Handle, (self.share, None, self.key, self.home)
 
     @property
     def is_here(self) -> bool:
@@ -53,14 +77,15 @@ class Handle:
     def take(self, picks: Iterable[int]) -> list[Any]:
         """Chunks by their number in the handle."""
         if self._chunks is None:
-            return [_fetch(self.keys[i]) for i in picks]
+            return [_fetch(self.share.keys[i]) for i in picks]
         return [self._chunks[i] for i in picks]
 
     def restored(self, data: Mapping[Any, Any]) -> Handle | None:
         """The handle with its chunks, where all are among what a worker has in memory."""
-        if not all(key in data for key in self.keys):
+        keys = self.share.keys
+        if not all(key in data for key in keys):
             return None
-        return Handle(self.keys, self.offsets, [data[key] for key in self.keys], self.key, self.home)
+        return Handle(self.share, [data[key] for key in keys], self.key, self.home)
 
     def packed(self) -> bytes:
         """The handle as it travels."""

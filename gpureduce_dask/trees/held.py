@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from itertools import product
 from typing import Any
 
 from dask._task_spec import List, TaskRef
@@ -27,7 +28,8 @@ class Held:
     """
 
     holds: dict[str, Hold]  # what makes the handle of each worker
-    places: dict[Coords, str]  # the worker of each chunk, in C order
+    homes: list[str]  # the worker of each chunk, in C order
+    numblocks: Coords
     roster: Roster | None = None
     is_listed: bool = False  # for the first task already
     is_used: bool = False  # by a task that takes all
@@ -38,6 +40,11 @@ class Held:
     def names(self) -> dict[str, str]:
         """The key of each worker's handle."""
         return {worker: str(hold.key) for worker, hold in self.holds.items()}
+
+    @cached_property
+    def places(self) -> dict[Coords, str]:
+        """The worker of each chunk."""
+        return dict(zip(product(*map(range, self.numblocks)), self.homes, strict=True))
 
     @cached_property
     def numbers(self) -> dict[Coords, int]:
@@ -140,10 +147,10 @@ def offer(client: Any, deal: Deal) -> tuple[Offer, Any] | None:
     return Offer(deal, frozenset(met), client.id), Future(deal.roster, client)  # before anything can happen to it
 
 
-def plan(deal: Deal, first: Mapping[Coords, str], client: Any, is_listed: bool) -> Held:
-    """Handles of chunks that lie, in C order, where ``first`` says, with a list of them where ``is_listed``; none is
-    made yet."""
-    held = Held(deal.holds(first), dict(first))
+def plan(deal: Deal, homes: list[str], client: Any, is_listed: bool) -> Held:
+    """Handles of chunks that lie, in C order, on these workers, with a list of them where ``is_listed``; none is made
+    yet."""
+    held = Held(deal.holds(homes), homes, tuple(map(len, deal.starts)))
     if is_listed:
         held.roster = deal.listed(held.holds)
         held.is_listed = held.holds.keys() <= _met.get(client, set()) and workers.is_heard(client)

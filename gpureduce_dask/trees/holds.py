@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from operator import getitem
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from dask._task_spec import Task
 
 from ..chunk import is_device
@@ -17,7 +15,7 @@ from ..device import faults
 from . import desk
 from .axes import Chunks
 from .groups import as_range
-from .handles import Coords, Handle
+from .handles import Handle, Share
 
 PREFIX = "gr-handle-"
 
@@ -28,7 +26,7 @@ class Deal:
 
     mark: str
     name: str
-    starts: tuple[Coords, ...]
+    starts: tuple[Sequence[int], ...]
 
     @classmethod
     def of(cls, mark: str, name: str, chunks: Chunks) -> Deal:
@@ -40,19 +38,20 @@ class Deal:
         """The key of a list of all handles."""
         return f"{PREFIX}{self.mark}-all"
 
-    def holds(self, first: Mapping[Coords, str]) -> dict[str, Hold]:
+    def holds(self, homes: Sequence[str]) -> dict[str, Hold]:
         """What makes the handle of each worker, given the worker of each chunk, in C order."""
         members: dict[str, list[int]] = {}
-        for number, worker in enumerate(first.values()):
+        for number, worker in enumerate(homes):
             members.setdefault(worker, []).append(number)
         return {
-            worker: Hold(f"{PREFIX}{self.mark}-{i}", self.name, self.starts, as_range(members[worker]), worker)
+            worker: Hold(f"{PREFIX}{self.mark}-{i}", Share(self.name, self.starts, as_range(members[worker])), worker)
             for i, worker in enumerate(sorted(members))
         }
 
-    def listed(self, holds: Mapping[str, Hold]) -> Roster:
-        """What makes a list of them, on the first worker: where tasks that take it run, and have warmed up."""
-        return Roster(self.roster, tuple(holds.values()), next(iter(holds)))
+    def listed(self, holds: Mapping[str, Hold], needs: frozenset[Any] | None = None) -> Roster:
+        """What makes a list of them, on the first worker: where tasks that take it run, and have warmed up. ``needs``
+        are the keys of all chunks, where somebody has them."""
+        return Roster(self.roster, tuple(holds.values()), next(iter(holds)), needs)
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,8 @@ def _whole(start: float) -> int:
 
 
 class Hold(Task):
-    """The task that makes a handle: of an array's name, where its chunks start along each axis, which of them in C
-    order, and the worker whose memory has them. It travels as these alone.
+    """The task that makes a handle: of a share of an array, and the worker whose memory has it. It travels as these
+    alone.
 
     There it depends on nothing: to declare each chunk costs more than to look for it. Without a worker, as where that
     was lost, it depends on the chunks, and is made where they are.
@@ -84,10 +83,8 @@ class Hold(Task):
 
     __slots__ = ("_needs",)
 
-    def __init__(
-        self, key: str, name: str, starts: tuple[Coords, ...], numbers: Sequence[int], home: str | None = None
-    ) -> None:
-        super().__init__(key, Handle, name, starts, numbers, home)
+    def __init__(self, key: str, share: Share, home: str | None = None) -> None:
+        super().__init__(key, Handle, share, home)
         self._token = key
         self._needs: frozenset[Any] | None = None
 
@@ -100,21 +97,20 @@ class Hold(Task):
         return ()
 
     @property
-    def numbers(self) -> Sequence[int]:
-        """Which of the array's chunks are its own."""
-        numbers: Sequence[int] = self.args[2]
-        return numbers
+    def share(self) -> Share:
+        share: Share = self.args[0]
+        return share
 
     @property
     def home(self) -> str | None:
-        home: str | None = self.args[3]
+        home: str | None = self.args[1]
         return home
 
     @property
     def needs(self) -> frozenset[Any]:
         """The keys of its chunks, counted where they are asked for."""
         if self._needs is None:
-            self._needs = frozenset(self._keys(self._coords()))
+            self._needs = frozenset(self.share.keys)
         return self._needs
 
     @property
@@ -123,7 +119,7 @@ class Hold(Task):
 
     def anywhere(self) -> Hold:
         """The same, made where its chunks will be."""
-        return Hold(str(self.key), *self.args[:3])
+        return Hold(str(self.key), self.share)
 
     def __call__(self, values: Mapping[Any, Any] = MappingProxyType({})) -> Handle:
         mine = desk.here()
@@ -142,30 +138,28 @@ class Hold(Task):
 
     def of(self, data: Mapping[Any, Any], here: str | None) -> Handle:
         """The handle of chunks in a worker's memory, or else one whose chunks are at its home."""
-        coords = self._coords()
-        keys = self._keys(coords)
-        offsets = tuple(tuple(map(getitem, self.args[1], c)) for c in coords)
+        keys = self.share.keys
         if all(key in data for key in keys):
-            return Handle(keys, offsets, [data[key] for key in keys], str(self.key), here)
-        return Handle(keys, offsets, None, str(self.key), None if self.home == here else self.home)
+            return Handle(self.share, [data[key] for key in keys], str(self.key), here)
+        return self.afar()
 
-    def _coords(self) -> list[Coords]:
-        shape = [len(each) for each in self.args[1]]
-        return list(zip(*(axis.tolist() for axis in np.unravel_index(self.numbers, shape)), strict=True))
-
-    def _keys(self, coords: list[Coords]) -> tuple[Any, ...]:
-        return tuple((self.args[0], *c) for c in coords)
+    def afar(self) -> Handle:
+        """The handle as it would come from its home, without its chunks."""
+        return Handle(self.share, None, str(self.key), self.home)
 
 
 class Roster(Task):
     """The task that lists an array's handles, on one of their workers: from what makes each, without waiting for it.
     Without a worker, as where one was lost, it waits."""
 
-    __slots__ = ()
+    __slots__ = ("_needs",)
 
-    def __init__(self, key: str, holds: tuple[Hold, ...], home: str | None = None) -> None:
+    def __init__(
+        self, key: str, holds: tuple[Hold, ...], home: str | None = None, needs: frozenset[Any] | None = None
+    ) -> None:
         super().__init__(key, list, holds, home)
         self._token = key
+        self._needs = needs
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Roster, (self.key, *self.args)
@@ -183,7 +177,9 @@ class Roster(Task):
     @property
     def needs(self) -> frozenset[Any]:
         """The keys of the chunks that its handles refer to."""
-        return frozenset().union(*(hold.needs for hold in self.holds))
+        if self._needs is None:
+            self._needs = frozenset().union(*(hold.needs for hold in self.holds))
+        return self._needs
 
     @property
     def dependencies(self) -> frozenset[Any]:
@@ -191,14 +187,14 @@ class Roster(Task):
 
     def anywhere(self) -> Roster:
         """The same, made when its handles are."""
-        return Roster(str(self.key), self.holds)
+        return Roster(str(self.key), self.holds, needs=self._needs)
 
     def __call__(self, values: Mapping[Any, Any] = MappingProxyType({})) -> list[Handle]:
         if not self.home:
             return [values[hold.key] for hold in self.holds]
         mine = desk.here()
         here = mine.worker.address if mine else None
-        return [hold() if hold.home == here else hold.of({}, here) for hold in self.holds]
+        return [hold() if hold.home == here else hold.afar() for hold in self.holds]
 
 
 @faults.task

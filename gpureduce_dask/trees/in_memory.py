@@ -9,7 +9,7 @@ from typing import Any
 
 from dask._task_spec import List, TaskRef
 
-from . import grouped, groups, workers
+from . import grouped, groups, locate, workers
 from .axes import Axes, place_chunks
 from .handles import Coords
 from .sources import Part, Reduction, Spread, slices_of
@@ -18,11 +18,12 @@ from .sources import Part, Reduction, Spread, slices_of
 class InMemory:
     """By worker where holders are known."""
 
-    def __init__(self, todo: Reduction, holders: dict[Coords, tuple[str, ...]] | None, known: workers.Workers) -> None:
-        self.todo, self.holders, self.known = todo, holders, known
+    def __init__(self, todo: Reduction, held: list[tuple[str, ...]] | None, known: workers.Workers) -> None:
+        """``held`` are the workers that hold each chunk, in C order."""
+        self.todo, self.known, self.mark = todo, known, held
         self.dependencies: list[Any] = list(todo.arrays)
         self.futures: list[Any] = []
-        self.mark: Any = None if holders is None else sorted(holders.items())
+        self.holders = None if held is None else locate.by_coords(todo.x.numblocks, held)
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         found = slices_of(self.todo.x.numblocks, stage)

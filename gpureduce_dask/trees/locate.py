@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from . import held as held_handles
 from . import workers
 from .handles import Coords
 
-Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk, which are in C order
+Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk
 
 
 def survey(
     client: Any, arrays: list[tuple[str, Coords, Any]], offer: Any = None
-) -> tuple[workers.Workers, list[Holders]]:
-    """The workers that hold each chunk of arrays, given by name, numbers of blocks and layer; no arrays where not all
-    chunks are in memory."""
+) -> tuple[workers.Workers, list[list[tuple[str, ...]]]]:
+    """The workers that hold each chunk of arrays, in C order; arrays are given by name, numbers of blocks and layer.
+    No arrays where not all chunks are in memory."""
     layers = [layer.mapping for _, _, layer in arrays]
     if not client.asynchronous and all(map(_is_whole, layers)):
         known, found = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays], offer)
-        if found and all(all(holders.values()) for holders in found):
+        if found and all(map(all, found)):
             return known, found
     return workers.of_client(client), []
 
@@ -31,6 +32,11 @@ def _is_whole(futures: Mapping[Any, Any]) -> bool:
     if not workers.are_futures(values) or [future.key for future in values] != [*futures]:
         return False
     return all(future.status == "finished" for future in values)
+
+
+def by_coords(numblocks: Coords, found: Sequence[tuple[str, ...]]) -> Holders:
+    """What is found of each chunk in C order."""
+    return dict(zip(product(*map(range, numblocks)), found, strict=True))
 
 
 def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
@@ -49,5 +55,5 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
             return held.holders(), workers.of_client(client)
         known, found = survey(client, [(name, x.numblocks, layer)])
         if found:
-            return found[0], known
+            return by_coords(x.numblocks, found[0]), known
     return None

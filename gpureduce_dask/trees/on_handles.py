@@ -62,9 +62,9 @@ class OnHandles:
             yield (
                 (0,) * len(stage),
                 [
-                    (groups.Group(groups.as_range(hold.numbers[part.start : part.stop]), worker), part)
+                    (groups.Group(groups.as_range(hold.share.numbers[part.start : part.stop]), worker), part)
                     for worker, hold in held.holds.items()
-                    for part in groups.shares(len(hold.numbers), threads.get(worker, 1), nbytes)
+                    for part in groups.shares(len(hold.share.numbers), threads.get(worker, 1), nbytes)
                 ],
             )
             return

@@ -32,20 +32,20 @@ def survey(
         }
         for worker in dask_scheduler.workers.values()
     }
-    found = [_holders(name, numblocks, dask_scheduler.tasks) for name, numblocks in arrays]
+    tasks = dask_scheduler.tasks
+    chunks = [[tasks.get((name, *c)) for c in product(*map(range, numblocks))] for name, numblocks in arrays]
+    found = [*map(_holders, chunks)]
     if offer is not None:
-        dask_scheduler.loop.add_callback(_take, dask_scheduler, offer, arrays[0][1], found[0])
+        dask_scheduler.loop.add_callback(_take, dask_scheduler, offer, chunks[0], found[0])
     return workers, found
 
 
-def _holders(name: str, numblocks: tuple[int, ...], tasks: Mapping[Any, Any]) -> Holders:
+def _holders(chunks: Sequence[Any]) -> Holders:
+    """Of the tasks of chunks, or None for those that are not known."""
     sets: dict[Any, int] = {}
-    which = []
-    for coords in product(*map(range, numblocks)):
-        task = tasks.get((name, *coords))
-        held = frozenset(task.who_has or ()) if task is not None else frozenset()
-        which.append(sets.setdefault(held, len(sets)))
-    return [tuple(sorted(worker.address for worker in held)) for held in sets], which
+    held = (frozenset(task.who_has or ()) if task is not None else frozenset() for task in chunks)
+    which = [sets.setdefault(each, len(sets)) for each in held]
+    return [tuple(sorted(worker.address for worker in each)) for each in sets], which
 
 
 def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
@@ -74,13 +74,13 @@ def start(graph: Mapping[str, Any], client: str, dask_scheduler: Any) -> None:
     dask_scheduler.stream_handlers.setdefault(START, partial(_hear, dask_scheduler))
 
 
-def _take(dask_scheduler: Any, offer: Any, numblocks: tuple[int, ...], holders: Holders) -> None:
+def _take(dask_scheduler: Any, offer: Any, chunks: Sequence[Any], holders: Holders) -> None:
     """List the handles of chunks, each in the memory of its first holder, where the offer says so."""
     sets, which = holders
     homes = [min(held, default="") for held in sets]
     if offer.taken(homes):
-        first = dict(zip(product(*map(range, numblocks)), map(homes.__getitem__, which), strict=True))
-        roster = offer.deal.listed(offer.deal.holds(first))
+        needs = frozenset(task.key for task in chunks)  # not made anew, which costs more than all else here
+        roster = offer.deal.listed(offer.deal.holds([homes[i] for i in which]), needs)
         _try_start(dask_scheduler, {str(roster.key): roster}, offer.client)
 
 

@@ -8,7 +8,6 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import product
 from typing import Any
 
 import dask
@@ -112,17 +111,15 @@ _has_package.__module__ = "__main__"  # what cloudpickle takes as: pickle the co
 
 def survey(
     client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]], offer: Any = None
-) -> tuple[Workers, list[dict[tuple[int, ...], tuple[str, ...]]]]:
-    """A cluster's workers, and those that hold each chunk of arrays of these names and numbers of blocks; of no array
-    where the scheduler cannot say. With an offer it may make a list of handles too: see :mod:`.scheduler`."""
+) -> tuple[Workers, list[list[tuple[str, ...]]]]:
+    """A cluster's workers, and those that hold each chunk, in C order, of arrays of these names and numbers of blocks;
+    of no array where the scheduler cannot say. With an offer it may make a list of handles too: see
+    :mod:`.scheduler`."""
     try:
         known, found = client.run_on_scheduler(scheduler.survey, list(arrays), offer)
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
         return of_client(client), []
-    return _note(client, known), [
-        dict(zip(product(*map(range, numblocks)), map(sets.__getitem__, which), strict=True))
-        for (_, numblocks), (sets, which) in zip(arrays, found, strict=True)
-    ]
+    return _note(client, known), [[sets[i] for i in which] for sets, which in found]
 
 
 def start(client: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
