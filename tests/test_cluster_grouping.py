@@ -180,7 +180,7 @@ def test_a_survey_tells_what_dask_does(client):
     p = persisted(client, x)
     client.amm.stop()  # it drops copies that nobody needs, every two seconds
     client.replicate([f for f in p.dask.values()][:5], n=3)
-    known, found = client.run_on_scheduler(scheduler.survey, [(p.name, p.numblocks)], None)
+    known, found = client.run_on_scheduler(scheduler.survey, [(p.name, p.numblocks)])
     for address, info in client.scheduler_info(n_workers=-1)["workers"].items():
         mine = known.pop(address)
         assert mine["nthreads"] == info["nthreads"] and mine["memory_limit"] == info["memory_limit"]

@@ -58,9 +58,9 @@ def client(cluster, monkeypatch):
 REF = np.random.default_rng(3).normal(size=(24, 15))
 
 
-def held(client, ref=REF):
+def held(client, ref=REF, chunks=(2, 4)):
     """Chunks on every worker."""
-    x = client.persist(da.from_array(ref, chunks=(2, 4)).map_blocks(np.copy))
+    x = client.persist(da.from_array(ref, chunks=chunks).map_blocks(np.copy))
     distributed.wait(x, timeout=PATIENCE)
     return x
 
@@ -93,9 +93,15 @@ def handles(dask_scheduler):
     return {k: [w.address for w in task.who_has or ()] for k, task in tasks.items() if not k.endswith("-all")}
 
 
+def list_of(x):
+    """The key of the list of an array's handles."""
+    known = held_handles._held[id(x.dask.layers[x.name])]
+    return known.key if isinstance(known, held_handles.Ordered) else known.roster.key
+
+
 def lead_and_asked(client, x):
     """The worker that the tasks of the last array run on, and another one."""
-    roster = held_handles._held[id(x.dask.layers[x.name])].roster.key
+    roster = list_of(x)
     (lead,) = client.run_on_scheduler(lambda dask_scheduler: [w.address for w in dask_scheduler.tasks[roster].who_has])
     return lead, next(w for w in client.nthreads() if w != lead)
 
@@ -157,11 +163,94 @@ def test_the_first_reduction_of_the_next_array(client, unmade):
     assert fetched(client) == 0
 
 
-def test_the_first_array_of_a_warm_client(client):
+def test_the_first_array_of_a_warm_client(client, monkeypatch):
+    monkeypatch.setattr(held_handles, "SOON", PATIENCE)
     gr.warm(client, ops=())
     x = held(client)
     found, tasks = tasks_of(client, lambda: gr.sum(x))
     assert found == pytest.approx(REF.sum()) and len(tasks) == 2
+
+
+def test_nobody_is_asked(client, unmade, monkeypatch):
+    """Whatever is reduced to little, in order or not, again and again until it is heard of the handles."""
+    wrapped = client.run_on_scheduler
+    integers = np.arange(24 * 15).reshape(24, 15) % 5
+    p, rows = held(client, integers, (2, 15)), held(client, REF, (2, 15))
+    asked, before = [], fetched(client)
+    monkeypatch.setattr(client, "run_on_scheduler", lambda *args: asked.append(args) or wrapped(*args))
+    assert value(client, gr.sum(unmade)) == pytest.approx(REF.sum())
+    assert value(client, gr.argmax(unmade)) == REF.argmax()
+    assert value(client, gr.reduction(p, AFFINE)) == compose(integers, (0, 1))
+    np.testing.assert_array_equal(value(client, gr.max(rows, axis=0)), REF.max(0))
+    assert not asked
+    assert not client.run_on_scheduler(handles) and fetched(client) == before
+    asked.clear()
+    np.testing.assert_array_equal(value(client, gr.max(unmade, axis=1)), REF.max(1))
+    assert [function for function, *_ in asked] == [scheduler.listed]
+    assert value(client, gr.max(unmade)) == REF.max() and len(asked) == 1
+
+
+@pytest.mark.parametrize("where", ["one", "two"])
+def test_chunks_that_lie_on_some_workers(client, unmade, where):
+    some = sorted(client.nthreads())[-1:] if where == "one" else sorted(client.nthreads())[1:]
+    with dask.annotate(workers=some, allow_other_workers=False):
+        x = client.persist(da.from_array(REF * 2, chunks=(2, 4)).map_blocks(np.copy), optimize_graph=False)
+    distributed.wait(x, timeout=PATIENCE)
+    before = fetched(client)
+    found, tasks = tasks_of(client, lambda: gr.sum(x))
+    assert found == pytest.approx(2 * REF.sum()) and len(tasks) == 2
+    np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), 2 * REF.max(1))
+    assert len(client.run_on_scheduler(handles)) == len(some)
+    assert fetched(client) == before
+
+
+def test_a_worker_that_nobody_has_met(client, unmade, monkeypatch):
+    """It could not be asked, so the list waits until its handle is made, and its desk with it."""
+    new = sorted(client.nthreads())[1]
+    client.run(forget, workers=[new])
+    met = held_handles.met(client) - {new}
+    monkeypatch.setitem(held_handles._met, client, set(met))
+    x, before = held(client, REF + 1), fetched(client)
+    found, tasks = tasks_of(client, lambda: gr.sum(x))
+    assert found == pytest.approx((REF + 1).sum()) and len(tasks) == WORKERS + 2
+    assert value(client, gr.max(x)) == (REF + 1).max() and fetched(client) == before
+
+
+def lose(key, dask_scheduler):
+    """As when its worker has just died."""
+    dask_scheduler.transitions({key: "released"}, "test")
+
+
+def test_a_chunk_that_is_lost_just_then(client, unmade, monkeypatch):
+    """It is made again, and the list waits for it."""
+    x, begin = held(client, REF + 4), held_handles.workers.order
+    key = next(f.key for f in distributed.futures_of(x))
+
+    def late(*args):
+        client.run_on_scheduler(lose, key)
+        return begin(*args)
+
+    monkeypatch.setattr(held_handles.workers, "order", late)
+    assert value(client, gr.sum(x)) == pytest.approx((REF + 4).sum())
+    np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), (REF + 4).max(1))
+
+
+def give_up(keys, client, dask_scheduler):
+    dask_scheduler.stimulus_cancel(keys, client, force=True, reason="test", msg="")
+
+
+def test_chunks_that_are_cancelled_just_then(client, unmade, monkeypatch):
+    x, begin = held(client, REF + 3), held_handles.workers.order
+
+    def late(*args):
+        client.run_on_scheduler(give_up, [*x.dask], client.id)
+        return begin(*args)
+
+    monkeypatch.setattr(held_handles.workers, "order", late)
+    with pytest.raises(distributed.client.FutureCancelledError):
+        value(client, gr.sum(x))
+    monkeypatch.setattr(held_handles.workers, "order", begin)
+    assert value(client, gr.sum(held(client, REF + 2))) == pytest.approx((REF + 2).sum())
 
 
 def test_handles_follow_the_list(client, unmade, monkeypatch):
@@ -394,7 +483,8 @@ def test_the_asking_worker_dies(client):
 @pytest.mark.parametrize("who", ["lead", "asked"])
 def test_a_worker_dies_before_handles_are_made(client, unmade, who):
     total = gr.sum(unmade)
-    distributed.wait(list(held_handles._held[id(unmade.dask.layers[unmade.name])].futures.values()), timeout=PATIENCE)
+    roster = list_of(unmade)
+    wait_until(lambda: client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.tasks[roster].state == "memory"))
     lead, asked = lead_and_asked(client, unmade)
     on_request(client, asked, die if who == "asked" else doze)
     pid = client.run(os.getpid, workers=[lead])[lead]

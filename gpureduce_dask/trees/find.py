@@ -10,8 +10,8 @@ from uuid import uuid4
 import numpy as np
 
 from ..chunk import is_device
+from . import early, locate, meta, spread, workers
 from . import held as handles
-from . import locate, meta, spread, workers
 from .holds import Deal
 from .in_memory import InMemory
 from .on_handles import OnHandles
@@ -49,14 +49,16 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
+    ahead = None if is_trial or len(layers) > 1 else early.source(todo, layers[0], client)
+    if ahead:
+        return ahead
     held = [handles.find(layer, client) for layer in layers]
     good = [h for h in held if h is not None]
     if len(good) == len(held) and all(h.homes == good[0].homes for h in good[1:]):
         return OnHandles(todo, good, workers.of_client(client), is_trial)
     deals = [Deal.of(uuid4().hex, a.name, a.chunks) for a in todo.arrays]
-    offered = handles.offer(client, deals[0]) if len(deals) == 1 and not is_trial else None
     arrays = [(a.name, a.numblocks, layer) for a, layer in zip(todo.arrays, layers, strict=True)]
-    known, found = locate.survey(client, arrays, offered and offered[0])
+    known, found = locate.survey(client, arrays)
     if not found:
         for layer in layers:
             workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
@@ -69,9 +71,11 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
     made = []
     for h, layer, deal in zip(held, layers, deals, strict=True):
         if h is None or h.homes != homes:
-            h = handles.plan(deal, homes, client, is_listed)
+            h = handles.plan(deal, homes)
+            if is_listed:
+                handles.list_all(h, deal, client)
             if not is_trial:
-                handles.make(h, layer, client, offered)
+                handles.make(h, layer, client)
         made.append(h)
     return OnHandles(todo, made, known, is_trial)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .. import chunk
@@ -13,7 +13,7 @@ from ..chunk import Place, Places
 from ..chunk.ahead import ahead
 from ..device import faults
 from ..monoid import Bound
-from . import spread
+from . import groups, spread
 from .axes import Axes
 from .handles import Coords, Handle
 from .tasks import Partial, lacks_answer, merge
@@ -93,6 +93,19 @@ def reduce_held(
     run = functools.partial(reduce_held, picks=picks, bound=bound, where=where)
     found = None if is_asked else spread.at_home(handles, run)
     return found[0] if found else _reduce_from_afar(handles, picks, bound, where)
+
+
+def reduce_all(handles: list[Handle], bound: Bound, where: Where, is_asked: bool = False) -> Partial | Runs:
+    """All chunks that handles refer to, of the only slice."""
+    numbers = handles[0].share.numbers
+    return reduce_held(handles, range(len(numbers)), bound, replace(where, runs=runs_of(bound, numbers)), is_asked)
+
+
+def runs_of(bound: Bound, members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
+    """The start and length of each stretch of neighbours, where their order matters."""
+    if bound.monoid.commutative:
+        return None
+    return tuple((run.start, len(run)) for run in groups.runs(members))
 
 
 def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, where: Where) -> Partial:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import product
@@ -13,9 +14,9 @@ from typing import Any
 
 from dask._task_spec import List, TaskRef
 
-from . import workers
+from . import scheduler, workers
 from .handles import Coords
-from .holds import Deal, Hold, Offer, Roster
+from .holds import Deal, Hold, Roster
 
 SOON = 0.05  # seconds after which handles are made that the first task does without
 
@@ -96,18 +97,12 @@ class Held:
             f.status in ("pending", "finished") for f in self.futures.values()
         )
 
-    def start(self, client: Any, roster: Any = None) -> None:
-        """Have made what the first task takes, and the rest when there is time for it. ``roster`` is the future of a
-        list that is being made."""
+    def start(self, client: Any) -> None:
+        """Have made what the first task takes, and the rest when there is time for it."""
         if self.roster is None or not self.is_listed:
             return self.each(client)
-        if roster is None:
-            self._start(client, [self.roster])
-        else:
-            self.futures = {str(self.roster.key): roster}
-        client.loop.add_callback(
-            client.loop.call_later, SOON, partial(_make_rest, weakref.ref(self), weakref.ref(client))
-        )
+        self._start(client, [self.roster])
+        _soon(client, partial(_make_rest, weakref.ref(self), weakref.ref(client)))
 
     def _start(self, client: Any, tasks: Sequence[Hold | Roster]) -> None:
         self.futures = self.futures | workers.start(client, {str(task.key): task for task in tasks})
@@ -119,15 +114,76 @@ class Held:
         return all(future.status == "finished" for future in self.futures.values())
 
 
+class Ordered:
+    """A list of an array's handles that the scheduler makes of what it knows: the client has yet to hear of them."""
+
+    def __init__(self, deal: Deal, layer: Any, client: Any) -> None:
+        from distributed import Future
+
+        self.deal, self.key = deal, deal.roster
+        self.future: Any = Future(self.key, client)  # before anything can happen to it
+        self._layer = weakref.ref(layer)
+
+    def is_good(self) -> bool:
+        return self.future.status in ("pending", "finished")
+
+    def hear(self, shares: Mapping[str, Sequence[int]]) -> Held | None:
+        """The handles, given which chunks each worker's has."""
+        layer = self._layer()
+        with _making:
+            held = _held.get(id(layer))
+            if held is self:
+                del _held[id(layer)]
+                held = None
+                if shares and all(shares):
+                    held = _held[id(layer)] = self._held(shares)
+        return held if isinstance(held, Held) else None
+
+    def _held(self, shares: Mapping[str, Sequence[int]]) -> Held:
+        homes = dict(sorted((number, home) for home, numbers in shares.items() for number in numbers))
+        held = plan(self.deal, [*homes.values()])
+        held.roster, held.is_listed = self.deal.listed(held.holds), True
+        held.futures = {self.key: self.future}
+        return held
+
+
 _making = threading.Lock()  # of a list, by two threads at once
 _met: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()  # workers that a client's tasks can ask
-_held: dict[int, Held] = {}  # by layer of futures; an entry goes with its layer
+_held: dict[int, Held | Ordered] = {}  # by layer of futures; an entry goes with its layer
+
+
+def is_known(layer: Any) -> bool:
+    """True where it has been heard of the handles of an array's layer of futures."""
+    return isinstance(_held.get(id(layer)), Held)
 
 
 def find(layer: Any, client: Any) -> Held | None:
     """The handles of an array's layer of futures, if it has any that are still good."""
     held = _held.get(id(layer))
+    if isinstance(held, Ordered):
+        if client.asynchronous or not held.is_good():
+            return None
+        held = held.hear(client.run_on_scheduler(scheduler.listed, held.key))
     return held if held is not None and held.is_good(workers.of_client(client).threads) else None
+
+
+def order(deal: Deal, layer: Any, client: Any) -> Ordered | None:
+    """A list that the scheduler makes of an array's handles, the same for all who ask; none where it has been heard of
+    them already."""
+    with _making:
+        held = _held.get(id(layer))
+        if isinstance(held, Held) or (held is not None and held.is_good()):
+            return held if isinstance(held, Ordered) else None
+        held = Ordered(deal, layer, client)
+        workers.order(client, deal, _met[client])
+        _keep(held, layer)
+    _soon(client, partial(_hear, weakref.ref(held), weakref.ref(client)))
+    return held
+
+
+def met(client: Any) -> frozenset[str]:
+    """The workers that a client's tasks can ask."""
+    return frozenset(_met.get(client, ()))
 
 
 def meet(client: Any, names: Iterable[str]) -> None:
@@ -136,37 +192,46 @@ def meet(client: Any, names: Iterable[str]) -> None:
     _met.setdefault(client, set()).update(names)
 
 
-def offer(client: Any, deal: Deal) -> tuple[Offer, Any] | None:
-    """What a client offers with its question where chunks lie, and the future of what that makes: of a list of
-    handles, where it has had workers make some before."""
-    met = _met.get(client)
-    if not met or not workers.is_heard(client):
-        return None
-    from distributed import Future
-
-    return Offer(deal, frozenset(met), client.id), Future(deal.roster, client)  # before anything can happen to it
+def plan(deal: Deal, homes: list[str]) -> Held:
+    """Handles of chunks that lie, in C order, on these workers; none is made yet."""
+    return Held(deal.holds(homes), homes, tuple(map(len, deal.starts)))
 
 
-def plan(deal: Deal, homes: list[str], client: Any, is_listed: bool) -> Held:
-    """Handles of chunks that lie, in C order, on these workers, with a list of them where ``is_listed``; none is made
-    yet."""
-    held = Held(deal.holds(homes), homes, tuple(map(len, deal.starts)))
-    if is_listed:
-        held.roster = deal.listed(held.holds)
-        held.is_listed = held.holds.keys() <= _met.get(client, set()) and workers.is_heard(client)
-    return held
+def list_all(held: Held, deal: Deal, client: Any) -> None:
+    """Let handles that are planned have a list, which the first task takes where their workers can be asked."""
+    held.roster = deal.listed(held.holds)
+    held.is_listed = held.holds.keys() <= met(client) and workers.is_heard(client)
 
 
-def make(held: Held, layer: Any, client: Any, offered: tuple[Offer, Any] | None) -> None:
+def make(held: Held, layer: Any, client: Any) -> None:
     """Have the handles of a layer's chunks made while the caller goes on, for all reductions of these."""
-    held.start(client, offered[1] if offered and offered[0].taken(held.holds) else None)
+    held.start(client)
+    _keep(held, layer)
+
+
+def _keep(held: Held | Ordered, layer: Any) -> None:
     if id(layer) not in _held:
         weakref.finalize(layer, _held.pop, id(layer), None)
     _held[id(layer)] = held
 
 
-def _make_rest(held: weakref.ref[Held], client: weakref.ref[Any]) -> None:
+def _soon(client: Any, run: Callable[[], Any]) -> None:
     """By the client's loop."""
+    client.loop.add_callback(client.loop.call_later, SOON, run)
+
+
+def _make_rest(held: weakref.ref[Held], client: weakref.ref[Any]) -> None:
     each, mine = held(), client()
     if each is not None and mine is not None and mine.status == "running":
         each.each(mine)
+
+
+async def _hear(ordered: weakref.ref[Ordered], client: weakref.ref[Any]) -> None:
+    """Hear of handles that were ordered, and have all of them made."""
+    mine, each = client(), ordered()
+    if each is None or mine is None or mine.status != "running" or not each.is_good():
+        return
+    with suppress(OSError):  # the connection is closed
+        held = each.hear(await mine.run_on_scheduler(scheduler.listed, each.key))
+        if held is not None and mine.status == "running":
+            held.each(mine)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from types import MappingProxyType
@@ -52,21 +52,6 @@ class Deal:
         """What makes a list of them, on the first worker: where tasks that take it run, and have warmed up. ``needs``
         are the keys of all chunks, where somebody has them."""
         return Roster(self.roster, tuple(holds.values()), next(iter(holds)), needs)
-
-
-@dataclass(frozen=True)
-class Offer:
-    """A client's, who asks where an array's chunks lie: to list their handles at once, where all lie on several of
-    these workers, which have answered before."""
-
-    deal: Deal
-    workers: frozenset[str]
-    client: str
-
-    def taken(self, homes: Iterable[str]) -> bool:
-        """Whether the chunks' workers are as offered."""
-        found = set(homes)
-        return len(found) > 1 and found <= self.workers
 
 
 def _whole(start: float) -> int:

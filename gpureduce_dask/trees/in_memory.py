@@ -30,7 +30,7 @@ class InMemory:
         for outer, members in found.items():
             yield outer, [self._part(stage, members, g) for g in self._deal(members, len(found))]
 
-    def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
+    def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
         return None
 
     def _deal(self, members: list[Coords], slices: int) -> list[groups.Group]:

@@ -13,20 +13,18 @@ from .handles import Coords
 Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk
 
 
-def survey(
-    client: Any, arrays: list[tuple[str, Coords, Any]], offer: Any = None
-) -> tuple[workers.Workers, list[list[tuple[str, ...]]]]:
+def survey(client: Any, arrays: list[tuple[str, Coords, Any]]) -> tuple[workers.Workers, list[list[tuple[str, ...]]]]:
     """The workers that hold each chunk of arrays, in C order; arrays are given by name, numbers of blocks and layer.
     No arrays where not all chunks are in memory."""
     layers = [layer.mapping for _, _, layer in arrays]
-    if not client.asynchronous and all(map(_is_whole, layers)):
-        known, found = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays], offer)
+    if not client.asynchronous and all(map(is_whole, layers)):
+        known, found = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays])
         if found and all(map(all, found)):
             return known, found
     return workers.of_client(client), []
 
 
-def _is_whole(futures: Mapping[Any, Any]) -> bool:
+def is_whole(futures: Mapping[Any, Any]) -> bool:
     """True for futures of just these keys that are all in memory."""
     values = futures.values()
     if not workers.are_futures(values) or [future.key for future in values] != [*futures]:

@@ -32,14 +32,14 @@ class OnHandles:
                 held.each(self.known.client)
         return [MaterializedLayer(h.futures) for h in self.held]
 
-    def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
-        """What one task runs on each worker, and on what, where it asks them for partials of so few bytes."""
-        if nbytes <= spread.MOST_BYTES and all(
+    def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
+        """Where partials are small, and a group is what a worker has."""
+        if self.todo.partial_bytes(stage) <= spread.MOST_BYTES and all(
             h.roster and [*h.names] == [part.worker for part in parts] for h in self.held
         ):
             client = None if self.is_trial else self.known.client
             self.is_listed = True
-            return Spread([h.every(client) for h in self.held], [part.run for part in parts])
+            return Spread([h.every(client) for h in self.held], self.todo.run_of_all(stage))
         return None
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:

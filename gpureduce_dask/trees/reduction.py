@@ -70,7 +70,8 @@ def grow(
     todo = Reduction(arrays, bound, axes, size)
     is_whole = all(x.numblocks[a] == 1 for a in axes)
     source = None if is_whole else find.source(todo, is_trial)
-    workers.current()  # raises where a worker lacks what the tasks need; a source has just asked the same scheduler
+    if source is None:
+        workers.current()  # raises where a worker lacks what the tasks need
     if is_whole:
         return Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()
     if source is not None:
@@ -130,7 +131,7 @@ class Tree:
         inputs: list[Any]
         for outer, parts in slices:
             self.dealt += [(part.worker, part.chunks) for part in parts]
-            one = self._spread(source, parts, most) if len(slices) == 1 else None
+            one = source.spread(self.order[0], parts) if len(slices) == 1 and len(parts) <= most else None
             if one:
                 inputs = one.takes
             elif together:
@@ -153,10 +154,6 @@ class Tree:
             self.bundles += 1
             found.update((part, Task(None, operator.getitem, ref, i)) for i, part in enumerate(parts))
         return found
-
-    def _spread(self, source: Source, parts: list[Part], most: int) -> Spread | None:
-        cells = math.prod(max(sizes) for a, sizes in enumerate(self.x.chunks) if a not in self.order[0])
-        return source.spread(parts, cells * self.bound.cell_bytes) if len(parts) <= most else None
 
     def of_chains(self, dealer: deal.Dealer, split: int | dict[int, int]) -> Tree:
         """Chunks that have yet to be made: a task a chunk, in groups that are made one task each when the graph is
@@ -268,7 +265,7 @@ class Tree:
         if in_runs:
             run = partial(grouped.in_order, close=run)
         if one:
-            run = partial(spread.reduce_spread, runs=one.runs, close=run)
+            run = partial(spread.reduce_spread, run=one.run, close=run)
         at = (*(outer[a] for a in self.kept), *(0 for _ in self.bound.extra))
         key: Key = (self.name, *at) if is_last else (self.combine_name, len(self.graph))
         self.graph[key] = kind(key, run, List(*refs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import Any, Protocol
 
@@ -38,10 +38,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Spread:
-    """All groups of a slice for one task, that asks each worker for its own."""
+    """The only slice for one task, that asks each worker for its share: lists of handles, and what runs on each."""
 
     takes: list[Any]
-    runs: list[Callable[..., Any]]
+    run: Callable[..., Any]
 
 
 class Source(Protocol):
@@ -56,9 +56,8 @@ class Source(Protocol):
     def futures(self) -> list[Any]:
         """Layers that they depend on."""
 
-    def spread(self, parts: list[Part], nbytes: float) -> Spread | None:
-        """What one task takes and runs for all groups of a slice, whose partials have so many bytes; None where each
-        had better have its own."""
+    def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
+        """What one task takes and runs for all groups of the only slice; None where each had better have its own."""
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
@@ -91,9 +90,16 @@ class Reduction:
         return tuple(sum(s) for s in place_chunks(self.bound.name, self.x.chunks, self.axes))
 
     def where(self, stage: Axes, members: Any) -> grouped.Where:
-        commutes = self.bound.monoid.commutative
-        runs = None if commutes else tuple((r.start, len(r)) for r in groups.runs(members))
-        return grouped.Where(stage, self.shape, runs)
+        return grouped.Where(stage, self.shape, grouped.runs_of(self.bound, members))
+
+    def run_of_all(self, stage: Axes) -> Callable[..., Any]:
+        """What reduces all chunks that a worker's handles refer to, of the only slice."""
+        return partial(grouped.reduce_all, bound=self.bound, where=grouped.Where(stage, self.shape))
+
+    def partial_bytes(self, stage: Axes) -> float:
+        """Bytes of the largest chunk's partial."""
+        kept = (max(sizes, default=0) for a, sizes in enumerate(self.x.chunks) if a not in stage)
+        return float(math.prod(kept) * self.bound.cell_bytes)
 
 
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:

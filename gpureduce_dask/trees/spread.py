@@ -24,24 +24,23 @@ def pays(homes: Collection[str], known: workers.Workers, is_device: bool) -> boo
     return len(homes) > 1 and is_device and all(known.threads.get(home) == 1 for home in homes)
 
 
-def reduce_spread(every: list[list[Handle]], runs: Sequence[desk.Run], close: Callable[[list[Any]], Any]) -> Any:
-    """What ``close`` makes of the partials that ``runs`` make of each worker's handles, where their chunks are.
+def reduce_spread(every: list[list[Handle]], run: desk.Run, close: Callable[[list[Any]], Any]) -> Any:
+    """What ``close`` makes of the partials that ``run`` makes of each worker's handles, where their chunks are.
 
     ``every`` are all handles of one or more arrays, in the order of their workers.
     """
     shares = [list(handles) for handles in zip(*every, strict=True)]
     mine = desk.here()
     if mine is None:
-        return close([run(handles) for handles, run in zip(shares, runs, strict=True)])
-    work = list(zip(shares, runs, strict=True))
+        return close([run(handles) for handles in shares])
     homes = [_home(handles, mine.worker.address) for handles in shares]
-    asked = [(home, run, handles) for home, (handles, run) in zip(homes, work, strict=True) if home]
+    asked = [(home, run, handles) for home, handles in zip(homes, shares, strict=True) if home]
     replies = iter(desk.ask(mine.worker, asked))
-    partials = [home or run(handles) for home, (handles, run) in zip(homes, work, strict=True)]
+    partials = [home or run(handles) for home, handles in zip(homes, shares, strict=True)]
     for i, home in enumerate(homes):
         if home:
             found = _settle(mine.worker, home, next(replies))
-            partials[i] = found[0] if found else runs[i](shares[i], is_asked=True)
+            partials[i] = found[0] if found else run(shares[i], is_asked=True)
     return close(partials)
 
 

@@ -61,6 +61,12 @@ def of_client(client: Any) -> Workers:
     return _note(client, {} if client.asynchronous else client.scheduler_info(n_workers=-1)["workers"])
 
 
+def heard_of(client: Any) -> Workers | None:
+    """A cluster's workers as they were when somebody asked last."""
+    _, workers = _answers.get(client, (0, None))
+    return workers
+
+
 def _note(client: Any, known: Mapping[str, Any]) -> Workers:
     """A cluster's workers, from what its scheduler says about each."""
     _require_package(client, known.keys())
@@ -109,14 +115,11 @@ def _has_package() -> bool:
 _has_package.__module__ = "__main__"  # what cloudpickle takes as: pickle the code, which the worker lacks
 
 
-def survey(
-    client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]], offer: Any = None
-) -> tuple[Workers, list[list[tuple[str, ...]]]]:
+def survey(client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[Workers, list[list[tuple[str, ...]]]]:
     """A cluster's workers, and those that hold each chunk, in C order, of arrays of these names and numbers of blocks;
-    of no array where the scheduler cannot say. With an offer it may make a list of handles too: see
-    :mod:`.scheduler`."""
+    of no array where the scheduler cannot say."""
     try:
-        known, found = client.run_on_scheduler(scheduler.survey, list(arrays), offer)
+        known, found = client.run_on_scheduler(scheduler.survey, list(arrays))
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
         return of_client(client), []
     return _note(client, known), [[sets[i] for i in which] for sets, which in found]
@@ -139,6 +142,14 @@ def start(client: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
     except Exception:  # the scheduler of some later version is made otherwise: a graph does the same, and costs more
         client.get({key: task.anywhere() for key, task in graph.items()}, list(graph), sync=False)
     return futures
+
+
+def order(client: Any, deal: Any, met: Set[str]) -> None:
+    """Have the scheduler make a list of an array's handles, where it :func:`is_heard`: see :mod:`.scheduler`."""
+    from distributed.protocol.pickle import dumps
+
+    hurry(client)
+    client._send_to_scheduler({"op": scheduler.LIST, "deal": dumps(deal), "met": [*met]})
 
 
 def introduce(client: Any) -> None:
