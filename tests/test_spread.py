@@ -337,6 +337,18 @@ def test_workers_that_ask_each_other(client):
     assert fetched(client) == 0
 
 
+def test_first_reductions_in_several_threads(client, monkeypatch):
+    """While it is heard of the handles of others."""
+    gr.warm(client, ops=())
+    monkeypatch.setattr(held_handles, "SOON", 0.001)
+    arrays = [held(client, REF + i) for i in range(12)]
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(lambda x: value(client, gr.max(x)), arrays * 2)]
+    assert found == [REF.max() + i for i in range(12)] * 2
+    assert time.perf_counter() - begin < gr.trees.workers.ANSWER_SECONDS  # nobody waited for a lock
+
+
 def test_threads_of_one_client(client):
     x = held(client)
     with ThreadPoolExecutor(4) as pool:
@@ -496,14 +508,15 @@ def test_a_worker_dies_before_handles_are_made(client, unmade, who):
     check_again(client, unmade, total)
 
 
-def test_chunks_that_move_before_a_handle_is_made(client, unmade, monkeypatch):
-    """It waits for them, and is whole: reductions find it so ever after."""
+@pytest.mark.parametrize("count", [2, None])
+def test_chunks_that_move_before_a_handle_is_made(client, unmade, monkeypatch, count):
+    """It waits for them, and is whole, elsewhere if need be: reductions find it so ever after."""
     x, begin = held(client), held_handles.workers.start
 
     def late(*args):
         monkeypatch.setattr(held_handles.workers, "start", begin)
         mine, other = sorted(client.nthreads())[1:]  # the first makes the list
-        some = [key for key, places in client.who_has(x).items() if mine in map(str, places)][:2]
+        some = [key for key, places in client.who_has(x).items() if mine in map(str, places)][:count]
         client.replicate([f for f in distributed.futures_of(x) if f.key in some], workers=[mine, other])
         for key in some:
             client.run_on_scheduler(drop, key, mine)

@@ -177,6 +177,7 @@ def order(deal: Deal, layer: Any, client: Any) -> Ordered | None:
         held = Ordered(deal, layer, client)
         workers.order(client, deal, _met[client])
         _keep(held, layer)
+    workers.wait_until_sent(client)
     _soon(client, partial(_hear, weakref.ref(held), weakref.ref(client)))
     return held
 

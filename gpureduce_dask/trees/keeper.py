@@ -44,6 +44,7 @@ class Keeper(SchedulerPlugin):
             self._homes[key] = next(iter(self.scheduler.tasks[key].who_has)).address
         if finish == "released" and self.scheduler.tasks[key].run_spec.home:
             _let_wait(self.scheduler, self.scheduler.tasks[key])  # it is lost, or others may need it again
+            self.scheduler.loop.add_callback(self._renew_lists, key)
         if (start in WANTED) == (finish in WANTED):
             return
         if finish in WANTED:
@@ -81,6 +82,13 @@ class Keeper(SchedulerPlugin):
         self._homes.clear()
         self._needs.clear()
         self._users.clear()
+
+    def _renew_lists(self, handle: str) -> None:
+        """Of handles, one of which may be made elsewhere now."""
+        tasks = self.scheduler.tasks
+        held = [key for key in self._homes if tasks[key].state == "memory"]
+        stale = [key for key in held if any(hold.key == handle for hold in tasks[key].run_spec.holds)]
+        self.scheduler.transitions(dict.fromkeys(stale, "released"), f"gr-renew-{time()}")
 
     @property
     def _state(self) -> Any:
@@ -144,7 +152,8 @@ def add_task(scheduler: Any, task: Any) -> Iterator[Any]:
     state = scheduler.new_task(task.key, task, "released")
     state.priority = (0, scheduler.generation, 0)
     yield state
-    if scheduler.workers.get(task.home) in scheduler.running:
+    moved = any(hold.key in scheduler.tasks and not scheduler.tasks[hold.key].run_spec.home for hold in task.holds)
+    if scheduler.workers.get(task.home) in scheduler.running and not moved:
         state.worker_restrictions = {task.home}
     else:
         yield from _let_wait(scheduler, state)

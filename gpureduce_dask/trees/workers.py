@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 import weakref
@@ -150,6 +151,18 @@ def order(client: Any, deal: Any, met: Set[str]) -> None:
 
     hurry(client)
     client._send_to_scheduler({"op": scheduler.LIST, "deal": dumps(deal), "met": [*met]})
+
+
+def wait_until_sent(client: Any) -> None:
+    """Until a message has left: to go on and write a graph would keep the thread that sends it. Not with a lock that
+    this thread wants."""
+
+    async def turns() -> None:
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    with suppress(TimeoutError):
+        asyncio.run_coroutine_threadsafe(turns(), client.loop.asyncio_loop).result(ANSWER_SECONDS)
 
 
 def introduce(client: Any) -> None:
