@@ -446,8 +446,8 @@ def test_what_went_to_a_disk_is_held_by_no_handle(client, monkeypatch):
     ref, x = values()
     p, survey = persisted(client, x), scheduler.survey
 
-    def spilled(arrays, offer, dask_scheduler):
-        known, found = survey(arrays, offer, dask_scheduler)
+    def spilled(arrays, dask_scheduler):
+        known, found = survey(arrays, dask_scheduler)
         next(iter(known.values()))["metrics"]["spilled_bytes"] = {"memory": 0, "disk": 100}
         return known, found
 

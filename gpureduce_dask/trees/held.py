@@ -175,7 +175,7 @@ def order(deal: Deal, layer: Any, client: Any) -> Ordered | None:
         if isinstance(held, Held) or (held is not None and held.is_good()):
             return held if isinstance(held, Ordered) else None
         held = Ordered(deal, layer, client)
-        workers.order(client, deal, _met[client])
+        workers.order(client, deal, met(client))
         _keep(held, layer)
     workers.wait_until_sent(client)
     _soon(client, partial(_hear, weakref.ref(held), weakref.ref(client)))

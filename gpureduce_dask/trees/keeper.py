@@ -44,7 +44,8 @@ class Keeper(SchedulerPlugin):
             self._homes[key] = next(iter(self.scheduler.tasks[key].who_has)).address
         if finish == "released" and self.scheduler.tasks[key].run_spec.home:
             _let_wait(self.scheduler, self.scheduler.tasks[key])  # it is lost, or others may need it again
-            self.scheduler.loop.add_callback(self._renew_lists, key)
+            if start == "processing":  # a chunk has moved
+                self.scheduler.loop.add_callback(self._renew_lists, key)
         if (start in WANTED) == (finish in WANTED):
             return
         if finish in WANTED:
@@ -86,8 +87,8 @@ class Keeper(SchedulerPlugin):
     def _renew_lists(self, handle: str) -> None:
         """Of handles, one of which may be made elsewhere now."""
         tasks = self.scheduler.tasks
-        held = [key for key in self._homes if tasks[key].state == "memory"]
-        stale = [key for key in held if any(hold.key == handle for hold in tasks[key].run_spec.holds)]
+        made = [key for key in self._needs if tasks[key].state in ("processing", "memory")]
+        stale = [key for key in made if any(hold.key == handle for hold in tasks[key].run_spec.holds)]
         self.scheduler.transitions(dict.fromkeys(stale, "released"), f"gr-renew-{time()}")
 
     @property
