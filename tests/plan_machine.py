@@ -141,7 +141,7 @@ def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
     """The grid, shared memory and scratch are what the kernel's comment asks for."""
     work, threads = todo.work, todo.threads
     assert what["Threads"] == threads and what["Chunks"] == work.batch >= work.chunks
-    assert 1 <= todo.blocks < 2**31 and todo.shared_bytes <= 48 * 1024
+    assert 1 <= todo.blocks < 2**31 and todo.shared_bytes <= 64 * 1024
     assert 24 + len(work.words()) + 24 * work.batch <= launch.MOST_BYTES
     assert 0 <= todo.tickets <= launch.TICKETS
     if what.kernel in ("fill_cells", "finalise_cells"):

@@ -89,7 +89,6 @@ def machine(emulator: Emulator, **limits: Any) -> Iterator[None]:
         for name, value in {**SMALL, **limits}.items():
             patch.setattr(plans, name, value)
         patch.setattr(plans, "_ready", {})
-        patch.setattr(plans.shared, "allow", lambda function, nbytes: None)
         patch.setattr(device_bins, "_codes", type(device_bins._codes)())
         patch.setattr(device_bins, "on_device", lambda a: put(a) if isinstance(a, np.ndarray) else a)
         patch.setattr(device_bins, "copied", lambda a: put(np.ascontiguousarray(seen(a))))

@@ -207,13 +207,14 @@ MUTANTS = [
     ),
     # columns
     Mutant("barrier dropped before columns are folded", "columns", "fold_down(", BARRIER),
-    Mutant("a thread of each column forgotten", "columns", "fold_down(", "y = 1;", "y = 2;"),
+    Mutant("barrier dropped between folds of columns", "columns", "fold_down(", BARRIER, nth=1),
+    Mutant("a thread of each column forgotten", "columns", "fold_down(", "gap = 1;", "gap = 2;"),
     Mutant(
         "columns folded upwards",
         "order",
         "fold_down(",
-        "(state, each[y * Columns + q])",
-        "(each[y * Columns + q], state)",
+        "(*state, state[gap * Columns])",
+        "(state[gap * Columns], *state)",
     ),
     Mutant("barrier dropped between teams", "columns", "fold_tile(", BARRIER),
     Mutant("a team of splits forgotten", "columns", "fold_tile(", "team = 1;", "team = 2;"),

@@ -21,6 +21,7 @@ from kernel_calls import FAMILIES, Call, launched
 from kernel_facts import ARCHITECTURES, check, facts_of, faults
 
 from gpureduce_dask.chunk.device_operator import cuda_operator
+from gpureduce_dask.device import tuning
 from gpureduce_dask.errors import CompileError
 from gpureduce_dask.monoid import Bound
 from gpureduce_dask.trees.parts import plan_parts
@@ -79,7 +80,11 @@ def test_states_are_laid_out_as_structs() -> None:
         checks.append(f"sizeof({at}) == {whole.state.itemsize}")
         for depth, offset in enumerate(whole.offsets[1:], 1):
             checks.append(f"__builtin_offsetof({at}, {('.tail' * depth)[1:]}) == {offset}")
-    text = "\n".join(f'static_assert({one}, "layout");' for one in checks)
+        op = cuda_operator(whole)
+        for vector, blocks in tuning.CROWDED_BLOCKS.items():
+            blocks = blocks if op.crowded else 0
+            checks.append(f"Resident<{op.type}, {vector}, true, false>::blocks == {blocks}")
+    text = "\n".join(f'static_assert(({one}), "layout");' for one in checks)
     probe = "template <int N> __global__ void probe(int* x) { x[0] = N; }"
     assert check(["probe<1>"], text=f"{text}\n{probe}")
     with pytest.raises(CompileError, match="layout"):

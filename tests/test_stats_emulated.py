@@ -98,12 +98,30 @@ def check_fold(machine: Emulator) -> None:
             compare(partial, x, statistic.bound, (0,))
 
 
+def check_first(machine: Emulator) -> None:
+    """Down columns of few values: of equals the first is kept, with the sign of its zero; so is the first NaN."""
+    whole, statistics = asked("argmin argmax mean std", "float32")
+    values = np.array([-0.0, 0.0, -1, 1, np.nan, -np.inf], "f4")
+    kinds = [[0, 1], [1, 0], [0, 1, 2], [0, 1, 3], [0, 1, 2, 3], [0, 1, 4], [5], [2, 4], [5, 0, 1]]
+    rng = np.random.default_rng(5)
+    x = np.stack([values[rng.choice(kinds[i % len(kinds)], 600)] for i in range(64)], axis=1)
+    ours = device.reduce((put(x),), whole, (0,))
+    if not machine.collecting:
+        for statistic in statistics:
+            partial = chunk.cut(unpacked(ours, whole), statistic.bound, statistic.offset)
+            compare(partial, x, statistic.bound, (0,))
+            if statistic.bound.indexed:
+                found = x[partial["index"].ravel(), np.arange(64)]
+                np.testing.assert_array_equal(partial["value"].ravel().view("u4"), found.view("u4"))
+
+
 def calls(machine: Emulator) -> None:
     for number, case in enumerate(CASES):
         for seed in (number, number + 1):
             check(machine, case, seed)
     check_batch(machine)
     check_fold(machine)
+    check_first(machine)
 
 
 @pytest.fixture(scope="module")
@@ -128,3 +146,8 @@ def test_batches(machine: Emulator) -> None:
 
 def test_folds(machine: Emulator) -> None:
     check_fold(machine)
+
+
+def test_the_first_of_equals(machine: Emulator) -> None:
+    for _ in machine.orders():
+        check_first(machine)

@@ -20,9 +20,9 @@ from .task import Work, base_bytes
 
 # H200, sums of 2^28 float32 with labels of int32, 2026-11-21, shares of 4,680 GB/s: 0.91 into 10 groups, 0.88 into
 # 1,000, 0.84 into 6,000, 0.79 into 20,000, 0.41 into 50,000, 0.22 into 100,000; 0.15 into 10^6, where L2 takes 105 G
-# atomics a second, of 32 bits as of 64, and of vectors of four: that allows 0.18. Blocks of a cluster reach each other's
-# shared memory no faster: 82 G atomics a second in clusters of 8, 71 in those of 16, of which 7 find room, 124 with half
-# of them to L2; 1,500 stay within their block. Stores of 16 bytes: 132 G at random, 239 side by side
+# atomics a second, of 32 bits as of 64, and of vectors of four: that allows 0.18. Blocks of a cluster reach each
+# other's shared memory no faster: 82 G atomics a second in clusters of 8, 71 in those of 16, of which 7 find room, 124
+# with half of them to L2; 1,500 stay within their block. Stores of 16 bytes: 132 G at random, 239 side by side
 PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
 PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
 PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most

@@ -29,7 +29,8 @@ class ColumnPlanner(Planner):
             return self._phased_columns(line, runs[0])
         if together and self._flat_fits(line, rows, runs):
             return self._flat_columns(line, rows, runs[0])
-        vector = self._column_vector(line, (*rows, *runs)) if together else 1
+        crowded = self.op.crowded and self.chunks == 1 and len(runs) <= 1
+        vector = self._column_vector(line, (*rows, *runs), crowded) if together else 1
         aligned = vector == 1 or (
             self.phases[0] % (vector * op.itemsizes[0]) == 0 and aligned_by(rows, 0, vector * op.itemsizes[0])
         )
@@ -46,9 +47,9 @@ class ColumnPlanner(Planner):
             row=rows,
             run=runs,
         )
-        return self._tiles(work, vector, flat=False)
+        return self._tiles(work, vector, flat=False, crowded=crowded)
 
-    def _widest(self) -> int:
+    def _widest(self, crowded: bool = False) -> int:
         """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
         sizes = self.op.itemsizes
         if sizes[0] not in (1, 2, 4, 8, 16) or "Refold" in self.op.type:
@@ -60,6 +61,8 @@ class ColumnPlanner(Planner):
         narrow = self._is_narrow_float() and self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
         is_product = self.op.type.startswith("Both<")  # whose running values are smaller than its states
         limit = tuning.NARROW_STATE_BYTES if narrow or is_product else tuning.COLUMN_STATE_BYTES
+        if crowded:
+            vector, limit = min(vector, max(tuning.CROWDED_ITEMS)), tuning.CROWDED_STATE_BYTES
         while vector > 1 and vector * self.op.state_bytes > limit:
             vector //= 2
         return vector
@@ -69,9 +72,9 @@ class ColumnPlanner(Planner):
         heavy = heavy or self.op.type.startswith(("Casting<", "Mapped<"))  # what is loaded grows before it is folded
         return min(16, max(2, tuning.COLUMN_LOAD_BYTES // (2 if heavy else 1) // load_bytes))
 
-    def _column_vector(self, line: Dim, others: Sequence[Dim]) -> int:
+    def _column_vector(self, line: Dim, others: Sequence[Dim], crowded: bool) -> int:
         """The most columns that keep every run of a thread at one phase."""
-        vector = self._widest()
+        vector = self._widest(crowded)
         for operand, size in enumerate(self.op.itemsizes):
             while vector > 1 and size and not aligned_by(others, operand, vector * size):
                 vector //= 2
@@ -213,21 +216,23 @@ class ColumnPlanner(Planner):
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         return self._finished(name, work, work.rows * splits, work.rows, line.size, shared, work.cells, finish=finish)
 
-    def _tiles(self, work: Work, vector: int, flat: bool, op: Operator | None = None) -> Steps:
+    def _tiles(self, work: Work, vector: int, flat: bool, op: Operator | None = None, crowded: bool = False) -> Steps:
         op = op or self.op
         runs = work.runs * self.chunks
         wide, even = self._width(work, runs, flat), self.chunks == 1 and len(work.run) <= 1
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
-        items = self._column_items(load)
+        items = tuning.CROWDED_ITEMS[vector] if crowded else self._column_items(load)
         while items > 1 and items * tall >= 2 * runs:
             items //= 2
         published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 or flat else 1)
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
         wanted = -(-blocks_for(tiles * runs * wide // (32 * items), most) // tiles)
-        splits = max(1, min(wanted, runs // max(1, tall * items)), -(-runs // (tall * tuning.MOST_TAKEN)))
+        most = max(1, runs // max(1, tall * items))
+        splits = _even_splits(tiles, runs, vector, most) if crowded else min(wanted, most)
+        splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN)))
         name = (
             f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
             f"{str(even).lower()}, {str(flat).lower()}, {{}}, {self.batch}>"
@@ -249,3 +254,13 @@ class ColumnPlanner(Planner):
         while wide > 4 and wide >= 2 * work.rows * work.slots:
             wide //= 2
         return wide
+
+
+def _even_splits(tiles: int, runs: int, vector: int, most: int) -> int:
+    """Splits whose blocks fill waves, each of which reads its rows and ends."""
+    wave = tuning.PROCESSORS * tuning.CROWDED_BLOCKS[vector]
+
+    def cost(splits: int) -> int:
+        return -(-tiles * splits // wave) * (-(-runs // splits) + tuning.CROWDED_ROWS)
+
+    return min(range(1, min(most, max(8, 2 * wave // tiles)) + 1), key=cost)

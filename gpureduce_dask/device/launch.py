@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import DeviceMemoryError, message
 from . import compile as compiler
-from . import context, faults
+from . import context, faults, shared
 from .plans import CHUNK, FLAT, PARTIALS, Launch
 from .task import base_bytes, more_bytes
 
@@ -46,6 +46,8 @@ def ready(
 ) -> tuple[Ready, ...]:
     """Compile and load what these launches need. The device must be current."""
     functions = [compiler.function(x.kernel, device, text, constants) for x in launches]
+    for step, function in zip(launches, functions, strict=True):
+        shared.allow(function.ptr, step.shared_bytes)
     return tuple(
         Ready(x, f, f.ptr, x.work.words(), x.work.more_words(), _is_plain(x))
         for x, f in zip(launches, functions, strict=True)

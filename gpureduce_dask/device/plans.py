@@ -33,6 +33,12 @@ class Operator:
         return self.type.removeprefix("Mapped<")
 
     @property
+    def crowded(self) -> bool:
+        """Whether a thread that walks columns has its registers full (kernels/monoid/plain.cuh)."""
+        sizes = {"Both": 2 | 4, "Average": 4 | 8}.get(self.core.partition("<")[0], 0)
+        return bool(sizes & self.itemsizes[0])
+
+    @property
     def emits(self) -> str:
         return f"Final<{self.type}, {self.emit}>" if self.emit else f"Keep<{self.type}>"
 

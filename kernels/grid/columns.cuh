@@ -90,13 +90,7 @@ GR_HD void absorb_columns(Running& columns, const Todo& task, const typename Tod
                 index[i] = line.index;
                 pack[i] = read_slot<In, V>(task, line, slot);
             }
-            if constexpr (Running::takes_four && Items % 4 == 0) {
-#pragma unroll
-                for (int i = 0; i < Items; i += 4) columns.take_four(pack[i], pack[i + 1], pack[i + 2], pack[i + 3]);
-            } else {
-#pragma unroll
-                for (int i = 0; i < Items; i++) columns.take(pack[i], index[i], within);
-            }
+            take_batch(columns, pack, index, within);
         }
     }
     for (; run < end; run += stride) {
@@ -133,17 +127,19 @@ GR_HD typename Op::State with_tail(typename Op::State state, const Todo& task, c
     return Op::combine(state, Op::settle(acc));
 }
 
-// All threads call; each has put its states into shared memory. Folds them down each column, in run order: the
-// column numbered q of the tile is left in place q. Two block barriers.
+// All threads call; each has put its states into shared memory. Folds them down each column, neighbours first, so that
+// they stay in run order: the column numbered q of the tile is left in place q. Two block barriers and more.
 template <class State, class Op, int Columns, int Threads, int Tall> GR_HD void fold_down() {
+    static_assert((Tall & (Tall - 1)) == 0, "each state but the last has a neighbour");
     State* each = (State*)GR_SHARED;
     __syncthreads();
-    for (u32 q = threadIdx.x; q < Columns; q += Threads) {
-        State state = each[q];
-        for (u32 y = 1; y < Tall; y++) state = Op::combine(state, each[y * Columns + q]);
-        each[q] = state;  // only this thread touches column q
+    for (u32 gap = 1; gap < Tall; gap *= 2) {
+        for (u32 item = threadIdx.x; item < Tall / 2 / gap * Columns; item += Threads) {
+            State* state = each + item / Columns * (2 * gap * Columns) + item % Columns;
+            *state = Op::combine(*state, state[gap * Columns]);
+        }
+        __syncthreads();
     }
-    __syncthreads();
 }
 
 // The last block of a tile folds what all of them published: teams of threads a column, each a range of splits.
@@ -213,12 +209,19 @@ GR_HD void finish_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     write_tile<Op, Emit, V, Threads, Wide, Phased, Finish, false>(task, tile, split);
 }
 
+// Blocks that share an SM, as the plan counts on: 0 leaves it to the compiler.
+template <class Op, int V, bool Even, bool Flat> struct Resident {
+    static const bool crowded = Even && (Op::crowded & Reader<typename Op::In>::size_a);
+    static const int blocks = GR_BLOCKS || !crowded ? GR_BLOCKS : Flat ? 3 : V > 2 ? 2 : V > 1 ? 3 : 4;
+};
+
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: one chunk, runs one
 // stride apart. With Flat, a line holds several periods of the kept columns one after another, the last line `tail`
 // elements; the caller folds periods. Uses Threads * V states of shared memory.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, bool Flat, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_columns(const __grid_constant__ TaskOf<Op, Chunks> task) {
+__global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Flat>::blocks) reduce_columns(
+    const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;
     const int tall = Threads / Wide;

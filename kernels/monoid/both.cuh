@@ -18,6 +18,7 @@ template <class A, class B> struct Both : Plain<Both<A, B>, typename A::In, Both
     typedef BothState<A, B> State;
     typedef BothAcc<A, B> Acc;
     static const bool commutative = A::commutative && B::commutative;
+    static const int crowded = 2 | 4;
     static GR_HD Acc start() { return {A::start(), B::start()}; }
     static GR_HD void absorb(Acc& acc, In x, i64 index) {
         A::absorb(acc.head, x, index);
@@ -42,6 +43,7 @@ template <class A, class B> struct Both : Plain<Both<A, B>, typename A::In, Both
 // The running columns of both.
 template <class State, class Head, class Tail, int V> struct BothColumns {
     static const bool counts = Head::counts || Tail::counts, takes_four = false;
+    static const bool takes_rows = Head::takes_rows || Tail::takes_rows;
     Head head;
     Tail tail;
     GR_HD void start() {
@@ -51,6 +53,11 @@ template <class State, class Head, class Tail, int V> struct BothColumns {
     template <class In> GR_HD void take(const Pack<In, V>& pack, i64 index, const i64 (&within)[V]) {
         head.take(pack, index, within);
         tail.take(pack, index, within);
+    }
+    template <class In, int N>
+    GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+        take_batch(head, packs, index, within);
+        take_batch(tail, packs, index, within);
     }
     GR_HD State settle(int j) { return {head.settle(j), tail.settle(j)}; }
     template <class At> GR_HD void locate(State& state, int j, At at) {

@@ -12,7 +12,7 @@
 #include "sums.cuh"
 
 template <class Op, int V> struct Columns {
-    static const bool counts = false, takes_four = false;
+    static const bool counts = false, takes_four = false, takes_rows = false;
     typename Op::Acc acc[V];
     GR_HD void start() {
 #pragma unroll
@@ -39,7 +39,7 @@ GR_HD void transpose_bytes(u32 r0, u32 r1, u32 r2, u32 r3, u32 (&column)[4]) {
 // Bytes of four rows are turned into words of one column each, which one instruction adds up. 32 bits hold a
 // thread's sum.
 template <class T, class A, int V> struct ByteColumns {
-    static const bool counts = false, takes_four = V % 4 == 0;  // whole words
+    static const bool counts = false, takes_four = V % 4 == 0, takes_rows = false;  // whole words
     i32 sum[V];
     GR_HD void start() {
 #pragma unroll
@@ -61,9 +61,23 @@ template <class T, class A, int V> struct ByteColumns {
     GR_HD A settle(int j) { return (A)sum[j]; }
 };
 
+// N rows, one after another.
+template <class Running, class In, int V, int N>
+GR_HD void take_batch(Running& columns, const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+    if constexpr (Running::takes_rows) {
+        columns.take_rows(packs, index, within);
+    } else if constexpr (Running::takes_four && N % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) columns.take_four(packs[i], packs[i + 1], packs[i + 2], packs[i + 3]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; i++) columns.take(packs[i], index[i], within);
+    }
+}
+
 // Narrow extremes: two 16-bit lanes a word, as in the row kernels, but each lane a column of its own.
 template <class T, bool Max, bool SkipNan, int V> struct ExtremeColumns {
-    static const bool counts = false, takes_four = false;
+    static const bool counts = false, takes_four = false, takes_rows = false;
     typedef Halves<T, Max, SkipNan> Lane;
     static const int words = V / 2;
     u32 best[words];
@@ -97,9 +111,9 @@ template <class T, bool Max, bool SkipNan, int V> struct ExtremeColumns {
 
 // One count serves all columns of a thread: without NaN to skip, each has taken as many elements.
 template <class Map, class A, int V> struct MeanColumns {
-    static const bool counts = false, takes_four = false;
+    static const bool counts = false, takes_four = false, takes_rows = true;
     Columns<Sum<Map, A>, V> sums;
-    i64 count;
+    u32 count;
     GR_HD void start() {
         sums.start();
         count = 0;
@@ -108,10 +122,15 @@ template <class Map, class A, int V> struct MeanColumns {
         sums.take(pack, index, within);
         count++;
     }
-    GR_HD Averaged<A> settle(int j) { return {sums.settle(j), count}; }
+    template <int N>
+    GR_HD void take_rows(const Pack<typename Map::In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+        take_batch(sums, packs, index, within);
+        count += N;
+    }
+    GR_HD Averaged<A> settle(int j) { return {sums.settle(j), (i64)count}; }
 };
 template <class T, int Order, int V> struct MomentColumns {
-    static const bool counts = false, takes_four = false;
+    static const bool counts = false, takes_four = false, takes_rows = true;
     f64 pivot[V], sum[V][Order];
     u32 count;
     GR_HD void start() {
@@ -132,6 +151,17 @@ template <class T, int Order, int V> struct MomentColumns {
 #pragma unroll
         for (int j = 0; j < V; j++) add(j, cast<f64>(pack.at[j]) - pivot[j]);
     }
+    template <int N> GR_HD void take_rows(const Pack<T, V> (&packs)[N], const i64 (&)[N], const i64 (&)[V]) {
+        if (count == 0) {
+#pragma unroll
+            for (int j = 0; j < V; j++) pivot[j] = cast<f64>(packs[0].at[j]);
+        }
+        count += N;
+#pragma unroll
+        for (int i = 0; i < N; i++)
+#pragma unroll
+            for (int j = 0; j < V; j++) add(j, cast<f64>(packs[i].at[j]) - pivot[j]);
+    }
     GR_HD void add(int j, f64 d) {
         f64 power = d;
 #pragma unroll
@@ -149,6 +179,7 @@ template <class T, int Order, int V> struct MomentColumns {
 };
 // A NaN lies at the pivot, where it adds nothing, and is not counted: no branch an element, whatever the data.
 template <class T, int Order, int V> struct NanMomentColumns : MomentColumns<T, Order, V> {
+    static const bool takes_rows = false;
     u32 missing[V];
     GR_HD void start() {
         MomentColumns<T, Order, V>::start();
@@ -170,7 +201,7 @@ template <class T, int Order, int V> struct NanMomentColumns : MomentColumns<T, 
 };
 // Power sums of bytes: 32 bits hold the squares of 2^16 of them.
 template <class T, int V> struct ByteMomentColumns {
-    static const bool counts = false, takes_four = V % 4 == 0;  // whole words
+    static const bool counts = false, takes_four = V % 4 == 0, takes_rows = false;  // whole words
     i32 sum[V];
     u32 square[V], count;
     GR_HD void start() {
@@ -206,11 +237,13 @@ template <class T, int V> struct ByteMomentColumns {
         return {n, mean, m2 > 0 ? m2 : 0};
     }
 };
+template <class T> struct IsFloat { static const bool yes = false; };
+template <> struct IsFloat<f32> { static const bool yes = true; };
 // The best value of each column, and how many elements came before it: ties keep the earlier. The first wins even
 // where it is no better than the identity.
 template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
     typedef Arg<T, Max, SkipNan> Op;
-    static const bool counts = true, takes_four = false;
+    static const bool counts = true, takes_four = false, takes_rows = !SkipNan && IsFloat<T>::yes;
     T best[V];
     u32 place[V], count;
     GR_HD void start() {
@@ -227,6 +260,42 @@ template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
         }
         count++;
     }
+    // The best of the rows by a tournament, and one comparison with the best so far.
+    template <int N>
+    GR_HD void take_rows(const Pack<T, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+        T top[V];
+        u32 row[V];
+        bool unclear = false;
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            T value[N];
+            u32 number[N];
+#pragma unroll
+            for (int i = 0; i < N; i++) value[i] = packs[i].at[j], number[i] = i;
+#pragma unroll
+            for (int gap = 1; gap < N; gap *= 2)
+#pragma unroll
+                for (int i = 0; i + gap < N; i += 2 * gap) {
+                    number[i] = Contest<T, Max>::exceeds(value[i], value[i + gap]) ? number[i + gap] : number[i];
+                    value[i] = Extreme<T, Max, false>::better(value[i], value[i + gap]);
+                }
+            top[j] = value[0];
+            row[j] = number[0];
+            unclear |= !(top[j] < 0 || top[j] > 0);
+        }
+        if (unclear) {  // a NaN, which no comparison finds, or a zero, which may have the other one's sign
+#pragma unroll
+            for (int i = 0; i < N; i++) take(packs[i], index[i], within);
+            return;
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const bool wins = Contest<T, Max>::exceeds(best[j], top[j]);
+            best[j] = wins ? top[j] : best[j];
+            place[j] = wins ? count + row[j] : place[j];
+        }
+        count += N;
+    }
     template <class At> GR_HD void locate(Placed<T>& state, int j, At at) {
         if (state.index >= 0) state.index = at(place[j]);
     }
@@ -234,7 +303,7 @@ template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
 };
 // Bytes with their place below them in one word, so that one comparison settles both.
 template <class T, bool Max, int V> struct ByteArgColumns {
-    static const bool counts = true, takes_four = false;
+    static const bool counts = true, takes_four = false, takes_rows = false;
     static const u32 places = 0xffffffu;
     static const u32 flip = (Max ? 0u : 0xffu) ^ (T(-1) < T(0) ? 0x80u : 0u);
     u32 best[V], count;

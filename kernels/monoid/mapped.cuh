@@ -48,12 +48,19 @@ template <class Mine, class Map, class Inner, int V, bool Masked = Map::masked> 
     GR_HD void take(const Pack<In, V>& pack, i64 index, const i64 (&within)[V]) {
         Inner::take(values_of<Map>(pack), index, within);
     }
+    template <int N>
+    GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+        decltype(values_of<Map>(packs[0])) values[N];
+#pragma unroll
+        for (int i = 0; i < N; i++) values[i] = values_of<Map>(packs[i]);
+        take_batch((Inner&)*this, values, index, within);
+    }
     GR_HD void take_four(const Pack<In, V>& a, const Pack<In, V>& b, const Pack<In, V>& c, const Pack<In, V>& d) {
         Inner::take_four(values_of<Map>(a), values_of<Map>(b), values_of<Map>(c), values_of<Map>(d));
     }
 };
 template <class Mine, class Map, class Inner, int V> struct MappedColumns<Mine, Map, Inner, V, true> {
-    static const bool counts = false, takes_four = false;
+    static const bool counts = false, takes_four = false, takes_rows = false;
     typename Mine::Acc acc[V];
     GR_HD void start() {
 #pragma unroll

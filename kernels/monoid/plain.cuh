@@ -2,6 +2,9 @@
 //
 //   In, State, Acc        element, packed state, a thread's running value
 //   commutative           false keeps element order
+//   crowded               sizes of elements, or'ed, of which a thread that walks columns has its registers full: the
+//                         kernel then says how many blocks share an SM, and the compiler has the rest for loads on
+//                         their way
 //   start, absorb, absorb_pack(s), settle  begin a running value, take elements in, turn it into a state
 //   identity, combine, finalise            the algebra; combine's left argument is the earlier one
 //   atomic                folds a state into a cell at once, where that is exact and order-free
@@ -13,6 +16,7 @@ template <class Op, class Element, class Packed> struct Plain {
     typedef Packed State;
     typedef Packed Acc;
     static const bool commutative = true;
+    static const int crowded = 0;
 
     static GR_HD State start() { return Op::identity(); }
     static GR_HD void absorb(State& acc, In x, i64 index) { acc = Op::combine(acc, Op::lift(x, index)); }

@@ -304,6 +304,7 @@ template <class A> struct Factor<Parts<A>> { typedef c128 Number; };
 template <class X, class W, class A, class B> struct Average : Plain<Average<X, W, A, B>, Pair<X, W>, Weighted<A, B>> {
     typedef Pair<X, W> In;
     typedef Weighted<A, B> State;
+    static const int crowded = 4 | 8;
     static GR_HD State identity() { return {A(), B()}; }
     static GR_HD void absorb(State& acc, In x, i64) {
         typedef typename Factor<A>::Number Number;

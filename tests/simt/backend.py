@@ -154,6 +154,7 @@ class Emulator:
         with pytest.MonkeyPatch.context() as patch, cupy.cuda.using_allocator(_allocate):
             patch.setattr(compiler, "function", _function)
             patch.setattr(launch, "start", self.start)
+            patch.setattr(launch.shared, "allow", lambda function, nbytes: None)
             patch.setattr(launch, "_tickets_of", lambda device, stream: self._tickets.data.ptr)
             patch.setattr(launch, "_runtime", lambda: RUNTIME)
             patch.setattr(cupy.cuda, "Device", lambda number: nullcontext())
