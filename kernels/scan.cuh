@@ -6,6 +6,7 @@
 #include "scan/columns.cuh"
 #include "scan/lines.cuh"
 #include "scan/methods.cuh"
+#include "scan/planes.cuh"
 #include "scan/rows.cuh"
 #include "scan/short.cuh"
 #include "scan/strands.cuh"

@@ -122,12 +122,18 @@ CALLS = {
     "middle axis": call("sum", "f4", (3, 150, 5), 1, carried=True),
     "strands": call("sum", "f4", (701, 7), 0, carried=True, phase=4),
     "strands in order": call("last", "f4", (700, 4), 0, carried=True, phase=8, reverse=True, exclusive=True),
-    "more than a span of strands": call("sum", "f4", (13000, 6), 0, carried=True),
+    "strands of a warp in order": call("last", "f8", (300, 5), 0, carried=True, reverse=True, exclusive=True),
+    "strands of a warp": call("sum", "f8", (400, 3), 0, carried=True, phase=8),
+    "more than a span of strands": call("sum", "f4", (44000, 6), 0, carried=True),
     "many strands": call("sum", "i4", (300, 37), 0, carried=True),
     "strands of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
     "planes of strands": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
     "planes of strands in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
     "few planes of strands": call("sum", "f8", (2, 150, 5), 1, carried=True, reverse=True),
+    "small planes": call("sum", "f4", (450, 7, 5), 1, carried=True),
+    "small planes in order": call("last", "i4", (1001, 12, 2), 1, carried=True, reverse=True, exclusive=True),
+    "small planes of wider results": call("sum", "i4", (701, 4, 3), 1, carried=True),
+    "small planes of bytes": call("max", "i1", (801, 9, 3), 1, reverse=True),
     "planes": call("sum", "f4", (2, 3, 90, 40), 2, carried=True, view=lambda x: x[:, ::-1]),
     "one row for all": call("sum", "f4", (40, 100), 0, view=lambda x: np.broadcast_to(x[:1], x.shape), carried=True),
     "one column for all": call("sum", "f8", (300, 40), 0, view=lambda x: np.broadcast_to(x[:, :1], x.shape)),
@@ -302,11 +308,26 @@ DEFECTS = {
     "a strip's tile takes whatever stands there": (
         "from[i]->read(read[i], mark) || !wanted[i]",
         "from[i]->read(read[i], mark) || true",
+        ("columns of many tiles, in order", "middle axis"),
+    ),
+    "a deep chain's tile takes whatever stands there": (
+        "if (seen[i].is_there()) wanted &= ~(1u << i);",
+        "wanted &= ~(1u << i);",
         ("columns", "columns of many tiles"),
     ),
     "a strip's stretch leaves out its last tile": (
         "post(Op::combine(near, own))",
         "post(near)",
+        ("columns of many tiles, in order",),
+    ),
+    "a deep chain's stretch leaves out its last tile": (
+        "stretches[link / EACH * wide].post(Op::combine(behind, own));",
+        "stretches[link / EACH * wide].post(behind);",
+        ("columns of many tiles",),
+    ),
+    "a deep chain's long stretch leaves out its last tile": (
+        "next->post(Op::combine(behind, own));",
+        "next->post(behind);",
         ("columns of many tiles",),
     ),
     "teams of lanes swapped": (
@@ -366,8 +387,13 @@ DEFECTS = {
         ("lines whose ends differ",),
     ),
     "a span leaves out its last tile": (
-        "post(Op::combine(state, own));\n        return state;\n    }\n};",
-        "post(state);\n        return state;\n    }\n};",
+        "[(LINKS + 1) * wide].post(Op::combine(state, own));",
+        "[(LINKS + 1) * wide].post(state);",
+        ("columns of many tiles, in order",),
+    ),
+    "a deep chain's span leaves out its last tile": (
+        "next->post(Op::combine(state, own));",
+        "next->post(state);",
         ("more than a span of strands",),
     ),
     "columns begin with the first position": (
@@ -382,10 +408,21 @@ DEFECTS = {
         ("many strands",),
     ),
     "teams come in the order of memory": (
-        "[(is_reverse() ? teams - 1 - t : t) * width",
+        "[(is_reverse() ? parts() - 1 - t : t) * width",
         "[t * width",
         ("strands in order",),
     ),
+    "teams of a warp swapped": (
+        "state = Flow::combine(earlier, state);",
+        "state = Flow::combine(state, earlier);",
+        ("strands of a warp in order",),
+    ),
+    "a lane stays in its plane": (
+        "plane += hop + wraps;\n            column",
+        "plane += hop;\n            column",
+        ("small planes",),
+    ),
+    "planes lie as in memory": ("move(plane * pitch + pack * 16, at);", "move(at, at);", ("small planes in order",)),
     "a line goes on in the next plane": ("if (Lines && until == 0) {", "if (false) {", ("planes of strands",)),
     "a strip's columns take each other's results": (
         "j++) state[j] = notes().state[slot][warp][column + j * Apart];",

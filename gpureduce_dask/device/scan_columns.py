@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from . import scan_lanes
 from .layout import Dim
 from .scan_lanes import LANES
-from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag
+from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posts_of
 from .task import div_words, walk_words
 
 SLOTS = LAG + 1
-LINKS = 16  # tiles of a stretch (kernels/scan/chain.cuh)
 # Warps of a block, those that look back among them: the most that leave lanes some rows. H200, CUDA 13.0, 4 GiB,
 # 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
 WARPS = (16, 10, 6, 4)
@@ -119,8 +118,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         cut.shared_bytes,
     )
     members = _words(cut, (length, columns.size, lead, chains), steps[-1], op.option, bands, planes)
-    each = cut.links + (cut.links // LINKS**2 + 1) * (LINKS + 1) if anchored else 1
-    posts = chains * each * LANES * cut.lookers * 16 * -(-cut.taken * op.state_bytes // 8)
+    posts = chains * posts_of(cut.links, anchored) * LANES * cut.lookers * 16 * -(-cut.taken * op.state_bytes // 8)
     return Plan((step,), members, posts + 16, True, tuple(starts))
 
 

@@ -7,11 +7,11 @@ import struct
 from dataclasses import dataclass
 
 from .layout import Dim
-from .scan_task import LAG, STAGES, Operands, Operator, Plan, Step
+from .scan_task import LAG, STAGES, Operands, Operator, Plan, Step, posts_of
 from .task import div_words, walk_words
 
 LANES, SLOTS = 32, LAG + 1
-LINKS = 16  # tiles of a stretch (kernels/scan/chain.cuh)
+FEWEST_POSTS = 8  # of a tile, so that those of neighbours lie apart
 NOTES = 768  # bytes of what the warps of a block tell each other, but for states (kernels/scan/dense.cuh)
 PACK = 16  # bytes that are copied together
 BANDS_WORDS = 2 * 14  # of ``Strips``, which only strips of columns have a use for
@@ -79,8 +79,7 @@ def launch(op: Operator, dense: Dense, kernel: str, tiles: Tiles, reverse: bool,
     planes = 1 if tiles.joined else dense.count
     positions = dense.length * dense.width * dense.count // planes + (dense.lead if planes == 1 else PACK - 1)
     links = -(-positions // (tiles.teams * tiles.rows * dense.width))
-    each = links + (links // LINKS**2 + 1) * (LINKS + 1) if tiles.anchored else 1
-    posts = planes * each * LANES * tiles.lookers * 16 * -(-tiles.posted // 8)
+    posts = planes * posts_of(links, tiles.anchored) * max(FEWEST_POSTS, dense.width) * 16 * -(-tiles.posted // 8)
     shape = (dense.length, dense.width, 1, dense.width, 0, dense.count)
     divisors = (dense.count, 1, dense.width, dense.length)
     members = (

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import scan_braid, scan_columns, scan_methods, scan_short, scan_strands, scan_teams
+from . import scan_braid, scan_columns, scan_methods, scan_planes, scan_short, scan_strands, scan_teams
 from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posted_bytes, posts, words
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
@@ -74,7 +74,8 @@ def plan(
         return _by_lines(op, arrays, exclusive, reverse)
     dense = all(_dense(op, arrays, i) for i in range(len(arrays.strides)))
     short = scan_short.along(op, arrays, exclusive, reverse, limit, processors) if dense else None
-    if short := short or scan_short.across(op, arrays, exclusive, reverse):
+    short = short or scan_short.across(op, arrays, exclusive, reverse)
+    if short := short or scan_planes.plan(op, arrays, exclusive, reverse, limit, processors):
         return short
     rows = scan_teams.plan(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or _in_rows(op, arrays, exclusive, reverse, limit, processors)

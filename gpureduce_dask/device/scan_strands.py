@@ -14,12 +14,12 @@ from .scan_task import LAG, Operands, Operator, Plan, flag
 # down (n, 5) 0.85 and 0.55, (n, 16) 0.87 and 0.70, (n, 33) 0.79 and 0.55, (n, 65) 0.72 and 0.57, (n, 100) 0.64 and
 # 0.71; maxima down (n, 5) 0.91 and 0.60, (n, 33) 0.76 and 0.71, (n, 65) 0.63 and 0.70; sums of float64, whose states
 # are pairs, down (n, 32) 0.76 and 0.71, (n, 33) 0.56 and 0.58. Rows of whole sectors are better off in strips from 128
-# bytes on: sums of float32 down (n, 24) 0.85 and 0.84, (n, 32) 0.82 and 0.88.
+# bytes on: sums of float32 down (n, 24) 0.85 and 0.84, (n, 32) 0.85 and 0.90; but maxima down (n, 32) 0.94 and 0.90.
 MOST, MOST_OF_EXTREMES, MOST_OF_PAIRS = 320, 160, 256
 SECTOR, WHOLE_SECTORS = 32, 128
-# Rows of a plane. Shorter ones are taken by a thread a line, but of planes of few bytes a row: (n, 12, 5) along its
-# middle axis as strands and by threads 0.55 and 0.45, (n, 100, 2) 0.61 and 0.20; but (n, 7, 5) 0.31 and 0.46,
-# (n, 64, 16) 0.70 and 1.01.
+# Rows of a plane. Shorter ones, where they are not taken by planes (scan_planes.py), are taken by a thread a line, but
+# of planes of few bytes a row: (n, 12, 5) along its middle axis as strands and by threads 0.55 and 0.45, (n, 100, 2)
+# 0.61 and 0.20; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
 SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
 # Gangs of a block, and warps of each; those behind for little shared memory.
 GANGS = ((14, 1), (12, 1), (4, 3), (3, 4), (2, 7), (2, 6), (3, 5), (1, 13), (4, 1), (2, 2), (2, 1), (1, 1))
@@ -37,6 +37,9 @@ MANY_CHAINS = False  # more of them have not been measured yet: they stay in str
 APART = 8  # tiles of a plane from which on planes are chains of their own
 # What an element costs: to fold and to write it, eight rows together, four, and each of those left.
 BATCH, HALF, SINGLE = 8, 0.75, 0.65
+# And a state that is noted for those that look back, by as many of their lanes as share a column: sums of float32 down
+# (n, 5) by gangs of four warps, which note 75 teams, and of one 0.83 and 0.90.
+NOTED = 0.5
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def _pays(op: Operator, dense: Dense) -> bool:
     if dense.sizes[0] == 8:
         return read <= MOST_OF_PAIRS
     if row % SECTOR == 0 and row >= WHOLE_SECTORS:
-        return False
+        return op.type.startswith("MinMax<") and row == WHOLE_SECTORS and dense.sizes[0] == WORD
     return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
 
 
@@ -112,6 +115,7 @@ def _cut(op: Operator, dense: Dense, together: int, lookers: int, limit: int) ->
                 clashes = _clashes(rows * width % (256 // together), width, together, size)
                 cost = lanes / (teams * width) * (5 + 3 * clashes + 4 * steps * BATCH / rows)
                 cost += 6 * most / (teams * rows * width) + 0.15 * warps + 0.2 * abs(gangs * warps - 14)
+                cost += NOTED * (gangs if warps == 1 else gangs * teams) / max(1, LANES * lookers // width)
                 if cost < best:
                     nbytes = gangs * teams * rows * width * dense.bytes_each + notes
                     best, cut = cost, _Cut(gangs, warps, gangs * teams, rows, nbytes)

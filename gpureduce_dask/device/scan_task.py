@@ -11,6 +11,7 @@ from .layout import Dim
 from .task import div_words, walk_words
 
 LAG, STAGES, SPOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
+LINKS, EACH = 16, 8  # tiles of a stretch (kernels/scan/chain.cuh, deep.cuh)
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,15 @@ def posted_bytes(state: int) -> int:
 def posts(tiles: int) -> int:
     """Posted states: of every tile, every 32nd and every 1024th."""
     return tiles + tiles // 32 + tiles // 1024
+
+
+def posts_of(links: int, anchored: bool) -> int:
+    """Posted states of a chain of so many tiles, for each of its columns: room for those of either kind of chain."""
+    if not anchored:
+        return 1
+    two_steps = (links // LINKS**2 + 1) * (LINKS + 1)
+    three_steps = links // EACH + 1 + (links // EACH**3 + 1) * EACH + 1
+    return links + max(two_steps, three_steps)
 
 
 def words(

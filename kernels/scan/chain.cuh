@@ -70,21 +70,21 @@ GR_HD typename Op::State fold_posts(const Post* from, u64 stride, u32 count, boo
     return by.all<Op>(state);
 }
 
-// Posts of a chain, `Wide` columns each: of tiles; and of each span what comes before it, then its stretches. Of chains
+// Posts of a chain, so many columns each: of tiles; and of each span what comes before it, then its stretches. Of chains
 // without anchors one each, written again and again: only the tile that comes next reads it, and writes it next.
-template <class Op, int Wide, bool Anchored, bool Shared = false> struct Chain {
+template <class Op, bool Anchored, bool Shared = false> struct Chain {
     typedef typename Op::State State;
     typedef Posted<State, 16> Post;
     // Posts read at once: fewer where lanes share them, of narrow and of large states, for want of registers.
     static const int batch = alignof(State) < 4 ? (sizeof(State) > 2 ? 4 : 2) : Post::vectors > 2 || Shared ? 4 : 8;
     Post *singles, *spans;  // of this lane's column
-    u64 links;
+    u64 links, wide;
     bool active;  // the lane has a column
 
-    GR_HD Chain(const Strips& task, u64 chain, u32 column, bool has) : links(task.links), active(has) {
+    GR_HD Chain(const Strips& task, u64 chain, u32 column, bool has, u64 posts) : links(task.links), wide(posts), active(has) {
         const u64 each = Anchored ? links + (links / SPAN + 1) * (LINKS + 1) : 1;
-        singles = (Post*)task.states + chain * each * Wide + column;
-        spans = singles + links * Wide;
+        singles = (Post*)task.states + chain * each * wide + column;
+        spans = singles + links * wide;
     }
 
     // All lanes of a warp call. What comes before tile `link`; `own` is that tile's state, `start` what stands before all:
@@ -104,17 +104,17 @@ template <class Op, int Wide, bool Anchored, bool Shared = false> struct Chain {
     }
     GR_HD State before_anchored(u64 link, State own, State start, Dealt by) const {
         const bool posts = active && by.group == 0;
-        if (posts) singles[link * Wide].post(own);
+        if (posts) singles[link * wide].post(own);
         const u64 stretch = link / LINKS, span = link / SPAN;
-        Post* before = spans + span * (LINKS + 1) * Wide;
-        const State near = fold_posts<Op, batch>(singles + stretch * LINKS * Wide, Wide, (u32)(link - stretch * LINKS), active,
+        Post* before = spans + span * (LINKS + 1) * wide;
+        const State near = fold_posts<Op, batch>(singles + stretch * LINKS * wide, wide, (u32)(link - stretch * LINKS), active,
                                                  Op::identity(), by);
-        if (posts && link % LINKS == LINKS - 1) before[(1 + stretch % LINKS) * Wide].post(Op::combine(near, own));
+        if (posts && link % LINKS == LINKS - 1) before[(1 + stretch % LINKS) * wide].post(Op::combine(near, own));
         const u32 skip = span > 0 ? 0 : 1;  // nothing is posted before the first span
-        State state = fold_posts<Op, batch>(before + skip * Wide, Wide, (u32)(stretch % LINKS) + 1 - skip, active,
+        State state = fold_posts<Op, batch>(before + skip * wide, wide, (u32)(stretch % LINKS) + 1 - skip, active,
                                             skip ? start : Op::identity(), by);
         state = Op::combine(state, near);
-        if (posts && link % SPAN == SPAN - 1) before[(LINKS + 1) * Wide].post(Op::combine(state, own));
+        if (posts && link % SPAN == SPAN - 1) before[(LINKS + 1) * wide].post(Op::combine(state, own));
         return state;
     }
 };

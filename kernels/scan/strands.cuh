@@ -13,19 +13,24 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
     typedef typename Tiles::State State;
     typedef typename Tiles::Spot Spot;
     typedef typename Emit::Out Out;
-    using Tiles::task, Tiles::gang, Tiles::member, Tiles::width, Tiles::rows, Tiles::teams, Tiles::in_place, Tiles::is_reverse,
+    using Tiles::task, Tiles::lane, Tiles::gang, Tiles::member, Tiles::width, Tiles::rows, Tiles::teams, Tiles::in_place, Tiles::is_reverse,
         Tiles::tile, Tiles::results, Tiles::share, Tiles::notes, Tiles::is_inner, Tiles::column_of, Tiles::turned, Tiles::meet,
         Tiles::drain;
     // Rows that a lane reads from shared memory at once.
     static const int batch = InRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
-    struct Held {};
+    struct Held { State before[Each == 1 ? V : 1]; };  // within the warp, where it is a gang
 
     const u32 team, column;  // of this lane's strand; team: in its gang
     GR_HD StrandScan(const Strips& scan)
         : Tiles(scan), team((u32)scan.by_width.of(member * V)), column(member * V - team * (u32)scan.width) {}
 
-    static GR_HD Held nothing() { return {}; }
-    GR_HD u32 strand() const { return gang * (teams / Gangs) * width + member * V; }
+    static GR_HD Held nothing() {
+        Held none;
+#pragma unroll
+        for (int j = 0; j < (Each == 1 ? V : 1); j++) none.before[j] = Flow::identity();
+        return none;
+    }
+    GR_HD u32 noted_at() const { return Each == 1 ? gang * width + column : gang * (teams / Gangs) * width + member * V; }
     GR_HD bool is_idle() const { return team >= teams / Gangs; }
 
     // A strand, row by row.
@@ -45,12 +50,7 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
             const Value value = fold.state(j);
             return Flow::of(Lines && began && scan.task.carry ? Op::combine(ahead[j], value) : value, began);
         }
-        template <int Count> GR_HD void take(const u8* from, i32 step, u8*, i32) {
-            Pack<In, V> batch[Count];
-#pragma unroll
-            for (int i = 0; i < Count; i++) batch[i] = take_pack<In, V>(from + i * step);
-            fold.take(batch);
-        }
+        template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8*, i32) { fold.take(rows); }
     };
     struct Writing {
         const StrandScan& all;
@@ -67,16 +67,24 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
                 for (int j = 0; j < V; j++)
                     ((Value*)all.task.totals)[line * all.width + all.column_of(spot, all.column + j)] = scan.after(j);
         }
-        template <int Count> GR_HD void take(const u8* from, i32 step, u8* to, i32 step_to) {
-            Pack<In, V> batch[Count];
-#pragma unroll
-            for (int i = 0; i < Count; i++) batch[i] = take_pack<In, V>(from + i * step);
+        template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8* to, i32 step_to) {
             Pack<Out, V> results[Count];
-            scan.rows(batch, results);
+            scan.rows(rows, results);
 #pragma unroll
             for (int i = 0; i < Count; i++) put_pack<Out, V>(to + i * step_to, results[i]);
         }
     };
+    template <int Count> static GR_HD void read(const u8*& at, i32 step, Pack<In, V> (&rows)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) rows[i] = take_pack<In, V>(at + i * step);
+        at += Count * step;
+    }
+    template <int Count, class Visit> static GR_HD void take(Visit& visit, const u8*& at, i32 step, u8*& to, i32 step_to) {
+        Pack<In, V> rows[Count];
+        read(at, step, rows);
+        visit.take(rows, to, step_to);
+        to += Count * step_to;
+    }
     template <class Visit> GR_HD void walk(const Spot& spot, u32 stage, Visit& visit) const {
         u32 from = 0, end = rows;  // in the order of memory
         const u32 first = gang * share() + team * rows * width + column;
@@ -101,15 +109,30 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         }
 #pragma unroll 1
         while (left > 0) {
-            const u32 next = !Lines || left < until ? left : until;
-            const i32 taken = next >= batch ? batch : batch > 4 && next >= 4 ? 4 : 1;
-            if (next >= batch) visit.template take<batch>(at, step_a, to, step_out);
-            else if (batch > 4 && next >= 4) visit.template take<4>(at, step_a, to, step_out);
-            else visit.template take<1>(at, step_a, to, step_out);
-            at += taken * step_a;
-            to += taken * step_out;
-            left -= taken;
-            until -= taken;
+            u32 next = !Lines || left < until ? left : until;
+            left -= next;
+            until -= next;
+            if (next >= batch) {  // those that come next are read before results go where they might lie
+                Pack<In, V> held[batch];
+                read(at, step_a, held);
+#pragma unroll 2
+                for (next -= batch; next >= batch; next -= batch) {
+                    Pack<In, V> ahead[batch];
+                    read(at, step_a, ahead);
+                    visit.take(held, to, step_out);
+                    to += batch * step_out;
+#pragma unroll
+                    for (int i = 0; i < batch; i++) held[i] = ahead[i];
+                }
+                visit.take(held, to, step_out);
+                to += batch * step_out;
+            }
+            if (batch > 4 && next >= 4) {
+                take<4>(visit, at, step_a, to, step_out);
+                next -= 4;
+            }
+#pragma unroll 1
+            for (; next > 0; next--) take<1>(visit, at, step_a, to, step_out);
             if (Lines && until == 0) {
                 visit.end(spot, line);
                 line += is_reverse() ? -1 : 1;
@@ -125,22 +148,48 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
             state[j] = task.carry ? ((const Value*)task.carry)[line * width + column_of(spot, column + j)] : Op::identity();
     }
 
+    // All lanes of a warp call, of one that is a gang. A scan of the teams' states, as many columns as they have.
+    GR_HD State through_teams(State state, State& before) const {
+        const u32 next = width / V, place = is_reverse() ? teams / Gangs - 1 - team : team;  // lanes to the next team
+        for (u32 up = 1; up < teams / Gangs; up *= 2) {
+            const State earlier = beside(state, up * next);
+            if (!is_idle() && place >= up) state = Flow::combine(earlier, state);
+        }
+        before = beside(state, next);
+        if (place == 0) before = Flow::identity();
+        return state;
+    }
+    GR_HD State beside(const State& state, u32 lanes) const {
+        return shuffle_from(0xffffffffu, state, (int)((is_reverse() ? lane + lanes : lane - lanes) % 32), 32);
+    }
+
     GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
         meet();  // all have their copies
-        if (!is_idle()) {
-            Folding folding(*this);
-            walk(spot, stage, folding);
+        Folding folding(*this);
+        if (!is_idle()) walk(spot, stage, folding);
+        Held held = nothing();
 #pragma unroll
-            for (int j = 0; j < V; j++) notes().state[slot][strand() + j] = folding.state(j);
+        for (int j = 0; j < V; j++) {
+            State state = folding.state(j);
+            bool ends = true;
+            if constexpr (Each == 1) {
+                state = through_teams(state, held.before[j]);
+                ends = team == (is_reverse() ? 0 : teams / Gangs - 1);
+            }
+            if (!is_idle() && ends) notes().state[slot][noted_at() + j] = state;
         }
-        return {};
+        return held;
     }
-    GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held) const {
+    GR_HD void write(const Spot& spot, u32 stage, u32 slot, const Held& held) const {
         if (!in_place) meet();  // the tile before has left
         if (!is_idle()) {
             Value before[V];
 #pragma unroll
-            for (int j = 0; j < V; j++) before[j] = Flow::value(notes().state[slot][strand() + j]);
+            for (int j = 0; j < V; j++) {
+                State state = notes().state[slot][noted_at() + j];
+                if constexpr (Each == 1) state = Flow::combine(state, held.before[j]);
+                before[j] = Flow::value(state);
+            }
             Writing writing(*this, before);
             walk(spot, stage, writing);
         }
