@@ -176,6 +176,14 @@ PACKS = {
     "means in columns": call("mean", "f4", (60, 300), 0, view=lambda x: broken(x, np.nan, (20, 7)), carried=True),
     "variances in columns": call("var", "f4", (900, 70), 0, view=lambda x: x[:, 1:]),
     "halves in columns": call("sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), carried=True),
+    "halves in strands": call("sum", "f2", (700, 33), 0, view=lambda x: broken(x, -np.inf, (400, 7)), carried=True),
+    "halves in strands of two": call("nansum", "f2", (700, 34), 0, view=lambda x: broken(x, np.nan, (400, 7))),
+    "halves in lines of strands": call(
+        "nansum", "bfloat16", (9, 30, 6), 1, view=lambda x: broken(x, np.nan, np.s_[4, 25:, 5]), carried=True
+    ),
+    "halves in columns, before each": call(
+        "sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), exclusive=True, reverse=True
+    ),
     "any": call("any", "?", (20000,), view=lambda x: late(x, True)),
     "all": call("all", "?", (20000,), view=lambda x: late(x, False)),
 }
@@ -230,6 +238,12 @@ DEFECTS = {
     ),
     "lanes forget those of the word before": ("carry = __byte_perm(odd, 0, 0x3232);", "", ("maxima of bytes",)),
     "infinities pass for numbers": ("if (all_finite(from)) {", "if (true) {", ("sums of halves", "sums of bfloat16")),
+    "a guess is taken for right": ("return check == 0;", "return true;", ("halves in columns", "halves in strands")),
+    "a guess is forgotten where a line begins": (
+        "return right && fold.was_right();",
+        "return fold.was_right();",
+        ("halves in lines of strands",),
+    ),
     "all counts are a reciprocal's first": (
         "return refined(x, approximate(x, first, far));",
         "return first;",

@@ -30,6 +30,7 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
     static const int posted = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
     static const int taken = V > 1 && Apart == 1 && !whole && V * sizeof(State) <= posted ? V : 1;
     static const int lookers = whole ? 1 : V / taken;
+    static const bool guesses = FoldBeside<Op, V>::guesses;
     static const bool meets = !(Busy<Op>::yes && taken > 1 && (Anchored || sizeof(In) <= 2));
     // Where a tile lies, and its first rows.
     struct Spot {
@@ -42,7 +43,10 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         State state[SLOTS][Warps][wide];  // of each warp's rows; then what comes before them
         Rounds<Spot> rounds;
     };
-    struct Held { State before[whole ? V : 1]; };  // within the warp
+    struct Held {
+        State before[whole ? V : 1];  // within the warp
+        bool right;                   // what folding guessed
+    };
 
     const Strips& task;
     const u32 warp, lane;
@@ -70,6 +74,7 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         Held none;
 #pragma unroll
         for (int j = 0; j < (whole ? V : 1); j++) none.before[j] = Op::identity();
+        none.right = true;
         return none;
     }
 
@@ -119,8 +124,8 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         }
     }
     // Folds rows.
-    struct Folding {
-        FoldBeside<Op, V> fold;
+    template <class Fold> struct Folding {
+        Fold fold;
         template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
             Pack<In, V> from[Count];
             read<Turning, Count>(a, b, from);
@@ -128,8 +133,8 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         }
     };
     // Scans rows from the states before them; results go to memory, or where they are `kept`.
-    struct Writing {
-        ScanBeside<Op, Emit, V, Exclusive> scan;
+    template <class Scan> struct Writing {
+        Scan scan;
         u8* to;
         i64 step;
         u32 columns;  // those behind this lane's first that exist, where they lie apart
@@ -190,13 +195,20 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         return spot.out + (i64)(warp * most + (task.step_out < 0 ? rows - 1 : 0)) * task.step_out;
     }
 
-    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
-        Folding folding;
+    // The states of this lane's columns; says whether they are right.
+    template <class Fold> GR_HD bool fold_by(const Spot& spot, u32 stage, State (&state)[V]) const {
+        Folding<Fold> folding;
         walk(spot, rows_of(spot), stage, folding);
-        State state[V];
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = folding.fold.state(j);
+        if constexpr (Fold::guesses) return folding.fold.was_right();
+        return true;
+    }
+    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
+        State state[V];
         Held held = nothing();
+        held.right = fold_by<FoldBeside<Op, V>>(spot, stage, state);
+        if (guesses && !held.right) fold_by<FoldAny<Op, V>>(spot, stage, state);
         if constexpr (V == 1 || whole) {
             if (task.teams > 1) {  // a scan of as many columns as teams have
                 const u32 next = whole ? 1 : width;  // lanes to the next team
@@ -226,16 +238,21 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
 #pragma unroll
                 for (int j = 0; j < V; j++) state[j] = Op::combine(state[j], held.before[j]);
         }
-        Writing writing = {{state, task.option}, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0}};
+        if (!guesses || held.right) write_by<ScanBeside<Op, Emit, V, Exclusive>>(spot, rows, stage, state);
+        else write_by<ScanAny<Op, Emit, V, Exclusive>>(spot, rows, stage, state);
+        if (!Drained || rows == 0) return;
+        __syncwarp();
+        const u32 row = (u32)(task.step_out < 0 ? -task.step_out : task.step_out);
+        drain_bytes(results(), lowest_out(spot, rows), (rows - 1) * row + spot.columns * (u32)sizeof(Out));
+    }
+
+    template <class Scan> GR_HD void write_by(const Spot& spot, u32 rows, u32 stage, const State (&before)[V]) const {
+        Writing<Scan> writing = {{before, task.option}, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0}};
         if (Drained) {
             const u8* low = lowest_out(spot, rows);
             writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
         }
         walk(spot, rows, stage, writing);
-        if (!Drained || rows == 0) return;
-        __syncwarp();
-        const u32 row = (u32)(task.step_out < 0 ? -task.step_out : task.step_out);
-        drain_bytes(results(), lowest_out(spot, rows), (rows - 1) * row + spot.columns * (u32)sizeof(Out));
     }
 
     // One warp calls, `lookers` for a tile. What comes before each warp's rows, in some of a lane's columns.

@@ -18,25 +18,31 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         Tiles::drain;
     // Rows that a lane reads from shared memory at once.
     static const int batch = InRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
-    struct Held {};
+    static const bool guesses = FoldBeside<Op, V>::guesses;
+    struct Held { bool right; };  // what folding guessed
 
     const u32 team, column;  // of this lane's strand; team: in its gang
     GR_HD StrandScan(const Strips& scan)
         : Tiles(scan), team((u32)scan.by_width.of(member * V)), column(member * V - team * (u32)scan.width) {}
 
-    static GR_HD Held nothing() { return {}; }
+    static GR_HD Held nothing() { return {true}; }
     GR_HD u32 strand() const { return gang * (teams / Gangs) * width + member * V; }
     GR_HD bool is_idle() const { return team >= teams / Gangs; }
 
     // A strand, row by row.
-    struct Folding {
+    template <class Fold> struct Folding {
         const StrandScan& scan;
-        FoldBeside<Op, V> fold;
+        Fold fold;
         Value ahead[V];  // of the line that began last, if one did
-        bool began;
-        GR_HD Folding(const StrandScan& all) : scan(all), began(false) {}
+        bool began, right;
+        GR_HD Folding(const StrandScan& all) : scan(all), began(false), right(true) {}
+        GR_HD bool was_right() const {
+            if constexpr (Fold::guesses) return right && fold.was_right();
+            return true;
+        }
         GR_HD void begin(const Spot& spot, u64 line) {
-            fold = FoldBeside<Op, V>();
+            right = was_right();
+            fold = Fold();
             began = true;
             scan.ahead_of(spot, line, ahead);
         }
@@ -52,14 +58,14 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
             fold.take(batch);
         }
     };
-    struct Writing {
+    template <class Scan> struct Writing {
         const StrandScan& all;
-        ScanBeside<Op, Emit, V, Exclusive> scan;
+        Scan scan;
         GR_HD Writing(const StrandScan& strands, const Value (&before)[V]) : all(strands), scan(before, strands.task.option) {}
         GR_HD void begin(const Spot& spot, u64 line) {
             Value state[V];
             all.ahead_of(spot, line, state);
-            scan = ScanBeside<Op, Emit, V, Exclusive>(state, all.task.option);
+            scan = Scan(state, all.task.option);
         }
         GR_HD void end(const Spot& spot, u64 line) {
             if (all.task.totals)
@@ -67,7 +73,9 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
                 for (int j = 0; j < V; j++)
                     ((Value*)all.task.totals)[line * all.width + all.column_of(spot, all.column + j)] = scan.after(j);
         }
-        template <int Count> GR_HD void take(const u8* from, i32 step, u8* to, i32 step_to) {
+        template <int Count> GR_HD void take(u8* from, i32 step, u8* results_at, i32 step_results) {
+            u8* const to = in_place ? from : results_at;
+            const i32 step_to = in_place ? step : step_results;
             Pack<In, V> batch[Count];
 #pragma unroll
             for (int i = 0; i < Count; i++) batch[i] = take_pack<In, V>(from + i * step);
@@ -87,7 +95,7 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         }
         const i32 step = is_reverse() ? -(i32)width : (i32)width;
         const u32 begin = first + (is_reverse() ? end - 1 : from) * width;
-        const u8* at = tile(stage) + begin * (u32)sizeof(In);
+        u8* at = tile(stage) + begin * (u32)sizeof(In);
         u8* to = results(stage) + begin * (u32)sizeof(Out);
         const i32 step_a = step * (i32)sizeof(In), step_out = step * (i32)sizeof(Out);
         u64 line = 0;
@@ -125,24 +133,33 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
             state[j] = task.carry ? ((const Value*)task.carry)[line * width + column_of(spot, column + j)] : Op::identity();
     }
 
+    // Says whether the states are right.
+    template <class Fold> GR_HD bool fold_by(const Spot& spot, u32 stage, u32 slot) const {
+        Folding<Fold> folding(*this);
+        walk(spot, stage, folding);
+#pragma unroll
+        for (int j = 0; j < V; j++) notes().state[slot][strand() + j] = folding.state(j);
+        return folding.was_right();
+    }
     GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
         meet();  // all have their copies
-        if (!is_idle()) {
-            Folding folding(*this);
-            walk(spot, stage, folding);
-#pragma unroll
-            for (int j = 0; j < V; j++) notes().state[slot][strand() + j] = folding.state(j);
-        }
-        return {};
+        if (is_idle()) return {true};
+        const bool right = fold_by<FoldBeside<Op, V>>(spot, stage, slot);
+        if (guesses && !right) fold_by<FoldAny<Op, V>>(spot, stage, slot);
+        return {right};
     }
-    GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held) const {
+    template <class Scan> GR_HD void write_by(const Spot& spot, u32 stage, const Value (&before)[V]) const {
+        Writing<Scan> writing(*this, before);
+        walk(spot, stage, writing);
+    }
+    GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
         if (!in_place) meet();  // the tile before has left
         if (!is_idle()) {
             Value before[V];
 #pragma unroll
             for (int j = 0; j < V; j++) before[j] = Flow::value(notes().state[slot][strand() + j]);
-            Writing writing(*this, before);
-            walk(spot, stage, writing);
+            if (!guesses || held.right) write_by<ScanBeside<Op, Emit, V, Exclusive>>(spot, stage, before);
+            else write_by<ScanAny<Op, Emit, V, Exclusive>>(spot, stage, before);
         }
         meet();
         drain(spot, stage);
