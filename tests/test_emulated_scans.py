@@ -110,6 +110,9 @@ CALLS = {
     "columns inside": call("sum", "f4", (150, 70), 0, view=lambda x: x[:, 1:-2], carried=True, exclusive=True),
     "narrow columns": call("sum", "f2", (300, 130), 0, view=lambda x: x[:, 2:], carried=True),
     "narrow columns of odd stride": call("max", "i1", (300, 131), 0, view=lambda x: x[:, 3:], reverse=True),
+    "columns of few chains": call("sum", "f4", (600, 64), 0, carried=True),
+    "halves apart": call("sum", "f2", (120, 403), 0, carried=True, phase=6),
+    "bytes apart, in reverse": call("max", "u1", (120, 501), 0, carried=True, reverse=True),
     "few columns": call("sum", "f4", (1700, 3), 0, carried=True, phase=4, reverse=True),
     "a braid of columns": call("sum", "f4", (701, 3), 0, carried=True, phase=4),
     "a braid in order": call("last", "f4", (700, 4), 0, carried=True, exclusive=True),
@@ -401,6 +404,11 @@ DEFECTS = {
         ("strands in order",),
     ),
     "a line goes on in the next plane": ("if (Lines && until == 0) {", "if (false) {", ("planes of strands",)),
+    "a lane's last columns are always there": (
+        "return Apart == 1 || first + j * Apart < spot.columns;",
+        "return true;",
+        ("halves apart",),
+    ),
     "a strip's columns take each other's results": (
         "j++) state[j] = notes().state[slot][warp][column + j * Apart];",
         "j++) state[j] = notes().state[slot][warp][column + j];",

@@ -12,23 +12,25 @@
 #include "pipeline.cuh"
 
 // A lane's columns lie Apart from each other: side by side, or as many as a warp has lanes. Anchored: chains are few, and
-// tiles look back further than to the one before them. Drained: results take the way through shared memory, as rows too
+// tiles look back further than to the one before them. Early: tiles are drawn a round before they are fetched. Drained: results take the way through shared memory, as rows too
 // short to be written by a warp at once do.
-template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Drained, bool Exclusive> struct ColumnScan {
+template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Early, bool Drained, bool Exclusive>
+struct ColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     static const bool whole = Drained && V > 1 && Apart == 1;  // a lane takes whole rows
     static const int wide = whole ? 32 : 32 * V;  // columns that there is room for
-    static const bool draws_early = Anchored && Reader<In>::size_b == 0;  // where two lie takes too many registers
+    static const bool draws_early = Early;
     // Rows that a lane reads from shared memory at once.
     static const int batch = InRuns<Op>::yes                             ? 4
                              : sizeof(In) * V > 8 || sizeof(State) > 16  ? 2
                              : V > 1 || sizeof(State) > 8                ? 4
                                                                          : 8;
-    // Columns that a lane looks back for: all of its own side by side, if their states are small, which leaves warps to scan.
+    // Columns that a lane looks back for: as many of its own as have small states together, which leaves warps to scan.
     static const int posted = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
-    static const int taken = V > 1 && Apart == 1 && !whole && V * sizeof(State) <= posted ? V : 1;
+    static const bool several = V > 1 && !whole && (Apart == 1 || (!Anchored && sizeof(In) <= 2));
+    static const int taken = !several ? 1 : V * sizeof(State) <= posted ? V : Apart > 1 && 2 * sizeof(State) <= posted ? 2 : 1;
     static const int lookers = whole ? 1 : V / taken;
     static const bool guesses = FoldBeside<Op, V>::guesses;
     static const bool meets = !(Busy<Op>::yes && taken > 1 && (Anchored || sizeof(In) <= 2));
@@ -258,14 +260,15 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
     // One warp calls, `lookers` for a tile. What comes before each warp's rows, in some of a lane's columns.
     GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
         typedef Several<Op, taken> Columns;
-        const u32 first = whole ? lane : Apart == 1 ? lane * V + looker * taken : looker * Apart + lane;
+        const u32 first = whole ? lane : Apart == 1 ? lane * V + looker * taken : looker * taken * Apart + lane;
         const bool active = first < spot.columns;
         typename Columns::State own = Columns::identity(), start = own;
         if (active) {
             for (int w = 0; w < Warps; w++) own = Columns::combine(own, noted(slot, w, first));
             if (task.carry)
 #pragma unroll
-                for (int j = 0; j < taken; j++) start.at[j] = ((const State*)task.carry)[spot.line + first + j];
+                for (int j = 0; j < taken; j++)
+                    if (has(spot, first, j)) start.at[j] = ((const State*)task.carry)[spot.line + first + j * Apart];
         }
         const Chain<Columns, 32 * lookers, Anchored> chain(task, spot.chain, looker * 32 + lane, active);
         typename Columns::State before = chain.before(spot.link, own, start);
@@ -273,24 +276,27 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         for (int w = 0; w < Warps; w++) {
             const typename Columns::State after = Columns::combine(before, noted(slot, w, first));
 #pragma unroll
-            for (int j = 0; j < taken; j++) notes().state[slot][w][first + j] = before.at[j];
+            for (int j = 0; j < taken; j++) notes().state[slot][w][first + j * Apart] = before.at[j];
             before = after;
         }
         if (task.totals && spot.link + 1 == task.links)
 #pragma unroll
-            for (int j = 0; j < taken; j++) ((State*)task.totals)[spot.line + first + j] = before.at[j];
+            for (int j = 0; j < taken; j++)
+                if (has(spot, first, j)) ((State*)task.totals)[spot.line + first + j * Apart] = before.at[j];
     }
     GR_HD typename Several<Op, taken>::State noted(u32 slot, int w, u32 first) const {
         typename Several<Op, taken>::State states;
 #pragma unroll
-        for (int j = 0; j < taken; j++) states.at[j] = notes().state[slot][w][first + j];
+        for (int j = 0; j < taken; j++) states.at[j] = notes().state[slot][w][first + j * Apart];
         return states;
     }
+    // Columns side by side are there or not together.
+    static GR_HD bool has(const Spot& spot, u32 first, int j) { return Apart == 1 || first + j * Apart < spot.columns; }
 };
 
 // Grid: any number of blocks of Warps + LAG lookers warps.
-template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Drained, bool Exclusive,
-          class Work = ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Drained, Exclusive>>
+template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Early, bool Drained, bool Exclusive,
+          class Work = ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Early, Drained, Exclusive>>
 __global__ void __launch_bounds__(32 * (Warps + LAG * Work::lookers), GR_BLOCKS) scan_columns(const __grid_constant__ Strips task) {
     const Work work(task);
     Pipeline<Work, Warps, Work::lookers>(work, task.tiles, task.ticket).run();
