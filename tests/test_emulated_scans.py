@@ -110,6 +110,9 @@ CALLS = {
     "columns inside": call("sum", "f4", (150, 70), 0, view=lambda x: x[:, 1:-2], carried=True, exclusive=True),
     "narrow columns": call("sum", "f2", (300, 130), 0, view=lambda x: x[:, 2:], carried=True),
     "narrow columns of odd stride": call("max", "i1", (300, 131), 0, view=lambda x: x[:, 3:], reverse=True),
+    "columns of few chains": call("sum", "f4", (600, 64), 0, carried=True),
+    "halves apart": call("sum", "f2", (120, 403), 0, carried=True, phase=6),
+    "bytes apart, in reverse": call("max", "u1", (120, 501), 0, carried=True, reverse=True),
     "few columns": call("sum", "f4", (1700, 3), 0, carried=True, phase=4, reverse=True),
     "a braid of columns": call("sum", "f4", (701, 3), 0, carried=True, phase=4),
     "a braid in order": call("last", "f4", (700, 4), 0, carried=True, exclusive=True),
@@ -182,6 +185,14 @@ PACKS = {
     "means in columns": call("mean", "f4", (60, 300), 0, view=lambda x: broken(x, np.nan, (20, 7)), carried=True),
     "variances in columns": call("var", "f4", (900, 70), 0, view=lambda x: x[:, 1:]),
     "halves in columns": call("sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), carried=True),
+    "halves in strands": call("sum", "f2", (700, 33), 0, view=lambda x: broken(x, -np.inf, (400, 7)), carried=True),
+    "halves in strands of two": call("nansum", "f2", (700, 34), 0, view=lambda x: broken(x, np.nan, (400, 7))),
+    "halves in lines of strands": call(
+        "nansum", "bfloat16", (9, 30, 6), 1, view=lambda x: broken(x, np.nan, np.s_[4, 25:, 5]), carried=True
+    ),
+    "halves in columns, before each": call(
+        "sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), exclusive=True, reverse=True
+    ),
     "any": call("any", "?", (20000,), view=lambda x: late(x, True)),
     "all": call("all", "?", (20000,), view=lambda x: late(x, False)),
 }
@@ -236,6 +247,12 @@ DEFECTS = {
     ),
     "lanes forget those of the word before": ("carry = __byte_perm(odd, 0, 0x3232);", "", ("maxima of bytes",)),
     "infinities pass for numbers": ("if (all_finite(from)) {", "if (true) {", ("sums of halves", "sums of bfloat16")),
+    "a guess is taken for right": ("return check == 0;", "return true;", ("halves in columns", "halves in strands")),
+    "a guess is forgotten where a line begins": (
+        "return right && fold.was_right();",
+        "return fold.was_right();",
+        ("halves in lines of strands",),
+    ),
     "all counts are a reciprocal's first": (
         "return refined(x, approximate(x, first, far));",
         "return first;",
@@ -424,6 +441,11 @@ DEFECTS = {
     ),
     "planes lie as in memory": ("move(plane * pitch + pack * 16, at);", "move(at, at);", ("small planes in order",)),
     "a line goes on in the next plane": ("if (Lines && until == 0) {", "if (false) {", ("planes of strands",)),
+    "a lane's last columns are always there": (
+        "return Apart == 1 || first + j * Apart < spot.columns;",
+        "return true;",
+        ("halves apart",),
+    ),
     "a strip's columns take each other's results": (
         "j++) state[j] = notes().state[slot][warp][column + j * Apart];",
         "j++) state[j] = notes().state[slot][warp][column + j];",

@@ -27,7 +27,12 @@ STRIP = 256  # bytes of a row, at most, that a warp takes at once
 SPARSEST = 4  # places of an element from one column to the next, at most: all that lies between is read
 MOST = 128 << 10  # bytes of a tile, read and written: more makes the last round of tiles too long
 TILES = 512  # as many at least, if that leaves lanes some rows
-FEW_CHAINS = 66  # H200: chains, half as many as processors, whose next tile is drawn after the one before is known
+# H200: chains, half as many as processors, whose tiles look back further than to the one before them. Tiles are drawn
+# early there, but for sums of floats in one column a lane, and of narrow ones: early and late, down (n, 64), (n, 96),
+# (n, 128), (n, 200) of float32 0.86 and 0.88, 0.87 and 0.90, 0.87 and 0.91, 0.79 and 0.86 of a copy; of float16 down
+# (n, 256), (n, 512), (n, 1024), (n, 2048) 0.79 and 0.83 to 0.85. But two columns of float32 a lane, down (n, 256),
+# (n, 512), (n, 1000), 0.89 and 0.83, 0.91 and 0.88, 0.88 and 0.84; float64 down (n, 128) 0.86 and 0.82.
+FEW_CHAINS = 66
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,8 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     chains, tiles = count * strips, count * strips * cut.links
     anchored = chains < FEW_CHAINS
     shape = (str(cut.warps), str(together), str(apart))
-    template = (op.type, op.emits, *shape, flag(anchored), flag(cut.drained), flag(exclusive))
+    early = anchored and len(op.itemsizes) == 1 and not _draws_late(op, cut, chains)
+    template = (op.type, op.emits, *shape, *map(flag, (anchored, early, cut.drained, exclusive)))
     step = Step(
         f"scan_columns<{', '.join(template)}>",
         min(tiles, processors),
@@ -120,6 +126,12 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     members = _words(cut, (length, columns.size, lead, chains), steps[-1], op.option, bands, planes)
     posts = chains * posts_of(cut.links, anchored) * LANES * cut.lookers * 16 * -(-cut.taken * op.state_bytes // 8)
     return Plan((step,), members, posts + 16, True, tuple(starts))
+
+
+def _draws_late(op: Operator, cut: _Cut, chains: int) -> bool:
+    """True where few chains had better draw tiles as many do: not early. (n, 32) is one chain."""
+    narrow_or_single = op.itemsizes[0] <= 2 or cut.together == 1
+    return chains > 1 and cut.apart == 1 and narrow_or_single and scan_lanes.adds_floats(op)
 
 
 def _words(

@@ -8,7 +8,9 @@ from .scan_task import Operands, Operator
 LANES = 32
 # Bytes of states that one lane looks back for, where columns lie side by side: warps that need not look back scan.
 # Maxima of bytes down (65536, 65536) 0.69 and 0.98 of a copy, sums of float16 0.79 and 0.86 (both by the word as well,
-# kernels/scan/beside.cuh); but sums of uint8 in 64 bits, of which four are 32 bytes, 0.74 and 0.71.
+# kernels/scan/beside.cuh); but sums of uint8 in 64 bits, of which four are 32 bytes, 0.74 and 0.71. Of columns apart it
+# is two at a time where elements are narrow and chains many: sums of float16 down (32768, 32767) 0.65 and 0.73; but of
+# float32 down (n, 513), whose chains are few, 0.69 and 0.58.
 POSTED = 16
 MOST_APART = 4  # columns of a lane: as many warps look back
 # Bytes of a row where no alignment suits all rows, so that a strip's ends, of whose sectors the neighbours have a part,
@@ -79,8 +81,17 @@ def _apart(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], step
 
 def taken(op: Operator, together: int, apart: int, anchored: bool) -> int:
     """Of a lane's columns those that one of a warp that looks back does so for (kernels/scan/columns.cuh)."""
+    if apart > 1 and (anchored or op.itemsizes[0] > 2):
+        return 1
     posted = POSTED // 2 if anchored and op.itemsizes[0] < 4 else POSTED
-    return together if apart == 1 and together * op.state_bytes <= posted else 1
+    if together * op.state_bytes <= posted:
+        return together
+    return 2 if apart > 1 and 2 * op.state_bytes <= posted else 1
+
+
+def adds_floats(op: Operator) -> bool:
+    """True of sums of floats in one binary64."""
+    return op.type.startswith("Sum<") and op.type.endswith("f64>")
 
 
 def spread(most: int, teams: int, width: int, op: Operator) -> int:

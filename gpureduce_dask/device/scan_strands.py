@@ -6,7 +6,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from . import scan_dense
+from . import scan_dense, scan_lanes
 from .scan_dense import LANES, NOTES, PACK, SLOTS, Dense, Tiles
 from .scan_task import LAG, Operands, Operator, Plan, flag
 
@@ -23,7 +23,11 @@ SECTOR, WHOLE_SECTORS = 32, 128
 SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
 # Gangs of a block, and warps of each; those behind for little shared memory.
 GANGS = ((14, 1), (12, 1), (4, 3), (3, 4), (2, 7), (2, 6), (3, 5), (1, 13), (4, 1), (2, 2), (2, 1), (1, 1))
-MOST_WARPS = 20  # those that look back among them: of more, each has too few registers
+# Sums of 16-bit floats, where a lane takes one column or columns are few: they wait for their arithmetic, and more
+# warps wait together. Down (n, 9), (n, 16), (n, 24), (n, 33), (n, 65) 0.66, 0.74, 0.72, 0.60, 0.54 of a copy with those
+# above and 0.75, 0.77, 0.73, 0.69, 0.62; but two columns a lane down (n, 50), (n, 100) 0.72, 0.65 and 0.65, 0.56.
+GANGS_OF_NARROW = ((2, 8), *GANGS[-3:])
+MOST_WARPS, MOST_OF_NARROW = 20, 24  # those that look back among them: of more, each has too few registers
 ENOUGH = 12  # warps that scan: fewer only where more do not fit
 TILE = 128 << 10  # bytes of a tile, read and written, at most
 TILES = 512  # at least, if that leaves strands some rows
@@ -97,10 +101,11 @@ def _cut(op: Operator, dense: Dense, together: int, lookers: int, limit: int) ->
     """Warps, and teams and rows of a tile: those that leave few lanes idle, in different banks."""
     best, cut = math.inf, None
     width, size = dense.width, dense.sizes[0]
-    for gangs, warps in GANGS:
+    narrow = size == 2 and scan_lanes.adds_floats(op) and (together == 1 or width <= LANES)
+    for gangs, warps in GANGS_OF_NARROW if narrow else GANGS:
         if cut and gangs * warps < ENOUGH:
             break
-        if gangs * warps + LAG * lookers > MOST_WARPS:
+        if gangs * warps + LAG * lookers > (MOST_OF_NARROW if narrow else MOST_WARPS):
             continue
         lanes = LANES * warps * together  # columns that a gang has lanes for
         notes = SLOTS * gangs * lanes * op.flow_bytes + NOTES

@@ -26,12 +26,14 @@ template <class Op, int Columns> struct Several {
 
 //   fold.take(rows)           rows of V columns more
 //   fold.state(j)             of column j
+//   fold.was_right()          where it `guesses`: whether that is so
 //
 //   ScanBeside(before, option)
 //   scan.rows(from, to)       rows' results
 //   scan.after(j)             of column j, behind all rows
 template <class Op, int V> struct FoldAny {
     typedef typename Op::In In;
+    static const bool guesses = false;
     Gather<Op> gather[V];
     template <int Count> GR_HD void take(const Pack<In, V> (&from)[Count]) {
 #pragma unroll
@@ -95,6 +97,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowBeside {
     }
 };
 template <class T, bool Max, bool SkipNan, int V> struct FoldNarrow {
+    static const bool guesses = false;
     NarrowBeside<T, Max, SkipNan, V> lanes;
     GR_HD FoldNarrow() {
         Pack<T, V> worst;
@@ -134,36 +137,27 @@ template <class T, bool Max, bool SkipNan, int V> struct ScanNarrow {
     }
 };
 
-// Sums of 16-bit floats, whose bits are moved to where binary64 has them (moved.cuh).
-template <class T, int V, int Count> GR_HD bool all_rows_finite(const Pack<T, V> (&rows)[Count]) {
-    u32 sum = 0;
-#pragma unroll
-    for (int i = 0; i < Count; i++)
-#pragma unroll
-        for (int w = 0; w < V * (int)sizeof(T) / 4; w++) sum = times_zero(((const u32*)&rows[i])[w], sum, T());
-    return sum == 0;
-}
+// Sums of 16-bit floats, whose bits are moved to where binary64 has them (moved.cuh): at first as if all were finite, which
+// costs no branch. Who folds asks in the end whether they were, and else folds and scans them as any elements.
 template <class Map, int V> struct FoldHalves {
     typedef typename Map::In T;
+    static const bool guesses = true;
     f64 sum[V];
-    GR_HD FoldHalves() {
+    u32 check;
+    GR_HD FoldHalves() : check(0) {
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = 0;
     }
     template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
-        if (all_rows_finite(from)) {
 #pragma unroll
-            for (int i = 0; i < Count; i++)
+        for (int i = 0; i < Count; i++) {
+            check = check_finite(from[i], check);
 #pragma unroll
-                for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(from[i], j), Moved<T>::scale(), sum[j]);
-            return;
+            for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(from[i], j), Moved<T>::scale(), sum[j]);
         }
-#pragma unroll
-        for (int i = 0; i < Count; i++)
-#pragma unroll
-            for (int j = 0; j < V; j++) add(sum[j], Map::of(from[i].at[j]));
     }
     GR_HD f64 state(int j) const { return sum[j]; }
+    GR_HD bool was_right() const { return check == 0; }
 };
 template <class Map, class Emit, int V> struct ScanHalves {
     typedef typename Map::In T;
@@ -174,21 +168,19 @@ template <class Map, class Emit, int V> struct ScanHalves {
         for (int j = 0; j < V; j++) sum[j] = before[j];
     }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
-        if (all_rows_finite(from)) each<true>(from, to);
-        else each<false>(from, to);
-    }
-    template <bool Finite, int Count> GR_HD void each(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
 #pragma unroll
-        for (int i = 0; i < Count; i++) row<Finite>(from[i], to[i]);
+        for (int i = 0; i < Count; i++) row(from[i], to[i]);
     }
-    template <bool Finite> GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
+    GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            if (Finite) sum[j] = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum[j]);
-            else add(sum[j], Map::of(from.at[j]));
+        for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum[j]);
+        if constexpr (V % 2 == 0) {
+#pragma unroll
+            for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) to.at[j] = Emit::of(sum[j], option);
         }
-#pragma unroll
-        for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
     }
     GR_HD f64 after(int j) const { return sum[j]; }
 };
@@ -243,16 +235,11 @@ using ScanExtremes = typename Either<V * sizeof(T) % 4 == 0, ScanNarrow<T, Max, 
 GR_BESIDE(half) GR_BESIDE(bfloat16) GR_BESIDE(i16) GR_BESIDE(u16) GR_BESIDE(i8) GR_BESIDE(u8) GR_BESIDE(boolean)
 #undef GR_BESIDE
 
-template <class Map, int V>
-using FoldSums = typename Either<V % 2 == 0, FoldHalves<Map, V>, FoldAny<Sum<Map, f64>, V>>::type;
-template <class Map, class Emit, int V>
-using ScanSums = typename Either<V % 2 == 0, ScanHalves<Map, Emit, V>, ScanAny<Sum<Map, f64>, Emit, V, false>>::type;
 #define GR_BESIDE(T, Map)                                                                                   \
-    template <int V> struct FoldBeside<Sum<Map<T, f64>, f64>, V> : FoldSums<Map<T, f64>, V> {};             \
+    template <int V> struct FoldBeside<Sum<Map<T, f64>, f64>, V> : FoldHalves<Map<T, f64>, V> {};           \
     template <int V> struct ScanBeside<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false>    \
-        : ScanSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                                       \
-        typedef ScanSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> Way;                              \
-        using Way::Way;                                                                                     \
+        : ScanHalves<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                                     \
+        using ScanHalves<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::ScanHalves;                      \
     };
 GR_BESIDE(half, Value) GR_BESIDE(half, NonNan) GR_BESIDE(bfloat16, Value) GR_BESIDE(bfloat16, NonNan)
 #undef GR_BESIDE

@@ -13,26 +13,29 @@
 #include "pipeline.cuh"
 
 // A lane's columns lie Apart from each other: side by side, or as many as a warp has lanes. Anchored: chains are few, and
-// tiles look back further than to the one before them. Drained: results take the way through shared memory, as rows too
+// tiles look back further than to the one before them. Early: tiles are drawn a round before they are fetched. Drained: results take the way through shared memory, as rows too
 // short to be written by a warp at once do.
-template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Drained, bool Exclusive> struct ColumnScan {
+template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Early, bool Drained, bool Exclusive>
+struct ColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     static const bool whole = Drained && V > 1 && Apart == 1;  // a lane takes whole rows
     static const int wide = whole ? 32 : 32 * V;  // columns that there is room for
-    static const bool draws_early = Anchored && Reader<In>::size_b == 0;  // where two lie takes too many registers
+    static const bool draws_early = Early;
     // Rows that a lane reads from shared memory at once.
     static const int batch = InRuns<Op>::yes                             ? 4
                              : sizeof(In) * V > 8 || sizeof(State) > 16  ? 2
                              : V > 1 || sizeof(State) > 8                ? 4
                                                                          : 8;
-    // Columns that a lane looks back for: all of its own side by side, if their states are small, which leaves warps to scan.
+    // Columns that a lane looks back for: as many of its own as have small states together, which leaves warps to scan.
     static const int posted = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
-    static const int taken = V > 1 && Apart == 1 && !whole && V * sizeof(State) <= posted ? V : 1;
+    static const bool several = V > 1 && !whole && (Apart == 1 || (!Anchored && sizeof(In) <= 2));
+    static const int taken = !several ? 1 : V * sizeof(State) <= posted ? V : Apart > 1 && 2 * sizeof(State) <= posted ? 2 : 1;
     static const int lookers = whole ? 1 : V / taken;
     // H200, 2026-11, shares of a copy, deep and not: sums of float32 down (n, 32) 0.90 and 0.88, maxima 0.90 and 0.86.
     static const bool deep = Anchored && V == 1 && sizeof(State) <= 8;
+    static const bool guesses = FoldBeside<Op, V>::guesses;
     static const bool meets = !(Busy<Op>::yes && taken > 1 && (Anchored || sizeof(In) <= 2));
     // Where a tile lies, and its first rows.
     struct Spot {
@@ -45,7 +48,10 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         State state[SLOTS][Warps][wide];  // of each warp's rows; then what comes before them
         Rounds<Spot> rounds;
     };
-    struct Held { State before[whole ? V : 1]; };  // within the warp
+    struct Held {
+        State before[whole ? V : 1];  // within the warp
+        bool right;                   // what folding guessed
+    };
 
     const Strips& task;
     const u32 warp, lane;
@@ -73,6 +79,7 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         Held none;
 #pragma unroll
         for (int j = 0; j < (whole ? V : 1); j++) none.before[j] = Op::identity();
+        none.right = true;
         return none;
     }
 
@@ -122,8 +129,8 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         }
     }
     // Folds rows.
-    struct Folding {
-        FoldBeside<Op, V> fold;
+    template <class Fold> struct Folding {
+        Fold fold;
         template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
             Pack<In, V> from[Count];
             read<Turning, Count>(a, b, from);
@@ -131,8 +138,8 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         }
     };
     // Scans rows from the states before them; results go to memory, or where they are `kept`.
-    struct Writing {
-        ScanBeside<Op, Emit, V, Exclusive> scan;
+    template <class Scan> struct Writing {
+        Scan scan;
         u8* to;
         i64 step;
         u32 columns;  // those behind this lane's first that exist, where they lie apart
@@ -193,13 +200,20 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         return spot.out + (i64)(warp * most + (task.step_out < 0 ? rows - 1 : 0)) * task.step_out;
     }
 
-    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
-        Folding folding;
+    // The states of this lane's columns; says whether they are right.
+    template <class Fold> GR_HD bool fold_by(const Spot& spot, u32 stage, State (&state)[V]) const {
+        Folding<Fold> folding;
         walk(spot, rows_of(spot), stage, folding);
-        State state[V];
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = folding.fold.state(j);
+        if constexpr (Fold::guesses) return folding.fold.was_right();
+        return true;
+    }
+    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
+        State state[V];
         Held held = nothing();
+        held.right = fold_by<FoldBeside<Op, V>>(spot, stage, state);
+        if (guesses && !held.right) fold_by<FoldAny<Op, V>>(spot, stage, state);
         if constexpr (V == 1 || whole) {
             if (task.teams > 1) {  // a scan of as many columns as teams have
                 const u32 next = whole ? 1 : width;  // lanes to the next team
@@ -229,30 +243,36 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
 #pragma unroll
                 for (int j = 0; j < V; j++) state[j] = Op::combine(state[j], held.before[j]);
         }
-        Writing writing = {{state, task.option}, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0}};
-        if (Drained) {
-            const u8* low = lowest_out(spot, rows);
-            writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
-        }
-        walk(spot, rows, stage, writing);
+        if (!guesses || held.right) write_by<ScanBeside<Op, Emit, V, Exclusive>>(spot, rows, stage, state);
+        else write_by<ScanAny<Op, Emit, V, Exclusive>>(spot, rows, stage, state);
         if (!Drained || rows == 0) return;
         __syncwarp();
         const u32 row = (u32)(task.step_out < 0 ? -task.step_out : task.step_out);
         drain_bytes(results(), lowest_out(spot, rows), (rows - 1) * row + spot.columns * (u32)sizeof(Out));
     }
 
+    template <class Scan> GR_HD void write_by(const Spot& spot, u32 rows, u32 stage, const State (&before)[V]) const {
+        Writing<Scan> writing = {{before, task.option}, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0}};
+        if (Drained) {
+            const u8* low = lowest_out(spot, rows);
+            writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
+        }
+        walk(spot, rows, stage, writing);
+    }
+
     // One warp calls, `lookers` for a tile. What comes before each warp's rows, in some of a lane's columns.
     GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
         typedef Several<Op, taken> Columns;
         typedef typename Either<deep, DeepChain<Columns, 4>, Chain<Columns, Anchored>>::type Links;
-        const u32 first = whole ? lane : Apart == 1 ? lane * V + looker * taken : looker * Apart + lane;
+        const u32 first = whole ? lane : Apart == 1 ? lane * V + looker * taken : looker * taken * Apart + lane;
         const bool active = first < spot.columns;
         typename Columns::State own = Columns::identity(), start = own;
         if (active) {
             for (int w = 0; w < Warps; w++) own = Columns::combine(own, noted(slot, w, first));
             if (task.carry)
 #pragma unroll
-                for (int j = 0; j < taken; j++) start.at[j] = ((const State*)task.carry)[spot.line + first + j];
+                for (int j = 0; j < taken; j++)
+                    if (has(spot, first, j)) start.at[j] = ((const State*)task.carry)[spot.line + first + j * Apart];
         }
         const Links chain(task, spot.chain, looker * 32 + lane, active, 32 * lookers);
         typename Columns::State before = chain.before(spot.link, own, start);
@@ -260,24 +280,27 @@ template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool
         for (int w = 0; w < Warps; w++) {
             const typename Columns::State after = Columns::combine(before, noted(slot, w, first));
 #pragma unroll
-            for (int j = 0; j < taken; j++) notes().state[slot][w][first + j] = before.at[j];
+            for (int j = 0; j < taken; j++) notes().state[slot][w][first + j * Apart] = before.at[j];
             before = after;
         }
         if (task.totals && spot.link + 1 == task.links)
 #pragma unroll
-            for (int j = 0; j < taken; j++) ((State*)task.totals)[spot.line + first + j] = before.at[j];
+            for (int j = 0; j < taken; j++)
+                if (has(spot, first, j)) ((State*)task.totals)[spot.line + first + j * Apart] = before.at[j];
     }
     GR_HD typename Several<Op, taken>::State noted(u32 slot, int w, u32 first) const {
         typename Several<Op, taken>::State states;
 #pragma unroll
-        for (int j = 0; j < taken; j++) states.at[j] = notes().state[slot][w][first + j];
+        for (int j = 0; j < taken; j++) states.at[j] = notes().state[slot][w][first + j * Apart];
         return states;
     }
+    // Columns side by side are there or not together.
+    static GR_HD bool has(const Spot& spot, u32 first, int j) { return Apart == 1 || first + j * Apart < spot.columns; }
 };
 
 // Grid: any number of blocks of Warps + LAG lookers warps.
-template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Drained, bool Exclusive,
-          class Work = ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Drained, Exclusive>>
+template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Early, bool Drained, bool Exclusive,
+          class Work = ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Early, Drained, Exclusive>>
 __global__ void __launch_bounds__(32 * (Warps + LAG * Work::lookers), GR_BLOCKS) scan_columns(const __grid_constant__ Strips task) {
     const Work work(task);
     Pipeline<Work, Warps, Work::lookers>(work, task.tiles, task.ticket).run();

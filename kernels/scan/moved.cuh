@@ -9,10 +9,15 @@ template <class T, int Shift, u32 Mask, u64 Scale> struct MovedBits {
     static const bool exists = true;
     static GR_HD f64 scale() { return bit_cast<f64>(Scale); }
     template <int V> static GR_HD f64 at(const Pack<T, V>& pack, int j) {
-        const u32* words = (const u32*)&pack;
-        const u32 word = sizeof(T) == 4 ? words[j] : j % 2 ? words[j / 2] : words[j / 2] << 16;
-        const u32 upper = (u32)((i32)word >> Shift) & Mask, lower = sizeof(T) == 4 ? word << (32 - Shift) : 0;
-        return bit_cast<f64>((u64)upper << 32 | lower);
+        if constexpr (sizeof(T) * V % 4 != 0) {
+            const i32 word = (i32)((const i16*)&pack)[j];
+            return bit_cast<f64>((u64)((u32)word << (16 - Shift) & Mask) << 32);
+        } else {
+            const u32* words = (const u32*)&pack;
+            const u32 word = sizeof(T) == 4 ? words[j] : j % 2 ? words[j / 2] : words[j / 2] << 16;
+            const u32 upper = (u32)((i32)word >> Shift) & Mask, lower = sizeof(T) == 4 ? word << (32 - Shift) : 0;
+            return bit_cast<f64>((u64)upper << 32 | lower);
+        }
     }
 };
 template <> struct Moved<half> : MovedBits<half, 6, 0x81fffc00u, 0x7ef0000000000000ull> {};          // 2^1008
@@ -41,12 +46,17 @@ GR_HD u32 times_zero(u32 word, u32 sum, bfloat16) {
 GR_HD u32 times_zero(u32 word, u32 sum, f32) {
     return bit_cast<u32>(bit_cast<f32>(word) * 0.0f + bit_cast<f32>(sum));
 }
-template <class T, int V> GR_HD bool all_finite(const Pack<T, V>& pack) {
-    u32 sum = 0;
+template <class T, int V> GR_HD u32 check_finite(const Pack<T, V>& pack, u32 sum) {
+    if constexpr (V * sizeof(T) % 4 == 0) {
 #pragma unroll
-    for (int w = 0; w < V * (int)sizeof(T) / 4; w++) sum = times_zero(((const u32*)&pack)[w], sum, T());
-    return sum == 0;
+        for (int w = 0; w < V * (int)sizeof(T) / 4; w++) sum = times_zero(((const u32*)&pack)[w], sum, T());
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum = times_zero(((const u16*)&pack)[j], sum, T());
+    }
+    return sum;
 }
+template <class T, int V> GR_HD bool all_finite(const Pack<T, V>& pack) { return check_finite(pack, 0) == 0; }
 
 // Adds a pack's elements in their order.
 template <class Map, int V> GR_HD void add_in_order(f64& sum, const Pack<typename Map::In, V>& pack) {

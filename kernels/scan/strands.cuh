@@ -18,7 +18,11 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         Tiles::drain;
     // Rows that a lane reads from shared memory at once.
     static const int batch = InRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
-    struct Held { State before[Each == 1 ? V : 1]; };  // within the warp, where it is a gang
+    static const bool guesses = FoldBeside<Op, V>::guesses;
+    struct Held {
+        State before[Each == 1 ? V : 1];  // within the warp, where it is a gang
+        bool right;                       // what folding guessed
+    };
 
     const u32 team, column;  // of this lane's strand; team: in its gang
     GR_HD StrandScan(const Strips& scan)
@@ -28,20 +32,26 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         Held none;
 #pragma unroll
         for (int j = 0; j < (Each == 1 ? V : 1); j++) none.before[j] = Flow::identity();
+        none.right = true;
         return none;
     }
     GR_HD u32 noted_at() const { return Each == 1 ? gang * width + column : gang * (teams / Gangs) * width + member * V; }
     GR_HD bool is_idle() const { return team >= teams / Gangs; }
 
     // A strand, row by row.
-    struct Folding {
+    template <class Fold> struct Folding {
         const StrandScan& scan;
-        FoldBeside<Op, V> fold;
+        Fold fold;
         Value ahead[V];  // of the line that began last, if one did
-        bool began;
-        GR_HD Folding(const StrandScan& all) : scan(all), began(false) {}
+        bool began, right;
+        GR_HD Folding(const StrandScan& all) : scan(all), began(false), right(true) {}
+        GR_HD bool was_right() const {
+            if constexpr (Fold::guesses) return right && fold.was_right();
+            return true;
+        }
         GR_HD void begin(const Spot& spot, u64 line) {
-            fold = FoldBeside<Op, V>();
+            right = was_right();
+            fold = Fold();
             began = true;
             scan.ahead_of(spot, line, ahead);
         }
@@ -52,14 +62,14 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         }
         template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8*, i32) { fold.take(rows); }
     };
-    struct Writing {
+    template <class Scan> struct Writing {
         const StrandScan& all;
-        ScanBeside<Op, Emit, V, Exclusive> scan;
+        Scan scan;
         GR_HD Writing(const StrandScan& strands, const Value (&before)[V]) : all(strands), scan(before, strands.task.option) {}
         GR_HD void begin(const Spot& spot, u64 line) {
             Value state[V];
             all.ahead_of(spot, line, state);
-            scan = ScanBeside<Op, Emit, V, Exclusive>(state, all.task.option);
+            scan = Scan(state, all.task.option);
         }
         GR_HD void end(const Spot& spot, u64 line) {
             if (all.task.totals)
@@ -163,14 +173,27 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         return shuffle_from(0xffffffffu, state, (int)((is_reverse() ? lane + lanes : lane - lanes) % 32), 32);
     }
 
+    // Says whether the states are right.
+    template <class Fold> GR_HD bool fold_by(const Spot& spot, u32 stage, State (&state)[V]) const {
+        Folding<Fold> folding(*this);
+        if (!is_idle()) walk(spot, stage, folding);
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = folding.state(j);
+        return folding.was_right();
+    }
+    template <class Scan> GR_HD void write_by(const Spot& spot, u32 stage, const Value (&before)[V]) const {
+        Writing<Scan> writing(*this, before);
+        walk(spot, stage, writing);
+    }
     GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
         meet();  // all have their copies
-        Folding folding(*this);
-        if (!is_idle()) walk(spot, stage, folding);
+        State states[V];
         Held held = nothing();
+        held.right = fold_by<FoldBeside<Op, V>>(spot, stage, states);
+        if (guesses && !held.right) fold_by<FoldAny<Op, V>>(spot, stage, states);
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            State state = folding.state(j);
+            State state = states[j];
             bool ends = true;
             if constexpr (Each == 1) {
                 state = through_teams(state, held.before[j]);
@@ -190,8 +213,8 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
                 if constexpr (Each == 1) state = Flow::combine(state, held.before[j]);
                 before[j] = Flow::value(state);
             }
-            Writing writing(*this, before);
-            walk(spot, stage, writing);
+            if (!guesses || held.right) write_by<ScanBeside<Op, Emit, V, Exclusive>>(spot, stage, before);
+            else write_by<ScanAny<Op, Emit, V, Exclusive>>(spot, stage, before);
         }
         meet();
         drain(spot, stage);
