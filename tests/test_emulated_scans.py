@@ -59,10 +59,10 @@ def broken(x: np.ndarray, by: float, at: int) -> np.ndarray:
     return aligned(y, 0)
 
 
-def late(x: np.ndarray, found: bool) -> np.ndarray:
-    y = np.full(x.shape, not found)
-    y[11_111] = found
-    return aligned(y, 0)
+def late(x: np.ndarray, found: bool, *at: int) -> np.ndarray:
+    y = np.full(x.shape, not found, x.dtype)
+    y[list(at)] = found
+    return aligned(y, x.ctypes.data % 16)
 
 
 def transposed(x: np.ndarray) -> np.ndarray:
@@ -83,6 +83,9 @@ CALLS = {
     "minima of signed bytes in lines": call("min", "i1", (3, 5000), 1, view=falling),
     "minima of halves": call("nanmin", "f2", (5000,), view=falling),
     "complex maxima before each": call("nanmax", "c8", (3, 40), 1, exclusive=True),
+    "any": call("any", "f4", (5003,), phase=12, view=lambda x: late(x, True, 5002, 3210)),
+    "all": call("all", "?", (20000,), view=lambda x: late(x, False, 11_111), carried=True),
+    "any at once": call("any", "f2", (9000,), phase=2, view=lambda x: late(x, True, 0), carried=True),
     "exclusive": call("sum", "i4", (5000,), exclusive=True),
     "reverse": call("sum", "i4", (5001,), reverse=True, phase=4, carried=True),
     "in order": call("affine", "f8", (2000,), carried=True),
@@ -182,8 +185,10 @@ PACKS = {
     "means in columns": call("mean", "f4", (60, 300), 0, view=lambda x: broken(x, np.nan, (20, 7)), carried=True),
     "variances in columns": call("var", "f4", (900, 70), 0, view=lambda x: x[:, 1:]),
     "halves in columns": call("sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), carried=True),
-    "any": call("any", "?", (20000,), view=lambda x: late(x, True)),
-    "all": call("all", "?", (20000,), view=lambda x: late(x, False)),
+    "any in lines": call("any", "?", (2, 9000), 1, view=lambda x: late(x, True, 1)),
+    "all in reverse": call("all", "?", (20000,), view=lambda x: late(x, False, 11_111), reverse=True),
+    "any of none": call("any", "f8", (3001,), phase=8, view=lambda x: late(x, True)),
+    "all of pairs": call("all", "c16", (700,), view=lambda x: late(x, False, 399, 12)),
 }
 CALLS |= PACKS
 METHODS = {
@@ -279,6 +284,12 @@ DEFECTS = {
         "__syncwarp();",
         ("maxima", "short lines"),
     ),
+    "a warp does not ask those before it": (
+        "(decided & ((1u << lane) - 1)) != 0",
+        "false",
+        ("any", "all"),
+    ),
+    "what decides is sought one pack too late": ("pack += __ffs(lanes) - 1;", "pack += __ffs(lanes);", ("any", "all")),
     "a tile looks back at itself": ("one >= begin && one < tile", "one >= begin && one <= tile", ("tiles",)),
     "a stretch leaves out its last tile": (
         "reach.breaks ? own : Op::combine(whole, own)",

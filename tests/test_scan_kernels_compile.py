@@ -40,6 +40,8 @@ STRANDS = (  # gangs and warps of each
 
 
 def as_on_a_gpu(kernel: str) -> str:
+    if kernel.startswith("scan_until"):
+        return re.sub(r", \d+, \d+>$", ", 6, 37>", kernel)
     if kernel.startswith("scan_strands"):
         for pattern, shape in STRANDS:
             kernel = pattern.sub(shape, kernel)

@@ -1,11 +1,11 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
-Lines along the last axis in memory are scanned in one pass, in tiles; lines that lie side by side in strips of columns
-(scan_columns.py), or, where they are few and fill memory, in stretches of it (scan_strands.py), the fewest as if they
-were one line (scan_braid.py); short ones whole by a thread
-(scan_short.py), longer ones by a team of a warp's lanes (scan_teams.py); other lines by a thread each, or by several;
-and any by the textbook's methods (scan_methods.py). How lines are cut follows from shapes and dtypes, and from the
-GPU's shared memory alone.
+Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions,
+scan_until.py); lines that lie side by side in strips of columns (scan_columns.py), or, where they are few and fill
+memory, in stretches of it (scan_strands.py), the fewest as if they were one line (scan_braid.py); short ones whole by a
+thread (scan_short.py), longer ones by a team of a warp's lanes (scan_teams.py); other lines by a thread each, or by
+several; and any by the textbook's methods (scan_methods.py). How lines are cut follows from shapes and dtypes, and from
+the GPU's shared memory alone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import scan_braid, scan_columns, scan_methods, scan_planes, scan_short, scan_strands, scan_teams
-from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posted_bytes, posts, words
+from . import scan_braid, scan_columns, scan_methods, scan_planes, scan_short, scan_strands, scan_teams, scan_until
+from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, dense, flag, posted_bytes, posts, words
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
 # with 16 and 7: a line of float32 0.96 and 0.94, of int64 0.95 and 0.90, of float64 0.90 and 0.88. More warps are
@@ -72,27 +72,18 @@ def plan(
         if arrays.axis == len(arrays.shape) - 1:
             return scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
         return _by_lines(op, arrays, exclusive, reverse)
-    dense = all(_dense(op, arrays, i) for i in range(len(arrays.strides)))
-    short = scan_short.along(op, arrays, exclusive, reverse, limit, processors) if dense else None
+    is_dense = all(dense(op, arrays, i) for i in range(len(arrays.strides)))
+    short = scan_short.along(op, arrays, exclusive, reverse, limit, processors) if is_dense else None
     short = short or scan_short.across(op, arrays, exclusive, reverse)
     if short := short or scan_planes.plan(op, arrays, exclusive, reverse, limit, processors):
         return short
-    rows = scan_teams.plan(op, arrays, exclusive, reverse, limit, processors)
+    rows = scan_until.plan(op, arrays, exclusive, reverse, limit, processors)
+    rows = rows or scan_teams.plan(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or _in_rows(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or scan_braid.plan(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or scan_strands.plan(op, arrays, exclusive, reverse, limit, processors)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
-
-
-def _dense(op: Operator, arrays: Operands, operand: int) -> bool:
-    """True where an array's lines lie one after another."""
-    step = (*op.itemsizes, op.out_bytes)[operand]
-    for n, stride in zip(reversed(arrays.shape), reversed(arrays.strides[operand]), strict=True):
-        if n > 1 and stride != step:
-            return False
-        step *= n
-    return True
 
 
 def _in_rows(
@@ -103,13 +94,13 @@ def _in_rows(
     if arrays.axis != len(arrays.shape) - 1:
         return None
     sizes = (*op.itemsizes, op.out_bytes)
-    dense = [_dense(op, arrays, i) for i in range(len(sizes))]
+    is_dense = [dense(op, arrays, i) for i in range(len(sizes))]
     pairs = list(zip(sizes, arrays.phases, strict=True))
-    suits = all(dense)
+    suits = all(is_dense)
     lead = next((n for n in range(16) if all(n * size % 16 == phase for size, phase in pairs)), None) if suits else None
     gaps = lead is None
     if lead is None:
-        lead = arrays.phases[-1] // op.out_bytes if dense[-1] else 0
+        lead = arrays.phases[-1] // op.out_bytes if is_dense[-1] else 0
     is_light = arrays.lines == 1 and max(sizes) >= 4 and not op.type.startswith("Mean<")
     of_one_line = is_light or op.type.startswith(("Var<", "Std<"))
     segmented = op.type.startswith("Segmented<")
@@ -137,7 +128,7 @@ def _in_rows(
         tiles=tiles,
         lead=lead,
         steps=(steps[0], steps[1] if second else 0, steps[-1]),
-        grains=(grains[0], grains[1] if second else 0, 0 if dense[-1] else grains[-1]),
+        grains=(grains[0], grains[1] if second else 0, 0 if is_dense[-1] else grains[-1]),
         option=op.option,
         walk=arrays.kept(),
     )

@@ -94,6 +94,16 @@ class Plan:
     starts: tuple[int, ...] = ()  # bytes from each array's first element to the first that the scan takes
 
 
+def dense(op: Operator, arrays: Operands, operand: int) -> bool:
+    """True where an array's lines lie one after another."""
+    step = (*op.itemsizes, op.out_bytes)[operand]
+    for n, stride in zip(reversed(arrays.shape), reversed(arrays.strides[operand]), strict=True):
+        if n > 1 and stride != step:
+            return False
+        step *= n
+    return True
+
+
 def flag(value: bool) -> str:
     """As CUDA spells it."""
     return str(value).lower()
