@@ -149,6 +149,8 @@ CALLS = {
     "bytes askew and backwards": call("max", "i1", (2, 6003), 1, view=lambda x: x[:, ::-1]),
     "short lines by lanes": call("sum", "f4", (1003, 3), 1, carried=True),
     "lines of 8 by lanes": call("sum", "f4", (700, 8), 1, reverse=True, carried=True, exclusive=True),
+    "lines by lanes in smaller packs": call("sum", "f4", (700, 26), 1, carried=True),
+    "halves in lines by lanes": call("sum", "f2", (700, 50), 1, view=lambda x: broken(x, np.inf, (3, 7)), carried=True),
     "pairs in lines by lanes": call("affine", "f8", (901, 3), 1, carried=True, reverse=True),
     "columns from the right": call("sum", "f4", (50, 200), 0, view=lambda x: x[::-1, ::-1], carried=True),
     "every other column": call("sum", "f4", (50, 140), 0, view=lambda x: x[:, ::2], carried=True),
@@ -356,7 +358,7 @@ DEFECTS = {
         "if (!Drained || rows == 0) return;",
         ("few columns in order",),
     ),
-    "short lines are read before they are there": ("wait_copies<AHEAD>();", "", ("short lines by lanes",)),
+    "short lines are read before they are there": ("wait_copies<ahead>();", "", ("short lines by lanes",)),
     "packs of an even run stay where they meet in a bank": (
         "            move(at ^ turn(number), at);",
         "            move(at, at);",
