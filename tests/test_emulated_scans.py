@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from simt import SCHEDULES, Kernels, SimtError, build
 from simt.scans import Call, aligned, check, run, unit
 
 from gpureduce_dask.chunk import host
-from gpureduce_dask.device import sources
+from gpureduce_dask.device import scan_plans, sources
 from gpureduce_dask.operators import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -107,6 +108,8 @@ CALLS = {
     "segments in lines": call("sum", "i4", (30, 400), 1, segmented=True, carried=True),
     "columns": call("sum", "f4", (200, 300), 0, carried=True),
     "columns of segments alike": call("sum", "f4", (200, 70), 0, segmented=(200, 1), reverse=True, carried=True),
+    "columns of segments": call("sum", "f4", (60, 258), 0, segmented=True, carried=True),
+    "columns of segments from the end": call("sum", "f4", (60, 256), 0, segmented=True, reverse=True, exclusive=True),
     "columns of many tiles": call("sum", "f4", (2500, 32), 0, carried=True),
     "columns of many tiles, in order": call("affine", "f8", (600, 31), 0, carried=True, reverse=True),
     "columns in pairs": call("sum", "f8", (150, 70), 0, phase=8),
@@ -221,6 +224,19 @@ def test_without_other_orders(kernels, name):  # blocks of methods tell each oth
     check(kernels, CALLS[name], "starved", seed=len(name))
 
 
+def test_anchors():
+    """With anchors eight times as close as they are: as it is they are far more tiles apart than there is time for."""
+    text, post = sources.source("scan.cuh"), "anchors[group].post(reach.breaks ? own : Op::combine(before, own))"
+    assert "int every = 8;" in text and post in text
+    near, one = text.replace("int every = 8;", "int every = 1;"), CALLS["more than a stretch"]
+    with mock.patch.object(scan_plans, "posts", lambda tiles: 2 * tiles):
+        right, wrong = build([unit([one], near), unit([one], near.replace(post, "anchors[group].post(before)"))])
+        for schedule in SCHEDULES:
+            check(right, one, schedule, seed=3)
+        with pytest.raises((SimtError, AssertionError)):
+            check(wrong, one, "forward", seed=3)
+
+
 def test_bits_do_not_depend_on_the_order_of_events(kernels):
     for name in ("more than a stretch", "in pairs"):
         first, _ = run(kernels, CALLS[name], "forward")
@@ -293,6 +309,11 @@ DEFECTS = {
     ),
     "what decides is sought one pack too late": ("pack += __ffs(lanes) - 1;", "pack += __ffs(lanes);", ("any", "all")),
     "a tile looks back at itself": ("one >= begin && one < tile", "one >= begin && one <= tile", ("tiles",)),
+    "few tiles leave out the last": (
+        "fold_few<Op>(singles + begin, (u32)(tile - begin), start)",
+        "fold_few<Op>(singles + begin, (u32)(tile - begin) - (tile > begin), start)",
+        ("lines of tiles",),
+    ),
     "a stretch leaves out its last tile": (
         "reach.breaks ? own : Op::combine(whole, own)",
         "reach.breaks ? own : whole",

@@ -115,8 +115,8 @@ def posted_bytes(state: int) -> int:
 
 
 def posts(tiles: int) -> int:
-    """Posted states: of every tile, every 32nd and every 1024th."""
-    return tiles + tiles // 32 + tiles // 1024
+    """Posted states: of every tile, every 32nd and, at most, every 256th."""
+    return tiles + tiles // 32 + tiles // 256
 
 
 def posts_of(links: int, anchored: bool) -> int:
