@@ -11,3 +11,4 @@
 #include "scan/short.cuh"
 #include "scan/strands.cuh"
 #include "scan/teams.cuh"
+#include "scan/until.cuh"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from simt import SCHEDULES, Kernels, SimtError, build
 from simt.scans import Call, aligned, check, run, unit
 
 from gpureduce_dask.chunk import host
-from gpureduce_dask.device import sources
+from gpureduce_dask.device import scan_plans, sources
 from gpureduce_dask.operators import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -59,10 +60,10 @@ def broken(x: np.ndarray, by: float, at: int) -> np.ndarray:
     return aligned(y, 0)
 
 
-def late(x: np.ndarray, found: bool) -> np.ndarray:
-    y = np.full(x.shape, not found)
-    y[11_111] = found
-    return aligned(y, 0)
+def late(x: np.ndarray, found: bool, *at: int) -> np.ndarray:
+    y = np.full(x.shape, not found, x.dtype)
+    y[list(at)] = found
+    return aligned(y, x.ctypes.data % 16)
 
 
 def transposed(x: np.ndarray) -> np.ndarray:
@@ -83,6 +84,9 @@ CALLS = {
     "minima of signed bytes in lines": call("min", "i1", (3, 5000), 1, view=falling),
     "minima of halves": call("nanmin", "f2", (5000,), view=falling),
     "complex maxima before each": call("nanmax", "c8", (3, 40), 1, exclusive=True),
+    "any": call("any", "f4", (5003,), phase=12, view=lambda x: late(x, True, 5002, 3210)),
+    "all": call("all", "?", (20000,), view=lambda x: late(x, False, 11_111), carried=True),
+    "any at once": call("any", "f2", (9000,), phase=2, view=lambda x: late(x, True, 0), carried=True),
     "exclusive": call("sum", "i4", (5000,), exclusive=True),
     "reverse": call("sum", "i4", (5001,), reverse=True, phase=4, carried=True),
     "in order": call("affine", "f8", (2000,), carried=True),
@@ -104,6 +108,8 @@ CALLS = {
     "segments in lines": call("sum", "i4", (30, 400), 1, segmented=True, carried=True),
     "columns": call("sum", "f4", (200, 300), 0, carried=True),
     "columns of segments alike": call("sum", "f4", (200, 70), 0, segmented=(200, 1), reverse=True, carried=True),
+    "columns of segments": call("sum", "f4", (60, 258), 0, segmented=True, carried=True),
+    "columns of segments from the end": call("sum", "f4", (60, 256), 0, segmented=True, reverse=True, exclusive=True),
     "columns of many tiles": call("sum", "f4", (2500, 32), 0, carried=True),
     "columns of many tiles, in order": call("affine", "f8", (600, 31), 0, carried=True, reverse=True),
     "columns in pairs": call("sum", "f8", (150, 70), 0, phase=8),
@@ -149,6 +155,8 @@ CALLS = {
     "bytes askew and backwards": call("max", "i1", (2, 6003), 1, view=lambda x: x[:, ::-1]),
     "short lines by lanes": call("sum", "f4", (1003, 3), 1, carried=True),
     "lines of 8 by lanes": call("sum", "f4", (700, 8), 1, reverse=True, carried=True, exclusive=True),
+    "lines by lanes in smaller packs": call("sum", "f4", (700, 26), 1, carried=True),
+    "halves in lines by lanes": call("sum", "f2", (700, 50), 1, view=lambda x: broken(x, np.inf, (3, 7)), carried=True),
     "pairs in lines by lanes": call("affine", "f8", (901, 3), 1, carried=True, reverse=True),
     "columns from the right": call("sum", "f4", (50, 200), 0, view=lambda x: x[::-1, ::-1], carried=True),
     "every other column": call("sum", "f4", (50, 140), 0, view=lambda x: x[:, ::2], carried=True),
@@ -193,8 +201,10 @@ PACKS = {
     "halves in columns, before each": call(
         "sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), exclusive=True, reverse=True
     ),
-    "any": call("any", "?", (20000,), view=lambda x: late(x, True)),
-    "all": call("all", "?", (20000,), view=lambda x: late(x, False)),
+    "any in lines": call("any", "?", (2, 9000), 1, view=lambda x: late(x, True, 1)),
+    "all in reverse": call("all", "?", (20000,), view=lambda x: late(x, False, 11_111), reverse=True),
+    "any of none": call("any", "f8", (3001,), phase=8, view=lambda x: late(x, True)),
+    "all of pairs": call("all", "c16", (700,), view=lambda x: late(x, False, 399, 12)),
 }
 CALLS |= PACKS
 METHODS = {
@@ -223,6 +233,19 @@ def test_scan(kernels, name, schedule):
 @pytest.mark.parametrize("name", METHODS | PACKS)
 def test_without_other_orders(kernels, name):  # blocks of methods tell each other nothing, packs are a thread's
     check(kernels, CALLS[name], "starved", seed=len(name))
+
+
+def test_anchors():
+    """With anchors eight times as close as they are: as it is they are far more tiles apart than there is time for."""
+    text, post = sources.source("scan.cuh"), "anchors[group].post(reach.breaks ? own : Op::combine(before, own))"
+    assert "int every = 8;" in text and post in text
+    near, one = text.replace("int every = 8;", "int every = 1;"), CALLS["more than a stretch"]
+    with mock.patch.object(scan_plans, "posts", lambda tiles: 2 * tiles):
+        right, wrong = build([unit([one], near), unit([one], near.replace(post, "anchors[group].post(before)"))])
+        for schedule in SCHEDULES:
+            check(right, one, schedule, seed=3)
+        with pytest.raises((SimtError, AssertionError)):
+            check(wrong, one, "forward", seed=3)
 
 
 def test_bits_do_not_depend_on_the_order_of_events(kernels):
@@ -296,7 +319,18 @@ DEFECTS = {
         "__syncwarp();",
         ("maxima", "short lines"),
     ),
+    "a warp does not ask those before it": (
+        "(decided & ((1u << lane) - 1)) != 0",
+        "false",
+        ("any", "all"),
+    ),
+    "what decides is sought one pack too late": ("pack += __ffs(lanes) - 1;", "pack += __ffs(lanes);", ("any", "all")),
     "a tile looks back at itself": ("one >= begin && one < tile", "one >= begin && one <= tile", ("tiles",)),
+    "few tiles leave out the last": (
+        "fold_few<Op>(singles + begin, (u32)(tile - begin), start)",
+        "fold_few<Op>(singles + begin, (u32)(tile - begin) - (tile > begin), start)",
+        ("lines of tiles",),
+    ),
     "a stretch leaves out its last tile": (
         "reach.breaks ? own : Op::combine(whole, own)",
         "reach.breaks ? own : whole",
@@ -362,7 +396,7 @@ DEFECTS = {
         "if (!Drained || rows == 0) return;",
         ("few columns in order",),
     ),
-    "short lines are read before they are there": ("wait_copies<AHEAD>();", "", ("short lines by lanes",)),
+    "short lines are read before they are there": ("wait_copies<ahead>();", "", ("short lines by lanes",)),
     "packs of an even run stay where they meet in a bank": (
         "            move(at ^ turn(number), at);",
         "            move(at, at);",

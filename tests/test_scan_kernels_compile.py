@@ -20,10 +20,12 @@ SHAPES = (
     (re.compile(r", \d+, \d+, (?=0, false, \w+, \w+>$)"), ", 10, 11, "),
     (re.compile(r", \d+, \d+, (?=[12], false, \w+, \w+>$)"), ", 16, 7, "),
     (re.compile(r"^(scan_rows<(?:Var|Std)<.*), 16, 7, "), r"\1, 10, 11, "),
+    (re.compile(r"^(scan_rows<(?:Var|Std)<f32.*), 10, 11, (?=[012], false)"), r"\1, 12, 9, "),
     (re.compile(r", \d+, (?=1, 1, false, \w+, \w+>$)"), ", 16, "),
     (re.compile(r", \d+, (?=[135], 1, true, \w+, \w+>$)"), ", 14, "),
     (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+>$)"), ", 14, "),
     (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
+    (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+>$)"), r"\1, 12, "),
     (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=[34], \w+>$)"), r"\1, 12, 9, "),
@@ -40,11 +42,13 @@ STRANDS = (  # gangs and warps of each
 
 
 def as_on_a_gpu(kernel: str) -> str:
+    if kernel.startswith("scan_until"):
+        return re.sub(r", \d+, \d+>$", ", 6, 37>", kernel)
     if kernel.startswith("scan_strands"):
         for pattern, shape in STRANDS:
             kernel = pattern.sub(shape, kernel)
         return kernel
-    for pattern, shape in SHAPES[:4] if kernel.startswith("scan_rows") else SHAPES[4:]:
+    for pattern, shape in SHAPES[:5] if kernel.startswith("scan_rows") else SHAPES[5:]:
         if kernel.startswith(("scan_rows", "scan_columns", "scan_braid", "scan_planes", "scan_short", "scan_teams")):
             kernel = pattern.sub(shape, kernel)
     return kernel

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 from . import scan_dense
-from .scan_short import LANES, SHARES, warps_of
+from .scan_short import LANES, warps_of
 from .scan_task import Operands, Operator, Plan, Step, flag, words
+from .scan_teams import SHARES
 
 # H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by planes, and by threads or strands: sums of float32 along the
 # middle of (n, 7, 5) 0.98 and 0.46, (n, 12, 5) 0.96 and 0.54, (n, 100, 2) 0.89 and 0.61, (n, 20, 17) 0.95 and 0.79,

@@ -1,11 +1,11 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
-Lines along the last axis in memory are scanned in one pass, in tiles; lines that lie side by side in strips of columns
-(scan_columns.py), or, where they are few and fill memory, in stretches of it (scan_strands.py), the fewest as if they
-were one line (scan_braid.py); short ones whole by a thread
-(scan_short.py), longer ones by a team of a warp's lanes (scan_teams.py); other lines by a thread each, or by several;
-and any by the textbook's methods (scan_methods.py). How lines are cut follows from shapes and dtypes, and from the
-GPU's shared memory alone.
+Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions,
+scan_until.py); lines that lie side by side in strips of columns (scan_columns.py), or, where they are few and fill
+memory, in stretches of it (scan_strands.py), the fewest as if they were one line (scan_braid.py); short ones whole by a
+thread (scan_short.py), longer ones by a team of a warp's lanes (scan_teams.py); other lines by a thread each, or by
+several; and any by the textbook's methods (scan_methods.py). How lines are cut follows from shapes and dtypes, and from
+the GPU's shared memory alone.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import scan_braid, scan_columns, scan_methods, scan_planes, scan_short, scan_strands, scan_teams
-from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posted_bytes, posts, words
+from . import scan_braid, scan_columns, scan_methods, scan_planes, scan_short, scan_strands, scan_teams, scan_until
+from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, dense, flag, posted_bytes, posts, words
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
 # with 16 and 7: a line of float32 0.96 and 0.94, of int64 0.95 and 0.90, of float64 0.90 and 0.88. More warps are
 # better where more is to be done for each byte: means 0.80 and 0.88, float16 0.76 and 0.89, (2^25, 32) along its rows
-# 0.66 and 0.80; but variances, whose states take registers, 0.75 and 0.69. uint8 to uint64 0.96 with 24 and 11, int32
-# to int64 0.95 with 16 and 9.
+# 0.66 and 0.80. uint8 to uint64 0.96 with 24 and 11, int32 to int64 0.95 with 16 and 9.
 SHAPES = ((24, 11), (20, 11), (16, 11), (16, 9), (16, 7), (8, 11), (8, 7), (4, 7), (4, 3), (2, 1))
 OF_ONE_LINE = tuple((10, 11) if shape == (16, 7) else shape for shape in SHAPES)
 # Elements and flags, with 10 and 9, 12 and 7, 8 and 11: a line of float32 0.87, 0.84, 0.84; 32768 lines 0.72, 0.87,
@@ -31,6 +30,9 @@ OF_SEGMENTS = ((10, 9), *SHAPES), ((12, 7), *SHAPES)
 OF_NARROW_LINES = ((22, 5), *SHAPES)
 # Means of float64, whose states are 24 bytes: a line with 16 and 7, which spills, and 12 and 9: 0.76 and 0.82.
 OF_LARGE_MEANS = ((12, 9), *SHAPES[-5:])
+# Variances, whose states take registers, with 10 and 11, 12 and 9, 14 and 7: a line of float32 0.75, 0.77, 0.74, 32768
+# lines 0.68, 0.73 and 0.73; those of numbers of more digits are of 32 bytes, and spill with 12 and 9.
+OF_SPREADS = ((12, 9), *OF_ONE_LINE)
 # Lines with gaps take more registers. [:, 1:-1] of float32 along with 14 and 7, 12 and 9, 10 and 11: 0.86, 0.89, 0.83
 # of a copy, with three packs unrolled 0.87 and 0.91 of the first two; but lines of 1022, shorter than what a warp takes
 # with 9, have 0.68 with 7 and else 0.64.
@@ -72,27 +74,18 @@ def plan(
         if arrays.axis == len(arrays.shape) - 1:
             return scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
         return _by_lines(op, arrays, exclusive, reverse)
-    dense = all(_dense(op, arrays, i) for i in range(len(arrays.strides)))
-    short = scan_short.along(op, arrays, exclusive, reverse, limit, processors) if dense else None
+    is_dense = all(dense(op, arrays, i) for i in range(len(arrays.strides)))
+    short = scan_short.along(op, arrays, exclusive, reverse, limit, processors) if is_dense else None
     short = short or scan_short.across(op, arrays, exclusive, reverse)
     if short := short or scan_planes.plan(op, arrays, exclusive, reverse, limit, processors):
         return short
-    rows = scan_teams.plan(op, arrays, exclusive, reverse, limit, processors)
+    rows = scan_until.plan(op, arrays, exclusive, reverse, limit, processors)
+    rows = rows or scan_teams.plan(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or _in_rows(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or scan_braid.plan(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or scan_strands.plan(op, arrays, exclusive, reverse, limit, processors)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
-
-
-def _dense(op: Operator, arrays: Operands, operand: int) -> bool:
-    """True where an array's lines lie one after another."""
-    step = (*op.itemsizes, op.out_bytes)[operand]
-    for n, stride in zip(reversed(arrays.shape), reversed(arrays.strides[operand]), strict=True):
-        if n > 1 and stride != step:
-            return False
-        step *= n
-    return True
 
 
 def _in_rows(
@@ -103,17 +96,19 @@ def _in_rows(
     if arrays.axis != len(arrays.shape) - 1:
         return None
     sizes = (*op.itemsizes, op.out_bytes)
-    dense = [_dense(op, arrays, i) for i in range(len(sizes))]
+    is_dense = [dense(op, arrays, i) for i in range(len(sizes))]
     pairs = list(zip(sizes, arrays.phases, strict=True))
-    suits = all(dense)
+    suits = all(is_dense)
     lead = next((n for n in range(16) if all(n * size % 16 == phase for size, phase in pairs)), None) if suits else None
     gaps = lead is None
     if lead is None:
-        lead = arrays.phases[-1] // op.out_bytes if dense[-1] else 0
+        lead = arrays.phases[-1] // op.out_bytes if is_dense[-1] else 0
     is_light = arrays.lines == 1 and max(sizes) >= 4 and not op.type.startswith("Mean<")
-    of_one_line = is_light or op.type.startswith(("Var<", "Std<"))
+    of_spreads = op.type.startswith(("Var<", "Std<"))
     segmented = op.type.startswith("Segmented<")
-    of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if of_one_line else SHAPES
+    of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if is_light or of_spreads else SHAPES
+    if of_spreads and op.state_bytes <= 24:
+        of_lines = OF_SPREADS
     if arrays.lines > 1 and max(sizes) == 2 and op.type.startswith(("Sum<", "MinMax<")):
         of_lines = OF_NARROW_LINES
     if op.type.startswith("Mean<") and op.state_bytes > 16:
@@ -137,7 +132,7 @@ def _in_rows(
         tiles=tiles,
         lead=lead,
         steps=(steps[0], steps[1] if second else 0, steps[-1]),
-        grains=(grains[0], grains[1] if second else 0, 0 if dense[-1] else grains[-1]),
+        grains=(grains[0], grains[1] if second else 0, 0 if is_dense[-1] else grains[-1]),
         option=op.option,
         walk=arrays.kept(),
     )

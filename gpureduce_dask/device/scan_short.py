@@ -7,7 +7,7 @@ import math
 from .scan_task import Operands, Operator, Plan, Step, flag, words
 
 LANES = 32
-SHARES = 3  # of a warp in shared memory (kernels/scan/shares.cuh)
+SHARES = 2  # of a warp in shared memory (kernels/scan/short.cuh)
 # Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
 # and 0.59, (n, 32) 1.00 and 0.76, (n, 64) 0.97 and 0.76, (n, 100) 0.95 and 0.76; with 16 and with 32 warps at most,
 # maxima of uint8 (n, 32) 0.84 and 0.99, sums of float16 (n, 17) 0.63 and 0.80.
@@ -16,7 +16,9 @@ ENOUGH_OF_WIDENED = 10  # of bytes to 64 bits, which teams take better than fewe
 MOST_OF_LARGE = 16  # where states, of more than 16 bytes, take registers
 FEWEST = 1 << 14  # lines
 RUN = 36  # elements of a lane, or what comes next
-LONGEST_RUN = 64  # where a line may as well be taken element by element
+PACKS = (16, 8, 4)  # bytes: the first that leaves PLENTY of warps, for as many lines a lane as packs divide
+PLENTY = 14  # warps. Sums of float16 (n, 50) with 8, 16 and 32: 0.96, 0.99 and 0.96
+ENOUGH = 8  # with 6, sums of float16 (n, 256) 0.66, by teams 0.87
 # Lines side by side. As above, by four columns and by one: (2, n) 1.04 and 0.43, (3, n) 0.91 and 0.64, (6, n) 0.90 and
 # 0.84, (24, n) 0.82 and 0.70, (32, n) 0.98 and 0.97, (64, n) 0.95 and 0.96.
 DEEPEST = 32  # elements of a line
@@ -34,21 +36,26 @@ def along(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit:
         return None
     if widest > 16 or any(n & (n - 1) for n in sizes):
         return None
-    pack = 16 // widest
-    each = pack // math.gcd(length, pack)
-    if each * length > LONGEST_RUN and length % 2:  # element by element lanes are in different banks
-        pack = each = 1
-    times = max(1, RUN // (each * length))
-    each *= times - (times % 2 == 0)
-    nbytes = _shared_bytes(each * length, sizes)
-    warps = warps_of(op, nbytes, limit)
-    if not warps or (warps < ENOUGH_OF_WIDENED and sizes[0] == 1 and op.out_bytes == 8):
+    cuts = [_cut(op, length, pack, sizes, limit) for pack in (n // widest for n in PACKS) if pack]
+    if length % 2:  # element by element lanes are in different banks
+        cuts.append(_cut(op, length, 1, sizes, limit))
+    warps, pack, each, nbytes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
+    if warps < (ENOUGH_OF_WIDENED if sizes[0] == 1 and op.out_bytes == 8 else ENOUGH):
         return None
     tiles = -(-lines // (LANES * each))
     name = f"scan_short<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes)
     members = words(lines=lines, length=length, tiles=tiles, parts=each, option=op.option)
     return Plan((step,), members, starts=(0,) * len(arrays.strides))
+
+
+def _cut(op: Operator, length: int, pack: int, sizes: tuple[int, ...], limit: int) -> tuple[int, int, int, int]:
+    """Warps, elements of a pack, lines of a lane, and bytes of shared memory for a warp's."""
+    each = pack // math.gcd(length, pack)
+    times = max(1, RUN // (each * length))
+    each *= times - (times % 2 == 0)
+    nbytes = _shared_bytes(each * length, sizes)
+    return warps_of(op, nbytes, limit), pack, each, nbytes
 
 
 def warps_of(op: Operator, nbytes: int, limit: int) -> int:

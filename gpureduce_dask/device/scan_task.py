@@ -94,6 +94,16 @@ class Plan:
     starts: tuple[int, ...] = ()  # bytes from each array's first element to the first that the scan takes
 
 
+def dense(op: Operator, arrays: Operands, operand: int) -> bool:
+    """True where an array's lines lie one after another."""
+    step = (*op.itemsizes, op.out_bytes)[operand]
+    for n, stride in zip(reversed(arrays.shape), reversed(arrays.strides[operand]), strict=True):
+        if n > 1 and stride != step:
+            return False
+        step *= n
+    return True
+
+
 def flag(value: bool) -> str:
     """As CUDA spells it."""
     return str(value).lower()
@@ -105,8 +115,8 @@ def posted_bytes(state: int) -> int:
 
 
 def posts(tiles: int) -> int:
-    """Posted states: of every tile, every 32nd and every 1024th."""
-    return tiles + tiles // 32 + tiles // 1024
+    """Posted states: of every tile, every 32nd and, at most, every 256th."""
+    return tiles + tiles // 32 + tiles // 256
 
 
 def posts_of(links: int, anchored: bool) -> int:

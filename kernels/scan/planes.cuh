@@ -38,6 +38,7 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     static const bool in_place = sizeof(In) == sizeof(Out);  // results take the place of elements
+    static const int ahead = 2;
     static const int batch = InRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
     const Scan& task;
     const u32 lane, width, most;  // columns; planes of a share
@@ -46,9 +47,9 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
     GR_HD PlaneScan(const Scan& scan)
         : task(scan), lane(threadIdx.x % 32), width((u32)scan.step_a / (u32)sizeof(In)), most((u32)scan.parts),
           in((u32)(scan.length * scan.step_a), scan.grain_a), out((u32)(scan.length * scan.step_out), scan.grain_out),
-          stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (AHEAD + 1) * most * in.pitch) {}
+          stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (ahead + 1) * most * in.pitch) {}
 
-    GR_HD u32 bytes() const { return most * ((AHEAD + 1) * in.pitch + (in_place ? 0 : out.pitch)); }
+    GR_HD u32 bytes() const { return most * ((ahead + 1) * in.pitch + (in_place ? 0 : out.pitch)); }
     GR_HD u8* share_in(u32 stage) const { return stages + stage * most * in.pitch; }
     GR_HD u8* share_out(u32 stage) const { return in_place ? share_in(stage) : results; }
     // Lines that there are of a share.

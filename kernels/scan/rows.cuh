@@ -174,7 +174,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         const u64 tile = spot.tile;
         const State through = warp_scan<Flow, 32>(lane < Warps ? notes().total[slot][lane] : Flow::identity());
         const Value own = Flow::value(shuffle_from(0xffffffffu, through, Warps - 1, 32));
-        const Value before = look_back<Op>(task, tile, reach_of(tile), own, Lines == 0 ? lane_run(0).start_of(0) : Op::identity());
+        const Value before = look_back<Op, (Lines > 0), (Lines > 0 ? 8 : Anchors<Op>::every)>(
+            task, tile, reach_of(tile), own, Lines == 0 ? lane_run(0).start_of(0) : Op::identity());
         const State within = lane_before<Flow, 32>(through);
         if (lane < Warps) notes().base[slot][lane] = Flow::value(Flow::combine(Flow::of(before, false), within));
     }

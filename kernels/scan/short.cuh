@@ -53,6 +53,8 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     typedef typename Emit::Out Out;
     static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b;
     static const bool in_place = sizeof(Out) == size_a;  // results take the place of elements
+    // H200, 2026-11: with two, and fewer warps therefore, 0.71 of a copy for 0.96 of float16 (n, 100), 0.96 for 0.99 of float32.
+    static const int ahead = 1;
     const Scan& task;
     const u32 lane, each, elements;  // lines of a lane, and their elements
     const Runs runs_a, runs_b, runs_out;
@@ -60,10 +62,10 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     GR_HD ShortScan(const Scan& scan)
         : task(scan), lane(threadIdx.x % 32), each((u32)scan.parts), elements((u32)(scan.parts * scan.length)),
           runs_a(elements, size_a), runs_b(elements, size_b), runs_out(elements, sizeof(Out)),
-          stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (AHEAD + 1) * stage_bytes()) {}
+          stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (ahead + 1) * stage_bytes()) {}
 
     GR_HD u32 stage_bytes() const { return runs_a.bytes() + (size_b ? runs_b.bytes() : 0); }
-    GR_HD u32 bytes() const { return (AHEAD + 1) * stage_bytes() + (in_place ? 0 : runs_out.bytes()); }
+    GR_HD u32 bytes() const { return (ahead + 1) * stage_bytes() + (in_place ? 0 : runs_out.bytes()); }
     GR_HD u8* share_a(u32 stage) const { return stages + stage * stage_bytes(); }
     GR_HD u8* share_b(u32 stage) const { return share_a(stage) + runs_a.bytes(); }
     GR_HD u8* share_out(u32 stage) const { return in_place ? share_a(stage) : results; }
@@ -231,7 +233,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     }
 };
 
-// Grid: any number of blocks of Warps warps. Every array begins at a multiple of 16 bytes, and so do runs where V > 1.
+// Grid: any number of blocks of Warps warps. Every array begins at a multiple of 16 bytes, and runs at multiples of V elements.
 template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse>
 __global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_short(const __grid_constant__ Scan task) {
     const ShortScan<Op, Emit, Warps, V, Exclusive, Reverse> work(task);

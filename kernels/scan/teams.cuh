@@ -56,6 +56,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b, size_out = sizeof(Out), teams = 32 / Lanes;
+    static const int ahead = 2;
     static const int N = V > 1 ? V : 4;  // elements that are taken at once
     typedef PackScan<Op, Emit, N> Packs;
     static const bool by_packs = !Exclusive && Packs::exists;
@@ -69,7 +70,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
     GR_HD TeamScan(const Scan& scan)
         : task(scan), team(threadIdx.x % 32 / Lanes), place(threadIdx.x % Lanes), length((u32)scan.length),
           begin(place * (u32)scan.parts), count(begin < length ? length - begin < scan.parts ? length - begin : (u32)scan.parts : 0),
-          stages(GR_SHARED + threadIdx.x / 32 * ((AHEAD + 1) * stage_bytes() + teams * (u32)scan.grain_out)) {}
+          stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * stage_bytes() + teams * (u32)scan.grain_out)) {}
 
     // Bytes from one line to the next in shared memory are the task's grains; those of results none where they take the place
     // of elements.
@@ -79,7 +80,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
         return stages + stage * stage_bytes() + teams * (u32)task.grain_a + team * (u32)task.grain_b;
     }
     GR_HD u8* slot_out(u32 stage) const {
-        return task.grain_out ? stages + (AHEAD + 1) * stage_bytes() + team * (u32)task.grain_out : slot_a(stage);
+        return task.grain_out ? stages + (ahead + 1) * stage_bytes() + team * (u32)task.grain_out : slot_a(stage);
     }
     GR_HD u64 line_of(u64 share) const { return share * teams + team; }
     // Where a line begins in memory.

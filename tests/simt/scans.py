@@ -11,6 +11,7 @@ import numpy as np
 from gpureduce_dask.chunk import device_scan, host, host_scan
 from gpureduce_dask.device import (
     scan_columns,
+    scan_lanes,
     scan_methods,
     scan_planes,
     scan_plans,
@@ -78,7 +79,8 @@ class Call:
         )
         with (
             mock.patch.multiple(scan_columns, SHORTEST=8, SHORTEST_ASKEW=8, FEW_CHAINS=3, TILES=8),
-            mock.patch.multiple(scan_short, FEWEST_ABREAST=200, FEWEST=200, WARPS=(2, 1), RUN=8, LONGEST_RUN=24),
+            mock.patch.multiple(scan_short, FEWEST_ABREAST=200, FEWEST=200, WARPS=(2, 1), ENOUGH=1, PLENTY=2, RUN=8),
+            mock.patch.multiple(scan_lanes, MANY_IN_SEGMENTS=256),
             mock.patch.multiple(scan_planes, FEWEST=2000, LEAST=1, LEAST_OF_NARROW=1, WARPS=1),
             mock.patch.multiple(scan_teams, FEWEST=360, SHORTEST=0, LEAST=16),
             mock.patch.multiple(scan_plans, WITH_GAPS=((1, 5), (2, 1))),
