@@ -43,9 +43,12 @@ GR_HD f64 refined(f64 x, f64 near) {
 }
 GR_HD f64 one_over(f64 x) { return refined(x, approximate(x, 0, true)); }
 
-// By the reciprocal of what is left of the count, rounded as a division rounds it (Markstein 1990), without a branch. None
-// left: NaN or infinite.
 GR_HD f64 variance(f64 count, f64 m2, const f64* option) {
+    f64 freedom = count - option[0];
+    return m2 * (1 / (freedom > 0 ? freedom : 0));  // one division where rows are of one length; none: NaN or infinite
+}
+// The same bits by a reciprocal that is rounded as a division rounds it (Markstein 1990), without a branch.
+GR_HD f64 variance_by_reciprocal(f64 count, f64 m2, const f64* option) {
     const f64 freedom = count - option[0], near = one_over(freedom);
     return m2 * (freedom > 0 ? __fma_rn(__fma_rn(-freedom, near, 1.0), near, near) : bit_cast<f64>(0x7ff0000000000000ull));
 }

@@ -36,7 +36,8 @@ struct DenseTiles {
     static const u32 FIRST = 4 * LAG + 1;  // barrier of a gang
     // H200, 2026-11, shares of a copy, deep and not: sums of float32 down (n, 5) 0.90 and 0.85, (n, 8) 0.92 and 0.90, (n, 33)
     // 0.77 and 0.79, of float64 (n, 5) 0.78 and 0.71, (n, 32) 0.70 and 0.77; maxima of float32 (n, 32) 0.95 and 0.94.
-    static const bool deep = Anchored && Lookers <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : InPairs<Op>::yes && !Lines ? 1 : 0);
+    // Not of braids, which have a state a warp: sums of float32 down (n, 3) 0.93 and 0.96.
+    static const bool deep = Anchored && States >= 32 * Warps && Lookers <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : InPairs<Op>::yes && !Lines ? 1 : 0);
     typedef typename Either<deep, DeepChain<Flow, 2>, Chain<Flow, Anchored, true>>::type Links;
     static_assert(Each == 1 || FIRST + Gangs <= 16, "as many barriers as there are");
     // Where a tile lies in memory, and which of its positions are elements.
