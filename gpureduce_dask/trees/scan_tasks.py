@@ -112,12 +112,12 @@ def scan_made(section: Section, at: int, made: Made) -> Any:
 
 
 def _one_of_many(task: Any, inner: Any, section: Section, at: int, *arguments: Any) -> Any:
-    """A chunk's results. On a cluster its task finds those of some behind it too, while that is quick."""
+    """A chunk's results. On a cluster its task finds those of some others too, while that is quick."""
     begin = time.perf_counter()
     result = inner(section, at, *arguments)
     key = neighbours.own_key(task)
     if key is not None:
-        neighbours.run(task, inner, section.behind(at, key), begin)
+        neighbours.run(task, inner, section.others(at, key), begin)
     return result
 
 
