@@ -2,6 +2,7 @@
 #pragma once
 #include "reduce.cuh"
 #include "bins/atomic.cuh"
+#include "bins/best.cuh"
 #include "bins/exact.cuh"
 #include "bins/pieces.cuh"
 #include "bins/private.cuh"

@@ -27,6 +27,8 @@ OPS = [
     ("var", "f4"),
     ("argmax", "f4"),
     ("min", "i2"),
+    ("max", "f4"),
+    ("max", "u8"),
     ("count_nonzero", "?"),
 ]
 
@@ -52,6 +54,8 @@ def kernels():
             yield plans.pieces(op, rows(10, bound.indexed, label, vector, inner=64))[0].kernel
         if plans.adds_floats(op) or plans.adds_whole(op):
             yield plans.window(op, rows(1000, label=label, vector=vector), 0).kernel
+        if name in ("min", "max"):
+            yield plans.best(op, rows(1000, label=label, vector=vector), 0).kernel
         if (name, dtype) == ("sum", "f4"):
             first = plans.scattered(plans.EXACT, op, some)
             yield from (first.kernel, plans.rounding(op, some, first).kernel)
@@ -96,6 +100,23 @@ def test_states_in_shared_memory_fit(name, groups):
     step = ways[plans.method(op, some, False, 0)]()
     assert step.shared_bytes <= plans.ONE_BLOCK_BYTES
     assert f", {step.threads}, " in step.kernel
+
+
+def extremes(name, dtype):
+    return device_operator.cuda_operator(binned(OPERATORS[name].bind(dtype), Bins("grouped", (2,), (0,))).cells)
+
+
+@pytest.mark.parametrize("groups, columns", [(10, 32), (1000, 32), (2000, 16), (9000, 4), (50_000, 1), (100_000, 0)])
+def test_extremes_have_words_in_shared_memory_while_there_is_room(groups, columns):
+    op = extremes("max", "f4")
+    assert plans.best_columns(op, groups, 227 * 1024) == columns
+    if columns:
+        assert plans.method(op, rows(groups), False, 0) == plans.BEST
+        assert plans.best(op, rows(groups), 0).shared_bytes <= plans.limits(0)[0]
+        assert plans.method(op, rows(groups, length=1000), False, 0) != plans.BEST
+    for name, dtype in (("argmax", "f4"), ("ptp", "f4"), ("max", "c8")):
+        assert plans.best_columns(extremes(name, dtype), groups, 227 * 1024) == 0
+    assert plans.best_columns(extremes("min", "i8"), 10_000, 227 * 1024) == 1
 
 
 @pytest.mark.parametrize("room", [64 * 1024, 99 * 1024, 227 * 1024])

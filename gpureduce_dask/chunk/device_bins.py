@@ -149,6 +149,7 @@ class _States:
             plans.PRIVATE: partial(self._blocks, plans.private),
             plans.WARP: partial(self._blocks, plans.warps),
             plans.WINDOW: self._window,
+            plans.BEST: partial(self._blocks, partial(plans.best, device=self.device)),
             plans.ATOMIC: lambda: self._whole(plans.scattered(plans.ATOMIC, self.op, self.rows)),
             plans.EXACT: lambda: self._floats(plans.scattered(plans.EXACT, self.op, self.rows)),
             plans.PIECES: self._pieces,

@@ -23,6 +23,10 @@ from .task import Work, base_bytes
 # atomics a second, of 32 bits as of 64, and of vectors of four: that allows 0.18. Blocks of a cluster reach each
 # other's shared memory no faster: 82 G atomics a second in clusters of 8, 71 in those of 16, of which 7 find room, 124
 # with half of them to L2; 1,500 stay within their block. Stores of 16 bytes: 132 G at random, 239 side by side
+#
+# Maxima of 2^28 float32, 2026-11-22, by calls one after another, as words that all raise and as before: into 10 groups
+# 0.73 and 0.58, 1,000 0.73 and 0.16, 9,000 0.68 and 0.012, 50,000 0.59 and 0.012, of elements that rise as of those at
+# random (sums into 1,000 in that measure 0.70).
 PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
 PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
 PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most
@@ -38,6 +42,7 @@ WINDOW_BATCH = 8  # elements a thread has at hand, at most, and as many on their
 WINDOW_SHARE = 2**22  # elements a block, at most: window.cuh counts on it
 WINDOW_RANGES = 4  # of groups, at most: as many blocks read an element
 WINDOW_LEAST = 256  # elements a group, at least: each block adds its groups to memory, and a float's limbs take memory
+BEST_LEAST = 2**14  # elements of a row, at least, for blocks of so many threads that raise extremes
 BLOCKS = 2112  # that share all rows, sixteen an SM
 WARP_BLOCKS = 264  # two an SM: each of them clears and folds as many states as there are groups
 THREADS = 256
@@ -54,7 +59,11 @@ APART = 16  # bits from one limb to the next, at most: sums of blocks are of 32 
 _WHOLE = re.compile(r"Sum<.*, [iu]64>|CountNonzero<.*>|Tally<.*>|Mean<.*, i64>")
 _FLOATS = re.compile(r"(Sum|Mean)<(Value|NonNan)<(f32|half|bfloat16), f64>, f64>")
 
-PRIVATE, WARP, WINDOW, ATOMIC, EXACT, PIECES = "private", "warps", "window", "atomic", "exact", "pieces"
+# Extremes, beside a count that says whether there are any.
+_EXTREMES = re.compile(r"Both<MinMax<(\w+), \w+, \w+>, Tally<\1, false>>")
+
+PRIVATE, WARP, WINDOW, BEST = "private", "warps", "window", "best"
+ATOMIC, EXACT, PIECES = "atomic", "exact", "pieces"
 
 _POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
 
@@ -103,6 +112,8 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     """How groups are reduced: ``is_exact`` where one atomic adds an element, with the same answer in any order."""
     if not op.commutative or rows.inner > 1:
         return PIECES
+    if rows.length >= BEST_LEAST and best_columns(op, rows.groups, limits(device)[0]):
+        return BEST
     each = (rows.groups + 1) * op.state_bytes
     if each * 256 <= PRIVATE_FULL:
         return PRIVATE
@@ -181,12 +192,45 @@ def window(op: Operator, rows: Rows, device: int) -> Launch:
     columns, count = shape
     words = (columns if columns > 1 else 0) + (columns if is_counted(op) else 0) + 2 * count
     splits = max(_splits(rows, WINDOW_THREADS, processors), -(-rows.length // WINDOW_SHARE))
-    vector = min(rows.vector, WINDOW_BATCH)
-    loads = max(1, min(64 // rows.nbytes, WINDOW_BATCH) // vector)
+    vector, loads = _at_hand(rows)
     name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
     more = dict(zip(("chunks", "slots"), limbs(rows.length, True), strict=True)) if adds_floats(op) else {}
     work = rows.work(splits=splits, runs=count, tiles=ranges, **more)
     return Launch(name, rows.rows * splits * ranges, work, WINDOW_HEAD + 4 * each * words, threads=WINDOW_THREADS)
+
+
+def _at_hand(rows: Rows) -> tuple[int, int]:
+    """Elements of a pack, and packs that a thread of a block of 1024 has at hand."""
+    vector = min(rows.vector, WINDOW_BATCH)
+    return vector, max(1, min(64 // rows.nbytes, WINDOW_BATCH) // vector)
+
+
+def best_columns(op: Operator, groups: int, room: int) -> int:
+    """Words of a group of extremes in shared memory; 0 where there is no room, or states are others."""
+    extremes = _EXTREMES.fullmatch(op.type)
+    if extremes is None:
+        return 0
+    size, more = _word(extremes[1])
+    fits = (n for n in (*WINDOW_COLUMNS, 1) if groups * (n + more) * size <= (WINDOW_BYTES if n > 1 else room))
+    return next(fits, 0)
+
+
+def _word(element: str) -> tuple[int, int]:
+    """Bytes of a word that orders as elements do, and how many more a group has for zeros (kernels/bins/order.cuh)."""
+    return 8 if element.endswith("64") else 4, 0 if element in ("f32", "f64", "half", "bfloat16") else 1
+
+
+def best(op: Operator, rows: Rows, device: int) -> Launch:
+    """Groups in shared memory whose extremes all threads of a block raise."""
+    room, processors = limits(device)
+    columns, extremes = best_columns(op, rows.groups, room), _EXTREMES.fullmatch(op.type)
+    assert columns and extremes
+    size, more = _word(extremes[1])
+    splits = _splits(rows, WINDOW_THREADS, processors)
+    vector, loads = _at_hand(rows)
+    name = f"bins_best<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
+    nbytes = max(16, rows.groups * (columns + more) * size)
+    return Launch(name, rows.rows * splits, rows.work(splits=splits), nbytes, threads=WINDOW_THREADS)
 
 
 def scattered(kind: str, op: Operator, rows: Rows) -> Launch:

@@ -133,7 +133,7 @@ class Section:
         return self.run(at, *made[0][at])
 
     def others(self, at: int, key: Any) -> Iterator[Any]:
-        """The keys of the chunks behind number ``at`` of key ``key``, in the order of the scan, then of those before."""
+        """The keys of the chunks behind number ``at`` of key ``key``, in the order of the scan, and of those before."""
         axis, step = 1 + self.scan.axis, -1 if self.scan.reverse else 1
         for ahead in (*range(1, len(self.offsets) - at), *range(-at, 0)):
             yield (*key[:axis], key[axis] + step * ahead, *key[axis + 1 :])

@@ -85,3 +85,36 @@ template <class Op, class L, int V> struct Share {
     }
     GR_HD L label(u64 at) const { return load_pack<L, 1>(labels + at * sizeof(L)).at[0]; }
 };
+
+// All threads of a block call; `take` gets each element of its share and the label. A thread has Loads packs at hand, and
+// as many are on their way.
+template <int Threads, int Loads, class Op, class L, int V, class Take>
+GR_HD void take_share(const Share<Op, L, V>& share, Take take) {
+    Pack<typename Op::In, V> x[Loads], next_x[Loads];
+    Pack<L, V> labels[Loads], next_labels[Loads];
+    auto load = [&](u64 slot, Pack<typename Op::In, V>* to, Pack<L, V>* labels_to) {
+#pragma unroll
+        for (int i = 0; i < Loads; i++) {
+            if (slot + i * Threads >= share.last) continue;
+            to[i] = share.elements(slot + i * Threads);
+            labels_to[i] = share.labels_of(slot + i * Threads);
+        }
+    };
+    u64 slot = share.first + threadIdx.x;
+    load(slot, x, labels);
+    for (; slot < share.last; slot += Loads * Threads) {
+        load(slot + Loads * Threads, next_x, next_labels);
+#pragma unroll
+        for (int i = 0; i < Loads; i++) {
+            if (slot + i * Threads >= share.last) continue;
+#pragma unroll
+            for (int j = 0; j < V; j++) take(x[i].at[j], labels[i].at[j]);
+        }
+#pragma unroll
+        for (int i = 0; i < Loads; i++) {
+            x[i] = next_x[i];
+            labels[i] = next_labels[i];
+        }
+    }
+    for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads) take(share.element(at), share.label(at));
+}

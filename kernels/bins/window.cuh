@@ -112,34 +112,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_window(const __grid_c
     Window<Op, Columns> window(task, blockIdx.x % task.tiles);
     window.open(share, Threads);
     Grouper<L> grouper(task);
-    Pack<In, V> x[Loads], next_x[Loads];
-    Pack<L, V> labels[Loads], next_labels[Loads];
-    auto load = [&](u64 slot, Pack<In, V>* to, Pack<L, V>* labels_to) {
-#pragma unroll
-        for (int i = 0; i < Loads; i++) {
-            if (slot + i * Threads >= share.last) continue;
-            to[i] = share.elements(slot + i * Threads);
-            labels_to[i] = share.labels_of(slot + i * Threads);
-        }
-    };
-    u64 slot = share.first + threadIdx.x;
-    load(slot, x, labels);
-    for (; slot < share.last; slot += Loads * Threads) {
-        load(slot + Loads * Threads, next_x, next_labels);
-#pragma unroll
-        for (int i = 0; i < Loads; i++) {
-            if (slot + i * Threads >= share.last) continue;
-#pragma unroll
-            for (int j = 0; j < V; j++) window.take(x[i].at[j], grouper.of(labels[i].at[j]), limbs);
-        }
-#pragma unroll
-        for (int i = 0; i < Loads; i++) {
-            x[i] = next_x[i];
-            labels[i] = next_labels[i];
-        }
-    }
-    for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads)
-        window.take(share.element(at), grouper.of(share.label(at)), limbs);
+    take_share<Threads, Loads>(share, [&](In x, L label) { window.take(x, grouper.of(label), limbs); });
     grouper.report(task);
     __syncthreads();
     const u32 turn = (u64)blockIdx.x * window.rows / gridDim.x;  // blocks end together, and begin at other groups
