@@ -168,14 +168,15 @@ def _one_read(shape: tuple[int, ...], axis: int) -> None:
 
 
 def _groups(groups: int) -> None:
-    """Sums by labels, of every kind of bins that they can take."""
+    """Sums and extremes by labels, of every kind of bins that they can take."""
     import cupy as cp
 
     rng = np.random.default_rng(groups)
     x = cp.asarray(rng.normal(size=50_000))
     labels = cp.asarray(rng.integers(0, groups, x.size))
     for values in (x, x.astype("f4"), labels):
-        gr.grouped(values, labels, "sum", num_groups=groups).compute(scheduler="sync")
+        for op in ("sum", "max"):
+            gr.grouped(values, labels, op, num_groups=groups, fill_value=0).compute(scheduler="sync")
 
 
 def _histogram() -> None:
