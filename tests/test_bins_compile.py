@@ -54,7 +54,7 @@ def kernels():
             yield plans.pieces(op, rows(10, bound.indexed, label, vector, inner=64))[0].kernel
         if plans.adds_floats(op) or plans.adds_whole(op):
             yield plans.window(op, rows(1000, label=label, vector=vector), 0).kernel
-        if name in ("min", "max"):
+        if name in ("min", "max", "argmax"):
             yield plans.best(op, rows(1000, label=label, vector=vector), 0).kernel
         if (name, dtype) == ("sum", "f4"):
             first = plans.scattered(plans.EXACT, op, some)
@@ -114,7 +114,10 @@ def test_extremes_have_words_in_shared_memory_while_there_is_room(groups, column
         assert plans.method(op, rows(groups), False, 0) == plans.BEST
         assert plans.best(op, rows(groups), 0).shared_bytes <= plans.limits(0)[0]
         assert plans.method(op, rows(groups, length=1000), False, 0) != plans.BEST
-    for name, dtype in (("argmax", "f4"), ("ptp", "f4"), ("max", "c8")):
+    assert plans.best_columns(extremes("argmin", "i2"), groups, 227 * 1024) == {10: 32, 1000: 16, 2000: 4}.get(
+        groups, 1 if groups < 29_000 else 0
+    )
+    for name, dtype in (("argmax", "f8"), ("argmin", "c8"), ("ptp", "f4"), ("max", "c8")):
         assert plans.best_columns(extremes(name, dtype), groups, 227 * 1024) == 0
     assert plans.best_columns(extremes("min", "i8"), 10_000, 227 * 1024) == 1
 

@@ -139,6 +139,7 @@ RAISED = {
         *(("min", t) for t in ("f4", "u4", "i2", "?")),
         *(("nanmax", t) for t in ("f4", "f2")),
         *(("nanmin", t) for t in ("f8", "f4")),
+        *((op, t) for op in ("argmax", "argmin", "nanargmax") for t in ("f4", "f2", "i4", "u1")),
     )
     for n, groups in ((700, 6), (9, 20))
 }
@@ -154,7 +155,10 @@ def reduced(case: str) -> Any:
     if case in ADDED:
         x[np.isinf(x)] = 1
     if case in RAISED and labels is not None:
-        x[labels == 0] = np.nan if x.dtype.kind == "f" else 0 if x.dtype.kind == "b" else np.iinfo(dtype).min
+        least = 0 if op == "nanargmax" else np.nan  # of a group without a number it has no answer
+        x[labels == 0] = least if x.dtype.kind == "f" else 0 if x.dtype.kind == "b" else np.iinfo(dtype).min
+        if x.dtype.kind == "f":
+            x[labels == 2] = np.copysign(0, x[labels == 2])  # two zeros, which are equal
         x[labels == 1] = 1 if x.dtype.kind in "fb" else np.iinfo(dtype).max
     given = None if labels is None else put(labels)
     return device_bins.reduce_many([((put(x),), given)], bound, axes, None), bound, x, labels, axes

@@ -59,8 +59,8 @@ APART = 16  # bits from one limb to the next, at most: sums of blocks are of 32 
 _WHOLE = re.compile(r"Sum<.*, [iu]64>|CountNonzero<.*>|Tally<.*>|Mean<.*, i64>")
 _FLOATS = re.compile(r"(Sum|Mean)<(Value|NonNan)<(f32|half|bfloat16), f64>, f64>")
 
-# Extremes, beside a count that says whether there are any.
-_EXTREMES = re.compile(r"Both<MinMax<(\w+), \w+, \w+>, Tally<\1, false>>")
+# Extremes, or their positions, beside a count that says whether there are any.
+_EXTREMES = re.compile(r"Both<(MinMax|Arg)<(\w+), \w+, \w+>, Tally<\2, false>>")
 
 PRIVATE, WARP, WINDOW, BEST = "private", "warps", "window", "best"
 ATOMIC, EXACT, PIECES = "atomic", "exact", "pieces"
@@ -207,25 +207,25 @@ def _at_hand(rows: Rows) -> tuple[int, int]:
 
 def best_columns(op: Operator, groups: int, room: int) -> int:
     """Words of a group of extremes in shared memory; 0 where there is no room, or states are others."""
-    extremes = _EXTREMES.fullmatch(op.type)
-    if extremes is None:
-        return 0
-    size, more = _word(extremes[1])
+    size, more = _word(op)
     fits = (n for n in (*WINDOW_COLUMNS, 1) if groups * (n + more) * size <= (WINDOW_BYTES if n > 1 else room))
-    return next(fits, 0)
+    return next(fits, 0) if size else 0
 
 
-def _word(element: str) -> tuple[int, int]:
-    """Bytes of a word that orders as elements do, and how many more a group has for zeros (kernels/bins/order.cuh)."""
-    return 8 if element.endswith("64") else 4, 0 if element in ("f32", "f64", "half", "bfloat16") else 1
+def _word(op: Operator) -> tuple[int, int]:
+    """Bytes of a word that orders as elements do, and how many more a group has for zeros (kernels/bins/order.cuh); 0
+    where there is none."""
+    extremes = _EXTREMES.fullmatch(op.type)
+    kind, element = extremes.groups() if extremes else ("", "")
+    if kind == "MinMax":
+        return 8 if element.endswith("64") else 4, 0 if element in ("f32", "f64", "half", "bfloat16") else 1
+    return 8 if kind == "Arg" and element[-2:] not in ("64", "28") else 0, 0
 
 
 def best(op: Operator, rows: Rows, device: int) -> Launch:
     """Groups in shared memory whose extremes all threads of a block raise."""
     room, processors = limits(device)
-    columns, extremes = best_columns(op, rows.groups, room), _EXTREMES.fullmatch(op.type)
-    assert columns and extremes
-    size, more = _word(extremes[1])
+    columns, (size, more) = best_columns(op, rows.groups, room), _word(op)
     splits = _splits(rows, WINDOW_THREADS, processors)
     vector, loads = _at_hand(rows)
     name = f"bins_best<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"

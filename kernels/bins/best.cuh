@@ -1,4 +1,4 @@
-// Extremes: every group has a word in shared memory that all threads raise. Soon few elements are better than what is
+// Extremes, with their places or without: every group has a word in shared memory that all threads raise. Soon few elements are better than what is
 // there, and most are compared and dropped. `Columns` words a group, so that lanes meet neither at a word nor in a bank.
 #pragma once
 #include "../core/shared.cuh"
@@ -26,10 +26,11 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_best(const __grid_con
     __syncthreads();
     const Share<Op, L, V> share(task);
     Grouper<L> grouper(task);
-    take_share<Threads, Loads>(share, [&](In x, L label) {
+    const u64 begin = share.first * V;  // a block's elements are fewer than 2^32
+    take_share<Threads, Loads>(share, [&](In x, L label, u64 at) {
         const u32 k = grouper.of(label);
         if (k >= groups) return;
-        const Code word = Keys::of(x);
+        const Code word = Keys::at(x, (u32)(at - begin));
         if (Keys::may_be_zero && word == 0) raise_to(zeros + k, Code(1));
         else raise_to(words + k * Columns + column, word);
     });
@@ -41,6 +42,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_best(const __grid_con
             const Code other = words[k * Columns + (column + c) % Columns];
             word = other > word ? other : word;
         }
-        ((typename Op::State*)task.out)[blockIdx.x * task.cells + k] = Keys::state(word, word != 0 || (Keys::may_be_zero && zeros[k]));
+        const bool is_there = word != 0 || (Keys::may_be_zero && zeros[k]);
+        auto position = [&](u32 place) { return position_of<true>(task, begin + place); };
+        ((typename Op::State*)task.out)[blockIdx.x * task.cells + k] = Keys::state(word, is_there, position);
     }
 }

@@ -86,8 +86,8 @@ template <class Op, class L, int V> struct Share {
     GR_HD L label(u64 at) const { return load_pack<L, 1>(labels + at * sizeof(L)).at[0]; }
 };
 
-// All threads of a block call; `take` gets each element of its share and the label. A thread has Loads packs at hand, and
-// as many are on their way.
+// All threads of a block call; `take` gets each element of its share, the label, and its place in the row. A thread has
+// Loads packs at hand, and as many are on their way.
 template <int Threads, int Loads, class Op, class L, int V, class Take>
 GR_HD void take_share(const Share<Op, L, V>& share, Take take) {
     Pack<typename Op::In, V> x[Loads], next_x[Loads];
@@ -108,7 +108,7 @@ GR_HD void take_share(const Share<Op, L, V>& share, Take take) {
         for (int i = 0; i < Loads; i++) {
             if (slot + i * Threads >= share.last) continue;
 #pragma unroll
-            for (int j = 0; j < V; j++) take(x[i].at[j], labels[i].at[j]);
+            for (int j = 0; j < V; j++) take(x[i].at[j], labels[i].at[j], (slot + i * Threads) * V + j);
         }
 #pragma unroll
         for (int i = 0; i < Loads; i++) {
@@ -116,5 +116,5 @@ GR_HD void take_share(const Share<Op, L, V>& share, Take take) {
             labels[i] = next_labels[i];
         }
     }
-    for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads) take(share.element(at), share.label(at));
+    for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads) take(share.element(at), share.label(at), at);
 }

@@ -1,9 +1,9 @@
 // Elements as words that order as they do, so that the better of two is the larger word and one atomic keeps it. Of
 // floats, no element is as small as zero; one stands for NaN where it loses, all ones where it wins.
 #pragma once
+#include "../monoid/arg.cuh"
 #include "../monoid/both.cuh"
 #include "../monoid/counts.cuh"
-#include "../monoid/extremes.cuh"
 
 // The bits of a float, those of a negative one turned over, of a positive one behind them all (Herf 2001).
 template <class T, class B, B Infinity> struct FloatOrder {
@@ -11,6 +11,7 @@ template <class T, class B, B Infinity> struct FloatOrder {
     static const bool has_nan = true;
     static const B sign = B(B(1) << (8 * sizeof(B) - 1));
     static GR_HD bool is_nan(T x) { return B(bit_cast<B>(x) & B(~sign)) > Infinity; }
+    static GR_HD bool is_zero(T x) { return B(bit_cast<B>(x) & B(~sign)) == 0; }
     static GR_HD B of(T x) {
         const B bits = bit_cast<B>(x);
         return bits & sign ? B(~bits) : B(bits | sign);
@@ -22,6 +23,7 @@ template <class T> struct Order {  // integers
     static const bool has_nan = false;
     static const Bits sign = T(-1) < T(0) ? Bits(Bits(1) << (8 * sizeof(T) - 1)) : Bits(0);
     static GR_HD bool is_nan(T) { return false; }
+    static GR_HD bool is_zero(T) { return false; }  // of two kinds
     static GR_HD Bits of(T x) { return Bits(Bits(x) ^ sign); }
     static GR_HD T back(Bits word) { return T(word ^ sign); }
 };
@@ -29,6 +31,7 @@ template <> struct Order<boolean> {
     typedef u8 Bits;
     static const bool has_nan = false;
     static GR_HD bool is_nan(boolean) { return false; }
+    static GR_HD bool is_zero(boolean) { return false; }
     static GR_HD u8 of(boolean x) { return x.byte; }
     static GR_HD boolean back(u8 word) { return {u8(word & 1)}; }
 };
@@ -37,9 +40,8 @@ template <> struct Order<f64> : FloatOrder<f64, u64, 0x7ff0000000000000ull> {};
 template <> struct Order<half> : FloatOrder<half, u16, u16(0x7c00)> {};
 template <> struct Order<bfloat16> : FloatOrder<bfloat16, u16, u16(0x7f80)> {};
 
-// An extreme beside a count, of which only matters whether there is any element: it is 1 for as many as there are.
-template <class Op> struct Key;
-template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNan>, Tally<T, false>>> {
+// Words of extremes beside a count, of which only matters whether there is any element: it is 1 for as many as there are.
+template <class T, bool Max, bool SkipNan> struct ExtremeKey {
     typedef Order<T> Elements;
     typedef typename Unsigned<sizeof(T) == 8 ? 8 : 4>::type Code;
     static const bool may_be_zero = !Elements::has_nan;
@@ -47,12 +49,37 @@ template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNa
         if (Elements::is_nan(x)) return SkipNan ? Code(1) : Code(~Code(0));
         return Max ? Code(Elements::of(x)) : Code(~Code(Elements::of(x)));
     }
+    static GR_HD bool is_none(Code word) { return Elements::has_nan && word <= 1; }
     static GR_HD T back(Code word) {
-        if (Elements::has_nan && word <= 1) return Extreme<T, Max, SkipNan>::worst();
+        if (is_none(word)) return Extreme<T, Max, SkipNan>::worst();
         if (Elements::has_nan && word == Code(~Code(0))) return Extreme<T, Max, true>::worst();  // NaN
         return Elements::back(typename Elements::Bits(Max ? word : ~word));
     }
-    static GR_HD BothState<MinMax<T, Max, SkipNan>, Tally<T, false>> state(Code word, bool is_there) {
-        return {is_there ? back(word) : Extreme<T, Max, SkipNan>::worst(), is_there};
+};
+template <class Op> struct Key;
+template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNan>, Tally<T, false>>> : ExtremeKey<T, Max, SkipNan> {
+    typedef typename ExtremeKey<T, Max, SkipNan>::Code Code;
+    static GR_HD Code at(T x, u32) { return Key::of(x); }
+    template <class Position>
+    static GR_HD BothState<MinMax<T, Max, SkipNan>, Tally<T, false>> state(Code word, bool is_there, Position) {
+        return {is_there ? Key::back(word) : Extreme<T, Max, SkipNan>::worst(), is_there};
+    }
+};
+// With its place, counted down behind it, so that the first of equal elements has the largest word. Zeros are equal.
+template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>, Tally<T, false>>> {
+    static_assert(sizeof(T) <= 4, "an element and its place are a word of 64 bits");
+    typedef ExtremeKey<T, Max, SkipNan> Extremes;
+    typedef u64 Code;
+    static const bool may_be_zero = false;
+    static GR_HD u64 at(T x, u32 place) {
+        u32 word = Extremes::of(x);
+        if (Extremes::Elements::is_zero(x)) word = Extremes::of(T());
+        return (u64)word << 32 | ~place;
+    }
+    template <class Position>
+    static GR_HD BothState<Arg<T, Max, SkipNan>, Tally<T, false>> state(u64 word, bool is_there, Position position) {
+        const u32 best = (u32)(word >> 32);
+        if (!is_there || Extremes::is_none(best)) return {Arg<T, Max, SkipNan>::identity(), is_there};
+        return {{Extremes::back(best), position(~(u32)word)}, is_there};
     }
 };

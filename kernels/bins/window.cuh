@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_window(const __grid_c
     Window<Op, Columns> window(task, blockIdx.x % task.tiles);
     window.open(share, Threads);
     Grouper<L> grouper(task);
-    take_share<Threads, Loads>(share, [&](In x, L label) { window.take(x, grouper.of(label), limbs); });
+    take_share<Threads, Loads>(share, [&](In x, L label, u64) { window.take(x, grouper.of(label), limbs); });
     grouper.report(task);
     __syncthreads();
     const u32 turn = (u64)blockIdx.x * window.rows / gridDim.x;  // blocks end together, and begin at other groups
