@@ -126,6 +126,9 @@ CALLS = {
     "narrow columns of odd stride": call("max", "i1", (300, 131), 0, view=lambda x: x[:, 3:], reverse=True),
     "columns of few chains": call("sum", "f4", (600, 64), 0, carried=True),
     "halves apart": call("sum", "f2", (120, 403), 0, carried=True, phase=6),
+    "rows of odd pitch": call("max", "f4", (120, 509), 0, carried=True, phase=4, reverse=True, exclusive=True),
+    "rows of odd pitch in halves": call("nanmin", "f2", (130, 507), 0, carried=True, phase=6),
+    "rows of odd pitch inside": call("max", "u1", (130, 520), 0, view=lambda x: x[:, 3:513], carried=True),
     "bytes apart, in reverse": call("max", "u1", (120, 501), 0, carried=True, reverse=True),
     "few columns": call("sum", "f4", (1700, 3), 0, carried=True, phase=4, reverse=True),
     "a braid of columns": call("sum", "f4", (701, 3), 0, carried=True, phase=4),
@@ -519,6 +522,16 @@ DEFECTS = {
         "link + FALL_STAGES - 1, (stage + FALL_STAGES - 1) % FALL_STAGES);",
         "link + FALL_STAGES - 1, stage);",
         ("variances alone", "segments alone"),
+    ),
+    "a row's ends are a pack's": (
+        "(element < (0 - phase) % 16 ? 0 : Bytes - 16)",
+        "(Bytes - 16)",
+        ("rows of odd pitch", "rows of odd pitch in halves"),
+    ),
+    "rows leave before lanes have theirs": (
+        "__syncwarp();\n                drain_rows<",
+        "drain_rows<",
+        ("rows of odd pitch", "rows of odd pitch in halves"),
     ),
     "a row's reciprocal is the next one's": (
         "one_over(number), freedom",

@@ -134,3 +134,26 @@ GR_HD void drain_bytes(u32 share, u8* begin, u32 bytes) {
     const u32 at = is_tail ? high + lane - 16 : lane;
     if (is_tail ? at >= low && at < end : at >= phase && at < low && at < end) to[at] = GR_SHARED[share + at];
 }
+
+// All lanes of a warp call. Writes rows of Bytes, those of shared memory from `share` on, `pitch` apart, each where its address
+// modulo 16 has it (Turning), or the first's: whole packs of 16, and of both ends, which are a pack together, elements.
+template <bool Turning, int Count, int Bytes, class T> GR_HD void drain_rows(u32 share, i32 pitch, u8* row, i64 step) {
+    const int packs = Bytes / 16, each = 16 / (int)sizeof(T);
+    const u32 lane = threadIdx.x % 32;
+#pragma unroll
+    for (int k = 0; k < Count * packs; k += 32) {
+        const u32 i = (k + lane) / packs, pack = (k + lane) % packs;
+        u8* const to = row + (i64)i * step;
+        const u32 phase = (u32)((u64)to % 16), at = pack * 16 + (0 - phase) % 16;
+        if ((Count * packs % 32 == 0 || k + lane < Count * packs) && (phase == 0 || pack + 1 < packs))
+            __stcs((uint4*)(to + at), *(const uint4*)(GR_SHARED + share + (i32)i * pitch + (Turning ? phase : 0) + at));
+    }
+#pragma unroll
+    for (int k = 0; k < Count * each; k += 32) {
+        const u32 i = (k + lane) / each, element = (k + lane) % each * sizeof(T);
+        u8* const to = row + (i64)i * step;
+        const u32 phase = (u32)((u64)to % 16), at = element + (element < (0 - phase) % 16 ? 0 : Bytes - 16);
+        if ((Count * each % 32 == 0 || k + lane < Count * each) && phase != 0)
+            *(T*)(to + at) = *(const T*)(GR_SHARED + share + (i32)i * pitch + (Turning ? phase : 0) + at);
+    }
+}
