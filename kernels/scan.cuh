@@ -4,6 +4,7 @@
 #include "scan/abreast.cuh"
 #include "scan/braid.cuh"
 #include "scan/columns.cuh"
+#include "scan/falls.cuh"
 #include "scan/lines.cuh"
 #include "scan/methods.cuh"
 #include "scan/planes.cuh"

@@ -70,6 +70,14 @@ def transposed(x: np.ndarray) -> np.ndarray:
     return x.T
 
 
+def unlike_counts(one: Call) -> Call:
+    """Behind more elements in some columns than in others."""
+    lines = one.chunks[0].shape[1]
+    few, many = (host.reduce((make((n, lines), str(one.chunks[0].dtype), 7),), one.bound, (0,)) for n in (2, 5))
+    few[:, ::3] = many[:, ::3]
+    return replace(one, carry=few)
+
+
 CALLS = {
     "one tile": call("sum", "f4", (100,)),
     "one element": call("sum", "f4", (1,)),
@@ -118,6 +126,9 @@ CALLS = {
     "narrow columns of odd stride": call("max", "i1", (300, 131), 0, view=lambda x: x[:, 3:], reverse=True),
     "columns of few chains": call("sum", "f4", (600, 64), 0, carried=True),
     "halves apart": call("sum", "f2", (120, 403), 0, carried=True, phase=6),
+    "rows of odd pitch": call("max", "f4", (120, 509), 0, carried=True, phase=4, reverse=True, exclusive=True),
+    "rows of odd pitch in halves": call("nanmin", "f2", (130, 507), 0, carried=True, phase=6),
+    "rows of odd pitch inside": call("max", "u1", (130, 520), 0, view=lambda x: x[:, 3:513], carried=True),
     "bytes apart, in reverse": call("max", "u1", (120, 501), 0, carried=True, reverse=True),
     "few columns": call("sum", "f4", (1700, 3), 0, carried=True, phase=4, reverse=True),
     "a braid of columns": call("sum", "f4", (701, 3), 0, carried=True, phase=4),
@@ -147,6 +158,7 @@ CALLS = {
     "one row for all": call("sum", "f4", (40, 100), 0, view=lambda x: np.broadcast_to(x[:1], x.shape), carried=True),
     "one column for all": call("sum", "f8", (300, 40), 0, view=lambda x: np.broadcast_to(x[:, :1], x.shape)),
     "few rows": call("sum", "f4", (7, 1300), 0, carried=True),
+    "few rows of odd pitch": call("max", "i1", (5, 3001), 0, carried=True, exclusive=True),
     "few rows apart": call("sum", "f4", (7, 300), 0, view=lambda x: x[:, ::6], carried=True),
     "columns apart": call("sum", "f4", (1000, 24), 0, view=lambda x: x[:, ::6], reverse=True, carried=True),
     "lines askew": call("sum", "f4", (3, 1501), 1, view=lambda x: x[:, 1:-2], carried=True),
@@ -171,6 +183,20 @@ CALLS = {
     "strided": call("sum", "f8", (2000,), view=lambda x: x[1::3], carried=True),
     "backwards": call("affine", "f8", (900,), view=lambda x: x[::-1]),
 }
+CALLS |= {
+    "segments alone": call("sum", "f4", (131, 256), 0, segmented=True, carried=True),
+    "segments alone from the end": call("sum", "f2", (130, 256), 0, segmented=True, reverse=True, exclusive=True),
+    "variances alone": call("var", "f4", (261, 192), 0, view=lambda x: broken(x, np.nan, (70, 7)), carried=True),
+    "variances of doubles alone": call("var", "f8", (301, 36), 0, view=lambda x: broken(x, 4e152, (150, 3))),
+    "variances of columns in planes": call(
+        "var", "f4", (3, 150, 80), 1, carried=True, view=lambda x: x[::-1], reverse=True
+    ),
+    "deviations alone": call("std", "f2", (200, 256), 0, view=lambda x: x[:, ::1], carried=True),
+    "means alone": call("mean", "f4", (200, 192), 0, view=lambda x: broken(x, np.inf, (20, 7)), carried=True),
+    "means of numbers alone": call("nanmean", "f4", (200, 128), 0, view=lambda x: broken(x, np.nan, 20), carried=True),
+}
+CALLS["variances behind unlike counts"] = unlike_counts(CALLS["variances of doubles alone"])
+CALLS["means behind unlike counts"] = unlike_counts(CALLS["means alone"])
 CALLS |= {
     "positions in lines": call("argmax", "i4", (7, 300), 1, carried=True),
     "positions in columns": call("argmin", "i4", (300, 7), 0, reverse=True, carried=True),
@@ -254,6 +280,17 @@ def test_bits_do_not_depend_on_the_order_of_events(kernels):
         for seed, schedule in enumerate(SCHEDULES):
             again, _ = run(kernels, CALLS[name], schedule, seed)
             np.testing.assert_array_equal(first, again)
+
+
+@pytest.mark.parametrize("name", ["a line of variances", "columns of variances"])
+def test_digits_of_variances(name):
+    """Behind thousands of elements a reciprocal is not near enough to that of the next but one."""
+    one = call("var", "f8", (5000, 32) if "columns" in name else (5000,), 0, view=lambda x: x + 3)
+    got, _ = run(build([unit([one])])[0], one, "forward")
+    x = (one.chunks[0] - one.chunks[0][0]).astype(np.longdouble)
+    count = np.arange(1, 5001).reshape(-1, *[1] * (x.ndim - 1))
+    wanted = np.cumsum(x * x, axis=0) / count - (np.cumsum(x, axis=0) / count) ** 2
+    np.testing.assert_allclose(got[1:], wanted[1:].astype("f8"), rtol=4e-15)
 
 
 # what is wrong: the text, what stands there instead, and calls that show it
@@ -479,6 +516,32 @@ DEFECTS = {
         "return Apart == 1 || first + j * Apart < spot.columns;",
         "return true;",
         ("halves apart",),
+    ),
+    "nobody waits for a strip's rows": ("wait_copies<FALL_STAGES - 2>();", "", ("variances alone", "segments alone")),
+    "a strip's rows are overtaken": (
+        "link + FALL_STAGES - 1, (stage + FALL_STAGES - 1) % FALL_STAGES);",
+        "link + FALL_STAGES - 1, stage);",
+        ("variances alone", "segments alone"),
+    ),
+    "a row's ends are a pack's": (
+        "(element < (0 - phase) % 16 ? 0 : Bytes - 16)",
+        "(Bytes - 16)",
+        ("rows of odd pitch", "rows of odd pitch in halves"),
+    ),
+    "rows leave before lanes have theirs": (
+        "__syncwarp();\n                drain_rows<",
+        "drain_rows<",
+        ("rows of odd pitch", "rows of odd pitch in halves"),
+    ),
+    "a row's reciprocal is the next one's": (
+        "one_over(number), freedom",
+        "one_over(number + 1), freedom",
+        ("means alone",),
+    ),
+    "counts are taken for alike": (
+        "__all_sync(0xffffffffu, alike || !has)",
+        "__all_sync(0xffffffffu, true)",
+        ("variances behind unlike counts", "means behind unlike counts"),
     ),
     "a strip's columns take each other's results": (
         "j++) state[j] = notes().state[slot][warp][column + j * Apart];",

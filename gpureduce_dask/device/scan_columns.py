@@ -70,7 +70,7 @@ class _Band:
 
 
 @dataclass(frozen=True)
-class _Cut:
+class Cut:
     """Strips and tiles."""
 
     warps: int
@@ -107,8 +107,10 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         return None
     if together == 1 and length <= SHORT and arrays.lines >= MANY and min(sizes) >= 4 and not planes:
         return None
-    width, strips, lead = _strips(op, arrays, kept, steps, together, apart)
-    bands = [_band(arrays, i, n, steps[i], starts[i], kept, (width, strips, lead)) for i, n in enumerate(op.itemsizes)]
+    width, strips, lead = strips_of(op, arrays, kept, steps, together, apart)
+    bands = [
+        band_of(arrays, i, n, steps[i], starts[i], kept, (width, strips, lead)) for i, n in enumerate(op.itemsizes)
+    ]
     cut = _cut(op, bands, (count, length), (together, apart, width, strips), steps[-1], limit)
     if cut is None:
         return None
@@ -123,19 +125,19 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         LANES * (cut.warps + LAG * cut.lookers),
         cut.shared_bytes,
     )
-    members = _words(cut, (length, columns.size, lead, chains), steps[-1], op.option, bands, planes)
+    members = words(cut, (length, columns.size, lead, chains), steps[-1], op.option, bands, planes)
     posts = chains * posts_of(cut.links, anchored) * LANES * cut.lookers * 16 * -(-cut.taken * op.state_bytes // 8)
     return Plan((step,), members, posts + 16, True, tuple(starts))
 
 
-def _draws_late(op: Operator, cut: _Cut, chains: int) -> bool:
+def _draws_late(op: Operator, cut: Cut, chains: int) -> bool:
     """True where few chains had better draw tiles as many do: not early. (n, 32) is one chain."""
     narrow_or_single = op.itemsizes[0] <= 2 or cut.together == 1
     return chains > 1 and cut.apart == 1 and narrow_or_single and scan_lanes.adds_floats(op)
 
 
-def _words(
-    cut: _Cut,
+def words(
+    cut: Cut,
     sizes: tuple[int, int, int, int],
     step_out: int,
     option: tuple[float, float],
@@ -158,7 +160,7 @@ def _words(
 _NONE = _Band(0, 0, 0, 0, 0, 0, False)
 
 
-def _strips(
+def strips_of(
     op: Operator, arrays: Operands, kept: tuple[Dim, ...], steps: list[int], together: int, apart: int
 ) -> tuple[int, int, int]:
     """Columns of a strip, strips, and columns that the first one lacks: of whole sectors of memory all but the ends."""
@@ -174,7 +176,7 @@ def _strips(
     return width, -(-(columns + lead) // width), lead
 
 
-def _band(
+def band_of(
     arrays: Operands, operand: int, size: int, step: int, start: int, kept: tuple[Dim, ...], cut: tuple[int, int, int]
 ) -> _Band:
     width, strips, lead = cut
@@ -196,7 +198,7 @@ def _cut(
     strip: tuple[int, int, int, int],
     step_out: int,
     limit: int,
-) -> _Cut | None:
+) -> Cut | None:
     """Rows of a tile: as many as shared memory holds, tiles of a line alike."""
     planes, length = shape
     together, apart, width, strips = strip
@@ -233,5 +235,5 @@ def _cut(
         results = (teams * rows * written + 31) // 16 * 16 if drained else 0
         shares = STAGES * sum(b.share(teams * rows) for b in bands)
         nbytes = warps * (shares + results) + notes
-        return _Cut(warps, together, apart, width, strips, teams, rows, links, lookers, taken, drained, nbytes)
+        return Cut(warps, together, apart, width, strips, teams, rows, links, lookers, taken, drained, nbytes)
     return None

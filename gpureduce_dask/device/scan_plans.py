@@ -1,11 +1,11 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
 Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions,
-scan_until.py); lines that lie side by side in strips of columns (scan_columns.py), or, where they are few and fill
-memory, in stretches of it (scan_strands.py), the fewest as if they were one line (scan_braid.py); short ones whole by a
-thread (scan_short.py), longer ones by a team of a warp's lanes (scan_teams.py); other lines by a thread each, or by
-several; and any by the textbook's methods (scan_methods.py). How lines are cut follows from shapes and dtypes, and from
-the GPU's shared memory alone.
+scan_until.py); lines that lie side by side in strips of columns (scan_columns.py; many of them by a warp each,
+scan_falls.py), or, where they are few and fill memory, in stretches of it (scan_strands.py), the fewest as if they were
+one line (scan_braid.py); short ones whole by a thread (scan_short.py), longer ones by a team of a warp's lanes
+(scan_teams.py); other lines by a thread each, or by several; and any by the textbook's methods (scan_methods.py). How
+lines are cut follows from shapes and dtypes, and from the GPU's shared memory alone.
 """
 
 from __future__ import annotations
@@ -14,7 +14,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from . import scan_braid, scan_columns, scan_methods, scan_planes, scan_short, scan_strands, scan_teams, scan_until
+from . import (
+    scan_braid,
+    scan_columns,
+    scan_falls,
+    scan_methods,
+    scan_planes,
+    scan_short,
+    scan_strands,
+    scan_teams,
+    scan_until,
+)
 from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, dense, flag, posted_bytes, posts, words
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
@@ -84,6 +94,7 @@ def plan(
     rows = rows or _in_rows(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or scan_braid.plan(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or scan_strands.plan(op, arrays, exclusive, reverse, limit, processors)
+    rows = rows or scan_falls.plan(op, arrays, exclusive, reverse, limit)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
 

@@ -4,23 +4,24 @@
 #include "../core/scan_task.cuh"
 #include "../core/task.cuh"
 #include "flow.cuh"
+#include "turned.cuh"
 
-// Of neighbouring lines those that a thread takes: every Threads-th, so that a warp reads and writes whole stretches of a row.
+// Of a warp's neighbouring lines those that a thread takes: every 32nd, so that the warp reads and writes whole stretches of a row.
 template <class Op, class Emit, int Threads, int Columns, int Batch, bool Exclusive> struct Abreast {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     const Scan& task;
     const u64 line;  // the first
-    GR_HD Abreast(const Scan& scan) : task(scan), line((u64)blockIdx.x * (Threads * Columns) + threadIdx.x) {}
+    GR_HD Abreast(const Scan& scan) : task(scan), line(((u64)blockIdx.x * Threads + threadIdx.x / 32 * 32) * Columns + threadIdx.x % 32) {}
 
     // Whole: all of the lines exist.
-    template <bool Whole> GR_HD bool has(int j) const { return Whole || line + j * Threads < task.lines; }
+    template <bool Whole> GR_HD bool has(int j) const { return Whole || line + j * 32 < task.lines; }
     template <bool Whole> GR_HD void run() const {
         State state[Columns];
 #pragma unroll
         for (int j = 0; j < Columns; j++)
-            state[j] = task.carry && has<Whole>(j) ? ((const State*)task.carry)[line + j * Threads] : Op::identity();
+            state[j] = task.carry && has<Whole>(j) ? ((const State*)task.carry)[line + j * 32] : Op::identity();
         const u8 *a = task.a + line * Reader<In>::size_a, *b = task.b + line * Reader<In>::size_b;
         u8* out = (u8*)task.out + line * sizeof(Out);
         for (u64 row = 0; row < task.length; row += Batch) {
@@ -30,27 +31,32 @@ template <class Op, class Emit, int Threads, int Columns, int Batch, bool Exclus
 #pragma unroll
                 for (int j = 0; j < Columns; j++)
                     if (row + i < task.length && has<Whole>(j))
-                        batch[i][j] = Reader<In>::one(a + j * Threads * Reader<In>::size_a, b + j * Threads * Reader<In>::size_b);
+                        batch[i][j] = Reader<In>::one(a + j * 32 * Reader<In>::size_a, b + j * 32 * Reader<In>::size_b);
                 a += task.step_a;
                 b += task.step_b;
             }
 #pragma unroll
             for (int i = 0; i < Batch; i++) {
                 if (row + i >= task.length) break;
+                Out results[Columns];
 #pragma unroll
                 for (int j = 0; j < Columns; j++) {
                     if (!has<Whole>(j)) continue;
-                    Out* to = (Out*)(out + j * Threads * sizeof(Out));
-                    if (Exclusive) store_once(to, Emit::of(Before<Op>::of(state[j], batch[i][j]), task.option));
+                    if (Exclusive) results[j] = Emit::of(Before<Op>::of(state[j], batch[i][j]), task.option);
                     state[j] = Take<Op>::of(state[j], batch[i][j]);
-                    if (!Exclusive) store_once(to, Emit::of(state[j], task.option));
+                    if (!Exclusive) results[j] = Emit::of(state[j], task.option);
                 }
+                if (Whole) store_turned<Columns>(out - threadIdx.x % 32 * sizeof(Out), results);
+                else
+#pragma unroll
+                    for (int j = 0; j < Columns; j++)
+                        if (has<Whole>(j)) store_once((Out*)out + j * 32, results[j]);
                 out += task.step_out;
             }
         }
 #pragma unroll
         for (int j = 0; j < Columns; j++)
-            if (task.totals && has<Whole>(j)) ((State*)task.totals)[line + j * Threads] = state[j];
+            if (task.totals && has<Whole>(j)) ((State*)task.totals)[line + j * 32] = state[j];
     }
 };
 

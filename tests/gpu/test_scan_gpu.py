@@ -121,6 +121,38 @@ def test_every_row_and_layout(dtype, number):
             compare(chunk, x, bound, axis, carry=carry, resets=np.random.default_rng(1).random(x.shape) < 0.02)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "columns"),
+    [("var", "float32", 33792), ("std", "float16", 67584), ("mean", "float32", 33720), ("var", "float64", 16896)],
+)
+def test_columns_enough_for_all_of_the_gpu(name, dtype, columns):
+    array, bound = make((301, columns), dtype), OPERATORS[name].bind(np.dtype(dtype))
+    carry = host.reduce((make((1, columns), dtype, 7),), bound, (0,))
+    compare(cp.asarray(array), array, bound, 0, carry=carry)
+    compare(cp.asarray(array), array, bound, 0, reverse=True)
+    array = array[:, : columns // 2].reshape(301, 2, -1).transpose(1, 0, 2).copy()
+    compare(cp.asarray(array), array, bound, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_segments_of_columns_enough_for_all_of_the_gpu(dtype):
+    array = make((301, 33792 * 4 // np.dtype(dtype).itemsize), dtype)
+    bound = OPERATORS["sum"].bind(array.dtype)
+    resets = np.random.default_rng(1).random(array.shape) < 0.02
+    compare(cp.asarray(array), array, bound, 0, resets=resets)
+    compare(cp.asarray(array), array, bound, 0, resets=resets, exclusive=True, reverse=True)
+
+
+@pytest.mark.parametrize("shape", [(300001,), (20000, 70), (9000, 16896)])
+def test_digits_of_variances(shape):
+    x = cp.random.default_rng(5).random(shape) + 3
+    got = device_scan((x,), OPERATORS["var"].bind(x.dtype), 0)[0].reshape(shape[0], -1)[:, :4].get()
+    near_zero = (x - x[0]).reshape(shape[0], -1)[:, :4].get().astype(np.longdouble)
+    count = np.arange(1, shape[0] + 1)[:, None]
+    wanted = np.cumsum(near_zero**2, axis=0) / count - (np.cumsum(near_zero, axis=0) / count) ** 2
+    np.testing.assert_allclose(got[1:], wanted[1:].astype("f8"), rtol=1e-14)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_in_place(dtype, axis):

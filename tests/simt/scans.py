@@ -11,6 +11,7 @@ import numpy as np
 from gpureduce_dask.chunk import device_scan, host, host_scan
 from gpureduce_dask.device import (
     scan_columns,
+    scan_falls,
     scan_lanes,
     scan_methods,
     scan_planes,
@@ -79,6 +80,7 @@ class Call:
         )
         with (
             mock.patch.multiple(scan_columns, SHORTEST=8, SHORTEST_ASKEW=8, FEW_CHAINS=3, TILES=8),
+            mock.patch.multiple(scan_falls, SHORTEST=100, CROWDS={1: 1.0}, PROCESSORS=1, FEWEST=2),
             mock.patch.multiple(scan_short, FEWEST_ABREAST=200, FEWEST=200, WARPS=(2, 1), ENOUGH=1, PLENTY=2, RUN=8),
             mock.patch.multiple(scan_lanes, MANY_IN_SEGMENTS=256),
             mock.patch.multiple(scan_planes, FEWEST=2000, LEAST=1, LEAST_OF_NARROW=1, WARPS=1),

@@ -1,0 +1,186 @@
+// What a warp does with the rows of a strip that it falls down. Running means and variances of columns that have as many
+// elements: the reciprocals of a row's count are found once for all of them.
+#pragma once
+#include "beside.cuh"
+
+// Scans the rows of a strip, tile by tile, of V columns a lane.
+//   Fall(before, option)             all lanes of a warp call
+//   fall.begin(first, rows, table)   and this, and meet behind it: of a tile, with room for a RowParts::Part a row
+//   fall.rows(from, to)              rows' results
+//   fall.after(j)                    the state of column j
+template <class Op, class Emit, int V, bool Exclusive> struct FallAny : ScanBeside<Op, Emit, V, Exclusive> {
+    using ScanBeside<Op, Emit, V, Exclusive>::ScanBeside;
+    GR_HD void begin(u64, u32, u8*) {}
+};
+// Variances about the mean of all rows before the tile.
+template <class Op, class Emit, int V> struct FallRuns : ScanBeside<Op, Emit, V, false> {
+    typedef ScanBeside<Op, Emit, V, false> Scan;
+    using Scan::Scan;
+    GR_HD void begin(u64, u32, u8*) {
+        typename Op::State state[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = Scan::after(j);
+        (Scan&)*this = Scan(state, Scan::runs[0].option);
+    }
+};
+
+// Where all columns have as many elements, the reciprocals of a row's count are found once for all of them.
+struct RowParts {
+    struct alignas(16) Part { f64 count, freedom; };
+    f64 start, count;  // elements before the first row, and before the next
+    const Part* next;  // of that one
+    GR_HD RowParts(f64 before) : start(shuffle_from(0xffffffffu, before, 0, 32)), count(start) {}
+    // All lanes of a warp call: whether counts are alike in the columns that a lane `has`.
+    template <class State, int V> static GR_HD bool suits(const State (&before)[V], bool has) {
+        const auto first = shuffle_from(0xffffffffu, before[0].count, 0, 32);
+        bool alike = true;
+#pragma unroll
+        for (int j = 0; j < V; j++) alike = alike && before[j].count == first;
+        return __all_sync(0xffffffffu, alike || !has);
+    }
+    GR_HD void fill(u64 first, u32 rows, u8* table, f64 fewer) {
+        count = start + (f64)first;
+        for (u32 row = threadIdx.x % 32; row < rows; row += 32) {
+            const f64 number = count + (f64)(row + 1), freedom = number - fewer;
+            ((Part*)table)[row] = {one_over(number), freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull)};
+        }
+        next = (const Part*)table;
+    }
+    GR_HD void pass(int rows) {
+        count += rows;
+        next += rows;
+    }
+};
+
+// What a result is made of: of a deviation with fewer digits than binary64, a root that is right to more than it has.
+template <class Op, class Result> struct Spreading {
+    static GR_HD Result of(f64 variance) { return cast<Result>(Op::spread(variance)); }
+};
+template <class T, class Result> struct NarrowRoot {
+    static GR_HD Result of(f64 x) {
+#ifdef GR_EMULATED
+        return cast<Result>(sqrt(x));
+#else
+        f64 part;
+        asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(part) : "d"(x));
+        const f64 near = x * part, better = __fma_rn(__fma_rn(-near, near, x), 0.5 * part, near);
+        return cast<Result>(x > 0 && x < bit_cast<f64>(0x7ff0000000000000ull) ? better : x);  // the others are their own
+#endif
+    }
+};
+template <class T> struct Spreading<Std<T, false>, f32> : NarrowRoot<T, f32> {};
+template <class T> struct Spreading<Std<T, false>, half> : NarrowRoot<T, half> {};
+template <class T> struct Spreading<Std<T, false>, bfloat16> : NarrowRoot<T, bfloat16> {};
+
+// Variances about the mean of all rows before the tile.
+template <class T, class Op, class Result, int V> struct FallSpread : RowParts {
+    typedef typename Op::State State;
+    typedef MeanOf<T> Mean;
+    static const bool wide = sizeof(Result) == 8;  // all digits count, and squares may be past the range of binary64
+    static const int few = 64;                     // elements whose mean is not yet to be relied on
+    Mean mean[V], m2[V];  // of those rows; m2 only where wide
+    f64 sum[V], squares[V];  // of the tile's, about the mean; where not wide, squares are those of all rows
+    const f64* option;
+    GR_HD FallSpread(const State (&before)[V], const f64* options) : RowParts(before[0].count), option(options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            mean[j] = before[j].mean;
+            m2[j] = Mean{wide ? before[j].m2 : 0};
+            sum[j] = 0;
+            squares[j] = wide ? 0 : before[j].m2;
+        }
+    }
+    static GR_HD f64 away(f64 mean, T x) { return cast<f64>(x) - mean; }
+    static GR_HD f64 away(Twofold mean, T x) { return (cast<f64>(x) - mean.hi) - mean.lo; }
+    static GR_HD f64 total(f64 m2, f64 more) { return wide ? m2 + more : more; }
+    static GR_HD f64 total(Twofold m2, f64 more) { return m2.hi + (m2.lo + more); }
+    // The squares, about a mean that is `shift` away.
+    GR_HD f64 moved(int j, f64 shift) const {
+        const f64 more = __fma_rn(-sum[j], shift, squares[j]);
+        return wide && more != more && shift - shift == 0 ? squares[j] : more;  // infinite, not unknown
+    }
+    GR_HD void settle() {
+        const f64 part = one_over(count);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const f64 shift = sum[j] * part, more = moved(j, shift);
+            if (wide) m2[j] = shifted(m2[j], more);
+            mean[j] = shifted(mean[j], shift);
+            sum[j] = 0;
+            squares[j] = wide ? 0 : more;
+        }
+    }
+    GR_HD void begin(u64 first, u32 rows, u8* table) {
+        if (count > 0) settle();
+        fill(first, rows, table, option[0]);
+    }
+    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
+        if (count == 0) {
+#pragma unroll
+            for (int j = 0; j < V; j++) mean[j] = Mean{cast<f64>(from[0].at[j])};
+        } else if (count < few) {
+            settle();
+        }
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const Part part = next[i];
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const f64 d = away(mean[j], from[i].at[j]);
+                sum[j] += d;
+                squares[j] = __fma_rn(d, d, squares[j]);
+                to[i].at[j] = Spreading<Op, Result>::of(total(m2[j], moved(j, sum[j] * part.count)) * part.freedom);
+            }
+        }
+        pass(Count);
+    }
+    GR_HD State after(int j) const {
+        if (count == 0) return Op::identity();
+        const f64 shift = sum[j] * one_over(count);
+        return {count, shifted(mean[j], shift), total(m2[j], moved(j, shift))};
+    }
+};
+template <class T, class Result, int V> struct FallMean : RowParts {
+    typedef Averaged<f64> State;
+    f64 sum[V];
+    GR_HD FallMean(const State (&before)[V], const f64*) : RowParts((f64)before[0].count) {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] = before[j].sum;
+    }
+    GR_HD void begin(u64 first, u32 rows, u8* table) { fill(first, rows, table, 0); }
+    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const f64 part = next[i].count;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                add(sum[j], cast<f64>(from[i].at[j]));
+                to[i].at[j] = cast<Result>(sum[j] * part);
+            }
+        }
+        pass(Count);
+    }
+    GR_HD State after(int j) const { return {sum[j], (i64)count}; }
+};
+
+// The way where counts are alike, and any.
+template <class Op, class Emit, int V, bool Exclusive> struct Fall {
+    static const bool counts = false;
+    typedef FallAny<Op, Emit, V, Exclusive> Any;
+    typedef Any Alike;
+};
+template <class Op, class Emit, int V, class Way> struct FallCounted {
+    static const bool counts = true;
+    typedef FallRuns<Op, Emit, V> Any;
+    typedef Way Alike;
+};
+template <class T, class Result, int V> struct Fall<Var<T, false>, Final<Var<T, false>, Result>, V, false>
+    : FallCounted<Var<T, false>, Final<Var<T, false>, Result>, V, FallSpread<T, Var<T, false>, Result, V>> {};
+template <class T, class Result, int V> struct Fall<Std<T, false>, Final<Std<T, false>, Result>, V, false>
+    : FallCounted<Std<T, false>, Final<Std<T, false>, Result>, V, FallSpread<T, Std<T, false>, Result, V>> {};
+template <class T, class Result, int V>
+struct Fall<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> {
+    static const bool counts = true;
+    typedef FallAny<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> Any;
+    typedef FallMean<T, Result, V> Alike;
+};
