@@ -5,11 +5,12 @@
 #include "flow.cuh"
 #include "pack.cuh"
 
-// Reciprocals of numbers near `begin`, where that is large enough: relative errors of 2^-18 before a step of third order.
+// Reciprocals of numbers near `begin`: from its own, where they are `near` it (relative errors of 2^-18 before a step of third
+// order), else each from the hardware's.
 struct Reciprocals {
     f64 first;
     bool far;
-    GR_HD Reciprocals(f64 begin) : first(one_over(begin)), far(begin < 4194304.0) {}
+    GR_HD Reciprocals(f64 begin, bool near) : first(one_over(begin)), far(!near) {}
     GR_HD f64 of(f64 x) const { return refined(x, approximate(x, first, far)); }
 };
 
@@ -32,7 +33,7 @@ template <class Map, class A, class Result> struct MeanScan {
     GR_HD MeanScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
     GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
-        const Reciprocals parts(count + 1);
+        const Reciprocals parts(count + 1, count >= 4194304.0);
         if constexpr (Moved<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {
             if (all_finite(from)) {
 #pragma unroll
@@ -93,7 +94,7 @@ template <class T, class Op, class Result> struct SpreadScan {
     }
     // False where squares are past the range of binary64, or no numbers: nothing has been done then.
     template <int V> GR_HD bool walk(const Pack<T, V>& from, Pack<Result, V>& to) {
-        const Reciprocals parts((count + 1) * (count + 1 - option[0]));
+        const Reciprocals parts((count + 1) * (count + 1 - option[0]), count >= 8388608.0);  // a product of two is twice as far
         f64 first = sum, second = squares, number = count;
         Pack<Result, V> found;
 #pragma unroll
