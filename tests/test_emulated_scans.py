@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
-from simt import SCHEDULES, Kernels, SimtError, build
+from simt import SCHEDULES, Kernels, SimtError, build, scans
 from simt.scans import Call, aligned, check, run, unit
 
-from gpureduce_dask.chunk import host
+from gpureduce_dask.chunk import host, host_scan
 from gpureduce_dask.device import scan_plans, sources
 from gpureduce_dask.operators import OPERATORS
 
@@ -56,6 +56,12 @@ def broken(x: np.ndarray, by: float, at: int) -> np.ndarray:
     """Numbers of both signs and all sizes that cancel, one of them ``by``."""
     sizes = np.exp2(np.random.default_rng(2).integers(-12, 9, x.shape))
     y = ((x.astype("f8") - 0.25) * sizes).astype(x.dtype)
+    y[at] = by
+    return aligned(y, 0)
+
+
+def spiked(x: np.ndarray, by: float, at: int) -> np.ndarray:
+    y = x.copy()
     y[at] = by
     return aligned(y, 0)
 
@@ -210,11 +216,19 @@ PACKS = {
     "sums of halves": call("sum", "f2", (9000,), view=lambda x: broken(x, np.inf, 7000)),
     "sums of bfloat16": call("nansum", "bfloat16", (9000,), view=lambda x: broken(x, np.nan, 4000), carried=True),
     "means": call("mean", "f4", (5000,), carried=True),
+    "means in lines": call("mean", "f4", (3, 3001), 1, carried=True, phase=4),
+    "means in lines, reverse": call("mean", "i4", (2, 3500), 1, carried=True, reverse=True, exclusive=True, phase=4),
+    "means of halves": call("mean", "f2", (6000,), view=lambda x: broken(x, 0, 0) + np.float16(9)),
     "means of integers": call("mean", "i4", (4000,)),
     "means of complex numbers": call("mean", "c8", (600,)),
     "means of numbers": call("nanmean", "f4", (3000,), view=lambda x: broken(x, np.nan, 0)),
     "variances": call("var", "f4", (5000,), carried=True),
     "variances past the range": call("var", "f8", (2000,), view=lambda x: broken(x, 4e152, 1500)),
+    "variances in lines": call("var", "f4", (3, 6001), 1, carried=True),
+    "deviations with an outlier": call("std", "f4", (9000,), view=lambda x: spiked(x, 1e20, 7038)),  # in a last lane
+    "variances behind an infinity": call("var", "f4", (3000,), view=lambda x: spiked(x, np.inf, 1999), reverse=True),
+    "deviations behind an infinity": call("std", "f4", (3000,), view=lambda x: spiked(x, np.inf, 1999)),
+    "variances of many digits": call("var", "f8", (9000,), view=lambda x: x + 7),
     "deviations in lines": call("std", "f8", (3, 1500), 1),
     "means in columns": call("mean", "f4", (60, 300), 0, view=lambda x: broken(x, np.nan, (20, 7)), carried=True),
     "variances in columns": call("var", "f4", (900, 70), 0, view=lambda x: x[:, 1:]),
@@ -264,13 +278,32 @@ def test_without_other_orders(kernels, name):  # blocks of methods tell each oth
 def test_anchors():
     """With anchors eight times as close as they are: as it is they are far more tiles apart than there is time for."""
     text, post = sources.source("scan.cuh"), "anchors[group].post(reach.breaks ? own : Op::combine(before, own))"
-    assert "int every = 8;" in text and post in text
-    near, one = text.replace("int every = 8;", "int every = 1;"), CALLS["more than a stretch"]
+    assert "GROUP = 8;" in text and post in text
+    near, one = text.replace("GROUP = 8;", "GROUP = 1;"), CALLS["more than a stretch"]
     with mock.patch.object(scan_plans, "posts", lambda tiles: 2 * tiles):
         right, wrong = build([unit([one], near), unit([one], near.replace(post, "anchors[group].post(before)"))])
         for schedule in SCHEDULES:
             check(right, one, schedule, seed=3)
         with pytest.raises((SimtError, AssertionError)):
+            check(wrong, one, "forward", seed=3)
+
+
+def test_variances_have_all_their_digits(kernels):
+    one = CALLS["variances of many digits"]
+    wanted, _ = host_scan.scan(one.chunks, one.bound, 0)
+    np.testing.assert_allclose(run(kernels, one, "forward")[0], wanted, rtol=1e-13)
+
+
+def test_runs_of_some_packs_cease_to_be_near():
+    """Variances of binary32 go on by the sums of the packs before one that changes them by much."""
+    one = call("var", "f4", (9000,), view=lambda x: spiked(x, 30, 7 * 384 + 377), carried=True)
+    text, skip = sources.source("scan.cuh"), "fast.skip(first * V, near.last_sum"
+    assert skip in text
+    with mock.patch.object(scans, "LIMIT", 32 << 10):
+        assert ", 3, 0, false, false, false>" in one.kernels()[0]  # packs of a lane
+        right, wrong = build([unit([one], text), unit([one], text.replace(skip, "fast.skip(0, near.last_sum"))])
+        check(right, one, "forward", seed=3)
+        with pytest.raises(AssertionError):
             check(wrong, one, "forward", seed=3)
 
 
@@ -323,7 +356,23 @@ DEFECTS = {
         "column.at[i] = from[0].at[j];",
         ("means in columns", "variances in columns"),
     ),
-    "a lane's moments are those of fewer": ("fold.through(Share::run)", "fold.through(Share::run - 1)", ("variances",)),
+    "a lane's moments are those of fewer": ("lane * Share::run));", "lane * (Share::run - 1)));", ("variances",)),
+    "what is far passes for near": (
+        "none ? -1.0f : (f32)before.m2 * 0.015625f;",
+        "none ? -1.0f : bit_cast<f32>(0x7f800000u);",
+        ("deviations with an outlier",),
+    ),
+    "moments of the line before count": ("if (lane >= first + up)", "if (lane >= up)", ("variances in lines",)),
+    "carried elements are not counted": (
+        "{sum, start.count + (i64)elements}",
+        "{sum, (i64)elements}",
+        ("means", "means in lines"),
+    ),
+    "a cut is behind what is missing": (
+        "missing &= 0xfffffffeu << (31 - __clz((i32)cuts));",
+        "missing = 0;",
+        ("segments",),
+    ),
     "bases are awaited a round too early": (
         "await(&work.rounds().found, (round - LAG + 1) * Lookers);",
         "await(&work.rounds().found, (round - LAG) * Lookers);",

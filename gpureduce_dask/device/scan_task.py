@@ -111,12 +111,12 @@ def flag(value: bool) -> str:
 
 def posted_bytes(state: int) -> int:
     """Of a state as tiles post it (kernels/scan/look_back.cuh)."""
-    return 64 if state <= 8 else 16 * -(-state // 8)
+    return 128 * -(-state // 64)
 
 
 def posts(tiles: int) -> int:
-    """Posted states: of every tile, every 32nd and, at most, every 256th."""
-    return tiles + tiles // 32 + tiles // 256
+    """Posted states: of every tile, every 16th and every 128th."""
+    return tiles + tiles // 16 + tiles // 128
 
 
 def posts_of(links: int, anchored: bool) -> int:

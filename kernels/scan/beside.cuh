@@ -5,7 +5,7 @@
 #include "flow.cuh"
 #include "halves.cuh"
 #include "narrow.cuh"
-#include "quotients.cuh"
+#include "spreads.cuh"
 
 // The states of several columns, as one that is posted and awaited together.
 template <class Op, int Columns> struct Several {
@@ -185,7 +185,7 @@ template <class Map, class Emit, int V> struct ScanHalves {
     GR_HD f64 after(int j) const { return sum[j]; }
 };
 
-// Means and variances: of each column several rows are a run (quotients.cuh).
+// Means and variances: of each column several rows are a run (quotients.cuh, spreads.cuh).
 template <class Op, class Emit, int V> struct ScanRuns {
     typedef typename Op::In In;
     typedef typename Emit::Out Out;

@@ -12,7 +12,3 @@ template <class T, bool SkipNan> struct Busy<Std<T, SkipNan>> { static const boo
 template <class T> struct Busy<Any<T>> { static const bool yes = true; };
 template <class T> struct Busy<All<T>> { static const bool yes = true; };
 template <class Op> struct Busy<Segmented<Op>> { static const bool yes = true; };
-
-// Stretches from one anchor of a line to the next (look_back.cuh). Sums in segments 0.89 and 0.85 of a copy with 32 and 8.
-template <class Op> struct Anchors { static const int every = 8; };
-template <class Op> struct Anchors<Segmented<Op>> { static const int every = 32; };

@@ -41,7 +41,8 @@ template <class T, bool SkipNan, class Spread> struct TakeMoments {
         if (state.count == 0) return settled(x);
         if constexpr (sizeof(State) == sizeof(Moments2<f64>)) {
             const f64 count = state.count + 1, delta = cast<f64>(x) - state.mean, part = one_over(count);
-            return {count, state.mean + delta * part, state.m2 + delta * delta * (state.count * part)};
+            const f64 unknown = delta - delta;  // of what is not finite
+            return {count, state.mean + delta * part, state.m2 + delta * delta * (state.count * part) + unknown};
         } else {
             return Spread::combine(state, settled(x));
         }
@@ -57,6 +58,12 @@ template <class T, bool SkipNan> struct Take<Std<T, SkipNan>> : TakeMoments<T, S
 template <class Real, bool SkipNan> struct Take<Var<complex<Real>, SkipNan>> : TakeAny<Var<complex<Real>, SkipNan>> {};
 template <class Real, bool SkipNan> struct Take<Std<complex<Real>, SkipNan>> : TakeAny<Std<complex<Real>, SkipNan>> {};
 
+// Elements whose variances are rounded to as few digits: sums about one mean have more of them than count.
+template <class T> struct FewDigits { static const bool yes = false; };
+template <> struct FewDigits<half> { static const bool yes = true; };
+template <> struct FewDigits<bfloat16> { static const bool yes = true; };
+template <> struct FewDigits<f32> { static const bool yes = true; };
+
 // One line: the state itself.
 template <class Op, bool Lines> struct Flowing {
     typedef typename Op::State State;
@@ -64,6 +71,7 @@ template <class Op, bool Lines> struct Flowing {
     static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
     static GR_HD State of(typename Op::State value, bool) { return value; }
     static GR_HD typename Op::State value(State state) { return state; }
+    static GR_HD bool began(State) { return false; }
 };
 
 // Lines one after another: what came before a line's start is forgotten (a segmented scan, Schwartz 1980).
@@ -78,6 +86,7 @@ template <class Op> struct Flowing<Op, true> {
     }
     static GR_HD State of(typename Op::State value, bool began) { return {value, began}; }
     static GR_HD typename Op::State value(State state) { return state.value; }
+    static GR_HD bool began(State state) { return state.began; }
 };
 
 // Elements with a flag beside each: where it is set, what came before is forgotten.

@@ -25,6 +25,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         Gaps && Share::size_b == 0 && Share::size_a >= 4 && V * Share::size_a == 16 && !WarpFold<Op>::exists;
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
+    // What comes before a lane is kept as sums where a warp's share is folded to those.
+    static const bool by_powers = !Reverse && WarpFold<Op>::exists;
     struct Spot { u64 tile; };
     // Shared memory: stages, results where they do not fit into a stage, then what warps tell each other.
     static const int results_at = STAGES * stage_bytes;
@@ -115,40 +117,47 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         const Lane run = lane_run(stage);
         const Cursor at = run.cursor(first);
         if (is_even(first, at)) {
-            if constexpr (!Reverse && WarpFold<Op>::exists) {
-                const In* share = (const In*)share_a(stage);
-                WarpFold<Op> fold(share[0]);
-#pragma unroll
-                for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + run.pack_of(k))));
-                return Flow::of(fold.through(Share::run), false);
-            }
             if constexpr (Lines > 0) return Flow::of(warp_scan<Op, 32>(fold_even<0>(lie(stage), run)), false);
         }
         State state;
         if (Lines == 0 && is_even(first, at)) state = Flow::of(fold_even<0>(lie(stage), run), false);
         else state = Lines > 0 && is_inner(first) ? run.fold_ends(at) : run.fold_part(first, at);
-        return warp_scan<Flow, 32>(state);
+        return scan_lanes<Op, Flow>(state);
     }
-    GR_HD void write_share(i64 first, u32 stage, Value value) const {
+    // What comes before the warp, and what does so within it.
+    GR_HD void write_share(i64 first, u32 stage, Value base, State held) const {
         const Lane run = lane_run(stage);
         const Cursor at = run.cursor(first);
-        if (is_even(first, at)) return write_even<0>(lie(stage), run, value);
+        const bool even = is_even(first, at);
+        if constexpr (by_powers) {
+            if (even) {
+                const WarpFold<Op> fold(((const In*)share_a(stage))[0]);
+                __syncwarp();  // results may take its place
+                return run.template write_even<0>(fold.behind(base, fold.unpacked(Flow::value(held)), lane * Share::run));
+            }
+        }
+        const Value value = Flow::value(Flow::combine(Flow::of(base, false), held));
+        if (even) return write_even<0>(lie(stage), run, value);
         if constexpr (Lines > 0)
             if (is_inner(first)) return run.write_ends(at, value);
         run.write_part(first, at, value);
     }
 
+    // Positions without elements come before those with them, and in reverse behind them.
+    GR_HD u64 lead() const { return Reverse ? task.tiles * tile_elements - task.positions : task.lead; }
+    GR_HD u64 elements_before(u64 tile) const {
+        const u64 first = tile * tile_elements;
+        return first > lead() ? first - lead() : 0;
+    }
     // Which tiles count for this one.
     GR_HD Reach reach_of(u64 tile) const {
-        if (Lines == 0) return {0, false, false};
-        // Elements in the order of the scan. Positions without elements come before them, and in reverse behind them.
-        const u64 lead = Reverse ? task.tiles * tile_elements - task.positions : task.lead;
-        const u64 elements = task.positions - task.lead, first = tile * tile_elements;
-        const u64 at = first > lead ? first - lead : 0;
-        u64 end = first + tile_elements - lead;
+        if (Lines == 0) return {0, false, false, false, 0, elements_before(tile)};
+        const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = elements_before(tile);
+        u64 end = first + tile_elements - lead();
         if (end > elements) end = elements;
         const u64 line = task.length > 1 ? task.by_length.of(at) : at, begin = line * task.length;
-        return {(begin + lead) / tile_elements, at == begin, at == begin || begin + task.length < end};
+        const bool breaks = at == begin || begin + task.length < end, few = task.length <= FEW * (u64)tile_elements;
+        return {(begin + lead()) / tile_elements, at == begin, breaks, few, line, at - begin};
     }
 
     // What the rounds of a block ask for.
@@ -158,24 +167,38 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     GR_HD Spot spot_of(u64 tile) const { return {tile}; }
     GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
         straighten(stage);
-        const State through = fold_warp(share_of(spot.tile), stage);
+        const i64 first = share_of(spot.tile);
+        if constexpr (by_powers) {
+            if (is_even(first, lane_run(stage).cursor(first))) {
+                const In* share = (const In*)share_a(stage);
+                WarpFold<Op> fold(share[0]);
+#pragma unroll 3
+                for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + lane_run(stage).pack_of(k))));
+                const typename WarpFold<Op>::Held through = fold.through();
+                if (lane == 31) notes().total[slot][warp] = Flow::of(fold.template state_of<Share::elements>(through), false);
+                return Flow::of(fold.packed(fold.before(through)), false);
+            }
+        }
+        const State through = fold_warp(first, stage);
         if (lane == 31) notes().total[slot][warp] = through;
         return lane_before<Flow, 32>(through);
     }
     GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
         const u64 tile = spot.tile;
-        const State base = Flow::of(notes().base[slot][warp], false);
-        write_share(share_of(tile), stage, Flow::value(Flow::combine(base, held)));
+        write_share(share_of(tile), stage, notes().base[slot][warp], held);
         __syncwarp();
         drain(tile, stage);
     }
     // One warp calls. The bases of a tile's warps, from their totals and what comes before the tile.
     GR_HD void find_bases(const Spot& spot, u32 slot, u32) const {
         const u64 tile = spot.tile;
-        const State through = warp_scan<Flow, 32>(lane < Warps ? notes().total[slot][lane] : Flow::identity());
+        const State through = scan_lanes<Op, Flow>(lane < Warps ? notes().total[slot][lane] : Flow::identity());
         const Value own = Flow::value(shuffle_from(0xffffffffu, through, Warps - 1, 32));
-        const Value before = look_back<Op, (Lines > 0), (Lines > 0 ? 8 : Anchors<Op>::every)>(
-            task, tile, reach_of(tile), own, Lines == 0 ? lane_run(0).start_of(0) : Op::identity());
+        typedef Posting<Op> Short;
+        const Reach reach = reach_of(tile);
+        const Value start = Lines == 0 || reach.elements > 0 ? lane_run(0).start_of(reach.line) : Op::identity();
+        const Value before = Short::whole(look_back<typename Short::Rest, (Lines > 0)>(
+            task, tile, reach, Short::of(own), Short::of(Lines == 0 ? start : Op::identity())), start, reach.elements);
         const State within = lane_before<Flow, 32>(through);
         if (lane < Warps) notes().base[slot][lane] = Flow::value(Flow::combine(Flow::of(before, false), within));
     }

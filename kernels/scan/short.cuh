@@ -7,7 +7,7 @@
 #include "halves.cuh"
 #include "logic.cuh"
 #include "narrow.cuh"
-#include "quotients.cuh"
+#include "spreads.cuh"
 #include "share.cuh"
 #include "shares.cuh"
 

@@ -7,9 +7,9 @@
 #include "halves.cuh"
 #include "logic.cuh"
 #include "narrow.cuh"
-#include "quotients.cuh"
 #include "share.cuh"
 #include "shares.cuh"
+#include "spreads.cuh"
 
 // A line's bytes in shared memory, by packs as in memory: behind as many bytes as it begins behind a multiple of 16.
 template <int Size, int Lanes> struct Slot {

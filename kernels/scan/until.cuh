@@ -128,7 +128,7 @@ template <class Op, int Warps, int Run> struct UntilScan {
     GR_HD void find_bases(const Spot& spot, u32 slot, u32) const {
         const u32 decided = __ballot_sync(0xffffffffu, lane < Warps && notes().decided[slot][lane]);
         const boolean own = state_of(decided != 0), start = task.carry ? *(const boolean*)task.carry : Op::identity();
-        const boolean before = look_back<Op>(task, spot.tile, {0, false, false}, own, start);
+        const boolean before = look_back<Op>(task, spot.tile, {0, false, false, false, 0, 0}, own, start);
         if (lane < Warps) notes().before[slot][lane] = is_decided(before) || (decided & ((1u << lane) - 1)) != 0;
         if (task.totals && spot.tile + 1 == task.tiles && lane == 0) *(boolean*)task.totals = Op::combine(before, own);
     }

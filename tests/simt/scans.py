@@ -126,8 +126,8 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
         carry = np.zeros((lines, op.state_bytes), np.uint8)
         states = np.ascontiguousarray(call.carry.transpose(*kept, call.axis).reshape(-1))
         carry[:, : call.bound.state.itemsize] = states.view(np.uint8).reshape(lines, -1)
-    scratch = np.zeros(plan.scratch_bytes + 64, np.uint8)
-    scratch = scratch[-scratch.ctypes.data % 64 :]
+    scratch = np.zeros(plan.scratch_bytes + 128, np.uint8)
+    scratch = scratch[-scratch.ctypes.data % 128 :]
     first = [x.ctypes.data + start for x, start in zip(arrays, plan.starts, strict=True)]
     states = scratch.ctypes.data
     head = device_scan._POINTERS.pack(
