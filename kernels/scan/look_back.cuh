@@ -16,6 +16,7 @@ const u32 SPINS = 1u << 25;  // polls, half a minute: then another block died, a
 // so neither side needs a fence. Small states lie apart: those of neighbouring tiles are read at the same time, and one
 // slice of the L2 cache would serve them all.
 template <class State, int Align = (sizeof(State) <= 8 ? 64 : 16)> struct __align__(Align) Posted {
+    typedef State Value;
     static const int words = (sizeof(State) + 3) / 4, vectors = (words + 1) / 2;
     uint4 at[vectors];
 
