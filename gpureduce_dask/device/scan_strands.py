@@ -33,11 +33,8 @@ GANGS_OF_NARROW = ((2, 8), *GANGS[-3:])
 GANGS_AT_ONCE = ((2, 6), (2, 7))
 GANGS_OF_PAIRS = ((2, 6),)  # two of seven, as above, float64 down (n, 16), (n, 32) 0.92, 0.90 and 0.84, 0.81
 GANGS_OF_FEW, FEW_COLUMNS = ((12, 1),), 8  # down (n, 5), (n, 8) 0.94, 0.96, and with two of six 0.84, 0.95
-MOST_WARPS, MOST_OF_NARROW, MOST_AT_ONCE = (
-    20,
-    24,
-    22,
-)  # those that look back among them: of more, each has too few registers
+# Those that look back among them: of more, each has too few registers.
+MOST_WARPS, MOST_OF_NARROW, MOST_AT_ONCE = 20, 24, 22
 ENOUGH = 12  # warps that scan: fewer only where more do not fit
 TILE = 128 << 10  # bytes of a tile, read and written, at most
 TILES = 512  # at least, if that leaves strands some rows
@@ -57,7 +54,12 @@ FEW_CHAINS = 66
 # 0.99, 0.75 and 0.98, 0.93; of float16 down (n, 16), (n, 33), (n, 50) 0.77, 0.70, 0.73 and 0.86, 0.70, 0.81; maxima of
 # uint8 down (n, 12), (n, 33), (n, 100) 0.74, 0.51, 0.62 and 0.77, 0.51, 0.84.
 AT_ONCE_OF_SUMS, AT_ONCE_OF_PAIRS, AT_ONCE_OF_NARROW, AT_ONCE = 5, 8, 12, 17
-MOST_AT_ONCE_OF_WORDS, MOST_AT_ONCE_OF_PAIRS = 127, 64
+# Of results that are wider than elements: int32 to int64 down (n, 17), (n, 33) 0.86, 0.76 by steps and 0.85, 0.86 at
+# once; uint8 to uint64 down (n, 33) 0.85 and 0.84.
+AT_ONCE_OF_WIDENED = 33
+# Columns up to which whole rows are taken, of whole sectors too: of words; of their extremes; of pairs; of eight bytes.
+# Maxima of float32 down (n, 120) 0.94 in strips and 0.94, but more is zeroed; int64 down (n, 64) 1.01 and 0.94.
+MOST_OF_WORDS, MOST_OF_WORD_EXTREMES, MOST_AT_ONCE_OF_PAIRS, MOST_OF_EIGHTS = 127, 95, 64, 63
 LINE = 128  # bytes of memory: those of a warp's posts are whole ones. Down (n, 100) 0.78 where they are not, else 0.83
 LONG, SHORT = 16, 8  # tiles of a stretch: the more the fewer registers are left
 MANY_CHAINS = False  # more of them have not been measured yet: they stay in strips
@@ -132,6 +134,8 @@ def _look(op: Operator, dense: Dense) -> _Look:
     fewest = AT_ONCE_OF_PAIRS if of_pairs else AT_ONCE_OF_NARROW if dense.sizes[0] < WORD else AT_ONCE
     if sums and dense.sizes[0] == WORD:
         fewest = AT_ONCE_OF_SUMS
+    if dense.sizes[0] != dense.sizes[1]:
+        fewest = AT_ONCE_OF_WIDENED if dense.sizes[0] == WORD else WIDEST + 1
     if dense.count > 1 or width < fewest or (op.state_bytes > 8 and not of_pairs):
         return steps
     nbytes = 8 if sums or op.state_bytes <= WORD else 16  # of a post
@@ -151,9 +155,12 @@ def _pays(op: Operator, dense: Dense, look: _Look) -> bool:
     if dense.length < (SHORTEST_OF_FEW if dense.count > 1 and read <= FEW else SHORTEST):
         return False
     if look.stretch and dense.sizes == (WORD, WORD):
-        return dense.width <= MOST_AT_ONCE_OF_WORDS
+        most = MOST_OF_WORD_EXTREMES if op.type.startswith("MinMax<") and row % SECTOR == 0 else MOST_OF_WORDS
+        return dense.width <= most
+    if look.stretch and dense.sizes[0] == 8:
+        return dense.width <= (MOST_AT_ONCE_OF_PAIRS if op.state_bytes > 8 else MOST_OF_EIGHTS)
     if dense.sizes[0] == 8:
-        return dense.width <= MOST_AT_ONCE_OF_PAIRS if look.stretch else read <= MOST_OF_PAIRS
+        return read <= MOST_OF_PAIRS
     if row % SECTOR == 0 and row >= WHOLE_SECTORS:
         return op.type.startswith("MinMax<") and row == WHOLE_SECTORS and dense.sizes[0] == WORD
     return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
