@@ -66,6 +66,13 @@ def spiked(x: np.ndarray, by: float, at: int) -> np.ndarray:
     return aligned(y, 0)
 
 
+def spared(x: np.ndarray, at: tuple[int, int]) -> np.ndarray:
+    """With the one NaN that posts have another meaning for (kernels/scan/at_once.cuh)."""
+    y = x.copy()
+    y[at] = np.array(0x7FF9A5A5C3C35A5B, "u8").view("f8")
+    return aligned(y, x.ctypes.data % 16)
+
+
 def late(x: np.ndarray, found: bool, *at: int) -> np.ndarray:
     y = np.full(x.shape, not found, x.dtype)
     y[list(at)] = found
@@ -124,13 +131,13 @@ CALLS = {
     "columns of segments alike": call("sum", "f4", (200, 70), 0, segmented=(200, 1), reverse=True, carried=True),
     "columns of segments": call("sum", "f4", (60, 258), 0, segmented=True, carried=True),
     "columns of segments from the end": call("sum", "f4", (60, 256), 0, segmented=True, reverse=True, exclusive=True),
-    "columns of many tiles": call("sum", "f4", (2500, 32), 0, carried=True),
+    "columns of many tiles": call("sum", "f4", (2500, 40), 0, view=lambda x: x[:, :32], carried=True),
     "columns of many tiles, in order": call("affine", "f8", (600, 31), 0, carried=True, reverse=True),
     "columns in pairs": call("sum", "f8", (150, 70), 0, phase=8),
     "columns inside": call("sum", "f4", (150, 70), 0, view=lambda x: x[:, 1:-2], carried=True, exclusive=True),
     "narrow columns": call("sum", "f2", (300, 130), 0, view=lambda x: x[:, 2:], carried=True),
     "narrow columns of odd stride": call("max", "i1", (300, 131), 0, view=lambda x: x[:, 3:], reverse=True),
-    "columns of few chains": call("sum", "f4", (600, 64), 0, carried=True),
+    "columns of few chains": call("sum", "f4", (600, 72), 0, view=lambda x: x[:, :64], carried=True),
     "halves apart": call("sum", "f2", (120, 403), 0, carried=True, phase=6),
     "rows of odd pitch": call("max", "f4", (120, 509), 0, carried=True, phase=4, reverse=True, exclusive=True),
     "rows of odd pitch in halves": call("nanmin", "f2", (130, 507), 0, carried=True, phase=6),
@@ -139,7 +146,7 @@ CALLS = {
     "few columns": call("sum", "f4", (1700, 3), 0, carried=True, phase=4, reverse=True),
     "a braid of columns": call("sum", "f4", (701, 3), 0, carried=True, phase=4),
     "a braid in order": call("last", "f4", (700, 4), 0, carried=True, exclusive=True),
-    "columns whole askew": call("sum", "f4", (61, 47), 0, carried=True, phase=4),
+    "columns whole askew": call("sum", "i4", (61, 44), 0, carried=True, phase=4),
     "bytes in columns": call("max", "u1", (200, 256), 0, view=rising),
     "lines askew, in reverse": call("sum", "f4", (2, 1301), 1, view=lambda x: x[:, 4:1284], reverse=True, carried=True),
     "lines whose ends differ": call("sum", "f4", (4, 1502), 1, view=lambda x: x[::-1, ::-3], carried=True),
@@ -150,8 +157,13 @@ CALLS = {
     "strands in order": call("last", "f4", (700, 4), 0, carried=True, phase=8, reverse=True, exclusive=True),
     "strands of a warp in order": call("last", "f8", (300, 5), 0, carried=True, reverse=True, exclusive=True),
     "strands of a warp": call("sum", "f8", (400, 3), 0, carried=True, phase=8),
-    "more than a span of strands": call("sum", "f4", (44000, 6), 0, carried=True),
+    "more than a span of strands": call("sum", "i8", (44000, 6), 0, carried=True),
+    "more than a span of strands at once": call("sum", "f4", (13000, 12), 0, carried=True),
     "many strands": call("sum", "i4", (300, 37), 0, carried=True),
+    "strands looked for at once": call("sum", "f4", (700, 37), 0, carried=True, phase=4, reverse=True),
+    "strands in pairs at once": call("sum", "f8", (4000, 12), 0, carried=True, view=lambda x: spared(x, (1234, 5))),
+    "integers in strands at once": call("sum", "i8", (900, 20), 0, carried=True, exclusive=True),
+    "maxima in strands at once": call("max", "f4", (900, 41), 0, carried=True),
     "strands of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
     "planes of strands": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
     "planes of strands in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
@@ -532,6 +544,26 @@ DEFECTS = {
         "next->post(Op::combine(state, own));",
         "next->post(state);",
         ("more than a span of strands",),
+    ),
+    "posts are taken before they are there": (
+        "return words[0] != 0 && words[Post::words - 1] != 0;",
+        "return true;",
+        ("strands looked for at once", "strands in pairs at once"),
+    ),
+    "a state looks like none": (
+        "(word == SPARE ? OTHER : word) ^ SPARE",
+        "word ^ SPARE",
+        ("strands in pairs at once",),
+    ),
+    "a stretch looked for at once leaves out its last tile": (
+        "anchor[(1 + far) * wide].post(Op::combine(behind, own));",
+        "anchor[(1 + far) * wide].post(behind);",
+        ("strands in pairs at once",),
+    ),
+    "a span looked for at once leaves out its last tile": (
+        "anchor[(EACH + 1) * wide].post(Op::combine(state, own));",
+        "anchor[(EACH + 1) * wide].post(state);",
+        ("strands in pairs at once",),
     ),
     "columns begin with the first position": (
         "return position + turned(spot, position) * width - spot.lead;",

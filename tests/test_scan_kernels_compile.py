@@ -37,6 +37,7 @@ SHAPES = (
 
 
 STRANDS = (  # gangs and warps of each
+    (re.compile(r", \d+, \d+, (?=\d+, \d, \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
     (re.compile(r", \d+, \d+, (?=\d+, 1, \w+, \w+, \w+>$)"), ", 14, 1, "),
     (re.compile(r", \d+, \d+, (?=\d+, [234], \w+, \w+, \w+>$)"), ", 3, 4, "),
 )

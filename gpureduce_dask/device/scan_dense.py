@@ -53,9 +53,9 @@ class Tiles:
     warps: int  # of a block
     shared_bytes: int
     joined: bool = False  # planes are one chain
-    lookers: int = 1  # warps that look back for a tile
     posted: int = 8  # bytes of states that one of their lanes does so for
     anchored: bool = True
+    posts_bytes: int = 0  # of a tile, where they are not of a post for each column
 
 
 def found(op: Operator, arrays: Operands) -> Dense | None:
@@ -79,7 +79,8 @@ def launch(op: Operator, dense: Dense, kernel: str, tiles: Tiles, reverse: bool,
     planes = 1 if tiles.joined else dense.count
     positions = dense.length * dense.width * dense.count // planes + (dense.lead if planes == 1 else PACK - 1)
     links = -(-positions // (tiles.teams * tiles.rows * dense.width))
-    posts = planes * posts_of(links, tiles.anchored) * max(FEWEST_POSTS, dense.width) * 16 * -(-tiles.posted // 8)
+    each = tiles.posts_bytes or max(FEWEST_POSTS, dense.width) * 16 * -(-tiles.posted // 8)
+    posts = planes * posts_of(links, tiles.anchored) * each
     shape = (dense.length, dense.width, 1, dense.width, 0, dense.count)
     divisors = (dense.count, 1, dense.width, dense.length)
     members = (

@@ -27,7 +27,14 @@ GANGS = ((14, 1), (12, 1), (4, 3), (3, 4), (2, 7), (2, 6), (3, 5), (1, 13), (4, 
 # warps wait together. Down (n, 9), (n, 16), (n, 24), (n, 33), (n, 65) 0.66, 0.74, 0.72, 0.60, 0.54 of a copy with those
 # above and 0.75, 0.77, 0.73, 0.69, 0.62; but two columns a lane down (n, 50), (n, 100) 0.72, 0.65 and 0.65, 0.56.
 GANGS_OF_NARROW = ((2, 8), *GANGS[-3:])
-MOST_WARPS, MOST_OF_NARROW = 20, 24  # those that look back among them: of more, each has too few registers
+# Where posts are looked for at once, the fewest teams that leave few lanes idle, since what they note is folded before
+# their tile's post: sums of float32 down (n, 16) 0.97 with two gangs of six warps and 0.96 with twelve of one, (n, 33)
+# 0.92 and, with four of three, 0.89; (n, 65), (n, 100) 0.89, 0.86 and, with two of seven, 0.90, 0.89.
+GANGS_AT_ONCE = ((2, 6), (2, 7))
+GANGS_OF_PAIRS = ((2, 6),)  # two of seven, as above, float64 down (n, 16), (n, 32) 0.92, 0.90 and 0.84, 0.81
+GANGS_OF_FEW, FEW_COLUMNS = ((12, 1),), 8  # down (n, 5), (n, 8) 0.94, 0.96, and with two of six 0.84, 0.95
+# Those that look back among them: of more, each has too few registers.
+MOST_WARPS, MOST_OF_NARROW, MOST_AT_ONCE = 20, 24, 22
 ENOUGH = 12  # warps that scan: fewer only where more do not fit
 TILE = 128 << 10  # bytes of a tile, read and written, at most
 TILES = 512  # at least, if that leaves strands some rows
@@ -37,6 +44,24 @@ WIDEST = 128  # columns
 SEVERAL, LOOKERS = 8, 4  # columns of a warp that looks back, where so many warps are enough: lanes share their posts
 LARGE = 16  # bytes of a state: of larger ones a lane that looks back has too few registers
 FEW_CHAINS = 66
+# Columns from which on posts are looked for at once (kernels/scan/at_once.cuh): of sums of float32; of pairs; of narrow
+# elements; and of all else with small states. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by steps of eight or
+# sixteen (or in strips) and at once: sums of float32 down (n, 5), (n, 12), (n, 24), (n, 32), (n, 33), (n, 48), (n, 63),
+# (n, 65), (n, 100) 0.93, 0.85, 0.89, 0.93, 0.75, 0.85, 0.77, 0.75, 0.74 and 0.94, 0.97, 0.96, 0.96, 0.93, 0.94, 0.92,
+# 0.90, 0.89, (n, 128) 0.91 and 0.92; maxima down (n, 8), (n, 16), (n, 33), (n, 65), (n, 100) 0.99, 0.99, 0.81, 0.73,
+# 0.83 and 0.98, 0.98, 0.91, 0.92, 0.90; of float64 down (n, 3), (n, 8), (n, 16), (n, 32), (n, 33), (n, 48), (n, 64)
+# 0.80, 0.84, 0.87, 0.74, 0.60, 0.80, 0.84 and 0.79, 0.89, 0.92, 0.90, 0.81, 0.89, 0.87; of int64 down (n, 16), (n, 33)
+# 0.99, 0.75 and 0.98, 0.93; of float16 down (n, 16), (n, 33), (n, 50) 0.77, 0.70, 0.73 and 0.86, 0.70, 0.81; maxima of
+# uint8 down (n, 12), (n, 33), (n, 100) 0.74, 0.51, 0.62 and 0.77, 0.51, 0.84.
+AT_ONCE_OF_SUMS, AT_ONCE_OF_PAIRS, AT_ONCE_OF_NARROW, AT_ONCE = 5, 8, 12, 17
+# Of results that are wider than elements: int32 to int64 down (n, 17), (n, 33) 0.86, 0.76 by steps and 0.85, 0.86 at
+# once; uint8 to uint64 down (n, 33) 0.85 and 0.84.
+AT_ONCE_OF_WIDENED = 33
+# Columns up to which whole rows are taken, of whole sectors too: of words; of their extremes; of pairs; of eight bytes.
+# Maxima of float32 down (n, 120) 0.94 in strips and 0.94, but more is zeroed; int64 down (n, 64) 1.01 and 0.94.
+MOST_OF_WORDS, MOST_OF_WORD_EXTREMES, MOST_AT_ONCE_OF_PAIRS, MOST_OF_EIGHTS = 127, 95, 64, 63
+LINE = 128  # bytes of memory: those of a warp's posts are whole ones. Down (n, 100) 0.78 where they are not, else 0.83
+LONG, SHORT = 16, 8  # tiles of a stretch: the more the fewer registers are left
 MANY_CHAINS = False  # more of them have not been measured yet: they stay in strips
 APART = 8  # tiles of a plane from which on planes are chains of their own
 # What an element costs: to fold and to write it, eight rows together, four, and each of those left.
@@ -44,6 +69,21 @@ BATCH, HALF, SINGLE = 8, 0.75, 0.65
 # And a state that is noted for those that look back, by as many of their lanes as share a column: sums of float32 down
 # (n, 5) by gangs of four warps, which note 75 teams, and of one 0.83 and 0.90.
 NOTED = 0.5
+
+
+@dataclass(frozen=True)
+class _Look:
+    """How it is found what comes before a tile."""
+
+    lookers: int  # warps
+    stretch: int = 0  # tiles of one, where posts are looked for at once (kernels/scan/at_once.cuh)
+    slots: int = 0
+    post_bytes: int = 0
+    wide: int = 0  # posts of a tile
+
+    @property
+    def template(self) -> tuple[str, ...]:
+        return (str(self.stretch), str(self.slots)) if self.stretch else ()
 
 
 @dataclass(frozen=True)
@@ -58,15 +98,18 @@ class _Cut:
 def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int) -> Plan | None:
     """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
     dense = scan_dense.found(op, arrays)
-    if dense is None or not _pays(op, dense):
+    if dense is None:
+        return None
+    look = _look(op, dense)
+    if not _pays(op, dense, look):
         return None
     together = max(1, WORD // dense.sizes[0])
     while dense.width % together or together * max(dense.sizes) > PACK or dense.lead % together:
         together //= 2
-    lookers = min(LOOKERS, -(-dense.width // SEVERAL))
-    if lookers > 2 and op.state_bytes > LARGE:
+    if look.lookers > 2 and op.state_bytes > LARGE:
         return None
-    cut = _cut(op, dense, together, lookers, limit)
+    cut = _cut(op, dense, together, look, limit, _gangs(op, dense, together, look))
+    cut = cut or _cut(op, dense, together, look, limit, GANGS)  # of little shared memory
     if cut is None:
         return None
     joined = dense.count > 1 and dense.length < APART * cut.teams * cut.rows
@@ -75,21 +118,47 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     anchored = joined or dense.count < FEW_CHAINS
     if not anchored and not MANY_CHAINS:
         return None
-    numbers = (cut.gangs, cut.warps, together, lookers)
+    numbers = (cut.gangs, cut.warps, together, look.lookers)
     flags = (flag(anchored), flag(joined), flag(exclusive))
-    kernel = f"scan_strands<{', '.join((op.type, op.emits, *map(str, numbers), *flags))}>"
-    posted, warps = op.flow_bytes if joined else op.state_bytes, cut.gangs * cut.warps + LAG * lookers
-    tiles = Tiles(cut.teams, cut.rows, warps, cut.shared_bytes, joined, lookers, posted, anchored)
+    kernel = f"scan_strands<{', '.join((op.type, op.emits, *map(str, numbers), *flags, *look.template))}>"
+    posted, warps = op.flow_bytes if joined else op.state_bytes, cut.gangs * cut.warps + LAG * look.lookers
+    tiles = Tiles(cut.teams, cut.rows, warps, cut.shared_bytes, joined, posted, anchored, look.wide * look.post_bytes)
     return scan_dense.launch(op, dense, kernel, tiles, reverse, processors)
 
 
-def _pays(op: Operator, dense: Dense) -> bool:
+def _look(op: Operator, dense: Dense) -> _Look:
+    """Who looks back, and whether at once: where states are short enough to be read all together."""
+    width, sums = dense.width, scan_lanes.adds_floats(op)
+    of_pairs = op.type.startswith("Sum<") and op.type.endswith("Twofold>")
+    steps = _Look(min(LOOKERS, -(-width // SEVERAL)))
+    fewest = AT_ONCE_OF_PAIRS if of_pairs else AT_ONCE_OF_NARROW if dense.sizes[0] < WORD else AT_ONCE
+    if sums and dense.sizes[0] == WORD:
+        fewest = AT_ONCE_OF_SUMS
+    if dense.sizes[0] != dense.sizes[1]:
+        fewest = AT_ONCE_OF_WIDENED if dense.sizes[0] == WORD else WIDEST + 1
+    if dense.count > 1 or width < fewest or (op.state_bytes > 8 and not of_pairs):
+        return steps
+    nbytes = 8 if sums or op.state_bytes <= WORD else 16  # of a post
+    per = LINE // nbytes  # columns of a warp
+    stretch = LONG if nbytes == 8 and width <= LOOKERS * per else SHORT
+    if width > (LOOKERS if nbytes == 8 else 2) * per:
+        per *= 2
+    lookers = -(-width // per)
+    return steps if lookers > LOOKERS else _Look(lookers, stretch, stretch * per // LANES, nbytes, per * lookers)
+
+
+def _pays(op: Operator, dense: Dense, look: _Look) -> bool:
     """False where other kernels are faster."""
     if dense.width > WIDEST:
         return False
     read, row = dense.width * dense.sizes[0], dense.width * max(dense.sizes)
     if dense.length < (SHORTEST_OF_FEW if dense.count > 1 and read <= FEW else SHORTEST):
         return False
+    if look.stretch and dense.sizes == (WORD, WORD):
+        most = MOST_OF_WORD_EXTREMES if op.type.startswith("MinMax<") and row % SECTOR == 0 else MOST_OF_WORDS
+        return dense.width <= most
+    if look.stretch and dense.sizes[0] == 8:
+        return dense.width <= (MOST_AT_ONCE_OF_PAIRS if op.state_bytes > 8 else MOST_OF_EIGHTS)
     if dense.sizes[0] == 8:
         return read <= MOST_OF_PAIRS
     if row % SECTOR == 0 and row >= WHOLE_SECTORS:
@@ -97,15 +166,25 @@ def _pays(op: Operator, dense: Dense) -> bool:
     return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
 
 
-def _cut(op: Operator, dense: Dense, together: int, lookers: int, limit: int) -> _Cut | None:
+def _gangs(op: Operator, dense: Dense, together: int, look: _Look) -> tuple[tuple[int, int], ...]:
+    if look.stretch:
+        few = GANGS_OF_FEW if dense.width <= FEW_COLUMNS and op.state_bytes <= 8 else GANGS_AT_ONCE
+        return GANGS_OF_PAIRS if op.state_bytes > 8 else few
+    narrow = dense.sizes[0] == 2 and scan_lanes.adds_floats(op) and (together == 1 or dense.width <= LANES)
+    return GANGS_OF_NARROW if narrow else GANGS
+
+
+def _cut(
+    op: Operator, dense: Dense, together: int, look: _Look, limit: int, shapes: tuple[tuple[int, int], ...]
+) -> _Cut | None:
     """Warps, and teams and rows of a tile: those that leave few lanes idle, in different banks."""
     best, cut = math.inf, None
     width, size = dense.width, dense.sizes[0]
-    narrow = size == 2 and scan_lanes.adds_floats(op) and (together == 1 or width <= LANES)
-    for gangs, warps in GANGS_OF_NARROW if narrow else GANGS:
+    most_warps = MOST_AT_ONCE if look.stretch else MOST_OF_NARROW if shapes is GANGS_OF_NARROW else MOST_WARPS
+    for gangs, warps in shapes:
         if cut and gangs * warps < ENOUGH:
             break
-        if gangs * warps + LAG * lookers > (MOST_OF_NARROW if narrow else MOST_WARPS):
+        if gangs * warps + LAG * look.lookers > most_warps:
             continue
         lanes = LANES * warps * together  # columns that a gang has lanes for
         notes = SLOTS * gangs * lanes * op.flow_bytes + NOTES
@@ -120,7 +199,7 @@ def _cut(op: Operator, dense: Dense, together: int, lookers: int, limit: int) ->
                 clashes = _clashes(rows * width % (256 // together), width, together, size)
                 cost = lanes / (teams * width) * (5 + 3 * clashes + 4 * steps * BATCH / rows)
                 cost += 6 * most / (teams * rows * width) + 0.15 * warps + 0.2 * abs(gangs * warps - 14)
-                cost += NOTED * (gangs if warps == 1 else gangs * teams) / max(1, LANES * lookers // width)
+                cost += NOTED * (gangs if warps == 1 else gangs * teams) / max(1, LANES * look.lookers // width)
                 if cost < best:
                     nbytes = gangs * teams * rows * width * dense.bytes_each + notes
                     best, cut = cost, _Cut(gangs, warps, gangs * teams, rows, nbytes)

@@ -32,8 +32,8 @@ template <class Post> struct Seen {
         for (int i = 0; i < Post::vectors; i++) there = there && words[i].y == 1 && words[i].w == 1;
         return there;
     }
-    template <class State> GR_HD State state() const {
-        Exchanged<State> to;
+    GR_HD typename Post::Value state() const {
+        Exchanged<typename Post::Value> to;
 #pragma unroll
         for (int i = 0; i < Post::vectors; i++) {
             to.words[2 * i] = words[i].x;
@@ -105,7 +105,7 @@ template <class Op, int Slots> struct DeepChain {
                 await_seen(seen, bits, [&](u32 i) { return at(done + i); });
 #pragma unroll
                 for (u32 i = 0; i < Slots; i++)
-                    if (bits >> i & 1) state = Op::combine(state, seen[i].template state<State>());
+                    if (bits >> i & 1) state = Op::combine(state, seen[i].state());
                 done += Slots;
                 if (done >= share) return state;
                 look(done);

@@ -4,6 +4,7 @@
 #include "../block/named.cuh"
 #include "../core/scan_task.cuh"
 #include "../core/task.cuh"
+#include "at_once.cuh"
 #include "beside.cuh"
 #include "busy.cuh"
 #include "chain.cuh"
@@ -20,8 +21,8 @@ template <class Map> struct InPairs<Sum<Map, Twofold>> { static const bool yes =
 // `width` as elements are, and their columns those of elements, turned by `lead`. A gang is
 // Each warps that take a share of a tile, and waits for nobody but those that look back. States counts those of a tile, of so
 // many a column; for each tile Lookers warps look back. Lines: planes follow one another, and many begin within a tile; all are
-// one chain.
-template <class Op, class Emit, int Gangs, int Each, int States, int Lookers, bool Anchored, bool Lines>
+// one chain. Stretch, Slots: of a chain that is looked for at once, else 0.
+template <class Op, class Emit, int Gangs, int Each, int States, int Lookers, bool Anchored, bool Lines, int Stretch = 0, int Slots = 0>
 struct DenseTiles {
     typedef typename Op::In In;
     typedef typename Op::State Value;
@@ -39,6 +40,9 @@ struct DenseTiles {
     // Not of braids, which have a state a warp: sums of float32 down (n, 3) 0.93 and 0.96.
     static const bool deep = Anchored && States >= 32 * Warps && Lookers <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : InPairs<Op>::yes && !Lines ? 1 : 0);
     typedef typename Either<deep, DeepChain<Flow, 2>, Chain<Flow, Anchored, true>>::type Links;
+    typedef AtOnceChain<Op, (Stretch > 0 ? Stretch : 1), (Slots > 0 ? Slots : 1)> AtOnce;
+    static const bool at_once = Stretch > 0;
+    static_assert(!at_once || !Lines, "lines that begin within a tile are looked back for by steps");
     static_assert(Each == 1 || FIRST + Gangs <= 16, "as many barriers as there are");
     // Where a tile lies in memory, and which of its positions are elements.
     struct Spot {
@@ -135,7 +139,7 @@ struct DenseTiles {
     // One warp calls, Lookers for a tile, each for some columns. What comes before each part, of which groups of lanes take
     // some each.
     GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
-        const u32 per = (width + Lookers - 1) / Lookers, groups = 32 / per;
+        const u32 unit = at_once ? AtOnce::LINE : 1, per = (width + Lookers * unit - 1) / (Lookers * unit) * unit, groups = 32 / per;
         const Dealt by = {groups > 1 ? lane / per : 0, groups, per};
         const u32 place = lane - by.group * per, column = looker * per + place;
         const bool active = place < per && column < width && by.group < groups;
@@ -148,8 +152,12 @@ struct DenseTiles {
         const State within = by.template of<Flow>(through, by.group > 0 ? by.group - 1 : 0);
         const u64 line = spot.chain * width + column_of(spot, column);
         if (!Lines && task.carry && active) start = Flow::of(((const Value*)task.carry)[line], false);
-        const Links chain(task, spot.chain, column, active, width < 8 ? 8 : width);
-        State before = chain.before(spot.link, by.template of<Flow>(through, groups - 1), start, by);
+        own = by.template of<Flow>(through, groups - 1);
+        State before;
+        if constexpr (at_once)
+            before = AtOnce(task, column, active, place < per && by.group == 0, per * Lookers).before(spot.link, own, start, by);
+        else
+            before = Links(task, spot.chain, column, active, width < 8 ? 8 : width).before(spot.link, own, start, by);
         if (!active) return;
         if (by.group > 0) before = Flow::combine(before, within);
         State next = begin < end ? noted(slot, begin, column) : before;

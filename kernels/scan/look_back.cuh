@@ -22,6 +22,7 @@ const u32 SPINS = 1u << 25;  // polls, half a minute: then another block died, a
 // A published state: every word of it beside a mark, both written at once. No word counts before its mark stands there,
 // so neither side needs a fence.
 template <class State, int Align = 128> struct __align__(Align) Posted {
+    typedef State Value;
     static const int words = (sizeof(State) + 3) / 4, vectors = (words + 1) / 2;
     uint4 at[vectors];
 

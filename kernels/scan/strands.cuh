@@ -4,9 +4,9 @@
 #pragma once
 #include "dense.cuh"
 
-template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive>
-struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines> {
-    typedef DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines> Tiles;
+template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive, int Stretch, int Slots>
+struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots> {
+    typedef DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots> Tiles;
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef typename Tiles::Flow Flow;
@@ -223,7 +223,7 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
 
 // Grid: any number of blocks of Gangs Each + LAG Lookers warps.
 template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive,
-          class Work = StrandScan<Op, Emit, Gangs, Each, V, Lookers, Anchored, Lines, Exclusive>>
+          int Stretch = 0, int Slots = 0, class Work = StrandScan<Op, Emit, Gangs, Each, V, Lookers, Anchored, Lines, Exclusive, Stretch, Slots>>
 __global__ void __launch_bounds__(32 * (Gangs * Each + LAG * Lookers), GR_BLOCKS)
     scan_strands(const __grid_constant__ Strips task) {
     if (Each > 1 && threadIdx.x == 0) begin_named(Work::FIRST, Work::FIRST + Gangs - 1, Work::lanes);

@@ -1,0 +1,131 @@
+// As the chain of chain.cuh with anchors, two steps of Stretch posts, of which a lane has room for all: it looks for both
+// steps at once, since each trip to memory takes a microsecond. Posts are short, so that few bytes are read.
+#pragma once
+#include "deep.cuh"
+#include "pack.cuh"
+
+// States made of binary64 numbers, of which a NaN may be any.
+template <class Op> struct OfFloats { static const bool yes = false; };
+template <class Map> struct OfFloats<Sum<Map, f64>> { static const bool yes = true; };
+template <class Map> struct OfFloats<Sum<Map, Twofold>> { static const bool yes = true; };
+
+// A published state without a mark beside each word: what stands there before is zero, and no word is. Floats differ in the
+// bits of a NaN that none of them is; beside a word of a small state stands a one.
+template <class State> struct __align__(sizeof(State) <= 8 ? 8 : 16) Brief {
+    static const int words = sizeof(State) <= 8 ? 1 : 2;
+    static const u64 SPARE = 0x7ff9a5a5c3c35a5bull, OTHER = 0x7ff8000000000000ull;
+    u64 at[words];
+
+    // One lane calls. Other blocks see the state sooner or later.
+    GR_HD void post(State state) {
+        Exchanged<State> from(state);
+        u64 to[words];
+#pragma unroll
+        for (int i = 0; i < words; i++) {
+            const u64 word = (u64)from.words[(2 * i + 1) % from.count] << 32 | from.words[2 * i];
+            to[i] = sizeof(State) <= 4 ? 1ull << 32 | from.words[0] : (word == SPARE ? OTHER : word) ^ SPARE;
+        }
+#ifdef GR_EMULATED
+        simt::store_relaxed(at, to, sizeof to);
+#else
+        if constexpr (words == 1) __stcg(at, to[0]);
+        else __stcg((ulonglong2*)at, make_ulonglong2(to[0], to[1]));
+#endif
+    }
+};
+template <class State> struct Seen<Brief<State>> {
+    typedef Brief<State> Post;
+    u64 words[Post::words];
+    GR_HD void clear() {
+#pragma unroll
+        for (int i = 0; i < Post::words; i++) words[i] = 0;
+    }
+    // Nothing is read that is not wanted.
+    GR_HD void look(const Post* post, bool wanted) {
+#ifdef GR_EMULATED
+        if (wanted) simt::load_relaxed(words, post->at, sizeof words);
+#else
+        if constexpr (Post::words == 1)
+            asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.relaxed.gpu.global.u64 %0, [%1];}"
+                         : "+l"(words[0]) : "l"(post->at), "r"((u32)wanted) : "memory");
+        else
+            asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];}"
+                         : "+l"(words[0]), "+l"(words[1]) : "l"(post->at), "r"((u32)wanted) : "memory");
+#endif
+    }
+    GR_HD bool is_there() const { return words[0] != 0 && words[Post::words - 1] != 0; }
+    GR_HD State state() const {
+        Exchanged<State> to;
+#pragma unroll
+        for (int i = 0; i < to.count; i++)
+            to.words[i] = (u32)((sizeof(State) <= 4 ? words[0] : words[i / 2] ^ Post::SPARE) >> (i % 2 * 32));
+        return to.value;
+    }
+};
+
+// Slots: posts of a step that a lane reads; lanes that share a column have room for a stretch together.
+template <class Op, int Stretch, int Slots> struct AtOnceChain {
+    typedef typename Op::State State;
+    typedef typename Either<OfFloats<Op>::yes || sizeof(State) <= 4, Brief<State>, Posted<State, 16>>::type Post;
+    static const u32 LINE = 128 / sizeof(Post);  // columns whose posts fill a line of memory: no two warps write to one
+    static const u32 EACH = Stretch, SPAN = EACH * EACH;
+    Post *singles, *spans;  // of this lane's column
+    u64 wide;
+    bool active, posts;  // the lane has a column; and posts its states
+
+    GR_HD AtOnceChain(const Strips& task, u32 column, bool has, bool first, u64 columns) : wide(columns), active(has), posts(first) {
+        singles = (Post*)task.states + column;
+        spans = singles + task.links * wide;
+    }
+
+    // A lane's share of a step.
+    struct Step {
+        const Post* from;
+        u64 wide;
+        u32 wanted;
+        Seen<Post> seen[Slots];
+        // An address that is not kept in registers from one poll to the next.
+        GR_HD const Post* at(u32 i) const {
+            const Post* first = from;
+#ifndef GR_EMULATED
+            asm volatile("" : "+l"(first));
+#endif
+            return first + i * wide;
+        }
+        // Looks for those posts, from `begin` on to below `end`, that there are: from `low` on to below `high`.
+        GR_HD Step(const Post* first, u64 apart, u32 begin, u32 end, u32 low, u32 high) : from(first + begin * apart), wide(apart), wanted(0) {
+#pragma unroll
+            for (u32 i = 0; i < Slots; i++) wanted |= (u32)(begin + i < end && begin + i >= low && begin + i < high) << i;
+#pragma unroll
+            for (u32 i = 0; i < Slots; i++) {
+                seen[i].clear();
+                seen[i].look(at(i), wanted >> i & 1);
+            }
+        }
+        // All lanes of a warp call.
+        GR_HD State fold() {
+            await_seen(seen, wanted, [&](u32 i) { return at(i); });
+            State state = Op::identity();
+#pragma unroll
+            for (u32 i = 0; i < Slots; i++)
+                if (wanted >> i & 1) state = Op::combine(state, seen[i].state());
+            return state;
+        }
+    };
+    // Called as Chain's.
+    GR_HD State before(u64 number, State own, State start, Dealt by) const {
+        const u32 link = (u32)number;
+        if (posts) singles[link * wide].post(own);
+        const u32 near = link % EACH, far = link / EACH % EACH, span = link / SPAN;
+        const u32 share = by.share(EACH), begin = by.group * share, end = active ? begin + share : 0;
+        Post* const anchor = spans + span * (EACH + 1) * wide;  // and behind it the span's stretches
+        Step tiles(singles + (link - near) * wide, wide, begin, end, 0, near);
+        Step stretches(anchor, wide, begin, end, span > 0 ? 0 : 1, far + 1);
+        const State behind = by.template all<Op>(tiles.fold());
+        if (posts && near == EACH - 1 && far < EACH - 1) anchor[(1 + far) * wide].post(Op::combine(behind, own));
+        State state = by.template all<Op>(stretches.fold());
+        state = Op::combine(span > 0 ? state : Op::combine(start, state), behind);
+        if (posts && link % SPAN == SPAN - 1) anchor[(EACH + 1) * wide].post(Op::combine(state, own));
+        return state;
+    }
+};

@@ -1,0 +1,79 @@
+"""Which kernel scans lines that lie side by side in few columns, and what its plan has room for."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
+
+from gpureduce_dask.chunk import device_scan
+from gpureduce_dask.device import scan_plans, scan_task
+from gpureduce_dask.operators import OPERATORS
+
+LIMIT, PROCESSORS = 232448, 132  # of an H200
+KINDS = (("sum", "f4"), ("sum", "f8"), ("sum", "i4"), ("sum", "f2"), ("max", "f4"), ("max", "f8"), ("max", "u1"))
+
+
+def planned(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0) -> scan_task.Plan:
+    size = np.dtype(dtype).itemsize
+    op = device_scan._operator(OPERATORS[name].bind(np.dtype(dtype)), True, False, (size,))
+    strides = tuple(
+        tuple(n * int(np.prod(shape[i + 1 :], dtype="i8")) for i in range(len(shape))) for n in (size, op.out_bytes)
+    )
+    arrays = scan_task.Operands(shape, axis, strides, (0, 0))
+    return scan_plans.plan(op, arrays, False, False, LIMIT, PROCESSORS)
+
+
+def numbers(plan: scan_task.Plan) -> list[str]:
+    """The template arguments behind the types."""
+    return plan.steps[0].kernel.rstrip(">").rsplit(">, ", 1)[1].split(", ")
+
+
+def looks_at_once(plan: scan_task.Plan) -> bool:
+    return plan.steps[0].kernel.startswith("scan_strands<") and len(numbers(plan)) == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "at_once", "in_steps"),
+    [
+        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127), (2, 4, 128, 200)),
+        ("sum", "f8", (8, 32, 33, 64), (3, 7, 65)),
+        ("sum", "f2", (12, 33, 100), (9,)),
+        ("max", "f4", (17, 33, 64, 100), (8, 16, 120, 128)),
+        ("sum", "i8", (17, 33, 63), (16, 64)),
+        ("sum", "i4", (33, 35), (17, 32)),
+        ("sum", "u1", (), (17, 33)),
+        ("mean", "f4", (), (8, 33, 60)),  # of a larger state
+    ],
+)
+def test_posts_are_looked_for_at_once_where_states_are_small(name, dtype, at_once, in_steps):
+    for columns in (*at_once, *in_steps):
+        assert looks_at_once(planned(name, dtype, (10**6, columns))) == (columns in at_once), columns
+
+
+def test_planes_are_looked_back_for_by_steps():
+    assert not looks_at_once(planned("sum", "f4", (8, 10**6, 20), 1))
+    assert not looks_at_once(planned("sum", "f4", (1000, 300, 20), 1))
+
+
+@pytest.mark.parametrize(("name", "dtype"), KINDS)
+def test_there_is_room_for_all_posts(name, dtype):
+    for columns in range(2, 130):
+        for length in (300, 7001, 450_000, 3_333_333):
+            plan = planned(name, dtype, (length, columns))
+            if not looks_at_once(plan):
+                continue
+            links = struct.unpack_from("7Q", plan.words)[6]
+            gangs, each, together, lookers, *_, stretch, slots = numbers(plan)
+            per = 32 * int(slots) // int(stretch)
+            nbytes = 16 if dtype == "f8" or (name, dtype) == ("sum", "i4") else 8  # of a post
+            assert int(lookers) * per >= columns
+            assert per * nbytes % 128 == 0  # each warp's posts fill lines
+            assert int(gangs) * int(each) * 32 * int(together) >= columns * int(gangs)
+            tile, each_span = int(stretch), int(stretch) ** 2
+            spans, left = divmod(links, each_span)
+            rows = links + spans * (tile + 1) + left // tile + 1
+            assert rows * int(lookers) * per * nbytes <= plan.scratch_bytes - 16, (columns, length)
