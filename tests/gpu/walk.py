@@ -108,9 +108,20 @@ SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of 
     ((20, 130), 0, None),
     ((900, 8), 0, lambda x: x[:, ::2]),
 ]
+OTHERS = [  # operator, shape and axis of kernels that those do not meet
+    ("any", (100_003,), 0),  # until.cuh
+    ("sum", (16_390, 8), 1),  # short.cuh
+    ("sum", (2, 200_001), 0),  # abreast.cuh
+    ("sum", (5003, 200), 1),  # teams.cuh
+    ("sum", (100_003, 7, 5), 1),  # planes.cuh
+    ("mean", (300, 33_792), 0),  # falls.cuh
+    ("var", (300, 33_792), 0),
+]
 
 
 def walk_scans() -> Iterator[Work]:
+    for op, shape, axis in OTHERS:
+        yield partial(_scan_by, op, shape, axis)
     for number in range(len(SCANS)):
         for dtype in ("uint8", "float32", "float64"):
             yield partial(_scan, number, dtype)
@@ -124,6 +135,16 @@ def _scan(number: int, dtype: str) -> None:
     _, carry = device_scan.scan((chunk,), bound, axis)
     device_scan.scan((chunk,), bound, axis, carry, exclusive=True, reverse=True)
     device_scan.scan((chunk,), bound, axis, carry, resets=resets)
+
+
+def _scan_by(op: str, shape: tuple[int, ...], axis: int) -> None:
+    """A scan, and one from what that has come to."""
+    import cupy as cp
+
+    chunk = cp.asarray(make(shape, "float32"))
+    bound = OPERATORS[op].bind(chunk.dtype)
+    _, carry = device_scan.scan((chunk,), bound, axis)
+    device_scan.scan((chunk,), bound, axis, carry)
 
 
 def _scan_methods(number: int) -> None:
