@@ -72,7 +72,7 @@ def facts_of(names: Sequence[str], architecture: str, text: str = "") -> dict[st
     found, tries = {}, {}
     for name, (log, body) in _compiled(names, architecture, text, 0).items():
         found[name] = _facts(log, body, 0)
-        tries[name] = list(compiler.blocks_without_spill(log))
+        tries[name] = list(compiler.blocks_by_log((b"", "", log)))
     while spilling := {n: blocks for n, blocks in tries.items() if blocks and found[n].spilled}:
         for blocks in {blocks[0] for blocks in spilling.values()}:
             again = [name for name in spilling if spilling[name][0] == blocks]

@@ -85,22 +85,39 @@ def compiles(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 # ---- NVRTC's own cache
 
 
-@pytest.mark.parametrize(("local", "asked"), [(0, 1), (64, 2)])
-def test_a_cached_kernel_that_may_spill_is_compiled_afresh(monkeypatch, local: int, asked: int) -> None:
-    """What comes from NVRTC's cache has no log, so nothing in it tells of a spill: the loaded function does."""
+WARNING = "state.cuh(41): warning: what the front end says is kept in the cache"
+
+
+@pytest.mark.parametrize("said", ["", WARNING])
+@pytest.mark.parametrize(
+    ("local", "found", "compiled"),
+    [
+        ({"cached": 0}, "cached", [()]),
+        ({"cached": 8, "6 blocks": 8, "5 blocks": 0}, "5 blocks", [(), (), ("-DGR_BLOCKS=6",), ("-DGR_BLOCKS=5",)]),
+        ({"cached": 8}, "afresh", [(), (), *[(f"-DGR_BLOCKS={n}",) for n in range(6, 0, -1)], ("-no-cache",)]),
+    ],
+)
+def test_a_cached_kernel_that_may_spill_is_compiled_again(monkeypatch, local, found, compiled, said) -> None:
+    """What comes from NVRTC's cache has no word of ptxas: whether it spills, the loaded function tells."""
     given: list[tuple[str, ...]] = []
 
     def cached(program: str, kernel: str, options: tuple[str, ...]) -> tuple[bytes, str, str]:
-        given.append(options)
-        return (b"afresh", "name", "a log") if "-no-cache" in options else (b"cached", "name", "")
+        more = tuple(o for o in options if o.startswith(("-D", "-no")))
+        given.append(more)
+        if "-no-cache" in more:
+            return b"afresh", "name", "ptxas info: 0 bytes spill stores, 0 bytes spill loads, Used 40 registers"
+        return (f"{more[0][-1]} blocks".encode() if more else b"cached", "name", said)
+
+    def attribute(number: int, code: bytes) -> int:
+        return 40 if number == compiler.USED else local.get(code.decode(), 8)
 
     monkeypatch.setattr(compiler, "compile_text", cached)
-    monkeypatch.setattr(compiler, "_function_of", lambda code, name: SimpleNamespace(ptr=1, code=code))
-    monkeypatch.setattr("cupy_backends.cuda.api.driver.funcGetAttribute", lambda attribute, function: local)
+    monkeypatch.setattr(compiler, "_function_of", lambda code, name: SimpleNamespace(ptr=code))
+    monkeypatch.setattr("cupy_backends.cuda.api.driver.funcGetAttribute", attribute)
     for _ in range(2):  # the second time it is remembered
         loaded = compiler._load(KERNEL, "sm_90", "")
-    assert loaded.code == (b"afresh" if local else b"cached")
-    assert len(given) == asked
+    assert loaded.ptr == found.encode()
+    assert given == compiled
 
 
 # ---- text that does not compile

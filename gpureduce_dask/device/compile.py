@@ -10,6 +10,7 @@ import functools
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import CompileError, DeviceError, message
@@ -21,8 +22,9 @@ REGISTERS = 65536  # of an SM, whichever GPU it is
 TOPS = {"bins": "bins.cuh", "scan": "scan.cuh", "step": "history/steps.cuh"}  # by how a kernel's name begins
 MAPS = "maps.cuh"  # of kernels that compute functions of elements
 VARIANTS = 128  # kernels that stay loaded for the constants they were loaded with
-CACHING = (12, 9)  # from this version on NVRTC keeps machine code on disk, but not what ptxas said of it
-LOCAL_BYTES = 3  # the driver's number for the bytes of memory that a thread of a function has for itself
+CACHING = (12, 9)  # from this version on NVRTC keeps machine code on disk, but not what ptxas said of it,
+REPORT = "ptxas info"  # which begins so; of what the front end said all is there
+LOCAL_BYTES, USED = 3, 4  # the driver's numbers for a thread's bytes of memory for itself, and for its registers
 OLDEST = 70  # compute capability 7.0: independent thread scheduling, which the kernels rely on
 
 Constants = tuple[tuple[str, bytes], ...]  # what a kernel reads from constant memory, by the memory's name
@@ -64,24 +66,40 @@ def _compiled(kernel: str, arch: str, text: str) -> tuple[bytes, str, str]:
     return found
 
 
-def _compile(kernel: str, arch: str, text: str, more: tuple[str, ...] = ()) -> tuple[bytes, str, str]:
-    program, options = _program(text, _top(kernel)), (*OPTIONS, f"-arch={arch}", *more)
-    found = compile_text(program, kernel, options)
-    for blocks in blocks_without_spill(found[2]):
-        found = compile_text(program, kernel, (*options, f"-DGR_BLOCKS={blocks}"))
-        if not blocks_without_spill(found[2]):
-            break
-    return found
-
-
-def blocks_without_spill(log: str) -> range:
+def blocks_by_log(found: tuple[bytes, str, str]) -> range:
     """After a kernel that spilled: how many blocks on an SM may be enough, in the order of trying.
 
     Left alone, ptxas spills a few registers where one more block then fits; told how many are enough, mostly not.
     """
-    found = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", log, re.DOTALL)
-    stores, loads, registers = map(int, found.groups()) if found else (0, 0, 1)
-    return range(REGISTERS // (THREADS * registers), 0, -1) if stores or loads else range(0)
+    said = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", found[2], re.DOTALL)
+    stores, loads, registers = map(int, said.groups()) if said else (0, 0, 1)
+    return _blocks(registers) if stores or loads else range(0)
+
+
+def _blocks_by_function(found: tuple[bytes, str, str]) -> range:
+    """The same of what came from NVRTC's cache."""
+    function = _function_of(*found[:2])
+    return _blocks(_attribute(USED, function)) if _attribute(LOCAL_BYTES, function) else range(0)
+
+
+def _blocks(registers: int) -> range:
+    return range(REGISTERS // (THREADS * registers), 0, -1)
+
+
+def _compile(
+    kernel: str,
+    arch: str,
+    text: str,
+    more: tuple[str, ...] = (),
+    blocks_without_spill: Callable[[tuple[bytes, str, str]], range] = blocks_by_log,
+) -> tuple[bytes, str, str]:
+    program, options = _program(text, _top(kernel)), (*OPTIONS, f"-arch={arch}", *more)
+    found = compile_text(program, kernel, options)
+    for blocks in blocks_without_spill(found):
+        found = compile_text(program, kernel, (*options, f"-DGR_BLOCKS={blocks}"))
+        if not blocks_without_spill(found):
+            break
+    return found
 
 
 def _top(kernel: str) -> str:
@@ -201,10 +219,15 @@ def _write(module: Any, constants: Constants) -> None:
 def _load(kernel: str, arch: str, text: str) -> Any:
     code, name, log = _compiled(kernel, arch, text)
     found = _function_of(code, name)
-    if log or not _may_spill(found):
+    if REPORT in log or not _may_spill(found):
         return found
-    code, name, log = _cubins[kernel, arch, text] = _compile(kernel, arch, text, ("-no-cache",))
-    return _function_of(code, name)
+    again = _compile(kernel, arch, text, (), _blocks_by_function)
+    found = _function_of(*again[:2])
+    if _may_spill(found):
+        again = _compile(kernel, arch, text, ("-no-cache",))
+        found = _function_of(*again[:2])
+    _cubins[kernel, arch, text] = again
+    return found
 
 
 def _function_of(code: bytes, name: str) -> Any:
@@ -217,7 +240,12 @@ def _function_of(code: bytes, name: str) -> Any:
 
 def _may_spill(function: Any) -> bool:
     """True of a function from NVRTC's cache that may be one of those that are compiled again because they spill."""
-    from cupy_backends.cuda.api import driver
     from cupy_backends.cuda.libs import nvrtc
 
-    return bool(nvrtc.getVersion() >= CACHING and driver.funcGetAttribute(LOCAL_BYTES, function.ptr) > 0)
+    return bool(nvrtc.getVersion() >= CACHING and _attribute(LOCAL_BYTES, function) > 0)
+
+
+def _attribute(number: int, function: Any) -> int:
+    from cupy_backends.cuda.api import driver
+
+    return int(driver.funcGetAttribute(number, function.ptr))

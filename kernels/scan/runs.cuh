@@ -69,9 +69,12 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
     // In the order of the scan.
     GR_HD static constexpr int turn(int i) { return Reverse ? V - 1 - i : i; }
     static GR_HD void take(Gather<Op>& gather, const Pack<In, V>& from) {
-        if constexpr (!Reverse) return gather.take(from);
+        if constexpr (!Reverse) {
+            gather.take(from);
+        } else {
 #pragma unroll
-        for (int i = 0; i < V; i++) gather.take(from.at[turn(i)]);
+            for (int i = 0; i < V; i++) gather.take(from.at[turn(i)]);
+        }
     }
     GR_HD Out one(Value& value, const In& x) const {
         const Value before = value;
