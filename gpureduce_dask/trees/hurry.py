@@ -8,7 +8,7 @@ just before, after its own last task.
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from distributed.diagnostics.plugin import SchedulerPlugin
@@ -30,8 +30,8 @@ class Hurry(SchedulerPlugin):
         written. Where more of its worker's tasks are to come, clients hear of several at once, as ever."""
         if finish == "processing" or (start, finish) == ("processing", "memory"):
             task = self.scheduler.tasks[key]
-            near = (task, *islice(task.dependencies, 1), *islice(task.dependents, 1))
-            if not any(_is_ours(each.key) for each in near):
+            near = chain(islice(task.dependencies, 1), islice(task.dependents, 1))
+            if not (_is_ours(key) or any(_is_ours(each.key) for each in near)):
                 return
             if finish == "processing":
                 end_pause(self.scheduler.stream_comms[task.processing_on.address])
@@ -47,4 +47,5 @@ def install(dask_scheduler: Any) -> None:
 
 
 def _is_ours(key: Any) -> bool:
-    return str(key[0] if type(key) is tuple else key).startswith("gr-")
+    name = key[0] if type(key) is tuple else key
+    return type(name) is str and name.startswith("gr-")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Any
+from collections.abc import Hashable, Mapping
+from functools import cached_property
+from typing import Any, Protocol
 
 from dask._task_spec import GraphNode, Task, TaskRef
 from dask.base import clone_key
 from dask.graph_manipulation import chunks
-from dask.highlevelgraph import MaterializedLayer
+from dask.highlevelgraph import Layer, MaterializedLayer
 
 
 class Tasks(MaterializedLayer):
@@ -31,3 +32,25 @@ class Tasks(MaterializedLayer):
                 is_bound = True
             made[name] = copy
         return Tasks(made), is_bound
+
+
+class Source(Protocol):
+    """What the tasks of a layer follow from."""
+
+    def tasks(self) -> dict[Any, GraphNode]:
+        """All of them, by key."""
+
+
+class Deferred(Tasks):
+    """Tasks that are written down when somebody looks at them, and that travel as what they follow from."""
+
+    def __init__(self, source: Source) -> None:
+        Layer.__init__(self)
+        self.source = source
+
+    @cached_property
+    def mapping(self) -> Mapping[Any, GraphNode]:  # type: ignore[override]
+        return self.source.tasks()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "mapping"}

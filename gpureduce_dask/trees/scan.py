@@ -15,25 +15,27 @@ process 0.91 to 1.0 times. 2026-11.)
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from itertools import accumulate, product
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import dask.array as da
-from dask._task_spec import GraphNode, List, Task, TaskRef
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from ..monoid import Bound
-from . import find, groups, lazy, locate, meta, scan_chains, sources, stream, workers
+from . import find, groups, lazy, locate, meta, scan_chains, scan_graph, sources, stream, workers
 from .axes import needs_places, place_chunks
 from .handles import Coords
-from .layers import Tasks
+from .layers import Deferred, Tasks
 from .on_handles import OnHandles
-from .scan_section import Scan, Section
-from .scan_tasks import Gather, bases, only_section, scan_chunk, scan_whole, totals
+from .scan_graph import ScanGraph
+from .scan_section import Scan
+from .scan_tasks import scan_whole
+
+Chunks = tuple[tuple[float, ...], ...]
 
 BASES_BYTES = 2**20  # of partials that go together to all workers that need one of them
 LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
@@ -78,8 +80,6 @@ class ScanTree:
         token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, scan)
         self.prefix, self.token = prefix, token
         self._name_by(token)
-        self.meta = meta.like(self.x._meta, self.x.ndim, scan.bound.result)
-        self.graph: dict[Any, GraphNode] = {}
 
     def _name_by(self, token: str) -> None:
         """Parts, which are totals, bases, and stretches scanned together, are numbered as they come. How many come
@@ -97,7 +97,7 @@ class ScanTree:
             *inputs,
             name=self.name,
             dtype=self.scan.bound.result,
-            meta=self.meta,
+            meta=meta.like(self.x._meta, self.x.ndim, self.scan.bound.result),
             adjust_chunks={self.axis: _longer} if self.scan.initial else None,
             align_arrays=False,
         )
@@ -108,14 +108,24 @@ class ScanTree:
         workers.hurry(known.client)
         if is_lazy and self._fits(known):
             self.scan = replace(self.scan, together=True)
-        lines = list(self._lines())
+        lines = list(scan_graph.lines(self.x.numblocks, self.scan))
         dealt = [self._deal(line, len(lines), is_lazy, holders, known) for line in lines]
         self._name_by(tokenize(self.token, str(dealt), is_lazy, self.scan.together))
-        for line, each in zip(lines, dealt, strict=True):
-            self._scan(line, each, is_lazy)
-        dependencies = [*self.arrays, *self._flags()]
-        graph = HighLevelGraph.from_collections(self.name, Tasks(self.graph), dependencies=dependencies)
-        return da.Array(graph, self.name, self._chunks(), meta=self.meta)
+        graph = ScanGraph(
+            tuple((a.name, a.numblocks) for a in self.arrays),
+            None if self.starts is None else (self.starts.name, self.starts.numblocks),
+            self.scan,
+            self.name,
+            self.parts,
+            None if self.scan.shape is None else self._offsets(),
+            dealt,
+            self._section(is_lazy),
+        )
+        return self._array(Deferred(graph), [*self.arrays, *self._flags()], self._chunks())
+
+    def _array(self, layer: Tasks, dependencies: Sequence[Any], chunks: Chunks) -> Any:
+        graph = HighLevelGraph.from_collections(self.name, layer, dependencies=dependencies)
+        return da.Array(graph, self.name, chunks, meta=meta.like(self.x._meta, len(chunks), self.scan.bound.result))
 
     def _where(self, source: Any) -> tuple[workers.Workers, Any, bool]:
         """Who computes, what workers hold of each chunk where that is known, and whether chunks have yet to be made:
@@ -129,14 +139,6 @@ class ScanTree:
 
     def _flags(self) -> list[Any]:
         return [] if self.starts is None else [self.starts]
-
-    def _lines(self) -> Iterator[list[Coords]]:
-        """The chunks of each line, in the order of the scan."""
-        along = list(range(self.x.numblocks[self.axis]))
-        others = (range(1 if a == self.axis else n) for a, n in enumerate(self.x.numblocks))
-        for at in product(*others):
-            line = [(*at[: self.axis], i, *at[self.axis + 1 :]) for i in along]
-            yield line[::-1] if self.scan.reverse else line
 
     def _deal(
         self, line: list[Coords], lines: int, is_lazy: bool, holders: Any, known: workers.Workers
@@ -171,71 +173,11 @@ class ScanTree:
         """Lines of the largest chunk."""
         return float(math.prod(max(s, default=0) for a, s in enumerate(self.x.chunks) if a != self.axis))
 
-    def _scan(self, line: list[Coords], dealt: list[Sequence[int]], is_lazy: bool) -> None:
-        """Totals by group, bases by section, and a task for each chunk of the result."""
-        sections = groups.in_order(len(line), self._section(is_lazy))
-        offsets = [self._offset(c) for c in line]
-        if len(line) == 1:
-            self._results(line, Section([None], offsets, True, self.scan))
-            return
-        if len(dealt) == len(sections) == 1 and len(dealt[0]) + 1 == len(line):
-            found = self._add(only_section, *self._columns(line[:-1]), offsets, self.scan)
-            self._results(line, found)
-            return
-        where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
-        refs = [
-            self._add(totals, *self._columns([line[i] for i in m]), [offsets[i] for i in m], self.scan) for m in dealt
-        ]
-        before = None
-        for section in sections:
-            wanted = [i for i in section.members if i + 1 < len(line)]
-            used = sorted({where[i][0] for i in wanted})
-            number = {g: n for n, g in enumerate(used)}
-            order = [(number[where[i][0]], where[i][1]) for i in wanted]
-            mine = [offsets[i] for i in section.members]
-            before = self._gather(List(*(refs[g] for g in used)), order, mine, before, self.scan)
-            self._results([line[i] for i in section.members], before)
-
-    def _results(self, members: Sequence[Coords], section: Any) -> None:
-        """A task for each chunk: as short as can be, for there are many."""
-        for at, coords in enumerate(members):
-            key = self._key(coords)
-            blocks = [TaskRef((a.name, *coords)) for a in self.arrays]
-            if self.starts is not None:
-                blocks.append(self._start(coords))
-            self.graph[key] = Task(key, scan_chunk, section, at, *blocks)
-
-    def _add(self, run: Any, *arguments: Any) -> TaskRef:
-        key = (self.parts, len(self.graph))
-        self.graph[key] = Task(key, run, *arguments)
-        return TaskRef(key)
-
-    def _gather(self, *arguments: Any) -> TaskRef:
-        key = (self.parts, len(self.graph))
-        self.graph[key] = Gather(key, bases, *arguments)
-        return TaskRef(key)
-
-    def _columns(self, members: Sequence[Coords]) -> tuple[Any, Any]:
-        """Chunks as one list for each array, and where their segments start."""
-        columns = List(*(List(*(TaskRef((a.name, *c)) for c in members)) for a in self.arrays))
-        starts = None if self.starts is None else List(*(self._start(c) for c in members))
-        return columns, starts
-
-    def _key(self, coords: Coords) -> tuple[str | int, ...]:
-        return (self.name, *coords)
-
-    def _start(self, coords: Coords) -> Any:
-        at = (0 if n == 1 else c for n, c in zip(self.starts.numblocks, coords, strict=True))
-        return TaskRef((self.starts.name, *at))
-
-    def _offset(self, coords: Coords) -> int:
-        return self._offsets[coords[self.axis]] if self.scan.shape is not None else 0
-
-    @cached_property
     def _offsets(self) -> list[int]:
+        """Of the chunks along the axis."""
         return [int(n) for n in accumulate(self.x.chunks[self.axis][:-1], initial=0)]
 
-    def _chunks(self) -> tuple[tuple[float, ...], ...]:
+    def _chunks(self) -> Chunks:
         chunks = [list(sizes) for sizes in self.x.chunks]
         if self.scan.initial:
             chunks[self.axis][-1 if self.scan.reverse else 0] += 1

@@ -8,16 +8,14 @@ one task puts them in order, and a chunk of the result is some rows of the band,
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
 from typing import Any
 
-import dask.array as da
 import numpy as np
-from dask._task_spec import List, Task, TaskRef
+from dask._task_spec import GraphNode, List, Task, TaskRef
 from dask.base import tokenize
-from dask.highlevelgraph import HighLevelGraph
 
 from .. import chunk
 from ..chunk import host_scan
@@ -27,7 +25,7 @@ from ..monoid import Bound
 from . import find, groups, meta, stream, workers
 from .handles import Coords
 from .layers import Tasks
-from .scan import ScanTree
+from .scan import Chunks, ScanTree
 from .scan_section import Scan
 
 Slices = tuple[slice, ...]
@@ -57,17 +55,10 @@ def scan_flat(
 class _Stretches(ScanTree):
     """Chunks that are one stretch of the C order each: a single line."""
 
-    def _lines(self) -> Iterator[list[Coords]]:
-        line = list(product(*map(range, self.x.numblocks)))
-        yield line[::-1] if self.scan.reverse else line
-
     def _cells(self) -> float:
         return 1.0
 
-    def _key(self, coords: Coords) -> tuple[str | int, ...]:
-        return self.name, int(np.ravel_multi_index(coords, self.x.numblocks))
-
-    def _chunks(self) -> tuple[tuple[float, ...], ...]:
+    def _chunks(self) -> Chunks:
         sizes = [math.prod(s) for s in product(*self.x.chunks)]
         if self.scan.initial:
             sizes[-1 if self.scan.reverse else 0] += 1
@@ -87,6 +78,7 @@ class _Bands(ScanTree):
 
     def of_bands(self, rows: int, last: int) -> Any:
         x = self.x
+        self.graph: dict[Any, GraphNode] = {}
         self.rows, self.last = rows, last
         self.behind = math.prod(x.shape[last + 1 :])
         self.starts_along = [[int(n) for n in accumulate(sizes, initial=0)] for sizes in x.chunks]
@@ -105,8 +97,7 @@ class _Bands(ScanTree):
         chunks = [n for band in sizes for n in band]
         if self.scan.initial:
             chunks[-1 if self.scan.reverse else 0] += 1
-        graph = HighLevelGraph.from_collections(self.name, Tasks(self.graph), dependencies=list(self.arrays))
-        return da.Array(graph, self.name, (tuple(chunks),), meta=meta.like(x._meta, 1, self.scan.bound.result))
+        return self._array(Tasks(self.graph), self.arrays, (tuple(chunks),))
 
     def _parts(self, band: Coords, abreast: int) -> list[int]:
         """Where the rows of a band are cut: into as many parts as it has chunks, if there are rows for it."""
@@ -144,6 +135,11 @@ class _Bands(ScanTree):
             arguments = (pieces, cut, stretches, bases, (b - a, *behind), slice(a, b), is_first, self.scan)
             self.graph[key] = Task(key, scan_rows, *arguments)
         return bases
+
+    def _add(self, run: Any, *arguments: Any) -> TaskRef:
+        key = (self.parts, len(self.graph))
+        self.graph[key] = Task(key, run, *arguments)
+        return TaskRef(key)
 
     def _stretch(self, coords: Coords) -> Stretch:
         starts = self.starts_along

@@ -84,7 +84,7 @@ def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
     """What dask's optimisation gives of a graph of chunks in memory and one layer of our tasks; None of others. dask
     would look at each task five times, which for a scan of many chunks takes as long as some of its tasks."""
     layers = [layer for layer in graph.layers.values() if not kept.is_of_futures(layer)]
-    if len(layers) != 1 or type(layers[0]) is not Tasks or not wanted <= layers[0].mapping.keys():
+    if len(layers) != 1 or not isinstance(layers[0], Tasks) or not wanted <= layers[0].mapping.keys():
         return None
     tasks: Mapping[Key, GraphNode] = layers[0].mapping
     found: Graph = {}
