@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -52,3 +55,19 @@ def test_others_are_left_to_dask(x):
     both = set(da.core.flatten([x.__dask_keys__(), y.__dask_keys__()]))
     assert stream._of_one_layer(y.dask, both) is None
     np.testing.assert_array_equal(*(a.compute() for a in (y, da.cumsum(x, axis=0))))
+
+
+def test_a_scan_travels_as_what_its_tasks_follow_from():
+    """Not as its tasks, whether or not they are written down already; with the annotations it was made with."""
+    x = da.ones(4000, chunks=4)
+    with dask.annotate(priority=5):
+        y = gr.cumsum(x, axis=0)
+    layer = y.dask.layers[y.name]
+    sent = pickle.dumps(layer)
+    tasks = dict(layer)
+    assert len(tasks) > y.npartitions and len(pickle.dumps(tasks)) > 20 * len(sent)
+    assert len(pickle.dumps(layer)) == len(sent)
+    found = pickle.loads(sent)
+    assert found.annotations == {"priority": 5}
+    assert needs(found) == needs(tasks)
+    assert [found[key] for key in tasks] == list(tasks.values())
