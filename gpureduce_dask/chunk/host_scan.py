@@ -7,6 +7,7 @@ combining neighbours. Nothing of the chunk's size is made but the result.
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -64,10 +65,12 @@ def scan(
 
 
 def before(partials: Array, bound: Bound, carry: Array | None = None, reverse: bool = False) -> tuple[Array, Array]:
-    """What stands before each of a row of partials, and what stands behind them all, of size 1."""
-    ahead = bound.identities((1,)) if carry is None else carry.reshape(1)
-    line = np.concatenate([ahead, partials[::-1] if reverse else partials])
-    running = tuple(f[None, :, None] for f in bound.unpack(line))
+    """What stands before each of the partials that lie along the first axis, and what stands behind them all, of size 1
+    there."""
+    cells = partials.shape[1:]
+    ahead = bound.identities(cells) if carry is None else carry.reshape(cells)
+    line = np.concatenate([ahead[None], partials[::-1] if reverse else partials])
+    running = tuple(f[None] for f in bound.unpack(line.reshape(len(line), math.prod(cells))))
     with np.errstate(all="ignore"):
         _prefix(running, None, bound)
     return line[:-1][::-1] if reverse else line[:-1], line[-1:]

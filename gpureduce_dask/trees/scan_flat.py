@@ -27,6 +27,7 @@ from .handles import Coords
 from .layers import Tasks
 from .scan import Chunks, ScanTree
 from .scan_section import Scan
+from .several import Several
 
 Slices = tuple[slice, ...]
 
@@ -159,9 +160,9 @@ def _cut(block: Any, at: Slices) -> Any:
 
 
 @faults.task
-def band_totals(columns: Sequence[Sequence[Any]], last: int, scan: Scan) -> list[Any]:
+def band_totals(columns: Sequence[Sequence[Any]], last: int, scan: Scan) -> Several:
     """The totals of the stretches of some chunks, on the host: axes from ``last`` on are folded."""
-    found = []
+    found = Several()
     for blocks in zip(*columns, strict=True):
         axes = tuple(range(last, blocks[0].ndim))
         if scan.reverse and not scan.bound.monoid.commutative:

@@ -12,13 +12,28 @@ from .. import chunk
 from ..chunk import Place
 from ..monoid import Bound
 from . import lazy
+from .several import Several, together
 from .tasks import Partial
 
 # A partial, None for that of nothing; and where a segment starts in the line, None where there are no segments.
 Total = tuple[Partial, Any]
 
+
+@dataclass(frozen=True, slots=True)
+class HostTotals:
+    """Totals of some chunks, of the host."""
+
+    partials: Several
+    resets: Several
+
+    def __getitem__(self, place: int) -> Total:
+        return self.partials[place], self.resets[place]
+
+
+Totals = HostTotals | list[Total]
+
 # A section's chunks, each with its other operands, and their totals.
-Made = tuple[list[tuple[Any, ...]], list[Total]]
+Made = tuple[list[tuple[Any, ...]], Totals]
 
 
 @dataclass(frozen=True)
@@ -110,7 +125,7 @@ class Section:
     __slots__ = ("_there", "found", "is_first", "offsets", "scan")
 
     def __init__(self, found: Sequence[Partial], offsets: Sequence[int], is_first: bool, scan: Scan) -> None:
-        self.found, self.offsets, self.is_first, self.scan = found, offsets, is_first, scan
+        self.found, self.offsets, self.is_first, self.scan = Several(found), offsets, is_first, scan
         self._there: dict[int, Sequence[Partial]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -148,19 +163,11 @@ class Section:
         return self._there[device]
 
     def _moved(self, device: int) -> Sequence[Partial]:
-        known = [p for p in self.found if p is not None]
-        if not known or any(map(chunk.is_device, known)):
+        one = together([p for p in self.found if p is not None])
+        if one is None:
             return self.found
         import cupy
 
         with cupy.cuda.Device(device):
-            there = iter(chunk.to_device(_stacked(known, self.scan.bound), self.scan.bound))
+            there = iter(chunk.to_device(one, self.scan.bound))
         return [None if p is None else next(there) for p in self.found]
-
-
-def _stacked(partials: Sequence[Any], bound: Bound) -> Any:
-    """Partials of one shape on the host as one. ``np.stack`` would look for a dtype that all fit, field by field."""
-    together = np.zeros((len(partials), *partials[0].shape), bound.state)
-    for target, partial in zip(together, partials, strict=True):
-        target[...] = partial
-    return together

@@ -13,7 +13,8 @@ from .. import chunk
 from ..device import faults
 from ..monoid import Bound
 from . import lazy, neighbours
-from .scan_section import Made, Scan, Section, Total
+from .scan_section import HostTotals, Made, Scan, Section, Totals
+from .several import Several, through
 from .tasks import Partial, merge
 
 
@@ -21,11 +22,15 @@ from .tasks import Partial, merge
 @faults.task
 def totals(
     columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
-) -> list[Total]:
+) -> Totals:
     """The totals of some chunks; one column for each of the monoid's arity."""
     every = list(zip(*columns, strict=True))
     found = [scan.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
-    return list(zip(_left([p for p, _ in found], scan.bound), [reset for _, reset in found], strict=True))
+    partials = _left([p for p, _ in found], scan.bound)
+    resets = [reset for _, reset in found]
+    if any(p is not None and chunk.is_device(p) for p in partials):  # which go from GPU to GPU
+        return list(zip(partials, resets, strict=True))
+    return HostTotals(Several(partials), Several(resets))
 
 
 @faults.task
@@ -45,8 +50,8 @@ def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
 
         with cupy.cuda.Device(device):
             together = cupy.stack([partials[i] for i in members])
-            for i, partial in zip(members, chunk.to_host(together, bound), strict=True):
-                partials[i] = partial
+            for i, host in zip(members, chunk.to_host(together, bound), strict=True):
+                partials[i] = host
     return partials
 
 
@@ -63,15 +68,16 @@ class Gather(Task):
 
 @faults.task
 def bases(
-    groups: Sequence[list[Total]], order: Sequence[tuple[int, int]], offsets: Sequence[int], before: Any, scan: Scan
+    groups: Sequence[Totals], order: Sequence[tuple[int, int]], offsets: Sequence[int], before: Any, scan: Scan
 ) -> Section:
     """What the chunks of a section need. ``order`` says where each total is among the groups, ``offsets`` are those of
     the chunks along the axis, and ``before`` is the section before, if there is one."""
     carry = None if before is None else before.found[-1]
-    found = [carry]
-    for group, place in order:
-        carry = _after(carry, *groups[group][place], scan.bound)
-        found.append(carry)
+    each = [groups[group][place] for group, place in order]
+    ends = through(carry, [p for p, _ in each], scan.bound) if all(reset is None for _, reset in each) else None
+    found = [carry, *(ends or ())]
+    for total, reset in each if ends is None else ():
+        found.append(_after(found[-1], total, reset, scan.bound))
     return Section(found, offsets, before is None, scan)
 
 
@@ -82,7 +88,7 @@ def only_section(
 ) -> Section:
     """What the chunks of a line need, where one task finds the totals of all but the last."""
     found = totals(columns, starts, offsets[:-1], scan)
-    return bases([found], [(0, i) for i in range(len(found))], offsets, None, scan)
+    return bases([found], [(0, i) for i in range(len(offsets) - 1)], offsets, None, scan)
 
 
 def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
