@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from dataclasses import dataclass
 
@@ -33,6 +34,9 @@ TILES = 512  # as many at least, if that leaves lanes some rows
 # (n, 256), (n, 512), (n, 1024), (n, 2048) 0.79 and 0.83 to 0.85. But two columns of float32 a lane, down (n, 256),
 # (n, 512), (n, 1000), 0.89 and 0.83, 0.91 and 0.88, 0.88 and 0.84; float64 down (n, 128) 0.86 and 0.82.
 FEW_CHAINS = 66
+# Means whose rows' reciprocals a warp finds once for all of its columns (kernels/scan/counted.cuh), and bytes of a row's.
+COUNTED = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
+PART = 16
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,8 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     bands = [
         band_of(arrays, i, n, steps[i], starts[i], kept, (width, strips, lead)) for i, n in enumerate(op.itemsizes)
     ]
-    cut = _cut(op, bands, (count, length), (together, apart, width, strips), steps[-1], limit)
+    parts = PART if together == 1 and not exclusive and COUNTED.fullmatch(op.type) else 0
+    cut = _cut(op, bands, (count, length), (together, apart, width, strips), steps[-1], limit, parts)
     if cut is None:
         return None
     chains, tiles = count * strips, count * strips * cut.links
@@ -198,6 +203,7 @@ def _cut(
     strip: tuple[int, int, int, int],
     step_out: int,
     limit: int,
+    parts: int,
 ) -> Cut | None:
     """Rows of a tile: as many as shared memory holds, tiles of a line alike."""
     planes, length = shape
@@ -220,7 +226,7 @@ def _cut(
             break
         notes = SLOTS * warps * LANES * lookers * taken * op.state_bytes + SPOTS * 64 + 64
         free = (limit - notes) // warps - STAGES * 48 * len(bands) - 48
-        each = STAGES * sum(b.row for b in bands) + (written if drained else 0)
+        each = STAGES * sum(b.row for b in bands) + (written if drained else 0) + parts
         most = min(free // (each * teams), MOST // (moved * warps * teams))
         most = min(most, max(2 * FEWEST, count * length // (TILES * warps * teams)))
         if teams > 1:
@@ -234,6 +240,6 @@ def _cut(
         links = -(-length // (warps * teams * rows))
         results = (teams * rows * written + 31) // 16 * 16 if drained else 0
         shares = STAGES * sum(b.share(teams * rows) for b in bands)
-        nbytes = warps * (shares + results) + notes
+        nbytes = warps * (shares + results + teams * rows * parts) + notes
         return Cut(warps, together, apart, width, strips, teams, rows, links, lookers, taken, drained, nbytes)
     return None

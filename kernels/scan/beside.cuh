@@ -211,10 +211,68 @@ template <class Op, class Emit, int V> struct ScanRuns {
     }
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
+// Of one column, by arithmetic of fewer digits for as long as rows are near what comes before them.
+template <class Op, class Emit> struct ScanNear : ScanRuns<Op, Emit, 1> {
+    typedef ScanRuns<Op, Emit, 1> Runs;
+    typedef typename Op::In In;
+    typedef typename Emit::Out Out;
+    NearScan<Op, Emit> near;
+    int taken;  // rows, while they are near; else below zero
+    GR_HD ScanNear(const typename Op::State (&before)[1], const f64* options)
+        : Runs(before, options), near(before[0], options), taken(near.is_near() ? 0 : -1) {}
+    GR_HD void leave(f32 sum, f32 excess) {
+        this->runs[0].skip(taken, sum, excess + (f64)taken * near.variance);
+        taken = -1;
+    }
+    template <int Count> GR_HD void rows(const Pack<In, 1> (&from)[Count], Pack<Out, 1> (&to)[Count]) {
+        if (taken >= 0) {
+            Pack<In, Count> column;
+            Pack<Out, Count> found;
+#pragma unroll
+            for (int i = 0; i < Count; i++) column.at[i] = from[i].at[0];
+            near.run(column, found);
+#pragma unroll
+            for (int i = 0; i < Count; i++) to[i].at[0] = found.at[i];
+            if (near.is_near()) {
+                taken += Count;
+                return;
+            }
+            leave(near.last_sum, near.last_excess);
+        }
+        Runs::rows(from, to);
+    }
+    GR_HD typename Op::State after(int j) const {
+        ScanNear behind = *this;
+        if (taken >= 0) behind.leave(near.sum, near.excess);
+        return behind.Runs::after(j);
+    }
+};
+template <class Op, class Emit, int V, bool Near> struct RunsOf { typedef ScanRuns<Op, Emit, V> Way; };
+template <class Op, class Emit> struct RunsOf<Op, Emit, 1, true> { typedef ScanNear<Op, Emit> Way; };
 template <class Op, class Emit, int V>
-using ScanQuotients = typename Either<PackScan<Op, Emit, 1>::exists, ScanRuns<Op, Emit, V>, ScanAny<Op, Emit, V, false>>::type;
+using ScanQuotients = typename Either<PackScan<Op, Emit, 1>::exists, typename RunsOf<Op, Emit, V, NearScan<Op, Emit>::exists>::Way,
+                                      ScanAny<Op, Emit, V, false>>::type;
+
+// Power sums about a lane's first row.
+template <class T, class Op, int V> struct FoldPowers {
+    static const bool guesses = false;
+    PowerSums<2> sums[V];
+    GR_HD FoldPowers() : sums() {}
+    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            if (sums[j].count == 0) sums[j].pivot = cast<f64>(from[0].at[j]);
+            sums[j].count += Count;
+#pragma unroll
+            for (int i = 0; i < Count; i++) sums[j].take(cast<f64>(from[i].at[j]));
+        }
+    }
+    GR_HD typename Op::State state(int j) const { return settle_powers<MeanOf<T>>(sums[j]); }
+};
 
 template <class Op, int V> struct FoldBeside : FoldAny<Op, V> {};
+template <int V> struct FoldBeside<Var<f32, false>, V> : FoldPowers<f32, Var<f32, false>, V> {};
+template <int V> struct FoldBeside<Std<f32, false>, V> : FoldPowers<f32, Std<f32, false>, V> {};
 template <class Op, class Emit, int V, bool Exclusive> struct ScanBeside : ScanAny<Op, Emit, V, Exclusive> {
     using ScanAny<Op, Emit, V, Exclusive>::ScanAny;
 };

@@ -8,6 +8,7 @@
 #include "beside.cuh"
 #include "busy.cuh"
 #include "chain.cuh"
+#include "counted.cuh"
 #include "deep.cuh"
 #include "flow.cuh"
 #include "pipeline.cuh"
@@ -43,6 +44,7 @@ struct ColumnScan {
     static const bool meets = !(Busy<Op>::yes && taken > 1 && (Anchored || sizeof(In) <= 2)) && !InSegments<Op, V>::yes;
     // H200, 2026-11, down (32768, 32767) and as many bytes: maxima of float32 0.87 and 0.91 of a copy, of float16 0.67 and 0.75,
     // of uint8 0.47 and 0.50; but sums of float32 0.92 and 0.80.
+    static const bool counts = V == 1 && !Exclusive && MeansOfFloats<Op>::yes;
     static const bool stays = Apart > 1 && sizeof(In) == sizeof(Out) && !Drained && !Busy<Op>::yes;
     // Where a tile lies, and its first rows.
     struct Spot {
@@ -80,7 +82,11 @@ struct ColumnScan {
     }
     GR_HD u32 share_out() const { return Drained ? (most * width * (u32)sizeof(Out) + 31) / 16 * 16 : 0; }
     GR_HD u32 results() const { return STAGES * stage_bytes() + warp * share_out(); }
-    GR_HD Notes& notes() const { return *(Notes*)(GR_SHARED + STAGES * stage_bytes() + Warps * share_out()); }
+    GR_HD u32 share_parts() const { return counts ? most * (u32)sizeof(RowParts::Part) : 0; }
+    GR_HD u8* parts() const { return GR_SHARED + STAGES * stage_bytes() + Warps * share_out() + warp * share_parts(); }
+    GR_HD Notes& notes() const {
+        return *(Notes*)(GR_SHARED + STAGES * stage_bytes() + Warps * (share_out() + share_parts()));
+    }
     GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
     static GR_HD Held nothing() {
         Held none;
@@ -274,18 +280,37 @@ struct ColumnScan {
         drain_bytes(results(), lowest_out(spot, rows), (rows - 1) * row + spot.columns * (u32)sizeof(Out));
     }
 
+    // All lanes of a warp call. Where all columns have as many elements; says whether that is so.
+    GR_HD bool write_alike(const Spot& spot, u32 rows, u32 stage, const State (&before)[V]) const {
+        State start[1] = {before[0]};
+        start[0].count -= first;
+        if (!RowParts::suits(start, column < spot.columns && team < task.teams)) return false;
+        typename Fall<Op, Emit, V, Exclusive>::Alike scan(start, task.option);
+        scan.begin(0, rows, parts());
+        scan.pass((int)first);
+        __syncwarp();
+        write_rows<Onto<decltype(scan)>, false>(spot, rows, stage, {scan});
+        return true;
+    }
+    template <class Scan> struct Onto {
+        Scan& scan;
+        template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+            scan.rows(from, to);
+        }
+    };
     template <class Scan> GR_HD void write_by(const Spot& spot, u32 rows, u32 stage, const State (&before)[V]) const {
+        if constexpr (counts)
+            if (write_alike(spot, rows, stage, before)) return;
         if constexpr (stays) {
             const i64 away = (i64)spot.out - (i64)spot.a, turn = task.step_out - task.bands_a.step;
             if (spot.columns == wide && task.bands_a.wide == (i64)sizeof(Out) && (away | turn) % 16 == 0)
-                return write_by<Scan, true>(spot, rows, stage, before);
+                return write_rows<Scan, true>(spot, rows, stage, {before, task.option});
         }
-        write_by<Scan, false>(spot, rows, stage, before);
+        write_rows<Scan, false>(spot, rows, stage, {before, task.option});
     }
-    template <class Scan, bool Stays>
-    GR_HD void write_by(const Spot& spot, u32 rows, u32 stage, const State (&before)[V]) const {
+    template <class Scan, bool Stays> GR_HD void write_rows(const Spot& spot, u32 rows, u32 stage, const Scan& scan) const {
         Writing<Scan, Stays> writing = {
-            {before, task.option}, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0, 0}};
+            scan, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0, 0}};
         if (Drained) {
             const u8* low = lowest_out(spot, rows);
             writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
@@ -296,7 +321,7 @@ struct ColumnScan {
     // One warp calls, `lookers` for a tile. What comes before each warp's rows, in some of a lane's columns.
     GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
         typedef Several<Op, taken> Columns;
-        typedef typename Either<deep, DeepChain<Columns, 4>, Chain<Columns, Anchored>>::type Links;
+        typedef typename Either<deep, DeepChain<Columns, 4>, Chain<Columns, Anchored, counts>>::type Links;
         const u32 first = whole ? lane : Apart == 1 ? lane * V + looker * taken : looker * taken * Apart + lane;
         const bool active = first < spot.columns;
         typename Columns::State own = Columns::identity(), start = own;

@@ -163,6 +163,12 @@ template <class T, class Result, int V> struct FallMean : RowParts {
     GR_HD State after(int j) const { return {sum[j], (i64)count}; }
 };
 
+// Means of floats, of which strips are scanned so as well (columns.cuh).
+template <class Op> struct MeansOfFloats { static const bool yes = false; };
+template <> struct MeansOfFloats<Mean<Value<half, f64>, f64>> { static const bool yes = true; };
+template <> struct MeansOfFloats<Mean<Value<bfloat16, f64>, f64>> { static const bool yes = true; };
+template <> struct MeansOfFloats<Mean<Value<f32, f64>, f64>> { static const bool yes = true; };
+
 // The way where counts are alike, and any.
 template <class Op, class Emit, int V, bool Exclusive> struct Fall {
     static const bool counts = false;
