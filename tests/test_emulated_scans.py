@@ -162,6 +162,14 @@ CALLS = {
     "many strands": call("sum", "i4", (300, 37), 0, carried=True),
     "strands looked for at once": call("sum", "f4", (700, 37), 0, carried=True, phase=4, reverse=True),
     "strands in pairs at once": call("sum", "f8", (4000, 12), 0, carried=True, view=lambda x: spared(x, (1234, 5))),
+    "sums without end in strands": call(
+        "sum", "f8", (700, 12), 0, view=lambda x: spiked(spiked(x, np.inf, 300), -np.inf, 500)
+    ),
+    "means in strands at once": call("mean", "f4", (4000, 12), 0, carried=True, phase=4),
+    "means in strands from the end": call("mean", "f4", (4100, 37), 0, carried=True, phase=8, reverse=True),
+    "variances in strands at once": call("var", "f4", (4000, 12), 0, carried=True, phase=4, reverse=True),
+    "deviations in strands at once": call("std", "f4", (4000, 14), 0, carried=True, phase=12),
+    "variances near what comes before": call("var", "f4", (9000, 9), 0, carried=True),
     "integers in strands at once": call("sum", "i8", (900, 20), 0, carried=True, exclusive=True),
     "maxima in strands at once": call("max", "f4", (900, 41), 0, carried=True),
     "strands of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
@@ -211,10 +219,12 @@ CALLS |= {
     ),
     "deviations alone": call("std", "f2", (200, 256), 0, view=lambda x: x[:, ::1], carried=True),
     "means alone": call("mean", "f4", (200, 192), 0, view=lambda x: broken(x, np.inf, (20, 7)), carried=True),
+    "means in strips": call("mean", "f4", (900, 40), 0, view=lambda x: x[:, :12], carried=True, reverse=True),
     "means of numbers alone": call("nanmean", "f4", (200, 128), 0, view=lambda x: broken(x, np.nan, 20), carried=True),
 }
 CALLS["variances behind unlike counts"] = unlike_counts(CALLS["variances of doubles alone"])
 CALLS["means behind unlike counts"] = unlike_counts(CALLS["means alone"])
+CALLS["means in strips behind unlike counts"] = unlike_counts(CALLS["means in strips"])
 CALLS |= {
     "positions in lines": call("argmax", "i4", (7, 300), 1, carried=True),
     "positions in columns": call("argmin", "i4", (300, 7), 0, reverse=True, carried=True),
@@ -556,14 +566,29 @@ DEFECTS = {
         ("strands in pairs at once",),
     ),
     "a stretch looked for at once leaves out its last tile": (
-        "anchor[(1 + far) * wide].post(Op::combine(behind, own));",
-        "anchor[(1 + far) * wide].post(behind);",
+        "anchor[(1 + far) * wide].post(Part::of(Op::combine(behind, own)));",
+        "anchor[(1 + far) * wide].post(Part::of(behind));",
         ("strands in pairs at once",),
     ),
     "a span looked for at once leaves out its last tile": (
-        "anchor[(EACH + 1) * wide].post(Op::combine(state, own));",
-        "anchor[(EACH + 1) * wide].post(state);",
+        "anchor[(EACH + 1) * wide].post(Part::of(Op::combine(state, own)));",
+        "anchor[(EACH + 1) * wide].post(Part::of(state));",
         ("strands in pairs at once",),
+    ),
+    "a span's elements are those since the first tile": (
+        "counts.before(first) + Part::count(start)",
+        "counts.before(first)",
+        ("means in strands from the end", "variances in strands at once"),
+    ),
+    "all columns have as many elements in the first tile": (
+        "(i64)task.links * each : -less};",
+        "(i64)task.links * each : 0};",
+        ("means in strands at once", "deviations in strands at once"),
+    ),
+    "a sum without end is finite": (
+        "if (sum[j].hi - sum[j].hi == 0) {",
+        "if (true) {",
+        ("sums without end in strands",),
     ),
     "columns begin with the first position": (
         "return position + turned(spot, position) * width - spot.lead;",
@@ -619,6 +644,7 @@ DEFECTS = {
         "one_over(number + 1), freedom",
         ("means alone",),
     ),
+    "teams have the first one's reciprocals": ("scan.pass((int)first);", "", ("means in strips",)),
     "counts are taken for alike": (
         "__all_sync(0xffffffffu, alike || !has)",
         "__all_sync(0xffffffffu, true)",

@@ -14,7 +14,9 @@ from gpureduce_dask.device import scan_plans, scan_task
 from gpureduce_dask.operators import OPERATORS
 
 LIMIT, PROCESSORS = 232448, 132  # of an H200
-KINDS = (("sum", "f4"), ("sum", "f8"), ("sum", "i4"), ("sum", "f2"), ("max", "f4"), ("max", "f8"), ("max", "u1"))
+KINDS = tuple(
+    kind.split() for kind in ("sum f4", "sum f8", "sum i4", "sum f2", "max f4", "max f8", "max u1", "mean f4", "var f4")
+)
 
 
 def planned(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0) -> scan_task.Plan:
@@ -46,7 +48,9 @@ def looks_at_once(plan: scan_task.Plan) -> bool:
         ("sum", "i8", (17, 33, 63), (16, 64)),
         ("sum", "i4", (33, 35), (17, 32)),
         ("sum", "u1", (), (17, 33)),
-        ("mean", "f4", (), (8, 33, 60)),  # of a larger state
+        ("mean", "f4", (8, 32, 33, 65, 127), (5, 64, 96)),
+        ("var", "f4", (8, 16, 33, 64, 65, 127), (5, 128)),
+        ("mean", "f8", (), (8, 33, 60)),  # of a larger state
     ],
 )
 def test_posts_are_looked_for_at_once_where_states_are_small(name, dtype, at_once, in_steps):
@@ -69,11 +73,12 @@ def test_there_is_room_for_all_posts(name, dtype):
             links = struct.unpack_from("7Q", plan.words)[6]
             gangs, each, together, lookers, *_, stretch, slots = numbers(plan)
             per = 32 * int(slots) // int(stretch)
-            nbytes = 16 if dtype == "f8" or (name, dtype) == ("sum", "i4") else 8  # of a post
+            nbytes = 16 if dtype == "f8" or (name, dtype) in (("sum", "i4"), ("var", "f4")) else 8  # of a post
             assert int(lookers) * per >= columns
             assert per * nbytes % 128 == 0  # each warp's posts fill lines
             assert int(gangs) * int(each) * 32 * int(together) >= columns * int(gangs)
             tile, each_span = int(stretch), int(stretch) ** 2
             spans, left = divmod(links, each_span)
             rows = links + spans * (tile + 1) + left // tile + 1
-            assert rows * int(lookers) * per * nbytes <= plan.scratch_bytes - 16, (columns, length)
+            wide = -(-columns * nbytes // 128) * 128
+            assert rows * wide <= plan.scratch_bytes - 16, (columns, length)

@@ -10,7 +10,7 @@ import re
 
 from . import scan_columns
 from .layout import Dim
-from .scan_columns import Cut
+from .scan_columns import PART, Cut
 from .scan_lanes import LANES
 from .scan_task import Operands, Operator, Plan, Step, flag
 
@@ -32,7 +32,6 @@ LEAST = 128  # bytes of a strip's row
 SECTOR = 32
 SHORTEST = 256  # rows: of as many var 0.73 by a thread a line and 0.88, of 512 0.72 and 0.94
 STAGES = 4  # kernels/scan/falls.cuh
-PART = 16  # bytes, for each row of a tile
 FEWEST = 8  # rows of a tile
 RESERVED = 1024  # bytes of shared memory that a block takes besides
 # Processors that strips are dealt to evenly. Not those of the GPU at hand: bits would depend on them.

@@ -31,10 +31,16 @@ GANGS_OF_NARROW = ((2, 8), *GANGS[-3:])
 # their tile's post: sums of float32 down (n, 16) 0.97 with two gangs of six warps and 0.96 with twelve of one, (n, 33)
 # 0.92 and, with four of three, 0.89; (n, 65), (n, 100) 0.89, 0.86 and, with two of seven, 0.90, 0.89.
 GANGS_AT_ONCE = ((2, 6), (2, 7))
-GANGS_OF_PAIRS = ((2, 6),)  # two of seven, as above, float64 down (n, 16), (n, 32) 0.92, 0.90 and 0.84, 0.81
+# Two of seven, as above, float64 down (n, 16), (n, 32) 0.92, 0.90 and 0.84, 0.81. One of twelve where it leaves fewer
+# lanes idle: down (n, 33), (n, 40) 0.81, 0.80 and 0.84, 0.83, but (n, 48), (n, 64) 0.88, 0.87 and 0.87, 0.86.
+GANGS_OF_PAIRS = ((2, 6), (1, 12))
+GANGS_OF_MEANS = ((2, 6),)  # down (n, 33), (n, 48) 0.75, 0.81 and, with one of twelve, 0.71, 0.73
+# Variances down (n, 33), (n, 48) with two of six 0.62, 0.64 and 0.64, 0.65; of more columns, for which more warps look
+# back, down (n, 65), (n, 80) with two of four 0.48, 0.52 and with one of eight 0.57, 0.62.
+GANGS_OF_SPREADS, GANGS_OF_WIDE_SPREADS = ((1, 12),), ((1, 8),)
 GANGS_OF_FEW, FEW_COLUMNS = ((12, 1),), 8  # down (n, 5), (n, 8) 0.94, 0.96, and with two of six 0.84, 0.95
 # Those that look back among them: of more, each has too few registers.
-MOST_WARPS, MOST_OF_NARROW, MOST_AT_ONCE = 20, 24, 22
+MOST_WARPS, MOST_OF_NARROW, MOST_AT_ONCE = 20, 24, 24
 ENOUGH = 12  # warps that scan: fewer only where more do not fit
 TILE = 128 << 10  # bytes of a tile, read and written, at most
 TILES = 512  # at least, if that leaves strands some rows
@@ -42,6 +48,7 @@ FEWEST = 4  # rows of a strand
 WORD = 4  # bytes that a lane takes at once of narrow elements
 WIDEST = 128  # columns
 SEVERAL, LOOKERS = 8, 4  # columns of a warp that looks back, where so many warps are enough: lanes share their posts
+LOOKERS_OF_SPREADS = 8
 LARGE = 16  # bytes of a state: of larger ones a lane that looks back has too few registers
 FEW_CHAINS = 66
 # Columns from which on posts are looked for at once (kernels/scan/at_once.cuh): of sums of float32; of pairs; of narrow
@@ -54,6 +61,14 @@ FEW_CHAINS = 66
 # 0.99, 0.75 and 0.98, 0.93; of float16 down (n, 16), (n, 33), (n, 50) 0.77, 0.70, 0.73 and 0.86, 0.70, 0.81; maxima of
 # uint8 down (n, 12), (n, 33), (n, 100) 0.74, 0.51, 0.62 and 0.77, 0.51, 0.84.
 AT_ONCE_OF_SUMS, AT_ONCE_OF_PAIRS, AT_ONCE_OF_NARROW, AT_ONCE = 5, 8, 12, 17
+# Means and variances of float32, whose posts leave out how many elements they are of. By steps or in strips, and at
+# once: means down (n, 5), (n, 8), (n, 16), (n, 24), (n, 32), (n, 33), (n, 48), (n, 65), (n, 80), (n, 127) 0.78, 0.80,
+# 0.81, 0.79, 0.79, 0.60, 0.70, 0.59, 0.71, 0.68 and 0.70, 0.81, 0.83, 0.84, 0.84, 0.75, 0.81, 0.69, 0.74, 0.74, but
+# (n, 64) in strips 0.83 and 0.81; variances down (n, 5), (n, 8), (n, 16), (n, 32), (n, 33), (n, 64), (n, 65),
+# (n, 100), (n, 127) 0.59, 0.58, 0.50, 0.48, 0.33, 0.62, 0.43, 0.50, 0.51 and 0.57, 0.64, 0.70, 0.64, 0.64, 0.63,
+# 0.57, 0.55, 0.60; deviations down (n, 16), (n, 33) 0.45, 0.32 and 0.66, 0.57.
+AT_ONCE_OF_COUNTED = 8
+SHORT_POSTS = {"Mean<Value<f32, f64>, f64>": 8, "Var<f32, false>": 16, "Std<f32, false>": 16}
 # Of results that are wider than elements: int32 to int64 down (n, 17), (n, 33) 0.86, 0.76 by steps and 0.85, 0.86 at
 # once; uint8 to uint64 down (n, 33) 0.85 and 0.84.
 AT_ONCE_OF_WIDENED = 33
@@ -106,7 +121,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     together = max(1, WORD // dense.sizes[0])
     while dense.width % together or together * max(dense.sizes) > PACK or dense.lead % together:
         together //= 2
-    if look.lookers > 2 and op.state_bytes > LARGE:
+    if look.lookers > 2 and op.state_bytes > LARGE and not look.stretch:
         return None
     cut = _cut(op, dense, together, look, limit, _gangs(op, dense, together, look))
     cut = cut or _cut(op, dense, together, look, limit, GANGS)  # of little shared memory
@@ -134,17 +149,28 @@ def _look(op: Operator, dense: Dense) -> _Look:
     fewest = AT_ONCE_OF_PAIRS if of_pairs else AT_ONCE_OF_NARROW if dense.sizes[0] < WORD else AT_ONCE
     if sums and dense.sizes[0] == WORD:
         fewest = AT_ONCE_OF_SUMS
+    short = _short(op, dense)
+    if short:
+        fewest = AT_ONCE_OF_COUNTED
     if dense.sizes[0] != dense.sizes[1]:
         fewest = AT_ONCE_OF_WIDENED if dense.sizes[0] == WORD else WIDEST + 1
-    if dense.count > 1 or width < fewest or (op.state_bytes > 8 and not of_pairs):
+    if dense.count > 1 or width < fewest or (op.state_bytes > 8 and not of_pairs and not short):
         return steps
-    nbytes = 8 if sums or op.state_bytes <= WORD else 16  # of a post
+    nbytes = short or (8 if sums or op.state_bytes <= WORD else 16)  # of a post
     per = LINE // nbytes  # columns of a warp
     stretch = LONG if nbytes == 8 and width <= LOOKERS * per else SHORT
     if width > (LOOKERS if nbytes == 8 else 2) * per:
         per *= 2
     lookers = -(-width // per)
-    return steps if lookers > LOOKERS else _Look(lookers, stretch, stretch * per // LANES, nbytes, per * lookers)
+    # As wide as all these warps take, though more is zeroed: where as few lines as columns fill, sums of float32 down
+    # (n, 65), (n, 100) 0.90, 0.89 and 0.89, 0.88, of int64 down (n, 33) 0.93 and 0.91.
+    most = LOOKERS_OF_SPREADS if short == 16 else LOOKERS
+    return steps if lookers > most else _Look(lookers, stretch, stretch * per // LANES, nbytes, per * lookers)
+
+
+def _short(op: Operator, dense: Dense) -> int:
+    """Bytes of a post that leaves out how many elements it is of (``Short`` in at_once.cuh); 0 of other operators."""
+    return SHORT_POSTS.get(op.type, 0) if dense.sizes == (WORD, WORD) else 0
 
 
 def _pays(op: Operator, dense: Dense, look: _Look) -> bool:
@@ -156,6 +182,8 @@ def _pays(op: Operator, dense: Dense, look: _Look) -> bool:
         return False
     if look.stretch and dense.sizes == (WORD, WORD):
         most = MOST_OF_WORD_EXTREMES if op.type.startswith("MinMax<") and row % SECTOR == 0 else MOST_OF_WORDS
+        if op.type.startswith("Mean<") and row % LINE == 0:
+            most = LANES
         return dense.width <= most
     if look.stretch and dense.sizes[0] == 8:
         return dense.width <= (MOST_AT_ONCE_OF_PAIRS if op.state_bytes > 8 else MOST_OF_EIGHTS)
@@ -168,8 +196,13 @@ def _pays(op: Operator, dense: Dense, look: _Look) -> bool:
 
 def _gangs(op: Operator, dense: Dense, together: int, look: _Look) -> tuple[tuple[int, int], ...]:
     if look.stretch:
-        few = GANGS_OF_FEW if dense.width <= FEW_COLUMNS and op.state_bytes <= 8 else GANGS_AT_ONCE
-        return GANGS_OF_PAIRS if op.state_bytes > 8 else few
+        if op.type.startswith("Mean<"):
+            return GANGS_OF_MEANS
+        if look.lookers > LOOKERS:
+            return GANGS_OF_WIDE_SPREADS
+        if op.state_bytes > 8:
+            return GANGS_OF_SPREADS if _short(op, dense) and dense.width > LANES else GANGS_OF_PAIRS
+        return GANGS_OF_FEW if dense.width <= FEW_COLUMNS else GANGS_AT_ONCE
     narrow = dense.sizes[0] == 2 and scan_lanes.adds_floats(op) and (together == 1 or dense.width <= LANES)
     return GANGS_OF_NARROW if narrow else GANGS
 

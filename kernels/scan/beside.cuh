@@ -185,6 +185,37 @@ template <class Map, class Emit, int V> struct ScanHalves {
     GR_HD f64 after(int j) const { return sum[j]; }
 };
 
+// Sums in pairs: whether a pair's second number means something is asked once of several rows, since what is no finite number
+// stays so.
+template <class Map, class Emit, int V> struct ScanPairs {
+    typedef typename Map::In In;
+    typedef typename Emit::Out Out;
+    Twofold sum[V];
+    GR_HD ScanPairs(const Twofold (&before)[V], const f64*) {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] = before[j];
+    }
+    template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            Twofold each[Count];
+#pragma unroll
+            for (int i = 0; i < Count; i++) {
+                add(sum[j], Map::of(from[i].at[j]));
+                each[i] = sum[j];
+            }
+            if (sum[j].hi - sum[j].hi == 0) {
+#pragma unroll
+                for (int i = 0; i < Count; i++) to[i].at[j] = each[i].hi + each[i].lo;
+            } else {
+#pragma unroll
+                for (int i = 0; i < Count; i++) to[i].at[j] = value_of(each[i]);
+            }
+        }
+    }
+    GR_HD Twofold after(int j) const { return sum[j]; }
+};
+
 // Means and variances: of each column several rows are a run (quotients.cuh, spreads.cuh).
 template <class Op, class Emit, int V> struct ScanRuns {
     typedef typename Op::In In;
@@ -302,6 +333,11 @@ GR_BESIDE(half) GR_BESIDE(bfloat16) GR_BESIDE(i16) GR_BESIDE(u16) GR_BESIDE(i8) 
 GR_BESIDE(half, Value) GR_BESIDE(half, NonNan) GR_BESIDE(bfloat16, Value) GR_BESIDE(bfloat16, NonNan)
 #undef GR_BESIDE
 
+template <int V>
+struct ScanBeside<Sum<Value<f64, f64>, Twofold>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V, false>
+    : ScanPairs<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V> {
+    using ScanPairs<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V>::ScanPairs;
+};
 template <class Map, class A, class Result, int V>
 struct ScanBeside<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false>
     : ScanQuotients<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> {

@@ -155,7 +155,8 @@ struct DenseTiles {
         own = by.template of<Flow>(through, groups - 1);
         State before;
         if constexpr (at_once)
-            before = AtOnce(task, column, active, place < per && by.group == 0, per * Lookers).before(spot.link, own, start, by);
+            before = AtOnce(task, column, active, place < per && by.group == 0, per * Lookers)
+                         .before(spot.link, own, start, by, counts_of(spot, column));
         else
             before = Links(task, spot.chain, column, active, width < 8 ? 8 : width).before(spot.link, own, start, by);
         if (!active) return;
@@ -170,6 +171,11 @@ struct DenseTiles {
         }
         if (!Lines && task.totals && spot.link + 1 == task.links && by.group + 1 == groups)
             ((Value*)task.totals)[line] = Flow::value(before);
+    }
+    // Elements of a column before a tile.
+    GR_HD Counts counts_of(const Spot& spot, u32 column) const {
+        const i64 each = (i64)teams * rows, less = column < width ? turned(spot, column) : 0;
+        return {each, is_reverse() ? (i64)task.length + less - (i64)task.links * each : -less};
     }
     // Whose states are noted: those of a gang of one warp together, else each team's.
     GR_HD u32 parts() const { return Each == 1 ? Gangs : teams; }
