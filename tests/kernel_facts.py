@@ -16,6 +16,7 @@ from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.errors import CompileError
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+MAIN = "sm_90"  # of which most machine code is made
 LOAD = re.compile(r"\bld\.global(?:\.[a-z]\w*)*?(?:\.v([24]))?\.[busf](\d+)\b|\bcp\.async\.cg\.shared\b.*, (16);")
 
 
@@ -30,9 +31,9 @@ class Facts:
     widths: tuple[int, ...]  # bytes that its loads from memory take at once
 
 
-def _program(names: Iterable[str], options: Sequence[str], text: str) -> Any:
+def _program(names: Iterable[str], options: Sequence[str], text: str, top: str = "reduce.cuh") -> Any:
     """A compiled program of all these kernels: the text is parsed once for them."""
-    program = nvrtc.createProgram(compiler._program(text), "gpureduce.cu", (), ())
+    program = nvrtc.createProgram(compiler._program(text, top), "gpureduce.cu", (), ())
     try:
         for name in names:
             nvrtc.addNameExpression(program, name)
@@ -64,29 +65,29 @@ def front_end(names: Sequence[str], architecture: str = ARCHITECTURES[0], text: 
     return digest
 
 
-def facts_of(names: Sequence[str], architecture: str, text: str = "") -> dict[str, Facts]:
-    """Machine code for each kernel, as :mod:`gpureduce_dask.device.compile` makes it one by one.
+def facts_of(names: Sequence[str], architecture: str, text: str = "", top: str = "reduce.cuh") -> dict[str, Facts]:
+    """Machine code for each kernel of a top file, as :mod:`gpureduce_dask.device.compile` makes it one by one.
 
     What spills is compiled again for fewer blocks on an SM, as many times as the launch layer would.
     """
     found, tries = {}, {}
-    for name, (log, body) in _compiled(names, architecture, text, 0).items():
+    for name, (log, body) in _compiled(names, architecture, text, top, 0).items():
         found[name] = _facts(log, body, 0)
         tries[name] = list(compiler.blocks_by_log((b"", "", log)))
     while spilling := {n: blocks for n, blocks in tries.items() if blocks and found[n].spilled}:
         for blocks in {blocks[0] for blocks in spilling.values()}:
             again = [name for name in spilling if spilling[name][0] == blocks]
-            for name, (log, body) in _compiled(again, architecture, text, blocks).items():
+            for name, (log, body) in _compiled(again, architecture, text, top, blocks).items():
                 found[name] = _facts(log, body, blocks)
                 tries[name] = tries[name][1:]
     return found
 
 
-def _compiled(names: Iterable[str], architecture: str, text: str, blocks: int) -> dict[str, tuple[str, str]]:
+def _compiled(names: Iterable[str], architecture: str, text: str, top: str, blocks: int) -> dict[str, tuple[str, str]]:
     """Each kernel's part of the assembler's log, and its PTX."""
     fewer = (f"-DGR_BLOCKS={blocks}",) if blocks else ()
     names = list(names)
-    program = _program(names, (*compiler.OPTIONS, f"-arch={architecture}", *fewer), text)
+    program = _program(names, (*compiler.OPTIONS, f"-arch={architecture}", *fewer), text, top)
     kernels = {nvrtc.getLoweredName(program, name): name for name in names}
     log, code = nvrtc.getProgramLog(program), nvrtc.getPTX(program).decode()
     nvrtc.destroyProgram(program)

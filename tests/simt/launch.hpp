@@ -11,7 +11,7 @@
 namespace simt {
 
 constexpr unsigned kCanaryBytes = 256;
-constexpr int kSeconds = 20;  // of processor time, for loops that never come to a point the budget counts
+constexpr int kSeconds = 10;  // of processor time, for loops that never come to a point the budget counts
 
 inline void run_thread() {
     machine.request.body(machine.request.task);

@@ -76,7 +76,7 @@ inline Thread* pick_at_random(bool starve) {
     if (!block) return nullptr;
     int found = nearest_round(*block, int(draw() % block->count), draw() & 1);
     unsigned warps = (block->count + 31) / 32, last = block->number % warps;
-    const bool stuck = machine.idle > 20000 && draw() % 4 == 0;  // the others only poll, for what it has yet to do
+    const bool stuck = machine.idle > 4000 && draw() % 4 == 0;  // the others only poll, for what it has yet to do
     if (starve && !stuck && warps > 1 && block->threads[found].warp == last)
         found = nearest_round(*block, int((last + 1) % warps * 32), false);  // its own warp if no other can run
     return &block->threads[found];
