@@ -212,7 +212,7 @@ template <class Op, class Emit, int V> struct ScanRuns {
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
 template <class Op, class Emit, int V>
-using ScanQuotients = typename Either<PackScan<Op, Emit, 1>::exists, ScanRuns<Op, Emit, V>, ScanAny<Op, Emit, V, false>>::type;
+using ScanQuotients = typename Either<PackScan<Op, Emit, 1>::exists && !WarpFold<Op>::skips, ScanRuns<Op, Emit, V>, ScanAny<Op, Emit, V, false>>::type;
 
 template <class Op, int V> struct FoldBeside : FoldAny<Op, V> {};
 template <class Op, class Emit, int V, bool Exclusive> struct ScanBeside : ScanAny<Op, Emit, V, Exclusive> {
