@@ -250,6 +250,24 @@ PACKS = {
     "deviations with an outlier": call("std", "f4", (9000,), view=lambda x: spiked(x, 1e20, 7038)),  # in a last lane
     "variances behind an infinity": call("var", "f4", (3000,), view=lambda x: spiked(x, np.inf, 1999), reverse=True),
     "deviations behind an infinity": call("std", "f4", (3000,), view=lambda x: spiked(x, np.inf, 1999)),
+    "variances in reverse": call("var", "f4", (9000,), view=lambda x: spiked(x, 30, 1000), reverse=True, carried=True),
+    "variances of doubles in reverse": call("var", "f8", (3, 3001), 1, reverse=True, carried=True, phase=8),
+    "deviations of halves in reverse": call("std", "f2", (9000,), reverse=True),
+    "variances of numbers": call("nanvar", "f4", (9000,), view=lambda x: broken(x, np.nan, 7000), carried=True),
+    "deviations of numbers in lines": call("nanstd", "f8", (3, 3001), 1, view=lambda x: broken(x, np.nan, (1, 7))),
+    "variances of short lines": call("var", "f4", (2100, 3), 1, totals=False, view=lambda x: broken(x, np.inf, (7, 0))),
+    "variances of short lines in reverse": call("var", "f4", (700, 26), 1, totals=False, reverse=True),
+    "deviations of short lines": call(
+        "std", "f2", (700, 50), 1, totals=False, view=lambda x: broken(x, np.nan, (3, 7))
+    ),
+    "variances of short lines behind others": call("var", "f4", (1003, 8), 1, carried=True),
+    "variances by teams": call("var", "f4", (400, 52), 1, totals=False),
+    "variances of odd lines by teams": call("var", "f4", (400, 43), 1, view=lambda x: x[:, 3:-3]),
+    "variances of odd lines": call(
+        "var", "f4", (400, 43), 1, totals=False, view=lambda x: broken(x[:, 3:-3], 1e20, (9, 0))
+    ),
+    "deviations by teams backwards": call("std", "f2", (400, 37), 1, totals=False, view=lambda x: x[::-1, ::-1]),
+    "variances by teams behind others": call("var", "f4", (400, 52), 1, reverse=True, carried=True),
     "variances of many digits": call("var", "f8", (9000,), view=lambda x: x + 7),
     "deviations in lines": call("std", "f8", (3, 1500), 1),
     "means in columns": call("mean", "f4", (60, 300), 0, view=lambda x: broken(x, np.nan, (20, 7)), carried=True),
@@ -316,17 +334,25 @@ def test_variances_have_all_their_digits(kernels):
     np.testing.assert_allclose(run(kernels, one, "forward")[0], wanted, rtol=1e-13)
 
 
-def test_runs_of_some_packs_cease_to_be_near():
-    """Variances of binary32 go on by the sums of the packs before one that changes them by much."""
-    one = call("var", "f4", (9000,), view=lambda x: spiked(x, 30, 7 * 384 + 377), carried=True)
-    text, skip = sources.source("scan.cuh"), "fast.skip(first * V, near.last_sum"
-    assert skip in text
+def test_runs_of_some_packs():
+    """Variances of a lane's packs one after another, and some together; with an outlier they take more digits."""
+    outlier = call("var", "f4", (9000,), view=lambda x: spiked(x, 1e20, 7 * 384 + 377), carried=True)
+    calls = [
+        outlier,
+        call("var", "f8", (9000,), view=lambda x: x + 7, carried=True),
+        call("std", "f8", (3, 5000), 1, reverse=True),
+        call("nanstd", "f4", (9000,), view=lambda x: broken(x, np.nan, 5000), reverse=True),
+        call("var", "f2", (20_000,), view=lambda x: x + np.float16(2)),
+    ]
+    text, asks = sources.source("scan.cuh"), "near.is_near(squares)"
+    assert asks in text
     with mock.patch.object(scans, "LIMIT", 32 << 10):
-        assert ", 3, 0, false, false, false>" in one.kernels()[0]  # packs of a lane
-        right, wrong = build([unit([one], text), unit([one], text.replace(skip, "fast.skip(0, near.last_sum"))])
-        check(right, one, "forward", seed=3)
+        assert all(", 3, " in one.kernels()[0] for one in calls)  # packs of a lane
+        right, wrong = build([unit(calls, text), unit([outlier], text.replace(asks, "near.is_near(0)"))])
+        for one in calls:
+            check(right, one, "forward", seed=3)
         with pytest.raises(AssertionError):
-            check(wrong, one, "forward", seed=3)
+            check(wrong, outlier, "forward", seed=3)
 
 
 def test_bits_do_not_depend_on_the_order_of_events(kernels):
@@ -378,11 +404,18 @@ DEFECTS = {
         "column.at[i] = from[0].at[j];",
         ("means in columns", "variances in columns"),
     ),
-    "a lane's moments are those of fewer": ("lane * Share::run));", "lane * (Share::run - 1)));", ("variances",)),
+    "a lane's moments are those of fewer": ("lane * Share::run);", "lane * (Share::run - 1));", ("variances",)),
     "what is far passes for near": (
-        "none ? -1.0f : (f32)before.m2 * 0.015625f;",
+        "none ? -1.0f : (f32)before.m2 * 0.03125f;",
         "none ? -1.0f : bit_cast<f32>(0x7f800000u);",
         ("deviations with an outlier",),
+    ),
+    "what is left out counts": ("__all_sync(0xffffffffu, fold.is_whole())", "true", ("variances of numbers",)),
+    "lanes divide by the first one's counts": ("parts() + place;", "parts();", ("variances by teams",)),
+    "counts of a line go on in the next": (
+        "if (Ends && ++number == (u32)task.length) number = 0;",
+        "if (Ends) number = (number + 1) % 2;",
+        ("variances of short lines",),
     ),
     "moments of the line before count": ("if (lane >= first + up)", "if (lane >= up)", ("variances in lines",)),
     "carried elements are not counted": (

@@ -38,10 +38,12 @@ OF_ONE_LINE = tuple((10, 11) if shape == (16, 7) else shape for shape in SHAPES)
 OF_SEGMENTS = ((10, 9), *SHAPES), ((12, 7), *SHAPES)
 # Lines of 16-bit elements with 16 and 7, 20 and 5, 22 and 5: sums of float16 along (32768, 65536) 0.86, 0.89, 0.92.
 OF_NARROW_LINES = ((22, 5), *SHAPES)
-# Variances, whose states take registers, with 10 and 11, 12 and 9, 14 and 7: a line of float32 0.93, 0.90, 0.90, 32768
-# lines 0.81, 0.94, 0.86; deviations of a line 0.87 and 0.89, variances of float16 0.46 and 0.57. Those of numbers of
-# more digits are of 32 bytes, and spill with 12 and 9.
+# Variances and deviations, whose states take registers, with 10 and 11, 12 and 9: a line of float32 0.93 and 0.85, its
+# deviations 0.92 and 0.87, 32768 lines 0.83 and 0.95 (14 and 7: 0.89), a line of float16 0.83 and 0.86, of float64,
+# whose states are of 32 bytes, 0.89 and 0.80.
 OF_SPREADS = ((12, 9), *OF_ONE_LINE)
+# Means of a line of 16-bit elements with 16 and 7, 20 and 5: 0.85 and 0.87.
+OF_NARROW_MEANS = ((20, 5), *SHAPES)
 # Lines with gaps take more registers. [:, 1:-1] of float32 along with 14 and 7, 12 and 9, 10 and 11: 0.86, 0.89, 0.83
 # of a copy, with three packs unrolled 0.87 and 0.91 of the first two; but lines of 1022, shorter than what a warp takes
 # with 9, have 0.68 with 7 and else 0.64.
@@ -117,11 +119,13 @@ def _in_rows(
     of_spreads = op.type.startswith(("Var<", "Std<"))
     segmented = op.type.startswith("Segmented<")
     of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if is_light or of_spreads else SHAPES
-    is_wide = arrays.lines == 1 and max(sizes) > 2 and op.type.startswith("Var<")
+    is_wide = arrays.lines == 1 and max(sizes) > 2 and (op.type.startswith("Var<") or op.out_bytes == 4)
     if of_spreads and op.state_bytes <= 24 and not is_wide:
         of_lines = OF_SPREADS
     if arrays.lines > 1 and max(sizes) == 2 and op.type.startswith(("Sum<", "MinMax<")):
         of_lines = OF_NARROW_LINES
+    if arrays.lines == 1 and max(sizes) == 2 and op.type.startswith("Mean<"):
+        of_lines = OF_NARROW_MEANS
     shapes = _with_gaps(arrays.shape[-1] * max(sizes), max(sizes)) if gaps else of_lines
     rows = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.flow_bytes, limit, shapes)
     if rows is None:

@@ -36,6 +36,8 @@ def along(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit:
         return None
     if widest > 16 or any(n & (n - 1) for n in sizes):
         return None
+    table = table_bytes(op, 2 * length)
+    limit -= table
     cuts = [_cut(op, length, pack, sizes, limit) for pack in (n // widest for n in PACKS) if pack]
     if length % 2:  # element by element lanes are in different banks
         cuts.append(_cut(op, length, 1, sizes, limit))
@@ -44,7 +46,7 @@ def along(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit:
         return None
     tiles = -(-lines // (LANES * each))
     name = f"scan_short<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>"
-    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes)
+    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
     members = words(lines=lines, length=length, tiles=tiles, parts=each, option=op.option)
     return Plan((step,), members, starts=(0,) * len(arrays.strides))
 
@@ -56,6 +58,12 @@ def _cut(op: Operator, length: int, pack: int, sizes: tuple[int, ...], limit: in
     each *= times - (times % 2 == 0)
     nbytes = _shared_bytes(each * length, sizes)
     return warps_of(op, nbytes, limit), pack, each, nbytes
+
+
+def table_bytes(op: Operator, numbers: int) -> int:
+    """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/fresh.cuh)."""
+    is_spread = op.type.startswith(("Var<", "Std<")) and op.type.endswith(", false>")
+    return 8 * numbers if is_spread and op.out_bytes <= 4 else 0
 
 
 def warps_of(op: Operator, nbytes: int, limit: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from .scan_short import warps_of
+from .scan_short import table_bytes, warps_of
 from .scan_task import Operands, Operator, Plan, Step, flag, words
 
 LANES = 32
@@ -40,13 +40,14 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     pitches = [_pitch(length * n, lanes * run * n) for n in sizes]
     teams = LANES // lanes
     nbytes = teams * (SHARES * sum(pitches[:-1]) + (0 if together else pitches[-1]))
-    warps = warps_of(op, nbytes, limit)
+    table = table_bytes(op, lanes * run)
+    warps = warps_of(op, nbytes, limit - table)
     if not warps:
         return None
     tiles = -(-lines // teams)
     flags = ", ".join(flag(x) for x in (exclusive, reverse != backwards, reverse))
     name = f"scan_teams<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>"
-    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes)
+    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
     second = pitches[1] if len(pitches) > 2 else 0
     members = words(
         lines=lines,

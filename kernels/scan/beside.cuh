@@ -250,7 +250,7 @@ template <class Op, class Emit> struct ScanNear : ScanRuns<Op, Emit, 1> {
     NearScan<Op, Emit> near;
     int taken;  // rows, while they are near; else below zero
     GR_HD ScanNear(const typename Op::State (&before)[1], const f64* options)
-        : Runs(before, options), near(before[0], options), taken(near.is_near() ? 0 : -1) {}
+        : Runs(before, options), near(before[0], options), taken(near.is_near(0) ? 0 : -1) {}
     GR_HD void leave(f32 sum, f32 excess) {
         this->runs[0].skip(taken, sum, excess + (f64)taken * near.variance);
         taken = -1;
@@ -261,14 +261,15 @@ template <class Op, class Emit> struct ScanNear : ScanRuns<Op, Emit, 1> {
             Pack<Out, Count> found;
 #pragma unroll
             for (int i = 0; i < Count; i++) column.at[i] = from[i].at[0];
-            near.run(column, found);
+            const f32 sum = near.sum, excess = near.excess;
+            near.walk(column, found);
 #pragma unroll
             for (int i = 0; i < Count; i++) to[i].at[0] = found.at[i];
-            if (near.is_near()) {
+            if (near.is_near(2 * (f64)near.excess)) {  // what squares exceed the variance by, not all of them
                 taken += Count;
                 return;
             }
-            leave(near.last_sum, near.last_excess);
+            leave(sum, excess);
         }
         Runs::rows(from, to);
     }
@@ -281,8 +282,10 @@ template <class Op, class Emit> struct ScanNear : ScanRuns<Op, Emit, 1> {
 template <class Op, class Emit, int V, bool Near> struct RunsOf { typedef ScanRuns<Op, Emit, V> Way; };
 template <class Op, class Emit> struct RunsOf<Op, Emit, 1, true> { typedef ScanNear<Op, Emit> Way; };
 template <class Op, class Emit, int V>
-using ScanQuotients = typename Either<PackScan<Op, Emit, 1>::exists, typename RunsOf<Op, Emit, V, NearScan<Op, Emit>::exists>::Way,
-                                      ScanAny<Op, Emit, V, false>>::type;
+using ScanQuotients = typename Either<
+    PackScan<Op, Emit, 1>::exists && !WarpFold<Op>::skips,
+    typename RunsOf<Op, Emit, V, NearScan<Op, Emit>::exists && sizeof(typename Emit::Out) == 4>::Way,
+    ScanAny<Op, Emit, V, false>>::type;
 
 // Power sums about a lane's first row.
 template <class T, class Op, int V> struct FoldPowers {

@@ -144,7 +144,7 @@ template <class Map> struct Gather<Mean<Map, f64>> {
     GR_HD Gather() : mean() {}
     GR_HD void take(typename Map::In x) { mean = Take<Mean<Map, f64>>::of(mean, x); }
     template <int V> GR_HD void take(const Pack<typename Map::In, V>& pack) {
-        add_in_order<Map>(mean.sum, pack);
+        add_in_order<Map, (V > 4)>(mean.sum, pack);
         mean.count += count_pack<Map>(pack);
     }
     GR_HD Averaged<f64> state() const { return mean; }

@@ -58,13 +58,18 @@ template <class T, int V> GR_HD u32 check_finite(const Pack<T, V>& pack, u32 sum
 }
 template <class T, int V> GR_HD bool all_finite(const Pack<T, V>& pack) { return check_finite(pack, 0) == 0; }
 
-// Adds a pack's elements in their order.
-template <class Map, int V> GR_HD void add_in_order(f64& sum, const Pack<typename Map::In, V>& pack) {
+// Adds a pack's elements in their order; Apart: every other one by itself, so that no addition waits for all before it.
+template <class Map, bool Apart = false, int V> GR_HD void add_in_order(f64& sum, const Pack<typename Map::In, V>& pack) {
     typedef typename Map::In T;
     if constexpr (Moved<T>::exists && V * sizeof(T) % 4 == 0) {
         if (all_finite(pack)) {
+            f64 other = 0;
 #pragma unroll
-            for (int j = 0; j < V; j++) sum = __fma_rn(Moved<T>::at(pack, j), Moved<T>::scale(), sum);
+            for (int j = 0; j < V; j++) {
+                f64& to = Apart && j % 2 ? other : sum;
+                to = __fma_rn(Moved<T>::at(pack, j), Moved<T>::scale(), to);
+            }
+            if (Apart) sum += other;
             return;
         }
     }

@@ -4,6 +4,16 @@
 #include "flow.cuh"
 #include "pack.cuh"
 
+// A reciprocal but for its last bit.
+GR_HD f32 one_over(f32 x) {
+#ifdef GR_EMULATED
+    return 1 / x;
+#else
+    f32 found;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(x));
+    return found;
+#endif
+}
 // Reciprocals of numbers near `begin`: from its own, where they are `near` it (relative errors of 2^-18 before a step of third
 // order), else each from the hardware's.
 struct Reciprocals {
@@ -44,31 +54,54 @@ GR_HD bfloat16 narrowed(f32 x, bfloat16) {
 #endif
 }
 
-template <class Map, class A, class Result> struct MeanScan {
+// Short: of few packs, from a sum in binary64 that others go on from.
+template <class Map, class A, class Result, bool Short> struct MeanScan {
     typedef typename Map::In T;
     static const bool exists = true;
     A sum;
     f64 count;
     GR_HD MeanScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
     GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
-    // Results of 16 bits: all of a pack by the reciprocal of its last count, and what the others' are more has a few digits.
-    template <int V> GR_HD void near(const Pack<T, V>& from, Pack<Result, V>& to, f64 last) {
-        const f32 part = (f32)last;
-        count += V;
+    // Results of 16 bits, by a pack's own sums in binary32: behind many elements by the reciprocal of its last count and the mean
+    // of all before it, to which those and what the other reciprocals are more add a few digits; else each divided. False where
+    // sums are out of range.
+    template <int V> GR_HD bool near(const Pack<T, V>& from, Pack<Result, V>& to) {
+        f32 sums[V];
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            sum = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum);
-            const f32 mean = (f32)(sum * last), more = (V - 1 - j) * part;
-            to.at[j] = narrowed(__fmaf_rn(mean, __fmaf_rn(more, more, more), mean), Result());
+        for (int j = 0; j < V; j++) sums[j] = j == 0 ? to_f32(from.at[j]) : sums[j - 1] + to_f32(from.at[j]);
+        if (!(fabsf(sums[V - 1]) <= 1e38f)) return false;
+        if (count >= 1024) {
+            const f64 last = one_over(count + V);
+            const f32 part = (f32)last, before = (f32)(sum * last);
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const f32 mean = __fmaf_rn(sums[j], part, before), more = (V - 1 - j) * part;
+                to.at[j] = narrowed(__fmaf_rn(mean, __fmaf_rn(more, more, more), mean), Result());
+            }
+        } else {
+            const f32 before = (f32)sum, number = (f32)count;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const f32 many = number + (j + 1), part = one_over(many), all = before + sums[j], mean = all * part;
+                to.at[j] = narrowed(__fmaf_rn(__fmaf_rn(-mean, many, all), part, mean), Result());
+            }
         }
+        if constexpr (Short) {
+            sum += sums[V - 1];
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) sum = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum);
+        }
+        count += V;
+        return true;
     }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
+        if constexpr (sizeof(Result) == 2 && sizeof(A) == 8 && Moved<T>::exists) {
+            if (near(from, to)) return;
+        }
         const Reciprocals parts(count + 1, count >= 4194304.0);
         if constexpr (Moved<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {
             if (all_finite(from)) {
-                if constexpr (sizeof(Result) == 2) {
-                    if (count >= 1024) return near(from, to, parts.of(count + V));
-                }
 #pragma unroll
                 for (int j = 0; j < V; j++) {
                     sum = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum);
@@ -87,8 +120,8 @@ template <class Map, class A, class Result> struct MeanScan {
     }
 };
 template <class Map, class A, class Result, int V>
-struct PackScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> : MeanScan<Map, A, Result> {
-    using MeanScan<Map, A, Result>::MeanScan;
+struct PackScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> : MeanScan<Map, A, Result, (V > 1)> {
+    using MeanScan<Map, A, Result, (V > 1)>::MeanScan;
 };
 template <class Map, class Part, class Result, int V>
 struct PackScan<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { static const bool exists = false; };

@@ -26,7 +26,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
     // What comes before a lane is kept as sums where a warp's share is folded to those.
-    static const bool by_powers = !Reverse && WarpFold<Op>::exists;
+    static const bool by_powers = WarpFold<Op>::exists, skips = WarpFold<Op>::skips;
     struct Spot { u64 tile; };
     // Shared memory: stages, results where they do not fit into a stage, then what warps tell each other.
     static const int results_at = STAGES * stage_bytes;
@@ -34,7 +34,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     struct Notes {
         State total[SLOTS][Warps];  // by rounds
         Value base[SLOTS][Warps];
-        u32 askew[STAGES][Gaps ? Warps : 1];  // what is to be done with a share that was fetched
+        u32 askew[STAGES][Gaps || skips ? Warps : 1];  // what is to be done with a share that was fetched; then, if it is whole
         Rounds<Spot> rounds;
     };
 
@@ -125,15 +125,25 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         return scan_lanes<Op, Flow>(state);
     }
     // What comes before the warp, and what does so within it.
-    GR_HD void write_share(i64 first, u32 stage, Value base, State held) const {
+    GR_HD void write_share(i64 first, u32 stage, u32 slot, State held) const {
+        const Value base = notes().base[slot][warp];
         const Lane run = lane_run(stage);
         const Cursor at = run.cursor(first);
         const bool even = is_even(first, at);
         if constexpr (by_powers) {
             if (even) {
-                const WarpFold<Op> fold(((const In*)share_a(stage))[0]);
-                __syncwarp();  // results may take its place
-                return run.template write_even<0>(fold.behind(base, fold.unpacked(Flow::value(held)), lane * Share::run));
+                Value value;
+                f64 squares = bit_cast<f64>(0x7ff8000000000000ull);
+                if (!skips || notes().askew[stage][warp]) {
+                    const WarpFold<Op> fold(((const In*)share_a(stage))[0]);
+                    __syncwarp();  // results may take its place
+                    const Value own = Flow::value(held);
+                    value = fold.behind(base, fold.unpacked(own), lane * Share::run);
+                    squares = fold.squares_of(own, value, Share::run);
+                } else {
+                    value = Flow::value(Flow::combine(Flow::of(base, false), held));
+                }
+                return run.template write_even<0>(value, squares);
             }
         }
         const Value value = Flow::value(Flow::combine(Flow::of(base, false), held));
@@ -175,8 +185,12 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
 #pragma unroll 3
                 for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + lane_run(stage).pack_of(k))));
                 const typename WarpFold<Op>::Held through = fold.through();
-                if (lane == 31) notes().total[slot][warp] = Flow::of(fold.template state_of<Share::elements>(through), false);
-                return Flow::of(fold.packed(fold.before(through)), false);
+                const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
+                if (skips && lane == 0) notes().askew[stage][warp] = whole;
+                if (whole) {
+                    if (lane == 31) notes().total[slot][warp] = Flow::of(fold.template state_of<Share::elements>(through), false);
+                    return Flow::of(fold.packed(fold.before(through)), false);
+                }
             }
         }
         const State through = fold_warp(first, stage);
@@ -185,7 +199,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     }
     GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
         const u64 tile = spot.tile;
-        write_share(share_of(tile), stage, notes().base[slot][warp], held);
+        write_share(share_of(tile), stage, slot, held);
         __syncwarp();
         drain(tile, stage);
     }

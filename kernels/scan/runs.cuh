@@ -61,9 +61,7 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
     template <int Lie> using Packs =
         typename Either<Lie == 0, StraightPacks<LaneRun>, AskewPacks<LaneRun, Lie, Run, Reverse>>::type;
     typedef PackScan<Op, Emit, V> Fast;
-    static const bool by_packs = !Reverse && !Exclusive && Fast::exists;
-    // Variances of many digits begin slowly: where lines do, each element by itself is faster.
-    static const bool ends_by_packs = by_packs && (!WarpFold<Op>::exists || sizeof(Out) <= 4);
+    static const bool by_packs = !Exclusive && Fast::exists && (!Reverse || WarpFold<Op>::exists);
     template <bool Yes> using By = typename Either<Yes, Fast, OneByOne>::type;
 
     // In the order of the scan.
@@ -87,6 +85,36 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
     }
     GR_HD Value start_or_none(u64 line) const { return line < task.lines ? start_of(line) : Op::identity(); }
 
+    // A pack in the order of the scan, or back in that of memory.
+    template <class T> static GR_HD Pack<T, V> turned(const Pack<T, V>& pack) {
+        Pack<T, V> other;
+#pragma unroll
+        for (int i = 0; i < V; i++) other.at[turn(i)] = pack.at[i];
+        return other;
+    }
+    template <class By> static GR_HD void run_pack(By& by, const Pack<In, V>& from, Pack<Out, V>& to) {
+        Pack<Out, V> found;
+        by.run(turned(from), found);
+        to = turned(found);
+    }
+    // A run's packs, none of which needs a look. Some are taken before results are put where they were: the compiler does not
+    // know that packs lie apart.
+    template <class Packs, class By> GR_HD void write_steadily(Packs& packs, By& by) const {
+        const int some = V == 2 ? 2 : 1, rest = Run % some;
+#pragma unroll 1
+        for (int k = 0; k + some <= Run; k += some) write_some<some>(packs, by, k);
+        if constexpr (rest > 0) write_some<rest>(packs, by, Run - rest);
+    }
+    template <int Count, class Packs, class By> GR_HD void write_some(Packs& packs, By& by, int k) const {
+        Pack<In, V> from[Count];
+        Pack<Out, V> to[Count];
+#pragma unroll
+        for (int i = 0; i < Count; i++) from[i] = turned(packs.next(k + i));
+#pragma unroll
+        for (int i = 0; i < Count; i++) by.walk(from[i], to[i]);
+#pragma unroll
+        for (int i = 0; i < Count; i++) put(k + i, turned(to[i]));
+    }
     // A run in which no line begins or ends, and all are elements.
     template <int Lie> GR_HD Value fold_even() const {
         Packs<Lie> packs(*this);
@@ -96,31 +124,24 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
         for (int k = 0; k < Run; k++) take(gather, packs.next(k));
         return gather.state();
     }
-    template <int Lie> GR_HD void write_even(Value value) const {
+    // `squares`: no less than the sum of those about the mean of `value`, where that is known.
+    template <int Lie> GR_HD void write_even(Value value, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
         Packs<Lie> packs(*this);
         if (Lie > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
         By<by_packs> fast(value, task.option);
-        int first = 0;
         if constexpr (by_packs && NearScan<Op, Emit>::exists) {
             NearScan<Op, Emit> near(value, task.option);
-            bool is_near = __all_sync(0xffffffffu, near.is_near());
-#pragma unroll 1
-            while (is_near && first < Run) {
-                Pack<Out, V> to;
-                near.run(packs.next(first), to);
-                is_near = __all_sync(0xffffffffu, near.is_near());
-                if (is_near) put(first++, to);
-            }
-            if (first == Run) return;
-            if (first > 0) fast.skip(first * V, near.last_sum, near.last_excess + (f64)(first * V) * near.variance);
+            if (__all_sync(0xffffffffu, near.is_near(squares))) return write_steadily(packs, near);
+        } else if constexpr (by_packs && WarpFold<Op>::exists) {
+            if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(packs, fast);
         }
         const int together = Lie == 0 ? unrolled : unrolled_askew;
 #pragma unroll together
-        for (int k = first; k < Run; k++) {
+        for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
             Pack<Out, V> to;
             if constexpr (by_packs) {
-                fast.run(from, to);
+                run_pack(fast, from, to);
             } else {
 #pragma unroll
                 for (int i = 0; i < V; i++) to.at[turn(i)] = one(value, from.at[turn(i)]);
@@ -157,24 +178,24 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
     GR_HD void write_ends(Cursor at, Value value) const {
         Packs<0> packs(*this);
         if (at.begins) value = start_of(at.line);
-        By<ends_by_packs> fast(value, task.option);
+        By<by_packs> fast(value, task.option);
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
             Pack<Out, V> to;
             if (at.left > V) {
-                if constexpr (ends_by_packs) {
-                    fast.run(from, to);
+                if constexpr (by_packs) {
+                    run_pack(fast, from, to);
                 } else {
 #pragma unroll
                     for (int i = 0; i < V; i++) to.at[turn(i)] = one(value, from.at[turn(i)]);
                 }
                 at.left -= V;
             } else {
-                if constexpr (ends_by_packs) value = fast.now();
+                if constexpr (by_packs) value = fast.now();
                 if (task.length >= V) write_end(at, value, from, to);
                 else write_short(at, value, from, to);
-                fast = By<ends_by_packs>(value, task.option);
+                fast = By<by_packs>(value, task.option);
             }
             put(k, to);
         }

@@ -4,6 +4,7 @@
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "flow.cuh"
+#include "fresh.cuh"
 #include "halves.cuh"
 #include "logic.cuh"
 #include "narrow.cuh"
@@ -121,7 +122,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     // Elements that are taken at once while their line goes on: a pack, or single ones.
     static const int N = V > 1 ? V : 4;
     typedef PackScan<Op, Emit, N> Packs;
-    static const bool by_packs = !Exclusive && !Reverse && Packs::exists;
+    static const bool by_packs = !Exclusive && !Reverse && Packs::exists && !WarpFold<Op>::skips;
     typedef typename Either<by_packs, Packs, OneByOne>::type By;
     // This lane's elements from one on.
     template <int Count> GR_HD Pack<In, Count> take(u32 stage, u32 at) const {
@@ -227,7 +228,57 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         }
     }
 
+    typedef FreshScan<Op, Emit> Fresh;
+    static const bool is_fresh = !Exclusive && Fresh::exists;
+    struct Part { f64 count, part; };  // of a number of elements
+    GR_HD Part* parts() const { return (Part*)(GR_SHARED + Warps * bytes()); }
+    // All threads of the block call, before all else.
+    GR_HD void prepare() const {
+        if constexpr (is_fresh) {
+            for (u32 i = threadIdx.x; i < task.length; i += 32 * Warps) parts()[i] = {(f64)(i + 1), Fresh::part_of(i + 1, task.option)};
+            __syncthreads();
+        }
+    }
+    // Replaces this lane's elements by results, where all of its lines exist and begin here, and nobody asks for totals.
+    // Lines end at once in all lanes.
+    GR_HD void walk_fresh(u32 stage) const {
+        const u32 length = (u32)task.length;
+        u32 number = 0;  // elements of a line that are taken
+        Fresh by;
+#pragma unroll 1
+        for (u32 at = 0; at < elements;) {
+            if (number > 0 && number + N <= length) {
+                take_fresh<N, false>(by, number, stage, Reverse ? elements - N - at : at);
+                at += N;
+            } else {
+                take_fresh<V, true>(by, number, stage, Reverse ? elements - V - at : at);
+                at += V;
+            }
+        }
+    }
+    // Ends: lines may begin and end among them.
+    template <int Count, bool Ends> GR_HD void take_fresh(Fresh& by, u32& number, u32 stage, u32 place) const {
+        const Pack<In, Count> from = take<Count>(stage, place);
+        const Part* const part = parts();
+        f64 variances[Count];
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const int j = Reverse ? Count - 1 - i : i;
+            const Part with = part[Ends ? number : number + i];
+            if (Ends && number == 0) by = Fresh(from.at[j]);
+            by.take(from.at[j]);
+            variances[j] = by.variance(with.count, with.part);
+            if (Ends && ++number == (u32)task.length) number = 0;
+        }
+        if (!Ends && (number += Count) == (u32)task.length) number = 0;
+        Pack<Out, Count> to;
+        Spreads<Op, Out>::of(variances, to);
+        put<Count>(stage, place, to);
+    }
+
     GR_HD void walk(u64 share, u32 stage) const {
+        if constexpr (is_fresh)
+            if (!task.carry && !task.totals && count_of(share) == 32 * elements) return walk_fresh(stage);
         if (count_of(share) == 32 * elements) walk_all(share, stage);
         else walk_some(share, stage);
     }
@@ -237,5 +288,6 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
 template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse>
 __global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_short(const __grid_constant__ Scan task) {
     const ShortScan<Op, Emit, Warps, V, Exclusive, Reverse> work(task);
+    work.prepare();
     take_shares<Warps>(work, task.tiles);
 }

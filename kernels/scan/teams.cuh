@@ -4,6 +4,7 @@
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "flow.cuh"
+#include "fresh.cuh"
 #include "halves.cuh"
 #include "logic.cuh"
 #include "narrow.cuh"
@@ -59,7 +60,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
     static const int ahead = 2;
     static const int N = V > 1 ? V : 4;  // elements that are taken at once
     typedef PackScan<Op, Emit, N> Packs;
-    static const bool by_packs = !Exclusive && Packs::exists;
+    static const bool by_packs = !Exclusive && Packs::exists && !WarpFold<Op>::skips;
     typedef Slot<size_a, Lanes> SlotA;
     typedef Slot<(size_b ? size_b : 1), Lanes> SlotB;
     typedef Slot<size_out, Lanes> SlotOut;
@@ -133,6 +134,57 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
         state = Take<Op>::of(before, x);
         return Exclusive ? Emit::of(Before<Op>::of(before, x), task.option) : Emit::of(state, task.option);
     }
+    typedef FreshScan<Op, Emit> Fresh;
+    static const bool is_fresh = !Exclusive && Fresh::exists;
+    // By lanes, so that neighbours' lie side by side.
+    GR_HD f64* parts() const {
+        return (f64*)(GR_SHARED + Warps * ((ahead + 1) * stage_bytes() + teams * (u32)task.grain_out));
+    }
+    // All threads of the block call, before all else.
+    GR_HD void prepare() const {
+        if constexpr (is_fresh) {
+            const u32 run = (u32)task.parts;
+            for (u32 i = threadIdx.x; i < run * Lanes; i += 32 * Warps)
+                parts()[i] = Fresh::part_of(i % Lanes * run + i / Lanes + 1, task.option);
+            __syncthreads();
+        }
+    }
+    template <int Count> GR_HD void write_fresh(Fresh& by, f64& count, const f64* part, const u8* a, const u8* b, u8* out, u32 k) const {
+        const Pack<In, Count> from = take<Count>(a, b, k);
+        f64 variances[Count];
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            by.take(from.at[i]);
+            count += 1;
+            variances[i] = by.variance(count, part[i * Lanes]);
+        }
+        Pack<Out, Count> to;
+        Spreads<Op, Out>::of(variances, to);
+        put<Count>(out, k, to);
+    }
+    // Lines that begin here.
+    GR_HD void walk_fresh(u64 line, u32 end, const u8* a, const u8* b, u8* out) const {
+        Fresh by(end > 0 ? ((const In*)a)[Turned ? length - 1 : 0] : In());
+        u32 k = begin;
+#pragma unroll 2
+        for (; k + N <= end; k += N) {
+            const Pack<In, N> from = take<N>(a, b, k);
+#pragma unroll
+            for (int i = 0; i < N; i++) by.take(from.at[i]);
+        }
+        if constexpr (V == 1)
+            for (; k < end; k++) by.take(take<1>(a, b, k).at[0]);
+        by.sums = lane_before<typename Fresh::Sums, Lanes>(warp_scan<typename Fresh::Sums, Lanes>(by.sums));
+        __syncwarp();  // results may take the place of the first element
+        const f64* part = parts() + place;
+        f64 count = begin;
+        k = begin;
+#pragma unroll 2
+        for (; k + N <= end; k += N, part += N * Lanes) write_fresh<N>(by, count, part, a, b, out, k);
+        if constexpr (V == 1)
+            for (; k < end; k++, part += Lanes) write_fresh<1>(by, count, part, a, b, out, k);
+        if (task.totals && end == length && end > begin) ((State*)task.totals)[line] = by.state(length);
+    }
     GR_HD void walk(u64 share, u32 stage) const {
         const u64 line = line_of(share);
         const bool there = line < task.lines;
@@ -141,6 +193,8 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
         const u8* b = size_b ? slot_b(stage) + SlotB(at.b, length).lead : a;
         u8* out = slot_out(stage) + SlotOut(at.out, length).lead;
         const u32 end = there ? begin + count : begin;
+        if constexpr (is_fresh)
+            if (!task.carry) return walk_fresh(line, end, a, b, out);
 
         Gather<Op> gather;
         u32 k = begin;
@@ -184,5 +238,6 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
 template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Turned, bool Reverse>
 __global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_teams(const __grid_constant__ Scan task) {
     const TeamScan<Op, Emit, Warps, V, Lanes, Exclusive, Turned, Reverse> work(task);
+    work.prepare();
     take_shares<Warps>(work, task.tiles);
 }

@@ -55,6 +55,7 @@ class Call:
     resets: np.ndarray | None = None
     phase: int = 0
     method: str = scan_methods.SINGLE_PASS
+    totals: bool = True
 
     def operands(self) -> list[np.ndarray]:
         if self.resets is None:
@@ -132,7 +133,12 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
     states = scratch.ctypes.data
     head = device_scan._POINTERS.pack(
         *(first[-1], first[0], first[1] if len(first) > 2 else 0),
-        *(0 if carry is None else carry.ctypes.data, total.ctypes.data, states, states + plan.scratch_bytes - 16),
+        *(
+            0 if carry is None else carry.ctypes.data,
+            total.ctypes.data if call.totals else 0,
+            states,
+            states + plan.scratch_bytes - 16,
+        ),
         *(first[2] if len(first) > 3 else 0, shape[call.axis] - 1 if call.reverse else 0),
     )
     for step in plan.steps:
@@ -150,6 +156,9 @@ def check(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> None:
         call.chunks, call.bound, call.axis, call.carry, call.exclusive, call.reverse, call.resets
     )
     got, total = run(kernels, call, schedule, seed)
-    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-12)
+    few_digits = wanted.dtype == np.float16 and call.bound.monoid.name in ("var", "std")  # by sums of binary32
+    np.testing.assert_allclose(got, wanted, rtol=1e-3 if few_digits else 1e-6, atol=1e-12)
+    if not call.totals:
+        return
     pairs = [host.finalise(partial, call.bound) for partial in (total, behind)]
     np.testing.assert_allclose(*pairs, rtol=1e-6, atol=1e-12)

@@ -1,0 +1,39 @@
+// Running variances of lines of some elements that begin here: about a line's first element, which counts itself, so that no
+// more digits cancel than the line's length has; by reciprocals from a table, as all lines are of one length.
+#pragma once
+#include "../warp/scan.cuh"
+#include "spreads.cuh"
+
+template <class Op, class Emit> struct FreshScan { static const bool exists = false; };
+template <class T, class Op, class Result> struct FreshSpread {
+    static const bool exists = FewDigits<T>::yes;
+    struct Sums {
+        struct State { f64 sum, squares; };
+        static GR_HD State identity() { return {0, 0}; }
+        static GR_HD State combine(State a, State b) { return {a.sum + b.sum, a.squares + b.squares}; }
+    };
+    f64 pivot;
+    typename Sums::State sums;
+    GR_HD FreshSpread() : pivot(0), sums{0, 0} {}
+    GR_HD explicit FreshSpread(T first) : pivot(cast<f64>(first)), sums{0, 0} {}
+    GR_HD void take(T x) {
+        const f64 d = cast<f64>(x) - pivot;
+        sums.sum += d;
+        sums.squares = __fma_rn(d, d, sums.squares);
+    }
+    GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
+    GR_HD typename Op::State state(u32 count) const {
+        return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {sums.sum, sums.squares}, count});
+    }
+    // One over a count's product with what squares are divided by.
+    static GR_HD f64 part_of(f64 count, const f64* option) {
+        const f64 freedom = count - option[0];
+        return freedom > 0 ? 1 / (count * freedom) : bit_cast<f64>(0x7ff0000000000000ull);
+    }
+};
+template <class T, class Result> struct FreshScan<Var<T, false>, Final<Var<T, false>, Result>> : FreshSpread<T, Var<T, false>, Result> {
+    using FreshSpread<T, Var<T, false>, Result>::FreshSpread;
+};
+template <class T, class Result> struct FreshScan<Std<T, false>, Final<Std<T, false>, Result>> : FreshSpread<T, Std<T, false>, Result> {
+    using FreshSpread<T, Std<T, false>, Result>::FreshSpread;
+};
