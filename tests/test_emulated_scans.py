@@ -172,6 +172,7 @@ CALLS = {
     "variances near what comes before": call("var", "f4", (9000, 9), 0, carried=True),
     "integers in strands at once": call("sum", "i8", (900, 20), 0, carried=True, exclusive=True),
     "maxima in strands at once": call("max", "f4", (900, 41), 0, carried=True),
+    "strands of rows wider than others": call("max", "f4", (90, 132), 0, carried=True, phase=8, reverse=True),
     "strands of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
     "planes of strands": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
     "planes of strands in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),

@@ -41,10 +41,10 @@ def looks_at_once(plan: scan_task.Plan) -> bool:
 @pytest.mark.parametrize(
     ("name", "dtype", "at_once", "in_steps"),
     [
-        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127), (2, 4, 128, 200)),
+        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127, 129, 193, 223), (2, 4, 128, 200, 225)),
         ("sum", "f8", (8, 32, 33, 64), (3, 7, 65)),
         ("sum", "f2", (12, 33, 100), (9,)),
-        ("max", "f4", (17, 33, 64, 100), (8, 16, 120, 128)),
+        ("max", "f4", (17, 33, 64, 100, 129, 215), (8, 16, 120, 128, 200, 225)),
         ("sum", "i8", (17, 33, 63), (16, 64)),
         ("sum", "i4", (33, 35), (17, 32)),
         ("sum", "u1", (), (17, 33)),
@@ -65,7 +65,7 @@ def test_planes_are_looked_back_for_by_steps():
 
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 def test_there_is_room_for_all_posts(name, dtype):
-    for columns in range(2, 130):
+    for columns in (*range(2, 130), 160, 161, 193, 223):
         for length in (300, 7001, 450_000, 3_333_333):
             plan = planned(name, dtype, (length, columns))
             if not looks_at_once(plan):

@@ -95,6 +95,8 @@ class Call:
                 TILES=8,
                 APART=2,
                 GANGS=GANGS,
+                GANGS_ASKEW=((1, 5),),
+                FEWEST=3,
             ),
             mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12),
         ):
