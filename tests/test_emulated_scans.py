@@ -140,6 +140,12 @@ CALLS = {
     "columns of few chains": call("sum", "f4", (600, 72), 0, view=lambda x: x[:, :64], carried=True),
     "halves apart": call("sum", "f2", (120, 403), 0, carried=True, phase=6),
     "rows of odd pitch": call("max", "f4", (120, 509), 0, carried=True, phase=4, reverse=True, exclusive=True),
+    "few rows of odd pitch at once": call(
+        "sum", "f4", (3000, 101), 0, view=lambda x: x[:, 3:], carried=True, reverse=True
+    ),
+    "maxima of odd pitch at once": call(
+        "max", "f4", (700, 140), 0, view=lambda x: x[:, 3:], carried=True, exclusive=True
+    ),
     "rows of odd pitch in halves": call("nanmin", "f2", (130, 507), 0, carried=True, phase=6),
     "rows of odd pitch inside": call("max", "u1", (130, 520), 0, view=lambda x: x[:, 3:513], carried=True),
     "bytes apart, in reverse": call("max", "u1", (120, 501), 0, carried=True, reverse=True),
@@ -570,6 +576,11 @@ DEFECTS = {
         "anchor[(1 + far) * wide].post(Part::of(Op::combine(behind, own)));",
         "anchor[(1 + far) * wide].post(Part::of(behind));",
         ("strands in pairs at once",),
+    ),
+    "all chains look for posts of the first one": (
+        "(Post*)task.states + chain * each * wide + column",
+        "(Post*)task.states + column",
+        ("few rows of odd pitch at once",),
     ),
     "a span looked for at once leaves out its last tile": (
         "anchor[(EACH + 1) * wide].post(Part::of(Op::combine(state, own)));",

@@ -39,6 +39,7 @@ FEW_CHAINS = 66
 # (n, 1024), (n, 8192) 0.51, 0.57 and 0.58, 0.65.
 COUNTED = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
 PART = 16  # bytes of a row's reciprocals
+STRETCH = 8  # tiles of one, where posts are looked for at once (kernels/scan/at_once.cuh)
 
 
 @dataclass(frozen=True)
@@ -133,14 +134,26 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         cut.shared_bytes,
     )
     members = words(cut, (length, columns.size, lead, chains), steps[-1], op.option, bands, planes)
-    posts = chains * posts_of(cut.links, anchored) * LANES * cut.lookers * 16 * -(-cut.taken * op.state_bytes // 8)
+    each = 16 * -(-cut.taken * op.state_bytes // 8)
+    count = posts_of(cut.links, anchored)
+    if _looks_at_once(op, cut, chains):
+        count, each = cut.links + (cut.links // STRETCH**2 + 1) * (STRETCH + 1), 8
+    posts = chains * count * LANES * cut.lookers * each
     return Plan((step,), members, posts + 16, True, tuple(starts))
 
 
 def _draws_late(op: Operator, cut: Cut, chains: int) -> bool:
     """True where few chains had better draw tiles as many do: not early. (n, 32) is one chain."""
+    if _looks_at_once(op, cut, chains):
+        return True
     narrow_or_single = op.itemsizes[0] <= 2 or cut.together == 1
     return chains > 1 and cut.apart == 1 and narrow_or_single and scan_lanes.adds_floats(op)
+
+
+def _looks_at_once(op: Operator, cut: Cut, chains: int) -> bool:
+    """True where few chains look for short posts at once (kernels/scan/columns.cuh)."""
+    words_apart = cut.apart > 1 and cut.taken == 1 and (*op.itemsizes, op.out_bytes) == (4, 4)
+    return chains < FEW_CHAINS and words_apart and (scan_lanes.adds_floats(op) or op.state_bytes <= 4)
 
 
 def words(
