@@ -140,6 +140,13 @@ CALLS = {
     "columns of few chains": call("sum", "f4", (600, 72), 0, view=lambda x: x[:, :64], carried=True),
     "halves apart": call("sum", "f2", (120, 403), 0, carried=True, phase=6),
     "rows of odd pitch": call("max", "f4", (120, 509), 0, carried=True, phase=4, reverse=True, exclusive=True),
+    "strips that overlap": call("sum", "u1", (130, 1507), 0, carried=True, phase=3),
+    "strips that overlap, in reverse": call(
+        "sum", "i4", (130, 707), 0, carried=True, phase=4, reverse=True, exclusive=True
+    ),
+    "strips that overlap, of planes": call("sum", "i2", (3, 90, 77), 1, carried=True, phase=2),
+    "strips of bytes that overlap": call("max", "u1", (130, 2010), 0, view=lambda x: rising(x)[:, 3:], carried=True),
+    "maxima of halves apart": call("max", "f2", (90, 793), 0, phase=2, carried=True, reverse=True, exclusive=True),
     "few rows of odd pitch at once": call(
         "sum", "f4", (3000, 101), 0, view=lambda x: x[:, 3:], carried=True, reverse=True
     ),
@@ -576,6 +583,16 @@ DEFECTS = {
         "anchor[(1 + far) * wide].post(Part::of(Op::combine(behind, own)));",
         "anchor[(1 + far) * wide].post(Part::of(behind));",
         ("strands in pairs at once",),
+    ),
+    "strips that overlap end where their own columns do": (
+        "own + (0 - ((u32)(u64)row + own)) % SECTOR",
+        "own",
+        ("strips that overlap", "strips of bytes that overlap"),
+    ),
+    "the first strip begins with a sector": (
+        "return first ? 0 : (0 -",
+        "return (0 -",
+        ("strips that overlap", "strips of bytes that overlap"),
     ),
     "all chains look for posts of the first one": (
         "(Post*)task.states + chain * each * wide + column",
