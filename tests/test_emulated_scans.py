@@ -140,6 +140,19 @@ CALLS = {
     "columns of few chains": call("sum", "f4", (600, 72), 0, view=lambda x: x[:, :64], carried=True),
     "halves apart": call("sum", "f2", (120, 403), 0, carried=True, phase=6),
     "rows of odd pitch": call("max", "f4", (120, 509), 0, carried=True, phase=4, reverse=True, exclusive=True),
+    "strips that overlap": call("sum", "u1", (130, 1507), 0, carried=True, phase=3),
+    "strips that overlap, in reverse": call(
+        "sum", "i4", (130, 707), 0, carried=True, phase=4, reverse=True, exclusive=True
+    ),
+    "strips that overlap, of planes": call("sum", "i2", (3, 90, 77), 1, carried=True, phase=2),
+    "strips of bytes that overlap": call("max", "u1", (130, 2010), 0, view=lambda x: rising(x)[:, 3:], carried=True),
+    "maxima of halves apart": call("max", "f2", (90, 793), 0, phase=2, carried=True, reverse=True, exclusive=True),
+    "few rows of odd pitch at once": call(
+        "sum", "f4", (3000, 101), 0, view=lambda x: x[:, 3:], carried=True, reverse=True
+    ),
+    "maxima of odd pitch at once": call(
+        "max", "f4", (700, 140), 0, view=lambda x: x[:, 3:], carried=True, exclusive=True
+    ),
     "rows of odd pitch in halves": call("nanmin", "f2", (130, 507), 0, carried=True, phase=6),
     "rows of odd pitch inside": call("max", "u1", (130, 520), 0, view=lambda x: x[:, 3:513], carried=True),
     "bytes apart, in reverse": call("max", "u1", (120, 501), 0, carried=True, reverse=True),
@@ -172,6 +185,7 @@ CALLS = {
     "variances near what comes before": call("var", "f4", (9000, 9), 0, carried=True),
     "integers in strands at once": call("sum", "i8", (900, 20), 0, carried=True, exclusive=True),
     "maxima in strands at once": call("max", "f4", (900, 41), 0, carried=True),
+    "strands of rows wider than others": call("max", "f4", (90, 132), 0, carried=True, phase=8, reverse=True),
     "strands of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
     "planes of strands": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
     "planes of strands in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
@@ -602,6 +616,21 @@ DEFECTS = {
         "anchor[(1 + far) * wide].post(Part::of(Op::combine(behind, own)));",
         "anchor[(1 + far) * wide].post(Part::of(behind));",
         ("strands in pairs at once",),
+    ),
+    "strips that overlap end where their own columns do": (
+        "own + (0 - ((u32)(u64)row + own)) % SECTOR",
+        "own",
+        ("strips that overlap", "strips of bytes that overlap"),
+    ),
+    "the first strip begins with a sector": (
+        "return first ? 0 : (0 -",
+        "return (0 -",
+        ("strips that overlap", "strips of bytes that overlap"),
+    ),
+    "all chains look for posts of the first one": (
+        "(Post*)task.states + chain * each * wide + column",
+        "(Post*)task.states + column",
+        ("few rows of odd pitch at once",),
     ),
     "a span looked for at once leaves out its last tile": (
         "anchor[(EACH + 1) * wide].post(Part::of(Op::combine(state, own)));",

@@ -34,6 +34,7 @@ SHAPES = (
     (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+>$)"), r"\1, 12, "),
     (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
+    (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
     (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=[34], \w+>$)"), r"\1, 12, 9, "),
     (re.compile(r"(?<=^scan_short)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^scan_planes)(.*), \d+, (?=\w+, \w+>$)"), r"\1, 16, "),
@@ -43,6 +44,7 @@ SHAPES = (
 
 STRANDS = (  # gangs and warps of each
     (re.compile(r", \d+, \d+, (?=\d+, \d, \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
+    (re.compile(r", \d+, \d+, (?=\d+, [5-7], \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 7, "),
     (re.compile(r", \d+, \d+, (?=\d+, 1, \w+, \w+, \w+>$)"), ", 14, 1, "),
     (re.compile(r", \d+, \d+, (?=\d+, [234], \w+, \w+, \w+>$)"), ", 3, 4, "),
 )

@@ -41,10 +41,10 @@ def looks_at_once(plan: scan_task.Plan) -> bool:
 @pytest.mark.parametrize(
     ("name", "dtype", "at_once", "in_steps"),
     [
-        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127), (2, 4, 128, 200)),
+        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127, 129, 193, 223), (2, 4, 128, 200, 225)),
         ("sum", "f8", (8, 32, 33, 64), (3, 7, 65)),
         ("sum", "f2", (12, 33, 100), (9,)),
-        ("max", "f4", (17, 33, 64, 100), (8, 16, 120, 128)),
+        ("max", "f4", (17, 33, 64, 100, 129, 215), (8, 16, 120, 128, 200, 225)),
         ("sum", "i8", (17, 33, 63), (16, 64)),
         ("sum", "i4", (33, 35), (17, 32)),
         ("sum", "u1", (), (17, 33)),
@@ -65,7 +65,7 @@ def test_planes_are_looked_back_for_by_steps():
 
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 def test_there_is_room_for_all_posts(name, dtype):
-    for columns in range(2, 130):
+    for columns in (*range(2, 130), 160, 161, 193, 223):
         for length in (300, 7001, 450_000, 3_333_333):
             plan = planned(name, dtype, (length, columns))
             if not looks_at_once(plan):
@@ -82,3 +82,55 @@ def test_there_is_room_for_all_posts(name, dtype):
             rows = links + spans * (tile + 1) + left // tile + 1
             wide = -(-columns * nbytes // 128) * 128
             assert rows * wide <= plan.scratch_bytes - 16, (columns, length)
+
+
+def strips_of(plan: scan_task.Plan) -> tuple[int, int, int]:
+    """Columns of a strip, strips, and columns from one to the next."""
+    members = struct.unpack_from("11Q", plan.words)
+    return members[3], members[2], members[10]
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "columns", "overlap"),
+    [
+        ("sum", "u1", 21845, 3),  # of eight bytes a result: a sector less one
+        ("sum", "i4", 21845, 3),
+        ("max", "u1", 65535, 31),
+        ("max", "f2", 65535, 0),
+        ("sum", "f2", 65535, 0),
+        ("sum", "f4", 32767, 0),
+        ("sum", "u1", 513, 0),  # few chains
+        ("max", "u1", 1001, 0),
+        ("sum", "u1", 21856, 0),  # whole sectors
+    ],
+)
+def test_strips_overlap_where_each_then_writes_whole_sectors(name, dtype, columns, overlap):
+    width, strips, own = strips_of(planned(name, dtype, (50_000, columns)))
+    assert width - own == overlap
+    assert strips > 1
+    assert (strips - 1) * own + width >= columns > (strips - 2) * own + width
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "columns", "expected"),
+    [
+        ("sum", "f4", 513, True),
+        ("max", "f4", 4095, True),
+        ("max", "i4", 1001, True),
+        ("sum", "f4", 32767, False),  # many chains
+        ("sum", "f4", 520, False),  # whole sectors
+        ("sum", "f2", 513, False),
+        ("max", "u1", 1001, False),
+        ("sum", "i4", 513, False),
+        ("mean", "f4", 513, False),
+    ],
+)
+def test_few_chains_of_words_apart_are_looked_for_at_once_and_drawn_late(name, dtype, columns, expected):
+    plan = planned(name, dtype, (10**6, columns))
+    members = struct.unpack_from("11Q", plan.words)
+    _, _, apart, anchored, early, *_ = numbers(plan)
+    posts = members[6] + (members[6] // 64 + 1) * 9
+    late = (int(apart), anchored, early) == (32, "true", "false")
+    assert late == expected
+    if expected:
+        assert plan.scratch_bytes == members[5] * posts * 128 * 8 + 16  # of four lookers

@@ -39,6 +39,9 @@ FEW_CHAINS = 66
 # (n, 1024), (n, 8192) 0.51, 0.57 and 0.58, 0.65.
 COUNTED = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
 PART = 16  # bytes of a row's reciprocals
+SECTOR = 32  # bytes of memory
+FEW_STRIPS = 16  # all alike; of more the last one has fewer columns
+STRETCH = 8  # tiles of one, where posts are looked for at once (kernels/scan/at_once.cuh)
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,11 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     if together == 1 and length <= SHORT and arrays.lines >= MANY and min(sizes) >= 4 and not planes:
         return None
     width, strips, lead = strips_of(op, arrays, kept, steps, together, apart)
+    own = width
+    if strips > 1 and _may_overlap(op, together, apart, exclusive):
+        overlapping = _overlapping(op, columns.size, together)
+        if count * overlapping[1] >= FEW_CHAINS:
+            (width, strips, own), lead = overlapping, 0
     bands = [
         band_of(arrays, i, n, steps[i], starts[i], kept, (width, strips, lead)) for i, n in enumerate(op.itemsizes)
     ]
@@ -132,36 +140,69 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         LANES * (cut.warps + LAG * cut.lookers),
         cut.shared_bytes,
     )
-    members = words(cut, (length, columns.size, lead, chains), steps[-1], op.option, bands, planes)
-    posts = chains * posts_of(cut.links, anchored) * LANES * cut.lookers * 16 * -(-cut.taken * op.state_bytes // 8)
+    members = words(cut, (length, columns.size, lead, chains), (own, steps[-1]), op.option, bands, planes)
+    each = 16 * -(-cut.taken * op.state_bytes // 8)
+    count = posts_of(cut.links, anchored)
+    if _looks_at_once(op, cut, chains):
+        count, each = cut.links + (cut.links // STRETCH**2 + 1) * (STRETCH + 1), 8
+    posts = chains * count * LANES * cut.lookers * each
     return Plan((step,), members, posts + 16, True, tuple(starts))
 
 
 def _draws_late(op: Operator, cut: Cut, chains: int) -> bool:
     """True where few chains had better draw tiles as many do: not early. (n, 32) is one chain."""
+    if _looks_at_once(op, cut, chains):
+        return True
     narrow_or_single = op.itemsizes[0] <= 2 or cut.together == 1
     return chains > 1 and cut.apart == 1 and narrow_or_single and scan_lanes.adds_floats(op)
+
+
+def _looks_at_once(op: Operator, cut: Cut, chains: int) -> bool:
+    """True where few chains look for short posts at once (kernels/scan/columns.cuh)."""
+    words_apart = cut.apart > 1 and cut.taken == 1 and (*op.itemsizes, op.out_bytes) == (4, 4)
+    return chains < FEW_CHAINS and words_apart and (scan_lanes.adds_floats(op) or op.state_bytes <= 4)
 
 
 def words(
     cut: Cut,
     sizes: tuple[int, int, int, int],
-    step_out: int,
+    steps: tuple[int, int],
     option: tuple[float, float],
     bands: list[_Band],
     planes: list[Dim],
 ) -> bytes:
-    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh)."""
+    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh).
+
+    ``steps``: columns from one strip to the next, and bytes from one row of results to the next.
+    """
     length, columns, lead, chains = sizes
     tiles, rows = chains * cut.links, cut.teams * cut.rows
-    numbers = (length, columns, cut.strips, cut.width, lead, chains, cut.links, cut.rows, cut.teams, tiles, step_out)
+    numbers = (length, columns, cut.strips, cut.width, lead, chains, cut.links, cut.rows, cut.teams, tiles, *steps)
     return (
-        struct.pack("10Qq", *numbers)
+        struct.pack("11Qq", *numbers)
         + struct.pack("2d", *option)
         + struct.pack("12Q", *div_words(chains), *div_words(cut.strips), *div_words(cut.width), *div_words(length))
         + b"".join(band.words(rows) for band in (*bands, _NONE)[:2])
         + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(planes)))
     )
+
+
+def _may_overlap(op: Operator, together: int, apart: int, exclusive: bool) -> bool:
+    """True where strips of many chains do (kernels/scan/columns.cuh).
+
+    Of a scan in place one strip may read what another has written there: to extremes so far, unlike those of all before,
+    that makes no difference.
+    """
+    extremes_of_bytes = op.out_bytes == 1 and together == 16 and not exclusive
+    return apart > 1 and (op.out_bytes > op.itemsizes[0] or extremes_of_bytes)
+
+
+def _overlapping(op: Operator, columns: int, together: int) -> tuple[int, int, int]:
+    """Columns of a strip, strips, and columns from one to the next: a sector less one, that each writes it whole."""
+    most, over = LANES * together, SECTOR // op.out_bytes - 1
+    strips = -(-(columns - most) // (most - over)) + 1
+    own = most - over if strips > FEW_STRIPS else -(-(columns - over) // strips)
+    return own + over, -(-(columns - own - over) // own) + 1, own
 
 
 _NONE = _Band(0, 0, 0, 0, 0, 0, False)

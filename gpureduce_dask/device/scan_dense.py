@@ -84,7 +84,7 @@ def launch(op: Operator, dense: Dense, kernel: str, tiles: Tiles, reverse: bool,
     shape = (dense.length, dense.width, 1, dense.width, 0, dense.count)
     divisors = (dense.count, 1, dense.width, dense.length)
     members = (
-        struct.pack("10Qq", *shape, links, tiles.rows, tiles.teams, planes * links, -1 if reverse else 1)
+        struct.pack("11Qq", *shape, links, tiles.rows, tiles.teams, planes * links, dense.width, -1 if reverse else 1)
         + struct.pack("2d", *op.option)
         + struct.pack("12Q", *(word for n in divisors for word in div_words(n)))
         + bytes(8 * BANDS_WORDS)

@@ -15,6 +15,10 @@ LANES = 32
 # float32 down (n, 513), whose chains are few, 0.69 and 0.58.
 POSTED = 16
 MOST_APART = 4  # columns of a lane: as many warps look back
+# Strips of extremes of one or two bytes from which on a lane takes more, of which one warp looks back. H200, CUDA 13.0,
+# 4 GiB, 2026-11, maxima of float16 down (32768, 65535) 0.76 and 0.81, of uint8 down (65536, 65535) 0.50 and 0.57; but
+# sums of float16 0.74 and 0.57.
+CHAINS_OF_NARROW = 128
 # Bytes of a row where no alignment suits all rows, so that a strip's ends, of whose sectors the neighbours have a part,
 # are few among them: down (32768, 32767) 0.53 of a copy with 128, 0.72 with 256, 0.93 with 512.
 STRIP_ASKEW = 512
@@ -90,7 +94,11 @@ def _apart(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], step
     write_at = [arrays.phases[-1], steps[-1], *(d.c for d in planes)]
     if not any(n % 32 for n in (*read_at, *write_at)):
         return 1
-    count = min(MOST_APART, STRIP_ASKEW // max(*op.itemsizes, op.out_bytes) // LANES)
+    size, most = op.itemsizes[0], MOST_APART
+    of_narrow = op.type.startswith("MinMax<") and size <= 2
+    if of_narrow and math.prod(d.size for d in planes) * -(-columns.size // (STRIP_ASKEW // size)) >= CHAINS_OF_NARROW:
+        most = STRIP_ASKEW // size // LANES
+    count = min(most, STRIP_ASKEW // max(size, op.out_bytes) // LANES)
     while columns.size < LANES * count:
         count //= 2
     return max(1, count)

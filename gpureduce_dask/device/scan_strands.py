@@ -79,6 +79,9 @@ LINE = 128  # bytes of memory: those of a warp's posts are whole ones. Down (n, 
 LONG, SHORT = 16, 8  # tiles of a stretch: the more the fewer registers are left
 MANY_CHAINS = False  # more of them have not been measured yet: they stay in strips
 APART = 8  # tiles of a plane from which on planes are chains of their own
+# Wider rows of words and no whole sectors, which strips would share, are taken whole too; more warps look back. Sums of
+# float32 down (n, 129), (n, 193) in strips 0.56, 0.65 and so 0.81, 0.77; maxima 0.71, 0.73 and 0.85, 0.82.
+WIDEST_ASKEW, GANGS_ASKEW, LOOKERS_ASKEW, WARPS_ASKEW = 224, ((3, 5), (2, 7)), 7, 28
 # What an element costs: to fold and to write it, eight rows together, four, and each of those left.
 BATCH, HALF, SINGLE = 8, 0.75, 0.65
 # And a state that is noted for those that look back, by as many of their lanes as share a column: sums of float32 down
@@ -164,8 +167,14 @@ def _look(op: Operator, dense: Dense) -> _Look:
     lookers = -(-width // per)
     # As wide as all these warps take, though more is zeroed: where as few lines as columns fill, sums of float32 down
     # (n, 65), (n, 100) 0.90, 0.89 and 0.89, 0.88, of int64 down (n, 33) 0.93 and 0.91.
-    most = LOOKERS_OF_SPREADS if short == 16 else LOOKERS
+    most = LOOKERS_OF_SPREADS if short == 16 else LOOKERS_ASKEW if _is_askew(op, dense) else LOOKERS
     return steps if lookers > most else _Look(lookers, stretch, stretch * per // LANES, nbytes, per * lookers)
+
+
+def _is_askew(op: Operator, dense: Dense) -> bool:
+    """True of rows that are wider than others, and no whole sectors."""
+    askew = dense.sizes == (WORD, WORD) and dense.width * WORD % SECTOR != 0 and op.state_bytes <= 8
+    return askew and WIDEST < dense.width <= WIDEST_ASKEW
 
 
 def _short(op: Operator, dense: Dense) -> int:
@@ -175,11 +184,13 @@ def _short(op: Operator, dense: Dense) -> int:
 
 def _pays(op: Operator, dense: Dense, look: _Look) -> bool:
     """False where other kernels are faster."""
-    if dense.width > WIDEST:
+    if dense.width > WIDEST and not (look.stretch and _is_askew(op, dense)):
         return False
     read, row = dense.width * dense.sizes[0], dense.width * max(dense.sizes)
     if dense.length < (SHORTEST_OF_FEW if dense.count > 1 and read <= FEW else SHORTEST):
         return False
+    if dense.width > WIDEST:
+        return True
     if look.stretch and dense.sizes == (WORD, WORD):
         most = MOST_OF_WORD_EXTREMES if op.type.startswith("MinMax<") and row % SECTOR == 0 else MOST_OF_WORDS
         if op.type.startswith("Mean<") and row % LINE == 0:
@@ -195,6 +206,8 @@ def _pays(op: Operator, dense: Dense, look: _Look) -> bool:
 
 
 def _gangs(op: Operator, dense: Dense, together: int, look: _Look) -> tuple[tuple[int, int], ...]:
+    if dense.width > WIDEST:
+        return GANGS_ASKEW
     if look.stretch:
         if op.type.startswith("Mean<"):
             return GANGS_OF_MEANS
@@ -213,7 +226,9 @@ def _cut(
     """Warps, and teams and rows of a tile: those that leave few lanes idle, in different banks."""
     best, cut = math.inf, None
     width, size = dense.width, dense.sizes[0]
-    most_warps = MOST_AT_ONCE if look.stretch else MOST_OF_NARROW if shapes is GANGS_OF_NARROW else MOST_WARPS
+    most_warps = MOST_OF_NARROW if shapes is GANGS_OF_NARROW else MOST_WARPS
+    if look.stretch:
+        most_warps = WARPS_ASKEW if width > WIDEST else MOST_AT_ONCE
     for gangs, warps in shapes:
         if cut and gangs * warps < ENOUGH:
             break

@@ -67,6 +67,7 @@ struct Strips {
     u64 chains, links;    // strips of all planes; tiles of each
     u64 rows, teams;      // rows that a lane takes of a tile; lanes of a warp in one column
     u64 tiles;
+    u64 own;              // columns from one strip to the next, fewer than `width` where strips overlap
     i64 step_out;
     f64 option[2];
     Div by_chains, by_strips, by_width, by_length;

@@ -1,6 +1,7 @@
 // As the chain of chain.cuh with anchors, two steps of Stretch posts, of which a lane has room for all: it looks for both
 // steps at once, since each trip to memory takes a microsecond. Posts are short, so that few bytes are read.
 #pragma once
+#include "beside.cuh"
 #include "deep.cuh"
 #include "pack.cuh"
 
@@ -8,6 +9,7 @@
 template <class Op> struct OfFloats { static const bool yes = false; };
 template <class Map> struct OfFloats<Sum<Map, f64>> { static const bool yes = true; };
 template <class Map> struct OfFloats<Sum<Map, Twofold>> { static const bool yes = true; };
+template <class Op, int Count> struct OfFloats<Several<Op, Count>> : OfFloats<Op> {};
 
 // A published state without a mark beside each word: what stands there before is zero, and no word is. Floats differ in the
 // bits of a NaN that none of them is; beside a word of a small state stands a one.
@@ -111,8 +113,10 @@ template <class Op, int Stretch, int Slots> struct AtOnceChain {
     u64 wide;
     bool active, posts;  // the lane has a column; and posts its states
 
-    GR_HD AtOnceChain(const Strips& task, u32 column, bool has, bool first, u64 columns) : wide(columns), active(has), posts(first) {
-        singles = (Post*)task.states + column;
+    GR_HD AtOnceChain(const Strips& task, u64 chain, u32 column, bool has, bool first, u64 columns)
+        : wide(columns), active(has), posts(first) {
+        const u64 each = task.links + (task.links / SPAN + 1) * (EACH + 1);
+        singles = (Post*)task.states + chain * each * wide + column;
         spans = singles + task.links * wide;
     }
 
@@ -176,5 +180,14 @@ template <class Op, int Stretch, int Slots> struct AtOnceChain {
         state = Op::combine(span > 0 ? state : Op::combine(start, state), behind);
         if (posts && link % SPAN == SPAN - 1) anchor[(EACH + 1) * wide].post(Part::of(Op::combine(state, own)));
         return state;
+    }
+};
+
+// Called as Chain, with a lane a column.
+template <class Op> struct AtOnceLinks : AtOnceChain<Op, 8, 8> {
+    GR_HD AtOnceLinks(const Strips& task, u64 chain, u32 column, bool has, u64 columns)
+        : AtOnceChain<Op, 8, 8>(task, chain, column, has, has, columns) {}
+    GR_HD typename Op::State before(u64 link, typename Op::State own, typename Op::State start) const {
+        return AtOnceChain<Op, 8, 8>::before(link, own, start, {0, 1, 32}, {0, 0});
     }
 };

@@ -135,9 +135,22 @@ GR_HD void drain_bytes(u32 share, u8* begin, u32 bytes) {
     if (is_tail ? at >= low && at < end : at >= phase && at < low && at < end) to[at] = GR_SHARED[share + at];
 }
 
+// Of a row that begins at `row`, the bytes that a strip writes where strips overlap: its own, but from where a sector of memory
+// begins up to where the next strip's begin; the first strip from its begin on, and the last one up to its end.
+struct Window {
+    static const u32 SECTOR = 32;
+    u32 own, bytes;
+    bool first, last;
+    GR_HD u32 low(const u8* row) const { return first ? 0 : (0 - (u32)(u64)row) % SECTOR; }
+    GR_HD u32 high(const u8* row) const { return last ? bytes : own + (0 - ((u32)(u64)row + own)) % SECTOR; }
+    GR_HD bool has(const u8* row, u32 at, u32 size) const { return at >= low(row) && at + size <= high(row); }
+};
+
 // All lanes of a warp call. Writes rows of Bytes, those of shared memory from `share` on, `pitch` apart, each where its address
-// modulo 16 has it (Turning), or the first's: whole packs of 16, and of both ends, which are a pack together, elements.
-template <bool Turning, int Count, int Bytes, class T> GR_HD void drain_rows(u32 share, i32 pitch, u8* row, i64 step) {
+// modulo 16 has it (Turning), or the first's: whole packs of 16, and of both ends, which are a pack together, elements. Windowed: of
+// each those in the window.
+template <bool Turning, int Count, int Bytes, class T, bool Windowed>
+GR_HD void drain_rows(u32 share, i32 pitch, u8* row, i64 step, Window window) {
     const int packs = Bytes / 16, each = 16 / (int)sizeof(T);
     const u32 lane = threadIdx.x % 32;
 #pragma unroll
@@ -145,7 +158,8 @@ template <bool Turning, int Count, int Bytes, class T> GR_HD void drain_rows(u32
         const u32 i = (k + lane) / packs, pack = (k + lane) % packs;
         u8* const to = row + (i64)i * step;
         const u32 phase = (u32)((u64)to % 16), at = pack * 16 + (0 - phase) % 16;
-        if ((Count * packs % 32 == 0 || k + lane < Count * packs) && (phase == 0 || pack + 1 < packs))
+        const bool in = !Windowed || window.has(to, at, 16);
+        if ((Count * packs % 32 == 0 || k + lane < Count * packs) && (phase == 0 || pack + 1 < packs) && in)
             __stcs((uint4*)(to + at), *(const uint4*)(GR_SHARED + share + (i32)i * pitch + (Turning ? phase : 0) + at));
     }
 #pragma unroll
@@ -153,7 +167,8 @@ template <bool Turning, int Count, int Bytes, class T> GR_HD void drain_rows(u32
         const u32 i = (k + lane) / each, element = (k + lane) % each * sizeof(T);
         u8* const to = row + (i64)i * step;
         const u32 phase = (u32)((u64)to % 16), at = element + (element < (0 - phase) % 16 ? 0 : Bytes - 16);
-        if ((Count * each % 32 == 0 || k + lane < Count * each) && phase != 0)
+        const bool in = !Windowed || window.has(to, at, sizeof(T));
+        if ((Count * each % 32 == 0 || k + lane < Count * each) && phase != 0 && in)
             *(T*)(to + at) = *(const T*)(GR_SHARED + share + (i32)i * pitch + (Turning ? phase : 0) + at);
     }
 }

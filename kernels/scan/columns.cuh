@@ -4,6 +4,7 @@
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
+#include "at_once.cuh"
 #include "band.cuh"
 #include "beside.cuh"
 #include "busy.cuh"
@@ -40,16 +41,24 @@ struct ColumnScan {
     static const int lookers = whole ? 1 : V / taken;
     // H200, 2026-11, shares of a copy, deep and not: sums of float32 down (n, 32) 0.90 and 0.88, maxima 0.90 and 0.86.
     static const bool deep = Anchored && V == 1 && sizeof(State) <= 8;
+    // Words apart, whose states are short: as above, sums down (n, 513), (n, 4095) 0.69, 0.77 and 0.76, 0.87, maxima 0.77, 0.77
+    // and 0.81, 0.88 (by steps and drawn early, and at once and drawn late).
+    static const bool words = sizeof(In) == 4 && sizeof(Out) == 4 && Apart > 1;
+    static const bool at_once = Anchored && words && taken == 1 && (OfFloats<Op>::yes || sizeof(State) <= 4);
     static const bool guesses = FoldBeside<Op, V>::guesses;
     static const bool meets = !(Busy<Op>::yes && taken > 1 && (Anchored || sizeof(In) <= 2)) && !InSegments<Op, V>::yes;
     // H200, 2026-11, down (32768, 32767) and as many bytes: maxima of float32 0.87 and 0.91 of a copy, of float16 0.67 and 0.75,
     // of uint8 0.47 and 0.50; but sums of float32 0.92 and 0.80.
     static const bool counts = V == 1 && !Exclusive && MeansOfFloats<Op>::yes;
     static const bool stays = Apart > 1 && sizeof(In) == sizeof(Out) && !Drained && !Busy<Op>::yes;
+    // Strips of many chains that overlap, so that each writes whole sectors of memory: those of results that are wider than
+    // elements, and of bytes where a lane has columns enough. H200, 2026-11, apart and so: sums of uint8 0.63 and 0.85, maxima
+    // 0.50 and 0.57; but sums of float32 0.90 and 0.89, of float16 0.57 and 0.54.
+    static const bool overlaps = Apart > 1 && !Anchored && (sizeof(Out) > sizeof(In) || (sizeof(Out) == 1 && V == 16));
     // Where a tile lies, and its first rows.
     struct Spot {
         u64 tile, link, chain, line;  // line: the first of its columns
-        const u8 *a, *b;
+        const u8 *a, *b;  // b: where strips overlap, which have one operand, the strip's own columns, and above if it is the first
         u8* out;
         u32 columns, rows;
     };
@@ -101,13 +110,15 @@ struct ColumnScan {
         if (tile >= task.tiles) return {tile, 0, 0, 0, nullptr, nullptr, nullptr, 0, 0};
         const u64 link = task.chains > 1 ? task.by_chains.of(tile) : tile, chain = tile - link * task.chains;
         const u64 plane = task.strips > 1 ? task.by_strips.of(chain) : chain, strip = chain - plane * task.strips;
-        const i64 begin = (i64)(strip * width) - (i64)task.lead;  // columns that there would be, were the first strip whole
+        const u64 next = overlaps ? task.own : width;
+        const i64 begin = (i64)(strip * next) - (i64)task.lead;  // columns that there would be, were the first strip whole
         const u64 from = begin > 0 ? (u64)begin : 0, end = (u64)begin + width < task.columns ? (u64)begin + width : task.columns;
         const Offset at = task.plane.at(plane);
         const u64 row = link * Warps * most, rows = task.length - row;
         return {tile, link, chain, plane * task.columns + from,
                 task.a + at.a + task.bands_a.lowest(from, end) + (i64)row * task.bands_a.step,
-                task.b + at.b + task.bands_b.lowest(from, end) + (i64)row * task.bands_b.step,
+                overlaps ? (const u8*)((end == task.columns ? end - from : next) | (u64)(from == 0) << 32)
+                         : task.b + at.b + task.bands_b.lowest(from, end) + (i64)row * task.bands_b.step,
                 (u8*)task.out + at.c + (i64)(from * sizeof(Out)) + (i64)row * task.step_out, (u32)(end - from),
                 rows < Warps * most ? (u32)rows : Warps * most};
     }
@@ -159,6 +170,7 @@ struct ColumnScan {
         i64 step;
         u32 columns;  // those behind this lane's first that exist, where they lie apart
         Track kept;
+        Window window;
         template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
             Track places = a;
             Pack<In, V> from[Count];
@@ -174,7 +186,7 @@ struct ColumnScan {
                     for (int j = 0; j < V; j++) ((Out*)place)[j * Apart] = results[i].at[j];
                 }
                 __syncwarp();
-                drain_rows<Turning, Count, V * Apart * (int)sizeof(Out), Out>(share, places.pitch, to - first, step);
+                drain_rows<Turning, Count, V * Apart * (int)sizeof(Out), Out, overlaps>(share, places.pitch, to - first, step, window);
                 to += Count * step;
                 return;
             }
@@ -187,7 +199,12 @@ struct ColumnScan {
                     for (int j = 0; j < V; j++)
                         if (Apart == 1 || j * Apart < columns) at[j * Apart] = result.at[j];
                 } else if constexpr (Apart == 1) store_pack(to, result);
-                else
+                else if constexpr (overlaps) {
+                    const u32 first = threadIdx.x % 32 * (u32)sizeof(Out), low = window.low(to - first), high = window.high(to - first);
+#pragma unroll
+                    for (int j = 0; j < V; j++)
+                        if (first + j * (u32)(Apart * sizeof(Out)) - low < high - low) store_once((Out*)to + j * Apart, result.at[j]);
+                } else
 #pragma unroll
                     for (int j = 0; j < V; j++)
                         if (j * Apart < columns) store_once((Out*)to + j * Apart, result.at[j]);
@@ -308,9 +325,13 @@ struct ColumnScan {
         }
         write_rows<Scan, false>(spot, rows, stage, {before, task.option});
     }
+    GR_HD Window window_of(const Spot& spot) const {
+        const u32 own = (u32)(u64)spot.b;
+        return {own * (u32)sizeof(Out), spot.columns * (u32)sizeof(Out), (u64)spot.b >> 32 != 0, own == spot.columns};
+    }
     template <class Scan, bool Stays> GR_HD void write_rows(const Spot& spot, u32 rows, u32 stage, const Scan& scan) const {
         Writing<Scan, Stays> writing = {
-            scan, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0, 0}};
+            scan, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0, 0}, window_of(spot)};
         if (Drained) {
             const u8* low = lowest_out(spot, rows);
             writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
@@ -321,7 +342,8 @@ struct ColumnScan {
     // One warp calls, `lookers` for a tile. What comes before each warp's rows, in some of a lane's columns.
     GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
         typedef Several<Op, taken> Columns;
-        typedef typename Either<deep, DeepChain<Columns, 4>, Chain<Columns, Anchored, counts>>::type Links;
+        typedef typename Either<deep, DeepChain<Columns, 4>, Chain<Columns, Anchored, counts>>::type Steps;
+        typedef typename Either<at_once, AtOnceLinks<Columns>, Steps>::type Links;
         const u32 first = whole ? lane : Apart == 1 ? lane * V + looker * taken : looker * taken * Apart + lane;
         const bool active = first < spot.columns;
         typename Columns::State own = Columns::identity(), start = own;

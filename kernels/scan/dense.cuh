@@ -155,7 +155,7 @@ struct DenseTiles {
         own = by.template of<Flow>(through, groups - 1);
         State before;
         if constexpr (at_once)
-            before = AtOnce(task, column, active, place < per && by.group == 0, per * Lookers)
+            before = AtOnce(task, 0, column, active, place < per && by.group == 0, per * Lookers)
                          .before(spot.link, own, start, by, counts_of(spot, column));
         else
             before = Links(task, spot.chain, column, active, width < 8 ? 8 : width).before(spot.link, own, start, by);

@@ -68,7 +68,7 @@ template <class Op, class Emit, int V, bool Exclusive> struct FallScan {
     };
     template <class Scan> GR_HD void write(const Spot& spot, u64 link, u32 stage, Scan& scan) const {
         u8* const to = spot.out + (i64)(link * task.rows) * task.step_out + column * sizeof(Out);
-        typename Columns::template Writing<Onto<Scan>> writing = {{scan}, to, task.step_out, 0, {0, 0, 0, 0, 0, 0}};
+        typename Columns::template Writing<Onto<Scan>> writing = {{scan}, to, task.step_out, 0, {0, 0, 0, 0, 0, 0}, {0, 0, true, true}};
         const Track a = track(task.bands_a, band_a(spot, link, stage), spot);
         Track b = {0, 0, 0, 0, 0, 0};
         if constexpr (pairs) b = track(task.bands_b, band_b(spot, link, stage), spot);

@@ -83,7 +83,7 @@ class Call:
             mock.patch.multiple(scan_columns, SHORTEST=8, SHORTEST_ASKEW=8, FEW_CHAINS=3, TILES=8),
             mock.patch.multiple(scan_falls, SHORTEST=100, CROWDS={1: 1.0}, PROCESSORS=1, FEWEST=2),
             mock.patch.multiple(scan_short, FEWEST_ABREAST=200, FEWEST=200, WARPS=(2, 1), ENOUGH=1, PLENTY=2, RUN=8),
-            mock.patch.multiple(scan_lanes, MANY_IN_SEGMENTS=256),
+            mock.patch.multiple(scan_lanes, MANY_IN_SEGMENTS=256, CHAINS_OF_NARROW=3),
             mock.patch.multiple(scan_planes, FEWEST=2000, LEAST=1, LEAST_OF_NARROW=1, WARPS=1),
             mock.patch.multiple(scan_teams, FEWEST=360, SHORTEST=0, LEAST=16),
             mock.patch.multiple(scan_plans, WITH_GAPS=((1, 5), (2, 1))),
@@ -96,6 +96,8 @@ class Call:
                 TILES=8,
                 APART=2,
                 GANGS=GANGS,
+                GANGS_ASKEW=((1, 5),),
+                FEWEST=3,
             ),
             mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12),
         ):
