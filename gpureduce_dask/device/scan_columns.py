@@ -190,8 +190,8 @@ def words(
 def _may_overlap(op: Operator, together: int, apart: int, exclusive: bool) -> bool:
     """True where strips of many chains do (kernels/scan/columns.cuh).
 
-    Of a scan in place one strip may read what another has written there: to extremes so far, unlike those of all before,
-    that makes no difference.
+    Of a scan in place one strip may read what another has written there. To extremes so far that makes no difference,
+    but to those of all before it would.
     """
     extremes_of_bytes = op.out_bytes == 1 and together == 16 and not exclusive
     return apart > 1 and (op.out_bytes > op.itemsizes[0] or extremes_of_bytes)
