@@ -135,7 +135,7 @@ def test_other_constants_do_not_compile_again(monkeypatch):
 
     def compile_text(program, kernel, options):
         compiled.append(kernel)
-        return b"", kernel, "Used 1 registers, 0 bytes spill stores, 0 bytes spill loads"
+        return b"", kernel, "ptxas info: Used 1 registers, 0 bytes spill stores, 0 bytes spill loads"
 
     module = SimpleNamespace()
     monkeypatch.setattr(compiler, "compile_text", compile_text)
