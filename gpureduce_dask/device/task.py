@@ -13,7 +13,6 @@ from .layout import MAX_DIMS, MAX_OPERANDS, Dim
 
 BATCH = 120  # chunks a launch: a kernel's parameters end at 4096 bytes
 BATCH4 = 64  # of more operands than two
-POINTERS = 3  # out, partials, tickets come first
 _MASK = (1 << 64) - 1
 
 
