@@ -27,13 +27,13 @@ SHAPES = (
     (re.compile(r"^(scan_rows<(?:Var|Std)<f32.*), 10, 11, (?=[12], false)"), r"\1, 12, 9, "),
     (re.compile(r"^(scan_rows<(?:Var|Std)<half.*), 10, 11, "), r"\1, 12, 9, "),
     (re.compile(r"^(scan_rows<Mean<\w+<half.*), 10, 11, (?=0, false)"), r"\1, 20, 5, "),
-    (re.compile(r", \d+, (?=1, 1, false, \w+, \w+>$)"), ", 16, "),
-    (re.compile(r", \d+, (?=[135], 1, true, \w+, \w+>$)"), ", 14, "),
-    (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+>$)"), ", 14, "),
-    (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
-    (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+>$)"), r"\1, 12, "),
-    (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
-    (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
+    (re.compile(r", \d+, (?=1, 1, false, \w+, \w+, \w+>$)"), ", 16, "),
+    (re.compile(r", \d+, (?=[135], 1, true, \w+, \w+, \w+>$)"), ", 14, "),
+    (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+, \w+>$)"), ", 14, "),
+    (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
+    (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+, \w+>$)"), r"\1, 12, "),
+    (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+, \w+>$)"), ", 12, "),
+    (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
     (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=[34], \w+>$)"), r"\1, 12, 9, "),
     (re.compile(r"(?<=^scan_short)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
