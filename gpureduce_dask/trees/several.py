@@ -50,8 +50,8 @@ def together(arrays: Sequence[Any]) -> Any:
 
 def through(carry: Partial, partials: Sequence[Partial], bound: Bound) -> list[Partial] | None:
     """What stands behind each of some partials and the carry before them all; None where they are not all alike."""
-    one = together(partials if carry is None else [carry, *partials])
-    if one is None:
+    one = together(partials)
+    if one is None or not (carry is None or type(carry) is np.ndarray):
         return None
-    found, end = host_scan.before(one, bound)
-    return [*found, *end][1 if carry is None else 2 :]
+    found, end = host_scan.before(one, bound, carry)
+    return [*found, *end][1:]

@@ -5,22 +5,11 @@
 #include "spreads.cuh"
 
 template <class Op, class Emit> struct FreshScan { static const bool exists = false; };
-template <class T, class Op, class Result> struct FreshSpread {
+template <class T, class Op, class Result> struct FreshSpread : PivotSums {
     static const bool exists = FewDigits<T>::yes;
-    struct Sums {
-        struct State { f64 sum, squares; };
-        static GR_HD State identity() { return {0, 0}; }
-        static GR_HD State combine(State a, State b) { return {a.sum + b.sum, a.squares + b.squares}; }
-    };
-    f64 pivot;
-    typename Sums::State sums;
-    GR_HD FreshSpread() : pivot(0), sums{0, 0} {}
-    GR_HD explicit FreshSpread(T first) : pivot(cast<f64>(first)), sums{0, 0} {}
-    GR_HD void take(T x) {
-        const f64 d = cast<f64>(x) - pivot;
-        sums.sum += d;
-        sums.squares = __fma_rn(d, d, sums.squares);
-    }
+    GR_HD FreshSpread() : PivotSums(0) {}
+    GR_HD explicit FreshSpread(T first) : PivotSums(cast<f64>(first)) {}
+    GR_HD void take(T x) { add(cast<f64>(x)); }
     GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
     GR_HD typename Op::State state(u32 count) const {
         return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {sums.sum, sums.squares}, count});

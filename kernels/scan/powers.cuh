@@ -9,29 +9,35 @@ GR_HD f64 first_of(Twofold mean) { return mean.hi; }
 GR_HD f64 rest_of(f64) { return 0; }
 GR_HD f64 rest_of(Twofold mean) { return mean.lo; }
 
-// About its first element, which all lanes know: sums need no division to be scanned, and what comes before a lane is found from
-// them when what comes before the warp is known.
-struct NoWarpFold { static const bool exists = false, skips = false; };
-template <class Op> struct WarpFold : NoWarpFold {};
-template <class T, bool SkipNan, class Op> struct WarpPowers {
-    static const bool exists = true;
-    typedef typename Op::State State;
+// Sums about a pivot: of elements' distances from it, and of their squares.
+struct PivotSums {
     struct Sums {
         struct State { f64 sum, squares; };
         static GR_HD State identity() { return {0, 0}; }
         static GR_HD State combine(State a, State b) { return {a.sum + b.sum, a.squares + b.squares}; }
     };
-    typedef typename Sums::State Held;
     f64 pivot;
-    Held sums;  // of a lane
-    GR_HD WarpPowers(T first) : pivot(cast<f64>(first)), sums{0, 0} {}
+    Sums::State sums;
+    GR_HD explicit PivotSums(f64 about) : pivot(about), sums{0, 0} {}
+    GR_HD void add(f64 x) {
+        const f64 d = x - pivot;
+        sums.sum += d;
+        sums.squares = __fma_rn(d, d, sums.squares);
+    }
+};
+
+// About its first element, which all lanes know: sums need no division to be scanned, and what comes before a lane is found from
+// them when what comes before the warp is known.
+struct NoWarpFold { static const bool exists = false, skips = false; };
+template <class Op> struct WarpFold : NoWarpFold {};
+template <class T, bool SkipNan, class Op> struct WarpPowers : PivotSums {
+    static const bool exists = true;
+    typedef typename Op::State State;
+    typedef Sums::State Held;
+    GR_HD WarpPowers(T first) : PivotSums(cast<f64>(first)) {}  // of a lane
     template <int V> GR_HD void take(const Pack<T, V>& pack) {
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            const f64 d = cast<f64>(pack.at[j]) - pivot;
-            sums.sum += d;
-            sums.squares = __fma_rn(d, d, sums.squares);
-        }
+        for (int j = 0; j < V; j++) add(cast<f64>(pack.at[j]));
     }
     // Elements may be left out: where all of a warp's lanes are whole, none is.
     static const bool skips = SkipNan;
