@@ -93,8 +93,8 @@ WARNING = "state.cuh(41): warning: what the front end says is kept in the cache"
     ("local", "found", "compiled"),
     [
         ({"cached": 0}, "cached", [()]),
-        ({"cached": 8, "6 blocks": 8, "5 blocks": 0}, "5 blocks", [(), (), ("-DGR_BLOCKS=6",), ("-DGR_BLOCKS=5",)]),
-        ({"cached": 8}, "afresh", [(), (), *[(f"-DGR_BLOCKS={n}",) for n in range(6, 0, -1)], ("-no-cache",)]),
+        ({"cached": 8, "6 blocks": 8, "5 blocks": 0}, "5 blocks", [(), ("-DGR_BLOCKS=6",), ("-DGR_BLOCKS=5",)]),
+        ({"cached": 8}, "afresh", [(), *[(f"-DGR_BLOCKS={n}",) for n in range(6, 0, -1)], ("-no-cache",)]),
     ],
 )
 def test_a_cached_kernel_that_may_spill_is_compiled_again(monkeypatch, local, found, compiled, said) -> None:

@@ -27,9 +27,10 @@ REPORT = "ptxas info"  # which begins so; of what the front end said all is ther
 LOCAL_BYTES, USED = 3, 4  # the driver's numbers for a thread's bytes of memory for itself, and for its registers
 OLDEST = 70  # compute capability 7.0: independent thread scheduling, which the kernels rely on
 
+Compiled = tuple[bytes, str, str]  # machine code, the kernel's name in it and the compiler's log
 Constants = tuple[tuple[str, bytes], ...]  # what a kernel reads from constant memory, by the memory's name
 
-_cubins: dict[tuple[str, str, str], tuple[bytes, str, str] | CompileError] = {}
+_cubins: dict[tuple[str, str, str], Compiled | CompileError] = {}
 _functions: dict[tuple[str, str, int], Any] = {}
 _variants: OrderedDict[tuple[str, str, int, Constants], Any] = OrderedDict()
 _lock = threading.RLock()
@@ -51,7 +52,7 @@ def cubin(kernel: str, arch: str, text: str = "") -> tuple[bytes, str]:
     return _compiled(kernel, arch, text)[:2]
 
 
-def _compiled(kernel: str, arch: str, text: str) -> tuple[bytes, str, str]:
+def _compiled(kernel: str, arch: str, text: str) -> Compiled:
     """Machine code, its name in it and the compiler's log."""
     key = (kernel, arch, text)
     with _lock:
@@ -66,7 +67,7 @@ def _compiled(kernel: str, arch: str, text: str) -> tuple[bytes, str, str]:
     return found
 
 
-def blocks_by_log(found: tuple[bytes, str, str]) -> range:
+def blocks_by_log(found: Compiled) -> range:
     """After a kernel that spilled: how many blocks on an SM may be enough, in the order of trying.
 
     Left alone, ptxas spills a few registers where one more block then fits; told how many are enough, mostly not.
@@ -76,7 +77,7 @@ def blocks_by_log(found: tuple[bytes, str, str]) -> range:
     return _blocks(registers) if stores or loads else range(0)
 
 
-def _blocks_by_function(found: tuple[bytes, str, str]) -> range:
+def _blocks_by_function(found: Compiled) -> range:
     """The same of what came from NVRTC's cache."""
     function = _function_of(*found[:2])
     return _blocks(_attribute(USED, function)) if _attribute(LOCAL_BYTES, function) else range(0)
@@ -86,15 +87,24 @@ def _blocks(registers: int) -> range:
     return range(REGISTERS // (THREADS * registers), 0, -1)
 
 
-def _compile(
+def _compile(kernel: str, arch: str, text: str, more: tuple[str, ...] = ()) -> Compiled:
+    program, options = _asked(kernel, arch, text, more)
+    return _for_fewer_blocks(kernel, program, options, compile_text(program, kernel, options), blocks_by_log)
+
+
+def _asked(kernel: str, arch: str, text: str, more: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
+    """The program with a kernel, and NVRTC's options."""
+    return _program(text, _top(kernel)), (*OPTIONS, f"-arch={arch}", *more)
+
+
+def _for_fewer_blocks(
     kernel: str,
-    arch: str,
-    text: str,
-    more: tuple[str, ...] = (),
-    blocks_without_spill: Callable[[tuple[bytes, str, str]], range] = blocks_by_log,
-) -> tuple[bytes, str, str]:
-    program, options = _program(text, _top(kernel)), (*OPTIONS, f"-arch={arch}", *more)
-    found = compile_text(program, kernel, options)
+    program: str,
+    options: tuple[str, ...],
+    found: Compiled,
+    blocks_without_spill: Callable[[Compiled], range],
+) -> Compiled:
+    """The first kernel that does not spill, of what was found and of those for fewer blocks on an SM; else the last."""
     for blocks in blocks_without_spill(found):
         found = compile_text(program, kernel, (*options, f"-DGR_BLOCKS={blocks}"))
         if not blocks_without_spill(found):
@@ -112,7 +122,7 @@ def _program(text: str, top: str = "reduce.cuh") -> str:
     return sources.source(top) + (f'#line 1 "operator.cu"\n{text}\n' if text else "")
 
 
-def compile_text(program: str, kernel: str, options: tuple[str, ...]) -> tuple[bytes, str, str]:
+def compile_text(program: str, kernel: str, options: tuple[str, ...]) -> Compiled:
     """Compile a program to machine code: the code, the kernel's lowered name, the compiler's log."""
     from cupy_backends.cuda.libs import nvrtc
 
@@ -221,7 +231,7 @@ def _load(kernel: str, arch: str, text: str) -> Any:
     found = _function_of(code, name)
     if REPORT in log or not _may_spill(found):
         return found
-    again = _compile(kernel, arch, text, (), _blocks_by_function)
+    again = _for_fewer_blocks(kernel, *_asked(kernel, arch, text), (code, name, log), _blocks_by_function)
     found = _function_of(*again[:2])
     if _may_spill(found):
         again = _compile(kernel, arch, text, ("-no-cache",))
