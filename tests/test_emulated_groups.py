@@ -18,11 +18,13 @@ from simt.backend import Emulator, get, put
 from simt.cases import small_grids
 
 from gpureduce_dask import chunk
-from gpureduce_dask.chunk import device, host
+from gpureduce_dask.chunk import Place, device, host
+from gpureduce_dask.device.task import BATCH
 from gpureduce_dask.monoid import Bound
 from gpureduce_dask.operators import OPERATORS
-from gpureduce_dask.trees import chains, grouped, tasks
+from gpureduce_dask.trees import chains, grouped, scan_tasks, tasks
 from gpureduce_dask.trees.handles import Handle, Share
+from gpureduce_dask.trees.scan_section import Scan
 
 BOUNDS = [OPERATORS[name].bind(np.float32) for name in ("sum", "argmax", "var")]
 COUNT = 130  # more than one launch takes
@@ -58,6 +60,12 @@ def streamed(bound: Bound) -> list[Any]:
     return [chains.run((partial(tasks.combine, bound=bound),), steps, ())]
 
 
+def each(bound: Bound) -> list[Any]:
+    """The partial of every chunk, as totals of a scan are found."""
+    places = [Place((3 * i, 0), (3 * COUNT, 40)) for i in range(COUNT)] if bound.indexed else None
+    return chunk.reduce_each([(put(c),) for c in CHUNKS], bound, AXES, places)
+
+
 WAYS = (held, in_memory, streamed)
 
 
@@ -79,7 +87,7 @@ def machine(left: list[int]) -> Iterator[Emulator]:
 
     with small_grids(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunk, "to_host", to_host)
-        units = emulator.collect(lambda: [way(bound) for way in WAYS for bound in BOUNDS], parts=2)
+        units = emulator.collect(lambda: [way(bound) for way in (*WAYS, each) for bound in BOUNDS], parts=2)
         emulator.adopt(build(units, libraries=2))
         with emulator.installed():
             yield emulator
@@ -97,9 +105,35 @@ def test_groups(machine: Emulator, left: list[int], way: Any, bound: Bound) -> N
         close(host.finalise(partial_, bound), wanted, bound, whole.size)
 
 
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda b: b.name)
+def test_partials_of_each_chunk_leave_together(machine: Emulator, left: list[int], bound: Bound) -> None:
+    left.clear()
+    found = each(bound)
+    cell = 40 * bound.state.itemsize
+    assert left == [cell * BATCH, cell * (COUNT - BATCH)]
+    for i, partial_ in enumerate(found):
+        place = Place((3 * i, 0), (3 * COUNT, 40)) if bound.indexed else None
+        wanted = host.finalise(host.reduce((CHUNKS[i],), bound, AXES, place), bound)
+        close(host.finalise(partial_, bound), wanted, bound, CHUNKS[i].size)
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda b: b.name)
+def test_totals_of_a_scan_leave_together(machine: Emulator, left: list[int], bound: Bound) -> None:
+    scan = Scan(bound, 0, shape=(3 * COUNT, 0) if bound.indexed else None)
+    offsets = [3 * i for i in range(COUNT)]
+    wanted = scan_tasks.totals([CHUNKS], None, offsets, scan)
+    left.clear()
+    found = scan_tasks.totals([[put(c) for c in CHUNKS]], None, offsets, scan)
+    assert len(left) == 2
+    for i in range(COUNT):
+        (ours, reset), (theirs, _) = found[i], wanted[i]
+        assert reset is None
+        close(host.finalise(ours, bound), host.finalise(theirs, bound), bound, CHUNKS[i].size)
+
+
 def test_a_handle_looks_at_its_chunks_once(machine: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    found = device._stretches
-    monkeypatch.setattr(device, "_stretches", lambda chunks: looks.append(len(chunks)) or found(chunks))
+    found = device.stretches
+    monkeypatch.setattr(device, "stretches", lambda chunks: looks.append(len(chunks)) or found(chunks))
     held(BOUNDS[0])
     assert looks == [COUNT]

@@ -37,6 +37,7 @@ __all__ = [
     "like",
     "move",
     "reduce",
+    "reduce_each",
     "reduce_many",
     "require_plain_chunk",
     "results",
@@ -68,6 +69,22 @@ def reduce_many(
         return _bins().reduce_many(chunks, bound, axes, places)
     batch = chunks if isinstance(chunks, Batch) else gather(chunks, bound)
     return _side(batch.device).reduce_many(batch, bound, axes, places)
+
+
+def reduce_each(
+    chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
+) -> list[Any]:
+    """The partials of several chunks, one each. Small ones of a GPU leave it together, as host bytes."""
+    batch = gather(chunks, bound)
+    if not batch.device:
+        each: Sequence[Place | None] = places or [None] * len(batch)
+        return [host.reduce(c, bound, axes, p) for c, p in zip(batch, each, strict=True)]
+    from .device_each import reduce_each
+
+    found: list[Any] = []
+    for partials in reduce_each(batch, bound, axes, places):
+        found.extend(to_host(partials, bound) if partials.nbytes <= SMALL * len(partials) else partials)
+    return found
 
 
 def gather(chunks: Sequence[Chunks], bound: Bound) -> Batch:

@@ -109,24 +109,24 @@ def reduce_many(
             [_reduce_one(c, bound, axes, p, finish, False) for c, p in zip(batch, each, strict=True)], bound
         )
         return finalise(partial, bound) if final else partial
-    stretches = batch.layout(_stretches)
+    found = batch.layout(stretches)
     starts = None
     if bound.indexed and places:
         starts = starts_of(places, axes)
     elif bound.indexed and len(batch) > 1:
         raise ArgumentError(message(bound.name, "several chunks without places", "one place a chunk", "Pass places=."))
     place = places[0] if places else None
-    if len(stretches) == 1:
-        return _reduce(batch, bound, axes, place, finish, final, stretches[0][2], starts)
+    if len(found) == 1:
+        return _reduce(batch, bound, axes, place, finish, final, found[0][2], starts)
     partials = [
         _reduce(batch[i:j], bound, axes, place, finish, False, at, starts if starts is None else starts[i:j])
-        for i, j, at in stretches
+        for i, j, at in found
     ]
     partial = combine(partials, bound)
     return finalise(partial, bound) if final else partial
 
 
-def _stretches(chunks: Sequence[Chunks]) -> list[tuple[int, int, Array]]:
+def stretches(chunks: Sequence[Chunks]) -> list[tuple[int, int, Array]]:
     """Ranges of neighbouring chunks that one launch can take, alike in layout and alignment, and their addresses."""
     most = BATCH if len(chunks[0]) <= 2 else BATCH4
     layouts, addresses = [], []
@@ -185,14 +185,28 @@ def _reduce(
 
         with cupy.cuda.Device(device):
             return _reduce(chunks, bound, axes, place, finish, final, addresses, starts)
-    key = _key(chunks[0], len(chunks), bound, axes, place, finish, final)
+    prepared = plan(chunks[0], len(chunks), bound, axes, place, finish, final)
+    out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
+    bases = bases_of(addresses, prepared.layout, starts)
+    launch.run(prepared.steps, bases, pointer, prepared.state_bytes, device, more_of(addresses, prepared.layout))
+    return out
+
+
+def plan(
+    chunk: Chunks,
+    count: int,
+    bound: Bound,
+    axes: tuple[int, ...],
+    place: Place | None,
+    finish: str = "ticket",
+    final: bool = False,
+) -> Prepared:
+    """How so many chunks as this one are reduced together. Their GPU is current."""
+    key = _key(chunk, count, bound, axes, place, finish, final)
     prepared = _plans.get(key)
     if prepared is None:
-        prepared = _plans[key] = _prepare(chunks[0], len(chunks), bound, axes, key[-4], finish, final, device)
-    out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
-    bases = _bases(addresses, prepared.layout, starts)
-    launch.run(prepared.steps, bases, pointer, prepared.state_bytes, device, _more(addresses, prepared.layout))
-    return out
+        prepared = _plans[key] = _prepare(chunk, count, bound, axes, key[-4], finish, final, key[-1])
+    return prepared
 
 
 def _key(
@@ -204,7 +218,9 @@ def _key(
     return (*layouts, count, bound, axes, steps, finish, final, chunk[0].data.device_id)
 
 
-def _bases(addresses: Addresses, layout: Layout, starts: Sequence[int] | Array | None) -> Sequence[launch.Base] | Array:
+def bases_of(
+    addresses: Addresses, layout: Layout, starts: Sequence[int] | Array | None
+) -> Sequence[launch.Base] | Array:
     """Of many chunks all at once: a GPU reads a small one in less time than a line of Python takes."""
     first, second = layout.offset_a, layout.offset_b
     if isinstance(addresses, np.ndarray):
@@ -219,7 +235,7 @@ def _bases(addresses: Addresses, layout: Layout, starts: Sequence[int] | Array |
     return [(a + first, others[0] + second if others else 0, starts[0] if starts is not None else 0)]
 
 
-def _more(addresses: Addresses, layout: Layout) -> Array | None:
+def more_of(addresses: Addresses, layout: Layout) -> Array | None:
     """The addresses of a third and fourth operand, a row a chunk; None where there is none."""
     if not layout.more:
         return None

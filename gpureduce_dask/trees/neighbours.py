@@ -128,13 +128,18 @@ def _end(worker: Any, done: list[Done], thread: int) -> None:
     """On the worker's event loop: what its scheduler took back meanwhile, or another thread began, stays as it is."""
     from distributed.worker_state_machine import ExecuteSuccessEvent
 
-    state, ended = worker.state, []
-    transitions = state._transitions
+    state = worker.state
+    stimulus = f"task-finished-{time.time()}"
+    taken: dict[Any, str] = {}
+    ended = []
     for task, run_id, value, nbytes, start, stop in done:
         _taken.pop((worker.address, task.key, run_id), None)
         if state.tasks.get(task.key) is not task or (task.state, task.run_id) != ("ready", run_id):
             continue
-        stimulus = f"task-finished-{time.time()}"
+        state.ready.discard(task)
+        state.executing.add(task)
+        worker.threads[task.key] = thread
+        taken[task] = "executing"
         event = ExecuteSuccessEvent(
             stimulus_id=stimulus,
             key=task.key,
@@ -145,9 +150,6 @@ def _end(worker: Any, done: list[Done], thread: int) -> None:
             nbytes=nbytes,
             type=type(value),
         )
-        state.ready.discard(task)
-        state.executing.add(task)
-        transitions({task: "executing"}, stimulus_id=stimulus)  # and no thread is told to
-        worker.threads[task.key] = thread
         ended.append(event)
+    state._transitions(taken, stimulus_id=stimulus)  # and no thread is told to
     worker.handle_stimulus(*ended)

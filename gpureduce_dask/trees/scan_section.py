@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -99,19 +99,37 @@ class Scan:
 
         return cupy.full(shape, nothing, self.bound.result)
 
+    def totals(
+        self, every: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int]
+    ) -> list[Total]:
+        """What each of some chunks adds to a line."""
+        if starts is None and self._in_order and all(map(self._is_as_read, every)):
+            read = [self.read(blocks)[0] for blocks in every]
+            places = None if self.shape is None else [cast(Place, self.place(offset)) for offset in offsets]
+            return [(partial, None) for partial in chunk.reduce_each(read, self.bound, (self.axis,), places)]
+        return [self.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+
     def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> Total:
         """What a chunk adds to a line."""
         (read, bound), starts = self.read(blocks), lazy.made(starts)
         if read[0].shape[self.axis] == 0:
             return None, None
-        kept = bound.monoid.commutative or not self.reverse
-        if starts is None and (kept or not bound.indexed):
-            lines = read if kept else tuple(_flip(b, self.axis) for b in read)
+        if starts is None and (self._in_order or not bound.indexed):
+            lines = read if self._in_order else tuple(_flip(b, self.axis) for b in read)
             partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset))
             return partial, None
         _, partial = chunk.scan(read, bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset))
         reset = None if starts is None else chunk.move(starts.any(axis=self.axis, keepdims=True), False)
         return partial, reset
+
+    @property
+    def _in_order(self) -> bool:
+        """True where chunks are folded as they are, first to last."""
+        return self.bound.monoid.commutative or not self.reverse
+
+    def _is_as_read(self, blocks: Sequence[Any]) -> bool:
+        """True for what is an array of a GPU, with elements, that nothing is made of to read it."""
+        return all(chunk.is_device(b) and b.size and (not self.flat or b.flags.c_contiguous) for b in blocks)
 
 
 def _flip(block: Any, axis: int) -> Any:

@@ -25,7 +25,7 @@ def totals(
 ) -> Totals:
     """The totals of some chunks; one column for each of the monoid's arity."""
     every = list(zip(*columns, strict=True))
-    found = [scan.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+    found = scan.totals(every, starts, offsets)
     partials = _left([p for p, _ in found], scan.bound)
     resets = [reset for _, reset in found]
     if any(p is not None and chunk.is_device(p) for p in partials):  # which go from GPU to GPU
