@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .. import cuda_types
 from ..device import launch
-from ..device.layout import EMPTY, MAX_OPERANDS, Layout, collapse
-from ..device.plans import Launch, Operator
-from ..device.specialise import Plan, refold, still
+from ..device.layout import EMPTY, collapse
+from ..device.plans import Launch
+from ..device.specialise import Plan, refold
 from ..device.task import BATCH, BATCH4, Work
 from ..device.tuning import GRID, THREADS
 from ..errors import ArgumentError, message
@@ -21,42 +20,18 @@ from ..expressions.cuda import MOST_ARRAYS
 from ..expressions.mapped import unmapped
 from ..monoid import Bound
 from .batch import Batch
-from .device_operator import as_map, cuda_operator, options, own_text
+from .device_operator import cuda_operator, options, own_text
+from .device_plans import Addresses, Array, Chunks, Prepared, bases_of, fill, key_of, known, more_of, of_steps, plan
 from .place import Place, starts_of
 from .plans import Plans
 from .reach import within
 
-Chunks = tuple[Any, ...]
-Array = np.ndarray[Any, np.dtype[Any]]
-Addresses = Sequence[tuple[int, ...]] | Array  # of the operands' first elements: one chunk's, or many's
-
-_plans: Plans[Prepared] = Plans()
 _quick: Plans[Prepared] = Plans()  # plans of one launch on one array: found with half the host time
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """Everything about reducing chunks of one layout that does not change from call to call."""
-
-    steps: tuple[launch.Ready, ...]
-    layout: Layout
-    shape: tuple[int, ...]  # of the array it writes, and its dtype and bytes
-    dtype: Any
-    nbytes: int
-    state_bytes: int
-
-
-def _prepared(
-    steps: tuple[launch.Ready, ...], layout: Layout, cells: tuple[int, ...], bound: Bound, final: bool
-) -> Prepared:
-    state = bound.state.itemsize
-    shape, dtype = (cells, bound.result) if final else ((*cells, state), np.dtype(np.uint8))
-    return Prepared(steps, layout, shape, dtype, max(1, math.prod(shape) * dtype.itemsize), state)
 
 
 def clear() -> None:
     """Forget every plan. Compiled kernels stay."""
-    _plans.clear()
+    known.clear()
     _quick.clear()
 
 
@@ -83,7 +58,7 @@ def reduce(
     found = _quick.get(key)
     if found is None or launch.current_device() != device:
         out = _reduce_one(chunks, bound, axes, None, finish, final)
-        prepared = _plans[_key(chunks, 1, bound, axes, None, finish, final)]
+        prepared = known[key_of(chunks, 1, bound, axes, None, finish, final)]
         if len(prepared.steps) == 1 and prepared.steps[0].is_plain:
             _quick[key] = prepared
         return out
@@ -192,134 +167,6 @@ def _reduce(
     return out
 
 
-def plan(
-    chunk: Chunks,
-    count: int,
-    bound: Bound,
-    axes: tuple[int, ...],
-    place: Place | None,
-    finish: str = "ticket",
-    final: bool = False,
-) -> Prepared:
-    """How so many chunks as this one are reduced together. Their GPU is current."""
-    key = _key(chunk, count, bound, axes, place, finish, final)
-    prepared = _plans.get(key)
-    if prepared is None:
-        prepared = _plans[key] = _prepare(chunk, count, bound, axes, key[-4], finish, final, key[-1])
-    return prepared
-
-
-def _key(
-    chunk: Chunks, count: int, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
-) -> tuple[Any, ...]:
-    """What a plan depends on."""
-    steps = _index_steps(chunk[0].shape, axes, place) if bound.indexed else ()
-    layouts = [(a.shape, a.strides, a.data.ptr % 16) for a in chunk]
-    return (*layouts, count, bound, axes, steps, finish, final, chunk[0].data.device_id)
-
-
-def bases_of(
-    addresses: Addresses, layout: Layout, starts: Sequence[int] | Array | None
-) -> Sequence[launch.Base] | Array:
-    """Of many chunks all at once: a GPU reads a small one in less time than a line of Python takes."""
-    first, second = layout.offset_a, layout.offset_b
-    if isinstance(addresses, np.ndarray):
-        bases = np.zeros((len(addresses), 3), np.int64)
-        bases[:, 0] = addresses[:, 0] + first
-        if addresses.shape[1] > 1:
-            bases[:, 1] = addresses[:, 1] + second
-        if starts is not None:
-            bases[:, 2] = starts
-        return bases
-    a, *others = addresses[0]
-    return [(a + first, others[0] + second if others else 0, starts[0] if starts is not None else 0)]
-
-
-def more_of(addresses: Addresses, layout: Layout) -> Array | None:
-    """The addresses of a third and fourth operand, a row a chunk; None where there is none."""
-    if not layout.more:
-        return None
-    pointers = np.zeros((len(addresses), MAX_OPERANDS - 2), np.int64)
-    for k, (offset, _, _) in enumerate(layout.more):
-        pointers[:, k] = np.asarray(addresses)[:, 2 + k] + offset
-    return pointers
-
-
-def _index_steps(shape: tuple[int, ...], axes: tuple[int, ...], place: Place | None) -> tuple[int, ...]:
-    """The step of the index along each reduced axis: C order in the whole array."""
-    whole = place.shape if place else shape
-    return tuple(math.prod(whole[b] for b in axes[i + 1 :]) for i in range(len(axes)))
-
-
-def _prepare(
-    chunk: Chunks,
-    count: int,
-    bound: Bound,
-    axes: tuple[int, ...],
-    steps: tuple[int, ...],
-    finish: str,
-    final: bool,
-    device: int,
-) -> Prepared:
-    op = cuda_operator(bound, final)
-    if finish not in ("ticket", "atomic", "two-pass"):
-        raise ArgumentError(
-            message(bound.name, f"finish={finish!r}", "'ticket', 'atomic' or 'two-pass'", "Leave it out for the best.")
-        )
-    if finish == "atomic":
-        _check_atomic(bound, op, final)
-    shape = chunk[0].shape
-    keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
-    fixed: tuple[int, ...] = ()
-    if math.prod(shape) == 0:
-        layout = EMPTY
-        launches = [fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
-    else:
-        strides = tuple(a.strides for a in chunk)
-        sizes = tuple(a.itemsize for a in chunk)
-        index = steps or (0,) * len(axes)
-        layout = collapse(shape, strides, sizes, axes, index, op.commutative, bound.indexed)
-        of = as_map(bound) if len(chunk) > 1 else None
-        if of is not None and (fixed := still(layout)):
-            bound, op = of, cuda_operator(of, final, fixed)
-        phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
-        for a in chunk:
-            check_aligned(a, bound.name)
-        launches = Plan(op, layout, phases, count, finish, options(bound)).launches()
-    ready = launch.ready(launches, device, *own_text(bound, fixed))
-    return _prepared(ready, layout, keepdims, bound, final)
-
-
-def check_aligned(array: Any, name: str) -> None:
-    """A GPU faults on an element at no multiple of its size: of 16 for the largest."""
-    size = min(16, array.itemsize)
-    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
-    if array.data.ptr % size or any(s % size for s in steps):
-        where = f"{array.dtype} data at address ...{array.data.ptr % 16:x} with strides {array.strides}"
-        raise ArgumentError(message(name, where, f"multiples of {size}", "Copy the array."))
-
-
-def fill(op: Operator, cells: int, bound: Bound) -> Launch:
-    blocks = min(-(-cells // THREADS), GRID)
-    name = f"fill_cells<{op.type}, {op.emits}, {THREADS}, 1>"
-    return Launch(name, blocks, Work(rows=cells, cells=cells, option=options(bound)))
-
-
-def _check_atomic(bound: Bound, op: Operator, final: bool) -> None:
-    order_free = ("any", "all", "count_nonzero", "min", "max", "sum")
-    exact = bound.elements[0].kind in "biu" or bound.name in ("any", "all", "count_nonzero")
-    narrow = bound.name in ("min", "max") and bound.elements[0].itemsize < 4
-    if final or bound.name not in order_free or not exact or narrow:
-        raise ArgumentError(
-            message(
-                bound.name,
-                f"finish='atomic' for {bound.elements[0]}",
-                "an operator that is exact in any order",
-                "Use finish='ticket'.",
-            )
-        )
-
-
 def combine(partials: Sequence[Any], bound: Bound) -> Any:
     """Partials of one shape to one, cell by cell, left to right."""
     if len(partials) == 1:
@@ -341,9 +188,9 @@ def combine_axis(partial: Any, bound: Bound, axis: int) -> Any:
         shape, size = states.shape[:-1], bound.state.itemsize
         keepdims = tuple(1 if a == axis % len(shape) else n for a, n in enumerate(shape))
         key = ("fold", shape, axis, bound, device)
-        prepared = _plans.get(key)
+        prepared = known.get(key)
         if prepared is None:
-            prepared = _plans[key] = _prepare_fold(shape, keepdims, axis % len(shape), bound, device)
+            prepared = known[key] = _prepare_fold(shape, keepdims, axis % len(shape), bound, device)
         out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
         launch.run(prepared.steps, [(states.data.ptr, 0, 0)], pointer, size, device)
         return out
@@ -358,7 +205,7 @@ def _prepare_fold(shape: tuple[int, ...], keepdims: tuple[int, ...], axis: int, 
         strides = tuple(size * math.prod(shape[a + 1 :]) for a in range(len(shape)))
         layout = collapse(shape, (strides,), (size,), (axis,), (0,), op.commutative, False)
         launches = Plan(op, layout, (0,)).launches()
-    return _prepared(launch.ready(launches, device, *own_text(bound)), layout, keepdims, bound, False)
+    return of_steps(launch.ready(launches, device, *own_text(bound)), layout, keepdims, bound, False)
 
 
 def finalise(partial: Any, bound: Bound) -> Any:
@@ -376,14 +223,14 @@ def finalise(partial: Any, bound: Bound) -> Any:
             return cupy.asarray(host.finalise(packed, bound))
         shape = states.shape[:-1]
         key = ("finalise", shape, bound, device)
-        prepared = _plans.get(key)
+        prepared = known.get(key)
         if prepared is None:
             op = cuda_operator(bound, True)
             cells = math.prod(shape)
             name = f"finalise_cells<{op.type}, {op.emits}, {THREADS}, 1>"
             step = Launch(name, min(-(-cells // THREADS), GRID), Work(rows=cells, cells=cells, option=options(bound)))
             ready = launch.ready([step] if cells else [], device, *own_text(bound))
-            prepared = _plans[key] = _prepared(ready, EMPTY, shape, bound, True)
+            prepared = known[key] = of_steps(ready, EMPTY, shape, bound, True)
         out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
         launch.run(prepared.steps, [(states.data.ptr, 0, 0)], pointer, bound.state.itemsize, device)
         return out

@@ -17,7 +17,7 @@ from ..device import launch
 from ..device.layout import MAX_DIMS, Dim
 from ..device.plans import Launch, Operator
 from ..errors import ArgumentError, message
-from . import device, device_operator
+from . import device, device_operator, device_plans
 from .bins_panels import View
 from .labels import refuse
 from .place import Place, whole
@@ -116,7 +116,7 @@ def _rows(
     label = plans.label_type(codes.array.dtype)
     assert label is not None
     for each in (*laid, codes.array):
-        device.check_aligned(each, bound.bins.name)
+        device_plans.check_aligned(each, bound.bins.name)
     addresses = [a.data.ptr for a in (*laid, codes.array)]
     itemsizes = [a.itemsize for a in laid]
     vector = plans.vector_of(itemsizes, codes.array.itemsize, addresses, outer, length)
@@ -224,7 +224,7 @@ def _identities(cells: int, bound: Binned) -> Any:
     states, out = launch.new_array((cells, size), np.dtype(np.uint8), max(1, cells * size))
     if cells:
         text, _ = device_operator.own_text(bound.cells)
-        fill = device.fill(device_operator.cuda_operator(bound.cells), cells, bound.cells)
+        fill = device_plans.fill(device_operator.cuda_operator(bound.cells), cells, bound.cells)
         launch.run(launch.ready([fill], states.data.device_id, text), [(0, 0, 0)], out, size, states.data.device_id)
     return states
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..device import launch
 from ..expressions.cuda import MOST_ARRAYS
 from ..monoid import Bound
-from . import device
+from . import device, device_plans
 from .batch import Batch
 from .place import Place, starts_of
 
@@ -38,10 +38,10 @@ def _stretch(
 
         with cupy.cuda.Device(number):
             return _stretch(first, addresses, bound, axes, places, starts)
-    prepared = device.plan(first, 1, bound, axes, places[0] if places else None)
+    prepared = device_plans.plan(first, 1, bound, axes, places[0] if places else None)
     out, pointer = launch.new_array((len(addresses), *prepared.shape), prepared.dtype, len(addresses) * prepared.nbytes)
-    bases = device.bases_of(addresses, prepared.layout, starts)
-    more = device.more_of(addresses, prepared.layout)
+    bases = device_plans.bases_of(addresses, prepared.layout, starts)
+    more = device_plans.more_of(addresses, prepared.layout)
     for i in range(len(addresses)):
         rest = None if more is None else more[i : i + 1]
         launch.run(prepared.steps, bases[i : i + 1], pointer, prepared.state_bytes, number, rest)

@@ -15,7 +15,7 @@ from ..device import launch, scan_launch, scan_methods, scan_plans, scan_task
 from ..expressions.cuda import MOST_SCANNED
 from ..monoid import Bound
 from . import device, device_operator, room
-from .device import Chunks
+from .device_plans import Chunks
 from .place import Place
 from .plans import Plans
 from .reach import within
