@@ -150,6 +150,10 @@ CALLS = {
     "few rows of odd pitch at once": call(
         "sum", "f4", (3000, 101), 0, view=lambda x: x[:, 3:], carried=True, reverse=True
     ),
+    "sums of odd pitch": call("sum", "f4", (130, 509), 0, carried=True, phase=4),
+    "sums of three columns a lane at once": call(
+        "sum", "f4", (300, 165), 0, view=lambda x: x[:, 3:], carried=True, reverse=True
+    ),
     "maxima of odd pitch at once": call(
         "max", "f4", (700, 140), 0, view=lambda x: x[:, 3:], carried=True, exclusive=True
     ),

@@ -33,6 +33,7 @@ SHAPES = (
     (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
     (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+, \w+>$)"), r"\1, 12, "),
     (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+, \w+>$)"), ", 12, "),
+    (re.compile(r", \d+, (?=3, 32, \w+, \w+, \w+, \w+>$)"), ", 10, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
     (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=[34], \w+>$)"), r"\1, 12, 9, "),

@@ -112,6 +112,16 @@ def test_strips_overlap_where_each_then_writes_whole_sectors(name, dtype, column
 
 
 @pytest.mark.parametrize(
+    ("name", "columns", "lanes"),
+    [("sum", 257, 3), ("sum", 287, 3), ("sum", 289, 4), ("sum", 513, 4), ("sum", 32767, 4), ("max", 257, 4)],
+)
+def test_sums_take_no_more_columns_a_lane_than_strips_have(name, columns, lanes):
+    plan = planned(name, "f4", (50_000, columns))
+    assert numbers(plan)[1:3] == [str(lanes), "32"]
+    assert strips_of(plan)[0] <= 32 * lanes
+
+
+@pytest.mark.parametrize(
     ("name", "dtype", "columns", "expected"),
     [
         ("sum", "f4", 513, True),

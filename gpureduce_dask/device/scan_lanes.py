@@ -14,7 +14,9 @@ LANES = 32
 # columns apart it is two at a time where elements are narrow and chains many: sums of float16 down (32768, 32767)
 # 0.65 and 0.73; but of float32 down (n, 513), whose chains are few, 0.69 and 0.58.
 POSTED = 16
-MOST_APART = 4  # columns of a lane: as many warps look back
+# Columns of a lane: as many warps look back. Sums of float32 take fewer where lanes were idle and strips are as few:
+# down (n, 257), in strips of 88, with four and three 0.73 and 0.77.
+MOST_APART = 4
 # Strips of extremes of one or two bytes from which on a lane takes more, of which one warp looks back. H200, CUDA 13.0,
 # 4 GiB, 2026-11, maxima of float16 down (32768, 65535) 0.76 and 0.81, of uint8 down (65536, 65535) 0.50 and 0.57; but
 # sums of float16 0.74 and 0.57.
@@ -101,6 +103,9 @@ def _apart(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], step
     count = min(most, STRIP_ASKEW // max(size, op.out_bytes) // LANES)
     while columns.size < LANES * count:
         count //= 2
+    if count == MOST_APART and not planes and adds_floats(op) and (size, op.out_bytes) == (4, 4):
+        strips = -(-columns.size // (LANES * count))
+        count = min(count, -(-columns.size // (strips * LANES)))
     return max(1, count)
 
 

@@ -29,8 +29,14 @@ struct ColumnScan {
     static const bool whole = Drained && V > 1 && Apart == 1;  // a lane takes whole rows
     static const int wide = whole ? 32 : 32 * V;  // columns that there is room for
     static const bool draws_early = Early;
-    // Rows that a lane reads from shared memory at once.
-    static const int batch = InRuns<Op>::yes || InSegments<Op, V>::yes   ? 4
+    static const bool words = sizeof(In) == 4 && sizeof(Out) == 4 && Apart > 1;
+    // Rows that a lane reads from shared memory at once. Sums of float32 apart, H200, 2026-11, shares of a copy with two, three,
+    // four and six rows: down (32768, 32767) 0.89, 0.93, 0.91, 0.92; (n, 4095) 0.873, 0.874, 0.878, 0.871, (n, 513) 0.767,
+    // 0.773, 0.774, 0.775, (n, 257) with two and four 0.70 and 0.73. Maxima 0.91, 0.91, 0.90; sums of float16 with four, six
+    // and eight 0.74, 0.70, 0.69.
+    static const bool sums = words && V > 2 && OfFloats<Op>::yes;
+    static const int batch = sums                                         ? (Anchored ? 4 : 3)
+                             : InRuns<Op>::yes || InSegments<Op, V>::yes ? 4
                              : sizeof(In) * V > 8 || sizeof(State) > 16  ? 2
                              : V > 1 || sizeof(State) > 8                ? 4
                                                                          : 8;
@@ -43,7 +49,6 @@ struct ColumnScan {
     static const bool deep = Anchored && V == 1 && sizeof(State) <= 8;
     // Words apart, whose states are short: as above, sums down (n, 513), (n, 4095) 0.69, 0.77 and 0.76, 0.87, maxima 0.77, 0.77
     // and 0.81, 0.88 (by steps and drawn early, and at once and drawn late).
-    static const bool words = sizeof(In) == 4 && sizeof(Out) == 4 && Apart > 1;
     static const bool at_once = Anchored && words && taken == 1 && (OfFloats<Op>::yes || sizeof(State) <= 4);
     static const bool guesses = FoldBeside<Op, V>::guesses;
     static const bool meets = !(Busy<Op>::yes && taken > 1 && (Anchored || sizeof(In) <= 2)) && !InSegments<Op, V>::yes;

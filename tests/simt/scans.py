@@ -80,7 +80,9 @@ class Call:
             tuple(x.ctypes.data % 16 for x in arrays),
         )
         with (
-            mock.patch.multiple(scan_columns, SHORTEST=8, SHORTEST_ASKEW=8, FEW_CHAINS=3, TILES=8),
+            mock.patch.multiple(
+                scan_columns, SHORTEST=8, SHORTEST_ASKEW=8, FEW_CHAINS=3, TILES=8, WARPS=(16, 10, 8, 6, 4)
+            ),
             mock.patch.multiple(scan_falls, SHORTEST=100, CROWDS={1: 1.0}, PROCESSORS=1, FEWEST=2),
             mock.patch.multiple(scan_short, FEWEST_ABREAST=200, FEWEST=200, WARPS=(2, 1), ENOUGH=1, PLENTY=2, RUN=8),
             mock.patch.multiple(scan_lanes, MANY_IN_SEGMENTS=256, CHAINS_OF_NARROW=3),
