@@ -47,7 +47,7 @@ inline void start_block(unsigned number) {
     block.number = number;
     block.index = {number % r.grid.x, number / r.grid.x % r.grid.y, number / r.grid.x / r.grid.y};
     block.count = block.live = r.block.x * r.block.y * r.block.z;
-    block.arrived = block.runnable = block.cursor = 0;
+    block.arrived = block.runnable = block.cursor = block.met = 0;
     for (Named& barrier : block.named) barrier.arrived.clear();
     block.asleep_until = 0;
     std::memset(block.ready, 0, sizeof block.ready);
@@ -68,6 +68,38 @@ inline void start_block(unsigned number) {
         set_ready(t, true);
     }
     note_progress();
+}
+
+// Blocks of a cluster are in flight together, from the first that asks for another: it starts the others out of turn. None
+// that has ended is there.
+inline Block* beside(unsigned rank, unsigned blocks) {
+    const unsigned number = machine.current->block->number / blocks * blocks + rank;
+    for (auto& block : machine.resident)
+        if (block->number == number) return block.get();
+    auto next = std::find(machine.order.begin() + long(machine.started), machine.order.end(), number);
+    if (next == machine.order.end()) return nullptr;
+    machine.order.erase(next);
+    machine.order.insert(machine.order.begin() + long(machine.started++), number);
+    start_block(number);
+    return machine.resident.back().get();
+}
+
+// All threads of the blocks of a cluster come here, and none goes on before all have come.
+inline void meet_cluster(unsigned blocks) {
+    Block& own = *machine.current->block;
+    const unsigned meetings = own.met++ / own.count + 1;
+    note_progress();
+    for (unsigned rank = 0; rank < blocks; ++rank)
+        for (Block* other = beside(rank, blocks); other && other->met < meetings * other->count; other = beside(rank, blocks))
+            pause();
+}
+
+// Where `at`, in this block's shared memory, is in that of another block of its cluster.
+template <class T> inline T* beside(T* at, unsigned rank, unsigned blocks) {
+    Block* other = beside(rank, blocks);
+    if (!other) fail("block %u of its cluster has ended, or has none", rank);
+    const auto offset = reinterpret_cast<unsigned char*>(at) - machine.current->block->shared;
+    return reinterpret_cast<T*>(other->shared + offset);
 }
 
 // Takes finished blocks out of flight. What they wrote without a fence stays hidden until the grid ends.

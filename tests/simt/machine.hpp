@@ -74,6 +74,7 @@ struct Named {
 struct Block {
     Index3 index;
     unsigned number, count, live, arrived, runnable, cursor;
+    unsigned met;  // threads that have come to a cluster's meetings, all in all
     std::uint64_t asleep_until;
     const char* file;  // the barrier that threads wait at
     int line;
