@@ -2,6 +2,7 @@
 #pragma once
 #include "reduce.cuh"
 #include "scan/abreast.cuh"
+#include "scan/allies.cuh"
 #include "scan/braid.cuh"
 #include "scan/columns.cuh"
 #include "scan/falls.cuh"

@@ -191,6 +191,10 @@ CALLS = {
     "maxima in strands at once": call("max", "f4", (900, 41), 0, carried=True),
     "strands of rows wider than others": call("max", "f4", (90, 132), 0, carried=True, phase=8, reverse=True),
     "strands of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
+    "allies": call("sum", "f4", (1500, 50), 0, carried=True, phase=4, reverse=True, processors=6),
+    "allies before each": call("max", "f4", (1100, 44), 0, carried=True, exclusive=True, processors=4),
+    "allies of many columns": call("nansum", "f4", (170, 70), 0, carried=True, phase=8, processors=4),
+    "allies of few tiles": call("sum", "f4", (31, 47), 0, carried=True, phase=12, processors=4),
     "planes of strands": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
     "planes of strands in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
     "few planes of strands": call("sum", "f8", (2, 150, 5), 1, carried=True, reverse=True),
@@ -452,7 +456,7 @@ DEFECTS = {
         ("tiles", "more than a stretch"),
     ),
     "a tile is drawn after it is shown": (
-        "spot(round + 2) = work.spot_of(drawn);",
+        "spot(round + 2) = drawn_spot(round + 2, drawn);",
         "",
         ("tiles",),
     ),
@@ -676,6 +680,36 @@ DEFECTS = {
         "state = Flow::combine(earlier, state);",
         "state = Flow::combine(state, earlier);",
         ("strands of a warp in order",),
+    ),
+    "sums of allies are taken before they are there": (
+        "if (i != rank) await_beside(&in.has_sums[slot][looker][i], number);",
+        "",
+        ("allies", "allies of many columns"),
+    ),
+    "what allies found is taken before it is there": (
+        "await_beside(&in.has_bases[slot][looker][from], number);",
+        "",
+        ("allies", "allies of many columns"),
+    ),
+    "an ally says that its sums are there before they are": (
+        "            __syncwarp();\n            if (lane == 0) raise_beside<Blocks>(&in.has_sums",
+        "            if (lane == 0) raise_beside<Blocks>(&in.has_sums",
+        ("allies", "allies of many columns"),
+    ),
+    "allies begin before all are there": (
+        "    work.begin();\n    meet_cluster<Blocks>();\n",
+        "    work.begin();\n    __syncthreads();\n",
+        ("allies of few tiles", "allies"),
+    ),
+    "an ally's tile counts for nothing": (
+        "before = Op::combine(before, state_of(in.sums[slot][i][place]));",
+        "",
+        ("allies",),
+    ),
+    "rows are overtaken before all lanes hold theirs": (
+        "meet();  // all have their rows, and have left results",
+        "",
+        ("allies", "allies before each"),
     ),
     "a lane stays in its plane": (
         "plane += hop + wraps;\n            column",

@@ -54,6 +54,8 @@ STRANDS = (  # gangs and warps of each
 def as_on_a_gpu(kernel: str) -> str:
     if kernel.startswith("scan_until"):
         return re.sub(r", \d+, \d+>$", ", 6, 37>", kernel)
+    if kernel.startswith("scan_allies"):
+        return re.sub(r", \d+, \d+, \d+, (\w+), 8, \d+, 2>$", r", 1, 16, 2, \1, 8, 36, 2>", kernel)
     if kernel.startswith("scan_strands"):
         for pattern, shape in STRANDS:
             kernel = pattern.sub(shape, kernel)

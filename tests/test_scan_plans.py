@@ -35,13 +35,17 @@ def numbers(plan: scan_task.Plan) -> list[str]:
 
 
 def looks_at_once(plan: scan_task.Plan) -> bool:
-    return plan.steps[0].kernel.startswith("scan_strands<") and len(numbers(plan)) == 9
+    return by_allies(plan) or (plan.steps[0].kernel.startswith("scan_strands<") and len(numbers(plan)) == 9)
+
+
+def by_allies(plan: scan_task.Plan) -> bool:
+    return plan.steps[0].kernel.startswith("scan_allies<")
 
 
 @pytest.mark.parametrize(
     ("name", "dtype", "at_once", "in_steps"),
     [
-        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127, 129, 193, 223), (2, 4, 128, 200, 225)),
+        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127, 128, 129, 193, 223), (2, 4, 200, 225)),
         ("sum", "f8", (8, 32, 33, 64), (3, 7, 65)),
         ("sum", "f2", (12, 33, 100), (9,)),
         ("max", "f4", (17, 33, 64, 100, 129, 215), (8, 16, 120, 128, 200, 225)),
@@ -58,6 +62,34 @@ def test_posts_are_looked_for_at_once_where_states_are_small(name, dtype, at_onc
         assert looks_at_once(planned(name, dtype, (10**6, columns))) == (columns in at_once), columns
 
 
+@pytest.mark.parametrize("name", ["sum", "max", "nansum"])
+def test_there_is_room_for_what_allies_do(name):
+    found = 0
+    for columns in range(60, 130):
+        for length in (300_000, 3_333_333):
+            plan = planned(name, "f4", (length, columns))
+            if not by_allies(plan):
+                continue
+            found += 1
+            members = struct.unpack_from("11Q", plan.words)
+            links, rows, teams = members[6:9]
+            gangs, each, lookers, stretch, held, allies = (int(n) for n in numbers(plan) if n != "false")
+            step = plan.steps[0]
+            assert held == rows
+            assert links % allies == step.blocks % allies == 0
+            assert links * teams * rows >= length
+            assert teams // gangs * columns <= 32 * each
+            assert allies * lookers * 32 >= columns
+            notes = 584 + 3 * 32 * gangs * each * 8
+            letters = 64 + 3 * allies * lookers * (2 * 32 * 8 + 2 * 4)
+            assert 3 * teams * rows * columns * 4 + notes + letters <= step.shared_bytes <= LIMIT
+            together = links // allies
+            spans, left = divmod(together, stretch**2)
+            posts = together + spans * (stretch + 1) + left // stretch + 1
+            assert posts * allies * lookers * 32 * 8 <= plan.scratch_bytes - 16
+    assert found
+
+
 def test_planes_are_looked_back_for_by_steps():
     assert not looks_at_once(planned("sum", "f4", (8, 10**6, 20), 1))
     assert not looks_at_once(planned("sum", "f4", (1000, 300, 20), 1))
@@ -68,7 +100,7 @@ def test_there_is_room_for_all_posts(name, dtype):
     for columns in (*range(2, 130), 160, 161, 193, 223):
         for length in (300, 7001, 450_000, 3_333_333):
             plan = planned(name, dtype, (length, columns))
-            if not looks_at_once(plan):
+            if not looks_at_once(plan) or by_allies(plan):
                 continue
             links = struct.unpack_from("7Q", plan.words)[6]
             gangs, each, together, lookers, *_, stretch, slots = numbers(plan)

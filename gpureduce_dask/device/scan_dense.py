@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ LANES, SLOTS = 32, LAG + 1
 FEWEST_POSTS = 8  # of a tile, so that those of neighbours lie apart
 NOTES = 768  # bytes of what the warps of a block tell each other, but for states (kernels/scan/dense.cuh)
 PACK = 16  # bytes that are copied together
+SECTOR = 32  # bytes of memory that are written together
 BANDS_WORDS = 2 * 14  # of ``Strips``, which only strips of columns have a use for
 
 
@@ -56,6 +58,7 @@ class Tiles:
     posted: int = 8  # bytes of states that one of their lanes does so for
     anchored: bool = True
     posts_bytes: int = 0  # of a tile, where they are not of a post for each column
+    allies: int = 1  # tiles that are posted as one
 
 
 def found(op: Operator, arrays: Operands) -> Dense | None:
@@ -78,9 +81,9 @@ def launch(op: Operator, dense: Dense, kernel: str, tiles: Tiles, reverse: bool,
     """The plan, of one launch."""
     planes = 1 if tiles.joined else dense.count
     positions = dense.length * dense.width * dense.count // planes + (dense.lead if planes == 1 else PACK - 1)
-    links = -(-positions // (tiles.teams * tiles.rows * dense.width))
+    links = -(-positions // (tiles.allies * tiles.teams * tiles.rows * dense.width)) * tiles.allies
     each = tiles.posts_bytes or max(FEWEST_POSTS, dense.width) * 16 * -(-tiles.posted // 8)
-    posts = planes * posts_of(links, tiles.anchored) * each
+    posts = planes * posts_of(links // tiles.allies, tiles.anchored) * each
     shape = (dense.length, dense.width, 1, dense.width, 0, dense.count)
     divisors = (dense.count, 1, dense.width, dense.length)
     members = (
@@ -90,5 +93,21 @@ def launch(op: Operator, dense: Dense, kernel: str, tiles: Tiles, reverse: bool,
         + bytes(8 * BANDS_WORDS)
         + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(dense.planes)))
     )
-    step = Step(kernel, min(planes * links, processors), LANES * tiles.warps, tiles.shared_bytes)
+    blocks = min(planes * links, processors // tiles.allies * tiles.allies)
+    step = Step(kernel, blocks, LANES * tiles.warps, tiles.shared_bytes)
     return Plan((step,), members, posts + 16, True, (0, 0))
+
+
+@functools.lru_cache(maxsize=4096)
+def clashes(apart: int, width: int, together: int, size: int) -> float:
+    """Accesses to shared memory for one of a warp, on average over some, teams being so many elements apart."""
+    each = max(1, together * size // 4)  # words of a lane: as many lanes fewer are served at once
+    worst = []
+    for begin in range(0, 4 * LANES, LANES // each):
+        banks: dict[int, set[int]] = {}
+        for lane in range(begin, begin + LANES // each):
+            team, column = divmod(lane * together, width)
+            word = (team * apart + column) * size // 4
+            banks.setdefault(word // each % (LANES // each), set()).add(team * LANES**3 + word)
+        worst.append(max(map(len, banks.values())))
+    return sum(worst) / len(worst)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 
-from . import scan_dense, scan_lanes
-from .scan_dense import LANES, NOTES, PACK, SLOTS, Dense, Tiles
+from . import scan_allies, scan_dense, scan_lanes
+from .scan_dense import LANES, NOTES, PACK, SECTOR, SLOTS, Dense, Tiles
 from .scan_task import LAG, Operands, Operator, Plan, flag
 
 # Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as strands and in strips: sums of float32
@@ -16,7 +15,7 @@ from .scan_task import LAG, Operands, Operator, Plan, flag
 # are pairs, down (n, 32) 0.76 and 0.71, (n, 33) 0.56 and 0.58. Rows of whole sectors are better off in strips from 128
 # bytes on: sums of float32 down (n, 24) 0.85 and 0.84, (n, 32) 0.85 and 0.90; but maxima down (n, 32) 0.94 and 0.90.
 MOST, MOST_OF_EXTREMES, MOST_OF_PAIRS = 320, 160, 256
-SECTOR, WHOLE_SECTORS = 32, 128
+WHOLE_SECTORS = 128
 # Rows of a plane. Shorter ones, where they are not taken by planes (scan_planes.py), are taken by a thread a line, but
 # of planes of few bytes a row: (n, 12, 5) along its middle axis as strands and by threads 0.55 and 0.45, (n, 100, 2)
 # 0.61 and 0.20; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
@@ -119,8 +118,9 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     if dense is None:
         return None
     look = _look(op, dense)
-    if not _pays(op, dense, look):
-        return None
+    allied = scan_allies.plan(op, dense, exclusive, reverse, limit, processors) if look.stretch else None
+    if allied or not _pays(op, dense, look):
+        return allied
     together = max(1, WORD // dense.sizes[0])
     while dense.width % together or together * max(dense.sizes) > PACK or dense.lead % together:
         together //= 2
@@ -244,7 +244,7 @@ def _cut(
                 if teams * rows * width % (PACK // min(dense.sizes)) or rows < min(FEWEST, warps):
                     continue
                 steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
-                clashes = _clashes(rows * width % (256 // together), width, together, size)
+                clashes = scan_dense.clashes(rows * width % (256 // together), width, together, size)
                 cost = lanes / (teams * width) * (5 + 3 * clashes + 4 * steps * BATCH / rows)
                 cost += 6 * most / (teams * rows * width) + 0.15 * warps + 0.2 * abs(gangs * warps - 14)
                 cost += NOTED * (gangs if warps == 1 else gangs * teams) / max(1, LANES * look.lookers // width)
@@ -252,18 +252,3 @@ def _cut(
                     nbytes = gangs * teams * rows * width * dense.bytes_each + notes
                     best, cut = cost, _Cut(gangs, warps, gangs * teams, rows, nbytes)
     return cut
-
-
-@functools.lru_cache(maxsize=4096)
-def _clashes(apart: int, width: int, together: int, size: int) -> float:
-    """Accesses to shared memory for one of a warp, on average over some, teams being so many elements apart."""
-    each = max(1, together * size // 4)  # words of a lane: as many lanes fewer are served at once
-    worst = []
-    for begin in range(0, 4 * LANES, LANES // each):
-        banks: dict[int, set[int]] = {}
-        for lane in range(begin, begin + LANES // each):
-            team, column = divmod(lane * together, width)
-            word = (team * apart + column) * size // 4
-            banks.setdefault(word // each % (LANES // each), set()).add(team * LANES**3 + word)
-        worst.append(max(map(len, banks.values())))
-    return sum(worst) / len(worst)

@@ -113,11 +113,11 @@ template <class Op, int Stretch, int Slots> struct AtOnceChain {
     u64 wide;
     bool active, posts;  // the lane has a column; and posts its states
 
-    GR_HD AtOnceChain(const Strips& task, u64 chain, u32 column, bool has, bool first, u64 columns)
+    GR_HD AtOnceChain(const Strips& task, u64 links, u64 chain, u32 column, bool has, bool first, u64 columns)
         : wide(columns), active(has), posts(first) {
-        const u64 each = task.links + (task.links / SPAN + 1) * (EACH + 1);
+        const u64 each = links + (links / SPAN + 1) * (EACH + 1);
         singles = (Post*)task.states + chain * each * wide + column;
-        spans = singles + task.links * wide;
+        spans = singles + links * wide;
     }
 
     // A lane's share of a step. A post is of the tiles from one link to the next, `hop` further.
@@ -186,7 +186,7 @@ template <class Op, int Stretch, int Slots> struct AtOnceChain {
 // Called as Chain, with a lane a column.
 template <class Op> struct AtOnceLinks : AtOnceChain<Op, 8, 8> {
     GR_HD AtOnceLinks(const Strips& task, u64 chain, u32 column, bool has, u64 columns)
-        : AtOnceChain<Op, 8, 8>(task, chain, column, has, has, columns) {}
+        : AtOnceChain<Op, 8, 8>(task, task.links, chain, column, has, has, columns) {}
     GR_HD typename Op::State before(u64 link, typename Op::State own, typename Op::State start) const {
         return AtOnceChain<Op, 8, 8>::before(link, own, start, {0, 1, 32}, {0, 0});
     }

@@ -21,8 +21,8 @@ template <class Map> struct InPairs<Sum<Map, Twofold>> { static const bool yes =
 // `width` as elements are, and their columns those of elements, turned by `lead`. A gang is
 // Each warps that take a share of a tile, and waits for nobody but those that look back. States counts those of a tile, of so
 // many a column; for each tile Lookers warps look back. Lines: planes follow one another, and many begin within a tile; all are
-// one chain. Stretch, Slots: of a chain that is looked for at once, else 0.
-template <class Op, class Emit, int Gangs, int Each, int States, int Lookers, bool Anchored, bool Lines, int Stretch = 0, int Slots = 0>
+// one chain. Stretch, Slots: of a chain that is looked for at once, else 0. Stages: tiles in shared memory.
+template <class Op, class Emit, int Gangs, int Each, int States, int Lookers, bool Anchored, bool Lines, int Stretch = 0, int Slots = 0, int Stages = STAGES>
 struct DenseTiles {
     typedef typename Op::In In;
     typedef typename Op::State Value;
@@ -73,9 +73,9 @@ struct DenseTiles {
     }
     GR_HD bool is_reverse() const { return task.step_out < 0; }
     GR_HD u8* tile(u32 stage) const { return GR_SHARED + stage * elements() * (u32)sizeof(In); }
-    GR_HD u8* results(u32 stage) const { return in_place ? tile(stage) : tile(STAGES); }
+    GR_HD u8* results(u32 stage) const { return in_place ? tile(stage) : tile(Stages); }
     GR_HD Notes& notes() const {
-        return *(Notes*)(tile(STAGES) + (in_place ? 0 : elements() * (u32)sizeof(Out)));
+        return *(Notes*)(tile(Stages) + (in_place ? 0 : elements() * (u32)sizeof(Out)));
     }
     GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
 
@@ -155,7 +155,7 @@ struct DenseTiles {
         own = by.template of<Flow>(through, groups - 1);
         State before;
         if constexpr (at_once)
-            before = AtOnce(task, 0, column, active, place < per && by.group == 0, per * Lookers)
+            before = AtOnce(task, task.links, 0, column, active, place < per && by.group == 0, per * Lookers)
                          .before(spot.link, own, start, by, counts_of(spot, column));
         else
             before = Links(task, spot.chain, column, active, width < 8 ? 8 : width).before(spot.link, own, start, by);

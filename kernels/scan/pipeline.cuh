@@ -20,6 +20,25 @@ template <class Spot> struct Rounds {
     u32 found;         // and warps that have found theirs of those rounds' bases
 };
 
+template <class T> struct Always { typedef void type; };
+// What Work may leave out: it draws as here, and its tiles are folded and written from shared memory.
+template <class Work, class = void> struct Terms {
+    static const bool holds = false;
+    static const int stages = STAGES;  // tiles in shared memory
+    struct Elements {};
+    static GR_HD u32 draw(const Work&, u32* ticket) { return atomicAdd(ticket, 1u); }
+    static GR_HD u64 tile_of(const Work&, u32, u32 drawn) { return drawn; }
+};
+// Where it has Elements, lanes hold their shares of a tile in them from the round after its folding on: `turn` takes them out
+// of shared memory, and leaves there the results of the tile before, of which it has `stages` fewer.
+template <class Work> struct Terms<Work, typename Always<typename Work::Elements>::type> {
+    static const bool holds = true;
+    static const int stages = Work::stages;
+    typedef typename Work::Elements Elements;
+    static GR_HD u32 draw(const Work& work, u32* ticket) { return work.draw(ticket); }
+    static GR_HD u64 tile_of(const Work& work, u32 round, u32 drawn) { return work.tile_of(round, drawn); }
+};
+
 // Work says what is done with a tile: each of Warps warps fetches, folds and writes its share of it, and Lookers warps find
 // what comes before. Spot is where a tile lies, found by one lane for all; Held is what a lane keeps between folding and
 // writing. A block's tiles are drawn one by one, in order, so that it never waits for a tile of its own: where Work says
@@ -33,6 +52,8 @@ template <class Spot> struct Rounds {
 template <class Work, int Warps, int Lookers> struct Pipeline {
     typedef typename Work::Held Held;
     typedef typename Work::Spot Spot;
+    typedef Terms<Work> Given;
+    static const int stages = Given::stages;
     const Work& work;
     const u64 tiles;
     u32* const ticket;
@@ -41,6 +62,8 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
         : work(w), tiles(count), ticket(next), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
 
     GR_HD Spot& spot(u32 round) const { return work.rounds().spot[round % SPOTS]; }
+    GR_HD u32 draw() const { return Given::draw(work, ticket); }
+    GR_HD Spot drawn_spot(u32 round, u32 drawn) const { return work.spot_of(Given::tile_of(work, round, drawn)); }
 
     // Barriers of a round: its tile is folded; its bases are found, where warps meet. A number comes again for the same
     // warps that look back, 2 LAG rounds later: all that meets at it has passed it by then.
@@ -64,7 +87,7 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
             }
             if (!Work::draws_early && looker == 0 && lane == 0) {  // a trip to memory for which those that scan need not wait
                 await(&work.rounds().drawn, round + STAGES);
-                spot(round + STAGES) = work.spot_of(atomicAdd(ticket, 1u));
+                spot(round + STAGES) = drawn_spot(round + STAGES, draw());
                 raise(&work.rounds().drawn, round + STAGES + 1);
             }
             __syncwarp();
@@ -80,15 +103,16 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
     // What the other warps do, each with its share of every tile.
     GR_HD void scan() const {
         Held held[LAG];  // of the LAG rounds before this one
-        u32 drawn = Work::draws_early && threadIdx.x == 0 ? atomicAdd(ticket, 1u) : 0;  // of the round three ahead
+        u32 drawn = Work::draws_early && threadIdx.x == 0 ? draw() : 0;  // of the round three ahead
 #pragma unroll
         for (int i = 0; i < 2 && !Work::draws_early; i++) fetch_first(i);
+        typename Given::Elements elements;
         for (u32 round = 0;; round++) {
             Held now = Work::nothing();
             if (spot(round).tile < tiles) {
                 wait_copies<1>();
                 __syncwarp();
-                now = work.fold(spot(round), round % STAGES, round % SLOTS);
+                now = work.fold(spot(round), round % stages, round % SLOTS);
             }
             __syncwarp();
             if (round >= LAG && spot(round - LAG).tile >= tiles) return;
@@ -96,8 +120,8 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
             if (round >= LAG) {
                 if (Work::draws_early && warp == 0) {  // what is below shows the spot to the other warps
                     if (lane == 0) {
-                        spot(round + 2) = work.spot_of(drawn);
-                        drawn = atomicAdd(ticket, 1u);  // nothing waits for it in this round
+                        spot(round + 2) = drawn_spot(round + 2, drawn);
+                        drawn = draw();  // nothing waits for it in this round
                         if (!Work::meets) raise(&work.rounds().drawn, round + 3);
                     }
                     __syncwarp();
@@ -108,14 +132,19 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
                     if (speaks(lane)) await(&work.rounds().found, (round - LAG + 1) * Lookers);
                     __syncwarp();
                 }
-                work.write(spot(round - LAG), (round - LAG) % STAGES, (round - LAG) % SLOTS, held[LAG - 1]);
-                __syncwarp();
+                if constexpr (!Given::holds)
+                    work.write(spot(round - LAG), (round - LAG) % stages, (round - LAG) % SLOTS, held[LAG - 1]);
             }
+            if constexpr (Given::holds)
+                if (round > 0)
+                    work.turn(round >= LAG ? &spot(round - LAG) : nullptr, (round + SLOTS - LAG) % SLOTS, spot(round - 1),
+                              (round - 1) % stages, elements);
+            if (Given::holds || round >= LAG) __syncwarp();
             if (!Work::draws_early || (!Work::meets && round >= LAG)) {
                 if (speaks(lane)) await(&work.rounds().drawn, round + 3);
                 __syncwarp();
             }
-            if (spot(round + 2).tile < tiles) work.fetch(spot(round + 2), (round + 2) % STAGES);
+            if (spot(round + 2).tile < tiles) work.fetch(spot(round + 2), (round + 2) % stages);
             commit_copies();
 #pragma unroll
             for (int i = LAG - 1; i > 0; i--) held[i] = held[i - 1];
@@ -136,13 +165,13 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
         if constexpr (Work::draws_early) {
 #pragma unroll 1
             for (int i = 0; i < STAGES; i++) {
-                if (threadIdx.x == 0) spot(i) = work.spot_of(atomicAdd(ticket, 1u));
+                if (threadIdx.x == 0) spot(i) = drawn_spot(i, draw());
                 __syncthreads();
                 if (i < 2 && warp < Warps) fetch_first(i);
             }
         } else {
             if (threadIdx.x == 0)
-                for (int i = 0; i < STAGES; i++) spot(i) = work.spot_of(atomicAdd(ticket, 1u));
+                for (int i = 0; i < STAGES; i++) spot(i) = drawn_spot(i, draw());
             __syncthreads();
         }
         if (warp < Warps) scan();

@@ -4,9 +4,9 @@
 #pragma once
 #include "dense.cuh"
 
-template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive, int Stretch, int Slots>
-struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots> {
-    typedef DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots> Tiles;
+template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive, int Stretch, int Slots, int Stages = STAGES>
+struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots, Stages> {
+    typedef DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots, Stages> Tiles;
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef typename Tiles::Flow Flow;

@@ -10,6 +10,7 @@ import numpy as np
 
 from gpureduce_dask.chunk import device_scan, host, host_scan
 from gpureduce_dask.device import (
+    scan_allies,
     scan_columns,
     scan_falls,
     scan_lanes,
@@ -56,6 +57,7 @@ class Call:
     phase: int = 0
     method: str = scan_methods.SINGLE_PASS
     totals: bool = True
+    processors: int = PROCESSORS
 
     def operands(self) -> list[np.ndarray]:
         if self.resets is None:
@@ -101,10 +103,20 @@ class Call:
                 GANGS_ASKEW=((1, 5),),
                 FEWEST=3,
             ),
+            mock.patch.multiple(
+                scan_allies,
+                LIMIT=0,
+                NARROWEST=43,
+                FEWEST_OF_SUMS=44,
+                WIDEST_OF_SECTORS=128,
+                TILES=1,
+                GANGS_OF_SUMS=((1, 2), (1, 4)),
+                GANGS=((64, (1, 2)), (128, (1, 4))),
+            ),
             mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12),
         ):
             plan = scan_plans.plan(
-                self.operator(), operands, self.exclusive, self.reverse, LIMIT, PROCESSORS, self.method
+                self.operator(), operands, self.exclusive, self.reverse, LIMIT, self.processors, self.method
             )
         return plan, arrays, order
 
