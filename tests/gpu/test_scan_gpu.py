@@ -136,6 +136,29 @@ def test_columns_enough_for_all_of_the_gpu(name, dtype, columns):
     compare(cp.asarray(array), array, bound, 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "columns"),
+    [
+        ("sum", "float32", 64),
+        ("sum", "float32", 100),
+        ("nansum", "float32", 127),
+        ("max", "float32", 65),
+        ("min", "int32", 96),
+    ],
+)
+def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
+    """Those that pairs of blocks take, in a smaller array."""
+    from gpureduce_dask.device import scan_allies
+
+    monkeypatch.setattr(scan_allies, "TILES", 1)
+    x = make((30_011, columns), dtype, 3)
+    bound = OPERATORS[name].bind(x.dtype)
+    carry = host.reduce((make((1, columns), dtype, 7),), bound, (0,))
+    for exclusive, reverse in ((False, False), (True, False), (False, True)):
+        if not (exclusive and name in BEST):
+            compare(cp.asarray(x), x, bound, 0, carry=carry, exclusive=exclusive, reverse=reverse)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_segments_of_columns_enough_for_all_of_the_gpu(dtype):
     array = make((301, 33792 * 4 // np.dtype(dtype).itemsize), dtype)

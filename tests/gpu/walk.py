@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import gpureduce_dask as gr
 from gpureduce_dask.chunk import device, device_scan
 from gpureduce_dask.device import compile as compiler
-from gpureduce_dask.device import scan_launch
+from gpureduce_dask.device import scan_allies, scan_launch
 from gpureduce_dask.device.scan_methods import METHODS
 from gpureduce_dask.history import STEPS, Step
 from gpureduce_dask.ladder.measure import answer
@@ -36,6 +37,7 @@ def main(part: str = "1/1", how: str = "") -> None:
         compiler.OPTIONS = (*compiler.OPTIONS, "-DGR_CHECKED")
         (most, processors), barriers = scan_launch.limits(0), 1024  # bytes of them, beside what a plan asks for
         scan_launch.limits = lambda _: (most - barriers, processors)
+        scan_allies.LIMIT -= barriers
 
     cp.cuda.set_allocator(None)  # memory from a pool has no end that a tool could see
     first, parts = map(int, part.split("/"))
@@ -122,6 +124,8 @@ OTHERS = [  # operator, shape and axis of kernels that those do not meet
 def walk_scans() -> Iterator[Work]:
     for op, shape, axis in OTHERS:
         yield partial(_scan_by, op, shape, axis)
+    for op, width in (("sum", 100), ("max", 70)):
+        yield partial(_allies, op, width)
     for number in range(len(SCANS)):
         for dtype in ("uint8", "float32", "float64"):
             yield partial(_scan, number, dtype)
@@ -145,6 +149,17 @@ def _scan_by(op: str, shape: tuple[int, ...], axis: int) -> None:
     bound = OPERATORS[op].bind(chunk.dtype)
     _, carry = device_scan.scan((chunk,), bound, axis)
     device_scan.scan((chunk,), bound, axis, carry)
+
+
+def _allies(op: str, width: int) -> None:
+    """By pairs of blocks, which take arrays of many tiles (allies.cuh)."""
+    import cupy as cp
+
+    with mock.patch.object(scan_allies, "TILES", 1):
+        chunk = cp.asarray(make((20_011, width), "float32"))
+        bound = OPERATORS[op].bind(chunk.dtype)
+        _, carry = device_scan.scan((chunk,), bound, 0)
+        device_scan.scan((chunk,), bound, 0, carry, exclusive=True, reverse=True)
 
 
 def _scan_methods(number: int) -> None:
