@@ -1,4 +1,4 @@
-"""Which kernel scans lines that lie side by side in few columns, and what its plan has room for."""
+"""Which kernel scans lines, in few columns above all, and what its plan has room for."""
 
 from __future__ import annotations
 
@@ -176,3 +176,20 @@ def test_few_chains_of_words_apart_are_looked_for_at_once_and_drawn_late(name, d
     assert late == expected
     if expected:
         assert plan.scratch_bytes == members[5] * posts * 128 * 8 + 16  # of four lookers
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shape", "expected"),
+    [
+        ("max", "f4", (1 << 30,), ["10", "11", "0"]),
+        ("max", "f4", (32, 1 << 25), ["10", "11", "1"]),
+        ("sum", "f4", (1024, 1 << 20), ["10", "11", "1"]),
+        ("max", "f4", (8192, 1 << 17), ["16", "7", "2"]),
+        ("max", "f2", (32, 1 << 26), ["22", "5", "1"]),
+        ("var", "f4", (32, 1 << 25), ["12", "9", "1"]),
+    ],
+)
+def test_long_lines_are_scanned_as_one_is(name, dtype, shape, expected):
+    plan = planned(name, dtype, shape, len(shape) - 1)
+    assert plan.steps[0].kernel.startswith("scan_rows<")
+    assert numbers(plan)[:3] == expected

@@ -1,4 +1,4 @@
-// Scans lines in one pass over tiles: with Lines one after another, as if all were one line.
+// Scans lines in one pass over tiles: with Lines one after another, as if all were one line; 1 of long ones, 2 of others.
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
@@ -18,8 +18,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     static const int V = Share::V;
     static const bool draws_early = true;
     // Where lines end, some warps have more to do than others: met, 16384 float64 a line had 0.91 of a copy, else 0.99, 65536
-    // uint8 0.86 and 0.99 (H200, 2026-11).
-    static const bool meets = Lines == 0 && !Busy<Op>::yes;
+    // uint8 0.86 and 0.99; but maxima along 32 long lines, of which few shares have ends, 1.01, else 0.88 (H200, 2026-11).
+    static const bool meets = Lines < 2 && !Busy<Op>::yes;
     // Packs of memory that lie askew in a share are read as they lie, or straightened first.
     static const bool reads_askew =
         Gaps && Share::size_b == 0 && Share::size_a >= 4 && V * Share::size_a == 16 && !WarpFold<Op>::exists;

@@ -90,7 +90,7 @@ class Call:
             mock.patch.multiple(scan_lanes, MANY_IN_SEGMENTS=256, CHAINS_OF_NARROW=3),
             mock.patch.multiple(scan_planes, FEWEST=2000, LEAST=1, LEAST_OF_NARROW=1, WARPS=1),
             mock.patch.multiple(scan_teams, FEWEST=360, SHORTEST=0, LEAST=16),
-            mock.patch.multiple(scan_plans, WITH_GAPS=((1, 5), (2, 1))),
+            mock.patch.multiple(scan_plans, WITH_GAPS=((1, 5), (2, 1)), LONG_BYTES=12000),
             mock.patch.multiple(
                 scan_strands,
                 SHORTEST=8,
