@@ -67,7 +67,7 @@ def spiked(x: np.ndarray, by: float, at: int) -> np.ndarray:
 
 
 def spared(x: np.ndarray, at: tuple[int, int]) -> np.ndarray:
-    """With the one NaN that posts have another meaning for (kernels/scan/at_once.cuh)."""
+    """With the one NaN that posts have another meaning for (kernels/scan/look_back.cuh)."""
     y = x.copy()
     y[at] = np.array(0x7FF9A5A5C3C35A5B, "u8").view("f8")
     return aligned(y, x.ctypes.data % 16)
@@ -431,6 +431,11 @@ DEFECTS = {
         "none ? -1.0f : (f32)before.m2 * 0.03125f;",
         "none ? -1.0f : bit_cast<f32>(0x7f800000u);",
         ("deviations with an outlier",),
+    ),
+    "numbers are taken before they are there": (
+        "posted = posted && from[j] != 0;",
+        "",
+        ("variances", "variances in lines"),
     ),
     "what is left out counts": ("__all_sync(0xffffffffu, fold.is_whole())", "true", ("variances of numbers",)),
     "lanes divide by the first one's counts": ("parts() + place;", "parts();", ("variances by teams",)),

@@ -11,11 +11,10 @@ template <class Map> struct OfFloats<Sum<Map, f64>> { static const bool yes = tr
 template <class Map> struct OfFloats<Sum<Map, Twofold>> { static const bool yes = true; };
 template <class Op, int Count> struct OfFloats<Several<Op, Count>> : OfFloats<Op> {};
 
-// A published state without a mark beside each word: what stands there before is zero, and no word is. Floats differ in the
-// bits of a NaN that none of them is; beside a word of a small state stands a one.
+// A published state without a mark beside each word: what stands there before is zero, and no word is. Floats are hidden
+// (look_back.cuh); beside a word of a small state stands a one.
 template <class State> struct __align__(sizeof(State) <= 8 ? 8 : 16) Brief {
     static const int words = sizeof(State) <= 8 ? 1 : 2;
-    static const u64 SPARE = 0x7ff9a5a5c3c35a5bull, OTHER = 0x7ff8000000000000ull;
     u64 at[words];
 
     // One lane calls. Other blocks see the state sooner or later.
@@ -25,7 +24,7 @@ template <class State> struct __align__(sizeof(State) <= 8 ? 8 : 16) Brief {
 #pragma unroll
         for (int i = 0; i < words; i++) {
             const u64 word = (u64)from.words[(2 * i + 1) % from.count] << 32 | from.words[2 * i];
-            to[i] = sizeof(State) <= 4 ? 1ull << 32 | from.words[0] : (word == SPARE ? OTHER : word) ^ SPARE;
+            to[i] = sizeof(State) <= 4 ? 1ull << 32 | from.words[0] : hidden(word);
         }
 #ifdef GR_EMULATED
         simt::store_relaxed(at, to, sizeof to);
@@ -60,7 +59,7 @@ template <class State> struct Seen<Brief<State>> {
         Exchanged<State> to;
 #pragma unroll
         for (int i = 0; i < to.count; i++)
-            to.words[i] = (u32)((sizeof(State) <= 4 ? words[0] : words[i / 2] ^ Post::SPARE) >> (i % 2 * 32));
+            to.words[i] = (u32)((sizeof(State) <= 4 ? words[0] : shown(words[i / 2])) >> (i % 2 * 32));
         return to.value;
     }
 };

@@ -68,6 +68,50 @@ template <class State, int Align = 128> struct __align__(Align) Posted {
     }
 };
 
+// States made of binary64 numbers alone are posted without marks, in half as many bytes: what stands there before is zero, and
+// no number does: they differ in the bits of a NaN that none of them is. H200, 2026-11, with marks and without, of a copy:
+// variances of a line of float64 0.89 and 0.95, of float32 0.93 and 0.96.
+const u64 SPARE = 0x7ff9a5a5c3c35a5bull, OTHER = 0x7ff8000000000000ull;
+GR_HD u64 hidden(u64 word) { return (word == SPARE ? OTHER : word) ^ SPARE; }
+GR_HD u64 shown(u64 word) { return word ^ SPARE; }
+template <class State> struct __align__(128) PostedNumbers {
+    static const int words = sizeof(State) / 8, vectors = (words + 1) / 2;
+    uint4 at[vectors];
+
+    GR_HD void post(State state) {
+        Exchanged<State> from(state);
+#pragma unroll
+        for (int i = 0; i < vectors; i++) {
+            u64 to[2] = {};
+#pragma unroll
+            for (int j = 0; j < 2 && 2 * i + j < words; j++)
+                to[j] = hidden((u64)from.words[4 * i + 2 * j + 1] << 32 | from.words[4 * i + 2 * j]);
+            Posted<State>::post_words(at + i, make_uint4((u32)to[0], (u32)(to[0] >> 32), (u32)to[1], (u32)(to[1] >> 32)));
+        }
+    }
+    GR_HD bool read(State& state) const {
+        Exchanged<State> to;
+        bool posted = true;
+#pragma unroll
+        for (int i = 0; i < vectors; i++) {
+            const uint4 seen = Posted<State>::read_words(at + i);
+            const u64 from[2] = {(u64)seen.y << 32 | seen.x, (u64)seen.w << 32 | seen.z};
+#pragma unroll
+            for (int j = 0; j < 2 && 2 * i + j < words; j++) {
+                posted = posted && from[j] != 0;
+                to.words[4 * i + 2 * j] = (u32)shown(from[j]);
+                to.words[4 * i + 2 * j + 1] = (u32)(shown(from[j]) >> 32);
+            }
+        }
+        state = to.value;
+        return posted;
+    }
+};
+template <class State> struct PostOf { typedef Posted<State> type; };
+template <class A> struct PostOf<Parts<A>> { typedef PostedNumbers<Parts<A>> type; };
+template <> struct PostOf<Twofold> { typedef PostedNumbers<Twofold> type; };
+template <class M> struct PostOf<Moments2<M>> { typedef PostedNumbers<Moments2<M>> type; };
+
 // Which tiles count for one, in the order of the scan: those from `begin` on, where the line began that it continues.
 // `fresh`: the tile begins with a line, and nothing before it counts; `breaks`: a line begins in it, and nothing before it
 // counts for those after it; `few`: no line is of more than FEW tiles and one.
@@ -79,7 +123,7 @@ struct Reach {
 
 // All lanes of a warp call with the same, and get the same. Folds posts one after another onto a state.
 template <class Op>
-GR_HD typename Op::State fold_few(const Posted<typename Op::State>* from, u32 count, typename Op::State state) {
+GR_HD typename Op::State fold_few(const typename PostOf<typename Op::State>::type* from, u32 count, typename Op::State state) {
     typename Op::State read[FEW];
     bool there[FEW], all = true;
 #pragma unroll
@@ -126,9 +170,10 @@ template <class Op> struct Cut<Segmented<Op>> {
 template <class Op, bool Recent = false>
 GR_HD typename Op::State look_back(const Scan& task, u64 tile, Reach reach, typename Op::State own, typename Op::State start) {
     typedef typename Op::State State;
+    typedef typename PostOf<State>::type Post;
     const u32 lane = threadIdx.x % 32;
-    Posted<State> *singles = (Posted<State>*)task.states, *stretches = singles + task.tiles;
-    Posted<State>* anchors = stretches + task.tiles / STRETCH;
+    Post *singles = (Post*)task.states, *stretches = singles + task.tiles;
+    Post* anchors = stretches + task.tiles / STRETCH;
     if (lane == 0) singles[tile].post(own);
     const u64 begin = reach.fresh ? tile : reach.begin;
     const bool ends = tile % STRETCH == STRETCH - 1;
@@ -138,7 +183,7 @@ GR_HD typename Op::State look_back(const Scan& task, u64 tile, Reach reach, type
     const u64 stretch = tile / STRETCH, group = stretch / GROUP;
     const bool is_near = lane >= 32 - STRETCH, anchored = group > 1 && (group - 1) * (STRETCH * GROUP) > begin;
     const u64 one = stretch * STRETCH + lane - (32 - STRETCH), many = (group > 0 ? group - 1 : 0) * GROUP + lane - 1;
-    const Posted<State>* from = is_near ? singles + one : lane > 0 ? stretches + many : anchors + group - 2;
+    const Post* from = is_near ? singles + one : lane > 0 ? stretches + many : anchors + group - 2;
     const bool wanted = is_near ? one >= begin && one < tile : lane > 0 ? many >= begin / STRETCH && many < stretch : anchored;
     State read = lane == 0 ? start : Op::identity();
     bool there = !wanted, posted = !ends;
