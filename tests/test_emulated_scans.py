@@ -269,6 +269,18 @@ PACKS = {
     "variances": call("var", "f4", (5000,), carried=True),
     "variances past the range": call("var", "f8", (2000,), view=lambda x: broken(x, 4e152, 1500)),
     "variances in lines": call("var", "f4", (3, 6001), 1, carried=True),
+    "variances in lines of many": call("var", "f4", (41, 401), 1, carried=True, phase=4),
+    "variances in lines of many backwards": call("var", "f8", (41, 259), 1, reverse=True, carried=True),
+    "deviations of lines that begin with shares": call("std", "f8", (7, 384), 1, phase=8),
+    "variances of integers in lines": call("var", "i4", (41, 259), 1, carried=True, phase=4),
+    "deviations of integers in lines backwards": call("std", "i4", (9, 700), 1, reverse=True),
+    "deviations of halves in lines": call("std", "f2", (9, 1900), 1, totals=False, phase=2),
+    "variances in lines of unlike size": call(
+        "var", "f8", (9, 500), 1, view=lambda x: x * np.array([[1e6], [1e-6], [1]]).repeat(3, 0)
+    ),
+    "deviations of lines behind an infinity": call(
+        "std", "f4", (9, 700), 1, view=lambda x: spiked(x, np.inf, (2, 650))
+    ),
     "deviations with an outlier": call("std", "f4", (9000,), view=lambda x: spiked(x, 1e20, 7038)),  # in a last lane
     "variances behind an infinity": call("var", "f4", (3000,), view=lambda x: spiked(x, np.inf, 1999), reverse=True),
     "deviations behind an infinity": call("std", "f4", (3000,), view=lambda x: spiked(x, np.inf, 1999)),
@@ -426,11 +438,26 @@ DEFECTS = {
         "column.at[i] = from[0].at[j];",
         ("means in columns", "variances in columns"),
     ),
-    "a lane's moments are those of fewer": ("lane * Share::run);", "lane * (Share::run - 1));", ("variances",)),
+    "a lane's moments are those of fewer": ("return lane * run - (", "return lane * (run - 1) - (", ("variances",)),
     "what is far passes for near": (
         "none ? -1.0f : (f32)before.m2 * 0.03125f;",
         "none ? -1.0f : bit_cast<f32>(0x7f800000u);",
         ("deviations with an outlier",),
+    ),
+    "a line that begins goes on with the one before": (
+        "lane == owner ? new_ones : own",
+        "own",
+        ("variances in lines of many",),
+    ),
+    "a line that begins has no first results": (
+        "return begin.write(begun, run.start_of(line), task.option, results(stage));",
+        "return;",
+        ("variances in lines of many",),
+    ),
+    "a line's last elements are not in its total": (
+        "Op::combine(value, ended)",
+        "value",
+        ("variances in lines of many",),
     ),
     "numbers are taken before they are there": (
         "posted = posted && from[j] != 0;",

@@ -26,6 +26,8 @@ SHAPES = (
     (re.compile(r"^(scan_rows<(?:Var|Std)<.*), 16, 7, "), r"\1, 10, 11, "),
     (re.compile(r"^(scan_rows<(?:Var|Std)<f32.*), 10, 11, (?=[12], false)"), r"\1, 12, 9, "),
     (re.compile(r"^(scan_rows<(?:Var|Std)<half.*), 10, 11, "), r"\1, 12, 9, "),
+    (re.compile(r"^(scan_rows<Std<f32.*), 12, 9, (?=2, false)"), r"\1, 16, 7, "),
+    (re.compile(r"^(scan_rows<Std<f64.*), 10, 11, (?=2, false)"), r"\1, 12, 9, "),
     (re.compile(r"^(scan_rows<Mean<\w+<half.*), 10, 11, (?=0, false)"), r"\1, 20, 5, "),
     (re.compile(r", \d+, (?=1, 1, false, \w+, \w+, \w+>$)"), ", 16, "),
     (re.compile(r", \d+, (?=[135], 1, true, \w+, \w+, \w+>$)"), ", 14, "),
@@ -60,7 +62,7 @@ def as_on_a_gpu(kernel: str) -> str:
         for pattern, shape in STRANDS:
             kernel = pattern.sub(shape, kernel)
         return kernel
-    for pattern, shape in SHAPES[:7] if kernel.startswith("scan_rows") else SHAPES[7:]:
+    for pattern, shape in SHAPES[:9] if kernel.startswith("scan_rows") else SHAPES[9:]:
         if kernel.startswith(("scan_rows", "scan_columns", "scan_braid", "scan_planes", "scan_short", "scan_teams")):
             kernel = pattern.sub(shape, kernel)
     return kernel

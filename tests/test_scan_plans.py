@@ -187,6 +187,10 @@ def test_few_chains_of_words_apart_are_looked_for_at_once_and_drawn_late(name, d
         ("max", "f4", (8192, 1 << 17), ["16", "7", "2"]),
         ("max", "f2", (32, 1 << 26), ["22", "5", "1"]),
         ("var", "f4", (32, 1 << 25), ["12", "9", "1"]),
+        ("std", "f4", (32, 1 << 25), ["12", "9", "1"]),
+        ("std", "f4", (1 << 15, 1 << 15), ["16", "7", "2"]),
+        ("std", "f8", (1 << 15, 1 << 14), ["12", "9", "2"]),
+        ("std", "f8", (1 << 29,), ["10", "11", "0"]),
     ],
 )
 def test_long_lines_are_scanned_as_one_is(name, dtype, shape, expected):

@@ -42,9 +42,10 @@ LONG_BYTES = 1 << 21
 OF_SEGMENTS = ((10, 9), *SHAPES), ((12, 7), *SHAPES)
 # Lines of 16-bit elements with 16 and 7, 20 and 5, 22 and 5: sums of float16 along (32768, 65536) 0.86, 0.89, 0.92.
 OF_NARROW_LINES = ((22, 5), *SHAPES)
-# Variances and deviations, whose states take registers, with 10 and 11, 12 and 9: a line of float32 0.93 and 0.85, its
-# deviations 0.92 and 0.87, 32768 lines 0.83 and 0.95 (14 and 7: 0.89), a line of float16 0.83 and 0.86, of float64,
-# whose states are of 32 bytes, 0.89 and 0.80.
+# Variances and deviations, whose states take registers, with 10 and 11, 12 and 9: of a line of float32 0.93 and 0.85,
+# its deviations 0.91 and 0.92, 32768 lines 0.83 and 0.95 (14 and 7: 0.89), a line of float16 0.83 and 0.86, of float64,
+# whose states are of 32 bytes, 0.89 and 0.80, its deviations 0.94 and 0.92, along 32768 lines 0.89 and 0.93, variances
+# along lines of 4096 0.83 and 0.81. Deviations of float32 along 32768 lines with 12 and 9, 16 and 7: 0.77 and 0.84.
 OF_SPREADS = ((12, 9), *OF_ONE_LINE)
 # Means of a line of 16-bit elements with 16 and 7, 20 and 5: 0.85 and 0.87.
 OF_NARROW_MEANS = ((20, 5), *SHAPES)
@@ -124,9 +125,8 @@ def _in_rows(
     of_spreads = op.type.startswith(("Var<", "Std<"))
     segmented = op.type.startswith("Segmented<")
     of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if is_light or of_spreads else SHAPES
-    is_wide = arrays.lines == 1 and max(sizes) > 2 and (op.type.startswith("Var<") or op.out_bytes == 4)
-    if of_spreads and op.state_bytes <= 24 and not is_wide:
-        of_lines = OF_SPREADS
+    if of_spreads:
+        of_lines = _of_spreads(op, arrays.lines, is_long, max(sizes))
     if arrays.lines > 1 and max(sizes) == 2 and op.type.startswith(("Sum<", "MinMax<")):
         of_lines = OF_NARROW_LINES
     if arrays.lines == 1 and max(sizes) == 2 and op.type.startswith("Mean<"):
@@ -155,6 +155,14 @@ def _in_rows(
         walk=arrays.kept(),
     )
     return Plan((step,), members, posts(tiles) * posted_bytes(op.state_bytes) + 16, True, (0,) * len(arrays.strides))
+
+
+def _of_spreads(op: Operator, lines: int, is_long: bool, widest: int) -> tuple[tuple[int, int], ...]:
+    """Shapes for variances and deviations."""
+    if op.type.startswith("Std<") and op.itemsizes[0] == op.out_bytes > 2 and not is_long:
+        return SHAPES if op.out_bytes == 4 else OF_SPREADS
+    is_wide = lines == 1 and widest > 2 and (op.type.startswith("Var<") or op.out_bytes == 4)
+    return OF_SPREADS if op.state_bytes <= 24 and not is_wide else OF_ONE_LINE
 
 
 def _with_gaps(nbytes: int, size: int) -> tuple[tuple[int, int], ...]:

@@ -42,7 +42,7 @@ template <class Op, bool Root> struct NearSpread {
             excess += __fmaf_rn(d, d, -variance);
             const f32 own = __fmaf_rn((V - 1) * 0.5f - j, slope, part);
             const f32 more = __fmaf_rn(__fmaf_rn(-sum * sum, own * of_count, excess), own, variance_rest), all = variance + more;
-            to.at[j] = Root ? root_of(all, (variance - all) + more) : all;
+            to.at[j] = Root ? root_of(all, variance, more) : all;
         }
     }
 };
@@ -75,7 +75,7 @@ template <class T, class Op, bool Root> struct NarrowSpread {
             sum += d;
             squares = __fmaf_rn(d, d, squares);
             const f32 variance = (before + __fmaf_rn(-sum * sum, own, squares)) * own;
-            to.at[j] = narrowed(Root ? sqrtf(variance) : variance, T());
+            to.at[j] = narrowed(Root ? rough_root_of(variance) : variance, T());
         }
     }
 };

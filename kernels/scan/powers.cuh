@@ -42,8 +42,17 @@ template <class T, bool SkipNan, class Op> struct WarpPowers : PivotSums {
     // Elements may be left out: where all of a warp's lanes are whole, none is.
     static const bool skips = SkipNan;
     GR_HD bool is_whole() const { return sums.sum == sums.sum; }
-    // All lanes of the warp call: the sums of all up to this lane's.
+    // All lanes of the warp call: the sums of all up to this lane's; from lane `begin` on of those from it on, whose own are given.
     GR_HD Held through() const { return warp_scan<Sums, 32>(sums); }
+    static GR_HD Held through(Held own, u32 begin) {
+        const u32 lane = threadIdx.x % 32, first = lane < begin ? 0 : begin;
+#pragma unroll
+        for (u32 up = 1; up < 32; up *= 2) {
+            const Held earlier = shuffle_up(0xffffffffu, own, (int)up, 32);
+            if (lane >= first + up) own = Sums::combine(earlier, own);
+        }
+        return own;
+    }
     static GR_HD Held before(Held through) { return lane_before<Sums, 32>(through); }
     // As states are passed on: what comes before a lane, and in the mean's place the lane's own.
     GR_HD State packed(Held before) const { return {before.sum, noted(sums, MeanOf<T>()), before.squares}; }
@@ -65,16 +74,19 @@ template <class T, bool SkipNan, class Op> struct WarpPowers : PivotSums {
     }
     template <int Count> GR_HD State state_of(Held all) const {
         if constexpr (!FewDigits<T>::yes) {
-            return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {all.sum, all.squares}, Count});
+            return state_of(pivot, all, Count);
         } else {
             const f64 shift = all.sum * (1.0 / Count), spread = __fma_rn(-all.sum, shift, all.squares);
             return {(f64)Count, pivot + shift, spread < 0 ? 0 : spread};
         }
     }
+    static GR_HD State state_of(f64 pivot, Held all, u32 count) {
+        return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {all.sum, all.squares}, count});
+    }
     // A state and so many elements more.
     GR_HD State behind(State base, Held own, u32 count) const {
         if constexpr (!FewDigits<T>::yes) {
-            return Op::combine(base, settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {own.sum, own.squares}, count}));
+            return Op::combine(base, state_of(pivot, own, count));
         } else {
             const f64 centre = base.count > 0 ? base.mean : pivot, away = pivot - centre, number = count, all = base.count + number;
             const f64 sum = __fma_rn(number, away, own.sum), shift = all > 0 ? sum * one_over(all) : 0;

@@ -21,6 +21,11 @@ struct Reciprocals {
     bool far;
     GR_HD Reciprocals(f64 begin, bool near) : first(one_over(begin)), far(!near) {}
     GR_HD f64 of(f64 x) const { return refined(x, approximate(x, first, far)); }
+    // To 36 bits, by a step of second order.
+    GR_HD f64 roughly(f64 x) const {
+        const f64 near = approximate(x, first, far);
+        return __fma_rn(__fma_rn(-x, near, 1.0), near, near);
+    }
 };
 
 // sum / count, given the count's reciprocal but for its last bit: right but for those of binary64, and where the result has

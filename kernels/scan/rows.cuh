@@ -2,10 +2,17 @@
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
+#include "begins.cuh"
 #include "busy.cuh"
 #include "look_back.cuh"
 #include "pipeline.cuh"
 #include "runs.cuh"
+
+// An SM has room for one block, whatever registers it takes: variances are faster with more than ptxas takes by itself. H200,
+// 2026-11, of a copy: of a line of float32 0.95 and 0.96, along (32768, 32768) 0.93 and 0.94, of float64 alike; but deviations of a
+// line of float32 with 12 warps 0.92 and 0.86, along 32 lines 0.88 and 0.85.
+template <class Op, int Lines> struct Ample { static const bool yes = WarpFold<Op>::exists; };
+template <bool SkipNan, int Lines> struct Ample<Std<f32, SkipNan>, Lines> { static const bool yes = Lines == 2; };
 
 template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool Exclusive, bool Reverse> struct RowScan {
     typedef typename Op::In In;
@@ -27,6 +34,10 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     static const int tile_elements = Warps * Share::elements;
     // What comes before a lane is kept as sums where a warp's share is folded to those.
     static const bool by_powers = WarpFold<Op>::exists, skips = WarpFold<Op>::skips;
+    // A share in which one line begins is folded and written as others are, but for the elements of the lane where it does: of
+    // int32, whose warps have fewer registers, variances along lines of 16384 had 0.59 of a copy by it, else 0.83 (H200, 2026-11).
+    static const bool some_begin = by_powers && !skips && Lines > 0 && !Exclusive && Share::in_place;
+    static const int blocks = Ample<Op, Lines>::yes ? 1 : GR_BLOCKS;
     struct Spot { u64 tile; };
     // Shared memory: stages, results where they do not fit into a stage, then what warps tell each other.
     static const int results_at = STAGES * stage_bytes;
@@ -100,6 +111,13 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     GR_HD bool is_even(i64 first, const Cursor& at) const {
         return is_inner(first) && (Lines == 0 || __all_sync(0xffffffffu, at.left > Share::run && !at.begins));
     }
+    typedef LineBegin<Op, Emit, Share, Reverse> Begin;
+    GR_HD Begin begin_of(i64 first, const Cursor& at, u32 stage) const {
+        if (!some_begin || !is_inner(first)) return Begin(share_a(stage), Begin::all);
+        return Begin(share_a(stage), Begin::found(at.begins, at.left, task.length));
+    }
+    // From that lane on.
+    static GR_HD u64 line_begun(const Cursor& at, const Begin& begin) { return at.line + (begin.lane == begin.owner && !at.begins); }
     // How a share lies, one of 2 V ways.
     GR_HD u32 lie(u32 stage) const { return reads_askew ? lie_of<V>(notes().askew[stage][warp], Share::size_a) : 0; }
     template <int Lie> GR_HD Value fold_even(u32 lie, const Lane& run) const {
@@ -131,19 +149,31 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         const Cursor at = run.cursor(first);
         const bool even = is_even(first, at);
         if constexpr (by_powers) {
-            if (even) {
-                Value value;
+            const Begin begin = even ? Begin(share_a(stage), Begin::all) : begin_of(first, at, stage);
+            if (even || begin.exists()) {
+                Value value, ended = Op::identity();
                 f64 squares = bit_cast<f64>(0x7ff8000000000000ull);
+                typename Begin::Held begun;
                 if (!skips || notes().askew[stage][warp]) {
-                    const WarpFold<Op> fold(((const In*)share_a(stage))[0]);
-                    __syncwarp();  // results may take its place
                     const Value own = Flow::value(held);
-                    value = fold.behind(base, fold.unpacked(own), lane * Share::run);
+                    const WarpFold<Op> fold(begin.pivot());
+                    if (begin.exists()) {
+                        begun = begin.held();
+                        if (task.totals) ended = begin.ended();
+                    }
+                    __syncwarp();  // results may take their place
+                    value = fold.behind(begin.is_behind() ? run.start_of(at.line) : base, fold.unpacked(own), begin.before());
                     squares = fold.squares_of(own, value, Share::run);
                 } else {
                     value = Flow::value(Flow::combine(Flow::of(base, false), held));
                 }
-                return run.template write_even<0>(value, squares);
+                run.template write_even<0>(value, squares);
+                if (!begin.exists()) return;
+                __syncwarp();
+                if (task.totals && lane == begin.owner && begin.at > 0)
+                    ((Value*)task.totals)[run.place(at.line - at.begins)] = Op::combine(value, ended);
+                const u64 line = shuffle_from(0xffffffffu, line_begun(at, begin), (int)begin.owner, 32);
+                return begin.write(begun, run.start_of(line), task.option, results(stage));
             }
         }
         const Value value = Flow::value(Flow::combine(Flow::of(base, false), held));
@@ -179,16 +209,23 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         straighten(stage);
         const i64 first = share_of(spot.tile);
         if constexpr (by_powers) {
-            if (is_even(first, lane_run(stage).cursor(first))) {
+            const Cursor at = lane_run(stage).cursor(first);
+            const bool even = is_even(first, at);
+            const Begin begin = even ? Begin(share_a(stage), Begin::all) : begin_of(first, at, stage);
+            if (even || begin.exists()) {
                 const In* share = (const In*)share_a(stage);
-                WarpFold<Op> fold(share[0]);
+                WarpFold<Op> fold(begin.pivot());
 #pragma unroll 3
                 for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + lane_run(stage).pack_of(k))));
-                const typename WarpFold<Op>::Held through = fold.through();
+                const typename WarpFold<Op>::Held through = begin.exists() ? begin.through(fold.sums) : fold.through();
                 const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
                 if (skips && lane == 0) notes().askew[stage][warp] = whole;
                 if (whole) {
-                    if (lane == 31) notes().total[slot][warp] = Flow::of(fold.template state_of<Share::elements>(through), false);
+                    if (lane == 31) {
+                        const Value own = begin.exists() ? begin.begun(through) : fold.template state_of<Share::elements>(through);
+                        const Value start = begin.exists() ? lane_run(stage).start_of(line_begun(at, begin)) : Op::identity();
+                        notes().total[slot][warp] = Flow::of(task.carry && begin.exists() ? Op::combine(start, own) : own, begin.exists());
+                    }
                     return Flow::of(fold.packed(fold.before(through)), false);
                 }
             }
@@ -220,8 +257,9 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
 
 // Grid: any number of blocks of Warps + LAG warps. Without Gaps every array starts where position `lead` of packs of 16 bytes
 // would; with Gaps the results do, where they have no grains.
-template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool Exclusive, bool Reverse>
-__global__ void __launch_bounds__(32 * (Warps + LAG), GR_BLOCKS) scan_rows(const __grid_constant__ Scan task) {
-    const RowScan<Op, Emit, Warps, Run, Lines, Gaps, Exclusive, Reverse> work(task);
-    Pipeline<RowScan<Op, Emit, Warps, Run, Lines, Gaps, Exclusive, Reverse>, Warps, 1>(work, task.tiles, task.ticket).run();
+template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool Exclusive, bool Reverse,
+          class Work = RowScan<Op, Emit, Warps, Run, Lines, Gaps, Exclusive, Reverse>>
+__global__ void __launch_bounds__(32 * (Warps + LAG), Work::blocks) scan_rows(const __grid_constant__ Scan task) {
+    const Work work(task);
+    Pipeline<Work, Warps, 1>(work, task.tiles, task.ticket).run();
 }

@@ -132,7 +132,8 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
         if constexpr (by_packs && NearScan<Op, Emit>::exists) {
             NearScan<Op, Emit> near(value, task.option);
             if (__all_sync(0xffffffffu, near.is_near(squares))) return write_steadily(packs, near);
-        } else if constexpr (by_packs && WarpFold<Op>::exists) {
+        }
+        if constexpr (by_packs && WarpFold<Op>::exists) {
             if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(packs, fast);
         }
         const int together = Lie == 0 ? unrolled : unrolled_askew;

@@ -50,8 +50,10 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
     // True where the next elements, so many whose squares about the mean add up to `more` at most, need no look at what
     // their squares are.
     GR_HD bool is_steady(int elements, f64 more) const {
-        return state.count >= least && count + 1 > option[0] &&
-               (FewDigits<T>::yes ? more == more : (count + elements) * (squares + more) < bit_cast<f64>(0x7fd0000000000000ull));
+        if (!(state.count >= least && count + 1 > option[0])) return false;
+        const f64 all = count + elements, most = squares + more;
+        return (FewDigits<T>::yes ? more == more : all * most < bit_cast<f64>(0x7fd0000000000000ull)) &&
+               Spreads<Op, Result>::covers(squares * one_over(all - option[0]), most * one_over(count + 1 - option[0]));
     }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
         bool known = true;  // no element is left out
@@ -61,7 +63,7 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
         if (known && state.count >= least && count + 1 > option[0]) {
             const f64 first = sum, second = squares, number = count;
             Pack<Result, V> found;
-            walk(from, found);
+            walk<false>(from, found);
             if (FewDigits<T>::yes || count * squares < bit_cast<f64>(0x7fe0000000000000ull)) {
                 to = found;
                 return;
@@ -78,7 +80,8 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
         }
         begin(each);
     }
-    template <int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {
+    // Steady: as is_steady says.
+    template <bool Steady = true, int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {
         const Reciprocals parts((count + 1) * (count + 1 - option[0]), count >= 8388608.0);  // a product of two is twice as far
         f64 variances[V];
 #pragma unroll
@@ -88,9 +91,10 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
             squares = __fma_rn(d, d, squares);
             count += 1;
             const f64 both = count * (count - option[0]);
-            variances[j] = __fma_rn(-sum, sum, count * squares) * (V > 2 ? parts.of(both) : one_over(both));
+            const f64 part = FewDigits<T>::yes && V > 2 ? parts.roughly(both) : V > 2 ? parts.of(both) : one_over(both);
+            variances[j] = __fma_rn(-sum, sum, count * squares) * part;
         }
-        Spreads<Op, Result>::of(variances, to);
+        Spreads<Op, Result>::template of<Steady>(variances, to);
     }
 };
 template <class T, bool SkipNan, class Result, int V>
