@@ -1,8 +1,9 @@
 """Small work for every kernel, family and finish, to run under compute-sanitizer.
 
-usage: python -m tests.gpu.walk [I/N] [checked]     the I-th of N parts, to run beside the others
+usage: python -m tests.gpu.walk [I/N] [checked | raced]     the I-th of N parts, to run beside the others
 
 checked: kernels are compiled for racecheck, which does not follow all that warps say (kernels/block/checked.cuh).
+raced: so, and without blocks that reach into each other's shared memory, whose order racecheck does not see at all.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Work = Callable[[], None]
 def main(part: str = "1/1", how: str = "") -> None:
     import cupy as cp
 
-    if how == "checked":
+    if how:
         compiler.OPTIONS = (*compiler.OPTIONS, "-DGR_CHECKED")
         (most, processors), barriers = scan_launch.limits(0), 1024  # bytes of them, beside what a plan asks for
         scan_launch.limits = lambda _: (most - barriers, processors)
@@ -41,15 +42,15 @@ def main(part: str = "1/1", how: str = "") -> None:
 
     cp.cuda.set_allocator(None)  # memory from a pool has no end that a tool could see
     first, parts = map(int, part.split("/"))
-    works = list(islice(walk(), first - 1, None, parts))
+    works = list(islice(walk(with_allies=how != "raced"), first - 1, None, parts))
     for work in works:
         work()
     cp.cuda.Device().synchronize()
     print(f"walked {len(works)} works, part {part}")
 
 
-def walk() -> Iterator[Work]:
-    yield from walk_scans()
+def walk(with_allies: bool = True) -> Iterator[Work]:
+    yield from walk_scans(with_allies)
     yield from walk_one_read()
     yield from walk_reductions()
     yield from walk_ladder()
@@ -121,10 +122,10 @@ OTHERS = [  # operator, shape and axis of kernels that those do not meet
 ]
 
 
-def walk_scans() -> Iterator[Work]:
+def walk_scans(with_allies: bool) -> Iterator[Work]:
     for op, shape, axis in OTHERS:
         yield partial(_scan_by, op, shape, axis)
-    for op, width in (("sum", 100), ("max", 70)):
+    for op, width in (("sum", 100), ("max", 70)) if with_allies else ():
         yield partial(_allies, op, width)
     for number in range(len(SCANS)):
         for dtype in ("uint8", "float32", "float64"):
