@@ -734,7 +734,7 @@ DEFECTS = {
         ("allies of few tiles", "allies"),
     ),
     "an ally's tile counts for nothing": (
-        "before = Op::combine(before, state_of(in.sums[slot][i][place]));",
+        "before = Op::combine(before, sums[i]);",
         "",
         ("allies",),
     ),

@@ -151,5 +151,6 @@ def _end(worker: Any, done: list[Done], thread: int) -> None:
             type=type(value),
         )
         ended.append(event)
-    state._transitions(taken, stimulus_id=stimulus)  # and no thread is told to
-    worker.handle_stimulus(*ended)
+    if ended:
+        state._transitions(taken, stimulus_id=stimulus)  # and no thread is told to
+        worker.handle_stimulus(*ended)

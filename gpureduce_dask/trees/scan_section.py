@@ -129,7 +129,10 @@ class Scan:
 
     def _is_as_read(self, blocks: Sequence[Any]) -> bool:
         """True for what is an array of a GPU, with elements, that nothing is made of to read it."""
-        return all(chunk.is_device(b) and b.size and (not self.flat or b.flags.c_contiguous) for b in blocks)
+        return all(
+            chunk.is_device(b) and b.size and b.dtype == dtype and (not self.flat or b.flags.c_contiguous)
+            for b, dtype in zip(blocks, self.bound.dtypes, strict=True)
+        )
 
 
 def _flip(block: Any, axis: int) -> Any:

@@ -18,6 +18,7 @@ template <int Blocks> GR_HD void meet_cluster() {
 #ifdef GR_EMULATED
     simt::meet_cluster(Blocks);
 #elif __CUDA_ARCH__ >= 900
+    __syncwarp();
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
@@ -39,13 +40,15 @@ template <int Blocks> GR_HD void raise_beside(u32* flag, u32 number, u32 rank) {
     simt::pause();
     *simt::beside(flag, rank, Blocks) = number;
     simt::note_progress();
+    simt::pause();
 #elif __CUDA_ARCH__ >= 900
     asm volatile("{.reg .u32 to; mapa.shared::cluster.u32 to, %0, %2; st.release.cluster.shared::cluster.u32 [to], %1;}"
                  ::"r"((u32)__cvta_generic_to_shared(flag)), "r"(number), "r"(rank) : "memory");
 #endif
 }
 
-// Any threads call. Waits until another block has raised the flag to just that number.
+// Any threads call. Waits until another block has raised the flag to just that number, which it does as long as it runs: what
+// it waits for itself has an end (look_back.cuh).
 GR_HD void await_beside(const u32* flag, u32 number) {
 #ifdef GR_EMULATED
     while (*(const volatile u32*)flag != number) simt::pause();

@@ -106,7 +106,9 @@ struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false
         if (task.carry && active) start = ((const State*)task.carry)[line];
         State before = AtOnce(task, task.links / Blocks, 0, mine, active, active, Blocks * looked)
                            .before(spot.link / Blocks, all, start, {0, 1, 32}, {0, 0});
-        State base = before;
+        State base = before, sums[Blocks];
+#pragma unroll
+        for (u32 i = 0; i < Blocks; i++) sums[i] = state_of(in.sums[slot][i][place]);  // who has its base may send those of a later tile
 #pragma unroll
         for (u32 i = 0; i < Blocks; i++) {
             if (i == rank) {
@@ -116,7 +118,7 @@ struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false
                 __syncwarp();
                 if (lane == 0) raise_beside<Blocks>(&in.has_bases[slot][looker][rank], number, i);
             }
-            before = Op::combine(before, state_of(in.sums[slot][i][place]));
+            before = Op::combine(before, sums[i]);
         }
         if (task.totals && active && spot.link / Blocks + 1 == task.links / Blocks) ((State*)task.totals)[line] = before;
         note(slot, mine, base);

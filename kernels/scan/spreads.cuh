@@ -26,6 +26,7 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
     typedef typename Op::State State;
     static const bool exists = true;
     static const int least = sizeof(Result) <= 4 ? 1 : 4;
+    static const bool roughly = FewDigits<T>::yes && sizeof(Result) <= 4;
     State state;  // what the sums are about
     f64 sum, squares, count;
     const f64* option;
@@ -91,7 +92,7 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
             squares = __fma_rn(d, d, squares);
             count += 1;
             const f64 both = count * (count - option[0]);
-            const f64 part = FewDigits<T>::yes && V > 2 ? parts.roughly(both) : V > 2 ? parts.of(both) : one_over(both);
+            const f64 part = roughly && V > 2 ? parts.roughly(both) : V > 2 ? parts.of(both) : one_over(both);
             variances[j] = __fma_rn(-sum, sum, count * squares) * part;
         }
         Spreads<Op, Result>::template of<Steady>(variances, to);
