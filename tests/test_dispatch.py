@@ -173,6 +173,17 @@ def test_partials_move_as_they_are(shape, device):
     np.testing.assert_array_equal(back, states)
 
 
+@pytest.mark.parametrize("name", ["sum", "argmax", "var"])
+def test_each_chunk_of_the_host_has_its_own_partial(name):
+    arrays = [np.random.default_rng(i).normal(size=(4, 3)) for i in range(5)]
+    bound = gr.OPERATORS[name].bind(np.dtype("f8"))
+    places = [chunk.Place((4 * i, 0), (20, 3)) for i in range(5)]
+    found = chunk.reduce_each([(a,) for a in arrays], bound, (0,), places)
+    assert len(found) == 5
+    for partial, array, place in zip(found, arrays, places, strict=True):
+        np.testing.assert_array_equal(partial, chunk.reduce((array,), bound, (0,), place))
+
+
 def test_many_chunks_of_both_sides(device):
     bound = gr.OPERATORS["sum"].bind("f8")
     total = chunk.reduce_many([(X[:2],), (on_device(X[2:]),)], bound, (0, 1, 2))
