@@ -81,7 +81,7 @@ def test_there_is_room_for_what_allies_do(name):
             assert teams // gangs * columns <= 32 * each
             assert allies * lookers * 32 >= columns
             notes = 584 + 3 * 32 * gangs * each * 8
-            letters = 64 + 3 * allies * lookers * (2 * 32 * 8 + 2 * 4)
+            letters = 64 + 3 * (allies - 1) * lookers * 32 * 2 * (8 if name == "max" else 16)
             assert 3 * teams * rows * columns * 4 + notes + letters <= step.shared_bytes <= LIMIT
             together = links // allies
             spans, left = divmod(together, stretch**2)

@@ -45,7 +45,8 @@ def plan(op: Operator, dense: Dense, exclusive: bool, reverse: bool, limit: int,
         return None
     lookers = -(-width // (ALLIES * LANES))
     shapes = GANGS_OF_SUMS if sums else tuple(shape for most, shape in GANGS if width <= most)[:1]
-    cuts = [_cut(width, gangs, warps, lookers, limit) for gangs, warps in shapes if LANES * warps >= width]
+    letter = 8 * -(-op.state_bytes // 4)  # bytes of a state as allies tell it
+    cuts = [_cut(width, *shape, lookers, letter, limit) for shape in shapes if LANES * shape[1] >= width]
     _, gangs, warps, rows, nbytes = min(cuts, default=(math.inf, 0, 0, 0, 0))
     teams = gangs * (LANES * warps // width)
     if not rows or dense.length < TILES * teams * rows:
@@ -64,10 +65,12 @@ def _pays(sums: bool, width: int) -> bool:
     return NARROWEST <= width <= (WIDEST_OF_SECTORS if width * WORD % scan_dense.SECTOR == 0 else WIDEST)
 
 
-def _cut(width: int, gangs: int, warps: int, lookers: int, limit: int) -> tuple[float, int, int, int, int]:
+def _cut(
+    width: int, gangs: int, warps: int, lookers: int, letter: int, limit: int
+) -> tuple[float, int, int, int, int]:
     """What is lost, gangs, warps of each, rows of a lane with which least is, and bytes of shared memory."""
     all_warps, each = gangs * warps + LAG * lookers, LANES * warps // width
-    letters = 8 * SPOTS + SLOTS * ALLIES * lookers * 2 * (8 * LANES + 4)
+    letters = 8 * SPOTS + SLOTS * (ALLIES - 1) * lookers * LANES * 2 * letter
     notes = NOTES + SLOTS * gangs * warps * LANES * POST + letters
     row = gangs * each * width * WORD
     registers = REGISTERS // (LANES * -(-all_warps // 4)) // 8 * 8

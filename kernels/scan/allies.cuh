@@ -14,24 +14,23 @@ struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false
     typedef typename Strands::Spot Spot;
     typedef typename Strands::AtOnce AtOnce;
     typedef typename Strands::Notes Notes;
+    typedef typename Strands::Held Held;
     typedef typename Emit::Out Out;
     using Strands::task, Strands::lane, Strands::gang, Strands::width, Strands::team, Strands::column, Strands::tile, Strands::share,
         Strands::is_inner, Strands::is_reverse, Strands::is_idle, Strands::meet, Strands::drain, Strands::notes, Strands::noted,
         Strands::noted_at, Strands::parts, Strands::column_of;
-    static_assert(Strands::in_place && Each > 1 && !Strands::guesses && sizeof(State) <= 8, "what is written for");
+    static_assert(Strands::in_place && Each > 1 && sizeof(State) <= 8, "what is written for");
     static const int stages = LAG + 1, batch = 4;
     static const u32 looked = 32 * Lookers;  // columns that a block looks back for
     struct Elements { Pack<In, 1> row[Rows]; };
-    // What allies tell each other, by who does.
+    // A state as it is told: every word of it beside the number of what it is of, both written at once. Nobody waits until others
+    // have seen what he wrote, as who raises a flag behind it does: a microsecond each time.
+    static const int words = (sizeof(State) + 3) / 4;
+    struct Letter { u64 words[AlliedStrands::words]; };
+    // What this block is told, by how far away in the cluster who tells it is.
     struct Letters {
-        u64 drawn[SPOTS];                                               // a round, and what the first of them drew for it
-        u64 sums[SLOTS][Blocks][looked], bases[SLOTS][Blocks][looked];  // of a block's tile; what comes before this one's
-        u32 has_sums[SLOTS][Lookers][Blocks], has_bases[SLOTS][Lookers][Blocks];
-    };
-    union Word {
-        u64 word;
-        State state;
-        GR_HD Word() : word(0) {}
+        u64 drawn[SPOTS];                                                       // a round, and what the first of them drew for it
+        Letter sums[SLOTS][Blocks - 1][looked], bases[SLOTS][Blocks - 1][looked];  // of a block's tile; what comes before this one's
     };
 
     const u32 rank;
@@ -55,15 +54,18 @@ struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false
         return (u64)drawn * Blocks + rank;
     }
 
-    static GR_HD u64 word_of(const State& state) {
-        Word both;
-        both.state = state;
-        return both.word;
+    // To the ally so many places on; from it.
+    GR_HD void tell(Letter (&in)[Blocks - 1][looked], u32 place, State state, u32 number, u32 away) const {
+        const Exchanged<State> from(state);
+#pragma unroll
+        for (int i = 0; i < words; i++)
+            put_beside<Blocks>(&in[Blocks - 1 - away][place].words[i], (u64)number << 32 | from.words[i], (rank + away) % Blocks);
     }
-    static GR_HD State state_of(u64 word) {
-        Word both;
-        both.word = word;
-        return both.state;
+    static GR_HD State told(const Letter (&in)[Blocks - 1][looked], u32 place, u32 number, u32 away) {
+        Exchanged<State> to;
+#pragma unroll
+        for (int i = 0; i < words; i++) to.words[i] = await_word_beside(&in[away - 1][place].words[i], number);
+        return to.value;
     }
     // Of this block's tile, in a column.
     GR_HD State own(u32 slot, u32 position) const {
@@ -86,49 +88,33 @@ struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false
         const u32 place = looker * 32 + lane, mine = rank * looked + place, number = (u32)(spot.link / Blocks) + 1;
         Letters& in = letters();
 #pragma unroll
-        for (u32 i = 1; i < Blocks; i++) {
-            const u32 to = (rank + i) % Blocks;
-            put_beside<Blocks>(&in.sums[slot][rank][place], word_of(own(slot, to * looked + place)), to);
-            __syncwarp();
-            if (lane == 0) raise_beside<Blocks>(&in.has_sums[slot][looker][rank], number, to);
-        }
-        in.sums[slot][rank][place] = word_of(own(slot, mine));
-        State all = Op::identity(), start = all;
+        for (u32 i = 1; i < Blocks; i++) tell(in.sums[slot], place, own(slot, (rank + i) % Blocks * looked + place), number, i);
+        State sums[Blocks], all = Op::identity(), start = all;
+        const State here = own(slot, mine);
+        // Who has its base may tell sums of a later tile: these are read before it is told.
 #pragma unroll
         for (u32 i = 0; i < Blocks; i++) {
-            if (i != rank) await_beside(&in.has_sums[slot][looker][i], number);
-            __syncwarp();
-            const State sum = state_of(in.sums[slot][i][place]);
-            all = i == 0 ? sum : Op::combine(all, sum);
+            sums[i] = i == rank ? here : told(in.sums[slot], place, number, (i + Blocks - rank) % Blocks);
+            all = i == 0 ? sums[i] : Op::combine(all, sums[i]);
         }
+        __syncwarp();
         const bool active = mine < width;
         const u64 line = column_of(spot, mine);
         if (task.carry && active) start = ((const State*)task.carry)[line];
         State before = AtOnce(task, task.links / Blocks, 0, mine, active, active, Blocks * looked)
                            .before(spot.link / Blocks, all, start, {0, 1, 32}, {0, 0});
-        State base = before, sums[Blocks];
-#pragma unroll
-        for (u32 i = 0; i < Blocks; i++) sums[i] = state_of(in.sums[slot][i][place]);  // who has its base may send those of a later tile
+        State base = before;
 #pragma unroll
         for (u32 i = 0; i < Blocks; i++) {
-            if (i == rank) {
-                base = before;
-            } else {
-                put_beside<Blocks>(&in.bases[slot][rank][place], word_of(before), i);
-                __syncwarp();
-                if (lane == 0) raise_beside<Blocks>(&in.has_bases[slot][looker][rank], number, i);
-            }
+            if (i == rank) base = before;
+            else tell(in.bases[slot], place, before, number, (i + Blocks - rank) % Blocks);
             before = Op::combine(before, sums[i]);
         }
         if (task.totals && active && spot.link / Blocks + 1 == task.links / Blocks) ((State*)task.totals)[line] = before;
         note(slot, mine, base);
 #pragma unroll
-        for (u32 i = 1; i < Blocks; i++) {
-            const u32 from = (rank + i) % Blocks;
-            await_beside(&in.has_bases[slot][looker][from], number);
-            __syncwarp();
-            note(slot, from * looked + place, state_of(in.bases[slot][from][place]));
-        }
+        for (u32 i = 1; i < Blocks; i++)
+            note(slot, (rank + i) % Blocks * looked + place, told(in.bases[slot], place, number, i));
     }
 
     // In the order of the scan: which rows of a lane there are.
@@ -158,16 +144,17 @@ struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false
     }
     // All threads that scan call. The results of the tile that is held, if there is one, take the place of the elements of the
     // next one, which are held from now on.
-    GR_HD void turn(const Spot* spot, u32 slot, const Spot& next, u32 stage, Elements& held) const {
+    GR_HD void turn(const Spot* spot, u32 slot, const Spot& next, u32 stage, const Held& folded, Elements& held) const {
         const bool takes = next.tile < task.tiles;
         if (!is_idle()) {
             const State before[1] = {spot ? notes().state[slot][noted_at()] : Op::identity()};
-            ScanBeside<Op, Emit, 1, Exclusive> scan(before, task.option);
             const i32 step = (is_reverse() ? -(i32)width : (i32)width) * (i32)sizeof(In);
             u8* at = tile(stage) + (gang * share() + (team * Rows + (is_reverse() ? Rows - 1 : 0)) * width + column) * (u32)sizeof(In);
-            if (spot && takes && is_inner(*spot) && is_inner(next)) {
+            if (spot && takes && is_inner(*spot) && is_inner(next) && folded.right) {
+                ScanBeside<Op, Emit, 1, Exclusive> scan(before, task.option);
                 turn_rows<0>(at, step, scan, held);
             } else {
+                ScanAny<Op, Emit, 1, Exclusive> scan(before, task.option);
                 u32 from = 0, end = 0, first = 0, last = 0;
                 if (spot) bounds(*spot, from, end);
                 if (takes) bounds(next, first, last);

@@ -1,5 +1,6 @@
 // Columns that a lane takes side by side: how the states of each operator are folded and scanned.
 #pragma once
+#include "moved_beside.cuh"
 #include "narrow_beside.cuh"
 #include "runs_beside.cuh"
 
@@ -27,12 +28,12 @@ GR_BESIDE(half) GR_BESIDE(bfloat16) GR_BESIDE(i16) GR_BESIDE(u16) GR_BESIDE(i8) 
 #undef GR_BESIDE
 
 #define GR_BESIDE(T, Map)                                                                                   \
-    template <int V> struct FoldBeside<Sum<Map<T, f64>, f64>, V> : FoldHalves<Map<T, f64>, V> {};           \
+    template <int V> struct FoldBeside<Sum<Map<T, f64>, f64>, V> : FoldMoved<Map<T, f64>, V> {};           \
     template <int V> struct ScanBeside<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false>    \
-        : ScanHalves<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                                     \
-        using ScanHalves<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::ScanHalves;                      \
+        : ScanMoved<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                                     \
+        using ScanMoved<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::ScanMoved;                      \
     };
-GR_BESIDE(half, Value) GR_BESIDE(half, NonNan) GR_BESIDE(bfloat16, Value) GR_BESIDE(bfloat16, NonNan)
+GR_BESIDE(half, Value) GR_BESIDE(half, NonNan) GR_BESIDE(bfloat16, Value) GR_BESIDE(bfloat16, NonNan) GR_BESIDE(f32, Value)
 #undef GR_BESIDE
 
 template <int V>

@@ -13,6 +13,7 @@ template <class Op, class Emit, int V, bool Exclusive> struct FallScan {
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     static const bool pairs = Reader<In>::size_b > 0;
+    static_assert(!FoldBeside<Op, V>::guesses, "nothing is folded before, which would tell whether a guess was right");
     static const int batch = InRuns<Op>::yes || sizeof(In) * V > 8 ? 4 : 8;  // rows that a lane reads at once
     const Strips& task;
     const u32 column, stage_bytes;

@@ -1,7 +1,6 @@
 // Columns side by side of narrow elements, by the word.
 #pragma once
 #include "any_beside.cuh"
-#include "halves.cuh"
 #include "narrow.cuh"
 
 // Extremes of bytes and 16-bit elements, two lanes to an instruction. Of a word of bytes the odd ones are upper bytes of lanes
@@ -71,52 +70,4 @@ template <class T, bool Max, bool SkipNan, int V> struct ScanNarrow {
         lanes.show(all);
         return all.at[j];
     }
-};
-
-// Sums of 16-bit floats, whose bits are moved to where binary64 has them (moved.cuh): at first as if all were finite, which
-// costs no branch. Who folds asks in the end whether they were, and else folds and scans them as any elements.
-template <class Map, int V> struct FoldHalves {
-    typedef typename Map::In T;
-    static const bool guesses = true;
-    f64 sum[V];
-    u32 check;
-    GR_HD FoldHalves() : check(0) {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = 0;
-    }
-    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
-            check = check_finite(from[i], check);
-#pragma unroll
-            for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(from[i], j), Moved<T>::scale(), sum[j]);
-        }
-    }
-    GR_HD f64 state(int j) const { return sum[j]; }
-    GR_HD bool was_right() const { return check == 0; }
-};
-template <class Map, class Emit, int V> struct ScanHalves {
-    typedef typename Map::In T;
-    f64 sum[V];
-    const f64* option;
-    GR_HD ScanHalves(const f64 (&before)[V], const f64* options) : option(options) {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = before[j];
-    }
-    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) row(from[i], to[i]);
-    }
-    GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum[j]);
-        if constexpr (V % 2 == 0) {
-#pragma unroll
-            for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
-        } else {
-#pragma unroll
-            for (int j = 0; j < V; j++) to.at[j] = Emit::of(sum[j], option);
-        }
-    }
-    GR_HD f64 after(int j) const { return sum[j]; }
 };

@@ -138,7 +138,7 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
             if constexpr (Given::holds)
                 if (round > 0)
                     work.turn(round >= LAG ? &spot(round - LAG) : nullptr, (round + SLOTS - LAG) % SLOTS, spot(round - 1),
-                              (round - 1) % stages, elements);
+                              (round - 1) % stages, held[LAG - 1], elements);
             if (Given::holds || round >= LAG) __syncwarp();
             if (!Work::draws_early || (!Work::meets && round >= LAG)) {
                 if (speaks(lane)) await(&work.rounds().drawn, round + 3);

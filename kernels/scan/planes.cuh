@@ -37,6 +37,8 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
+    // Nothing is folded before, which would tell whether a guess was right.
+    typedef typename Either<FoldBeside<Op, 1>::guesses, ScanAny<Op, Emit, 1, Exclusive>, ScanBeside<Op, Emit, 1, Exclusive>>::type Scanned;
     static const bool in_place = sizeof(In) == sizeof(Out);  // results take the place of elements
     static const int ahead = 2;
     static const int batch = InRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
@@ -87,7 +89,7 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
     }
     GR_HD void take_line(u64 line, const u8* from, u8* to) const {
         const State before[1] = {task.carry ? ((const State*)task.carry)[line] : Op::identity()};
-        ScanBeside<Op, Emit, 1, Exclusive> scan(before, task.option);
+        Scanned scan(before, task.option);
         i32 step = (i32)task.step_a, step_out = (i32)task.step_out;
         if (Reverse) {
             from += ((u32)task.length - 1) * step;
