@@ -192,14 +192,18 @@ CALLS = {
     "strands of rows wider than others": call("max", "f4", (90, 132), 0, carried=True, phase=8, reverse=True),
     "strands of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
     "allies": call("sum", "f4", (1500, 50), 0, carried=True, phase=4, reverse=True, processors=6),
-    "allies of a NaN": call("sum", "f4", (1500, 50), 0, carried=True, view=lambda x: broken(x, np.nan, (700, 3)), processors=6),
+    "allies of a NaN": call(
+        "sum", "f4", (1500, 50), 0, carried=True, view=lambda x: broken(x, np.nan, (700, 3)), processors=6
+    ),
     "allies before each": call("max", "f4", (1100, 44), 0, carried=True, exclusive=True, processors=4),
     "allies of many columns": call("nansum", "f4", (170, 70), 0, carried=True, phase=8, processors=4),
     "allies of few tiles": call("sum", "f4", (31, 47), 0, carried=True, phase=12, processors=4),
     "planes of strands": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
     "planes of strands in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
     "few planes of strands": call("sum", "f8", (2, 150, 5), 1, carried=True, reverse=True),
-    "halves in small planes": call("sum", "f2", (450, 7, 5), 1, view=lambda x: broken(x, np.inf, (44, 3, 2)), carried=True),
+    "halves in small planes": call(
+        "sum", "f2", (450, 7, 5), 1, view=lambda x: broken(x, np.inf, (44, 3, 2)), carried=True
+    ),
     "small planes": call("sum", "f4", (450, 7, 5), 1, carried=True),
     "small planes in order": call("last", "i4", (1001, 12, 2), 1, carried=True, reverse=True, exclusive=True),
     "small planes of wider results": call("sum", "i4", (701, 4, 3), 1, carried=True),
@@ -310,9 +314,12 @@ PACKS = {
     "variances in columns": call("var", "f4", (900, 70), 0, view=lambda x: x[:, 1:]),
     "halves in columns": call("sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), carried=True),
     "halves in strands": call("sum", "f2", (700, 33), 0, view=lambda x: broken(x, -np.inf, (400, 7)), carried=True),
-    "infinities in columns": call("sum", "f4", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), carried=True),
-    "infinities in columns apart": call("sum", "f4", (120, 203), 0, view=lambda x: broken(x, -np.inf, (70, 7)), reverse=True),
-    "infinities in strands": call("sum", "f4", (700, 33), 0, view=lambda x: broken(x, np.inf, (400, 7)), exclusive=True),
+    "a NaN in columns": call("sum", "f4", (100, 512), 0, view=lambda x: broken(x, np.nan, (70, 7)), carried=True),
+    "a NaN in columns apart": call("sum", "f4", (120, 203), 0, view=lambda x: broken(x, np.nan, (70, 7)), reverse=True),
+    "a NaN in strands": call("sum", "f4", (700, 33), 0, view=lambda x: broken(x, np.nan, (400, 7))),
+    "a NaN in strands before each": call(
+        "sum", "f4", (700, 33), 0, view=lambda x: broken(x, np.nan, (400, 7)), exclusive=True
+    ),
     "halves in strands of two": call("nansum", "f2", (700, 34), 0, view=lambda x: broken(x, np.nan, (400, 7))),
     "halves in lines of strands": call(
         "nansum", "bfloat16", (9, 30, 6), 1, view=lambda x: broken(x, np.nan, np.s_[4, 25:, 5]), carried=True
@@ -725,7 +732,8 @@ DEFECTS = {
     ),
     "one word of a state is awaited for both": (
         "to.words[i] = await_word_beside(&in[away - 1][place].words[i], number);",
-        "to.words[i] = i ? (u32)in[away - 1][place].words[i] : await_word_beside(&in[away - 1][place].words[i], number);",
+        "to.words[i] = i ? (u32)in[away - 1][place].words[i]"
+        " : await_word_beside(&in[away - 1][place].words[i], number);",
         ("allies", "allies of many columns"),
     ),
     "what allies tell of one tile counts for others": (

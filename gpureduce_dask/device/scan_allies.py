@@ -65,9 +65,7 @@ def _pays(sums: bool, width: int) -> bool:
     return NARROWEST <= width <= (WIDEST_OF_SECTORS if width * WORD % scan_dense.SECTOR == 0 else WIDEST)
 
 
-def _cut(
-    width: int, gangs: int, warps: int, lookers: int, letter: int, limit: int
-) -> tuple[float, int, int, int, int]:
+def _cut(width: int, gangs: int, warps: int, lookers: int, letter: int, limit: int) -> tuple[float, int, int, int, int]:
     """What is lost, gangs, warps of each, rows of a lane with which least is, and bytes of shared memory."""
     all_warps, each = gangs * warps + LAG * lookers, LANES * warps // width
     letters = 8 * SPOTS + SLOTS * (ALLIES - 1) * lookers * LANES * 2 * letter
