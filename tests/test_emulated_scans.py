@@ -197,6 +197,12 @@ CALLS = {
     ),
     "allies before each": call("max", "f4", (1100, 44), 0, carried=True, exclusive=True, processors=4),
     "allies of many columns": call("nansum", "f4", (170, 70), 0, carried=True, phase=8, processors=4),
+    "allies leave a NaN out": call(
+        "nansum", "f4", (900, 50), 0, view=lambda x: broken(x, np.nan, (slice(300, 500), 3)), processors=4
+    ),
+    "allies of pairs": call("sum", "f8", (600, 45), 0, carried=True, phase=8, reverse=True, processors=6),
+    "allies of eight bytes": call("sum", "i8", (500, 44), 0, carried=True, exclusive=True, processors=4),
+    "allies of eight bytes in order": call("max", "f8", (300, 70), 0, carried=True, processors=4),
     "allies of few tiles": call("sum", "f4", (31, 47), 0, carried=True, phase=12, processors=4),
     "planes of strands": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
     "planes of strands in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
@@ -316,9 +322,8 @@ PACKS = {
     "halves in strands": call("sum", "f2", (700, 33), 0, view=lambda x: broken(x, -np.inf, (400, 7)), carried=True),
     "a NaN in columns": call("sum", "f4", (100, 512), 0, view=lambda x: broken(x, np.nan, (70, 7)), carried=True),
     "a NaN in columns apart": call("sum", "f4", (120, 203), 0, view=lambda x: broken(x, np.nan, (70, 7)), reverse=True),
-    "a NaN in strands": call("sum", "f4", (700, 33), 0, view=lambda x: broken(x, np.nan, (400, 7))),
-    "a NaN in strands before each": call(
-        "sum", "f4", (700, 33), 0, view=lambda x: broken(x, np.nan, (400, 7)), exclusive=True
+    "a NaN in columns before each": call(
+        "sum", "f4", (100, 512), 0, view=lambda x: broken(x, np.nan, (70, 7)), exclusive=True
     ),
     "halves in strands of two": call("nansum", "f2", (700, 34), 0, view=lambda x: broken(x, np.nan, (400, 7))),
     "halves in lines of strands": call(

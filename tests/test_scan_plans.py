@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from gpureduce_dask.chunk import device_scan
-from gpureduce_dask.device import scan_plans, scan_task
+from gpureduce_dask.device import scan_allies, scan_plans, scan_task
 from gpureduce_dask.operators import OPERATORS
 
 LIMIT, PROCESSORS = 232448, 132  # of an H200
@@ -45,7 +45,7 @@ def by_allies(plan: scan_task.Plan) -> bool:
 @pytest.mark.parametrize(
     ("name", "dtype", "at_once", "in_steps"),
     [
-        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127, 128, 129, 193, 223), (2, 4, 200, 225)),
+        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127, 129, 193, 223), (2, 4, 128, 200, 225)),
         ("sum", "f8", (8, 32, 33, 64), (3, 7, 65)),
         ("sum", "f2", (12, 33, 100), (9,)),
         ("max", "f4", (17, 33, 64, 100, 129, 215), (8, 16, 120, 128, 200, 225)),
@@ -57,17 +57,28 @@ def by_allies(plan: scan_task.Plan) -> bool:
         ("mean", "f8", (), (8, 33, 60)),  # of a larger state
     ],
 )
-def test_posts_are_looked_for_at_once_where_states_are_small(name, dtype, at_once, in_steps):
+def test_posts_are_looked_for_at_once_where_states_are_small(name, dtype, at_once, in_steps, monkeypatch):
+    monkeypatch.setattr(scan_allies, "TILES", 1 << 40)  # none take pairs of blocks
     for columns in (*at_once, *in_steps):
         assert looks_at_once(planned(name, dtype, (10**6, columns))) == (columns in at_once), columns
 
 
-@pytest.mark.parametrize("name", ["sum", "max", "nansum"])
-def test_there_is_room_for_what_allies_do(name):
-    found = 0
-    for columns in range(60, 130):
+@pytest.mark.parametrize(
+    ("name", "dtype", "state", "post"),
+    [
+        ("sum", "f4", 8, 8),
+        ("max", "f4", 4, 8),
+        ("nansum", "f4", 8, 8),
+        ("sum", "f8", 16, 16),
+        ("sum", "i8", 8, 16),
+        ("max", "f8", 8, 16),
+    ],
+)
+def test_there_is_room_for_what_allies_do(name, dtype, state, post):
+    found, size = 0, np.dtype(dtype).itemsize
+    for columns in range(8, 132):
         for length in (300_000, 3_333_333):
-            plan = planned(name, "f4", (length, columns))
+            plan = planned(name, dtype, (length, columns))
             if not by_allies(plan):
                 continue
             found += 1
@@ -79,14 +90,15 @@ def test_there_is_room_for_what_allies_do(name):
             assert links % allies == step.blocks % allies == 0
             assert links * teams * rows >= length
             assert teams // gangs * columns <= 32 * each
+            assert teams // gangs * rows * columns * size % 16 == 0
             assert allies * lookers * 32 >= columns
-            notes = 584 + 3 * 32 * gangs * each * 8
-            letters = 64 + 3 * (allies - 1) * lookers * 32 * 2 * (8 if name == "max" else 16)
-            assert 3 * teams * rows * columns * 4 + notes + letters <= step.shared_bytes <= LIMIT
+            notes = 584 + 3 * 32 * gangs * each * max(8, state)
+            letters = 64 + 3 * (allies - 1) * lookers * 32 * 2 * 8 * (state // 4)
+            assert 3 * teams * rows * columns * size + notes + letters <= step.shared_bytes <= LIMIT
             together = links // allies
             spans, left = divmod(together, stretch**2)
             posts = together + spans * (stretch + 1) + left // stretch + 1
-            assert posts * allies * lookers * 32 * 8 <= plan.scratch_bytes - 16
+            assert posts * allies * lookers * 32 * post <= plan.scratch_bytes - 16
     assert found
 
 

@@ -118,7 +118,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     if dense is None:
         return None
     look = _look(op, dense)
-    allied = scan_allies.plan(op, dense, exclusive, reverse, limit, processors) if look.stretch else None
+    allied = scan_allies.plan(op, dense, exclusive, reverse, limit, processors)
     if allied or not _pays(op, dense, look):
         return allied
     together = max(1, WORD // dense.sizes[0])

@@ -7,8 +7,10 @@
 #include "strands.cuh"
 
 template <class Op, class Emit, int Gangs, int Each, int Lookers, bool Exclusive, int Stretch, int Rows, int Blocks>
-struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false, Exclusive, Stretch, Stretch, LAG + 1> {
-    typedef StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false, Exclusive, Stretch, Stretch, LAG + 1> Strands;
+struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false, Exclusive, Stretch, Stretch, LAG + 1,
+                                  MovedBesides<Op, Emit, 1, Exclusive>> {
+    typedef MovedBesides<Op, Emit, 1, Exclusive> Ways;
+    typedef StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false, Exclusive, Stretch, Stretch, LAG + 1, Ways> Strands;
     typedef typename Strands::In In;
     typedef typename Strands::State State;
     typedef typename Strands::Spot Spot;
@@ -19,7 +21,7 @@ struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false
     using Strands::task, Strands::lane, Strands::gang, Strands::width, Strands::team, Strands::column, Strands::tile, Strands::share,
         Strands::is_inner, Strands::is_reverse, Strands::is_idle, Strands::meet, Strands::drain, Strands::notes, Strands::noted,
         Strands::noted_at, Strands::parts, Strands::column_of;
-    static_assert(Strands::in_place && Each > 1 && sizeof(State) <= 8, "what is written for");
+    static_assert(Strands::in_place && Each > 1 && sizeof(State) <= 16, "what is written for");
     static const int stages = LAG + 1, batch = 4;
     static const u32 looked = 32 * Lookers;  // columns that a block looks back for
     struct Elements { Pack<In, 1> row[Rows]; };
@@ -151,7 +153,7 @@ struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false
             const i32 step = (is_reverse() ? -(i32)width : (i32)width) * (i32)sizeof(In);
             u8* at = tile(stage) + (gang * share() + (team * Rows + (is_reverse() ? Rows - 1 : 0)) * width + column) * (u32)sizeof(In);
             if (spot && takes && is_inner(*spot) && is_inner(next) && folded.right) {
-                ScanBeside<Op, Emit, 1, Exclusive> scan(before, task.option);
+                typename Ways::Scan scan(before, task.option);
                 turn_rows<0>(at, step, scan, held);
             } else {
                 ScanAny<Op, Emit, 1, Exclusive> scan(before, task.option);

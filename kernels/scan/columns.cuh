@@ -50,7 +50,8 @@ struct ColumnScan {
     // Words apart, whose states are short: as above, sums down (n, 513), (n, 4095) 0.69, 0.77 and 0.76, 0.87, maxima 0.77, 0.77
     // and 0.81, 0.88 (by steps and drawn early, and at once and drawn late).
     static const bool at_once = Anchored && words && taken == 1 && (OfFloats<Op>::yes || sizeof(State) <= 4);
-    static const bool guesses = FoldBeside<Op, V>::guesses;
+    typedef typename Either<(V > 1), MovedBesides<Op, Emit, V, Exclusive>, Besides<Op, Emit, V, Exclusive>>::type Ways;
+    static const bool guesses = Ways::Fold::guesses;
     static const bool meets = !(Busy<Op>::yes && taken > 1 && (Anchored || sizeof(In) <= 2)) && !InSegments<Op, V>::yes;
     // H200, 2026-11, down (32768, 32767) and as many bytes: maxima of float32 0.87 and 0.91 of a copy, of float16 0.67 and 0.75,
     // of uint8 0.47 and 0.50; but sums of float32 0.92 and 0.80.
@@ -263,7 +264,7 @@ struct ColumnScan {
     GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
         State state[V];
         Held held = nothing();
-        held.right = fold_by<FoldBeside<Op, V>>(spot, stage, state);
+        held.right = fold_by<typename Ways::Fold>(spot, stage, state);
         if (guesses && !held.right) fold_by<FoldAny<Op, V>>(spot, stage, state);
         if constexpr (V == 1 || whole) {
             if (task.teams > 1) {  // a scan of as many columns as teams have
@@ -294,7 +295,7 @@ struct ColumnScan {
 #pragma unroll
                 for (int j = 0; j < V; j++) state[j] = Op::combine(state[j], held.before[j]);
         }
-        if (!guesses || held.right) write_by<ScanBeside<Op, Emit, V, Exclusive>>(spot, rows, stage, state);
+        if (!guesses || held.right) write_by<typename Ways::Scan>(spot, rows, stage, state);
         else write_by<ScanAny<Op, Emit, V, Exclusive>>(spot, rows, stage, state);
         if (!Drained || rows == 0) return;
         __syncwarp();

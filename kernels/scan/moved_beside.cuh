@@ -1,9 +1,21 @@
-// Sums of floats in columns side by side, whose bits are moved to where binary64 has them (moved.cuh). H200, 2026-11, 4 GiB of
-// float32, shares of a copy with conversions and so: down (n, 64), (n, 80), (n, 100), (n, 127), (n, 513) 0.97, 0.93, 0.92,
-// 0.93, 0.77 and 0.99, 0.97, 0.94, 0.95, 0.80.
+// Sums of floats in columns side by side, whose bits are moved to where binary64 has them (moved.cuh).
 #pragma once
 #include "any_beside.cuh"
 #include "halves.cuh"
+
+// What is added of elements, as elements: of float32 a NaN that is left out is a zero, which is a choice of words. One of 16 bits
+// is no finite number, as below.
+template <class Map> struct Added {
+    template <int V> static GR_HD const Pack<typename Map::In, V>& of(const Pack<typename Map::In, V>& from) { return from; }
+};
+template <> struct Added<NonNan<f32, f64>> {
+    template <int V> static GR_HD Pack<f32, V> of(const Pack<f32, V>& from) {
+        Pack<f32, V> all;
+#pragma unroll
+        for (int j = 0; j < V; j++) all.at[j] = number_or_zero(from.at[j]);
+        return all;
+    }
+};
 
 // At first all are taken for finite, which costs no branch. Who folds asks in the end whether they were, and else folds and
 // scans them as any elements.
@@ -19,9 +31,10 @@ template <class Map, int V> struct FoldMoved {
     template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
 #pragma unroll
         for (int i = 0; i < Count; i++) {
-            check = check_finite(from[i], check);
+            const Pack<T, V> all = Added<Map>::of(from[i]);
+            check = check_finite(all, check);
 #pragma unroll
-            for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(from[i], j), Moved<T>::scale(), sum[j]);
+            for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum[j]);
         }
     }
     GR_HD f64 state(int j) const { return sum[j]; }
@@ -40,8 +53,9 @@ template <class Map, class Emit, int V> struct ScanMoved {
         for (int i = 0; i < Count; i++) row(from[i], to[i]);
     }
     GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
+        const Pack<T, V> all = Added<Map>::of(from);
 #pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum[j]);
+        for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum[j]);
         if constexpr (sizeof(T) == 2 && V % 2 == 0) {
 #pragma unroll
             for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());

@@ -4,7 +4,8 @@
 #pragma once
 #include "dense.cuh"
 
-template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive, int Stretch, int Slots, int Stages = STAGES>
+template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive, int Stretch, int Slots, int Stages = STAGES,
+          class Ways = Besides<Op, Emit, V, Exclusive>>
 struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots, Stages> {
     typedef DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots, Stages> Tiles;
     typedef typename Op::In In;
@@ -18,7 +19,7 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         Tiles::drain;
     // Rows that a lane reads from shared memory at once.
     static const int batch = InRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
-    static const bool guesses = FoldBeside<Op, V>::guesses;
+    static const bool guesses = Ways::Fold::guesses;
     struct Held {
         State before[Each == 1 ? V : 1];  // within the warp, where it is a gang
         bool right;                       // what folding guessed
@@ -189,7 +190,7 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         meet();  // all have their copies
         State states[V];
         Held held = nothing();
-        held.right = fold_by<FoldBeside<Op, V>>(spot, stage, states);
+        held.right = fold_by<typename Ways::Fold>(spot, stage, states);
         if (guesses && !held.right) fold_by<FoldAny<Op, V>>(spot, stage, states);
 #pragma unroll
         for (int j = 0; j < V; j++) {
@@ -213,7 +214,7 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
                 if constexpr (Each == 1) state = Flow::combine(state, held.before[j]);
                 before[j] = Flow::value(state);
             }
-            if (!guesses || held.right) write_by<ScanBeside<Op, Emit, V, Exclusive>>(spot, stage, before);
+            if (!guesses || held.right) write_by<typename Ways::Scan>(spot, stage, before);
             else write_by<ScanAny<Op, Emit, V, Exclusive>>(spot, stage, before);
         }
         meet();

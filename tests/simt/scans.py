@@ -107,8 +107,6 @@ class Call:
                 scan_allies,
                 LIMIT=0,
                 NARROWEST=43,
-                FEWEST_OF_SUMS=44,
-                WIDEST_OF_SECTORS=128,
                 TILES=1,
                 GANGS_OF_SUMS=((1, 2), (1, 4)),
                 GANGS=((64, (1, 2)), (128, (1, 4))),
