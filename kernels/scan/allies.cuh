@@ -1,7 +1,7 @@
-// Strands of columns by blocks that are allies: those of a cluster take neighbouring tiles and post them as one, so that posts are
-// fewer and each block looks back for a part of the columns. They reach each other's shared memory sooner than posts are seen. And
-// lanes hold their rows in registers from the round after their folding on: tiles are a third larger than where
-// four lie in shared memory, and there is as much more time until what comes before a tile is wanted.
+// Strands of columns by blocks that are allies: those of a cluster take neighbouring tiles and post them as one, so that posts
+// are fewer and each block looks back for a part of the columns. They reach each other's shared memory sooner than posts are
+// seen. And lanes hold their rows in registers from the round after their folding on: tiles are a third larger than where four
+// lie in shared memory, and there is as much more time until what comes before a tile is wanted.
 #pragma once
 #include "../block/cluster.cuh"
 #include "strands.cuh"
