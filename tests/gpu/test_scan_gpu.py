@@ -144,6 +144,10 @@ def test_columns_enough_for_all_of_the_gpu(name, dtype, columns):
         ("nansum", "float32", 127),
         ("max", "float32", 65),
         ("min", "int32", 96),
+        ("sum", "float32", 12),
+        ("sum", "float64", 33),
+        ("sum", "int64", 64),
+        ("max", "float64", 16),
     ],
 )
 def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
@@ -157,6 +161,39 @@ def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
     for exclusive, reverse in ((False, False), (True, False), (False, True)):
         if not (exclusive and name in BEST):
             compare(cp.asarray(x), x, bound, 0, carry=carry, exclusive=exclusive, reverse=reverse)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", ["sum", "nansum"])
+@pytest.mark.parametrize(
+    ("shape", "axis", "dtype"),
+    [
+        ((30_011, 100), 0, "float32"),  # by pairs of blocks
+        ((30_011, 33), 0, "float64"),
+        ((3000, 4096), 0, "float32"),  # in strips
+        ((3000, 4095), 0, "float32"),
+        ((20_000, 7, 5), 1, "float16"),  # small planes
+    ],
+)
+def test_elements_that_are_no_numbers(name, shape, axis, dtype, monkeypatch):
+    """Sums take elements for finite at first."""
+    from gpureduce_dask.device import scan_allies
+
+    monkeypatch.setattr(scan_allies, "TILES", 1)
+    x = make(shape, dtype, 3)
+    lines = np.moveaxis(x, axis, 0).reshape(shape[axis], -1)
+    last = shape[axis] - 1
+    for column, values in enumerate(([np.nan], [np.inf], [-np.inf], [np.inf, np.nan], [np.inf, -np.inf])):
+        for i, value in enumerate(values):
+            lines[last * (i + 1) // 3, column] = value
+    x = np.moveaxis(lines.reshape(shape[axis], *np.delete(shape, axis)), 0, axis).copy()
+    bound = OPERATORS[name].bind(x.dtype)
+    for exclusive, reverse in ((False, False), (True, False), (False, True)):
+        wanted, _ = host_scan.scan((x,), bound, axis, exclusive=exclusive, reverse=reverse)
+        got, _ = device_scan((cp.asarray(x),), bound, axis, exclusive=exclusive, reverse=reverse)
+        assert not np.isfinite(wanted).all()
+        eps = np.finfo(dtype).eps
+        np.testing.assert_allclose(got.get().astype("f8"), wanted.astype("f8"), rtol=4 * eps, atol=1e-9 + eps)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])

@@ -122,11 +122,14 @@ OTHERS = [  # operator, shape and axis of kernels that those do not meet
 ]
 
 
+ALLIES = ("sum", "float32", 100), ("max", "float32", 70), ("sum", "float64", 33), ("max", "int64", 20)
+
+
 def walk_scans(with_allies: bool) -> Iterator[Work]:
     for op, shape, axis in OTHERS:
         yield partial(_scan_by, op, shape, axis)
-    for op, width in (("sum", 100), ("max", 70)) if with_allies else ():
-        yield partial(_allies, op, width)
+    for what in ALLIES if with_allies else ():
+        yield partial(_allies, *what)
     for number in range(len(SCANS)):
         for dtype in ("uint8", "float32", "float64"):
             yield partial(_scan, number, dtype)
@@ -152,12 +155,12 @@ def _scan_by(op: str, shape: tuple[int, ...], axis: int) -> None:
     device_scan.scan((chunk,), bound, axis, carry)
 
 
-def _allies(op: str, width: int) -> None:
+def _allies(op: str, dtype: str, width: int) -> None:
     """By pairs of blocks, which take arrays of many tiles (allies.cuh)."""
     import cupy as cp
 
     with mock.patch.object(scan_allies, "TILES", 1):
-        chunk = cp.asarray(make((20_011, width), "float32"))
+        chunk = cp.asarray(make((20_011, width), dtype))
         bound = OPERATORS[op].bind(chunk.dtype)
         _, carry = device_scan.scan((chunk,), bound, 0)
         device_scan.scan((chunk,), bound, 0, carry, exclusive=True, reverse=True)
