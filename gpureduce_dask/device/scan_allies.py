@@ -11,32 +11,35 @@ from .scan_task import LAG, SPOTS, Operator, Plan, flag
 # Blocks of a cluster: of four, sums of float32 down (n, 100), (n, 65) 0.86, 0.81 of a copy, and of two 0.92, 0.88.
 ALLIES = 2
 LIMIT = 227 << 10  # bytes of shared memory of a block: of GPUs that have clusters, and room for tiles as large
-# Columns. H200, CUDA 13.0, 4 GiB of float32, 2026-11, shares of a copy as strands and by allies: sums down (n, 8), (n,
-# 10), (n, 12), (n, 16), (n, 20), (n, 28), (n, 32), (n, 33), (n, 40), (n, 52), (n, 65), (n, 80), (n, 100), (n, 113), (n,
-# 128) 0.93, 0.88, 0.94, 0.95, 0.89, 0.90, 0.94, 0.89, 0.90, 0.82, 0.87, 0.88, 0.86, 0.83, 0.88 and 0.93, 0.79, 0.97,
-# 1.01, 0.97, 1.00, 1.01, 0.94, 0.99, 0.98, 0.93, 0.98, 0.95, 0.93, 0.96; maxima down (n, 8), (n, 12), (n, 16), (n, 33),
-# (n, 63), (n, 104), (n, 128) 0.96, 0.92, 0.95, 0.87, 0.89, 0.85, 0.94 and 0.95, 0.97, 1.02, 0.93, 0.99, 0.96, 0.98; in
-# strips down (n, 129), (n, 160), (n, 192), (n, 256) 0.81, 0.93, 0.93, 0.87 and 0.77, 0.91, 0.95, 0.91. Of float64,
-# whose sums are pairs, down (n, 12), (n, 16), (n, 24), (n, 33), (n, 48), (n, 64), (n, 80) 0.85, 0.89, 0.86, 0.81, 0.87,
-# 0.85, 0.79 and 0.79, 0.92, 0.93, 0.87, 0.94, 0.93, 0.66; sums of int64 down (n, 8), (n, 12), (n, 16), (n, 32), (n,
-# 33), (n, 64) 0.98, 0.92, 0.96, 0.93, 0.91, 0.98 and 0.95, 0.96, 1.01, 1.00, 0.94, 0.98, maxima of float64 down (n,
-# 16), (n, 33), (n, 64), (n, 100) 0.95, 0.90, 0.97, 0.89 and 1.01, 0.93, 0.98, 0.75: who looks back for more has too few
-# registers.
-NARROWEST, NARROWEST_OF_PAIRS, WIDEST, WIDEST_OF_EIGHTS = 12, 16, 128, 64
+# Columns. H200, CUDA 13.0, 4 GiB of float32, 2026-11, shares of a copy as strands (or in strips) and by allies: sums
+# down (n, 8), (n, 10), (n, 12), (n, 16), (n, 20), (n, 28), (n, 32), (n, 33), (n, 40), (n, 52), (n, 65), (n, 80), (n,
+# 100), (n, 113), (n, 128) 0.93, 0.88, 0.94, 0.95, 0.89, 0.90, 0.94, 0.89, 0.90, 0.82, 0.87, 0.88, 0.86, 0.83, 0.88 and
+# 0.93, 0.79, 0.97, 1.01, 0.97, 1.00, 1.01, 0.94, 0.99, 0.98, 0.93, 0.98, 0.95, 0.93, 0.96; maxima down (n, 8), (n, 12),
+# (n, 16), (n, 33), (n, 63), (n, 104), (n, 128) 0.96, 0.92, 0.95, 0.87, 0.89, 0.85, 0.94 and 0.95, 0.97, 1.02, 0.93,
+# 0.99, 0.96, 0.98; but sums down (n, 129), (n, 160), (n, 256) 0.81, 0.93, 0.87 and 0.77, 0.91, 0.91. Of float64, whose
+# sums are pairs, down (n, 12), (n, 16), (n, 24), (n, 33), (n, 64), (n, 65), (n, 80), (n, 100), (n, 128) 0.85, 0.89,
+# 0.86, 0.81, 0.85, 0.67, 0.79, 0.78, 0.86 and 0.79, 0.92, 0.93, 0.87, 0.93, 0.85, 0.87, 0.83, 0.90; sums of int64 down
+# (n, 8), (n, 12), (n, 16), (n, 33), (n, 65), (n, 100) 0.98, 0.92, 0.96, 0.91, 0.74, 0.89 and 0.95, 0.96, 1.01, 0.94,
+# 0.92, 0.94, (n, 64) both and (n, 128) in strips 0.98; maxima of float64 down (n, 16), (n, 33), (n, 65), (n, 100), (n,
+# 120) 0.95, 0.90, 0.75, 0.89, 0.92 and 1.01, 0.93, 0.91, 0.94, 0.94, (n, 128) in strips 0.98.
+NARROWEST, WIDEST = 12, 128
+NARROWEST_OF_PAIRS, WIDEST_OF_EIGHTS = 16, 127  # of eight bytes those whose states are no pairs
 # At least. Of 64, 256, 512, 1024 MiB sums down (n, 16) 0.65, 0.84, 0.89, 0.91 as strands and 0.59, 0.86, 0.92, 0.97,
 # down (n, 100) 0.59, 0.77, 0.82, 0.84 and 0.60, 0.83, 0.89, 0.92, maxima 0.64, 0.80, 0.83, 0.85 and 0.60, 0.84, 0.90,
 # 0.94.
 TILES = 2000
-# Gangs, and warps of each. Sums wait for their arithmetic, so that few lanes should idle: down (n, 24), (n, 40), (n,
-# 56), (n, 70), (n, 90), (n, 100), (n, 113), (n, 127) two of six 0.97, 1.00, 0.98, 0.79, 0.98, 0.70, 0.80, 0.77, two of
-# seven 0.98, 0.98, 0.99, 0.96, 0.94, 0.97, 0.75, 0.81, two of eight 0.98, 0.98, 0.99, 0.95, 0.92, 0.96, 0.94, 0.96, one
-# of sixteen 0.91, 0.97, 0.94, 0.92, 0.88, 0.93, 0.91, 0.94. For extremes, which do not, by columns.
+# Gangs, and warps of each. Sums wait for their arithmetic, so that few lanes should idle: down (n, 24), (n, 40),
+# (n, 56), (n, 70), (n, 90), (n, 100), (n, 113), (n, 127) two of six 0.97, 1.00, 0.98, 0.79, 0.98, 0.70, 0.80, 0.77, two
+# of seven 0.98, 0.98, 0.99, 0.96, 0.94, 0.97, 0.75, 0.81, two of eight 0.98, 0.98, 0.99, 0.95, 0.92, 0.96, 0.94, 0.96.
+# Others, which do not, by columns: those of float64 down (n, 65), (n, 100) two of six 0.76, 0.69, one of twelve 0.85,
+# 0.83, down (n, 33) 0.87 and 0.82.
 GANGS_OF_SUMS = (2, 6), (2, 7), (2, 8)
 GANGS = (96, (2, 6)), (112, (2, 7)), (128, (2, 8))
+GANGS_OF_EIGHTS = (64, (2, 6)), (128, (1, 12))
 STAGES, STRETCH = 3, 8
 REGISTERS = 65536 // 4  # of each quarter of a processor, which has every fourth warp
-OTHERS = 50  # of a lane, besides the rows that it holds; of sums more: with more rows than these sevenths they spill
-HELD_OF_SUMS = 7 / 16
+OTHERS = 50  # of a lane, besides the rows that it holds, of extremes of four bytes
+HELD, HELD_OF_PAIRS = 7 / 16, 3 / 8  # of a lane's registers: with more rows of other operators they spill
 # What of a copy is lost, about, where tiles are as small as this many bytes, in proportion; where lanes idle; by a warp
 # more; and where a gang's share begins within a line of memory, by how it is aligned: sums down (n, 100) by two gangs
 # of seven warps, of 44, 42, 45, 41 rows a lane 0.92, 0.90, 0.90, 0.89.
@@ -50,7 +53,8 @@ def plan(op: Operator, dense: Dense, exclusive: bool, reverse: bool, limit: int,
     if limit < LIMIT or dense.count > 1 or not _suits(op, dense):
         return None
     lookers = -(-width // (ALLIES * LANES))
-    shapes = GANGS_OF_SUMS if sums else tuple(shape for most, shape in GANGS if width <= most)[:1]
+    by_columns = GANGS if dense.sizes[0] == 4 else GANGS_OF_EIGHTS
+    shapes = GANGS_OF_SUMS if sums else tuple(shape for most, shape in by_columns if width <= most)[:1]
     cuts = [_cut(op, dense, *shape, lookers, limit) for shape in shapes if LANES * shape[1] >= width]
     _, gangs, warps, rows, nbytes = min(cuts, default=(math.inf, 0, 0, 0, 0))
     teams = gangs * (LANES * warps // width)
@@ -68,8 +72,8 @@ def _suits(op: Operator, dense: Dense) -> bool:
     size, width = dense.sizes[0], dense.width
     if size != dense.sizes[1] or size not in (4, 8):
         return False
-    if size == 8 and op.state_bytes == 16:
-        return _adds_pairs(op) and NARROWEST_OF_PAIRS <= width <= WIDEST_OF_EIGHTS
+    if _adds_pairs(op):
+        return size == 8 and NARROWEST_OF_PAIRS <= width <= WIDEST
     small = op.state_bytes <= size or scan_lanes.adds_floats(op)
     return small and NARROWEST <= width <= (WIDEST if size == 4 else WIDEST_OF_EIGHTS)
 
@@ -89,7 +93,9 @@ def _cut(
     notes = NOTES + SLOTS * gangs * warps * LANES * max(8, op.state_bytes) + letters
     row = gangs * each * dense.width * dense.sizes[0]
     registers = REGISTERS // (LANES * -(-all_warps // 4)) // 8 * 8
-    held = int(registers * HELD_OF_SUMS) if op.state_bytes > dense.sizes[0] else registers - OTHERS
+    held = int(registers * (HELD_OF_PAIRS if op.state_bytes > 8 else HELD))
+    if op.state_bytes <= 4:
+        held = registers - OTHERS
     most = min(held * 4 // dense.sizes[0], (limit - notes) // (STAGES * row))
     worse = IDLE * (1 - each * dense.width / (LANES * warps)) + MORE * warps
     found = [

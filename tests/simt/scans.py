@@ -110,6 +110,7 @@ class Call:
                 TILES=1,
                 GANGS_OF_SUMS=((1, 2), (1, 4)),
                 GANGS=((64, (1, 2)), (128, (1, 4))),
+                GANGS_OF_EIGHTS=((64, (1, 2)), (128, (1, 4))),
             ),
             mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12),
         ):
