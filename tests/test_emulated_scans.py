@@ -271,6 +271,9 @@ CALLS |= {
 PACKS = {
     "sums of halves": call("sum", "f2", (9000,), view=lambda x: broken(x, np.inf, 7000)),
     "sums of bfloat16": call("nansum", "bfloat16", (9000,), view=lambda x: broken(x, np.nan, 4000), carried=True),
+    "sums of squares": call("sumsq", "f4", (5000,), carried=True),
+    "sums of squares of halves": call("sumsq", "f2", (3, 3001), 1, reverse=True),
+    "sums of magnitudes in lines": call("norm1", "f4", (30, 300), 1, carried=True),
     "means": call("mean", "f4", (5000,), carried=True),
     "means in lines": call("mean", "f4", (3, 3001), 1, carried=True, phase=4),
     "means in lines, reverse": call("mean", "i4", (2, 3500), 1, carried=True, reverse=True, exclusive=True, phase=4),
@@ -745,6 +748,11 @@ DEFECTS = {
         "number = (u32)(spot.link / Blocks) + 1;",
         "number = 1;",
         ("allies", "allies of many columns"),
+    ),
+    "bits are moved of what is not added itself": (
+        "if constexpr (IsMoved<Map>::yes && V",
+        "if constexpr (Moved<T>::exists && V",
+        ("sums of squares",),
     ),
     "a NaN passes for a number where allies hold it": (
         "is_inner(next) && folded.right)",

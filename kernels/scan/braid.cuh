@@ -5,8 +5,7 @@
 
 // Sums of floats that may be read as binary64 without a conversion (moved.cuh).
 template <class Op> struct AddsMoved { static const bool yes = false; };
-template <class T> struct AddsMoved<Sum<Value<T, f64>, f64>> { static const bool yes = Moved<T>::exists; };
-template <class T> struct AddsMoved<Sum<NonNan<T, f64>, f64>> { static const bool yes = Moved<T>::exists; };
+template <class Map> struct AddsMoved<Sum<Map, f64>> : IsMoved<Map> {};
 
 // Columns divides a run's elements; a warp is a team of rows.
 template <class Op, class Emit, int Warps, int Run, int Columns, bool Exclusive>

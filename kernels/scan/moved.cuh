@@ -58,10 +58,15 @@ template <class T, int V> GR_HD u32 check_finite(const Pack<T, V>& pack, u32 sum
 }
 template <class T, int V> GR_HD bool all_finite(const Pack<T, V>& pack) { return check_finite(pack, 0) == 0; }
 
-// Adds a pack's elements in their order; Apart: every other one by itself, so that no addition waits for all before it.
+// Maps whose terms are the elements themselves, but for a NaN that is left out: of others no bits may be moved.
+template <class Map> struct IsMoved { static const bool yes = false; };
+template <class T> struct IsMoved<Value<T, f64>> { static const bool yes = Moved<T>::exists; };
+template <class T> struct IsMoved<NonNan<T, f64>> { static const bool yes = Moved<T>::exists; };
+
+// Adds a pack's terms in their order; Apart: every other one by itself, so that no addition waits for all before it.
 template <class Map, bool Apart = false, int V> GR_HD void add_in_order(f64& sum, const Pack<typename Map::In, V>& pack) {
     typedef typename Map::In T;
-    if constexpr (Moved<T>::exists && V * sizeof(T) % 4 == 0) {
+    if constexpr (IsMoved<Map>::yes && V * sizeof(T) % 4 == 0) {
         if (all_finite(pack)) {
             f64 other = 0;
 #pragma unroll
