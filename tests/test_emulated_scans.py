@@ -66,6 +66,13 @@ def spiked(x: np.ndarray, by: float, at: int) -> np.ndarray:
     return aligned(y, 0)
 
 
+def swinging(x: np.ndarray, by: float) -> np.ndarray:
+    """Every third element as large, and behind it, where it is very large, one that takes it away."""
+    y = np.full(x.shape, 1e36)
+    y[..., ::3], y[..., 1::3] = by, -by if by > 1e38 else by
+    return aligned(y.astype(x.dtype), 0)
+
+
 def spared(x: np.ndarray, at: tuple[int, int]) -> np.ndarray:
     """With the one NaN that posts have another meaning for (kernels/scan/look_back.cuh)."""
     y = x.copy()
@@ -278,6 +285,10 @@ PACKS = {
     "means in lines": call("mean", "f4", (3, 3001), 1, carried=True, phase=4),
     "means in lines, reverse": call("mean", "i4", (2, 3500), 1, carried=True, reverse=True, exclusive=True, phase=4),
     "means of halves": call("mean", "f2", (6000,), view=lambda x: broken(x, 0, 0) + np.float16(9)),
+    "means of halves behind an infinity": call("mean", "f2", (6000,), view=lambda x: broken(x, np.inf, 100)),
+    "means of halves late behind an infinity": call("nanmean", "f2", (6000,), view=lambda x: broken(x, -np.inf, 3100)),
+    "means past the range of binary32": call("mean", "bfloat16", (40, 300), 1, view=lambda x: swinging(x, 1e37)),
+    "means of a pack past the range": call("mean", "bfloat16", (40, 300), 1, view=lambda x: swinging(x, 3e38)),
     "means of integers": call("mean", "i4", (4000,)),
     "means of complex numbers": call("mean", "c8", (600,)),
     "means of numbers": call("nanmean", "f4", (3000,), view=lambda x: broken(x, np.nan, 0)),
@@ -748,6 +759,17 @@ DEFECTS = {
         "number = (u32)(spot.link / Blocks) + 1;",
         "number = 1;",
         ("allies", "allies of many columns"),
+    ),
+    "no mean leaves the range of binary32": ("if (check != 0) return false;", "", ("means of a pack past the range",)),
+    "sums before a mean are in the range of binary32": (
+        "if (!(fabsf(before) <= 1e38f)) return false;\n            f32 check",
+        "f32 check",
+        ("means of halves behind an infinity",),
+    ),
+    "means before a mean are finite": (
+        "if (!(fabsf(before) <= 1e38f)) return false;\n#pragma",
+        "#pragma",
+        ("means of halves late behind an infinity",),
     ),
     "bits are moved of what is not added itself": (
         "if constexpr (IsMoved<Map>::yes && V",

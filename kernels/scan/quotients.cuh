@@ -59,6 +59,10 @@ GR_HD bfloat16 narrowed(f32 x, bfloat16) {
 #endif
 }
 
+// No zero once a sum has left the range of binary32, as a pack's first elements may alone; those of halves never do.
+template <class T> GR_HD f32 check_range(f32 sum, f32 check, T) { return __fmaf_rn(sum, 0.0f, check); }
+GR_HD f32 check_range(f32, f32 check, half) { return check; }
+
 // Short: of few packs, from a sum in binary64 that others go on from.
 template <class Map, class A, class Result, bool Short> struct MeanScan {
     typedef typename Map::In T;
@@ -69,7 +73,7 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
     GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
     // Results of 16 bits, by a pack's own sums in binary32: behind many elements by the reciprocal of its last count and the mean
     // of all before it, to which those and what the other reciprocals are more add a few digits; else each divided. False where
-    // sums are out of range.
+    // sums are out of range, or those before it: an infinity times what is left of a number is none.
     template <int V> GR_HD bool near(const Pack<T, V>& from, Pack<Result, V>& to) {
         f32 sums[V];
 #pragma unroll
@@ -78,6 +82,7 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
         if (count >= 1024) {
             const f64 last = one_over(count + V);
             const f32 part = (f32)last, before = (f32)(sum * last);
+            if (!(fabsf(before) <= 1e38f)) return false;
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 const f32 mean = __fmaf_rn(sums[j], part, before), more = (V - 1 - j) * part;
@@ -85,11 +90,15 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
             }
         } else {
             const f32 before = (f32)sum, number = (f32)count;
+            if (!(fabsf(before) <= 1e38f)) return false;
+            f32 check = 0;
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 const f32 many = number + (j + 1), part = one_over(many), all = before + sums[j], mean = all * part;
+                check = check_range(all, check, T());
                 to.at[j] = narrowed(__fmaf_rn(__fmaf_rn(-mean, many, all), part, mean), Result());
             }
+            if (check != 0) return false;
         }
         if constexpr (Short) {
             sum += sums[V - 1];
