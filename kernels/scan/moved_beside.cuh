@@ -20,6 +20,7 @@ template <> struct Added<NonNan<f32, f64>> {
 // At first all are taken for finite, which costs no branch. Who folds asks in the end whether they were, and else folds and
 // scans them as any elements.
 template <class Map, int V> struct FoldMoved {
+    static_assert(IsMoved<Map>::yes, "elements are added, not terms");
     typedef typename Map::In T;
     static const bool guesses = true;
     f64 sum[V];
@@ -41,6 +42,7 @@ template <class Map, int V> struct FoldMoved {
     GR_HD bool was_right() const { return check == 0; }
 };
 template <class Map, class Emit, int V> struct ScanMoved {
+    static_assert(IsMoved<Map>::yes, "elements are added, not terms");
     typedef typename Map::In T;
     f64 sum[V];
     const f64* option;

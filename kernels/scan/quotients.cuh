@@ -66,6 +66,7 @@ GR_HD f32 check_range(f32, f32 check, half) { return check; }
 // Short: of few packs, from a sum in binary64 that others go on from.
 template <class Map, class A, class Result, bool Short> struct MeanScan {
     typedef typename Map::In T;
+    static_assert(!Moved<T>::exists || sizeof(A) != 8 || IsMoved<Map>::yes, "elements are added, not terms");
     static const bool exists = true;
     A sum;
     f64 count;
