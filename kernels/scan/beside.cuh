@@ -68,12 +68,14 @@ template <class Op, class Emit, int V, bool Exclusive> struct Besides {
     typedef ScanBeside<Op, Emit, V, Exclusive> Scan;
 };
 template <class Op, class Emit, int V, bool Exclusive> struct MovedBesides : Besides<Op, Emit, V, Exclusive> {};
-template <template <class, class> class Map, class Emit, int V, bool Exclusive>
-struct MovedBesides<Sum<Map<f32, f64>, f64>, Emit, V, Exclusive> {
-    typedef Map<f32, f64> Kept;
-    typedef FoldMoved<Kept, V> Fold;
-    typedef typename Either<Exclusive, ScanAny<Sum<Kept, f64>, Emit, V, true>, ScanMoved<Kept, Emit, V>>::type Scan;
+template <class Map, class Emit, int V, bool Exclusive> struct MovedWays {
+    typedef FoldMoved<Map, V> Fold;
+    typedef typename Either<Exclusive, ScanAny<Sum<Map, f64>, Emit, V, true>, ScanMoved<Map, Emit, V>>::type Scan;
 };
+template <class Emit, int V, bool Exclusive>
+struct MovedBesides<Sum<Value<f32, f64>, f64>, Emit, V, Exclusive> : MovedWays<Value<f32, f64>, Emit, V, Exclusive> {};
+template <class Emit, int V, bool Exclusive>
+struct MovedBesides<Sum<NonNan<f32, f64>, f64>, Emit, V, Exclusive> : MovedWays<NonNan<f32, f64>, Emit, V, Exclusive> {};
 // Operators of which several rows had better be scanned together.
 template <class Op> struct InRuns { static const bool yes = false; };
 template <class Map, class A> struct InRuns<Mean<Map, A>> { static const bool yes = true; };
