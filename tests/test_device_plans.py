@@ -389,6 +389,7 @@ def test_every_kernel_has_a_case() -> None:
 MOST_MEMORY = 2**38  # bytes of a GPU
 
 
+@cache
 def table_operators() -> list[tuple[Operator, bool]]:
     """What the rows of the table are to a plan, and whether they have an index."""
     found = {}
