@@ -206,6 +206,7 @@ def calls() -> Iterator[Call]:
 def launched(asked: Iterable[Call]) -> dict[str, Call]:
     """The kernels by name expression, and the first call that launches each. A call may be refused."""
     found: dict[str, Call] = {}
+    bounds: dict[Any, Bound] = {}  # what one knows of itself serves all its calls
     call: Call
 
     def ready(launches: Sequence[Launch], *_: Any) -> tuple[()]:
@@ -217,8 +218,10 @@ def launched(asked: Iterable[Call]) -> dict[str, Call]:
         patch.setattr(launch, "ready", ready)
         patch.setattr(launch, "run", lambda *_: None)
         for call in asked:
+            what = call.row.name, call.dtypes, call.dtype
             try:
-                FAMILIES[call.family](call.row.bind(*call.dtypes, dtype=call.dtype), call.final)
+                bound = bounds.get(what) or bounds.setdefault(what, call.row.bind(*call.dtypes, dtype=call.dtype))
+                FAMILIES[call.family](bound, call.final)
             except (ArgumentError, DtypeError):
                 continue
             finally:
