@@ -802,7 +802,11 @@ DEFECTS = {
         ("small planes",),
     ),
     "planes lie as in memory": ("move(plane * pitch + pack * 16, at);", "move(at, at);", ("small planes in order",)),
-    "a line goes on in the next plane": ("if (Lines && until == 0) {", "if (false) {", ("planes of strands",)),
+    "a line goes on in the next plane": (
+        "if (Lines && until == 0) {",
+        "if (Lines && until == 0) until = (u32)task.length;\n            if (false) {",
+        ("planes of strands",),
+    ),
     "a lane's last columns are always there": (
         "return Apart == 1 || first + j * Apart < spot.columns;",
         "return true;",
