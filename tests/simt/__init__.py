@@ -33,6 +33,8 @@ FLAGS = (  # -O1 takes half as long again to compile, and what is compiled runs 
     *("-std=c++17", "-Og", "-fPIC", "-shared", "-fvisibility=hidden", "-w"),
     *("-ffp-contract=off", "-fno-strict-aliasing"),
     *("-fsanitize=alignment,bounds,shift-exponent", "-fsanitize-undefined-trap-on-error"),
+    *("-fno-exceptions", "-fno-rtti", "-fno-asynchronous-unwind-tables"),  # nothing throws, and nobody unwinds
+    *("--param", "ggc-min-expand=400", "--param", "ggc-min-heapsize=1000000"),  # g++ looks for garbage from 1 GB on
 )
 
 
