@@ -40,18 +40,24 @@ class Chunk:
 
     def cells(self, chunks: int = 1) -> list[list[Element]]:
         """The elements of each cell, in C order; chunks stand one behind another."""
-        kept = [a for a in range(len(self.shape)) if a not in self.axes]
-        found: dict[tuple[int, ...], list[Element]] = {}
-        for chunk in range(chunks):
-            for place in itertools.product(*map(range, self.shape)):
-                a, b = (
-                    sum(i * s for i, s in zip(place, n, strict=True))
-                    for n in (*self.strides, (0,) * len(self.shape))[:2]
-                )
-                index = sum(place[x] * s for x, s in zip(self.axes, self.index_steps, strict=True))
-                cell = found.setdefault(tuple(place[x] for x in kept), [])
-                cell.append((chunk, a, b, index * self.indexed))
-        return list(found.values())
+        if 0 in self.shape:
+            return []
+        kept = [x for x in range(len(self.shape)) if x not in self.axes]
+        within = self._offsets(sorted(self.axes))
+        return [
+            [(chunk, a + p, b + q, index) for chunk in range(chunks) for p, q, index in within]
+            for a, b, _ in self._offsets(kept)
+        ]
+
+    def _offsets(self, axes: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Bytes of each operand and the index, from the first place along these axes to every one, in C order."""
+        found = [(0, 0, 0)]
+        indexed = dict(zip(self.axes, self.index_steps, strict=True)) if self.indexed else {}
+        for x in axes:
+            a, b = (steps[x] for steps in (*self.strides, (0,) * len(self.shape))[:2])
+            c = indexed.get(x, 0)
+            found = [(p + i * a, q + i * b, index + i * c) for p, q, index in found for i in range(self.shape[x])]
+        return found
 
     def same(self, ours: Sequence[Element], wanted: Sequence[Element]) -> bool:
         return list(ours) == list(wanted) if not self.commutative else sorted(ours) == sorted(wanted)
