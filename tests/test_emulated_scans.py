@@ -122,7 +122,6 @@ CALLS = {
     "short lines": call("sum", "i4", (300, 17), 1, carried=True, phase=4),
     "lines of one": call("sum", "i4", (350, 1), 1, carried=True, phase=4),
     "lines shorter than a run": call("max", "i1", (350, 5), 1, carried=True, phase=3),
-    "lines that begin with shares": call("sum", "f4", (6, 1920), 1, carried=True),
     "lines of tiles": call("sum", "i4", (3, 3001), 1, carried=True, phase=4),
     "lines, reverse and exclusive": call("sum", "i4", (41, 130), 1, carried=True, reverse=True, exclusive=True),
     "lines along the first axis": call("sum", "i4", (130, 41), 0, view=transposed, carried=True),
@@ -771,16 +770,6 @@ DEFECTS = {
         "if (!(fabsf(before) <= 1e38f)) return false;\n#pragma",
         "#pragma",
         ("means of halves late behind an infinity",),
-    ),
-    "a share is amid the line that ends in it": (
-        "left - at > Share::elements",
-        "left > at",
-        ("lines of tiles",),
-    ),
-    "a tile that begins with a line is amid the one before": (
-        "&& !(warp == 0 && spot.begins)",
-        "",
-        ("lines that begin with shares",),
     ),
     "bits are moved of what is not added itself": (
         "if constexpr (IsMoved<Map>::yes && V",
