@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from dask.graph_manipulation import bind, clone
 from test_cluster_grouping import install, stumble, taken, wait_until
+from test_faults import wait_for_all
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
@@ -51,7 +52,7 @@ def client(cluster, monkeypatch):
     pays = spread.pays
     monkeypatch.setattr(spread, "pays", lambda homes, known, _: pays(homes, known, True))
     with distributed.Client(cluster) as client:
-        client.wait_for_workers(WORKERS, timeout=PATIENCE)
+        wait_for_all(client)
         yield client
 
 
