@@ -218,7 +218,7 @@ def launched(asked: Iterable[Call]) -> dict[str, Call]:
         patch.setattr(launch, "ready", ready)
         patch.setattr(launch, "run", lambda *_: None)
         for call in asked:
-            what = call.row.name, call.dtypes, call.dtype
+            what = call.row, call.dtypes, call.dtype
             try:
                 bound = bounds.get(what) or bounds.setdefault(what, call.row.bind(*call.dtypes, dtype=call.dtype))
                 FAMILIES[call.family](bound, call.final)
