@@ -72,15 +72,10 @@ def _suits(op: Operator, dense: Dense) -> bool:
     size, width = dense.sizes[0], dense.width
     if size != dense.sizes[1] or size not in (4, 8):
         return False
-    if _adds_pairs(op):
+    if scan_lanes.adds_pairs(op):
         return size == 8 and NARROWEST_OF_PAIRS <= width <= WIDEST
     small = op.state_bytes <= size or scan_lanes.adds_floats(op)
     return small and NARROWEST <= width <= (WIDEST if size == 4 else WIDEST_OF_EIGHTS)
-
-
-def _adds_pairs(op: Operator) -> bool:
-    """True of sums of float64, whose states are pairs."""
-    return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
 
 
 def _cut(
@@ -93,9 +88,8 @@ def _cut(
     notes = NOTES + SLOTS * gangs * warps * LANES * max(8, op.state_bytes) + letters
     row = gangs * each * dense.width * dense.sizes[0]
     registers = REGISTERS // (LANES * -(-all_warps // 4)) // 8 * 8
-    held = int(registers * (HELD_OF_PAIRS if op.state_bytes > 8 else HELD))
-    if op.state_bytes <= 4:
-        held = registers - OTHERS
+    of_pairs = scan_lanes.adds_pairs(op)
+    held = registers - OTHERS if op.state_bytes <= 4 else int(registers * (HELD_OF_PAIRS if of_pairs else HELD))
     most = min(held * 4 // dense.sizes[0], (limit - notes) // (STAGES * row))
     worse = IDLE * (1 - each * dense.width / (LANES * warps)) + MORE * warps
     found = [

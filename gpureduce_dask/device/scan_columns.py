@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from . import scan_lanes
 from .layout import Dim
 from .scan_lanes import LANES
-from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posts_of
+from .scan_task import LAG, SECTOR, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posts_of
 from .task import div_words, walk_words
 
 SLOTS = LAG + 1
@@ -39,7 +39,6 @@ FEW_CHAINS = 66
 # (n, 1024), (n, 8192) 0.51, 0.57 and 0.58, 0.65.
 COUNTED = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
 PART = 16  # bytes of a row's reciprocals
-SECTOR = 32  # bytes of memory
 FEW_STRIPS = 16  # all alike; of more the last one has fewer columns
 STRETCH = 8  # tiles of one, where posts are looked for at once (kernels/scan/at_once.cuh)
 

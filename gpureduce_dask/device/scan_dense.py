@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import struct
 from dataclasses import dataclass
@@ -15,7 +14,6 @@ LANES, SLOTS = 32, LAG + 1
 FEWEST_POSTS = 8  # of a tile, so that those of neighbours lie apart
 NOTES = 768  # bytes of what the warps of a block tell each other, but for states (kernels/scan/dense.cuh)
 PACK = 16  # bytes that are copied together
-SECTOR = 32  # bytes of memory that are written together
 BANDS_WORDS = 2 * 14  # of ``Strips``, which only strips of columns have a use for
 
 
@@ -96,18 +94,3 @@ def launch(op: Operator, dense: Dense, kernel: str, tiles: Tiles, reverse: bool,
     blocks = min(planes * links, processors // tiles.allies * tiles.allies)
     step = Step(kernel, blocks, LANES * tiles.warps, tiles.shared_bytes)
     return Plan((step,), members, posts + 16, True, (0, 0))
-
-
-@functools.lru_cache(maxsize=4096)
-def clashes(apart: int, width: int, together: int, size: int) -> float:
-    """Accesses to shared memory for one of a warp, on average over some, teams being so many elements apart."""
-    each = max(1, together * size // 4)  # words of a lane: as many lanes fewer are served at once
-    worst = []
-    for begin in range(0, 4 * LANES, LANES // each):
-        banks: dict[int, set[int]] = {}
-        for lane in range(begin, begin + LANES // each):
-            team, column = divmod(lane * together, width)
-            word = (team * apart + column) * size // 4
-            banks.setdefault(word // each % (LANES // each), set()).add(team * LANES**3 + word)
-        worst.append(max(map(len, banks.values())))
-    return sum(worst) / len(worst)

@@ -12,7 +12,7 @@ from . import scan_columns
 from .layout import Dim
 from .scan_columns import PART, Cut
 from .scan_lanes import LANES
-from .scan_task import Operands, Operator, Plan, Step, flag
+from .scan_task import SECTOR, Operands, Operator, Plan, Step, flag
 
 # Operators with much to do for each byte. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy in tiles and alone, down
 # (32768, 32768) of float32 or as many bytes: var 0.64 and 0.97 (float64 0.77 and 0.97, float16 0.40 and 0.93, int32
@@ -29,7 +29,6 @@ ALONE_IN_ANY_ORDER = re.compile(r"Segmented<Sum<")  # exclusive as well
 # as many warps: of float16 0.74 and 0.93.
 WIDTH = 8
 LEAST = 128  # bytes of a strip's row
-SECTOR = 32
 SHORTEST = 256  # rows: of as many var 0.73 by a thread a line and 0.88, of 512 0.72 and 0.94
 STAGES = 4  # kernels/scan/falls.cuh
 FEWEST = 8  # rows of a tile

@@ -124,6 +124,11 @@ def adds_floats(op: Operator) -> bool:
     return op.type.startswith("Sum<") and op.type.endswith("f64>")
 
 
+def adds_pairs(op: Operator) -> bool:
+    """True of sums of float64, whose states are pairs."""
+    return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
+
+
 def spread(most: int, teams: int, width: int, op: Operator) -> int:
     """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
 

@@ -6,7 +6,7 @@ import math
 
 from . import scan_dense
 from .scan_short import LANES, warps_of
-from .scan_task import Operands, Operator, Plan, Step, flag, words
+from .scan_task import SECTOR, Operands, Operator, Plan, Step, flag, words
 from .scan_teams import SHARES
 
 # H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by planes, and by threads or strands: sums of float32 along the
@@ -15,7 +15,6 @@ from .scan_teams import SHARES
 FEWEST = 1 << 14  # lines
 LONGEST = 512  # bytes of a line
 WIDEST = 128  # bytes of a row; those of whole sectors are taken by threads
-SECTOR = 32
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
 LEAST, LEAST_OF_NARROW = 4096, 2048

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
 from . import scan_allies, scan_dense, scan_lanes
-from .scan_dense import LANES, NOTES, PACK, SECTOR, SLOTS, Dense, Tiles
-from .scan_task import LAG, Operands, Operator, Plan, flag
+from .scan_dense import LANES, NOTES, PACK, SLOTS, Dense, Tiles
+from .scan_task import LAG, SECTOR, Operands, Operator, Plan, flag
 
 # Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as strands and in strips: sums of float32
 # down (n, 5) 0.85 and 0.55, (n, 16) 0.87 and 0.70, (n, 33) 0.79 and 0.55, (n, 65) 0.72 and 0.57, (n, 100) 0.64 and
@@ -117,10 +118,11 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     dense = scan_dense.found(op, arrays)
     if dense is None:
         return None
-    look = _look(op, dense)
-    allied = scan_allies.plan(op, dense, exclusive, reverse, limit, processors)
-    if allied or not _pays(op, dense, look):
+    if allied := scan_allies.plan(op, dense, exclusive, reverse, limit, processors):
         return allied
+    look = _look(op, dense)
+    if not _pays(op, dense, look):
+        return None
     together = max(1, WORD // dense.sizes[0])
     while dense.width % together or together * max(dense.sizes) > PACK or dense.lead % together:
         together //= 2
@@ -147,7 +149,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
 def _look(op: Operator, dense: Dense) -> _Look:
     """Who looks back, and whether at once: where states are short enough to be read all together."""
     width, sums = dense.width, scan_lanes.adds_floats(op)
-    of_pairs = op.type.startswith("Sum<") and op.type.endswith("Twofold>")
+    of_pairs = scan_lanes.adds_pairs(op)
     steps = _Look(min(LOOKERS, -(-width // SEVERAL)))
     fewest = AT_ONCE_OF_PAIRS if of_pairs else AT_ONCE_OF_NARROW if dense.sizes[0] < WORD else AT_ONCE
     if sums and dense.sizes[0] == WORD:
@@ -244,7 +246,7 @@ def _cut(
                 if teams * rows * width % (PACK // min(dense.sizes)) or rows < min(FEWEST, warps):
                     continue
                 steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
-                clashes = scan_dense.clashes(rows * width % (256 // together), width, together, size)
+                clashes = _clashes(rows * width % (256 // together), width, together, size)
                 cost = lanes / (teams * width) * (5 + 3 * clashes + 4 * steps * BATCH / rows)
                 cost += 6 * most / (teams * rows * width) + 0.15 * warps + 0.2 * abs(gangs * warps - 14)
                 cost += NOTED * (gangs if warps == 1 else gangs * teams) / max(1, LANES * look.lookers // width)
@@ -252,3 +254,18 @@ def _cut(
                     nbytes = gangs * teams * rows * width * dense.bytes_each + notes
                     best, cut = cost, _Cut(gangs, warps, gangs * teams, rows, nbytes)
     return cut
+
+
+@functools.lru_cache(maxsize=4096)
+def _clashes(apart: int, width: int, together: int, size: int) -> float:
+    """Accesses to shared memory for one of a warp, on average over some, teams being so many elements apart."""
+    each = max(1, together * size // 4)  # words of a lane: as many lanes fewer are served at once
+    worst = []
+    for begin in range(0, 4 * LANES, LANES // each):
+        banks: dict[int, set[int]] = {}
+        for lane in range(begin, begin + LANES // each):
+            team, column = divmod(lane * together, width)
+            word = (team * apart + column) * size // 4
+            banks.setdefault(word // each % (LANES // each), set()).add(team * LANES**3 + word)
+        worst.append(max(map(len, banks.values())))
+    return sum(worst) / len(worst)

@@ -11,6 +11,7 @@ from .layout import Dim
 from .task import div_words, walk_words
 
 LAG, STAGES, SPOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
+SECTOR = 32  # bytes of memory that are written together
 LINKS, EACH = 16, 8  # tiles of a stretch (kernels/scan/chain.cuh, deep.cuh)
 
 

@@ -27,11 +27,11 @@ using ScanExtremes = typename Either<V * sizeof(T) % 4 == 0, ScanNarrow<T, Max, 
 GR_BESIDE(half) GR_BESIDE(bfloat16) GR_BESIDE(i16) GR_BESIDE(u16) GR_BESIDE(i8) GR_BESIDE(u8) GR_BESIDE(boolean)
 #undef GR_BESIDE
 
-#define GR_BESIDE(T, Map)                                                                                   \
-    template <int V> struct FoldBeside<Sum<Map<T, f64>, f64>, V> : FoldMoved<Map<T, f64>, V> {};           \
-    template <int V> struct ScanBeside<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false>    \
-        : ScanMoved<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                                     \
-        using ScanMoved<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::ScanMoved;                      \
+#define GR_BESIDE(T, Map)                                                                                \
+    template <int V> struct FoldBeside<Sum<Map<T, f64>, f64>, V> : FoldMoved<Map<T, f64>, V> {};         \
+    template <int V> struct ScanBeside<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false> \
+        : ScanMoved<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                                   \
+        using ScanMoved<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::ScanMoved;                     \
     };
 GR_BESIDE(half, Value) GR_BESIDE(half, NonNan) GR_BESIDE(bfloat16, Value) GR_BESIDE(bfloat16, NonNan)
 #undef GR_BESIDE
