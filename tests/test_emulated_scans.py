@@ -278,6 +278,22 @@ CALLS |= {
 PACKS = {
     "sums of halves": call("sum", "f2", (9000,), view=lambda x: broken(x, np.inf, 7000)),
     "sums of bfloat16": call("nansum", "bfloat16", (9000,), view=lambda x: broken(x, np.nan, 4000), carried=True),
+    "sums of halves backwards": call("sum", "f2", (9000,), view=lambda x: broken(x, np.inf, 2000), reverse=True),
+    "sums of halves in lines": call(
+        "sum", "f2", (3, 3001), 1, view=lambda x: broken(x, np.inf, (1, 2000)), carried=True
+    ),
+    "sums of halves in lines backwards": call(
+        "nansum", "f2", (4, 3000), 1, view=lambda x: broken(x, -np.inf, (2, 700)), reverse=True, carried=True
+    ),
+    "sums of bfloat16 in lines": call(
+        "nansum", "bfloat16", (3, 3001), 1, view=lambda x: broken(x, np.nan, np.s_[:, ::7]), carried=True
+    ),
+    "sums of bfloat16 in long lines": call(
+        "sum", "bfloat16", (2, 9000), 1, view=lambda x: broken(x, np.nan, (0, 8000))
+    ),
+    "sums of halves before them": call(
+        "nansum", "f2", (2, 9000), 1, view=lambda x: broken(x, np.nan, np.s_[:, ::5]), exclusive=True
+    ),
     "sums of squares": call("sumsq", "f4", (5000,), carried=True),
     "sums of squares of halves": call("sumsq", "f2", (3, 3001), 1, reverse=True),
     "sums of magnitudes in lines": call("norm1", "f4", (30, 300), 1, carried=True),
@@ -341,7 +357,7 @@ PACKS = {
     ),
     "halves in strands of two": call("nansum", "f2", (700, 34), 0, view=lambda x: broken(x, np.nan, (400, 7))),
     "halves in lines of strands": call(
-        "nansum", "bfloat16", (9, 30, 6), 1, view=lambda x: broken(x, np.nan, np.s_[4, 25:, 5]), carried=True
+        "sum", "bfloat16", (9, 30, 6), 1, view=lambda x: broken(x, np.nan, (4, 29, 5)), carried=True
     ),
     "halves in columns, before each": call(
         "sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), exclusive=True, reverse=True
@@ -452,7 +468,26 @@ DEFECTS = {
         ("maxima of bytes",),
     ),
     "lanes forget those of the word before": ("carry = __byte_perm(odd, 0, 0x3232);", "", ("maxima of bytes",)),
-    "infinities pass for numbers": ("if (all_finite(from)) {", "if (true) {", ("sums of halves", "sums of bfloat16")),
+    "infinities pass for numbers": (
+        "if (all_finite(AddedPack<Map>::of(from))) return walk",
+        "return walk",
+        ("sums of halves", "sums of halves in lines"),
+    ),
+    "a share passes for finite": (
+        "return __all_sync(0xffffffffu, all.was_right());",
+        "return true;",
+        ("sums of halves", "sums of halves in lines"),
+    ),
+    "infinities are left out as NaN are": (
+        "(0x7fff7fffu - infinity)",
+        "(0x80008000u - infinity)",
+        ("sums of halves in lines backwards",),
+    ),
+    "no line ends where a share is written": (
+        "const bool even = Lines == 0 ? is_inner(first) : held.even;",
+        "const bool even = true;",
+        ("sums of halves in lines", "means in lines"),
+    ),
     "a guess is taken for right": ("return check == 0;", "return true;", ("halves in columns", "halves in strands")),
     "a guess is forgotten where a line begins": (
         "return right && fold.was_right();",

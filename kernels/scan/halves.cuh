@@ -27,16 +27,18 @@ template <class Map, class Emit, int V> struct HalfSums {
     const f64* option;
     GR_HD HalfSums(f64 before, const f64* options) : sum(before), option(options) {}
     GR_HD f64 now() const { return sum; }
-    GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
-        if (all_finite(from)) {
+    // Where all that is added is finite.
+    GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
+        const Pack<T, V> all = AddedPack<Map>::of(from);
 #pragma unroll
-            for (int j = 0; j < V; j += 2) {
-                const f64 first = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum);
-                sum = __fma_rn(Moved<T>::at(from, j + 1), Moved<T>::scale(), first);
-                ((u32*)&to)[j / 2] = rounded_pair<Emit>(first, sum, option, T());
-            }
-            return;
+        for (int j = 0; j < V; j += 2) {
+            const f64 first = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum);
+            sum = __fma_rn(Moved<T>::at(all, j + 1), Moved<T>::scale(), first);
+            ((u32*)&to)[j / 2] = rounded_pair<Emit>(first, sum, option, T());
         }
+    }
+    GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
+        if (all_finite(AddedPack<Map>::of(from))) return walk(from, to);
 #pragma unroll
         for (int j = 0; j < V; j++) {
             add(sum, Map::of(from.at[j]));
@@ -44,7 +46,24 @@ template <class Map, class Emit, int V> struct HalfSums {
         }
     }
 };
+// The sum of packs of which all that is added is taken for finite: `was_right` says in the end whether it was.
+template <class Op, int V> struct FiniteSum { static const bool exists = false; };
+template <class Map, int V> struct FiniteHalves {
+    typedef typename Map::In T;
+    static const bool exists = V % 2 == 0;
+    f64 sum;
+    u32 check;
+    GR_HD FiniteHalves() : sum(0), check(0) {}
+    GR_HD void take(const Pack<T, V>& pack) {
+        const Pack<T, V> all = AddedPack<Map>::of(pack);
+        check = check_finite(all, check);
+#pragma unroll
+        for (int j = 0; j < V; j++) sum = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum);
+    }
+    GR_HD bool was_right() const { return check == 0; }
+};
 #define GR_HALVES(T, Map)                                                                       \
+    template <int V> struct FiniteSum<Sum<Map<T, f64>, f64>, V> : FiniteHalves<Map<T, f64>, V> {}; \
     template <int V> struct PackScan<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> \
         : HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                           \
         using HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::HalfSums;              \

@@ -63,16 +63,58 @@ template <class Map> struct IsMoved { static const bool yes = false; };
 template <class T> struct IsMoved<Value<T, f64>> { static const bool yes = Moved<T>::exists; };
 template <class T> struct IsMoved<NonNan<T, f64>> { static const bool yes = Moved<T>::exists; };
 
+// A word's two elements, with zeros for those that are NaN.
+GR_HD u32 numbers_or_zeros(u32 word, u32 infinity) {
+    const u32 nan = ((word & 0x7fff7fffu) + (0x7fff7fffu - infinity)) & 0x80008000u;  // whose other bits are above infinity's
+    return word & ~((nan >> 15) * 0xffffu);
+}
+GR_HD u32 numbers_or_zeros(u32 word, half) {
+#if !defined(GR_EMULATED)
+    u32 numbers;
+    asm("set.eq.u32.f16x2 %0, %1, %1;" : "=r"(numbers) : "r"(word));
+    return word & numbers;
+#else
+    return numbers_or_zeros(word, 0x7c007c00u);
+#endif
+}
+GR_HD u32 numbers_or_zeros(u32 word, bfloat16) {
+#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 900
+    u32 numbers;
+    asm("set.eq.u32.bf16x2 %0, %1, %1;" : "=r"(numbers) : "r"(word));
+    return word & numbers;
+#else
+    return numbers_or_zeros(word, 0x7f807f80u);
+#endif
+}
+// What a map adds of elements, as elements.
+template <class Map> struct AddedPack {
+    template <int V> static GR_HD const Pack<typename Map::In, V>& of(const Pack<typename Map::In, V>& from) { return from; }
+};
+template <class T> struct AddedPack<NonNan<T, f64>> {
+    template <int V> static GR_HD Pack<T, V> of(const Pack<T, V>& from) {
+        Pack<T, V> all;
+        if constexpr (sizeof(T) == 2 && V % 2 == 0) {
+#pragma unroll
+            for (int w = 0; w < V / 2; w++) ((u32*)&all)[w] = numbers_or_zeros(((const u32*)&from)[w], T());
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) all.at[j] = is_nan(from.at[j]) ? T() : from.at[j];
+        }
+        return all;
+    }
+};
+
 // Adds a pack's terms in their order; Apart: every other one by itself, so that no addition waits for all before it.
 template <class Map, bool Apart = false, int V> GR_HD void add_in_order(f64& sum, const Pack<typename Map::In, V>& pack) {
     typedef typename Map::In T;
     if constexpr (IsMoved<Map>::yes && V * sizeof(T) % 4 == 0) {
-        if (all_finite(pack)) {
+        const Pack<T, V> all = AddedPack<Map>::of(pack);
+        if (all_finite(all)) {
             f64 other = 0;
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 f64& to = Apart && j % 2 ? other : sum;
-                to = __fma_rn(Moved<T>::at(pack, j), Moved<T>::scale(), to);
+                to = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), to);
             }
             if (Apart) sum += other;
             return;

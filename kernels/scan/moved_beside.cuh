@@ -3,20 +3,6 @@
 #include "any_beside.cuh"
 #include "halves.cuh"
 
-// What is added of elements, as elements: of float32 a NaN that is left out is a zero, which is a choice of words. One of 16 bits
-// is no finite number, as below.
-template <class Map> struct Added {
-    template <int V> static GR_HD const Pack<typename Map::In, V>& of(const Pack<typename Map::In, V>& from) { return from; }
-};
-template <> struct Added<NonNan<f32, f64>> {
-    template <int V> static GR_HD Pack<f32, V> of(const Pack<f32, V>& from) {
-        Pack<f32, V> all;
-#pragma unroll
-        for (int j = 0; j < V; j++) all.at[j] = number_or_zero(from.at[j]);
-        return all;
-    }
-};
-
 // At first all are taken for finite, which costs no branch. Who folds asks in the end whether they were, and else folds and
 // scans them as any elements.
 template <class Map, int V> struct FoldMoved {
@@ -32,7 +18,7 @@ template <class Map, int V> struct FoldMoved {
     template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
 #pragma unroll
         for (int i = 0; i < Count; i++) {
-            const Pack<T, V> all = Added<Map>::of(from[i]);
+            const Pack<T, V> all = AddedPack<Map>::of(from[i]);
             check = check_finite(all, check);
 #pragma unroll
             for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum[j]);
@@ -55,7 +41,7 @@ template <class Map, class Emit, int V> struct ScanMoved {
         for (int i = 0; i < Count; i++) row(from[i], to[i]);
     }
     GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
-        const Pack<T, V> all = Added<Map>::of(from);
+        const Pack<T, V> all = AddedPack<Map>::of(from);
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum[j]);
         if constexpr (sizeof(T) == 2 && V % 2 == 0) {

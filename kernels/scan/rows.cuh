@@ -133,23 +133,33 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         run.template write_even<Lie>(value);
     }
     // All up to this lane's run.
-    GR_HD State fold_warp(i64 first, u32 stage) const {
+    GR_HD State fold_warp(i64 first, const Cursor& at, bool even, u32 stage, bool& finite) const {
         const Lane run = lane_run(stage);
-        const Cursor at = run.cursor(first);
-        if (is_even(first, at)) {
-            if constexpr (Lines > 0) return Flow::of(warp_scan<Op, 32>(fold_even<0>(lie(stage), run)), false);
-        }
         State state;
-        if (Lines == 0 && is_even(first, at)) state = Flow::of(fold_even<0>(lie(stage), run), false);
-        else state = Lines > 0 && is_inner(first) ? run.fold_ends(at) : run.fold_part(first, at);
+        if (even) {
+            Value own;
+            if constexpr (Lane::guesses) finite = run.fold_finite(own);
+            if (!finite) own = fold_even<0>(lie(stage), run);
+            if constexpr (Lines > 0) return Flow::of(warp_scan<Op, 32>(own), false);
+            state = Flow::of(own, false);
+        } else {
+            state = Lines > 0 && is_inner(first) ? run.fold_ends(at) : run.fold_part(first, at);
+        }
         return scan_lanes<Op, Flow>(state);
     }
+    // What comes before a lane within its warp, and what is known of its share: whether it is even, and all that is added finite.
+    struct Held {
+        State before;
+        bool even, finite;
+    };
     // What comes before the warp, and what does so within it.
-    GR_HD void write_share(i64 first, u32 stage, u32 slot, State held) const {
+    GR_HD void write_share(i64 first, u32 stage, u32 slot, Held held) const {
         const Value base = notes().base[slot][warp];
         const Lane run = lane_run(stage);
-        const Cursor at = run.cursor(first);
-        const bool even = is_even(first, at);
+        if constexpr (Lane::guesses)
+            if (held.finite) return run.write_finite(Flow::value(Flow::combine(Flow::of(base, false), held.before)));
+        const bool even = Lines == 0 ? is_inner(first) : held.even;
+        const Cursor at = Lines > 0 && even ? Cursor() : run.cursor(first);
         if constexpr (by_powers) {
             const Begin begin = even ? Begin(share_a(stage), Begin::all) : begin_of(first, at, stage);
             if (even || begin.exists()) {
@@ -157,7 +167,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
                 f64 squares = bit_cast<f64>(0x7ff8000000000000ull);
                 typename Begin::Held begun;
                 if (!skips || notes().askew[stage][warp]) {
-                    const Value own = Flow::value(held);
+                    const Value own = Flow::value(held.before);
                     const WarpFold<Op> fold(begin.pivot());
                     if (begin.exists()) {
                         begun = begin.held();
@@ -167,7 +177,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
                     value = fold.behind(begin.is_behind() ? run.start_of(at.line) : base, fold.unpacked(own), begin.before());
                     squares = fold.squares_of(own, value, Share::run);
                 } else {
-                    value = Flow::value(Flow::combine(Flow::of(base, false), held));
+                    value = Flow::value(Flow::combine(Flow::of(base, false), held.before));
                 }
                 run.template write_even<0>(value, squares);
                 if (!begin.exists()) return;
@@ -178,7 +188,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
                 return begin.write(begun, run.start_of(line), task.option, results(stage));
             }
         }
-        const Value value = Flow::value(Flow::combine(Flow::of(base, false), held));
+        const Value value = Flow::value(Flow::combine(Flow::of(base, false), held.before));
         if (even) return write_even<0>(lie(stage), run, value);
         if constexpr (Lines > 0)
             if (is_inner(first)) return run.write_ends(at, value);
@@ -203,16 +213,15 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
     }
 
     // What the rounds of a block ask for.
-    typedef State Held;  // what comes before the lane within its warp
-    static GR_HD Held nothing() { return Flow::identity(); }
+    static GR_HD Held nothing() { return {Flow::identity(), false, false}; }
     GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
     GR_HD Spot spot_of(u64 tile) const { return {tile}; }
     GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
         straighten(stage);
         const i64 first = share_of(spot.tile);
+        const Cursor at = lane_run(stage).cursor(first);
+        const bool even = is_even(first, at);
         if constexpr (by_powers) {
-            const Cursor at = lane_run(stage).cursor(first);
-            const bool even = is_even(first, at);
             const Begin begin = even ? Begin(share_a(stage), Begin::all) : begin_of(first, at, stage);
             if (even || begin.exists()) {
                 const In* share = (const In*)share_a(stage);
@@ -228,13 +237,14 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
                         const Value start = begin.exists() ? lane_run(stage).start_of(line_begun(at, begin)) : Op::identity();
                         notes().total[slot][warp] = Flow::of(task.carry && begin.exists() ? Op::combine(start, own) : own, begin.exists());
                     }
-                    return Flow::of(fold.packed(fold.before(through)), false);
+                    return {Flow::of(fold.packed(fold.before(through)), false), even, false};
                 }
             }
         }
-        const State through = fold_warp(first, stage);
+        bool finite = false;
+        const State through = fold_warp(first, at, even, stage, finite);
         if (lane == 31) notes().total[slot][warp] = through;
-        return lane_before<Flow, 32>(through);
+        return {lane_before<Flow, 32>(through), even, finite};
     }
     GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
         const u64 tile = spot.tile;

@@ -173,6 +173,9 @@ def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
         ((3000, 4096), 0, "float32"),  # in strips
         ((3000, 4095), 0, "float32"),
         ((20_000, 7, 5), 1, "float16"),  # small planes
+        ((3000, 4096), 0, "float16"),  # in strips
+        ((30_011, 100), 0, "float16"),
+        ((33, 70_001), 1, "float16"),  # lines, one after another
     ],
 )
 def test_elements_that_are_no_numbers(name, shape, axis, dtype, monkeypatch):
@@ -276,12 +279,16 @@ def test_sums_of_halves_are_rounded_once(dtype, name):
         for broken in (None, np.inf, np.nan):
             if broken is not None:
                 x[300_000] = broken
-            wide = x.astype("f8")
-            with np.errstate(over="ignore"):
-                wanted = rounded(np.cumsum(np.nan_to_num(wide, posinf=np.inf) if name == "nansum" else wide), x.dtype)
-            got = device_scan((cp.asarray(x),), bound, 0)[0].get()
-            same = (got.view("u2") == wanted.view("u2")) | (np.isnan(got.astype("f4")) & np.isnan(wanted.astype("f4")))
-            assert same.all(), (case, broken, np.flatnonzero(~same)[:5])
+            for lines, reverse in ((1, False), (1, True), (2, False), (7, False), (7, True)):
+                chunk = x[: n // lines * lines].reshape(lines, -1)
+                wide = chunk.astype("f8")[:, :: -1 if reverse else 1]
+                with np.errstate(over="ignore"):
+                    sums = np.cumsum(np.nan_to_num(wide, posinf=np.inf) if name == "nansum" else wide, axis=1)
+                    wanted = rounded(sums, x.dtype)[:, :: -1 if reverse else 1]
+                got = device_scan((cp.asarray(chunk),), bound, 1, reverse=reverse)[0].get()
+                both_nan = np.isnan(got.astype("f4")) & np.isnan(wanted.astype("f4"))
+                same = (got.view("u2") == np.ascontiguousarray(wanted).view("u2")) | both_nan
+                assert same.all(), (case, broken, lines, reverse, np.argwhere(~same)[:5])
 
 
 @pytest.mark.parametrize("method", METHODS)
