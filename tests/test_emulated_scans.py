@@ -294,6 +294,14 @@ PACKS = {
     "sums of halves before them": call(
         "nansum", "f2", (2, 9000), 1, view=lambda x: broken(x, np.nan, np.s_[:, ::5]), exclusive=True
     ),
+    "sums askew": call("sum", "f4", (5, 1503), 1, view=lambda x: broken(x, np.inf, (3, 800))[:, 1:-1], carried=True),
+    "sums from the end askew": call(
+        "nansum", "f4", (5, 1503), 1, view=lambda x: broken(x, np.nan, np.s_[:, ::70])[::-1, ::-1], carried=True
+    ),
+    "sums backwards askew": call(
+        "sum", "f4", (4, 1602), 1, view=lambda x: broken(x, np.nan, (1, 300))[:, 1:-1], reverse=True, carried=True
+    ),
+    "sums of halves askew": call("sum", "f2", (5, 2403), 1, view=lambda x: broken(x, np.inf, (3, 800))[:, 1:-1]),
     "sums of squares": call("sumsq", "f4", (5000,), carried=True),
     "sums of squares of halves": call("sumsq", "f2", (3, 3001), 1, reverse=True),
     "sums of magnitudes in lines": call("norm1", "f4", (30, 300), 1, carried=True),
@@ -477,6 +485,11 @@ DEFECTS = {
         "return __all_sync(0xffffffffu, all.was_right());",
         "return true;",
         ("sums of halves", "sums of halves in lines"),
+    ),
+    "packs askew are taken for straight": (
+        "if (lie != Lie) return write_finite<Lie + 1>(lie, run, value);",
+        "",
+        ("sums askew", "sums from the end askew"),
     ),
     "infinities are left out as NaN are": (
         "(0x7fff7fffu - infinity)",

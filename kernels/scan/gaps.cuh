@@ -18,7 +18,7 @@ struct Element {
 // Where a share's first element lies.
 template <int Elements> struct Start {
     u64 line, in_line;
-    Offset here, next;  // where its line begins, and the next one
+    Offset here;  // where its line begins
     bool whole, evenly; // all of the share are elements; of lines that lie evenly apart, along one dimension
     i64 pitch_a, pitch_b, pitch_out;  // from one of those to the next
     GR_HD Start(const Scan& task, i64 first) {
@@ -26,7 +26,6 @@ template <int Elements> struct Start {
         line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
         in_line = at - line * task.length;
         here = task.line.at(line);
-        next = task.line.at(line + 1 < task.lines ? line + 1 : line);
         whole = first >= (i64)task.lead && first + Elements <= (i64)task.positions;
         evenly = whole;
         if (whole && dims > 1) {
@@ -105,7 +104,8 @@ template <bool Second, int Elements, int Size, int Grain> struct Stretches {
         if (task.length < Elements || !start.whole) return;
         exist = true;
         const i64 step = Second ? task.step_b : task.step_a;
-        const i64 here = Second ? start.here.b : start.here.a, there = Second ? start.next.b : start.next.a;
+        const Offset next = task.line.at(start.line + 1 < task.lines ? start.line + 1 : start.line);
+        const i64 here = Second ? start.here.b : start.here.a, there = Second ? next.b : next.a;
         const u64 left = task.length - start.in_line;
         const u32 lane = threadIdx.x % 32;
         at = from + here + (i64)(start.in_line + lane * each) * step;

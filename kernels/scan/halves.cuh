@@ -46,24 +46,7 @@ template <class Map, class Emit, int V> struct HalfSums {
         }
     }
 };
-// The sum of packs of which all that is added is taken for finite: `was_right` says in the end whether it was.
-template <class Op, int V> struct FiniteSum { static const bool exists = false; };
-template <class Map, int V> struct FiniteHalves {
-    typedef typename Map::In T;
-    static const bool exists = V % 2 == 0;
-    f64 sum;
-    u32 check;
-    GR_HD FiniteHalves() : sum(0), check(0) {}
-    GR_HD void take(const Pack<T, V>& pack) {
-        const Pack<T, V> all = AddedPack<Map>::of(pack);
-        check = check_finite(all, check);
-#pragma unroll
-        for (int j = 0; j < V; j++) sum = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum);
-    }
-    GR_HD bool was_right() const { return check == 0; }
-};
 #define GR_HALVES(T, Map)                                                                       \
-    template <int V> struct FiniteSum<Sum<Map<T, f64>, f64>, V> : FiniteHalves<Map<T, f64>, V> {}; \
     template <int V> struct PackScan<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> \
         : HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                           \
         using HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::HalfSums;              \

@@ -132,13 +132,23 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
             if (lie != Lie) return write_even<Lie + 1>(lie, run, value);
         run.template write_even<Lie>(value);
     }
+    template <int Lie> GR_HD bool fold_finite(u32 lie, const Lane& run, Value& value) const {
+        if constexpr (reads_askew && Lie + 1 < 2 * V)
+            if (lie != Lie) return fold_finite<Lie + 1>(lie, run, value);
+        return run.template fold_finite<Lie>(value);
+    }
+    template <int Lie> GR_HD void write_finite(u32 lie, const Lane& run, Value value) const {
+        if constexpr (reads_askew && Lie + 1 < 2 * V)
+            if (lie != Lie) return write_finite<Lie + 1>(lie, run, value);
+        run.template write_finite<Lie>(value);
+    }
     // All up to this lane's run.
     GR_HD State fold_warp(i64 first, const Cursor& at, bool even, u32 stage, bool& finite) const {
         const Lane run = lane_run(stage);
         State state;
         if (even) {
             Value own;
-            if constexpr (Lane::guesses) finite = run.fold_finite(own);
+            if constexpr (Lane::guesses) finite = fold_finite<0>(lie(stage), run, own);
             if (!finite) own = fold_even<0>(lie(stage), run);
             if constexpr (Lines > 0) return Flow::of(warp_scan<Op, 32>(own), false);
             state = Flow::of(own, false);
@@ -157,7 +167,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Gaps, bool E
         const Value base = notes().base[slot][warp];
         const Lane run = lane_run(stage);
         if constexpr (Lane::guesses)
-            if (held.finite) return run.write_finite(Flow::value(Flow::combine(Flow::of(base, false), held.before)));
+            if (held.finite) return write_finite<0>(lie(stage), run, Flow::value(Flow::combine(Flow::of(base, false), held.before)));
         const bool even = Lines == 0 ? is_inner(first) : held.even;
         const Cursor at = Lines > 0 && even ? Cursor() : run.cursor(first);
         if constexpr (by_powers) {

@@ -166,19 +166,22 @@ def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize("name", ["sum", "nansum"])
 @pytest.mark.parametrize(
-    ("shape", "axis", "dtype"),
+    ("shape", "axis", "dtype", "view"),
     [
-        ((30_011, 100), 0, "float32"),  # by pairs of blocks
-        ((30_011, 33), 0, "float64"),
-        ((3000, 4096), 0, "float32"),  # in strips
-        ((3000, 4095), 0, "float32"),
-        ((20_000, 7, 5), 1, "float16"),  # small planes
-        ((3000, 4096), 0, "float16"),  # in strips
-        ((30_011, 100), 0, "float16"),
-        ((33, 70_001), 1, "float16"),  # lines, one after another
+        ((30_011, 100), 0, "float32", None),  # by pairs of blocks
+        ((30_011, 33), 0, "float64", None),
+        ((3000, 4096), 0, "float32", None),  # in strips
+        ((3000, 4095), 0, "float32", None),
+        ((20_000, 7, 5), 1, "float16", None),  # small planes
+        ((3000, 4096), 0, "float16", None),  # in strips
+        ((30_011, 100), 0, "float16", None),
+        ((33, 70_001), 1, "float16", None),  # lines, one after another
+        ((33, 70_003), 1, "float16", lambda x: x[:, 1:-1]),
+        ((33, 70_003), 1, "float32", lambda x: x[:, 1:-1]),
+        ((33, 70_001), 1, "float32", lambda x: x[::-1, ::-1]),
     ],
 )
-def test_elements_that_are_no_numbers(name, shape, axis, dtype, monkeypatch):
+def test_elements_that_are_no_numbers(name, shape, axis, dtype, view, monkeypatch):
     """Sums take elements for finite at first."""
     from gpureduce_dask.device import scan_allies
 
@@ -190,10 +193,11 @@ def test_elements_that_are_no_numbers(name, shape, axis, dtype, monkeypatch):
         for i, value in enumerate(values):
             lines[last * (i + 1) // 3, column] = value
     x = np.moveaxis(lines.reshape(shape[axis], *np.delete(shape, axis)), 0, axis).copy()
-    bound = OPERATORS[name].bind(x.dtype)
+    bound, chunk = OPERATORS[name].bind(x.dtype), view_of(cp.asarray(x), view)
+    x = view_of(x, view)
     for exclusive, reverse in ((False, False), (True, False), (False, True)):
         wanted, _ = host_scan.scan((x,), bound, axis, exclusive=exclusive, reverse=reverse)
-        got, _ = device_scan((cp.asarray(x),), bound, axis, exclusive=exclusive, reverse=reverse)
+        got, _ = device_scan((chunk,), bound, axis, exclusive=exclusive, reverse=reverse)
         assert not np.isfinite(wanted).all()
         eps = np.finfo(dtype).eps
         np.testing.assert_allclose(got.get().astype("f8"), wanted.astype("f8"), rtol=4 * eps, atol=1e-9 + eps)
