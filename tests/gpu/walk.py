@@ -111,14 +111,16 @@ SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of 
     ((20, 130), 0, None),
     ((900, 8), 0, lambda x: x[:, ::2]),
 ]
-OTHERS = [  # operator, shape and axis of kernels that those do not meet
-    ("any", (100_003,), 0),  # until.cuh
-    ("sum", (16_390, 8), 1),  # short.cuh
-    ("sum", (2, 200_001), 0),  # abreast.cuh
-    ("sum", (5003, 200), 1),  # teams.cuh
-    ("sum", (100_003, 7, 5), 1),  # planes.cuh
-    ("mean", (300, 33_792), 0),  # falls.cuh
-    ("var", (300, 33_792), 0),
+OTHERS = [  # operator, dtype, shape and axis of kernels that those do not meet
+    ("any", "float32", (100_003,), 0),  # until.cuh
+    ("sum", "float32", (16_390, 8), 1),  # short.cuh
+    ("sum", "float32", (2, 200_001), 0),  # abreast.cuh
+    ("sum", "float32", (5003, 200), 1),  # teams.cuh
+    ("sum", "float32", (100_003, 7, 5), 1),  # planes.cuh
+    ("mean", "float32", (300, 33_792), 0),  # falls.cuh
+    ("var", "float32", (300, 33_792), 0),
+    ("sum", "float16", (100_003,), 0),  # finite.cuh
+    ("nansum", "float16", (7, 30_001), 1),
 ]
 
 
@@ -126,8 +128,8 @@ ALLIES = ("sum", "float32", 100), ("max", "float32", 70), ("sum", "float64", 33)
 
 
 def walk_scans(with_allies: bool) -> Iterator[Work]:
-    for op, shape, axis in OTHERS:
-        yield partial(_scan_by, op, shape, axis)
+    for what in OTHERS:
+        yield partial(_scan_by, *what)
     for what in ALLIES if with_allies else ():
         yield partial(_allies, *what)
     for number in range(len(SCANS)):
@@ -145,11 +147,11 @@ def _scan(number: int, dtype: str) -> None:
     device_scan.scan((chunk,), bound, axis, carry, resets=resets)
 
 
-def _scan_by(op: str, shape: tuple[int, ...], axis: int) -> None:
+def _scan_by(op: str, dtype: str, shape: tuple[int, ...], axis: int) -> None:
     """A scan, and one from what that has come to."""
     import cupy as cp
 
-    chunk = cp.asarray(make(shape, "float32"))
+    chunk = cp.asarray(make(shape, dtype))
     bound = OPERATORS[op].bind(chunk.dtype)
     _, carry = device_scan.scan((chunk,), bound, axis)
     device_scan.scan((chunk,), bound, axis, carry)
