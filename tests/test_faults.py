@@ -246,12 +246,21 @@ def refuse(block, error, block_info=None):
     return block
 
 
+MADE_BY_GROUPS = {
+    "sum": lambda x: gr.sum(x),
+    "scan": lambda x: gr.cumsum(x, axis=0),
+    "end of a scan": lambda x: gr.cumsum(x, axis=0)[-1],
+}
+
+
+@pytest.mark.parametrize("made_by", MADE_BY_GROUPS)
 @pytest.mark.parametrize("error", [ValueError("no such tile"), MemoryError("out of memory")], ids=repr)
-def test_a_chunk_that_raises_is_named(client, error):
+def test_a_chunk_that_raises_is_named(client, error, made_by):
     x = made(16).map_blocks(refuse, error, meta=np.empty(0), name="tiles")
     with pytest.raises(type(error), match=str(error)) as caught:
-        client.compute(gr.sum(x)).result(timeout=PATIENCE)
-    assert any("while making ('gr-sum-chunk" in note and "5)" in note for note in caught.value.__notes__)
+        client.compute(MADE_BY_GROUPS[made_by](x)).result(timeout=PATIENCE)
+    chunk = "gr-sum-chunk" if made_by == "sum" else "tiles"
+    assert any(f"while making ('{chunk}" in note and "5)" in note for note in caught.value.__notes__)
     check(client, made())
 
 
@@ -279,9 +288,11 @@ def run_out_once(block, mark):
     return block
 
 
-def test_memory_that_suffices_the_second_time(client, tmp_path):
+@pytest.mark.parametrize("made_by", MADE_BY_GROUPS)
+def test_memory_that_suffices_the_second_time(client, tmp_path, made_by):
     x = made(16).map_blocks(run_out_once, str(tmp_path / "mark"), meta=np.empty(0))
-    check(client, x, OPS[:1])
+    wanted = client.compute(MADE_BY_GROUPS[made_by](made(16))).result(timeout=PATIENCE)
+    np.testing.assert_array_equal(client.compute(MADE_BY_GROUPS[made_by](x)).result(timeout=PATIENCE), wanted)
     assert (tmp_path / "mark").exists()
 
 

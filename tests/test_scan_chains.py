@@ -86,7 +86,7 @@ def test_two_arrays(x):
 def test_costly_steps_are_done_once(x, array):
     steps = array(x)
     low = stream.OPTIMIZE(*_together(gr.cumsum(steps, 0)))
-    made = [node.args[0].args[0].args for node in low.values() if getattr(node, "func", None) is scan_tasks.make]
+    made = [node.args[0][0] for node in low.values() if getattr(node, "func", None) is scan_tasks.make]
     names = [key for key in low if not str(key[0]).startswith("gr-")]
     # nothing but a line's last chunk is read once
     assert len(names) + sum(map(len, made)) >= steps.npartitions - steps.numblocks[1]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from dask._task_spec import GraphNode, Task, TaskRef
 
@@ -38,25 +38,38 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
     return results[0] if len(results) == 1 else results
 
 
+def made(node: GraphNode, have: dict[Key, Any]) -> Any:
+    """A chunk that its group's task makes, named in the notes of what it raises."""
+    with within.group():
+        _make(node, have)
+    return lazy.made(have.pop(node.key))
+
+
 def _make(node: GraphNode, have: dict[Key, Any]) -> None:
     try:
         try:
             have[node.key] = _value(node, have)
         except MemoryError:
+            if _is_fused(node):  # whose step has been tried again
+                raise
             launch.free_pool()
             have[node.key] = _value(node, have)
     except Exception as error:
-        error.add_note(f"while making {node.key} within a group of chunks")
+        error.add_note(f"while making {node.key} within a larger task")
         raise
 
 
 def _value(node: GraphNode, have: Mapping[Key, Any]) -> Any:
     """What a task gives. Tasks that dask fused into one run as they need each other: dask itself would find out their
     order for each chunk again, which takes longer than to launch their kernels."""
-    if not (isinstance(node, Task) and node.has_subgraph()):
+    if not _is_fused(node):
         return _step(node, have)
     inner, out, names, *given = node.args
     return execute(inner, out, names, *(_argument(value, have) for value in given))
+
+
+def _is_fused(node: GraphNode) -> TypeGuard[Task]:
+    return isinstance(node, Task) and node.has_subgraph()
 
 
 def _step(node: GraphNode, have: Mapping[Key, Any]) -> Any:
@@ -76,7 +89,7 @@ def execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *giv
     order = list(_sources_first(inner, out))
     uses = Counter(key for each in order for key in each.dependencies)
     for each in order:
-        values[each.key] = _value(each, values)
+        _make(each, values)
         _drop(each.dependencies, uses, values)
     return values[out]
 

@@ -90,8 +90,10 @@ class _Section:
         name, number = cast(tuple[str, int], self.gather.key)
         made, found = (f"{name}-made", number), (f"{name}-found", number)
         _, order, offsets, before, scan = self.gather.args
-        columns = List(*(List(*map(self._maker, column)) for column in self.chunks))
-        yield Task(made, scan_tasks.make, columns, len(order), offsets, scan)
+        columns = tuple(tuple(map(self._maker, column)) for column in self.chunks)
+        needs = list(dict.fromkeys(key for column in columns for node in column for key in node.dependencies))
+        refs = map(TaskRef, needs)
+        yield Task(made, scan_tasks.make, columns, len(order), offsets, scan, needs, *refs)
         yield Task(found, operator.itemgetter(1), TaskRef(made))
         ranks = [(0, i) for i in range(len(order))]
         yield scan_tasks.Gather(self.gather.key, scan_tasks.bases, List(TaskRef(found)), ranks, offsets, before, scan)

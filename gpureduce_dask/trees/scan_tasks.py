@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from dask._task_spec import Task
+from dask._task_spec import GraphNode, Task
 
 from .. import chunk
 from ..device import faults
 from ..monoid import Bound
-from . import lazy, neighbours
+from . import chains, lazy, neighbours
 from .scan_section import HostTotals, Made, Scan, Section, Totals
 from .several import Several, through
 from .tasks import Partial, merge
@@ -34,9 +34,19 @@ def totals(
 
 
 @faults.task
-def make(columns: Sequence[Sequence[Any]], count: int, offsets: Sequence[int], scan: Scan) -> Made:
-    """The chunks of a section, one column for each of the monoid's arity, and the totals of the first of them."""
-    return list(zip(*columns, strict=True)), totals([c[:count] for c in columns], None, offsets[:count], scan)
+def make(
+    columns: Sequence[Sequence[GraphNode]],
+    count: int,
+    offsets: Sequence[int],
+    scan: Scan,
+    names: Sequence[Any],
+    *values: Any,
+) -> Made:
+    """The chunks of a section, one column of what makes them for each of the monoid's arity, and the totals of the
+    first of them. What they need is given by names."""
+    have = dict(zip(names, values, strict=True))
+    blocks = [[chains.made(node, have) for node in column] for column in columns]
+    return list(zip(*blocks, strict=True)), totals([c[:count] for c in blocks], None, offsets[:count], scan)
 
 
 def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
