@@ -27,9 +27,8 @@ template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
 // Packs replaced by their running results, where it was right:
 //   FiniteScan(before, option)
 //   scan.walk(from, to)
-template <class Op, class Emit, int V> struct FiniteScan { static const bool exists = false; };
 template <class Map, class Emit, int V> struct FiniteFloats {
-    static const bool exists = IsMoved<Map>::yes;
+    static const bool exists = true;
     f64 sum;
     const f64* option;
     GR_HD FiniteFloats(f64 before, const f64* options) : sum(before), option(options) {}
@@ -42,8 +41,14 @@ template <class Map, class Emit, int V> struct FiniteFloats {
         }
     }
 };
-template <class Map, class Emit, int V> struct FiniteScan<Sum<Map, f64>, Emit, V>
-    : Either<sizeof(typename Map::In) == 4, FiniteFloats<Map, Emit, V>, PackScan<Sum<Map, f64>, Emit, V>>::type {
-    typedef typename Either<sizeof(typename Map::In) == 4, FiniteFloats<Map, Emit, V>, PackScan<Sum<Map, f64>, Emit, V>>::type Way;
-    using Way::Way;
+template <class Op, class Emit, int V> struct FiniteScan : PackScan<Op, Emit, V> {  // of halves
+    using PackScan<Op, Emit, V>::PackScan;
+};
+template <class Emit, int V>
+struct FiniteScan<Sum<Value<f32, f64>, f64>, Emit, V> : FiniteFloats<Value<f32, f64>, Emit, V> {
+    using FiniteFloats<Value<f32, f64>, Emit, V>::FiniteFloats;
+};
+template <class Emit, int V>
+struct FiniteScan<Sum<NonNan<f32, f64>, f64>, Emit, V> : FiniteFloats<NonNan<f32, f64>, Emit, V> {
+    using FiniteFloats<NonNan<f32, f64>, Emit, V>::FiniteFloats;
 };

@@ -63,8 +63,8 @@ template <class Map> struct IsMoved { static const bool yes = false; };
 template <class T> struct IsMoved<Value<T, f64>> { static const bool yes = Moved<T>::exists; };
 template <class T> struct IsMoved<NonNan<T, f64>> { static const bool yes = Moved<T>::exists; };
 
-// A word's two elements, with zeros for those that are NaN.
-GR_HD u32 numbers_or_zeros(u32 word, u32 infinity) {
+// A word's two elements, with zeros for those that are NaN: `infinity` is that of both.
+GR_HD u32 up_to_infinity(u32 word, u32 infinity) {
     const u32 nan = ((word & 0x7fff7fffu) + (0x7fff7fffu - infinity)) & 0x80008000u;  // whose other bits are above infinity's
     return word & ~((nan >> 15) * 0xffffu);
 }
@@ -74,7 +74,7 @@ GR_HD u32 numbers_or_zeros(u32 word, half) {
     asm("set.eq.u32.f16x2 %0, %1, %1;" : "=r"(numbers) : "r"(word));
     return word & numbers;
 #else
-    return numbers_or_zeros(word, 0x7c007c00u);
+    return up_to_infinity(word, 0x7c007c00u);
 #endif
 }
 GR_HD u32 numbers_or_zeros(u32 word, bfloat16) {
@@ -83,7 +83,7 @@ GR_HD u32 numbers_or_zeros(u32 word, bfloat16) {
     asm("set.eq.u32.bf16x2 %0, %1, %1;" : "=r"(numbers) : "r"(word));
     return word & numbers;
 #else
-    return numbers_or_zeros(word, 0x7f807f80u);
+    return up_to_infinity(word, 0x7f807f80u);
 #endif
 }
 // What a map adds of elements, as elements. H200, 2026-11, sums of float16 that leave NaN out, as they are and with a NaN taken

@@ -36,11 +36,12 @@ template <class Map, class Emit, int V> struct ScanMoved {
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = before[j];
     }
-    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
+    template <int Count, class Out> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
 #pragma unroll
         for (int i = 0; i < Count; i++) row(from[i], to[i]);
     }
-    GR_HD void row(const Pack<T, V>& from, Pack<T, V>& to) {
+    template <class Out> GR_HD void row(const Pack<T, V>& from, Pack<Out, V>& to) {
+        static_assert(sizeof(T) == 4 || sizeof(Out) == 2, "16-bit elements have results of their own type");
         const Pack<T, V> all = AddedPack<Map>::of(from);
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum[j]);

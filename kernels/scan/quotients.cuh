@@ -111,7 +111,7 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
         return true;
     }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
-        if constexpr (sizeof(Result) == 2 && sizeof(A) == 8 && Moved<T>::exists) {
+        if constexpr (sizeof(Result) == 2 && sizeof(A) == 8 && sizeof(T) == 2 && Moved<T>::exists) {
             if (near(from, to)) return;
         }
         const Reciprocals parts(count + 1, count >= 4194304.0);
