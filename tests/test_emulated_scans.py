@@ -10,11 +10,12 @@ import pytest
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
+from gpu.test_scan_gpu import FAMILIES, as_planned, launches
 from simt import SCHEDULES, Kernels, SimtError, build, scans
 from simt.scans import Call, aligned, check, run, unit
 
 from gpureduce_dask.chunk import host, host_scan
-from gpureduce_dask.device import scan_plans, sources
+from gpureduce_dask.device import scan_methods, scan_plans, sources
 from gpureduce_dask.operators import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -27,7 +28,7 @@ def make(shape: tuple[int, ...], dtype: str, seed: int = 0, phase: int = 0) -> n
 
 
 def call(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, phase: int = 0, view=None, **options) -> Call:
-    bound = OPERATORS[name].bind(*[np.dtype(dtype)] * OPERATORS[name].arity)
+    bound = OPERATORS[name].bind(*[dtype] * OPERATORS[name].arity, dtype=options.pop("result", None))
     chunks = tuple(make(shape, dtype, i, phase) for i in range(bound.monoid.arity))
     if view is not None:
         chunks = tuple(view(x) for x in chunks)
@@ -294,6 +295,17 @@ PACKS = {
     "sums of halves before them": call(
         "nansum", "f2", (2, 9000), 1, view=lambda x: broken(x, np.nan, np.s_[:, ::5]), exclusive=True
     ),
+    "sums of floats as doubles": call("sum", "f4", (100, 512), view=lambda x: broken(x, np.nan, (70, 7)), result="f8"),
+    "sums of floats apart as doubles": call("nansum", "f4", (120, 203), carried=True, result="f8"),
+    "sums of floats as halves": call("nansum", "f4", (100, 512), reverse=True, carried=True, result="f2"),
+    "sums of floats in lines as halves": call("sum", "f4", (3, 3001), 1, carried=True, result="f2"),
+    "sums askew as doubles": call("sum", "f4", (5, 1503), 1, view=lambda x: x[:, 1:-1], carried=True, result="f8"),
+    "sums of halves as floats": call("sum", "f2", (3, 3001), 1, view=lambda x: broken(x, np.inf, 2), result="f4"),
+    "sums of halves in columns as doubles": call("sum", "f2", (100, 512), carried=True, result="f8"),
+    "means of floats as halves": call("mean", "f4", (5000,), carried=True, result="f2"),
+    "means of floats in columns as halves": call("nanmean", "f4", (900, 40), carried=True, result="f2"),
+    "means of halves as floats": call("mean", "f2", (3, 3001), 1, carried=True, result="f4"),
+    "variances of floats as doubles": call("var", "f4", (200, 192), carried=True, result="f8"),
     "sums askew": call("sum", "f4", (5, 1503), 1, view=lambda x: broken(x, np.inf, (3, 800))[:, 1:-1], carried=True),
     "sums from the end askew": call(
         "nansum", "f4", (5, 1503), 1, view=lambda x: broken(x, np.nan, np.s_[:, ::70])[::-1, ::-1], carried=True
@@ -386,11 +398,15 @@ METHODS = {
     )
 }
 CALLS |= METHODS
+AGREED = {  # integers, of which all methods give the same bits
+    name: [replace(call(name, "i4", (3, 700), 1, carried=True, reverse=True), method=m) for m in scan_methods.METHODS]
+    for name in ("sum", "max", "last")
+}
 
 
 @pytest.fixture(scope="module")
 def kernels() -> Kernels:
-    return build([unit(list(CALLS.values()))])[0]
+    return build([unit([*CALLS.values(), *(one for several in AGREED.values() for one in several)])])[0]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -402,6 +418,21 @@ def test_scan(kernels, name, schedule):
 @pytest.mark.parametrize("name", METHODS | PACKS)
 def test_without_other_orders(kernels, name):  # blocks of methods tell each other nothing, packs are a thread's
     check(kernels, CALLS[name], "starved", seed=len(name))
+
+
+@pytest.mark.parametrize("name", AGREED)
+def test_methods_agree(kernels, name):
+    found = [run(kernels, one, "random", seed=i) for i, one in enumerate(AGREED[name])]
+    for got, total in found:
+        assert (got.tobytes(), total.tobytes()) == (found[0][0].tobytes(), found[0][1].tobytes())
+    check(kernels, AGREED[name][0], "random")
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_beyond_two_to_the_32_have_their_kernels(name):
+    """Of more elements than are scanned here: those that a GPU tries."""
+    plan = as_planned(FAMILIES[name]).plan
+    assert launches(plan, FAMILIES[name]), [step.kernel for step in plan.steps]
 
 
 def test_anchors():
@@ -578,6 +609,37 @@ DEFECTS = {
         "",
         ("tiles", "more than a stretch"),
     ),
+    "half of a state is read before it is posted": (
+        "posted = posted && seen.y == mark && seen.w == mark;",
+        "posted = posted && seen.y == mark;",
+        ("tiles", "more than a stretch"),
+    ),
+    "the other half is read before it is posted": (
+        "posted = posted && seen.y == mark && seen.w == mark;",
+        "posted = posted && seen.w == mark;",
+        ("wider results",),
+    ),
+    "a number is taken when the one beside it is there": (
+        "posted = posted && from[j] != 0;",
+        "posted = posted && (j > 0 || from[j] != 0);",
+        ("in pairs",),
+    ),
+    "half of a post is taken that is looked for at once": (
+        "return words[0] != 0 && words[Post::words - 1] != 0;",
+        "return words[0] != 0;",
+        ("strands in pairs at once",),
+    ),
+    "half of a deep chain's post is taken": (
+        "words[i].y == 1 && words[i].w == 1",
+        "words[i].y == 1",
+        ("columns of few chains",),
+    ),
+    "tiles are dealt out in the order of blocks": (
+        "static GR_HD u64 tile_of(const Work&, u32, u32 drawn) { return drawn; }",
+        "static GR_HD u64 tile_of(const Work&, u32 round, u32) { return blockIdx.x + (u64)round * gridDim.x; }",
+        ("tiles", "more than a stretch"),
+    ),
+    "a flag is raised without a release": ("    simt::release();\n", "", ("columns",)),
     "a tile is fetched before it is drawn": (
         "if (speaks(lane)) await(&work.rounds().drawn, round + 3);",
         "",

@@ -15,6 +15,9 @@ GR_HD u64* phases_of(u32 flag, u32 number) {
 
 // One thread calls before a barrier of the block. `which` is 0 or 1; `lanes` raise the flag together, under the checker.
 GR_HD void begin_flag(u32* flag, u32 number, u32 which, u32 lanes) {
+#ifdef GR_EMULATED
+    simt::watch_shared();
+#endif
 #ifdef GR_CHECKED
     for (u32 i = 0; i < BEHIND; i++) begin_barrier(phases_of(which, i), lanes);
     *flag = which << 16 | number;  // and stays so
@@ -36,9 +39,8 @@ GR_HD bool speaks(u32 lane) {
 // One thread calls, after a __syncwarp. What its warp has written is seen by those who await the number.
 GR_HD void raise(u32* flag, u32 number) {
 #ifdef GR_EMULATED
-    simt::pause();
-    *flag = number;
-    simt::note_progress();
+    simt::release();
+    simt::raise(flag, number);
 #elif defined(GR_CHECKED)
     arrive(phases_of(*flag >> 16, number - 1 - *flag % 65536));
 #else

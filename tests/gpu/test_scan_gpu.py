@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest import mock
+
 import numpy as np
 import pytest
 
 from gpureduce_dask.chunk import host, host_scan
 from gpureduce_dask.device.scan_methods import METHODS
+from gpureduce_dask.monoid import Bound
 from gpureduce_dask.operators import OPERATORS
 
 from .samples import DTYPES, close, make, rows, view_of
 
 pytestmark = pytest.mark.gpu
 cp = pytest.importorskip("cupy")
+H200 = 232448, 132  # bytes of shared memory that a block may have, and processors
 
 # shape, axis, and a view of the array
 LAYOUTS = [
@@ -203,6 +212,23 @@ def test_elements_that_are_no_numbers(name, shape, axis, dtype, view, monkeypatc
         np.testing.assert_allclose(got.get().astype("f8"), wanted.astype("f8"), rtol=4 * eps, atol=1e-9 + eps)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("shape", "axis"), [((3000, 4096), 0), ((30_011, 100), 0), ((33, 70_001), 1), ((900_001,), 0)])
+@pytest.mark.parametrize(
+    ("name", "dtype", "result"),
+    [
+        ("sum", "float32", "float64"),
+        ("nansum", "float32", "float16"),
+        ("mean", "float32", "float16"),
+        ("sum", "float16", "float32"),
+        ("var", "float32", "float64"),
+    ],
+)
+def test_results_of_another_type(name, dtype, result, shape, axis):
+    x = make(shape, dtype, 3)
+    compare(cp.asarray(x), x, OPERATORS[name].bind(x.dtype, dtype=result), axis)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_segments_of_columns_enough_for_all_of_the_gpu(dtype):
     array = make((301, 33792 * 4 // np.dtype(dtype).itemsize), dtype)
@@ -307,16 +333,159 @@ def test_methods_agree(dtype, method):
         compare(cp.asarray(array), array, bound, axis, reverse=True, exclusive=True, method=method)
 
 
+@pytest.mark.parametrize("name", ["sum", "max", "last", "affine"])
+def test_methods_agree_bit_for_bit(name):
+    """Of integers: those of affine maps are floats that hold them exactly, however they are joined."""
+    for shape, axis in (((300001,), 0), ((70, 5003), 1), ((5003, 70), 0)):
+        arrays = (make(shape, "int32", 1),)
+        if name == "affine":
+            arrays = ((arrays[0] % 3 - 1).astype("f8"), make(shape, "int32", 2).astype("f8"))
+        bound = OPERATORS[name].bind(*(x.dtype for x in arrays))
+        chunks = tuple(map(cp.asarray, arrays))
+        for options in ({}, {"reverse": True}, {"exclusive": name not in BEST, "reverse": True}):
+            wanted, _ = host_scan.scan(arrays, bound, axis, **options)
+            found = [device_scan(chunks, bound, axis, method=method, **options) for method in METHODS]
+            for got, total in found:
+                np.testing.assert_array_equal(got.get(), wanted)
+                assert (got + 0).tobytes() == (found[0][0] + 0).tobytes()  # zeros have one sign
+                np.testing.assert_array_equal(
+                    *(host.finalise(t.get().view(bound.state)[..., 0], bound) for t in (total, found[0][1]))
+                )
+
+
 MANY = (1 << 32) + (1 << 20)
-FAMILIES = {  # shape, axis, and a view of it, of more than 2^32 elements
-    "columns": ((MANY // 128, 128), 0, None),
-    "few columns": ((MANY // 3, 3), 0, None),
-    "many strips": ((1 << 15, MANY >> 15), 0, None),
-    "planes": ((2, MANY // 512, 256), 1, None),
-    "lines with gaps": ((MANY // 4096 + (1 << 10), 4096), 1, lambda x: x[:, 1:-1]),
-    "one line with gaps": ((2 * MANY,), 0, lambda x: x[::2]),
-    "short lines apart": ((MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[:, :, ::-1]),
+SEGMENT = 100  # rows of one, where a family has segments
+PIECE = 1 << 28  # elements that are compared at once
+
+
+class Family(NamedTuple):
+    """A scan of more than 2^32 elements, and what the kernel is called that is to be tried by it."""
+
+    kernel: str  # as fnmatch has it; one of those that an H200 launches
+    shape: tuple[int, ...]
+    axis: int = 0
+    view: Callable[[Any], Any] | None = None
+    op: str = "sum"
+    dtype: str = "uint8"
+    segmented: bool = False
+    reverse: bool = False
+    method: str = METHODS[0]
+
+    def bound(self) -> Bound:
+        dtype = np.dtype(self.dtype)
+        return OPERATORS[self.op].bind(dtype, **{"dtype": dtype.name} if self.op == "sum" else {})
+
+
+FAMILIES = {
+    "columns": Family("scan_columns<*, 1, true, true, *", (MANY // 128, 128)),
+    "columns apart": Family("scan_columns<*, 32, true, true, *", (MANY // 513, 513)),
+    "many strips": Family("scan_columns<*, 1, false, false, *", (1 << 15, MANY >> 15)),
+    "strips that overlap": Family("scan_columns<*, 32, false, *", (1 << 15, (MANY >> 15) - 1), dtype="int16"),
+    "planes": Family("scan_columns<*", (2, MANY // 512, 256), 1),
+    "few columns": Family("scan_braid<*", (MANY // 3, 3)),
+    "strands": Family("scan_strands<*, true, false, false>", (MANY // 100, 100)),
+    "strands from their end": Family("scan_strands<*, true, false, false>", (MANY // 5, 5), reverse=True),
+    "strands looked for at once": Family("scan_strands<*, 16, 8>", (MANY // 12, 12), op="max"),
+    "planes of strands": Family("scan_strands<*, true, true, false>", (MANY // 4200, 600, 7), 1),
+    "allies": Family("scan_allies<Sum<*", (MANY // 64, 64), dtype="float32"),
+    "allies of eight bytes": Family("scan_allies<MinMax<*", (MANY // 64, 64), op="max", dtype="int64"),
+    "means alone": Family("scan_falls<Mean<*", (MANY >> 16, 1 << 16), op="mean", dtype="float16"),
+    "segments alone": Family("scan_falls<Segmented<*", (MANY >> 16, 1 << 16), segmented=True),
+    "lines side by side": Family("scan_abreast<*", (2, MANY // 2)),
+    "short lines": Family("scan_short<*", (MANY // 16, 16), 1),
+    "short lines of odd length": Family("scan_short<*", (MANY // 3, 3), 1),
+    "short lines apart": Family(
+        "scan_lines<*, false, false>", (MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[:, :, ::-1]
+    ),
+    "small planes": Family("scan_planes<*", (MANY // 35, 7, 5), 1),
+    "lines by teams": Family("scan_teams<*", (MANY // 4096 + (1 << 10), 4096), 1, lambda x: x[:, 1:-1]),
+    "lines": Family("scan_rows<*, 2, false, false, false>", (1 << 15, MANY >> 15), 1),
+    "long lines": Family("scan_rows<*, 1, false, false, false>", (1 << 5, MANY >> 5), 1, dtype="int16"),
+    "one line": Family("scan_rows<*, 0, false, false, true>", (MANY,), reverse=True),
+    "one line with gaps": Family("scan_rows<*, 0, true, false, false>", (2 * MANY,), 0, lambda x: x[::2]),
+    "any of one line": Family("scan_until<*", (MANY,), op="any", dtype="bool"),
+    "positions in one line": Family("scan_method_scan<Arg<*", (MANY,), op="argmax"),
+    "reduce-then-scan": Family("scan_method_scan<*, 2, false, *", (MANY,), method="reduce-then-scan"),
+    "two-level": Family("scan_method_fold<*, 0>", (MANY,), method="two-level"),
+    "scan-then-fan": Family("scan_method_fan<*", (MANY,), method="scan-then-fan"),
+    "scan-then-fan of columns": Family("scan_method_fan<*", (MANY // 128, 128), op="max", method="scan-then-fan"),
 }
+
+
+def as_planned(family: Family) -> Any:
+    """What an H200 prepares, without one: of arrays that are not there."""
+    from gpureduce_dask.chunk import device_scan as gpu
+    from gpureduce_dask.chunk import room
+
+    def operand(dtype: str) -> SimpleNamespace:
+        size = np.dtype(dtype).itemsize
+        x = np.lib.stride_tricks.as_strided(np.empty(1, dtype), family.shape, room.c_strides(family.shape, size))
+        begin, x = x.ctypes.data, view_of(x, family.view)
+        data = SimpleNamespace(ptr=x.ctypes.data - begin)
+        return SimpleNamespace(shape=x.shape, strides=x.strides, ndim=x.ndim, itemsize=size, data=data)
+
+    operands = tuple(map(operand, (family.dtype, *(("bool",) if family.segmented else ()))))
+    options = (False, family.reverse, True if family.segmented else None, 0, family.method)
+    with (
+        mock.patch.object(gpu.scan_launch, "limits", return_value=H200),
+        mock.patch.object(gpu.scan_launch, "load", return_value=((), ())),
+    ):
+        return gpu._prepare(operands, None, family.bound(), family.axis, *options)
+
+
+def launches(plan: Any, family: Family) -> bool:
+    """True where the kernel that is to be tried is among the plan's."""
+    return any(fnmatchcase(step.kernel, family.kernel) for step in plan.steps)
+
+
+def marks_of(family: Family, shape: tuple[int, ...]) -> dict[tuple[int, ...], list[tuple[int, int]]]:
+    """The few elements unlike the others: by lines, at which position and how large. One lies where an index of 32 bits
+    finds another."""
+    found: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    values = {"any": (0, 1, 1), "mean": (60_000,) * 3}.get(family.op, (7, 11, 13))
+    for flat, value in zip((1000, (1 << 32) + 1000, math.prod(shape) - 2), values, strict=True):
+        line = list(map(int, np.unravel_index(flat, shape)))
+        at = line.pop(family.axis)
+        found.setdefault(tuple(line), []).append((at, value))
+    return found
+
+
+def behind(family: Family, length: int, begin: int, end: int, marks: list[tuple[int, int]]) -> Any:
+    """Results of a line of ones (zeros, for any) from one position to another, some of its elements others."""
+    at = cp.arange(begin, end)
+    if family.reverse:
+        at = length - 1 - at
+        marks = [(length - 1 - p, value) for p, value in marks]
+    sums = at % SEGMENT + 1 if family.segmented else at + 1
+    largest, place, some = cp.ones_like(at), cp.zeros_like(at), at < 0
+    for p, value in sorted(marks):
+        counts = (at >= p) & (at // SEGMENT == p // SEGMENT) if family.segmented else at >= p
+        sums += counts * (value - 1)
+        place[counts & (largest < value)] = p
+        largest[counts & (largest < value)] = value
+        some |= counts & (value > 0)
+    if family.op == "mean":  # rounded once, by NumPy
+        return cp.asarray((sums.get() / (at.get() + 1)).astype(family.dtype))
+    return {"sum": sums, "max": largest, "argmax": place, "any": some}[family.op].astype(family.bound().result)
+
+
+def assert_same(family: Family, got: Any) -> None:
+    """All results are the right ones. Writes over some."""
+    marks, along = marks_of(family, got.shape), cp.moveaxis(got, family.axis, -1)
+    length = along.shape[-1]
+    for line, marked in marks.items():
+        for begin in range(0, length, PIECE):
+            part = along[line][begin : begin + PIECE]
+            assert bool((part == behind(family, length, begin, begin + len(part), marked)).all()), (line, begin)
+            part[...] = behind(family, length, begin, begin + len(part), [])
+    lines = along if along.ndim > 1 else along[None]
+    wide = math.prod(lines.shape[1:-1])
+    step = max(1, PIECE // wide)
+    for begin in range(0, length, step):
+        end = min(length, begin + step)
+        wanted, few = behind(family, length, begin, end, []), max(1, PIECE // (wide * (end - begin)))
+        for first in range(0, len(lines), few):
+            assert bool((lines[first : first + few, ..., begin:end] == wanted).all()), (first, begin)
 
 
 def test_plans_that_share_a_kernel_have_the_shared_memory_they_ask_for():
@@ -326,25 +495,36 @@ def test_plans_that_share_a_kernel_have_the_shared_memory_they_ask_for():
         assert float(device_scan((chunk,), bound, 0)[0][-1].min()) == chunk.shape[0]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_families_beyond_two_to_the_32(family):
-    shape, axis, view = FAMILIES[family]
-    if cp.cuda.Device().mem_info[0] < 3 * np.prod(shape, dtype="i8") + (4 << 30):
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_beyond_two_to_the_32(name):
+    from gpureduce_dask.chunk import device_scan as gpu
+
+    family = FAMILIES[name]
+    bound, size, sizes = family.bound(), np.dtype(family.dtype).itemsize, as_planned(family)
+    needed = math.prod(family.shape) * (size + family.segmented) + sizes.plan.scratch_bytes
+    cp.get_default_memory_pool().free_all_blocks()
+    if cp.cuda.Device().mem_info[0] < needed + sizes.out.nbytes + sizes.total.nbytes + (16 << 30):
         pytest.skip("needs more memory")
-    x = view_of(cp.ones(shape, "u1"), view)
+    x = view_of(cp.full(family.shape, family.op != "any", family.dtype), family.view)
     assert x.size > 1 << 32
-    bound = OPERATORS["sum"].bind(x.dtype, dtype="uint8")
-    got, total = device_scan((x,), bound, axis)
-    n = x.shape[axis]
-    assert bool((total.view("u8")[..., 0] == n).all())
-    along = cp.moveaxis(got, axis, -1)
-    for line in (0, -1):
-        last = (
-            along.reshape(-1, n)[line]
-            if along.flags.c_contiguous or along.ndim == 1
-            else along[(line,) * (along.ndim - 1)]
-        )
-        assert bool((last == cp.arange(1, n + 1, dtype="u4").astype("u1")).all())
+    for line, marks in marks_of(family, x.shape).items():
+        for at, value in marks:
+            cp.moveaxis(x, family.axis, -1)[(*line, at)] = value
+    resets = None
+    if family.segmented:
+        resets = cp.zeros(x.shape, bool)
+        cp.moveaxis(resets, family.axis, -1)[..., ::SEGMENT] = True
+    gpu.clear()
+    with mock.patch.object(gpu.scan_launch, "load", wraps=gpu.scan_launch.load) as load:
+        got, total = device_scan((x,), bound, family.axis, reverse=family.reverse, resets=resets, method=family.method)
+    if gpu.scan_launch.limits(0) == H200:
+        assert launches(load.call_args.args[0], family)
+    if family.op == "sum" and got.dtype.kind in "iu" and not family.segmented:
+        unmarked = x.size // x.shape[family.axis] - len(marks_of(family, x.shape))
+        assert int((total.view("u8")[..., 0] == x.shape[family.axis]).sum()) == unmarked
+    del x, resets, total
+    assert_same(family, got)
+    del got
     cp.get_default_memory_pool().free_all_blocks()
 
 

@@ -50,6 +50,7 @@ inline void start_block(unsigned number) {
     block.arrived = block.runnable = block.cursor = block.met = 0;
     for (Named& barrier : block.named) barrier.arrived.clear();
     block.asleep_until = 0;
+    block.watched = false, block.writer = nullptr;
     std::memset(block.ready, 0, sizeof block.ready);
     std::memset(block.lanes, 0, sizeof block.lanes);
     std::memset(block.waiting, 0, sizeof block.waiting);
@@ -160,6 +161,7 @@ inline void run_grid() {
         if (machine.resident.empty()) break;
         machine.current = pick(false);
         if (!machine.current) report_deadlock();
+        ++machine.turns;
         swap(machine.main, machine.current->fibre);
         machine.current = nullptr;
         retire_blocks(left);

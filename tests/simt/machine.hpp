@@ -85,6 +85,10 @@ struct Block {
     unsigned char* shared;
     Named named[16];
     std::vector<Write> writes;
+    bool watched;  // what its threads write to shared memory behind an atomic may be late (memory.hpp)
+    std::vector<unsigned char> before;  // shared memory as it was when a thread came back from its last atomic
+    const Thread* writer;               // that thread, and when: nobody else has run since
+    std::uint64_t since;
 };
 
 // What a stretch of memory held before the write published at `time`.
@@ -127,7 +131,7 @@ struct Machine {
     std::vector<Sleeper> asleep;
     std::vector<unsigned> order;                   // of block numbers: which starts next
     std::size_t started = 0, window = 1;
-    std::uint64_t random = 1, steps = 0, idle = 0, clock = 0;
+    std::uint64_t random = 1, steps = 0, idle = 0, clock = 0, turns = 0;
     unsigned turn = 0, eventual = 0;
     bool weak = false;  // writes are published late and read stale, as far as the model allows
     std::unordered_map<std::uintptr_t, std::vector<Old>> history;

@@ -13,8 +13,9 @@
 //   publishes before it counts itself in, the one that reads after it has seen the count. Atomics are relaxed, as in
 //   CUDA: they act on memory at once and order nothing.
 // - A store of more than eight bytes, or at no natural alignment, is several stores.
-// - store_relaxed and load_relaxed stand for st/ld.relaxed.gpu of up to 16 bytes: never torn, never stale for ever,
-//   visible at a time of the scheduler's choosing, in no order with stores to other addresses.
+// - store_relaxed and load_relaxed stand for st/ld.relaxed.gpu of up to 16 bytes: never stale for ever, visible at a time
+//   of the scheduler's choosing, in no order with stores to other addresses. Half of those of 16 bytes are two of 8,
+//   which the model does not promise to be seen together.
 #pragma once
 
 #include <algorithm>
@@ -73,7 +74,8 @@ inline bool publish_relaxed(Block& block, bool at_random) {
     for (std::size_t i = 0; i < block.writes.size(); ++i) {
         Write chosen = block.writes[i];
         if (!chosen.eventual || (at_random && draw() % 2)) continue;
-        publish_where(block, [&](const Write& w) { return overlaps(w, chosen.to, chosen.bytes); });
+        std::size_t at = 0;
+        publish_where(block, [&](const Write& w) { return at++ <= i && overlaps(w, chosen.to, chosen.bytes); });
         return true;
     }
     return false;
@@ -149,7 +151,9 @@ inline void check_whole(const void* at, unsigned bytes, const char* what) {
 inline void store_relaxed(void* to, const void* from, unsigned bytes) {
     check_whole(to, bytes, "relaxed store");
     pause();
-    write(to, from, bytes, true);
+    const unsigned piece = bytes == 16 && machine.weak && draw() % 2 ? 8 : bytes;
+    for (unsigned i = 0; i < bytes; i += piece)
+        write(static_cast<unsigned char*>(to) + i, static_cast<const unsigned char*>(from) + i, piece, true);
 }
 
 inline void load_relaxed(void* to, const void* from, unsigned bytes) {
@@ -158,6 +162,38 @@ inline void load_relaxed(void* to, const void* from, unsigned bytes) {
     pause();
     std::memcpy(to, from, bytes);
     overlay_pending(*machine.current, static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), bytes);
+}
+
+// Shared memory is plain C++ memory, and what is written there is there at once; but for what a thread has written since
+// its last atomic where a flag follows at once: a raise without a release lets others see the flag first.
+inline void watch_shared() { machine.current->block->watched = machine.weak; }
+
+inline void keep_shared() {
+    Block& block = *machine.current->block;
+    if (!block.watched) return;
+    block.before.assign(block.shared, block.shared + machine.request.shared_bytes);
+    block.writer = machine.current;
+    block.since = machine.turns;
+}
+
+inline void release() { machine.current->block->writer = nullptr; }
+
+inline void raise(unsigned* flag, unsigned number) {
+    Thread& t = *machine.current;
+    Block& block = *t.block;
+    std::vector<std::pair<unsigned, unsigned char>> late;
+    if (block.writer == &t && block.since == machine.turns)
+        for (unsigned i = 0; i < machine.request.shared_bytes; ++i)
+            if (block.shared[i] != block.before[i]) {
+                late.push_back({i, block.shared[i]});
+                block.shared[i] = block.before[i];
+            }
+    pause();
+    *flag = number;
+    note_progress();
+    if (late.empty()) return;
+    for (std::uint64_t left = draw() % 256; left > 0; --left) pause();
+    for (auto [at, value] : late) block.shared[at] = value;
 }
 
 // Reads, changes and writes an object as one step. Relaxed: nothing else becomes visible by it.
@@ -171,6 +207,7 @@ template <class T, class Change> inline T rmw(T* at, Change change) {
     if (std::memcmp(&old, &now, sizeof(T))) note_progress();
     *at = now;
     stop_block();
+    keep_shared();
     return old;
 }
 

@@ -138,6 +138,7 @@ inline void move_on(bool give_way = false) {
     Thread* from = machine.current;
     Thread* to = pick(give_way);
     if (to == from) return;
+    ++machine.turns;
     machine.current = to;
     swap(from->fibre, to ? to->fibre : machine.main);
 }

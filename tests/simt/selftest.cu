@@ -94,7 +94,7 @@ __global__ void joint_publish(const SumTask task) {
 }
 
 struct alignas(16) Tile {
-    u64 state, value;  // state: 0 nothing yet, 1 + launch number once value is the sum up to here
+    unsigned low, mark, high, again;  // the sum up to here, once the launch's number stands beside either half
 };
 
 struct ScanTask {
@@ -116,11 +116,12 @@ __global__ void look_back(const ScanTask task) {
     each[threadIdx.x + 1] = (u64)task.in[tile * blockDim.x + threadIdx.x];
     __syncthreads();  // elements
     if (threadIdx.x == 0) {
-        Tile before = {0, 0};
-        while (tile && before.state != task.launch + 1) simt::load_relaxed(&before, task.tiles + tile - 1, 16);
-        u64 sum = each[0] = before.value;
+        const unsigned mark = (unsigned)task.launch + 1;
+        Tile before = {};
+        while (tile && (before.mark != mark || before.again != mark)) simt::load_relaxed(&before, task.tiles + tile - 1, 16);
+        u64 sum = each[0] = (u64)before.high << 32 | before.low;
         for (unsigned i = 1; i <= blockDim.x; i++) sum += each[i];
-        Tile mine = {task.launch + 1, sum};
+        Tile mine = {(unsigned)sum, mark, (unsigned)(sum >> 32), mark};
         simt::store_relaxed(task.tiles + tile, &mine, 16);
     }
     __syncthreads();  // base

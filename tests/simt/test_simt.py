@@ -151,12 +151,7 @@ MUTANTS = {
         "} if (threadIdx.x == 1) __threadfence(); if (threadIdx.x == 0) {",
     ),
     "tiles numbered by block": ("look_back", "*number = atomicAdd(task.counter, 1u)", "*number = blockIdx.x"),
-    "tile torn": (
-        "look_back",
-        "simt::store_relaxed(task.tiles + tile, &mine, 16);",
-        "simt::store_relaxed(&task.tiles[tile].state, &mine.state, 8);"
-        "simt::store_relaxed(&task.tiles[tile].value, &mine.value, 8);",
-    ),
+    "half of a tile is taken for all of it": ("look_back", "before.mark != mark || ", ""),
     "tile published by a plain store": (
         "look_back",
         "simt::store_relaxed(task.tiles + tile, &mine, 16);",
