@@ -18,6 +18,7 @@ from gpureduce_dask import Monoid
 from gpureduce_dask.chunk import Place, host, host_scan
 from gpureduce_dask.operators import get
 from gpureduce_dask.rows import compiled
+from gpureduce_dask.rows.exact import two_sum
 
 RNG = np.random.default_rng(2)
 UFUNCS = {
@@ -276,6 +277,44 @@ def test_what_rounding_takes_from_a_large_sum_comes_back(shape):
         assert abs(Fraction(got[at].ravel()[0]) - 10**16 - (at + 1) * Fraction(each)) <= 2
 
 
+def running_pairs(x, axis, hi, lo):
+    """Running sums beside what rounding took from each, added up; and the pair behind, of which hi is the nearest."""
+    lines, results = np.moveaxis(x, axis, 0), []
+    for each in lines:
+        hi, error = two_sum(hi, each)
+        lo = lo + error
+        results.append(hi + lo)
+    return np.stack(results, axis), two_sum(hi, lo)
+
+
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+@pytest.mark.parametrize("axis, shape", [(1, (70_001, 0)), (0, (0, 70_001)), (1, (4001, 0, 4)), (2, (3, 5003, 0))])
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 17, 32, 33])
+def test_short_lines_are_running_pairs_to_the_bit(n, axis, shape, dtype):
+    """As lines on their own are, with a carry that stays as it is; and the partials behind them are rounded once."""
+    if compiled.library() is None:
+        pytest.skip("no C compiler")
+    shape = tuple(k or n for k in shape)
+    rng, bound = np.random.default_rng(n), get("sum").bind(dtype)
+    drawn = rng.standard_normal((2, *shape)) * 10.0 ** rng.integers(-12, 12, (2, *shape))
+    x = drawn[0] + 1j * drawn[1] if dtype == "c16" else drawn[0]
+    cells = tuple(k for a, k in enumerate(shape) if a != axis)
+    carry, parts = np.empty(cells, bound.state), []
+    for name in bound.state.names:
+        carry[name] = rng.standard_normal(cells) * (1e9 if name.endswith("hi") else 1e-9)
+    for part in [("hi", "lo")] if dtype == "f8" else [("re_hi", "re_lo"), ("im_hi", "im_lo")]:
+        of = x if dtype == "f8" else x.real if part[0] == "re_hi" else x.imag
+        parts.append((part, running_pairs(of, axis, *(carry[name] for name in part))))
+    ahead = np.expand_dims(carry, axis)
+    before = ahead.tobytes()
+    got, total = host_scan.scan((x,), bound, axis, ahead)
+    assert ahead.tobytes() == before
+    for (part, (wanted, behind)), of in zip(parts, (got.real, got.imag), strict=False):
+        np.testing.assert_array_equal(of, wanted)
+        for name, state in zip(part, behind, strict=True):
+            np.testing.assert_array_equal(np.squeeze(total[name], axis), state)
+
+
 @pytest.mark.parametrize("dtype", ["f8", "c16"])
 @pytest.mark.parametrize("shape", [(5000,), (700, 9), (1500, 1100)], ids=str)
 @pytest.mark.parametrize("loops", [True, False], ids=["compiled", "NumPy"])
@@ -349,3 +388,15 @@ def test_no_temporary_of_the_chunk_s_size(name, shape):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 7 << 20 < x.nbytes
+
+
+@pytest.mark.parametrize("axis, shape", [(1, (1 << 19, 2)), (0, (2, 1 << 19)), (1, (1 << 17, 2, 4))], ids=str)
+def test_short_lines_need_no_temporary_but_their_partials(axis, shape):
+    for name, dtype in (("sum", "f8"), ("sum", "c16"), ("max", "f8")):
+        x = np.ones(shape, dtype)
+        out = np.empty_like(x)
+        tracemalloc.start()
+        _, total = host_scan.scan((x,), get(name).bind(dtype), axis, out=out)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < total.nbytes + (3 << 20) < total.nbytes + x.nbytes

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..monoid import Array
+from ..monoid import Array, State
 
 PACKAGE = Path(__file__).parent.parent
 FOLDERS = (PACKAGE / "_kernels" / "host", PACKAGE.parent / "kernels" / "host")
@@ -194,6 +194,32 @@ def pairs(block: Array, hi: Array, lo: Array, out: Array) -> tuple[Array, Array]
     behind[..., 0], behind[..., 1] = hi, lo
     _scan(loops[f"pairs_{block.dtype.name}"], block, out, behind)
     return behind[..., 0], behind[..., 1]
+
+
+def packed_pairs(block: Array, carry: State, out: Array) -> State | None:
+    """As :func:`pairs`, of states that lie as in a partial, hi and lo of each part: those behind take their place.
+
+    Of lines of two elements the states are as large as the lines. Taken apart and put together again they cost more
+    than the sums: of 2**22 lines of float64, 60 ms of 110.
+    """
+    kind = {2: "f8", 4: "c16"}[len(carry)]
+    loops = _scans_for(block, out) if {_kind(block), _kind(out)} == {kind} and _are_packed(carry) else None
+    if loops is None:
+        return None
+    _scan(loops[f"packed_pairs_{block.dtype.name}"], block, out, carry[0])
+    return carry
+
+
+def _are_packed(fields: State) -> bool:
+    """True for float64 fields of states that lie one after another without a gap."""
+    first, nbytes = fields[0], 8 * len(fields)
+    gapless = (nbytes * first.shape[1], nbytes)
+    return all(
+        _kind(field) == "f8"
+        and field.ctypes.data == first.ctypes.data + 8 * number
+        and all(n == 1 or step == wanted for n, step, wanted in zip(field.shape, field.strides, gapless, strict=True))
+        for number, field in enumerate(fields)
+    )
 
 
 def _kind(array: Array) -> str:

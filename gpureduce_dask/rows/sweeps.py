@@ -1,10 +1,10 @@
 """Scans of blocks on the host, for the rows whose scan is that of a NumPy ufunc.
 
 A sweep takes a block of shape (outer, n, inner) and the states before it, of shape (outer, inner). It writes the
-results of the middle axis to ``out``, which is other memory, and returns the states behind it. Where lines lie side by
-side it goes row by row, which NumPy's own accumulate never does. Lines of few neighbours are cut into stretches that
-are scanned apart: NumPy adds one element after another, each of which waits for the last. Where host loops were
-compiled, they do all of it.
+results of the middle axis to ``out``, which is other memory, and returns the states behind it, which may take the
+place of those before. Where lines lie side by side it goes row by row, which NumPy's own accumulate never does. Lines
+of few neighbours are cut into stretches that are scanned apart: NumPy adds one element after another, each of which
+waits for the last. Where host loops were compiled, they do all of it.
 """
 
 from __future__ import annotations
@@ -126,6 +126,9 @@ def total(block: Array, carry: State, out: Array) -> State:
         return (accumulate(np.add, block, carry[0], out),)
     if carry[0].dtype == I8:
         return _ticks(block, carry, out)
+    behind = compiled.packed_pairs(block, carry, out)
+    if behind is not None:
+        return behind
     if len(carry) == 2:
         return pairs(block, *carry, out)
     hi, lo = np.empty(carry[0].shape, C16), np.empty(carry[0].shape, C16)

@@ -37,7 +37,7 @@ from .scan_tasks import scan_whole
 
 Chunks = tuple[tuple[float, ...], ...]
 
-# Of partials that go together to all workers that need one of them: beyond, each chunk's totals take a task of their own.
+# Of partials that go together to all workers that need one: beyond, each chunk's totals take a task of their own.
 BASES_BYTES = 2**24
 LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
 

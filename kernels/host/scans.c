@@ -179,27 +179,28 @@ typedef int64_t Mask __attribute__((vector_size(16)));
 PAIRS(pairs_float64, double, NUMBER_OR_ZERO)
 PAIRS(pairs_complex128, Two, NUMBERS_OR_ZERO)
 
-// The same of states as partials hold them, a sum beside what it lost, and the parts of a complex number apart; and behind
-// a line that sum is the nearest float64 again. A few cells at a time, which stay in cache in between.
+// The same, with states as partials hold them: each part of a complex number has its sum beside what it lost, and behind
+// a line that sum is the nearest float64 again. A few cells at a time, which stay in the first level of cache meanwhile.
 enum { CELLS = 256 };
 
-#define PACKED(NAME, SUMS, TURNED)                                                                                     \
+#define PACKED(NAME, PAIRS_OF, TURNED)                                                                                 \
+    static inline PAIRS_OF##_pair NAME##_settled(PAIRS_OF##_pair a) {                                                  \
+        const __typeof__(a.sum) sum = PAIRS_OF##_rounded(a);                                                           \
+        return (PAIRS_OF##_pair){sum, PAIRS_OF##_error(a.sum, a.lost, sum)};                                           \
+    }                                                                                                                  \
     WITH_AVX2 void NAME(const char *x, int64_t outer, int64_t n, int64_t inner, const int64_t *step, char *y,          \
-                        SUMS##_pair *state) {                                                                          \
+                        PAIRS_OF##_pair *state) {                                                                      \
         const int64_t most = inner < CELLS ? CELLS / inner : 1;                                                        \
         for (int64_t row = 0; row < outer; row += most) {                                                              \
             const int64_t rows = outer - row < most ? outer - row : most;                                              \
-            SUMS##_pair *cell = state + row * inner;                                                                   \
-            for (int64_t i = 0; i < rows * inner; i++) cell[i] = TURNED(cell[i]);                                      \
-            SUMS(x + row * step[0], rows, n, inner, step, y + row * step[2], cell);                                    \
-            for (int64_t i = 0; i < rows * inner; i++) {                                                               \
-                const SUMS##_pair a = {SUMS##_rounded(cell[i]), SUMS##_error(cell[i].sum, cell[i].lost,                \
-                                                                             SUMS##_rounded(cell[i]))};                \
-                cell[i] = TURNED(a);                                                                                   \
-            }                                                                                                          \
+            PAIRS_OF##_pair *a = state + row * inner;                                                                  \
+            for (int64_t i = 0; i < rows * inner; i++) a[i] = TURNED(a[i]);                                            \
+            PAIRS_OF(x + row * step[0], rows, n, inner, step, y + row * step[2], a);                                   \
+            for (int64_t i = 0; i < rows * inner; i++) a[i] = TURNED(NAME##_settled(a[i]));                            \
         }                                                                                                              \
     }
 
+// Two sums and what they lost, or two sums that each stand beside what was lost: one is made of the other.
 static inline pairs_complex128_pair turned(pairs_complex128_pair a) {
     return (pairs_complex128_pair){{a.sum[0], a.lost[0]}, {a.sum[1], a.lost[1]}};
 }
