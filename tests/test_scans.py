@@ -21,6 +21,7 @@ import gpureduce_dask as gr
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import host, host_scan
 from gpureduce_dask.trees import scan as scan_tree
+from gpureduce_dask.trees import scan_flat
 from gpureduce_dask.trees.meta import promises_device
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -120,7 +121,9 @@ def test_along_an_axis(grid, in_memory, scheduler):
     ],
     ids=str,
 )
-def test_over_all_axes_in_c_order(grid, scheduler):
+@pytest.mark.parametrize("together", [0, scan_flat.TOGETHER_BYTES])
+def test_over_all_axes_in_c_order(grid, together, scheduler, monkeypatch):
+    monkeypatch.setattr(scan_flat, "TOGETHER_BYTES", together)
     shape, chunks = grid
     for number, options in enumerate(OPTIONS):
         name = ["sum", "last", "first"][number % 3]

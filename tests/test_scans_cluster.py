@@ -10,9 +10,11 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
-from test_cluster_grouping import install, persisted, run
+from test_cluster_grouping import install, persisted, run, taken
+from test_scans import OPTIONS, small, whole
 
 import gpureduce_dask as gr
+from gpureduce_dask.trees import scan_bands, scan_flat
 
 distributed = pytest.importorskip("distributed")
 
@@ -59,10 +61,72 @@ def test_lazy_chunks(client):
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
-def test_a_worker_that_dies(client):
-    """Its chunks and totals are made again, and the result is right."""
-    x = da.zeros((40, 1000), chunks=(1, 1000)).map_blocks(slow_ones)
-    future = client.compute(gr.cumsum(x, axis=0))
+@pytest.mark.parametrize("abreast", [6, 12])
+@pytest.mark.parametrize("side", [4, 512])
+def test_how_many_tasks_over_all_axes(client, abreast, side):
+    """One a chunk of the result. A row of chunks that lie side by side takes five more at most: its totals by worker,
+    what stands before them, and what scans or gathers it. Where chunks have yet to be made, each has its own totals."""
+    x = da.ones((side * abreast, side * abreast), chunks=side).map_blocks(np.copy)
+    chunks = abreast**2
+    held = persisted(client, x)
+    array = gr.cumsum(held)
+    assert array.npartitions == (chunks if side > 4 else min(side, abreast) * abreast)
+    client.run_on_scheduler(taken)
+    moved = sum(client.run(outgoing).values())
+    result = client.persist(array)
+    distributed.wait(result)
+    assert len(client.run_on_scheduler(taken)) <= result.npartitions + 5 * abreast
+    if side > 4:  # each chunk goes to one worker
+        assert sum(client.run(outgoing).values()) - moved < 1.2 * held.nbytes
+    assert result[-1].compute() == x.size
+    _, tasks = run(client, gr.cumsum(x)[-1:])
+    assert sum("cumsum" in key for key in tasks) <= chunks + array.npartitions + 3 * abreast
+
+
+def outgoing(dask_worker):
+    return dask_worker.transfer_outgoing_bytes_total
+
+
+GRIDS = [
+    ((9, 10), (4, 5)),
+    ((7, 9), (3, 1)),
+    ((7, 5, 6), (3, 2, 2)),
+    ((5, 4, 3), (1, 3, 2)),
+    ((2, 3, 4, 5), (1, 2, 2, 5)),
+    ((9, 6), ((4, 0, 5), (2, 0, 4))),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("how", ["together", "apart", "cut"])
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_over_all_axes(client, monkeypatch, grid, how):
+    """Parts that are scanned as one, or each for itself, from whole chunks or from what is cut of them."""
+    monkeypatch.setattr(scan_flat, "TOGETHER_BYTES", 2**20 if how == "together" else 0)
+    monkeypatch.setattr(scan_flat, "CUT_BYTES", 1 if how == "cut" else 2**22)
+    shape, chunks = grid
+    for number, options in enumerate(OPTIONS):
+        name = ["sum", "last", "first", "var"][number % 4]
+        ref = small(shape, missing=name in ("last", "first"))
+        x = da.from_array(ref, chunks=chunks).map_blocks(np.copy)
+        x = x if number % 2 else persisted(client, x)
+        asked = {("include_initial" if k == "initial" else k): v for k, v in options.items()}
+        got = gr.scan(x, name, **asked)
+        functions = {getattr(node, "func", None) for node in got.dask.layers[got.name].values()}
+        assert (scan_bands.cut in functions, scan_bands.take in functions) == (how == "cut", how == "together")
+        np.testing.assert_allclose(got.compute(), whole(name, ref.ravel(), 0, **options), rtol=1e-12, atol=1e-12)
+
+
+def test_rows_are_shared_where_a_worker_has_no_room_for_a_band(client, monkeypatch):
+    ref = np.random.default_rng(2).normal(size=(30, 90))
+    x = persisted(client, da.from_array(ref, chunks=(30, 10)).map_blocks(np.copy))
+    monkeypatch.setattr(scan_flat.groups, "MEMORY_SHARE", 12_000 / 2**31)
+    got = gr.cumsum(x)
+    assert any(getattr(node, "func", None) is scan_bands.cut for node in got.dask.layers[got.name].values())
+    np.testing.assert_allclose(got.compute(), np.cumsum(ref), rtol=1e-12, atol=1e-12)
+
+
+def kill_a_worker_amid(client, future):
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         done = sum("cumsum" in key for key in map(str, sum(client.has_what().values(), ())))
@@ -72,4 +136,28 @@ def test_a_worker_that_dies(client):
     assert done > 5 and not future.done()
     pid = client.run(os.getpid)
     os.kill(pid[sorted(pid)[0]], signal.SIGKILL)
+
+
+def test_pairs_over_all_axes(client, monkeypatch):
+    """Both arrays' rows are cut, and gathered apart."""
+    a, b = small((9, 10)), small((9, 10))
+    pair = [persisted(client, da.from_array(each, chunks=(4, 5)).map_blocks(np.copy)) for each in (a, b)]
+    monkeypatch.setattr(scan_flat, "CUT_BYTES", 1)
+    for reverse in (False, True):
+        got = gr.scan(tuple(pair), "affine", reverse=reverse)
+        assert any(getattr(node, "func", None) is scan_bands.cut for node in got.dask.layers[got.name].values())
+        np.testing.assert_array_equal(got.compute(), whole("affine", (a.ravel(), b.ravel()), 0, reverse=reverse))
+
+
+def test_a_worker_that_dies(client):
+    """Its chunks and totals are made again, and the result is right."""
+    x = da.zeros((40, 1000), chunks=(1, 1000)).map_blocks(slow_ones)
+    kill_a_worker_amid(client, future := client.compute(gr.cumsum(x, axis=0)))
     np.testing.assert_array_equal(future.result(timeout=60), np.arange(1, 41)[:, None] * np.ones(1000))
+
+
+def test_a_worker_that_dies_with_rows_of_chunks(client):
+    """What it gathered for a scan over all axes is gathered again."""
+    x = da.zeros((40, 10_000), chunks=(4, 1000)).map_blocks(slow_ones)
+    kill_a_worker_amid(client, future := client.compute(gr.cumsum(x)))
+    np.testing.assert_array_equal(future.result(timeout=60), np.arange(1, x.size + 1))

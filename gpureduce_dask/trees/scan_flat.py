@@ -3,6 +3,12 @@
 Where each chunk is one stretch of the C order, so is each chunk of the result. Otherwise the rows of chunks that lie
 side by side interleave. A band is all chunks with the same first rows: each gives the totals of its stretches of rows,
 one task puts them in order, and a chunk of the result is some rows of the band, from as many chunks as lie abreast.
+
+So all chunks of a band must come together where its rows are scanned. One task gathers them, which gives no more than a
+list, and those that scan depend on it alone: they run where it lies, and each chunk goes to one worker. To cut each
+chunk for each of those that scan moves as many bytes, and takes tasks as the chunks of a band times the chunks. Where
+there are fewer bands than workers can scan, large chunks are cut, once for each share of the rows: those that a worker
+holds of a band, by one task.
 """
 
 from __future__ import annotations
@@ -13,25 +19,22 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise, product
 from typing import Any
 
-import numpy as np
 from dask._task_spec import GraphNode, List, Task, TaskRef
 from dask.base import tokenize
 
-from .. import chunk
-from ..chunk import host_scan
-from ..device import faults
 from ..errors import ArgumentError, message
 from ..monoid import Bound
 from . import find, groups, meta, stream, workers
 from .handles import Coords
 from .layers import Tasks
-from .scan import Chunks, ScanTree
+from .scan import Chunks, ScanTree, holders_of
+from .scan_bands import Stretch, band_bases, band_totals, cut, gather, scan_rows, take
 from .scan_section import Scan
-from .several import Several
 
-Slices = tuple[slice, ...]
-
-PARTS = 16  # of a band at most: each takes a piece of every chunk that lies abreast
+PARTS = 16  # of a band to be scanned apart: each takes a piece of every chunk that lies abreast
+PIECE_BYTES = 2**20  # of a chunk: to scan these takes longer than to call for it
+CUT_BYTES = 2**22  # of pieces: to copy these takes longer than a task does
+TOGETHER_BYTES = 2**20  # of results that are scanned as one: to cut them into parts takes less than to scan each apart
 
 
 def scan_flat(
@@ -50,7 +53,8 @@ def scan_flat(
         raise ArgumentError(
             message(name, "unknown chunk sizes and no axis", "known sizes", "Call x.compute_chunk_sizes() first.")
         )
-    return _Bands(arrays, None, scan, f"gr-{key}").of_bands(rows, last)
+    bands = _Bands(arrays, None, scan, f"gr-{key}")
+    return bands.of_bands(rows, last, find.source(bands.todo, is_trial=True))
 
 
 class _Stretches(ScanTree):
@@ -67,75 +71,128 @@ class _Stretches(ScanTree):
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Where a chunk's stretches lie: in the totals of its band, and in the results of its rows."""
+class _Band:
+    """What the tasks of a band's parts are written from: its chunks as one task takes them, where their stretches lie,
+    the rows of each part, the number of the first in the result, and which of them begins the whole scan."""
 
-    totals: Any  # of the rows' axis and those up to the last chunked one, by number of the chunk there
-    results: Slices  # of the same axes, the last one with all that are behind it as one
+    columns: list[Any]
+    stretches: list[Stretch]
+    bases: TaskRef
+    parts: list[tuple[int, int]]
+    first: int
+    edge: int | None
+
+    def of(self, members: Sequence[int]) -> tuple[int, int]:
+        """The rows of some parts that follow each other."""
+        return self.parts[members[0]][0], self.parts[members[-1]][1]
 
 
 class _Bands(ScanTree):
     """Chunks whose rows interleave."""
 
-    def of_bands(self, rows: int, last: int) -> Any:
+    def of_bands(self, rows: int, last: int, source: Any) -> Any:
+        """``rows`` is the axis of rows, ``last`` the last that is chunked; ``source`` as for :meth:`of_lines`."""
         x = self.x
         self.graph: dict[Any, GraphNode] = {}
         self.rows, self.last = rows, last
         self.behind = math.prod(x.shape[last + 1 :])
         self.starts_along = [[int(n) for n in accumulate(sizes, initial=0)] for sizes in x.chunks]
+        known = workers.current() if source is None else source.known
         abreast = list(product(*(range(x.numblocks[a]) for a in range(rows + 1, x.ndim))))
         bands = list(product(*(range(x.numblocks[a]) for a in range(rows + 1))))
-        known = workers.current()
-        each = self.todo.chunk_bytes
-        size = 1 if known.client is not None else groups.to_make(len(abreast), len(bands), known.total, each)
-        self._name_by(tokenize(self.token, size, known.client is None))
+        holders = holders_of(source)
+        dealt = [self._groups([(*band, *rest) for rest in abreast], len(bands), holders, known) for band in bands]
+        shares = self._shares(dealt, len(abreast), known)
+        self._name_by(tokenize(self.token, str(dealt), shares))
         parts = [self._parts(band, len(abreast)) for band in bands]
         sizes = [[(b - a) * math.prod(x.shape[rows + 1 :]) for a, b in pairwise(cuts)] for cuts in parts]
         firsts = list(accumulate((len(s) for s in sizes), initial=0))
         before: Any = None
         for i in reversed(range(len(bands))) if self.scan.reverse else range(len(bands)):
-            before = self._band(bands[i], abreast, parts[i], firsts[i], before, size, known)
+            before = self._band(dealt[i], parts[i], firsts[i], before, shares)
         chunks = [n for band in sizes for n in band]
         if self.scan.initial:
             chunks[-1 if self.scan.reverse else 0] += 1
         return self._array(Tasks(self.graph), self.arrays, (tuple(chunks),))
 
+    def _groups(self, members: list[Coords], bands: int, holders: Any, known: workers.Workers) -> list[list[Coords]]:
+        """A band's chunks as one task takes them: those that a worker holds. Where that is not known yet, on a cluster
+        each for itself, so that the task runs where its chunk is made."""
+        each = self.todo.chunk_bytes
+        if holders is not None:
+            held = [holders[c] for c in members]
+            dealt = groups.by_worker(held, known.threads, bands, each, known.memory)
+        else:
+            is_apart = known.client is not None and len(known.threads) > 1
+            size = 1 if is_apart else groups.to_make(len(members), bands, known.total, each)
+            dealt = groups.in_order(len(members), size)
+        return [[members[i] for i in g.members] for g in dealt]
+
+    def _shares(self, dealt: list[list[list[Coords]]], abreast: int, known: workers.Workers) -> int:
+        """How many tasks gather the rows of a band, each for a worker to scan: enough to keep all busy, as long as what
+        is cut for them is worth the tasks, and so many that each has room for them."""
+        if known.client is None or len(known.threads) == 1:
+            return 1
+        nbytes = abreast * self.todo.chunk_bytes
+        room = min((limit / known.threads[w] for w, limit in known.memory.items()), default=math.inf)
+        useful = -(-groups.A_THREAD * known.total // len(dealt))
+        worth = nbytes // (CUT_BYTES * max(map(len, dealt)))
+        return max(1, int(min(useful, worth)), math.ceil(nbytes / (room * groups.MEMORY_SHARE)))
+
     def _parts(self, band: Coords, abreast: int) -> list[int]:
-        """Where the rows of a band are cut: into as many parts as it has chunks, if there are rows for it."""
+        """Where the rows of a band are cut: into as many parts as it has chunks, if there are rows for it, and unless
+        more than a few would be scanned apart, each in small pieces."""
         height = self.x.chunks[self.rows][band[-1]]
-        count = max(1, min(height, abreast, PARTS))
+        nbytes = height * math.prod(self.x.shape[self.rows + 1 :]) * self.scan.bound.result.itemsize
+        count = min(height, abreast)
+        if nbytes > PARTS * TOGETHER_BYTES:
+            count = min(count, max(PARTS, int(self.todo.chunk_bytes // PIECE_BYTES)))
+        count = max(1, count)
         return [height * i // count for i in range(count + 1)]
 
-    def _band(
-        self,
-        band: Coords,
-        abreast: list[Coords],
-        cuts: list[int],
-        first: int,
-        before: Any,
-        size: int,
-        known: workers.Workers,
-    ) -> TaskRef:
-        members = [(*band, *rest) for rest in abreast]
-        stretches = [self._stretch(c) for c in members]
-        found = []
-        for group in groups.in_order(len(members), size):
-            mine = [members[i] for i in group.members]
-            columns = List(*(List(*(TaskRef((a.name, *c)) for c in mine)) for a in self.arrays))
-            found.append(self._add(band_totals, columns, self.last, self.scan))
+    def _band(self, dealt: list[list[Coords]], cuts: list[int], first: int, before: Any, shares: int) -> TaskRef:
+        stretches = [self._stretch(c) for members in dealt for c in members]
+        columns = [self._columns(members) for members in dealt]
+        found = List(*(self._add(band_totals, each, self.last, self.scan) for each in columns))
         shape = (cuts[-1], *self.x.shape[self.rows + 1 : self.last], self.x.numblocks[self.last])
-        bases = self._add(band_bases, List(*found), stretches, shape, before, self.scan)
-        behind = (*self.x.shape[self.rows + 1 : self.last], self.x.shape[self.last] * self.behind)
-        is_edge = before is None
-        for n, (a, b) in enumerate(pairwise(cuts)):
-            key = (self.name, first + n)
-            at = (*(slice(0, 1),) * self.rows, slice(a, b))
-            pieces = List(*(List(*(self._piece(x.name, c, at, known) for c in members)) for x in self.arrays))
-            is_first = is_edge and n == (len(cuts) - 2 if self.scan.reverse else 0)
-            cut = at if known.client is None else ()
-            arguments = (pieces, cut, stretches, bases, (b - a, *behind), slice(a, b), is_first, self.scan)
-            self.graph[key] = Task(key, scan_rows, *arguments)
+        bases = self._add(band_bases, found, stretches, shape, before, self.scan)
+        parts = list(pairwise(cuts))
+        edge = None if before is not None else len(parts) - 1 if self.scan.reverse else 0
+        band = _Band(columns, stretches, bases, parts, first, edge)
+        for share in groups.in_order(len(parts), -(-len(parts) // shares)):
+            self._share(band, share.members)
         return bases
+
+    def _share(self, band: _Band, members: Sequence[int]) -> None:
+        """The tasks of some parts, which run where one task gathers what they need."""
+        start, stop = band.of(members)
+        pieces: list[Any] = band.columns
+        if len(members) < len(band.parts):
+            at = (*(slice(0, 1),) * self.rows, slice(start, stop))
+            pieces = [self._add(cut, each, at) for each in band.columns]
+        behind = (*self.x.shape[self.rows + 1 : self.last], self.x.shape[self.last] * self.behind)
+        gathered = (gather, List(*pieces), band.bases, band.stretches, start, self.rows, behind)
+        largest = -(-(stop - start) // len(members)) * math.prod(behind) * self.scan.bound.result.itemsize
+        runs = groups.in_order(len(members), max(1, TOGETHER_BYTES // max(largest, 1)))
+        rows = self._add(*gathered) if len(runs) > 1 else Task(None, *gathered)
+        for run in runs:
+            self._scan(band, [members[i] for i in run.members], rows, math.prod(behind))
+
+    def _scan(self, band: _Band, members: Sequence[int], rows: Any, width: int) -> None:
+        """The tasks of parts that one task scans."""
+        arguments = (rows, *band.of(members), band.edge in members, self.scan)
+        keys = [(self.name, band.first + n) for n in members]
+        if len(members) == 1:
+            self.graph[keys[0]] = Task(keys[0], scan_rows, *arguments)
+            return
+        scanned = self._add(scan_rows, *arguments)
+        extra = [int(self.scan.initial and n == band.edge) for n in members]
+        sizes = [(b - a) * width + more for (a, b), more in zip((band.parts[n] for n in members), extra, strict=True)]
+        for key, (a, b) in zip(keys, pairwise(accumulate(sizes, initial=0)), strict=True):
+            self.graph[key] = Task(key, take, scanned, a, b)
+
+    def _columns(self, members: Sequence[Coords]) -> List:
+        return List(*(List(*(TaskRef((a.name, *c)) for c in members)) for a in self.arrays))
 
     def _add(self, run: Any, *arguments: Any) -> TaskRef:
         key = (self.parts, len(self.graph))
@@ -147,65 +204,3 @@ class _Bands(ScanTree):
         leads = tuple(slice(starts[a][coords[a]], starts[a][coords[a] + 1]) for a in range(self.rows + 1, self.last))
         edge = starts[self.last][coords[self.last] : coords[self.last] + 2]
         return Stretch((*leads, coords[self.last]), (*leads, slice(edge[0] * self.behind, edge[1] * self.behind)))
-
-    def _piece(self, name: str, coords: Coords, at: Slices, known: workers.Workers) -> TaskRef:
-        """Some rows of a chunk. On a cluster a task cuts them where the chunk is, so that no more travels."""
-        ref = TaskRef((name, *coords))
-        return ref if known.client is None else self._add(_cut, ref, at)
-
-
-def _cut(block: Any, at: Slices) -> Any:
-    """Some rows, without the rest of the chunk they are of."""
-    return block[at].copy()
-
-
-@faults.task
-def band_totals(columns: Sequence[Sequence[Any]], last: int, scan: Scan) -> Several:
-    """The totals of the stretches of some chunks, on the host: axes from ``last`` on are folded."""
-    found = Several()
-    for blocks in zip(*columns, strict=True):
-        axes = tuple(range(last, blocks[0].ndim))
-        if scan.reverse and not scan.bound.monoid.commutative:
-            blocks = tuple(b[(..., *(slice(None, None, -1) for _ in axes))] for b in blocks)
-        found.append(chunk.to_host(chunk.reduce(blocks, scan.bound, axes), scan.bound))
-    return found
-
-
-@faults.task
-def band_bases(
-    groups: Sequence[list[Any]], stretches: Sequence[Stretch], shape: tuple[int, ...], before: Any, scan: Scan
-) -> tuple[Any, Any]:
-    """What stands before each stretch of a band, and what stands behind the band. ``before`` is that of the last."""
-    totals = np.empty(shape, scan.bound.state)
-    for partial, stretch in zip((p for group in groups for p in group), stretches, strict=True):
-        target = totals[(slice(None), *stretch.totals)]
-        target[...] = partial.reshape(target.shape)
-    carry = None if before is None else before[1]
-    found, end = host_scan.before(totals.reshape(-1), scan.bound, carry, scan.reverse)
-    return found.reshape(shape), end
-
-
-@faults.task
-def scan_rows(
-    columns: Sequence[Sequence[Any]],
-    cut: Slices,
-    stretches: Sequence[Stretch],
-    bases: tuple[Any, Any],
-    shape: tuple[int, ...],
-    rows: slice,
-    is_first: bool,
-    scan: Scan,
-) -> Any:
-    """Some rows of a band, scanned where they belong in the result. ``cut`` takes them out of whole chunks."""
-    device = chunk.is_device(columns[0][0])
-    extra = int(scan.initial and is_first)
-    flat = scan.filled((math.prod(shape) + extra,), device)
-    view = (flat[:-1] if extra and scan.reverse else flat[extra:]).reshape(shape)
-    for blocks, stretch in zip(zip(*columns, strict=True), stretches, strict=True):
-        target = view[(slice(None), *stretch.results)]
-        carry = bases[0][(rows, *stretch.totals)][..., None]
-        pieces = tuple(b[cut].reshape(target.shape) for b in blocks)
-        chunk.scan(
-            pieces, scan.bound, target.ndim - 1, carry, exclusive=scan.exclusive, reverse=scan.reverse, out=target
-        )
-    return chunk.move(flat, scan.device)
