@@ -6,6 +6,7 @@ import itertools
 import pickle
 import tracemalloc
 import warnings
+from dataclasses import replace
 
 import dask
 import dask.array as da
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 import gpureduce_dask as gr
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import host, host_scan
+from gpureduce_dask.operators import OPERATORS
 from gpureduce_dask.trees import scan as scan_tree
 from gpureduce_dask.trees import scan_flat
 from gpureduce_dask.trees.meta import promises_device
@@ -212,6 +214,38 @@ def test_positions_count_in_the_whole_array():
     check(gr.scan(given, "argmax"), whole("argmax", x.ravel(), 0))
     z = small((12, 10)) + 1j * small((12, 10))
     check(gr.cummax(lazy(z, (5, 4)), axis=1), np.maximum.accumulate(z, 1))
+
+
+FIRST_LEAST = replace(OPERATORS["argmin"], name="first_least", cuda=None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks"),
+    [
+        ((6, 8), (2, 3)),
+        ((7, 9), ((3, 4), (4, 5))),
+        ((5, 4), (2, 4)),
+        ((6, 8), ((2, 0, 4), (3, 5))),
+        ((6, 8), ((6,), (3, 0, 5))),
+        ((4, 5, 6), (2, 2, 3)),
+        ((4, 5, 6), (1, 5, 2)),
+        ((3, 4, 5), (1, 2, 5)),
+        ((2, 3, 4, 5), (1, 2, 2, 3)),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True])
+def test_positions_count_in_c_order(shape, chunks, reverse):
+    x = RNG.integers(0, 6, shape)
+    z = RNG.integers(0, 6, shape) + 1j * RNG.integers(0, 3, shape)
+    for op, name, array in ((FIRST_LEAST, "argmin", x), ("argmax", "argmax", x), ("max", "max", z)):
+        found = gr.scan(lazy(array, chunks), op, reverse=reverse)
+        assert not any("rechunk" in layer or "reshape" in layer for layer in found.dask.layers)
+        check(found, whole(name, array.ravel(), 0, reverse=reverse))
+    gaps = np.where(x > 3, np.nan, x)
+    gaps.flat[[0, -1]] = 3
+    check(
+        gr.scan(lazy(gaps, chunks), "nanargmin", reverse=reverse), whole("nanargmin", gaps.ravel(), 0, reverse=reverse)
+    )
 
 
 def test_maps_and_an_operator_of_ones_own():

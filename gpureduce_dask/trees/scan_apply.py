@@ -138,8 +138,6 @@ def _over_all_axes(
         raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
     if x.ndim == 0:
         arrays = tuple(a.reshape(1) for a in arrays)
-    elif x.ndim > 1 and bound.indexed and x.npartitions > 1:  # a position counts along one axis
-        arrays = tuple(a.rechunk(a.shape) if 0 in x.shape else a.reshape(-1) for a in arrays)
     if arrays[0].ndim == 1:
         starts = None if segments is None else segment_starts(name, segments, arrays[0], 0, reverse)
         return scan_array(arrays, bound, 0, exclusive, reverse, initial, starts, key)

@@ -25,6 +25,7 @@ from dask.base import tokenize
 from ..errors import ArgumentError, message
 from ..monoid import Bound
 from . import find, groups, meta, stream, workers
+from .axes import needs_places, place_chunks
 from .handles import Coords
 from .layers import Tasks
 from .scan import Chunks, ScanTree, holders_of
@@ -42,7 +43,11 @@ def scan_flat(
 ) -> Any:
     """Scan all elements of dask arrays of two axes or more, to an array of one."""
     x = arrays[0]
-    scan = Scan(bound, 0, exclusive, reverse, initial, meta.promises_device(x._meta), flat=True)
+    shape = None
+    if needs_places(bound, x.numblocks, tuple(range(x.ndim))):
+        place_chunks(name, x.chunks, tuple(range(x.ndim)))
+        shape = tuple(map(int, x.shape))
+    scan = Scan(bound, 0, exclusive, reverse, initial, meta.promises_device(x._meta), shape, flat=True)
     stream.install()
     rows = next((a for a, sizes in enumerate(x.chunks) if any(n != 1 for n in sizes)), x.ndim - 1)
     last = max((a for a, n in enumerate(x.numblocks) if n > 1), default=0)
@@ -62,6 +67,9 @@ class _Stretches(ScanTree):
 
     def _cells(self) -> float:
         return 1.0
+
+    def _offsets(self) -> list[int]:
+        return [int(n) for n in accumulate(map(math.prod, product(*self.x.chunks)), initial=0)][:-1]
 
     def _chunks(self) -> Chunks:
         sizes = [math.prod(s) for s in product(*self.x.chunks)]
@@ -153,7 +161,10 @@ class _Bands(ScanTree):
     def _band(self, dealt: list[list[Coords]], cuts: list[int], first: int, before: Any, shares: int) -> TaskRef:
         stretches = [self._stretch(c) for members in dealt for c in members]
         columns = [self._columns(members) for members in dealt]
-        found = List(*(self._add(band_totals, each, self.last, self.scan) for each in columns))
+        corners = [[self._corner(c) for c in members] for members in dealt]
+        found = List(
+            *(self._add(band_totals, *each, self.last, self.scan) for each in zip(columns, corners, strict=True))
+        )
         shape = (cuts[-1], *self.x.shape[self.rows + 1 : self.last], self.x.numblocks[self.last])
         bases = self._add(band_bases, found, stretches, shape, before, self.scan)
         parts = list(pairwise(cuts))
@@ -203,4 +214,8 @@ class _Bands(ScanTree):
         starts = self.starts_along
         leads = tuple(slice(starts[a][coords[a]], starts[a][coords[a] + 1]) for a in range(self.rows + 1, self.last))
         edge = starts[self.last][coords[self.last] : coords[self.last] + 2]
-        return Stretch((*leads, coords[self.last]), (*leads, slice(edge[0] * self.behind, edge[1] * self.behind)))
+        results = (*leads, slice(edge[0] * self.behind, edge[1] * self.behind))
+        return Stretch((*leads, coords[self.last]), results, self._corner(coords))
+
+    def _corner(self, coords: Coords) -> tuple[int, ...]:
+        return tuple(starts[c] for starts, c in zip(self.starts_along, coords, strict=True))

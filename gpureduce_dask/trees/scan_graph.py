@@ -28,8 +28,8 @@ class ScanGraph:
 
     ``starts`` is the array that says where segments start, of the same numbers of chunks or of one. ``name`` begins the
     keys of results, ``parts`` those of totals and of what stands before chunks. ``offsets`` are those of chunks along
-    the axis, where positions matter. ``dealt`` says for each line which chunks' totals one task finds, and ``section``
-    how many chunks' bases.
+    the axis, or in C order, where positions matter. ``dealt`` says for each line which chunks' totals one task finds,
+    and ``section`` how many chunks' bases.
     """
 
     arrays: tuple[Ref, ...]
@@ -116,9 +116,10 @@ class _Written:
         return columns, starts
 
     def _key(self, coords: Coords) -> tuple[str | int, ...]:
-        if self.graph.scan.flat:
-            return self.graph.name, int(np.ravel_multi_index(coords, self.graph.arrays[0][1]))
-        return (self.graph.name, *coords)
+        return (self.graph.name, self._number(coords)) if self.graph.scan.flat else (self.graph.name, *coords)
+
+    def _number(self, coords: Coords) -> int:
+        return int(np.ravel_multi_index(coords, self.graph.arrays[0][1]))
 
     def _start(self, coords: Coords) -> Any:
         assert self.graph.starts is not None
@@ -126,4 +127,6 @@ class _Written:
         return TaskRef((name, *(0 if n == 1 else c for n, c in zip(numblocks, coords, strict=True))))
 
     def _offset(self, coords: Coords) -> int:
-        return 0 if self.graph.offsets is None else self.graph.offsets[coords[self.graph.scan.axis]]
+        if self.graph.offsets is None:
+            return 0
+        return self.graph.offsets[self._number(coords) if self.graph.scan.flat else coords[self.graph.scan.axis]]

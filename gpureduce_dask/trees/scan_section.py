@@ -40,10 +40,10 @@ Made = tuple[list[tuple[Any, ...]], Totals]
 class Scan:
     """One scan along an axis, as every task of it knows it.
 
-    ``shape`` is the array's along the axis and 0 along others, where positions matter. ``device`` is whether results
-    are CuPy arrays. With ``initial`` the first result of a line stands for none of its elements. ``flat`` chunks are
-    read in C order as one line. With ``fuse`` tasks compute what the chains of their chunks put off. With ``together``
-    one task may make the chunks of a section.
+    ``shape`` is, where positions matter, the array's along the axis and 0 along others, or of flat chunks all of it.
+    ``device`` is whether results are CuPy arrays. With ``initial`` the first result of a line stands for none of its
+    elements. ``flat`` chunks are read in C order as one line. With ``fuse`` tasks compute what the chains of their
+    chunks put off. With ``together`` one task may make the chunks of a section.
     """
 
     bound: Bound
@@ -90,14 +90,19 @@ class Scan:
             return tuple(lazy.made(b).reshape(-1) for b in blocks), self.bound
         return lazy.read_with(blocks, self.bound, self.fuse)
 
-    def filled(self, shape: tuple[int, ...], device: bool) -> Any:
-        """An array of what stands for no element, for results."""
-        nothing = chunk.finalise(self.bound.identities(()), self.bound)[()]
+    def empty(self, shape: tuple[int, ...], device: bool) -> Any:
+        """An array for results."""
         if not device:
-            return np.full(shape, nothing, self.bound.result)
+            return np.empty(shape, self.bound.result)
         import cupy
 
-        return cupy.full(shape, nothing, self.bound.result)
+        return cupy.empty(shape, self.bound.result)
+
+    def filled(self, shape: tuple[int, ...], device: bool) -> Any:
+        """An array of what stands for no element, for results."""
+        out = self.empty(shape, device)
+        out[...] = chunk.finalise(self.bound.identities(()), self.bound)[()]
+        return out
 
     def totals(
         self, every: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int]
