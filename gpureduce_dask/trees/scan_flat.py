@@ -45,8 +45,7 @@ def scan_flat(
     x = arrays[0]
     shape = None
     if needs_places(bound, x.numblocks, tuple(range(x.ndim))):
-        place_chunks(name, x.chunks, tuple(range(x.ndim)))
-        shape = tuple(map(int, x.shape))
+        shape = tuple(sum(s) for s in place_chunks(name, x.chunks, tuple(range(x.ndim))))
     scan = Scan(bound, 0, exclusive, reverse, initial, meta.promises_device(x._meta), shape, flat=True)
     stream.install()
     rows = next((a for a, sizes in enumerate(x.chunks) if any(n != 1 for n in sizes)), x.ndim - 1)
@@ -69,7 +68,8 @@ class _Stretches(ScanTree):
         return 1.0
 
     def _offsets(self) -> list[int]:
-        return [int(n) for n in accumulate(map(math.prod, product(*self.x.chunks)), initial=0)][:-1]
+        sizes = [math.prod(s) for s in product(*self.x.chunks)]
+        return [int(n) for n in accumulate(sizes[:-1], initial=0)]
 
     def _chunks(self) -> Chunks:
         sizes = [math.prod(s) for s in product(*self.x.chunks)]
