@@ -16,6 +16,7 @@ from .operators import OPERATORS
 
 if TYPE_CHECKING:
     from .binning import bincount, grouped, histogram
+    from .explain import explain
     from .maps import map_reduce, map_scan
     from .nanreductions import (
         nanargmax,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
 
 _LAZY = {
     "binning": ("bincount", "grouped", "histogram"),
+    "explain": ("explain",),
     "maps": ("map_reduce", "map_scan"),
     "nanreductions": (
         "nanargmax",
@@ -156,6 +158,7 @@ __all__ = [
     "describe",
     "device_meta",
     "errors",
+    "explain",
     "ffill",
     "grouped",
     "histogram",

@@ -26,6 +26,7 @@ FLOORS = [
         "maps",
         "summaries",
         "binning",
+        "explain",
         "accelerate",
         "auto",
         "cluster",
