@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import dask
 import dask.array as da
@@ -143,14 +143,27 @@ def move_in(graph: Graph, wanted: set[Key]) -> Graph:
 
 
 def _together(graph: Graph) -> Iterable[list[Group]]:
-    """Groups that fold the same chunks, by different operators."""
+    """Groups that fold the same chunks, by different operators.
+
+    A chunk of their own is what one member of each needs. What several members of one need is no chunk of theirs but
+    what these are read from, such as the array of a file, which all groups of all chunks may share.
+    """
+    needs = {
+        node.key: [(_name(m), graph[m].dependencies if m in graph else frozenset()) for m in node.members]
+        for node in graph.values()
+        if isinstance(node, Group)
+    }
+    users = Counter((name, key) for members in needs.values() for name, each in members for key in each)
     found: dict[Any, list[Group]] = {}
-    for node in graph.values():
-        if isinstance(node, Group):
-            needs = tuple(graph[m].dependencies if m in graph else None for m in node.members)
-            alone = not all(needs)
-            found.setdefault(node.key if alone else needs, []).append(node)
+    for group, members in needs.items():
+        has_own = all(any(users[name, key] == 1 for key in each) for name, each in members)
+        chunks = tuple(each for _, each in members) if has_own else group
+        found.setdefault(chunks, []).append(cast(Group, graph[group]))
     return found.values()
+
+
+def _name(key: Key) -> Any:
+    return key[0] if type(key) is tuple else key
 
 
 @dataclass

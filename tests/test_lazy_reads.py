@@ -1,0 +1,226 @@
+"""Chunks that are read from files: how many reads run at a time, by whom, and each stored chunk once."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from contextlib import contextmanager
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from dask.callbacks import Callback
+
+import gpureduce_dask as gr
+
+distributed = pytest.importorskip("distributed")
+xr = pytest.importorskip("xarray")
+zarr = pytest.importorskip("zarr")
+h5py = pytest.importorskip("h5py")
+h5netcdf = pytest.importorskip("h5netcdf")
+H5NetCDF = pytest.importorskip("xarray.backends.h5netcdf_").H5NetCDFArrayWrapper
+
+SHAPE, CHUNKS, STORED = (64, 48), (2, 48), 32
+VALUES = np.random.default_rng(0).normal(size=SHAPE).astype("f4")
+THREADS = 4
+
+
+class Reads:
+    """How many run, how many ran at a time, and in which tasks of which workers. Each takes so long that others start
+    meanwhile where they may."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.clear()
+
+    def clear(self):
+        self.count = self.now = self.most = 0
+        self.threads, self.workers, self.tasks = set(), set(), set()
+
+    @contextmanager
+    def one(self):
+        with self.lock:
+            self.count += 1
+            self.now += 1
+            self.most = max(self.most, self.now)
+            self.threads.add(threading.get_ident())
+            try:
+                worker = distributed.get_worker()
+                self.workers.add(worker.address)
+                self.tasks.add(str(worker.get_current_task()))
+            except ValueError:  # a thread of no worker
+                pass
+        time.sleep(0.005)
+        yield
+        with self.lock:
+            self.now -= 1
+
+
+READS = Reads()
+
+
+class Source:
+    """What has a shape, a dtype and slices, as files have."""
+
+    def __init__(self, values):
+        self.values, self.shape, self.dtype, self.ndim = values, values.shape, values.dtype, values.ndim
+
+    def __getitem__(self, at):
+        found = self.values[at]
+        if not found.size:  # which dask reads to learn of what kind it is
+            return found
+        with READS.one():
+            return found
+
+
+def slow(values, *rest):
+    with READS.one():
+        return values
+
+
+def from_delayed():
+    parts = [da.from_delayed(dask.delayed(slow)(VALUES[i : i + 2], i), CHUNKS, "f4") for i in range(0, 64, 2)]
+    return da.concatenate(parts)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("reads")
+    zarr.create_array(str(folder / "x.zarr"), shape=SHAPE, chunks=CHUNKS, dtype="f4")[:] = VALUES
+    field = xr.Dataset({"t": (("time", "x"), VALUES)}, {"time": np.arange(64)})
+    field.to_zarr(folder / "t.zarr", encoding={"t": {"chunks": CHUNKS}}, consolidated=False)
+    written = {"engine": "h5netcdf", "encoding": {"t": {"chunksizes": CHUNKS}}}
+    field.to_netcdf(folder / "t.nc", **written)
+    for i in range(4):
+        field.isel(time=slice(16 * i, 16 * (i + 1))).to_netcdf(folder / f"part{i}.nc", **written)
+    with h5py.File(folder / "x.h5", "w") as file:
+        file.create_dataset("x", data=VALUES, chunks=CHUNKS)
+    return folder
+
+
+def opened(path, several=False):
+    how = {"engine": "h5netcdf", "chunks": {"time": 2}}
+    return (xr.open_mfdataset(str(path), **how) if several else xr.open_dataset(path, **how)).t.data
+
+
+WAYS = {
+    "from_zarr": lambda folder: da.from_zarr(str(folder / "x.zarr")),
+    "from_zarr, inline": lambda folder: da.from_zarr(str(folder / "x.zarr"), inline_array=True),
+    "from_zarr, mapped": lambda folder: da.from_zarr(str(folder / "x.zarr")).map_blocks(np.array),
+    "open_zarr": lambda folder: xr.open_zarr(folder / "t.zarr", consolidated=False).t.data,
+    "open_dataset": lambda folder: opened(folder / "t.nc"),
+    "open_mfdataset": lambda folder: opened(folder / "part?.nc", several=True),
+    "h5py": lambda folder: da.from_array(h5py.File(folder / "x.h5")["x"], chunks=CHUNKS),
+    "from_array": lambda folder: da.from_array(Source(VALUES), chunks=CHUNKS, name=False),
+    "from_array, inline": lambda folder: da.from_array(Source(VALUES), chunks=CHUNKS, inline_array=True, name=False),
+    "from_delayed": lambda folder: from_delayed(),
+    "map_blocks": lambda folder: da.from_array(VALUES, chunks=CHUNKS, name=False).map_blocks(slow, dtype="f4"),
+    "map_blocks of one": lambda folder: da.from_array(Source(VALUES), chunks=CHUNKS, name=False).map_blocks(np.array),
+}
+ON_A_CLUSTER = [way for way in WAYS if way != "h5py"]  # files of h5py do not travel
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    for kind, name in ((zarr.Array, "__getitem__"), (H5NetCDF, "_getitem"), (h5py.Dataset, "__getitem__")):
+        monkeypatch.setattr(kind, name, recorded(getattr(kind, name)))
+    READS.clear()
+    return READS
+
+
+_reading = threading.local()
+
+
+def recorded(method):
+    @functools.wraps(method)
+    def read(*args):
+        if getattr(_reading, "on", False):  # one way reads by another
+            return method(*args)
+        _reading.on = True
+        try:
+            with READS.one():
+                return method(*args)
+        finally:
+            _reading.on = False
+
+    return read
+
+
+def calls(x):
+    """One reduction, several of the same chunks, and several states at once."""
+    return {
+        "one": [gr.sum(x)],
+        "along an axis": [gr.var(x, axis=0)],
+        "two": [gr.mean(x), gr.max(x, axis=0)],
+        "stats": list(gr.stats(x, ["mean", "std", "argmax"])),
+        "of one chain": [gr.sum((x - 1) ** 2)],
+    }
+
+
+EXPECTED = dask.compute(calls(da.from_array(VALUES, chunks=CHUNKS)), scheduler="sync")[0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_threads_read_at_the_same_time(way, folder, reads):
+    x = WAYS[way](folder)
+    with dask.config.set(scheduler="threads", num_workers=THREADS):
+        for name, todo in calls(x).items():
+            reads.clear()
+            for got, expected in zip(dask.compute(*todo), EXPECTED[name], strict=True):
+                np.testing.assert_allclose(got, expected, rtol=1e-6)
+            assert reads.count == STORED, name
+            assert min(reads.most, len(reads.threads)) > 2, name  # of 4, of which one may come late
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_plan_of_reads_is_what_happens(way, folder):
+    x = WAYS[way](folder)
+    started = []
+    with dask.config.set(scheduler="threads", num_workers=2):
+        plan = gr.plan(x, "mean", axis=0)
+        with Callback(pretask=lambda key, dsk, state: started.append(str(key))):
+            gr.mean(x, axis=0).compute()
+    assert plan.groups == 8 == sum("-group-" in key for key in started)
+    assert plan.tasks == len(started)
+
+
+class Ran(distributed.diagnostics.plugin.SchedulerPlugin):
+    """How many tasks ran."""
+
+    count = 0
+
+    def transition(self, key, start, finish, *args, **kwargs):
+        self.count += (start, finish) == ("processing", "memory")
+
+
+@pytest.fixture(scope="module")
+def client():
+    with (
+        distributed.LocalCluster(
+            n_workers=4, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        cluster.scheduler.add_plugin(Ran(), name="ran")
+        yield client
+
+
+@pytest.mark.parametrize("way", ON_A_CLUSTER)
+def test_workers_read_at_the_same_time_as_planned(way, folder, reads, client):
+    x = WAYS[way](folder)
+    ran = client.cluster.scheduler.plugins["ran"]
+    total = gr.sum(x)
+    reads.clear()  # dask reads a file to learn of what kind it is
+    ran.count = 0
+    assert total.compute() == pytest.approx(EXPECTED["one"][0])
+    assert reads.count == STORED
+    assert len(reads.workers) > 2
+    plan = gr.plan(x, "sum")
+    assert (plan.groups, plan.tasks) == (len(reads.tasks), ran.count)
+    reads.clear()
+    for got, expected in zip(dask.compute(*calls(x)["two"]), EXPECTED["two"], strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+    assert reads.count == STORED
+    assert len(reads.workers) > 2
