@@ -23,6 +23,10 @@ class ArgumentError(GpureduceError, ValueError):
     """An argument has a value the operation cannot take."""
 
 
+class ArgumentTypeError(GpureduceError, TypeError):
+    """An argument is of a type that the operation cannot take."""
+
+
 class AxisError(GpureduceError, np.exceptions.AxisError):
     """An axis does not exist, or is named twice."""
 
