@@ -39,14 +39,14 @@ def lazy_differences(plain: Any, ours: Any) -> Iterator[str]:
         return
     for name in pairs[0]:
         a, b = (each[name] for each in pairs)
-        for what in ("dtype", "shape", "chunks", "dims", "attrs", "name"):
-            if what == "name" and isinstance(a, da.Array):
-                continue
-            left, right = getattr(a, what, None), getattr(b, what, None)
+        has = "dtype shape chunks" if isinstance(a, da.Array) else ""
+        if isinstance(a, xr.DataArray):
+            has = "dtype shape chunks dims name"
+            yield from _labels(a, b)
+        for what in has.split():
+            left, right = getattr(a, what), getattr(b, what)
             if left != right:
                 yield f"{name} {what} {right} for {left}"[:200]
-        if isinstance(a, xr.DataArray):
-            yield from _labels(a, b)
 
 
 def _labels(a: Any, b: Any) -> Iterator[str]:

@@ -212,8 +212,6 @@ def worse(runs: dict[str, Run]) -> list[str]:
         found.append(f"memory {ours.peak / 2**20:.0f} for {plain.peak / 2**20:.0f} MiB")
     if ours.reads > plain.reads:
         found.append(f"{ours.reads} reads for {plain.reads}")
-    if ours.processes < plain.processes:
-        found.append(f"reads in {ours.processes} processes for {plain.processes}")
     if ours.tasks > RATIO * plain.tasks:
         found.append(f"{ours.tasks} tasks for {plain.tasks}")
     return found

@@ -10,11 +10,13 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dask.array as da
 import numpy as np
 import xarray as xr
+from dask.delayed import delayed
 
 from .data import WAYS, Opener
 
@@ -31,6 +33,7 @@ class Fields:
     nc: Any
     year: Any
     ways: Mapping[str, Any]
+    folder: Path  # for what operations write
 
     @property
     def t(self) -> Any:
@@ -47,7 +50,7 @@ class Fields:
         nc, years = opener.netcdf(), opener.years()
         ways = {name: open_it() for name, open_it in opener.ways.items()}
         daily = opener.zarr("daily.zarr")
-        return cls(daily, maps.temperature, hourly.temperature, nc.temperature, years.temperature, ways)
+        return cls(daily, maps.temperature, hourly.temperature, nc.temperature, years.temperature, ways, opener.folder)
 
     def on_gpu(self) -> Fields:
         """The same fields with CuPy chunks, which are read on the host."""
@@ -58,13 +61,13 @@ class Fields:
 
         ways = {name: x.map_blocks(cupy.asarray) for name, x in self.ways.items()}
         m, h, nc, year = map(move, (self.m, self.h, self.nc, self.year))
-        return Fields(self.ds.map(move, keep_attrs=True), m, h, nc, year, ways)
+        return Fields(self.ds.map(move, keep_attrs=True), m, h, nc, year, ways, self.folder)
 
     def persisted(self) -> Fields:
         """The same fields in memory."""
         ways = {name: x.persist() for name, x in self.ways.items()}
         ds, m, h, nc, year = (x.persist() for x in (self.ds, self.m, self.h, self.nc, self.year))
-        return Fields(ds, m, h, nc, year, ways)
+        return Fields(ds, m, h, nc, year, ways, self.folder)
 
 
 Operation = Callable[[Fields], Any]
@@ -191,6 +194,18 @@ def _degree_days(d: Fields) -> Any:
 def _heat_waves(d: Fields) -> Any:
     hot = d.t > d.t.mean("time") + 2 * d.t.std("time")
     return hot.sum("time"), hot.any("time"), hot.all("time")
+
+
+def _written(d: Fields) -> Any:
+    """What is read back of results that were written."""
+    path = d.folder / "written.zarr"
+    results = xr.Dataset({"mean": d.t.mean("time"), "std": d.t.std("time"), "largest": d.w.max("time")})
+    done = results.to_zarr(path, mode="w", compute=False, consolidated=False)
+    return delayed(_read_back)(path, done)
+
+
+def _read_back(path: Path, done: Any) -> Any:
+    return xr.open_zarr(path, consolidated=False).load()
 
 
 def _stacked(d: Fields) -> Any:
@@ -334,6 +349,7 @@ CALLS: dict[str, Operation] = {
     "log mean": lambda d: np.log(d.w + 1).mean("time"),
     "vapour": lambda d: (6.11 * np.exp(17.3 * (d.t - 273.15) / (d.t - 35.9))).mean("time"),
     "concat of results": lambda d: xr.concat([d.t.isel(time=slice(i, i + 50)).mean("time") for i in (0, 50)], "part"),
+    "to_zarr of results": _written,
     "concat of years": lambda d: xr.concat([d.year, d.year], "member").mean("member"),
     "expanded": lambda d: d.t.mean("time").expand_dims(member=3).sum("member"),
     "of integers": lambda d: d.t.fillna(0).astype("i4").mean("time"),
