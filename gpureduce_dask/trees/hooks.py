@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -39,6 +40,8 @@ def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> An
     x, found = _array(call), find(call)
     if found is None:
         raise Left(UNKNOWN)
+    if _is_short(x, found.row, call["axis"]):
+        raise Left(FEW)
     name = found.name or found.row
     bound = _bind(found, x.dtype, name)
     if found.row in WARNING and not promises_device(x._meta):  # the kernels do not warn
@@ -101,6 +104,16 @@ def _scan(call: Arguments) -> Any:
     return scan_array(row, x, call["axis"], wanted, name=name)
 
 
+def _is_short(x: Any, row: str, axis: Any) -> bool:
+    """True for sums, means and extrema of a few elements each, of large NumPy chunks: windows of ``rolling``, blocks of
+    ``coarsen``. The states are then nearly as many as the elements. Of rows, extrema are faster here all the same."""
+    if axis is None or promises_device(x._meta) or x.dtype == np.float16 or not x.size >= LARGE:
+        return False
+    axes = {a % x.ndim for a in (axis if isinstance(axis, tuple | list) else (axis,)) if isinstance(a, int)}
+    rows = SUMS if axes == {x.ndim - 1} else SUMS | EXTREMA
+    return row in rows and math.prod(x.shape[a] for a in axes) < SHORT
+
+
 def _has_out(call: Arguments) -> bool:
     return call.get("out") is not None
 
@@ -129,6 +142,11 @@ def _is_time(call: Arguments) -> bool:
     return bool(_array(call).dtype.kind in "mM")
 
 
+SUMS = frozenset("sum nansum mean nanmean".split())
+EXTREMA = frozenset("min max nanmin nanmax any all".split())
+SHORT, LARGE = 32, 1 << 20  # elements of a result, and of an array. Xeon, 2 cores, NumPy 2.4, float32, 2026-11
+
+FEW = f"each result is of fewer than {SHORT} elements, of which dask's takes no longer"
 UNKNOWN = "its chunk functions are not dask's own, or it has weights=, meta= or output_size="
 WRAPS = "floats become integers: what NaN, infinities and large values become is dask's own"
 
