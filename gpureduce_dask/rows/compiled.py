@@ -243,7 +243,7 @@ def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:
 
 def _loops_of(block: Array) -> ctypes.CDLL | None:
     """The loops for a block of shape (outer, n, inner): a call takes all its rows, or the columns of one of outer."""
-    outer, n, inner = block.shape
+    _, n, inner = block.shape
     if inner > 1 and n * inner < LEAST:
         return None
     return _loops_for(block, n if inner == 1 else inner)

@@ -90,7 +90,7 @@ def _are_labels_lazy(call: Arguments) -> bool:
 
 
 def _is_subset(call: Arguments) -> bool:
-    return len(call["axis"]) != call["by"].ndim
+    return bool(len(call["axis"]) != call["by"].ndim)
 
 
 def _is_unknown(call: Arguments) -> bool:
@@ -135,7 +135,7 @@ def _is_thin(call: Arguments) -> bool:
     labels = call["by"].ravel()
     least = DENSE_SORTED if bool(np.all(labels[1:] >= labels[:-1])) else DENSE
     elements = math.prod(max(call["array"].chunks[a]) for a in call["axis"])
-    return elements < least * len(call["expected_groups"])
+    return bool(elements < least * len(call["expected_groups"]))
 
 
 # What is left to flox, and why. The second table is of NumPy chunks alone: flox takes no CuPy chunks.

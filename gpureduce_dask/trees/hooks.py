@@ -14,8 +14,8 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask import is_dask_collection
 from dask.array import chunk, reductions, routines
+from dask.base import is_dask_collection
 from dask.utils import funcname
 
 from .. import dtypes, operators
