@@ -30,7 +30,8 @@ class Explanation(NamedTuple):
             "reductions, scans or groups that it knows"
         )
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def explain(x: Any) -> Explanation:
@@ -60,11 +61,11 @@ def explain(x: Any) -> Explanation:
     ...     gr.explain(x.mean(axis=0))
     taken: mean of (100, 20) float64 over axis 0
     """
-    import dask
+    from dask.base import is_dask_collection
 
     from .trees import decisions
 
-    if not dask.is_dask_collection(x):
+    if not is_dask_collection(x):
         remedy = "Explain the lazy result, before compute()."
         raise ArgumentError(message("explain", type(x).__name__, "a dask array, a DataArray or a Dataset", remedy))
     graph = x.__dask_graph__()

@@ -54,8 +54,9 @@ LEFT = {
     "last": (lambda ds: ds.warm.resample(time="QS").last(), "few chunks"),
     "bins, one of them empty": (lambda ds: ds.warm[..., :12].groupby_bins("zone", [-1, 0, 1, 9]).mean(), "few chunks"),
     "first": (lambda ds: ds.warm.groupby("time.month").first(), "as fast"),
-    "few of each": (lambda ds: ds.warm.chunk(time=-1).groupby("time").mean(), "small beside it"),
+    "few of each": (lambda ds: ds.warm.chunk(time=-1).groupby("time").mean(), "few elements"),
     "median": (lambda ds: ds.warm.chunk(time=-1).groupby("time.month").median(), "gr.grouped has not"),
+    "sorted": (lambda ds: ds.warm.assign_coords(half=("y", [0] * 8 + [1] * 8)).groupby("half").mean(), "few"),
     "complex variance": (lambda ds: (ds.warm + 1j * ds.warm).groupby("time.month").var(), "complex"),
     "cumsum": (lambda ds: ds.warm.groupby("time.month").cumsum(), "scan function"),
 }

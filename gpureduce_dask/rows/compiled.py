@@ -65,7 +65,7 @@ def _load(path: Path) -> ctypes.CDLL | None:
 def sums(block: Array) -> Array | None:
     """The float64 sums over the middle axis of a float32 block of shape (outer, n, inner); None if not done here."""
     outer, n, inner = block.shape
-    loops = _loops_for(block, n if inner == 1 else inner) if block.dtype == "f4" else None
+    loops = _loops_of(block) if block.dtype == "f4" else None
     if loops is None:
         return None
     out = np.empty((outer, inner))
@@ -92,7 +92,7 @@ def present_deviations(block: Array, pivot: Array) -> tuple[Array, ...] | None:
 
 def _deviations(name: str, kinds: str, block: Array, pivot: Array) -> tuple[Array, ...] | None:
     outer, n, inner = block.shape
-    loops = _loops_for(block, n if inner == 1 else inner) if block.dtype in ("f4", "f8") else None
+    loops = _loops_of(block) if block.dtype in ("f4", "f8") else None
     if loops is None:
         return None
     pivots = np.ascontiguousarray(np.broadcast_to(pivot, (outer, 1, inner)), "f8")[:, 0]
@@ -113,7 +113,7 @@ def present(block: Array) -> tuple[Array, Array, Array] | None:
     finite.
     """
     outer, n, inner = block.shape
-    loops = _loops_for(block, n if inner == 1 else inner) if block.dtype in ("f4", "f8") else None
+    loops = _loops_of(block) if block.dtype in ("f4", "f8") else None
     if loops is None:
         return None
     hi, lo, count = (np.empty((outer, inner), kind) for kind in "ddq")
@@ -239,6 +239,14 @@ def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:
         return None
     lie = all(a.shape[2] == 1 or a.strides[2] == a.itemsize for a in (block, out))
     return library() if lie else None
+
+
+def _loops_of(block: Array) -> ctypes.CDLL | None:
+    """The loops for a block of shape (outer, n, inner): a call takes all its rows, or the columns of one of outer."""
+    _, n, inner = block.shape
+    if inner > 1 and n * inner < LEAST:
+        return None
+    return _loops_for(block, n if inner == 1 else inner)
 
 
 def _loops_for(array: Array, row: int) -> ctypes.CDLL | None:

@@ -39,7 +39,10 @@ ORDERED = frozenset({"nanfirst", "nanlast"})
 COMPLEX = frozenset({"sum", "nansum", "mean", "nanmean"})
 PLACES = {"flox.dask": "dask_groupby_agg", "flox.core": "dask_groupby_agg"}  # of newer versions, of older
 NEEDED = frozenset({"array", "by", "agg", "expected_groups", "axis", "method"})  # of its arguments
-DENSE = 4  # elements of a group in a chunk, on average, from which on states are small beside the chunk
+
+# Elements of a group in a chunk, on average, from which on our tree takes no more time than flox, and states are small
+# beside a chunk. Where labels are sorted, flox reduces each stretch where it lies.
+DENSE, DENSE_SORTED = 4, 128  # Xeon, 2 cores, NumPy 2.4, flox 0.11, float32, 2026-11
 
 
 def hooks() -> dict[Callable[..., Any], Callable[[Arguments], Any]]:
@@ -87,7 +90,7 @@ def _are_labels_lazy(call: Arguments) -> bool:
 
 
 def _is_subset(call: Arguments) -> bool:
-    return len(call["axis"]) != call["by"].ndim
+    return bool(len(call["axis"]) != call["by"].ndim)
 
 
 def _is_unknown(call: Arguments) -> bool:
@@ -129,9 +132,10 @@ def _is_picked(call: Arguments) -> bool:
 
 
 def _is_thin(call: Arguments) -> bool:
-    """True where the states of all groups are not small beside a chunk."""
+    labels = call["by"].ravel()
+    least = DENSE_SORTED if bool(np.all(labels[1:] >= labels[:-1])) else DENSE
     elements = math.prod(max(call["array"].chunks[a]) for a in call["axis"])
-    return elements < DENSE * len(call["expected_groups"])
+    return bool(elements < least * len(call["expected_groups"]))
 
 
 # What is left to flox, and why. The second table is of NumPy chunks alone: flox takes no CuPy chunks.
@@ -146,7 +150,7 @@ RULES = (
 )
 NUMPY_RULES = (
     Rule("each group lies in few chunks, and flox reduces these by themselves, in less memory", _is_local),
-    Rule("a chunk holds few elements of each group, so that states of all groups are not small beside it", _is_thin),
+    Rule("a chunk holds few elements of each group: flox takes less time and memory", _is_thin),
     Rule("flox picks an element of each group as fast", _is_picked),
 )
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from numbers import Integral
 from threading import Lock
 from typing import Any
 
 import dask.array as da
 import numpy as np
 from dask.array import chunk, reductions, routines
+from dask.base import is_dask_collection
 from dask.utils import funcname
 
 from .. import dtypes, operators
 from ..errors import GpureduceError
 from ..monoid import Bound
-from . import flox, lazy, plain
+from . import flox, histograms, lazy, plain
 from .apply import bind, refuse_expressions
 from .axes import group_size
 from .decisions import Left, Rule, check, record
@@ -39,6 +42,8 @@ def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> An
     x, found = _array(call), find(call)
     if found is None:
         raise Left(UNKNOWN)
+    if _is_short(x, found.row, call["axis"]):
+        raise Left(FEW)
     name = found.name or found.row
     bound = _bind(found, x.dtype, name)
     if found.row in WARNING and not promises_device(x._meta):  # the kernels do not warn
@@ -101,6 +106,37 @@ def _scan(call: Arguments) -> Any:
     return scan_array(row, x, call["axis"], wanted, name=name)
 
 
+def _histogram(call: Arguments) -> Any:
+    """The counts and edges of a stock histogram, by a tree of ours; edges are dask's."""
+    check(HISTOGRAM_RULES, call)
+    bins, span = call["bins"], call["range"]
+    found, _ = histograms.histogram(call["a"], bins, span, call["normed"], call["weights"], call["density"])
+    return found, np.linspace(span[0], span[1], num=bins + 1) if np.ndim(bins) == 0 else np.asarray(bins)
+
+
+def _has_lazy_bins(call: Arguments) -> bool:
+    return is_dask_collection(call["bins"]) or is_dask_collection(call["range"])
+
+
+def _has_odd_bins(call: Arguments) -> bool:
+    return np.ndim(call["bins"]) == 0 and not isinstance(call["bins"], Integral)
+
+
+def _has_weights(call: Arguments) -> bool:
+    x, weights = call["a"], call["weights"]
+    return weights is not None and not (promises_device(x._meta) and getattr(weights, "chunks", None) == x.chunks)
+
+
+def _is_short(x: Any, row: str, axis: Any) -> bool:
+    """True for sums, means and the like of a few elements each, of large NumPy chunks: windows of ``rolling``, blocks
+    of ``coarsen``. The states are then nearly as many as the elements. Along rows all but sums are faster here."""
+    if axis is None or promises_device(x._meta) or x.dtype == np.float16 or not x.size >= LARGE:
+        return False
+    axes = {a % x.ndim for a in (axis if isinstance(axis, tuple | list) else (axis,)) if isinstance(a, int)}
+    rows = SUMS if axes == {x.ndim - 1} else SUMS | OTHERS
+    return row in rows and math.prod(x.shape[a] for a in axes) < SHORT
+
+
 def _has_out(call: Arguments) -> bool:
     return call.get("out") is not None
 
@@ -129,6 +165,11 @@ def _is_time(call: Arguments) -> bool:
     return bool(_array(call).dtype.kind in "mM")
 
 
+SUMS = frozenset("sum nansum mean nanmean".split())
+OTHERS = frozenset("prod nanprod min max nanmin nanmax any all".split())
+SHORT, LARGE = 32, 1 << 20  # elements of a result, and of an array. Xeon, 2 cores, NumPy 2.4, float32, 2026-11
+
+FEW = f"each result is of fewer than {SHORT} elements, of which dask's takes no longer"
 UNKNOWN = "its chunk functions are not dask's own, or it has weights=, meta= or output_size="
 WRAPS = "floats become integers: what NaN, infinities and large values become is dask's own"
 
@@ -143,7 +184,15 @@ REDUCTIONS = (
     Rule("out= was given", _has_out),
     Rule("its axis is True or False, which dask refuses", _has_bool_axis),
 )
-SCAN_RULES = (*REDUCTIONS, Rule("its scan function is not dask's own cumsum, cumprod or xarray's fill", _is_unknown_scan))
+HISTOGRAM_RULES = (
+    Rule("its bins are known when they are computed", _has_lazy_bins),
+    Rule("its bins are neither edges nor a number", _has_odd_bins),
+    Rule("with weights, NumPy's histogram of a chunk takes no longer", _has_weights),
+)
+SCAN_RULES = (
+    *REDUCTIONS,
+    Rule("its scan function is not dask's own cumsum, cumprod or xarray's fill", _is_unknown_scan),
+)
 
 
 # dask's functions that are wrapped, and what makes a tree of ours of the arguments of a call, or raises.
@@ -155,6 +204,7 @@ HOOKED: Mapping[Callable[..., Any], Any] = {
     reductions.nanstd: partial(_reduction, find=partial(plain.find_deviation, "nanstd")),
     routines.ptp: partial(_reduction, find=plain.find_ptp),
     routines.count_nonzero: partial(_reduction, find=plain.find_count),
+    routines.histogram: _histogram,
 }
 
 _installed: list[Callable[..., Any]] = []
@@ -232,7 +282,8 @@ def _name(stock: Callable[..., Any], call: Arguments) -> str:
         return str(call["agg"].name)
     if "func" in call:
         return (_find_scan(call) or (None, funcname(call["func"])))[1]
-    found = HOOKED[stock].keywords["find"](call)
+    grow = HOOKED[stock]
+    found = grow.keywords["find"](call) if isinstance(grow, partial) else None
     if found is None:
         return funcname(call.get("chunk", stock))
     return str(found.name or found.row)
