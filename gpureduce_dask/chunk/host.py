@@ -34,7 +34,8 @@ STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds th
 SHARED = Budget(0, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn: where each takes more, and of rows less
 SHARED_WORKED, SHARED_LIFTED = 1 << 17, 1 << 15  # where one makes temporaries; where it lifts each element
 MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 16)  # functions of elements: at least, and as many as
-MAPPED_BYTES = 1 << 20  # have values of so many bytes: fewer are computed faster than a tile costs
+MAPPED_BYTES = 1 << 20  # give values of so many bytes: fewer are computed faster than a tile costs. What they read
+# passes once: a comparison, which gives a byte an element, takes as many elements as NumPy does in this time
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
@@ -42,7 +43,8 @@ PENDING = 32  # states that wait to be combined together, by halves, where they 
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
 JOINED = 1 << 14  # cells whose partials are combined at a time: what combine makes of them stays in cache
 DEEP = 64  # elements of n at least for each cell
-WIDE = 1 << 12  # cells along inner up to which stretches of n become cells: short inner loops cost a call each
+WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: short inner loops cost a call each, and
+# more states than these leave no room for elements in the first level of cache
 
 
 def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Array:
@@ -104,7 +106,7 @@ def _budget_of(bound: Bound) -> Budget:
 
 @lru_cache(maxsize=256)
 def _mapped_budget(of: Map) -> Budget:
-    widest = max(node.dtype.itemsize for node in of.program.nodes)
+    widest = max((node.dtype.itemsize for node in of.program.nodes if not node.is_leaf), default=1)
     size = max(MAPPED_BYTES // widest, MAPPED.rows)
     return replace(MAPPED, rows=size, columns=size)
 
