@@ -30,6 +30,7 @@ from typing import Any, Unpack
 
 from .errors import ArgumentError, message
 from .monoid import Monoid
+from .public import public, reduced
 from .steps.strategy import recipe as strategy_recipe
 from .steps.strategy import sum_by
 from .trees.apply import apply_many
@@ -40,6 +41,7 @@ from .trees.recipe import recipe
 NORMS = {1: "norm1", 2: "norm2", float("inf"): "norminf"}
 
 
+@public(reduced)
 def sum(
     a: Any,
     axis: Any = None,
@@ -67,6 +69,7 @@ def sum(
     return reduce("sum", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def prod(
     a: Any,
     axis: Any = None,
@@ -80,6 +83,7 @@ def prod(
     return reduce("prod", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def min(
     a: Any,
     axis: Any = None,
@@ -92,6 +96,7 @@ def min(
     return reduce("min", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def max(
     a: Any,
     axis: Any = None,
@@ -104,6 +109,7 @@ def max(
     return reduce("max", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def any(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -111,6 +117,7 @@ def any(
     return reduce("any", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def all(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -118,6 +125,7 @@ def all(
     return reduce("all", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def count_nonzero(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -125,6 +133,7 @@ def count_nonzero(
     return reduce("count_nonzero", a, also, axis=axis, keepdims=keepdims, split_every=split_every)
 
 
+@public(reduced)
 def ptp(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]) -> Any:
     """Greatest less least element, in the dtype of ``a`` (timedelta64 for times); NaN where there is one.
 
@@ -133,6 +142,7 @@ def ptp(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = Non
     return reduce("ptp", a, also, axis=axis, keepdims=keepdims, split_every=split_every)
 
 
+@public(reduced)
 def argmin(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -144,6 +154,7 @@ def argmin(
     return reduce("argmin", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def argmax(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -151,6 +162,7 @@ def argmax(
     return reduce("argmax", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def sumsq(
     a: Any,
     axis: Any = None,
@@ -163,6 +175,7 @@ def sumsq(
     return reduce("sumsq", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every)
 
 
+@public(reduced)
 def norm(
     a: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -173,11 +186,13 @@ def norm(
     return reduce(_norm(ord), a, also, "norm", axis=axis, keepdims=keepdims, split_every=split_every)
 
 
+@public(reduced)
 def vdot(a: Any, b: Any) -> Any:
     """``sum(conj(a) * b)`` over all elements, 0-d, without an array of products. Sizes must be equal."""
     return dot(a, b)
 
 
+@public(reduced)
 def reduction(
     x: Any,
     monoid: str | Monoid,
@@ -187,6 +202,8 @@ def reduction(
     split_every: Any = None,
     out: Any = None,
     group: int | None = None,
+    *,
+    dim: Any = None,
 ) -> Any:
     """Reduce by an operator of the table or a :class:`~gpureduce_dask.Monoid` of one's own.
 
@@ -199,6 +216,7 @@ def reduction(
     )
 
 
+@public()
 def tree(op: str | Monoid, dtype: Any, strategy: str | None = None, **options: Any) -> dict[str, Any]:
     """Keyword arguments that make stock dask run an operator: ``da.reduction(x, **tree("sum", x.dtype), axis=0)``.
 

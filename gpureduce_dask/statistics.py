@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from .public import public, reduced
 from .trees.moments import central_moment
 from .trees.options import Options, reduce
 from .trees.pairs import weighted_mean
 
 
+@public(reduced)
 def mean(
     a: Any,
     axis: Any = None,
@@ -27,6 +29,7 @@ def mean(
     return reduce("mean", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def var(
     a: Any,
     axis: Any = None,
@@ -60,6 +63,7 @@ def var(
     )
 
 
+@public(reduced)
 def std(
     a: Any,
     axis: Any = None,
@@ -84,6 +88,7 @@ def std(
     )
 
 
+@public(reduced)
 def moment(
     a: Any,
     order: int,
@@ -106,6 +111,7 @@ def moment(
     )
 
 
+@public(reduced)
 def skew(
     a: Any, axis: Any = 0, bias: bool = True, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -116,6 +122,7 @@ def skew(
     return reduce("skew", a, also, axis=axis, keepdims=keepdims, split_every=split_every, bias=bias)
 
 
+@public(reduced)
 def kurtosis(
     a: Any,
     axis: Any = 0,
@@ -132,7 +139,16 @@ def kurtosis(
     return reduce("kurtosis", a, also, axis=axis, keepdims=keepdims, split_every=split_every, fisher=fisher, bias=bias)
 
 
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
+@public(reduced)
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    keepdims: bool = False,
+    *,
+    dim: Any = None,
+) -> Any:
     """Weighted mean ``sum(w * a) / sum(w)``; the plain mean without weights.
 
     ``weights`` have the shape of ``a``, or its sizes along ``axis``. With ``returned``, a pair: the means and, in

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import html
-import sys
 from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from .errors import ArgumentError, message
 from .monoid import Monoid
+from .public import public, reduced
 from .trees import weighted_product
 from .trees.mapped_product import reduce
 from .trees.operands import same
@@ -20,6 +19,7 @@ from .trees.product import reduce_together
 TABLE = {"count": "nancount", "mean": "nanmean", "std": "nanstd", "min": "nanmin", "max": "nanmax"}
 
 
+@public(reduced)
 def stats(
     x: Any,
     names: Sequence[str | Monoid],
@@ -27,6 +27,7 @@ def stats(
     keepdims: bool = False,
     split_every: Any = None,
     ddof: float = 0,
+    *,
     dim: Any = None,
     where: Any = None,
     weights: Any = None,
@@ -66,13 +67,6 @@ def stats(
     Masked, sparse, object and string arrays are refused, as are on GPUs more statistics than a thread keeps states of
     (192 bytes: some ten of float64).
     """
-    array = _xarray("DataArray")
-    if array is not None and isinstance(x, array):
-        return _dataset(x, names, axis, dim, keepdims, split_every, ddof, where, weights)
-    if dim is not None:
-        raise ArgumentError(
-            message("stats", f"dim={dim!r} for {type(x).__name__}", "axis=", "Pass dim= with a DataArray.")
-        )
     if weights is not None:
         options = {"ddof": ddof}
         found = weighted_product.reduce(
@@ -84,6 +78,7 @@ def stats(
     return named(names, reduce_together("stats", x, names, axis, keepdims, split_every, ddof))
 
 
+@public()
 def describe(x: Any) -> Description:
     """The usual table of all elements of ``x``: count, mean, std, min and max without NaN, and how many are NaN.
 
@@ -91,9 +86,7 @@ def describe(x: Any) -> Description:
     for is left out, as the mean of datetimes. There are no percentiles: they are not a reduction, since a state that
     knows them is as large as the data. Raises EmptyError for no elements, and as :func:`stats` does.
     """
-    array = _xarray("DataArray")
-    data = x.data if array is not None and isinstance(x, array) else x
-    return Description(*_described(data))
+    return Description(*_described(x))
 
 
 @dataclass(frozen=True)
@@ -157,36 +150,3 @@ def _described(data: Any) -> tuple[dict[str, Any], tuple[int, ...], Any]:
     total = int(move(found.count, False))
     values = {**values, "count": int(values["count"]), "nan": total - int(values["count"])}
     return {k: v[()] if hasattr(v, "ndim") else v for k, v in values.items()}, array.shape, array.dtype
-
-
-def _xarray(name: str) -> Any:
-    """A class of xarray, where the program has imported it: what it never imported, it passes none of."""
-    return getattr(sys.modules.get("xarray"), name, None)
-
-
-def _dataset(
-    x: Any,
-    names: Sequence[str | Monoid],
-    axis: Any,
-    dim: Any,
-    keepdims: bool,
-    split_every: Any,
-    ddof: float,
-    where: Any,
-    weights: Any,
-) -> Any:
-    """The statistics of a DataArray; xarray says which coordinates and attributes are left."""
-    if axis is not None and dim is not None:
-        raise ArgumentError(message("stats", f"axis={axis!r} and dim={dim!r}", "one of them", "Leave one out."))
-    dim = None if dim is ... else dim
-    axes = axis if dim is None else x.get_axis_num(dim)
-    where, weights = (
-        each.broadcast_like(x).transpose(*x.dims).data if isinstance(each, _xarray("DataArray")) else each
-        for each in (where, weights)
-    )
-    found = stats(x.data, names, axes, False, split_every, ddof, where=where, weights=weights)
-    reduced = {
-        name: x.reduce(lambda data, value=value, **_: value, dim=dim, axis=axis, keepdims=keepdims)
-        for name, value in found._asdict().items()
-    }
-    return _xarray("Dataset")(reduced)

@@ -6,7 +6,9 @@ import pickle
 import subprocess
 import sys
 
+import dask
 import dask.array as da
+import dask.bag
 import numpy as np
 import pytest
 
@@ -235,3 +237,28 @@ loaded = {m.partition(".")[0] for m in sys.modules} & {"distributed", "matplotli
 assert not loaded, loaded
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_lazy_in_another_way():
+    """Delayed objects, bags and arrays of other packages, whose chunks are not to be had."""
+
+    class Array:  # as the package dask-array has them
+        dtype, shape = np.dtype("f8"), (3,)
+
+        def __dask_graph__(self):
+            return {}
+
+    for x in (dask.delayed([1, 2]), dask.bag.from_sequence([1, 2]), Array()):
+        for call in (gr.sum, gr.cumsum, gr.describe, gr.persist, lambda x: gr.sum(np.ones(3), where=x)):
+            with pytest.raises(errors.ArgumentTypeError, match=r"^\w+: \w+'s \w+; expected an array of dask\.array"):
+                call(x)
+
+
+def test_sequences_numbers_and_chunks_that_are_lists():
+    for x in ([1, 2.5], (1, 2), range(3), 4, np.float32(2), [da.ones(2), da.zeros(2)], np.matrix([[1, 2], [3, 4]])):
+        want = np.asarray(x)
+        np.testing.assert_array_equal(gr.sum(x), want.sum())
+        np.testing.assert_array_equal(gr.cumsum(x), want.cumsum())
+    lists = da.arange(6.0, chunks=3).map_blocks(np.ndarray.tolist, meta=np.empty(0))
+    assert gr.cumsum(lists)[-1] == gr.sum(lists) == 15
+    assert gr.histogram(lists, bins=2, range=(0, 6))[0].compute().tolist() == [3, 3]

@@ -54,7 +54,7 @@ def test_all_dimensions_and_those_that_are_not_there(field):
         gr.stats(field, ["mean"], dim="depth")
     with pytest.raises(errors.ArgumentError, match="one of them"):
         gr.stats(field, ["mean"], dim="x", axis=0)
-    with pytest.raises(errors.ArgumentError, match="dim='x' for Array"):
+    with pytest.raises(errors.ArgumentError, match="stats: dim='x' without a DataArray"):
         gr.stats(field.data, ["mean"], dim="x")
 
 

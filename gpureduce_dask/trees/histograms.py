@@ -127,6 +127,7 @@ def counts_of(block: Any, edges: Any) -> Any:
     As numpy.histogram counts: blocks are sorted, and the edges looked up in them. Single bytes are counted by value.
     """
     require_plain_chunk("histogram", block)
+    block = np.asarray(block) if isinstance(block, list) else block
     count = len(edges) - 1
     if block.dtype.itemsize == 1:
         found = _counts_of_bytes(block, edges)
@@ -161,6 +162,7 @@ def _flat_parts(block: Any) -> Any:
 def codes_of(block: Any, edges: Any, even: bool) -> Any:
     """The bin of each element, -1 for none; ``even`` where all are of one width."""
     require_plain_chunk("histogram", block)
+    block = np.asarray(block) if isinstance(block, list) else block
     if is_device(block):
         import cupy
 

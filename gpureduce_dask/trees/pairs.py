@@ -31,6 +31,10 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
         mean = apply("mean", x, axis=axis, keepdims=keepdims, name="average")
         return (mean, _counts(x, mean, axis)) if returned else mean
     w = as_dask("average", weights)
+    if w.ndim == x.ndim and w.shape != x.shape and all(m in (1, n) for m, n in zip(w.shape, x.shape, strict=True)):
+        w = da.broadcast_to(
+            w, x.shape, chunks=tuple(c if m != 1 else d for m, c, d in zip(w.shape, w.chunks, x.chunks, strict=True))
+        )
     if belongs_to_stock("average", (x, w), None):
         return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
     given = (axis,) if np.ndim(axis) == 0 else tuple(axis)
