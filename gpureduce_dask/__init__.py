@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         sumsq,
         tree,
         vdot,
+        vector_norm,
     )
     from .scans import (
         bfill,
@@ -103,6 +104,7 @@ _LAZY = {
         "sumsq",
         "tree",
         "vdot",
+        "vector_norm",
     ),
     "scans": (
         "bfill",
@@ -193,6 +195,7 @@ __all__ = [
     "tree",
     "var",
     "vdot",
+    "vector_norm",
     "warm",
 ]
 

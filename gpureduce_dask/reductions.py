@@ -16,7 +16,7 @@ where : array of bool
 initial : number
     What stands before the elements of sums, products and extrema; the result's dtype has to hold it.
 weights : array
-    Broadcasts with ``a``. The elements of ``sum``, ``nansum`` and ``norm`` of order 1 and inf, and the squares of
+    Broadcasts with ``a``. The elements of ``sum``, ``nansum`` and vector norms of order 1 and inf, and the squares of
     ``sumsq`` and of order 2, are multiplied by them (those of norms are not negative). To means, ``var``, ``std`` and
     their nan-forms they say how often each element counts.
 min_count : int
@@ -33,12 +33,11 @@ from .monoid import Monoid
 from .public import public, reduced
 from .steps.strategy import recipe as strategy_recipe
 from .steps.strategy import sum_by
+from .trees import norms
 from .trees.apply import apply_many
 from .trees.options import Options, reduce
 from .trees.pairs import dot
 from .trees.recipe import recipe
-
-NORMS = {1: "norm1", 2: "norm2", float("inf"): "norminf"}
 
 
 @public(reduced)
@@ -177,13 +176,37 @@ def sumsq(
 
 @public(reduced)
 def norm(
-    a: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
+    a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
 ) -> Any:
-    """Vector norm of the elements along ``axis``: ``ord`` 1 (sum of ``|x|``), 2 (Euclidean) or inf (greatest).
+    """Norm of a vector or a matrix, as ``numpy.linalg.norm`` has it.
 
-    All axes together are one vector, as in ``numpy.linalg.vector_norm``; matrix norms are not offered.
+    Along one ``axis`` it is that of vectors, along two that of matrices (rows along the first). Without ``axis`` and
+    ``ord`` all elements are one vector; with ``ord`` alone an array of two dimensions is a matrix.
+
+    ``ord`` of vectors is a number, 2 by default: 1 (sum of ``|x|``), 2 (Euclidean), inf and -inf (greatest and least
+    ``|x|``), 0 (how many are not zero), or a power. ``ord`` of matrices is 'fro' (the default), 1 and -1 (greatest and
+    least sum of a column), inf and -inf (of a row), and of a single matrix 2, -2 and 'nuc', which dask makes of
+    singular values.
     """
-    return reduce(_norm(ord), a, also, "norm", axis=axis, keepdims=keepdims, split_every=split_every)
+    return norms.norm(a, ord, axis, keepdims, split_every, also)
+
+
+@public(reduced)
+def vector_norm(
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    keepdims: bool = False,
+    ord: Any = 2,
+    split_every: Any = None,
+    **also: Unpack[Options],
+) -> Any:
+    """Norm of all elements along ``axis``, one or several, as one vector, as the array API has it.
+
+    ``ord`` is that of vectors in :func:`norm`.
+    """
+    return norms.vector_norm("vector_norm", x, ord, axis, keepdims, split_every, also)
 
 
 @public(reduced)
@@ -227,9 +250,3 @@ def tree(op: str | Monoid, dtype: Any, strategy: str | None = None, **options: A
     if strategy is not None:
         return strategy_recipe(op, dtype, strategy, options=options)
     return recipe(op, dtype, options)
-
-
-def _norm(ord: Any) -> str:
-    if ord not in NORMS:
-        raise ArgumentError(message("norm", f"ord {ord!r}", "1, 2 or inf", "Use numpy.linalg or dask.array.linalg."))
-    return NORMS[ord]
