@@ -82,7 +82,7 @@ def _require_dtype(name: str, dtype: Any) -> None:
 
 def _require_out(name: str, out: Any) -> None:
     each = out[0] if type(out) is tuple and len(out) == 1 else out
-    if is_labelled(each) or not hasattr(type(each), "__dask_graph__"):
+    if each is not None and (is_labelled(each) or not hasattr(type(each), "__dask_graph__")):
         received = f"out= of type {type(each).__name__}"
         remedy = "Leave it out, and store what compute() gives."
         raise ArgumentTypeError(message(name, received, "a dask array", remedy))

@@ -117,6 +117,9 @@ def skew(
 ) -> Any:
     """Skewness ``m3 / m2**1.5`` as in ``scipy.stats``; with ``bias=False`` the unbiased estimate. Real ``a``.
 
+    ``axis`` is 0 by default, as in ``scipy.stats`` and ``dask.array.stats``; None is all axes, and so is a DataArray's
+    call without ``dim``, as for every reduction.
+
     With ``weights`` an element counts as often as its own says: an unbiased estimate makes sense for whole numbers.
     """
     return reduce("skew", a, also, axis=axis, keepdims=keepdims, split_every=split_every, bias=bias)
@@ -134,7 +137,7 @@ def kurtosis(
 ) -> Any:
     """Kurtosis ``m4 / m2**2``, with ``fisher`` less 3, as in ``scipy.stats``. Real ``a``.
 
-    ``weights`` are as in :func:`skew`.
+    ``axis`` and ``weights`` are as in :func:`skew`.
     """
     return reduce("kurtosis", a, also, axis=axis, keepdims=keepdims, split_every=split_every, fisher=fisher, bias=bias)
 

@@ -49,7 +49,8 @@ def stats(
         How often each element counts, for all statistics; it broadcasts with ``x``. Those that have no meaning for
         weights, as ``min``, are refused: ask for them in a call of their own.
     axis, keepdims, split_every
-        As in :func:`gpureduce_dask.sum`. Positions count in C order over the reduced axes.
+        As in :func:`gpureduce_dask.sum`, for all statistics: None reduces all axes, for ``skew`` and ``kurtosis`` as
+        well, whose own functions have SciPy's default, ``axis=0``. Positions count in C order over the reduced axes.
 
     Returns
     -------
@@ -79,14 +80,15 @@ def stats(
 
 
 @public()
-def describe(x: Any) -> Description:
+def describe(x: Any, ddof: float = 1) -> Description:
     """The usual table of all elements of ``x``: count, mean, std, min and max without NaN, and how many are NaN.
 
-    Computes at once, in one read. ``std`` has ``ddof=1``, as pandas' ``describe`` has. What the dtype has no meaning
-    for is left out, as the mean of datetimes. There are no percentiles: they are not a reduction, since a state that
-    knows them is as large as the data. Raises EmptyError for no elements, and as :func:`stats` does.
+    Computes at once, in one read. ``ddof`` is that of ``std``: 1 as in the tables of that name of pandas and SciPy,
+    where :func:`gpureduce_dask.std` and :func:`stats` have NumPy's 0; the table says which. What the dtype has no
+    meaning for is left out, as the mean of datetimes. There are no percentiles: they are not a reduction, since a state
+    that knows them is as large as the data. Raises EmptyError for no elements, and as :func:`stats` does.
     """
-    return Description(*_described(x))
+    return Description(*_described(x, ddof))
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class Description:
     values: dict[str, Any]
     shape: tuple[int, ...]
     dtype: Any
+    ddof: float = 1
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -104,7 +107,8 @@ class Description:
         return [(name, f"{value:,}" if name in ("count", "nan") else str(value)) for name, value in self.values.items()]
 
     def _title(self) -> str:
-        return f"{self.dtype} of shape {self.shape}"
+        about = f", std with ddof={self.ddof}" if "std" in self.values else ""
+        return f"{self.dtype} of shape {self.shape}{about}"
 
     def __repr__(self) -> str:
         rows = self._rows()
@@ -135,7 +139,7 @@ def _reduced(self: Any) -> tuple[Any, ...]:
     return named, (self._fields, tuple(self))
 
 
-def _described(data: Any) -> tuple[dict[str, Any], tuple[int, ...], Any]:
+def _described(data: Any, ddof: float) -> tuple[dict[str, Any], tuple[int, ...], Any, float]:
     """What a :class:`Description` holds."""
     from dask.base import compute
 
@@ -145,8 +149,8 @@ def _described(data: Any) -> tuple[dict[str, Any], tuple[int, ...], Any]:
 
     array = as_dask("describe", data)
     names = [name for name in TABLE.values() if has_meaning(name, array.dtype)]
-    found = compute(stats(array, [*names, "count"], ddof=1))[0]
+    found = compute(stats(array, [*names, "count"], ddof=ddof))[0]
     values = {label: move(getattr(found, name), False) for label, name in TABLE.items() if name in names}
     total = int(move(found.count, False))
     values = {**values, "count": int(values["count"]), "nan": total - int(values["count"])}
-    return {k: v[()] if hasattr(v, "ndim") else v for k, v in values.items()}, array.shape, array.dtype
+    return {k: v[()] if hasattr(v, "ndim") else v for k, v in values.items()}, array.shape, array.dtype, ddof

@@ -40,7 +40,7 @@ EVERY = [
 EVERY += ["nanprod", "nanmin", "nanmax", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax", "average"]
 
 
-@pytest.mark.parametrize("axis", [2, -3, (0, 2), "x", 1.0, (0, None)])
+@pytest.mark.parametrize("axis", [2, -3, (0, 2), "x", 1.0, (0, None), True])
 @pytest.mark.parametrize("name", EVERY)
 def test_unknown_axis(name, axis):
     with pytest.raises(errors.AxisError, match=rf"^{name}: axis .* 2 dimensions; expected None or integers"):
