@@ -74,6 +74,8 @@ if TYPE_CHECKING:
     from .trees.persisted import persist
     from .trees.plan import plan
 
+__version__ = "0.1.0"
+
 _LAZY = {
     "binning": ("bincount", "grouped", "histogram"),
     "maps": ("map_reduce", "map_scan"),
@@ -200,13 +202,16 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # which would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names; the modules that they come from are no part of the interface."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -358,6 +358,8 @@ def test_signatures_are_dasks(name):
 def test_the_namespace():
     assert set(gr.__all__) <= set(dir(gr))
     assert all(getattr(gr, name) is not None for name in gr.__all__)
+    assert {name for name in dir(gr) if not name.startswith("__")} == set(gr.__all__)  # no module of the package
+    assert gr.__version__.count(".") == 2 and "__version__" in dir(gr)
     with pytest.raises(AttributeError, match="cumfoo"):
         _ = gr.cumfoo
     with pytest.raises(TypeError):
