@@ -269,6 +269,8 @@ def _axis(name: str, labels: Any, dim: Any, axis: Any, is_scan: bool) -> Any:
     if dim is not None and dim is not ...:
         axes = [labels.dims.index(d) for d in _names(name, dim, labels.dims)]
         axis = axes[0] if isinstance(dim, str) else tuple(axes)
+    elif any(isinstance(a, str) for a in (axis if isinstance(axis, tuple | list) else (axis,))):
+        raise AxisError(message(name, f"axis={axis!r}", "numbers of axes", f"Write dim={axis!r}."))
     if is_scan and axis is None and labels.ndim > 1:
         expected = f"dim=, one of {labels.dims}"
         raise ArgumentError(message(name, "a DataArray and no dim=", expected, "For all in C order pass its .data."))

@@ -5,7 +5,8 @@ an integer or a tuple. ``keepdims`` leaves reduced axes at size 1. ``split_every
 integer, 2 or more) bounds how many partials one task combines. ``out`` is a dask array to overwrite. The result is a
 dask array whose chunks are of the type of ``a``'s. Masked, sparse, long double, object and string arrays are handed to
 the dask function of that name, unchanged, where it has an answer. Errors are those of :mod:`gpureduce_dask.errors`,
-raised when the graph is built unless only the data can tell.
+raised when the graph is built unless only the data can tell, and name the function that was called. xarray's arrays
+keep their labels: see :mod:`gpureduce_dask.public`.
 
 ``also`` are keywords. They are read with the elements: none makes an array of their size.
 
@@ -19,6 +20,8 @@ weights : array
     Broadcasts with ``a``. The elements of ``sum``, ``nansum`` and vector norms of order 1 and inf, and the squares of
     ``sumsq`` and of order 2, are multiplied by them (those of norms are not negative). To means, ``var``, ``std`` and
     their nan-forms they say how often each element counts.
+dim : name, or several
+    The dimensions to reduce of a DataArray or a Dataset, in place of ``axis``. None is all of them.
 min_count : int
     NaN where fewer elements that count are not NaN, as in pandas and xarray; of integers the result is float64. For all
     but ``any``, ``all``, ``count_nonzero`` and positions, which have no NaN.

@@ -5,7 +5,8 @@ Common to all: ``x`` is a dask array, or anything that makes one (then it is one
 which are neither cut nor joined for it. Unknown chunk sizes work along an axis. ``out`` is a dask array to overwrite.
 Result dtypes and accuracy are those of the reduction of the same name, so that running sums of float32 are rounded
 once, and those of float64 do not drift; a sum of zeros is +0.0. Masked, sparse, long double and object arrays are
-handed to the dask function of that name, where it has one. Errors are those of :mod:`gpureduce_dask.errors`.
+handed to the dask function of that name, where it has one. ``dim`` stands for the axis of a DataArray or a Dataset,
+which keep their labels. Errors are those of :mod:`gpureduce_dask.errors`.
 """
 
 from __future__ import annotations

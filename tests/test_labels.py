@@ -160,6 +160,9 @@ def test_what_labels_cannot_say(field):
         gr.ffill(field)
     with pytest.raises(errors.ArgumentError, match=r"^max: axis=0 and dim='x'"):
         gr.max(field, axis=0, dim="x")
+    with pytest.raises(errors.AxisError, match=r"^max: axis='x'; .* Write dim='x'"):
+        gr.max(field, "x")
+    assert gr.nansum(field.variable) == pytest.approx(np.nansum(VALUES))  # a Variable is an array like any other
     with pytest.raises(errors.ArgumentError, match=r"^max: dim='x' without a DataArray"):
         gr.max(field.data, dim="x")
     with pytest.raises(TypeError, match=r"vdot\(\) got an unexpected keyword argument 'dim'"):

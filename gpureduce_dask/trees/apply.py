@@ -17,7 +17,7 @@ from .. import operators
 from ..chunk import is_device
 from ..errors import ArgumentError, ArgumentTypeError, message
 from ..monoid import Bound, Monoid
-from ..public import is_labelled
+from ..public import is_labelled, xarray
 from .reduction import reduce_array
 from .stock import belongs_to_stock, call, foreign, given_arguments, require_native
 
@@ -72,6 +72,8 @@ def as_dask(name: str, x: Any) -> Any:
         return x
     if is_device(x):
         return _one_chunk(x)
+    if is_labelled(x) or isinstance(x, xarray("Variable") or ()):
+        return as_dask(name, x.data)
     _require_array(name, x)
     if type(x).__module__.partition(".")[0] == "pandas" or isinstance(x, np.matrix):
         x = np.asarray(x)  # dask would keep these as they are, and they have axes of their own
@@ -86,7 +88,7 @@ def as_dask(name: str, x: Any) -> Any:
 def _require_array(name: str, x: Any) -> None:
     """Raise for what NumPy would take for a single object, and for what is lazy in another way than dask's arrays."""
     kind = type(x)
-    if hasattr(kind, "__dask_graph__") and not hasattr(kind, "to_dask_array") and not is_labelled(x):
+    if hasattr(kind, "__dask_graph__") and not hasattr(kind, "to_dask_array"):
         received = f"{kind.__module__.partition('.')[0]}'s {kind.__name__}"
         remedy = "Make one of it, as dask.array.from_delayed does."
         raise ArgumentTypeError(message(name, received, "an array of dask.array", remedy))
