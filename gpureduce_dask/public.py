@@ -88,8 +88,18 @@ def _require_out(name: str, out: Any) -> None:
         raise ArgumentTypeError(message(name, received, "a dask array", remedy))
 
 
+def _require_callable(name: str, f: Any) -> None:
+    if not callable(f):
+        received = f"f of type {type(f).__name__}"
+        raise ArgumentTypeError(message(name, received, "a function", "The function goes first, then the operator."))
+
+
 # Arguments that every function has the same rule for.
-CHECKS: Mapping[str, Callable[[str, Any], None]] = {"dtype": _require_dtype, "out": _require_out}
+CHECKS: Mapping[str, Callable[[str, Any], None]] = {
+    "dtype": _require_dtype,
+    "out": _require_out,
+    "f": _require_callable,
+}
 
 
 def spelled_out(function: Callable[..., Any]) -> inspect.Signature:

@@ -114,3 +114,18 @@ def test_the_function_is_named(name, argument, make):
 def test_keywords_that_nobody_knows(name):
     with pytest.raises((TypeError, ValueError), match=rf"^{name}( by \w+)?(: |\(\)).*nonsense"):
         call(name, X, nonsense=1)
+
+
+def test_arguments_in_the_wrong_place():
+    for name, wrong in {
+        "map_reduce": lambda: gr.map_reduce("sum", np.abs, X),
+        "map_scan": lambda: gr.map_scan("sum", np.abs, X, axis=0),
+        "scan": lambda: gr.scan(X, np.add, axis=0),
+        "reduction": lambda: gr.reduction(X, np.sum),
+        "stats": lambda: gr.stats(X, np.sum),
+        "bincount": lambda: gr.bincount([1, 2], minlength=None),
+        "tree by var": lambda: gr.tree("var", "f4", dof=1),
+        "plan": lambda: gr.plan(X, "summ"),
+    }.items():
+        with pytest.raises(gr.errors.GpureduceError, match=f"^{name}: .*; expected"):
+            wrong()
