@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 import numpy as np
 
-from .errors import ArgumentError, ArgumentTypeError, AxisError, DtypeError, calling, message
+from .errors import ArgumentError, ArgumentTypeError, AxisError, DtypeError, GpureduceError, calling, message
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -188,6 +188,7 @@ def _labelled(
     if labels is None:  # a mask, weights or the like alone have labels
         given.update({key: _without_labels(name, value, arrays[0].dims) for key, value in given.items()})
         return function(*bound.args, **bound.kwargs)
+    _require_no_more_axes(name, given.values(), labels)
     if "axis" in signature.parameters:
         given["axis"] = _axis(name, labels, dim, given.get("axis"), relabel is scanned)
     axis, groups = given.get("axis"), given.get("labels")
@@ -228,7 +229,11 @@ def _each_variable(
             values[variable] = each
             continue
         along = own if relabel is reduced else own[0] if len(own) == 1 else None
-        values[variable] = _labelled(function, signature, relabel, bound.args, {**bound.kwargs, "dim": along})
+        try:
+            values[variable] = _labelled(function, signature, relabel, bound.args, {**bound.kwargs, "dim": along})
+        except GpureduceError as error:
+            error.add_note(f"of the variable {variable!r}")
+            raise
         if not isinstance(values[variable], xarray("DataArray")):
             raise _no_dataset(name)
     if relabel is scanned:
@@ -260,6 +265,15 @@ def _require_alignment(name: str, arrays: Sequence[Any]) -> None:
     except ValueError as error:
         remedy = "Align them first, as xarray.align does."
         raise ArgumentError(message(name, str(error), "arrays with the same coordinates", remedy)) from error
+
+
+def _require_no_more_axes(name: str, values: Iterable[Any], labels: Any) -> None:
+    """Raise for arrays without labels that would put axes before those that have names."""
+    for value in values:
+        for each in value if type(value) is tuple else (value,):
+            if not is_labelled(each) and getattr(each, "ndim", 0) > labels.ndim:
+                received = f"an array of {each.ndim} axes without names beside dimensions {labels.dims}"
+                raise ArgumentError(message(name, received, f"{labels.ndim} axes at most", "Make it a DataArray."))
 
 
 def _joined(arrays: Sequence[Any]) -> Any:

@@ -147,6 +147,11 @@ def test_datasets(field):
     for call in (lambda: gr.stats(data, ["min"]), lambda: gr.describe(data), lambda: gr.plan(data, "sum")):
         with pytest.raises(errors.ArgumentTypeError, match=r"^(stats|describe|plan): a Dataset; expected a DataArray"):
             call()
+    with pytest.raises(errors.DtypeError, match=r"^sum: dtype <U1") as caught:
+        gr.sum(data.assign(word=("time", list("abcdef"))), dim="time")
+    assert caught.value.__notes__ == ["of the variable 'word'"]
+    with pytest.raises(errors.ArgumentTypeError, match=r"^sum: type DataArrayGroupBy; expected an array"):
+        gr.sum(field.groupby("band"))
     with pytest.raises(errors.ArgumentError, match=r"^sum: axis=0 with a Dataset; expected dim="):
         gr.sum(data, axis=0)
     with pytest.raises(errors.AxisError, match=r"^sum: dim 'depth' of dimensions"):
@@ -165,6 +170,8 @@ def test_what_labels_cannot_say(field):
     assert gr.nansum(field.variable) == pytest.approx(np.nansum(VALUES))  # a Variable is an array like any other
     with pytest.raises(errors.ArgumentError, match=r"^max: dim='x' without a DataArray"):
         gr.max(field.data, dim="x")
+    with pytest.raises(errors.ArgumentError, match=r"^map_reduce: an array of 2 axes without names"):
+        gr.map_reduce(lambda x, y: x * y, "sum", field[0, 0], np.ones((3, 5)), dim="x")
     with pytest.raises(TypeError, match=r"vdot\(\) got an unexpected keyword argument 'dim'"):
         gr.vdot(field, field, dim="x")
     with pytest.raises(TypeError, match=r"sum\(\) got an unexpected keyword argument 'skipna'"):

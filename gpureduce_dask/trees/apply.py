@@ -95,7 +95,11 @@ def _require_array(name: str, x: Any) -> None:
     is_array = any(hasattr(kind, each) for each in ("dtype", "__array__", "__array_interface__", "to_dask_array"))
     if is_array or isinstance(x, Sequence | Number | np.generic):
         return
-    if np.asarray(x).dtype == object:
+    try:
+        is_one = np.asarray(x).dtype == object
+    except ValueError:  # not even that, as what iterates over arrays
+        is_one = True
+    if is_one:
         remedy = "Pass list(...) of it." if isinstance(x, Iterable) else "Make an array of it."
         raise ArgumentTypeError(message(name, f"type {kind.__name__}", "an array, a list or a number", remedy))
 
