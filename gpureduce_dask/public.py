@@ -60,15 +60,20 @@ def public(relabel: Relabel | None = None, keeps: bool = False) -> Callable[[Cal
                 if any(map(is_labelled, (*args, *kwargs.values()))) and not keeps:
                     found: R = _labelled(function, signature, relabel, args, kwargs)
                     return found
-                if kwargs.get("dim") is not None and "dim" in signature.parameters:
-                    received = f"dim={kwargs['dim']!r} without a DataArray"
-                    raise ArgumentError(message(function.__name__, received, "axis=", "Pass axis=, or a DataArray."))
+                if "dim" in signature.parameters:
+                    _require_no_dim(function.__name__, kwargs.get("dim"))
                 return function(*args, **kwargs)
 
         wrapper.__signature__ = signature  # type: ignore[attr-defined]  # which inspect reads
         return wrapper
 
     return decorate
+
+
+def _require_no_dim(name: str, dim: Any) -> None:
+    if dim is not None:
+        received = f"dim={dim!r} without a DataArray"
+        raise ArgumentError(message(name, received, "axis=", "Pass axis=, or a DataArray."))
 
 
 def _require_dtype(name: str, dtype: Any) -> None:
@@ -186,6 +191,7 @@ def _labelled(
     _require_alignment(name, arrays)
     labels = _joined([x for key, value in given.items() if key not in BESIDE for x in _arrays([value])])
     if labels is None:  # a mask, weights or the like alone have labels
+        _require_no_dim(name, dim)
         given.update({key: _without_labels(name, value, arrays[0].dims) for key, value in given.items()})
         return function(*bound.args, **bound.kwargs)
     _require_no_more_axes(name, given.values(), labels)

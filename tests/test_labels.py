@@ -170,6 +170,8 @@ def test_what_labels_cannot_say(field):
     assert gr.nansum(field.variable) == pytest.approx(np.nansum(VALUES))  # a Variable is an array like any other
     with pytest.raises(errors.ArgumentError, match=r"^max: dim='x' without a DataArray"):
         gr.max(field.data, dim="x")
+    with pytest.raises(errors.ArgumentError, match=r"^sum: dim='x' without a DataArray"):
+        gr.sum(field.data, dim="x", where=field > 0)
     with pytest.raises(errors.ArgumentError, match=r"^map_reduce: an array of 2 axes without names"):
         gr.map_reduce(lambda x, y: x * y, "sum", field[0, 0], np.ones((3, 5)), dim="x")
     with pytest.raises(TypeError, match=r"vdot\(\) got an unexpected keyword argument 'dim'"):
