@@ -17,11 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .monoid import Monoid
+from .public import public, reduced, scanned
 from .summaries import named
 from .trees import mapped
 from .trees.parts import field_names
 
 
+@public(reduced)
 def map_reduce(
     f: Callable[..., Any],
     op: str | Monoid | Sequence[str | Monoid],
@@ -33,6 +35,7 @@ def map_reduce(
     out: Any = None,
     where: Any = None,
     weights: Any = None,
+    dim: Any = None,
     **options: Any,
 ) -> Any:
     """Reduce ``f(*arrays)`` by an operator, reading each array once: ``map_reduce(lambda u, v: u * v, "sum", u, v)``.
@@ -76,6 +79,7 @@ def map_reduce(
     return found if isinstance(op, str | Monoid) else _each(op, found)
 
 
+@public(scanned)
 def map_scan(
     f: Callable[..., Any],
     op: str | Monoid | Sequence[str | Monoid],
@@ -87,6 +91,7 @@ def map_scan(
     segments: Any = None,
     include_initial: bool = False,
     out: Any = None,
+    dim: Any = None,
 ) -> Any:
     """Running results of ``f(*arrays)``: :func:`map_reduce`'s function and arrays, and the arguments of ``scan``.
 

@@ -36,7 +36,7 @@ def normalise_axes(name: str, axis: Any, ndim: int) -> Axes:
 
 def _one_axis(name: str, axis: Any, ndim: int) -> int:
     try:
-        number = operator.index(axis)
+        number = ndim if isinstance(axis, bool) else operator.index(axis)  # True is no axis in NumPy, either
     except TypeError:
         number = ndim
     if not -ndim <= number < ndim:

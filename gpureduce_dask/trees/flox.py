@@ -131,6 +131,10 @@ def _is_picked(call: Arguments) -> bool:
     return call["agg"].name in ORDERED
 
 
+def _is_counted(call: Arguments) -> bool:
+    return bool(call["agg"].min_count > 1)
+
+
 def _is_thin(call: Arguments) -> bool:
     labels = call["by"].ravel()
     least = DENSE_SORTED if bool(np.all(labels[1:] >= labels[:-1])) else DENSE
@@ -152,6 +156,7 @@ NUMPY_RULES = (
     Rule("each group lies in few chunks, and flox reduces these by themselves, in less memory", _is_local),
     Rule("a chunk holds few elements of each group: flox takes less time and memory", _is_thin),
     Rule("flox picks an element of each group as fast", _is_picked),
+    Rule("flox counts the elements of each group in the same tasks, for min_count=", _is_counted),
 )
 
 

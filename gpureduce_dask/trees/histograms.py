@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import dask.array as da
@@ -14,7 +15,7 @@ from dask.base import tokenize
 from ..binned import COUNT
 from ..chunk import is_device, require_plain_chunk
 from ..dtypes import refuse as refuse_dtype
-from ..errors import ArgumentError, message
+from ..errors import ArgumentError, ArgumentTypeError, message
 from . import meta
 from .apply import apply, as_dask
 from .bins_apply import grouped, own_groups
@@ -31,6 +32,9 @@ def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
     name = "bincount"
     array = as_dask(name, x)
     require_plain(name, "an array", array)
+    if not isinstance(minlength, Integral):
+        received = f"minlength {minlength!r}"
+        raise ArgumentTypeError(message(name, received, "an integer of 0 or more", "Pass how many there are."))
     least = operator.index(minlength)
     if array.ndim != 1 or least < 0:
         received = f"an array of {array.ndim} dimensions and minlength {least}"
@@ -129,6 +133,7 @@ def counts_of(block: Any, edges: Any, span: Any = None) -> Any:
     counts; else as it counts: blocks are sorted, and the edges looked up in them.
     """
     require_plain_chunk("histogram", block)
+    block = np.asarray(block) if isinstance(block, list) else block
     count = len(edges) - 1
     if block.dtype.itemsize == 1:
         found = _counts_of_bytes(block, edges)
@@ -165,6 +170,7 @@ def _flat_parts(block: Any) -> Any:
 def codes_of(block: Any, edges: Any, even: bool) -> Any:
     """The bin of each element, -1 for none; ``even`` where all are of one width."""
     require_plain_chunk("histogram", block)
+    block = np.asarray(block) if isinstance(block, list) else block
     if is_device(block):
         import cupy
 

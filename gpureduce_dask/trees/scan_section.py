@@ -82,6 +82,7 @@ class Scan:
 
     def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:
         """The arrays to read, and the operator of what their chains put off."""
+        blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks]
         if self.flat:
             return tuple(lazy.made(b).reshape(-1) for b in blocks), self.bound
         return lazy.read_with(blocks, self.bound, self.fuse)
