@@ -71,7 +71,7 @@ class ExtraError(GpureduceError, ImportError):
 # The public function that is being called, if any, and whether its callers say which operator it is to run.
 _called: ContextVar[tuple[str, bool] | None] = ContextVar("gpureduce_called", default=None)
 ENGINES = frozenset({"map_reduce", "operator", "reduce", "compile"})  # parts of ours that speak for every operator
-OWN_NAMES = ("gpureduce.", "reduce-", "scan-")  # keys of the configuration and steps of the ladder
+OWN_NAMES = ("gpureduce", "reduce-", "scan-")  # keys of the configuration and steps of the ladder
 
 
 @contextmanager

@@ -155,8 +155,8 @@ def average(
     """Weighted mean ``sum(w * a) / sum(w)``; the plain mean without weights.
 
     ``weights`` have the shape of ``a``, with 1 where all elements along an axis have one weight, or its sizes along
-    ``axis``. With ``returned``, a pair: the means and, in their shape, the sums of the weights. Weights that sum to zero
-    in a slice raise WeightError, a ZeroDivisionError as
-    in NumPy; only the data can tell, so a task on a GPU waits for its results to look.
+    ``axis``. With ``returned``, a pair: the means and, in their shape, the sums of the weights. Weights that sum to
+    zero in a slice raise WeightError, a ZeroDivisionError as in NumPy; only the data can tell, so a task on a GPU waits
+    for its results to look.
     """
     return weighted_mean(a, axis, weights, returned, keepdims)
