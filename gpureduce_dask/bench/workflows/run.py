@@ -24,6 +24,7 @@ Result = dict[str, Any]
 
 SCHEDULERS = ("threads", "processes", "distributed")
 WORKERS = 2  # of processes and distributed
+THREADS = 4  # beside one GPU: each compiles what CuPy has not compiled yet
 
 
 def run(
@@ -53,7 +54,7 @@ def run(
         "workflows": [],
     }
     chosen = {name: each for name, each in operations().items() if re.search(only, name)}
-    with tempfile.TemporaryDirectory() as logs, place(scheduler) as where:
+    with tempfile.TemporaryDirectory() as logs, place(scheduler, THREADS if gpu else None) as where:
         log = data.Log(Path(logs), latency)
         lazy = Fields.opened(data.Opener(folder, log, size))
         if gpu:
@@ -69,10 +70,10 @@ def run(
 
 
 @contextmanager
-def place(scheduler: str) -> Iterator[measure.Local]:
-    """Where a run's tasks run. Processes and workers start anew: none is forked from one that has threads."""
+def place(scheduler: str, threads: int | None = None) -> Iterator[measure.Local]:
+    """Where a run's tasks run; ``threads`` of that scheduler, or one a processor. Processes and workers start anew: none is forked from one that has threads."""
     if scheduler == "threads":
-        yield measure.Local(scheduler="threads")
+        yield measure.Local(scheduler="threads", num_workers=threads)
     elif scheduler == "processes":
         with ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn")) as pool:
             yield measure.Local(scheduler="processes", pool=pool)
