@@ -71,7 +71,10 @@ def run(
 
 @contextmanager
 def place(scheduler: str, threads: int | None = None) -> Iterator[measure.Local]:
-    """Where a run's tasks run; ``threads`` of that scheduler, or one a processor. Processes and workers start anew: none is forked from one that has threads."""
+    """Where a run's tasks run: ``threads`` is of that scheduler, one a processor where it is None.
+
+    Processes and workers start anew: none is forked from one that has threads.
+    """
     if scheduler == "threads":
         yield measure.Local(scheduler="threads", num_workers=threads)
     elif scheduler == "processes":
