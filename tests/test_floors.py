@@ -29,6 +29,7 @@ FLOORS = [
         "accelerate",
         "auto",
         "cluster",
+        "device_pool",
     },
     {"", "earth"},
     {"demo", "bench", "doctor"},

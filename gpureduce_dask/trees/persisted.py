@@ -22,5 +22,7 @@ def persist(x: Any, **kwargs: Any) -> Any:
 
         wait(futures)
         bound = OPERATORS["count_nonzero"].bind(bool)
-        find.source(sources.Reduction((array,), bound, tuple(range(array.ndim)), None))
+        found = find.source(sources.Reduction((array,), bound, tuple(range(array.ndim)), None))
+        if found is not None:
+            _ = found.futures  # which has them made
     return array
