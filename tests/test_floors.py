@@ -30,6 +30,7 @@ FLOORS = [
         "accelerate",
         "auto",
         "cluster",
+        "device_pool",
     },
     {"", "earth"},
     {"demo", "bench", "doctor"},

@@ -42,4 +42,6 @@ def _make_handles(array: Any) -> None:
 
         wait(futures)
         bound = OPERATORS["count_nonzero"].bind(bool)
-        find.source(sources.Reduction((array,), bound, tuple(range(array.ndim)), None))
+        found = find.source(sources.Reduction((array,), bound, tuple(range(array.ndim)), None))
+        if found is not None:
+            _ = found.futures  # which has them made

@@ -126,9 +126,7 @@ def plan(
 def _describe(tree: Tree, bound: Bound, name: str, results: list[Any]) -> Plan:
     x = tree.x
     known = tree.source.known if tree.source is not None else workers.current()
-    handles = 0
-    if isinstance(tree.source, OnHandles):
-        handles = sum(held.to_make for held in tree.source.held)
+    handles = tree.source.to_make if isinstance(tree.source, OnHandles) else 0
     tasks = handles + _tasks(results, is_local=known.client is None)
     partial = _partial_bytes(tree, bound)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
