@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import threading
 import time
 
 import dask
@@ -16,7 +17,7 @@ from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
 from gpureduce_dask.trees import held as handles
-from gpureduce_dask.trees import locate, scheduler, workers
+from gpureduce_dask.trees import locate, scheduler, spread, workers
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -527,3 +528,31 @@ def test_a_worker_that_retires(client):
     assert gr.max(p).compute() == ref.max()
     assert (total + 1).compute() == ref.sum() + 1
     assert gr.argmin(p).compute() == ref.argmin()
+
+
+def test_a_scheduler_that_is_started_anew(monkeypatch):
+    """At its old address, where its client finds it again: what was believed of the first one is not asked of the
+    second. With each goes the thread in which a worker answered others."""
+    monkeypatch.setattr(spread, "pays", lambda homes, *_: len(homes) > 1)
+    ref, x = values()
+    port, client = 0, None
+    for number in range(2):
+        with distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            protocol="tcp",
+            dashboard_address=None,
+            scheduler_port=port,
+        ) as cluster:
+            port = int(cluster.scheduler_address.rpartition(":")[2])
+            client = client or distributed.Client(cluster.scheduler_address)
+            client.wait_for_workers(2, timeout=30)
+            for op in (gr.sum, gr.max):
+                p = persisted(client, x + number)
+                future = client.compute(op(p))
+                assert future.result(timeout=30) == getattr(ref + number, op.__name__)()
+            assert client.submit(int, pure=False).result(timeout=30) == 0
+            del p, future
+    client.close()
+    wait_until(lambda: not any("gr-desk" in thread.name for thread in threading.enumerate()))

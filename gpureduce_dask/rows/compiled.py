@@ -30,10 +30,10 @@ SCANNED = {
     ("add", "b1"): ("i8", "i8"),
     ("add", "f4"): ("f8", "f4"),
     ("add", "c8"): ("c16", "c8"),
-    ("multiply", "f4"): ("f8", "f4"),
-    ("multiply", "f8"): ("f8", "f8"),
-    ("multiply", "c8"): ("c16", "c8"),
-    ("multiply", "c16"): ("c16", "c16"),
+    ("products", "f4"): ("f8", "f4"),
+    ("products", "f8"): ("f8", "f8"),
+    ("products", "c8"): ("c16", "c8"),
+    ("products", "c16"): ("c16", "c16"),
     **{(name, kind): (f"{kind[0]}8",) * 2 for name in ("add", "multiply") for kind in INTEGERS},
     **{(name, kind): (kind, kind) for name in ("maximum", "minimum") for kind in (*INTEGERS, "f2", "f4", "f8")},
     **{("last", kind): (kind, kind) for kind in ("f4", "f8")},
@@ -184,6 +184,17 @@ def scan(name: str, block: Array, carry: Array, out: Array) -> Array | None:
     return behind
 
 
+def products(block: Array, value: Array, exponent: Array, out: Array) -> tuple[Array, Array] | None:
+    """Running products of floats, of values with exponents, as :func:`scan` gives them."""
+    kind, state, result = (_kind(a) for a in (block, value, out))
+    loops = _scans_for(block, out) if SCANNED.get(("products", kind)) == (state, result) else None
+    if loops is None:
+        return None
+    behind = np.array(value, order="C"), np.array(exponent, order="C")
+    _scan(loops[f"products_{block.dtype.name}"], block, out, *behind)
+    return behind
+
+
 def pairs(block: Array, hi: Array, lo: Array, out: Array) -> tuple[Array, Array] | None:
     """Running sums of float64 or complex128 in pairs, as :func:`scan` gives them."""
     same = {_kind(a) for a in (block, hi, lo, out)}
@@ -227,10 +238,10 @@ def _kind(array: Array) -> str:
     return f"{array.dtype.kind}{array.dtype.itemsize}" if array.dtype.isnative else ""
 
 
-def _scan(function: Callable[..., Any], block: Array, out: Array, behind: Array) -> None:
+def _scan(function: Callable[..., Any], block: Array, out: Array, *behind: Array) -> None:
     outer, n, inner = block.shape
     steps = np.array([*block.strides[:2], *out.strides[:2]], np.int64)
-    _call(function, block, outer, n, inner, steps, out, behind)
+    _call(function, block, outer, n, inner, steps, out, *behind)
 
 
 def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:

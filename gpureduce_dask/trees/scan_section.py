@@ -118,7 +118,7 @@ class Scan:
             return None, None
         if starts is None and (self._in_order or not bound.indexed):
             lines = read if self._in_order else tuple(_flip(b, self.axis) for b in read)
-            partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset))
+            partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset), masks=False)
             return partial, None
         _, partial = chunk.scan(read, bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset))
         reset = None if starts is None else chunk.move(starts.any(axis=self.axis, keepdims=True), False)
