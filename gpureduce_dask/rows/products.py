@@ -1,8 +1,9 @@
 """Rows prod and nanprod. Products of floats have an exponent of their own, which neither overflows nor underflows.
 
-A state of floats is ``value * 2**exponent``: what a product leaves on the way does not lose it. The value is that of
-plain multiplication for as long as that stays in range, which the floating-point flags tell; where it does not, values
-are brought close to one, by powers of two, which round nothing. Zeros, infinities and NaN multiply as IEEE 754 says.
+A state of floats is ``value * 2**exponent``: what a product leaves on the way does not lose it. On the way a value is
+that of plain multiplication for as long as that stays in range, which the floating-point flags tell; where it does not,
+and in every state that is passed on, it is brought close to one, by powers of two, which round nothing. Zeros,
+infinities and NaN multiply as IEEE 754 says.
 Of a complex number both parts have one exponent. Integers wrap.
 """
 
@@ -28,6 +29,7 @@ MANTISSAS = 1 << 9  # and of values from a half up to one
 LOOKED_AT = 1 << 15  # products at a time, which stay in cache
 FARTHEST = 1 << 14  # exponents beyond which every result has left the range
 TINY = np.finfo(np.float64).tiny
+NEAR = 2.0**499  # what values of states are less than, and their inverses: the kernels multiply two without a look
 
 
 def fields(dtype: DType) -> Fields:
@@ -44,13 +46,30 @@ def plain(value: Array) -> State:
     return (value,) if value.dtype.kind in "iu" else (value, np.zeros(np.shape(value), I8))
 
 
+def near(state: State) -> State:
+    """A state whose values, but for zeros, infinities and NaN, are neither large nor small."""
+    if len(state) == 1:
+        return state
+    value, exponent = state
+    size = np.abs(value) if value.dtype.kind != "c" else np.maximum(np.abs(value.real), np.abs(value.imag))
+    far = ((size >= NEAR) | ((size <= 1 / NEAR) & (size > 0))) & np.isfinite(size)
+    if not np.any(far):
+        return state
+    values, exponents = scaled(value, exponent)
+    return np.where(far, values, value), np.where(far, exponents, exponent)
+
+
 def lift(x: Array, index: Array) -> State:
-    return plain(exact.widen(x))
+    return near(plain(exact.widen(x)))
 
 
 def combine(earlier: State, later: State) -> State:
     if len(earlier) == 1:
         return (earlier[0] * later[0],)
+    return near(_times(earlier, later))
+
+
+def _times(earlier: State, later: State) -> State:
     try:
         with np.errstate(over="raise", under="raise"):
             return earlier[0] * later[0], earlier[1] + later[1]
@@ -85,10 +104,10 @@ def fold(block: Array, index: Array | None) -> State:
     size = MOST * LOOKED_AT
     rows, span = max(size // (n * inner), 1), max(size // inner, 1)
     states = [
-        reduce(combine, (_fold(block[row : row + rows, at : at + span]) for at in range(0, n, span)))
+        reduce(_times, (_fold(block[row : row + rows, at : at + span]) for at in range(0, n, span)))
         for row in range(0, outer, rows)
     ]
-    return states[0] if len(states) == 1 else tuple(np.concatenate(f) for f in zip(*states, strict=True))
+    return near(states[0] if len(states) == 1 else tuple(np.concatenate(f) for f in zip(*states, strict=True)))
 
 
 def _fold(block: Array) -> State:
@@ -102,7 +121,7 @@ def _fold(block: Array) -> State:
                 return _by_lengths(exact.numeric(block), length)
         except FloatingPointError:
             pass
-    return reduce(combine, (_each(exact.widen(panel)) for panel in panels(block)))
+    return reduce(_times, (_each(exact.widen(panel)) for panel in panels(block)))
 
 
 def _by_lengths(block: Array, length: int) -> State:
@@ -115,7 +134,7 @@ def _by_lengths(block: Array, length: int) -> State:
     state = _each(np.multiply.reduce(apart, axis=1, dtype=dtype))
     if even == n:
         return state
-    return combine(state, plain(np.multiply.reduce(block[:, even:], axis=1, dtype=dtype)))
+    return _times(state, plain(np.multiply.reduce(block[:, even:], axis=1, dtype=dtype)))
 
 
 def _each(values: Array) -> State:
@@ -157,14 +176,14 @@ def sweep(block: Array, carry: State, out: Array) -> State:
     value, exponent = carry
     behind = compiled.products(block, value, exponent, out)
     if behind is not None:
-        return behind
+        return near(behind)
     last = sweeps.accumulate(np.multiply, block, value, out, regroups=False)
     stays = (value == 0) | ~np.isfinite(value)  # and what comes of it is the same with any exponent
     if not np.any(exponent[~stays]) and np.all(stays | _in_range(last, out)):
-        return last, exponent
+        return near((last, exponent))
     for panel, target in zip(panels(block), panels(out), strict=True):
         carry = _sweep_each(panel, carry, target)
-    return carry
+    return near(carry)
 
 
 def _in_range(behind: Array, out: Array) -> Array:

@@ -25,8 +25,6 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_exact(const __grid_co
     grouper.report(task);
 }
 
-GR_HD f64 power_of_two(int exponent) { return bit_cast<f64>((u64)(exponent + 1023) << 52); }
-
 GR_HD void round_to(f64* state, f64 sum, i64) { *state = sum; }
 GR_HD void round_to(Averaged<f64>* state, f64 sum, i64 count) { *state = {sum, count}; }
 

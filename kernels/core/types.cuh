@@ -30,6 +30,8 @@ template <class To, class From> GR_HD To bit_cast(From from) {
     union { From from; To to; } both = {from};
     return both.to;
 }
+// Two to a power from -1022 to 1023.
+GR_HD f64 power_of_two(i32 exponent) { return bit_cast<f64>((u64)(exponent + 1023) << 52); }
 
 GR_HD f32 to_f32(bfloat16 x) { return bit_cast<f32>((u32)x.bits << 16); }
 

@@ -26,64 +26,63 @@ GR_HD bool in_range(c128 x) { return exponent_bits(x) - 123 < 1924; }
 GR_HD bool is_number(f64 x) { return x != 0 && exponent_bits(x) < 2047; }
 GR_HD bool is_number(c128 x) { return (x.re != 0 || x.im != 0) && exponent_bits(x) < 2047; }
 
-// A number times a power of two.
-GR_HD f64 moved(f64 x, i64 exponent) {
-    if (exponent < -4000) exponent = -4000;
-    if (exponent > 4000) exponent = 4000;
-    return ldexp(x, (int)exponent);
-}
-GR_HD c128 moved(c128 x, i64 exponent) { return {moved(x.re, exponent), moved(x.im, exponent)}; }
+GR_HD f64 scaled_by(f64 x, f64 factor) { return x * factor; }
+GR_HD c128 scaled_by(c128 x, f64 factor) { return {x.re * factor, x.im * factor}; }
 
+// A number times a power of two. Its value lies within 2^-500 and 2^500, so that no product of two leaves the range; or
+// it is zero, infinite or NaN, with any exponent. rows/products.py keeps to the same.
 template <class Number> struct Scaled {
     Number value;
     i64 exponent;
 };
-template <class Number> GR_HD Scaled<Number> scaled(Number x) { return {x, 0}; }
-template <class Number> GR_HD Number number_of(Scaled<Number> x) {
-    return x.exponent == 0 ? x.value : moved(x.value, x.exponent);
-}
-// A number brought close to one, and how far it was.
-template <class Number> GR_HD i64 normalised(Number& x) {
-    i64 exponent = 0;
-    if (exponent_bits(x) == 0) {  // subnormal
-        x = moved(x, 64);
-        exponent = -64;
+template <class Number> GR_HD void bring_near(Scaled<Number>& x) {
+    const u32 bits = exponent_bits(x.value);
+    if (bits - 524 > 998 && bits - 1 < 2046) {
+        const i32 far = (i32)bits - 1024;
+        x.value = scaled_by(x.value, power_of_two(-far));
+        x.exponent += far;
     }
-    exponent += (i64)exponent_bits(x) - 1023;
-    x = moved(x, -((i64)exponent_bits(x) - 1023));
-    return exponent;
+}
+// Of any number, subnormal ones too.
+template <class Number> GR_HD Scaled<Number> scaled(Number x) {
+    Scaled<Number> found = {x, 0};
+    if (exponent_bits(x) == 0) found = {scaled_by(x, power_of_two(600)), -600};  // or zero
+    bring_near(found);
+    return found;
+}
+// Rounded once: where the first of two steps rounds, the second leads to zero.
+template <class Number> GR_HD Number number_of(Scaled<Number> x) {
+    const i32 exponent = x.exponent < -1600 ? -1600 : x.exponent > 1600 ? 1600 : (i32)x.exponent, half_way = exponent / 2;
+    return scaled_by(scaled_by(x.value, power_of_two(half_way)), power_of_two(exponent - half_way));
 }
 template <class Number> GR_HD Scaled<Number> times(Scaled<Number> x, Scaled<Number> y) {
     Scaled<Number> product = {times(x.value, y.value), x.exponent + y.exponent};
-    if (!in_range(product.value) && is_number(x.value) && is_number(y.value)) {
-        product.exponent += normalised(x.value) + normalised(y.value);
-        product.value = times(x.value, y.value);
-    }
+    bring_near(product);
     return product;
 }
-
-// What products of terms are kept in.
-template <class Term> struct Factors {
-    typedef Term State;
-    static GR_HD State of(Term x) { return x; }
-    static GR_HD Term value(State x) { return x; }
-};
-template <> struct Factors<f64> {
-    typedef Scaled<f64> State;
-    static GR_HD State of(f64 x) { return scaled(x); }
-    static GR_HD f64 value(State x) { return number_of(x); }
-};
-template <> struct Factors<c128> {
-    typedef Scaled<c128> State;
-    static GR_HD State of(c128 x) { return scaled(x); }
-    static GR_HD c128 value(State x) { return number_of(x); }
-};
 
 // Bits of the exponent that an element's magnitude takes at most, either way.
 template <class Element> struct ElementBits { static const int bits = 1100; };
 template <> struct ElementBits<half> { static const int bits = 25; };
 template <> struct ElementBits<f32> { static const int bits = 150; };
 template <> struct ElementBits<bfloat16> { static const int bits = 134; };
+
+// What products of terms are kept in: integers as they are.
+template <class Term> struct Factors {
+    typedef Term State;
+    template <class In> static GR_HD State from(Term x) { return x; }
+    static GR_HD Term value(State x) { return x; }
+};
+template <class Number> struct ScaledFactors {
+    typedef Scaled<Number> State;
+    template <class In> static GR_HD State from(Number x) {
+        if constexpr (ElementBits<In>::bits < 500) return {x, 0};
+        else return scaled(x);
+    }
+    static GR_HD Number value(State x) { return number_of(x); }
+};
+template <> struct Factors<f64> : ScaledFactors<f64> {};
+template <> struct Factors<c128> : ScaledFactors<c128> {};
 
 // Map is Value or NonNan: which elements take part, and as what.
 template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename Factors<typename Map::Term>::State> {
@@ -96,8 +95,8 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
         one(neutral);
         return Map::counts(x) ? Map::of(x) : neutral;
     }
-    static GR_HD State identity() { Term x; one(x); return In64::of(x); }
-    static GR_HD State lift(In x, i64) { return In64::of(term(x)); }
+    static GR_HD State identity() { Term x; one(x); return In64::template from<half>(x); }
+    static GR_HD State lift(In x, i64) { return In64::template from<In>(term(x)); }
     static GR_HD State combine(State earlier, State later) { return times(earlier, later); }
     static GR_HD Term finalise(State state, const f64*) { return In64::value(state); }
 
@@ -122,6 +121,7 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
             const Term product = times(acc.value, terms[0]);
             if ((fits && in_range(product)) || !is_number(acc.value)) {
                 acc.value = product;
+                bring_near(acc);
             } else {
                 for (int j = 0; j < V; j++) absorb(acc, pack.at[j], index + j * step);
             }
