@@ -23,7 +23,7 @@ from dask.base import dont_optimize, tokenize
 from dask.context import globalmethod
 from dask.core import flatten, reverse_dict
 
-from . import blocks, chains, kept, scan_chains, scan_made
+from . import blocks, chains, scan_chains, scan_made, workers
 from .chains import Key, Step
 from .layers import Tasks
 from .tasks import combine
@@ -64,7 +64,6 @@ class Optimize:
         if not is_ours or dask.config.get("optimization.fuse.active") is False:
             return stock(dsk, keys, **kwargs)
         wanted = set(flatten(keys if isinstance(keys, (list, set)) else [keys]))
-        wanted |= kept.known(dsk, wanted)
         one = _of_one_layer(dsk, wanted)
         low: Any = stock(blocks.written_out(dsk, wanted), wanted, **kwargs) if one is None else one
         if any(isinstance(node, Group) for node in low.values()):
@@ -84,7 +83,7 @@ class Optimize:
 def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
     """What dask's optimisation gives of a graph of chunks in memory and one layer of our tasks; None of others. dask
     would look at each task five times, which for a scan of many chunks takes as long as some of its tasks."""
-    layers = [layer for layer in graph.layers.values() if not kept.is_of_futures(layer)]
+    layers = [layer for layer in graph.layers.values() if not _is_of_futures(layer)]
     if len(layers) != 1 or not isinstance(layers[0], Tasks) or not wanted <= layers[0].mapping.keys():
         return None
     tasks: Mapping[Key, GraphNode] = layers[0].mapping
@@ -97,6 +96,12 @@ def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
             ahead.extend(tasks[key].dependencies)
     fused: Graph = fuse_linear_task_spec(found, wanted)
     return fused
+
+
+def _is_of_futures(layer: Any) -> bool:
+    """True for the layer of a persisted array, or of handles."""
+    mapping = getattr(layer, "mapping", None)
+    return mapping is not None and workers.is_future(next(iter(mapping.values()), None))
 
 
 class _Resolved:
