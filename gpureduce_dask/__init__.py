@@ -16,6 +16,7 @@ from .operators import OPERATORS
 
 if TYPE_CHECKING:
     from .binning import bincount, grouped, histogram
+    from .explain import explain
     from .maps import map_reduce, map_scan
     from .nanreductions import (
         nanargmax,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         sumsq,
         tree,
         vdot,
+        vector_norm,
     )
     from .scans import (
         bfill,
@@ -73,8 +75,11 @@ if TYPE_CHECKING:
     from .trees.persisted import persist
     from .trees.plan import plan
 
+__version__ = "0.1.0"
+
 _LAZY = {
     "binning": ("bincount", "grouped", "histogram"),
+    "explain": ("explain",),
     "maps": ("map_reduce", "map_scan"),
     "nanreductions": (
         "nanargmax",
@@ -103,6 +108,7 @@ _LAZY = {
         "sumsq",
         "tree",
         "vdot",
+        "vector_norm",
     ),
     "scans": (
         "bfill",
@@ -156,6 +162,7 @@ __all__ = [
     "describe",
     "device_meta",
     "errors",
+    "explain",
     "ffill",
     "grouped",
     "histogram",
@@ -193,17 +200,21 @@ __all__ = [
     "tree",
     "var",
     "vdot",
+    "vector_norm",
     "warm",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # which would take every name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names; the modules that they come from are no part of the interface."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .monoid import Monoid
+from .public import grouped as grouped_labels
+from .public import public
 from .trees import bins_apply, histograms
 
 
+@public(grouped_labels)
 def grouped(
     x: Any,
     labels: Any,
@@ -17,6 +20,8 @@ def grouped(
     dtype: Any = None,
     fill_value: Any = None,
     split_every: Any = None,
+    *,
+    dim: Any = None,
     **options: Any,
 ) -> Any:
     """Reduce the elements of each group, from one read of ``x``.
@@ -58,6 +63,7 @@ def grouped(
     return bins_apply.grouped("grouped", op, x, labels, axis, num_groups, dtype, fill_value, split_every, **options)
 
 
+@public()
 def bincount(x: Any, weights: Any = None, minlength: int = 0, split_every: Any = None) -> Any:
     """How often each integer of a one-dimensional array occurs (int64), or the sum of its weights (float64).
 
@@ -68,6 +74,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, split_every: Any =
     return histograms.bincount(x, weights, minlength, split_every)
 
 
+@public()
 def histogram(
     a: Any, bins: Any = None, range: Any = None, normed: bool = False, weights: Any = None, density: bool | None = None
 ) -> Any:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from . import __version__
 from .errors import GpureduceError
 
 # name: (module, one line of help); the module of the chosen subcommand alone is imported.
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand and return its exit status; a refusal is one line on standard error."""
     about = "CUDA reductions and scans for dask.array"
     parser = argparse.ArgumentParser(prog="python -m gpureduce_dask", description=about)
+    parser.add_argument("--version", action="version", version=f"gpureduce-dask {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
     for name, (_, text) in COMMANDS.items():
         commands.add_parser(name, help=text, add_help=False)

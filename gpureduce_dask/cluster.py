@@ -45,7 +45,9 @@ def start(
         By default ``"ucx"`` (NVLink) between several GPUs where distributed-ucxx is installed, else dask's own, TCP.
     rmm_pool_size : int, float, str or None
         Bytes, share or text as ``"60GB"`` of each GPU's memory that RMM, where installed, holds for CuPy from the
-        start. The pool grows; None leaves CuPy its own pool.
+        start. The pool grows; None leaves CuPy its own pool. A worker that follows one that was killed waits up to 15 s
+        for that one's memory, and starts with less if need be. With another argument ``rmm_...`` in ``options``
+        dask-cuda makes the pool, and waits for nothing.
     dashboard_address : str
         Host and port of the dashboard, on this machine's loopback alone; port 0 is any that is free.
     **options
@@ -70,10 +72,16 @@ def start(
 
         return _own(LocalCluster(n_workers=n_workers, protocol=protocol, **arguments))
     count = gpus if n_workers is None else n_workers
-    return _own(_gpu_cluster(count, gpus, protocol, rmm_pool_size, arguments))
+    # Whoever passes other arguments of RMM's has dask-cuda make the pool.
+    is_ours = not any(name.startswith("rmm_") for name in options)
+    pool = rmm_pool_size if find_spec("rmm") else None
+    if pool is not None and not is_ours:
+        # A pool alone serves RMM's own buffers; CuPy keeps a second one unless it is told.
+        arguments = {"rmm_pool_size": pool, "rmm_allocator_external_lib_list": ["cupy"], **arguments}
+    return _own(_gpu_cluster(count, gpus, protocol, arguments), pool if is_ours else None)
 
 
-def _gpu_cluster(count: int, gpus: int, protocol: str | None, pool: int | float | str | None, arguments: Any) -> Any:
+def _gpu_cluster(count: int, gpus: int, protocol: str | None, arguments: Any) -> Any:
     if not 1 <= count <= gpus:
         raise ArgumentError(
             message("start", f"n_workers={count}", f"1 to {gpus}, one a GPU", "Leave it out, or pass gpu=False.")
@@ -91,9 +99,6 @@ def _gpu_cluster(count: int, gpus: int, protocol: str | None, pool: int | float 
         ) from error
     if protocol is None and count > 1 and find_spec("distributed_ucxx"):
         protocol = "ucx"
-    if pool is not None and find_spec("rmm"):
-        # A pool alone serves RMM's own buffers; CuPy keeps a second one unless it is told.
-        arguments = {"rmm_pool_size": pool, "rmm_allocator_external_lib_list": ["cupy"], **arguments}
     return LocalCUDACluster(n_workers=count, protocol=protocol, **arguments)
 
 
@@ -120,11 +125,15 @@ def _loopback(address: str) -> str:
     return address
 
 
-def _own(cluster: Any) -> Any:
-    """A client of the cluster that closes it too."""
+def _own(cluster: Any, pool: int | float | str | None = None) -> Any:
+    """A client of the cluster that closes it too, with a memory pool for each worker's GPU."""
     try:
         client = _client_class()(cluster)
         client.wait_for_workers(len(cluster.workers))
+        if pool is not None:
+            from .device_pool import DevicePool
+
+            client.register_plugin(DevicePool(pool))
         return client
     except BaseException:
         cluster.close()
@@ -152,7 +161,7 @@ def warm(
     client: Any,
     ops: Sequence[str | Monoid] = ("sum", "mean", "min", "max", "var", "argmax"),
     dtypes: Sequence[Any] = ("float32",),
-) -> dict[str, dict[str, Any]]:
+) -> Any:
     """Import the package on every worker and compile on its GPU the kernels of these operators and dtypes.
 
     The kernels are those of large chunks in C order, one alone or several in one launch, all axes or one reduced.
@@ -161,22 +170,23 @@ def warm(
     Returns
     -------
     dict
-        By worker's address: ``gpu``, the name of its GPU or None, and ``seconds``, how long it took.
+        By worker's address: ``gpu``, the name of its GPU or None, and ``seconds``, how long it took. Of an asynchronous
+        client an awaitable of it.
     """
     import numpy as np
 
     from .operators import get
-    from .trees import held
 
     rows = [get(op) for op in ops]
     bounds = [row.bind(*[np.dtype(dtype)] * row.arity) for row in rows for dtype in dtypes]
+    return client.sync(_warm, client, bounds)
+
+
+async def _warm(client: Any, bounds: Sequence[Bound]) -> dict[str, dict[str, Any]]:
+    known = await client.scheduler.identity(n_workers=-1)
     # A task, not client.run, which would keep the worker from its scheduler meanwhile.
-    futures = {
-        worker: client.submit(warm_here, bounds, workers=worker, pure=False)
-        for worker in client.scheduler_info(n_workers=-1)["workers"]
-    }
-    found: dict[str, dict[str, Any]] = client.gather(futures)
-    held.meet(client, found)
+    futures = {worker: client.submit(warm_here, bounds, workers=worker, pure=False) for worker in known["workers"]}
+    found: dict[str, dict[str, Any]] = await client.gather(futures, asynchronous=True)
     return found
 
 

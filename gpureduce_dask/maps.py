@@ -3,10 +3,12 @@
 The function is traced: called twice on stand-ins that write down what NumPy's functions and Python's operators do to
 them. What it gives is computed where it is reduced: on NumPy chunks a block at a time, in cache, and in registers on a
 GPU, rounded to the dtypes that NumPy rounds to. A reduction's kernel reads up to four arrays, a scan's two; of more,
-CuPy first makes as little as leaves so many, a chunk at a time. A function that cannot be traced (it looks at values,
-at the shape, or calls what is no NumPy function of elements) is called on whole chunks, in the task that reduces them.
-Either way it has to be a function of elements: an element of the result depends on the elements at its place alone. It
-must not write to its arguments, which others may read: NumPy chunks refuse it, and of CuPy chunks it gets copies.
+CuPy first makes as little as leaves so many, a chunk at a time.
+
+A function that cannot be traced (it looks at the shape, calls a reduction or what else is no NumPy function of
+elements) is called on the whole arrays, dask's as they are, and what it gives is reduced. It has to give arrays of the
+shape that its arguments have together, and may not look at values, which are not there yet: the error says what stopped
+the trace. It cannot write to its arguments.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .monoid import Monoid
+from .public import public, reduced, scanned
 from .summaries import named
 from .trees import mapped
 from .trees.parts import field_names
 
 
+@public(reduced)
 def map_reduce(
     f: Callable[..., Any],
     op: str | Monoid | Sequence[str | Monoid],
@@ -31,6 +35,7 @@ def map_reduce(
     out: Any = None,
     where: Any = None,
     weights: Any = None,
+    dim: Any = None,
     **options: Any,
 ) -> Any:
     """Reduce ``f(*arrays)`` by an operator, reading each array once: ``map_reduce(lambda u, v: u * v, "sum", u, v)``.
@@ -64,8 +69,9 @@ def map_reduce(
     Raises
     ------
     ArgumentError
-        Shapes that do not broadcast, unknown chunk sizes that differ, more or fewer results than ``op`` takes, or
-        weights with an operator that has no meaning for them.
+        Shapes that do not broadcast, unknown chunk sizes that differ, more or fewer results than ``op`` takes,
+        weights with an operator that has no meaning for them, or a function that can neither be traced nor called on
+        the whole arrays: for one of chunks, reduce ``x.map_blocks(f)``.
     DtypeError
         A dtype that ``op`` does not take, or a mask that is not of bool.
     """
@@ -73,6 +79,7 @@ def map_reduce(
     return found if isinstance(op, str | Monoid) else _each(op, found)
 
 
+@public(scanned)
 def map_scan(
     f: Callable[..., Any],
     op: str | Monoid | Sequence[str | Monoid],
@@ -84,6 +91,7 @@ def map_scan(
     segments: Any = None,
     include_initial: bool = False,
     out: Any = None,
+    dim: Any = None,
 ) -> Any:
     """Running results of ``f(*arrays)``: :func:`map_reduce`'s function and arrays, and the arguments of ``scan``.
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from .public import public, reduced
 from .trees.options import Options, reduce
 
 
+@public(reduced)
 def nansum(
     a: Any,
     axis: Any = None,
@@ -28,6 +30,7 @@ def nansum(
     return reduce("nansum", a, also, **arguments)
 
 
+@public(reduced)
 def nanprod(
     a: Any,
     axis: Any = None,
@@ -42,6 +45,7 @@ def nanprod(
     return reduce("nanprod", a, also, **arguments)
 
 
+@public(reduced)
 def nanmin(
     a: Any,
     axis: Any = None,
@@ -54,6 +58,7 @@ def nanmin(
     return reduce("nanmin", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def nanmax(
     a: Any,
     axis: Any = None,
@@ -66,6 +71,7 @@ def nanmax(
     return reduce("nanmax", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def nanmean(
     a: Any,
     axis: Any = None,
@@ -79,6 +85,7 @@ def nanmean(
     return reduce("nanmean", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def nanvar(
     a: Any,
     axis: Any = None,
@@ -95,6 +102,7 @@ def nanvar(
     )
 
 
+@public(reduced)
 def nanstd(
     a: Any,
     axis: Any = None,
@@ -111,6 +119,7 @@ def nanstd(
     )
 
 
+@public(reduced)
 def nanargmin(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -121,6 +130,7 @@ def nanargmin(
     return reduce("nanargmin", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def nanargmax(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:

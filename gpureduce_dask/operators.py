@@ -8,12 +8,12 @@ from types import MappingProxyType
 
 from .errors import OperatorError, message
 from .monoid import Monoid
-from .rows import chosen, counts, extrema, kept, logic, maps, moments, norms, pairs, positions, shape, sums
+from .rows import chosen, counts, extrema, kept, logic, maps, moments, norms, pairs, positions, products, shape, sums
 
 OPERATORS: Mapping[str, Monoid] = MappingProxyType(
     {
         row.name: row
-        for family in (sums, norms, pairs, logic, extrema, positions, moments, shape, kept, maps)
+        for family in (sums, products, norms, pairs, logic, extrema, positions, moments, shape, kept, maps)
         for row in family.ROWS
     }
 )
@@ -23,7 +23,7 @@ STREAMING = frozenset(
     {
         sums.fold,
         sums.mean_fold,
-        sums.product_fold,
+        products.fold,
         norms.square_fold,
         norms.norm2_fold,
         pairs.dot_fold,

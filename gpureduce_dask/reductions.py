@@ -5,7 +5,8 @@ an integer or a tuple. ``keepdims`` leaves reduced axes at size 1. ``split_every
 integer, 2 or more) bounds how many partials one task combines. ``out`` is a dask array to overwrite. The result is a
 dask array whose chunks are of the type of ``a``'s. Masked, sparse, long double, object and string arrays are handed to
 the dask function of that name, unchanged, where it has an answer. Errors are those of :mod:`gpureduce_dask.errors`,
-raised when the graph is built unless only the data can tell.
+raised when the graph is built unless only the data can tell, and name the function that was called. xarray's arrays
+keep their labels: see :mod:`gpureduce_dask.public`.
 
 ``also`` are keywords. They are read with the elements: none makes an array of their size.
 
@@ -16,9 +17,11 @@ where : array of bool
 initial : number
     What stands before the elements of sums, products and extrema; the result's dtype has to hold it.
 weights : array
-    Broadcasts with ``a``. The elements of ``sum``, ``nansum`` and ``norm`` of order 1 and inf, and the squares of
+    Broadcasts with ``a``. The elements of ``sum``, ``nansum`` and vector norms of order 1 and inf, and the squares of
     ``sumsq`` and of order 2, are multiplied by them (those of norms are not negative). To means, ``var``, ``std`` and
     their nan-forms they say how often each element counts.
+dim : name, or several
+    The dimensions to reduce of a DataArray or a Dataset, in place of ``axis``. None is all of them.
 min_count : int
     NaN where fewer elements that count are not NaN, as in pandas and xarray; of integers the result is float64. For all
     but ``any``, ``all``, ``count_nonzero`` and positions, which have no NaN.
@@ -30,16 +33,17 @@ from typing import Any, Unpack
 
 from .errors import ArgumentError, message
 from .monoid import Monoid
+from .public import public, reduced
 from .steps.strategy import recipe as strategy_recipe
 from .steps.strategy import sum_by
+from .trees import norms
 from .trees.apply import apply_many
 from .trees.options import Options, reduce
 from .trees.pairs import dot
 from .trees.recipe import recipe
 
-NORMS = {1: "norm1", 2: "norm2", float("inf"): "norminf"}
 
-
+@public(reduced)
 def sum(
     a: Any,
     axis: Any = None,
@@ -67,6 +71,7 @@ def sum(
     return reduce("sum", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def prod(
     a: Any,
     axis: Any = None,
@@ -80,6 +85,7 @@ def prod(
     return reduce("prod", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def min(
     a: Any,
     axis: Any = None,
@@ -92,6 +98,7 @@ def min(
     return reduce("min", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def max(
     a: Any,
     axis: Any = None,
@@ -104,6 +111,7 @@ def max(
     return reduce("max", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def any(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -111,6 +119,7 @@ def any(
     return reduce("any", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def all(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -118,6 +127,7 @@ def all(
     return reduce("all", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def count_nonzero(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -125,6 +135,7 @@ def count_nonzero(
     return reduce("count_nonzero", a, also, axis=axis, keepdims=keepdims, split_every=split_every)
 
 
+@public(reduced)
 def ptp(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]) -> Any:
     """Greatest less least element, in the dtype of ``a`` (timedelta64 for times); NaN where there is one.
 
@@ -133,6 +144,7 @@ def ptp(a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = Non
     return reduce("ptp", a, also, axis=axis, keepdims=keepdims, split_every=split_every)
 
 
+@public(reduced)
 def argmin(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -144,6 +156,7 @@ def argmin(
     return reduce("argmin", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def argmax(
     a: Any, axis: Any = None, keepdims: bool = False, split_every: Any = None, out: Any = None, **also: Unpack[Options]
 ) -> Any:
@@ -151,6 +164,7 @@ def argmax(
     return reduce("argmax", a, also, axis=axis, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def sumsq(
     a: Any,
     axis: Any = None,
@@ -163,21 +177,48 @@ def sumsq(
     return reduce("sumsq", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every)
 
 
+@public(reduced)
 def norm(
-    a: Any, ord: Any = 2, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
+    a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
 ) -> Any:
-    """Vector norm of the elements along ``axis``: ``ord`` 1 (sum of ``|x|``), 2 (Euclidean) or inf (greatest).
+    """Norm of a vector or a matrix, as ``numpy.linalg.norm`` has it.
 
-    All axes together are one vector, as in ``numpy.linalg.vector_norm``; matrix norms are not offered.
+    Along one ``axis`` it is that of vectors, along two that of matrices (rows along the first). Without ``axis`` and
+    ``ord`` all elements are one vector; with ``ord`` alone an array of two dimensions is a matrix.
+
+    ``ord`` of vectors is a number, 2 by default: 1 (sum of ``|x|``), 2 (Euclidean), inf and -inf (greatest and least
+    ``|x|``), 0 (how many are not zero), or a power. ``ord`` of matrices is 'fro' (the default), 1 and -1 (greatest and
+    least sum of a column), inf and -inf (of a row), and of a single matrix 2, -2 and 'nuc', which dask makes of
+    singular values.
     """
-    return reduce(_norm(ord), a, also, "norm", axis=axis, keepdims=keepdims, split_every=split_every)
+    return norms.norm(a, ord, axis, keepdims, split_every, also)
 
 
+@public(reduced)
+def vector_norm(
+    x: Any,
+    /,
+    *,
+    axis: Any = None,
+    keepdims: bool = False,
+    ord: Any = 2,
+    split_every: Any = None,
+    **also: Unpack[Options],
+) -> Any:
+    """Norm of all elements along ``axis``, one or several, as one vector, as the array API has it.
+
+    ``ord`` is that of vectors in :func:`norm`.
+    """
+    return norms.vector_norm("vector_norm", x, ord, axis, keepdims, split_every, also)
+
+
+@public(reduced)
 def vdot(a: Any, b: Any) -> Any:
     """``sum(conj(a) * b)`` over all elements, 0-d, without an array of products. Sizes must be equal."""
     return dot(a, b)
 
 
+@public(reduced)
 def reduction(
     x: Any,
     monoid: str | Monoid,
@@ -187,6 +228,8 @@ def reduction(
     split_every: Any = None,
     out: Any = None,
     group: int | None = None,
+    *,
+    dim: Any = None,
 ) -> Any:
     """Reduce by an operator of the table or a :class:`~gpureduce_dask.Monoid` of one's own.
 
@@ -199,6 +242,7 @@ def reduction(
     )
 
 
+@public()
 def tree(op: str | Monoid, dtype: Any, strategy: str | None = None, **options: Any) -> dict[str, Any]:
     """Keyword arguments that make stock dask run an operator: ``da.reduction(x, **tree("sum", x.dtype), axis=0)``.
 
@@ -209,9 +253,3 @@ def tree(op: str | Monoid, dtype: Any, strategy: str | None = None, **options: A
     if strategy is not None:
         return strategy_recipe(op, dtype, strategy, options=options)
     return recipe(op, dtype, options)
-
-
-def _norm(ord: Any) -> str:
-    if ord not in NORMS:
-        raise ArgumentError(message("norm", f"ord {ord!r}", "1, 2 or inf", "Use numpy.linalg or dask.array.linalg."))
-    return NORMS[ord]

@@ -5,7 +5,8 @@ Common to all: ``x`` is a dask array, or anything that makes one (then it is one
 which are neither cut nor joined for it. Unknown chunk sizes work along an axis. ``out`` is a dask array to overwrite.
 Result dtypes and accuracy are those of the reduction of the same name, so that running sums of float32 are rounded
 once, and those of float64 do not drift; a sum of zeros is +0.0. Masked, sparse, long double and object arrays are
-handed to the dask function of that name, where it has one. Errors are those of :mod:`gpureduce_dask.errors`.
+handed to the dask function of that name, where it has one. ``dim`` stands for the axis of a DataArray or a Dataset,
+which keep their labels. Errors are those of :mod:`gpureduce_dask.errors`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 
 from .errors import ArgumentError, message
 from .monoid import Monoid
+from .public import public, scanned
 from .steps.scan_strategy import cumsum_by
 from .steps.scan_strategy import recipe as strategy_recipe
 from .summaries import named
@@ -24,6 +26,7 @@ from .trees.parts import field_names
 from .trees.scan_apply import apply
 
 
+@public(scanned)
 def cumsum(
     x: Any,
     axis: Any = None,
@@ -31,6 +34,8 @@ def cumsum(
     out: Any = None,
     method: str = "sequential",
     strategy: str | None = None,
+    *,
+    dim: Any = None,
 ) -> Any:
     """Running sum along an axis. ``method`` is dask's, and changes nothing: there is one tree.
 
@@ -42,33 +47,45 @@ def cumsum(
     return apply("sum", x, axis, dtype, out=out, name="cumsum", method=method)
 
 
-def cumprod(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential") -> Any:
+@public(scanned)
+def cumprod(
+    x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential", *, dim: Any = None
+) -> Any:
     """Running product along an axis."""
     return apply("prod", x, axis, dtype, out=out, name="cumprod", method=method)
 
 
-def nancumsum(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential") -> Any:
+@public(scanned)
+def nancumsum(
+    x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential", *, dim: Any = None
+) -> Any:
     """Running sum of the elements that are not NaN."""
     return apply("nansum", x, axis, dtype, out=out, name="nancumsum", method=method)
 
 
-def nancumprod(x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential") -> Any:
+@public(scanned)
+def nancumprod(
+    x: Any, axis: Any = None, dtype: Any = None, out: Any = None, method: str = "sequential", *, dim: Any = None
+) -> Any:
     """Running product of the elements that are not NaN."""
     return apply("nanprod", x, axis, dtype, out=out, name="nancumprod", method=method)
 
 
-def cummax(x: Any, axis: Any = None, out: Any = None) -> Any:
+@public(scanned)
+def cummax(x: Any, axis: Any = None, out: Any = None, *, dim: Any = None) -> Any:
     """Greatest element so far; NaN or NaT from the first one on."""
     return apply("max", x, axis, out=out, name="cummax")
 
 
-def cummin(x: Any, axis: Any = None, out: Any = None) -> Any:
+@public(scanned)
+def cummin(x: Any, axis: Any = None, out: Any = None, *, dim: Any = None) -> Any:
     """Least element so far; NaN or NaT from the first one on."""
     return apply("min", x, axis, out=out, name="cummin")
 
 
+@public(scanned)
 def cumulative_sum(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False, dim: Any = None
 ) -> Any:
     """Running sum as the array API has it: ``axis`` may be left out for one axis alone.
 
@@ -77,23 +94,27 @@ def cumulative_sum(
     return _api("sum", "cumulative_sum", x, axis, dtype, out, include_initial)
 
 
+@public(scanned)
 def cumulative_prod(
-    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False
+    x: Any, /, *, axis: Any = None, dtype: Any = None, out: Any = None, include_initial: bool = False, dim: Any = None
 ) -> Any:
     """Running product as the array API has it; the initial value is 1."""
     return _api("prod", "cumulative_prod", x, axis, dtype, out, include_initial)
 
 
-def ffill(x: Any, axis: Any = -1) -> Any:
+@public(scanned)
+def ffill(x: Any, axis: Any = -1, *, dim: Any = None) -> Any:
     """NaN and NaT replaced by the last element before them that is neither; those before the first stay."""
     return apply("last", x, axis, name="ffill")
 
 
-def bfill(x: Any, axis: Any = -1) -> Any:
+@public(scanned)
+def bfill(x: Any, axis: Any = -1, *, dim: Any = None) -> Any:
     """NaN and NaT replaced by the next element after them that is neither; those after the last stay."""
     return apply("last", x, axis, reverse=True, name="bfill")
 
 
+@public(scanned)
 def scan(
     x: Any,
     monoid: str | Monoid | Sequence[str | Monoid],
@@ -104,6 +125,8 @@ def scan(
     segments: Any = None,
     include_initial: bool = False,
     out: Any = None,
+    *,
+    dim: Any = None,
 ) -> Any:
     """Running results of an operator of the table, or of a :class:`~gpureduce_dask.Monoid` of one's own.
 
@@ -130,6 +153,7 @@ def _several(x: Any, several: Sequence[str | Monoid], arguments: tuple[Any, ...]
     return named(fields, [apply(each, array, *arguments) for each in several])
 
 
+@public()
 def scan_tree(op: str | Monoid, dtype: Any, strategy: str | None = None) -> dict[str, Any]:
     """Keyword arguments that make stock dask scan by an operator.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from .public import public, reduced
 from .trees.moments import central_moment
 from .trees.options import Options, reduce
 from .trees.pairs import weighted_mean
 
 
+@public(reduced)
 def mean(
     a: Any,
     axis: Any = None,
@@ -27,6 +29,7 @@ def mean(
     return reduce("mean", a, also, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out)
 
 
+@public(reduced)
 def var(
     a: Any,
     axis: Any = None,
@@ -60,6 +63,7 @@ def var(
     )
 
 
+@public(reduced)
 def std(
     a: Any,
     axis: Any = None,
@@ -84,6 +88,7 @@ def std(
     )
 
 
+@public(reduced)
 def moment(
     a: Any,
     order: int,
@@ -106,16 +111,21 @@ def moment(
     )
 
 
+@public(reduced)
 def skew(
     a: Any, axis: Any = 0, bias: bool = True, keepdims: bool = False, split_every: Any = None, **also: Unpack[Options]
 ) -> Any:
     """Skewness ``m3 / m2**1.5`` as in ``scipy.stats``; with ``bias=False`` the unbiased estimate. Real ``a``.
+
+    ``axis`` is 0 by default, as in ``scipy.stats`` and ``dask.array.stats``; None is all axes, and so is a DataArray's
+    call without ``dim``, as for every reduction.
 
     With ``weights`` an element counts as often as its own says: an unbiased estimate makes sense for whole numbers.
     """
     return reduce("skew", a, also, axis=axis, keepdims=keepdims, split_every=split_every, bias=bias)
 
 
+@public(reduced)
 def kurtosis(
     a: Any,
     axis: Any = 0,
@@ -127,16 +137,26 @@ def kurtosis(
 ) -> Any:
     """Kurtosis ``m4 / m2**2``, with ``fisher`` less 3, as in ``scipy.stats``. Real ``a``.
 
-    ``weights`` are as in :func:`skew`.
+    ``axis`` and ``weights`` are as in :func:`skew`.
     """
     return reduce("kurtosis", a, also, axis=axis, keepdims=keepdims, split_every=split_every, fisher=fisher, bias=bias)
 
 
-def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
+@public(reduced)
+def average(
+    a: Any,
+    axis: Any = None,
+    weights: Any = None,
+    returned: bool = False,
+    keepdims: bool = False,
+    *,
+    dim: Any = None,
+) -> Any:
     """Weighted mean ``sum(w * a) / sum(w)``; the plain mean without weights.
 
-    ``weights`` have the shape of ``a``, or its sizes along ``axis``. With ``returned``, a pair: the means and, in
-    their shape, the sums of the weights. Weights that sum to zero in a slice raise WeightError, a ZeroDivisionError as
-    in NumPy; only the data can tell, so a task on a GPU waits for its results to look.
+    ``weights`` have the shape of ``a``, with 1 where all elements along an axis have one weight, or its sizes along
+    ``axis``. With ``returned``, a pair: the means and, in their shape, the sums of the weights. Weights that sum to
+    zero in a slice raise WeightError, a ZeroDivisionError as in NumPy; only the data can tell, so a task on a GPU waits
+    for its results to look.
     """
     return weighted_mean(a, axis, weights, returned, keepdims)

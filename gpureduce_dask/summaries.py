@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import html
-import sys
 from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from .errors import ArgumentError, message
 from .monoid import Monoid
+from .public import public, reduced
 from .trees import weighted_product
 from .trees.mapped_product import reduce
 from .trees.operands import same
@@ -20,6 +19,7 @@ from .trees.product import reduce_together
 TABLE = {"count": "nancount", "mean": "nanmean", "std": "nanstd", "min": "nanmin", "max": "nanmax"}
 
 
+@public(reduced)
 def stats(
     x: Any,
     names: Sequence[str | Monoid],
@@ -27,6 +27,7 @@ def stats(
     keepdims: bool = False,
     split_every: Any = None,
     ddof: float = 0,
+    *,
     dim: Any = None,
     where: Any = None,
     weights: Any = None,
@@ -48,7 +49,8 @@ def stats(
         How often each element counts, for all statistics; it broadcasts with ``x``. Those that have no meaning for
         weights, as ``min``, are refused: ask for them in a call of their own.
     axis, keepdims, split_every
-        As in :func:`gpureduce_dask.sum`. Positions count in C order over the reduced axes.
+        As in :func:`gpureduce_dask.sum`, for all statistics: None reduces all axes, for ``skew`` and ``kurtosis`` as
+        well, whose own functions have SciPy's default, ``axis=0``. Positions count in C order over the reduced axes.
 
     Returns
     -------
@@ -66,13 +68,6 @@ def stats(
     Masked, sparse, object and string arrays are refused, as are on GPUs more statistics than a thread keeps states of
     (192 bytes: some ten of float64).
     """
-    array = _xarray("DataArray")
-    if array is not None and isinstance(x, array):
-        return _dataset(x, names, axis, dim, keepdims, split_every, ddof, where, weights)
-    if dim is not None:
-        raise ArgumentError(
-            message("stats", f"dim={dim!r} for {type(x).__name__}", "axis=", "Pass dim= with a DataArray.")
-        )
     if weights is not None:
         options = {"ddof": ddof}
         found = weighted_product.reduce(
@@ -84,16 +79,16 @@ def stats(
     return named(names, reduce_together("stats", x, names, axis, keepdims, split_every, ddof))
 
 
-def describe(x: Any) -> Description:
+@public()
+def describe(x: Any, ddof: float = 1) -> Description:
     """The usual table of all elements of ``x``: count, mean, std, min and max without NaN, and how many are NaN.
 
-    Computes at once, in one read. ``std`` has ``ddof=1``, as pandas' ``describe`` has. What the dtype has no meaning
-    for is left out, as the mean of datetimes. There are no percentiles: they are not a reduction, since a state that
-    knows them is as large as the data. Raises EmptyError for no elements, and as :func:`stats` does.
+    Computes at once, in one read. ``ddof`` is that of ``std``: 1 as in the tables of that name of pandas and SciPy,
+    where :func:`gpureduce_dask.std` and :func:`stats` have NumPy's 0; the table says which. What the dtype has no
+    meaning for is left out, as the mean of datetimes. There are no percentiles: they are not a reduction, since a state
+    that knows them is as large as the data. Raises EmptyError for no elements, and as :func:`stats` does.
     """
-    array = _xarray("DataArray")
-    data = x.data if array is not None and isinstance(x, array) else x
-    return Description(*_described(data))
+    return Description(*_described(x, ddof))
 
 
 @dataclass(frozen=True)
@@ -103,6 +98,7 @@ class Description:
     values: dict[str, Any]
     shape: tuple[int, ...]
     dtype: Any
+    ddof: float = 1
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -111,7 +107,8 @@ class Description:
         return [(name, f"{value:,}" if name in ("count", "nan") else str(value)) for name, value in self.values.items()]
 
     def _title(self) -> str:
-        return f"{self.dtype} of shape {self.shape}"
+        about = f", std with ddof={self.ddof}" if "std" in self.values else ""
+        return f"{self.dtype} of shape {self.shape}{about}"
 
     def __repr__(self) -> str:
         rows = self._rows()
@@ -142,7 +139,7 @@ def _reduced(self: Any) -> tuple[Any, ...]:
     return named, (self._fields, tuple(self))
 
 
-def _described(data: Any) -> tuple[dict[str, Any], tuple[int, ...], Any]:
+def _described(data: Any, ddof: float) -> tuple[dict[str, Any], tuple[int, ...], Any, float]:
     """What a :class:`Description` holds."""
     from dask.base import compute
 
@@ -152,41 +149,8 @@ def _described(data: Any) -> tuple[dict[str, Any], tuple[int, ...], Any]:
 
     array = as_dask("describe", data)
     names = [name for name in TABLE.values() if has_meaning(name, array.dtype)]
-    found = compute(stats(array, [*names, "count"], ddof=1))[0]
+    found = compute(stats(array, [*names, "count"], ddof=ddof))[0]
     values = {label: move(getattr(found, name), False) for label, name in TABLE.items() if name in names}
     total = int(move(found.count, False))
     values = {**values, "count": int(values["count"]), "nan": total - int(values["count"])}
-    return {k: v[()] if hasattr(v, "ndim") else v for k, v in values.items()}, array.shape, array.dtype
-
-
-def _xarray(name: str) -> Any:
-    """A class of xarray, where the program has imported it: what it never imported, it passes none of."""
-    return getattr(sys.modules.get("xarray"), name, None)
-
-
-def _dataset(
-    x: Any,
-    names: Sequence[str | Monoid],
-    axis: Any,
-    dim: Any,
-    keepdims: bool,
-    split_every: Any,
-    ddof: float,
-    where: Any,
-    weights: Any,
-) -> Any:
-    """The statistics of a DataArray; xarray says which coordinates and attributes are left."""
-    if axis is not None and dim is not None:
-        raise ArgumentError(message("stats", f"axis={axis!r} and dim={dim!r}", "one of them", "Leave one out."))
-    dim = None if dim is ... else dim
-    axes = axis if dim is None else x.get_axis_num(dim)
-    where, weights = (
-        each.broadcast_like(x).transpose(*x.dims).data if isinstance(each, _xarray("DataArray")) else each
-        for each in (where, weights)
-    )
-    found = stats(x.data, names, axes, False, split_every, ddof, where=where, weights=weights)
-    reduced = {
-        name: x.reduce(lambda data, value=value, **_: value, dim=dim, axis=axis, keepdims=keepdims)
-        for name, value in found._asdict().items()
-    }
-    return _xarray("Dataset")(reduced)
+    return {k: v[()] if hasattr(v, "ndim") else v for k, v in values.items()}, array.shape, array.dtype, ddof

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import inspect
 import os
@@ -9,6 +10,7 @@ import pickle
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import cloudpickle
 import dask
@@ -48,6 +50,115 @@ def test_blocks_nest():
     with pytest.raises(KeyError), gr.accelerate(numpy=True):
         raise KeyError
     assert not is_ours(ROW.sum()) and not _calls
+
+
+def test_blocks_end_in_any_order():
+    outer, inner = gr.accelerate(numpy=True), gr.accelerate(False)
+    outer.__enter__(), inner.__enter__()
+    outer.__exit__(None, None, None)
+    assert not is_ours(ROW.sum())  # the inner one is still open
+    inner.__exit__(None, None, None)
+    with gr.accelerate(numpy=True):
+        outer.__exit__(None, None, None)  # which is not open
+        assert is_ours(ROW.sum())
+    assert not is_ours(ROW.sum()) and not _calls
+
+
+@gr.accelerate(numpy=True)
+def total(x, depth=0):
+    """Of every element."""
+    return total(x, depth - 1) if depth else x.sum()
+
+
+def test_a_decorator():
+    assert not _calls and not is_ours(ROW.sum())
+    assert is_ours(total(ROW, depth=3)) and not is_ours(ROW.sum())
+    assert total.__name__ == "total" and total.__doc__ == "Of every element." and inspect.unwrap(total) is not total
+
+    @gr.accelerate("numpy")
+    async def later(x):
+        await asyncio.sleep(0)
+        return is_ours(x.sum())
+
+    async def both():
+        return await asyncio.gather(later(ROW), asyncio.sleep(0, is_ours(ROW.sum())))
+
+    assert asyncio.run(both()) == [True, False] and inspect.iscoroutinefunction(later)
+
+    @gr.accelerate(numpy=True)
+    def failing():
+        assert is_ours(ROW.sum())
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        failing()
+    assert not is_ours(ROW.sum()) and not _calls
+    with ThreadPoolExecutor(8) as pool:  # one wrapper in many threads, beside what never asked
+        found = pool.map(lambda n: is_ours(total(ROW, n % 3) if n % 2 else ROW.sum()), range(64))
+        assert list(found) == [False, True] * 32
+
+
+def test_what_cannot_be_decorated():
+    def steps():
+        yield ROW.sum()
+
+    async def flow():
+        yield ROW.sum()
+
+    for thing, says in ((steps, "the loop over it"), (flow, "the loop"), (dict, "methods"), (5, "@accelerate")):
+        with pytest.raises(gr.errors.ArgumentTypeError, match=f"^accelerate: .*{says}"):
+            gr.accelerate(numpy=True)(thing)
+    with pytest.raises(gr.errors.ArgumentTypeError, match=r"Write @accelerate\(\)"):
+        gr.accelerate(total)
+    assert not _calls
+
+
+@pytest.mark.parametrize("wrong", ["nmpy", "", "true", 1, 0, None, [True]])
+def test_arguments_that_mean_nothing(wrong):
+    for call in (
+        lambda: gr.accelerate(wrong),
+        lambda: gr.accelerate(numpy=wrong),
+        lambda: gr.accelerate(True, fuse=wrong),
+    ):
+        with pytest.raises(gr.errors.ArgumentError, match=r"^accelerate: .*True(, | or )False"):
+            call()
+    assert not _calls
+    with gr.accelerate("numpy"), gr.accelerate(np.True_, numpy=np.True_):
+        assert is_ours(ROW.sum())
+
+
+@pytest.mark.parametrize(
+    "keys, says",
+    [
+        ({"gpureduce.acelerate": True}, r"^gpureduce\.acelerate: .*gpureduce\.fuse.*mean gpureduce\.accelerate\?"),
+        ({"gpureduce.threads": 4}, r"^gpureduce\.threads: no such key"),
+        ({"gpureduce.accelerate": "nmpy"}, r"^gpureduce\.accelerate: 'nmpy'; expected True, False or 'numpy'"),
+        ({"gpureduce.accelerate": 2}, r"^gpureduce\.accelerate: 2;"),
+        ({"gpureduce.fuse": "no"}, r"^gpureduce\.fuse: 'no'; expected True or False"),
+        ({"gpureduce.group": "all"}, r"^gpureduce\.group: 'all'; expected an integer"),
+        ({"gpureduce": True}, r"^gpureduce: True .*gpureduce\.accelerate"),
+    ],
+)
+def test_configuration_that_means_nothing(keys, says):
+    import gpureduce_dask.auto  # noqa: F401
+
+    with dask.config.set(keys):
+        for build in (ROW.sum, lambda: gr.sum(ROW)):
+            with pytest.raises(gr.errors.ArgumentError, match=says):
+                build()
+
+
+@pytest.mark.parametrize(
+    "text, on", [("numpy", True), ("NumPy", True), ("true", False), ("False", False), ("0", False)]
+)
+def test_configuration_as_text(text, on):
+    import gpureduce_dask.auto  # noqa: F401
+
+    from_environment = dask.config.collect_env({"DASK_GPUREDUCE__ACCELERATE": text})
+    value = from_environment["gpureduce"]["accelerate"]
+    for each in (value, text) if text != "0" else (value,):  # as the environment is read, and as left in a file
+        with dask.config.set({"gpureduce.accelerate": each}):
+            assert is_ours(ROW.sum()) == on
 
 
 def test_blocks_are_a_threads_own():

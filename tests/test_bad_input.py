@@ -6,7 +6,9 @@ import pickle
 import subprocess
 import sys
 
+import dask
 import dask.array as da
+import dask.bag
 import numpy as np
 import pytest
 
@@ -30,6 +32,7 @@ EVERY = [
     "ptp",
     "sumsq",
     "norm",
+    "vector_norm",
     "skew",
     "kurtosis",
     "nansum",
@@ -37,7 +40,7 @@ EVERY = [
 EVERY += ["nanprod", "nanmin", "nanmax", "nanmean", "nanvar", "nanstd", "nanargmin", "nanargmax", "average"]
 
 
-@pytest.mark.parametrize("axis", [2, -3, (0, 2), "x", 1.0, (0, None)])
+@pytest.mark.parametrize("axis", [2, -3, (0, 2), "x", 1.0, (0, None), True])
 @pytest.mark.parametrize("name", EVERY)
 def test_unknown_axis(name, axis):
     with pytest.raises(errors.AxisError, match=rf"^{name}: axis .* 2 dimensions; expected None or integers"):
@@ -170,10 +173,32 @@ def test_two_arrays_whose_chunks_turn_out_to_differ():
         gr.vdot(x, y).compute(scheduler="sync")
 
 
-@pytest.mark.parametrize("ord", [3, 0, "fro", None, -np.inf])
-def test_norm(ord):
-    with pytest.raises(errors.ArgumentError, match=r"norm: ord"):
-        gr.norm(X, ord=ord)
+@pytest.mark.parametrize(
+    "axis, ord, says",
+    [
+        (0, "fro", "ord 'fro' of a vector; expected None or a number"),
+        (0, "nuc", "ord 'nuc' of a vector"),
+        (None, 3, "ord 3 of a matrix; expected None, 'fro', 'nuc', 1"),
+        ((0, 1), 0, "ord 0 of a matrix"),
+    ],
+)
+def test_norm(axis, ord, says):
+    with pytest.raises(errors.ArgumentError, match=f"^norm: {says}"):
+        gr.norm(X, ord=ord, axis=axis)
+    with pytest.raises((ValueError, TypeError)):
+        np.linalg.norm(X.compute(), ord=ord, axis=axis)
+
+
+def test_norm_of_more_than_matrices():
+    cube = da.ones((2, 3, 4), chunks=2)
+    with pytest.raises(errors.ArgumentError, match=r"^norm: ord=2 for 3 axes; .*vector_norm"):
+        gr.norm(cube, ord=2)
+    with pytest.raises(errors.ArgumentError, match=r"^norm: ord='nuc' for 3 dimensions"):
+        gr.norm(cube, ord="nuc", axis=(0, 1))
+    with pytest.raises(errors.ArgumentError, match=r"^norm: weights= with ord=1 of matrices"):
+        gr.norm(X, ord=1, weights=X)
+    with pytest.raises(errors.ArgumentError, match=r"^vector_norm: where= with ord=-inf"):
+        gr.vector_norm(X, ord=-np.inf, where=X > 0)
 
 
 @pytest.mark.parametrize("order", [-1, 2.5, "2"])
@@ -235,3 +260,28 @@ loaded = {m.partition(".")[0] for m in sys.modules} & {"distributed", "matplotli
 assert not loaded, loaded
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_is_lazy_in_another_way():
+    """Delayed objects, bags and arrays of other packages, whose chunks are not to be had."""
+
+    class Array:  # as the package dask-array has them
+        dtype, shape = np.dtype("f8"), (3,)
+
+        def __dask_graph__(self):
+            return {}
+
+    for x in (dask.delayed([1, 2]), dask.bag.from_sequence([1, 2]), Array()):
+        for call in (gr.sum, gr.cumsum, gr.describe, gr.persist, lambda x: gr.sum(np.ones(3), where=x)):
+            with pytest.raises(errors.ArgumentTypeError, match=r"^\w+: \w+'s \w+; expected an array of dask\.array"):
+                call(x)
+
+
+def test_sequences_numbers_and_chunks_that_are_lists():
+    for x in ([1, 2.5], (1, 2), range(3), 4, np.float32(2), [da.ones(2), da.zeros(2)]):
+        want = np.asarray(x)
+        np.testing.assert_array_equal(gr.sum(x), want.sum())
+        np.testing.assert_array_equal(gr.cumsum(x), want.cumsum())
+    lists = da.arange(6.0, chunks=3).map_blocks(np.ndarray.tolist, meta=np.empty(0))
+    assert gr.cumsum(lists)[-1] == gr.sum(lists) == 15
+    assert gr.histogram(lists, bins=2, range=(0, 6))[0].compute().tolist() == [3, 3]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import pickle
 import sys
 from types import ModuleType
 
@@ -12,7 +14,7 @@ import pytest
 pytest.importorskip("distributed")
 
 import gpureduce_dask as gr
-from gpureduce_dask import chunk
+from gpureduce_dask import chunk, device_pool
 from gpureduce_dask.errors import ArgumentError, DeviceError, DtypeError, ExtraError
 
 
@@ -47,19 +49,17 @@ def asked(monkeypatch):
     return call
 
 
-def test_gpus_get_a_worker_each_nvlink_and_a_pool_that_serves_cupy(asked):
+def test_gpus_get_a_worker_each_and_nvlink(asked):
     assert asked() == {
         "n_workers": 3,
         "protocol": "ucx",
-        "rmm_pool_size": 0.5,
-        "rmm_allocator_external_lib_list": ["cupy"],
         "dashboard_address": "127.0.0.1:8787",
         "worker_dashboard_address": "127.0.0.1:0",
     }
 
 
 def test_without_ucxx_and_rmm_it_is_dask_s_protocol_and_cupy_s_pool(asked):
-    got = asked(installed=())
+    got = asked(installed=(), rmm_async=True)
     assert got["protocol"] is None and "rmm_pool_size" not in got and "rmm_allocator_external_lib_list" not in got
 
 
@@ -68,13 +68,51 @@ def test_one_worker_has_nobody_to_talk_ucx_to(asked):
 
 
 def test_what_is_asked_for_reaches_dask_cuda(asked):
-    got = asked(n_workers=2, protocol="tcp", rmm_pool_size="60GB", dashboard_address="localhost:0", memory_limit=0)
-    assert (got["n_workers"], got["protocol"], got["rmm_pool_size"], got["memory_limit"]) == (2, "tcp", "60GB", 0)
+    got = asked(n_workers=2, protocol="tcp", dashboard_address="localhost:0", memory_limit=0)
+    assert (got["n_workers"], got["protocol"], got["memory_limit"]) == (2, "tcp", 0)
     assert got["dashboard_address"] == "localhost:0"
 
 
+def test_another_argument_of_rmm_leaves_the_pool_to_dask_cuda(asked):
+    got = asked(rmm_pool_size="60GB", rmm_track_allocations=True)
+    assert (got["rmm_pool_size"], got["rmm_allocator_external_lib_list"]) == ("60GB", ["cupy"])
+    assert got["rmm_track_allocations"]
+
+
 def test_no_pool_where_none_is_asked_for(asked):
-    assert "rmm_allocator_external_lib_list" not in asked(rmm_pool_size=None)
+    assert "rmm_allocator_external_lib_list" not in asked(rmm_pool_size=None, rmm_track_allocations=True)
+
+
+@pytest.mark.parametrize(
+    ("size", "taken", "made"),
+    [(0.5, 0, 500 << 20), (0.5, 3, 500 << 20), ("300MiB", 0, 300 << 20), (0.5, 10**6, 200 << 20)],
+)
+def test_a_worker_s_pool_waits_for_the_memory_of_the_one_before(monkeypatch, size, taken, made):
+    """Attempts fail while that is taken; it starts with half of what is free in the end, and grows."""
+    asked, used = [], {}
+
+    def pool(upstream, initial_pool_size):
+        asked.append(initial_pool_size)
+        if initial_pool_size > 400 << 20 and len(asked) <= taken:
+            raise MemoryError("std::bad_alloc: out_of_memory: maximum pool size exceeded")
+        return "pool"
+
+    mr = module(
+        "mr",
+        PoolMemoryResource=pool,
+        CudaMemoryResource=str,
+        set_current_device_resource=lambda resource: used.update(rmm=resource),
+    )
+    monkeypatch.setitem(sys.modules, "rmm", module("rmm", mr=mr))
+    monkeypatch.setitem(sys.modules, "rmm.allocators", module("rmm.allocators"))
+    monkeypatch.setitem(sys.modules, "rmm.allocators.cupy", module("rmm.allocators.cupy", rmm_cupy_allocator="ours"))
+    runtime = module("runtime", memGetInfo=lambda: (400 << 20, 1000 << 20))
+    cuda = module("cuda", runtime=runtime, set_allocator=lambda allocator: used.update(cupy=allocator))
+    monkeypatch.setitem(sys.modules, "cupy", module("cupy", cuda=cuda))
+    monkeypatch.setattr(device_pool, "AGAIN", 0.01)
+    monkeypatch.setattr(device_pool, "PATIENCE", 0.05)
+    asyncio.run(pickle.loads(pickle.dumps(device_pool.DevicePool(size))).setup(None))
+    assert used == {"rmm": "pool", "cupy": "ours"} and asked[-1] == made
 
 
 @pytest.mark.parametrize("number", [0, 4])
@@ -124,6 +162,7 @@ def test_a_cluster_of_processes():
     """Its sockets, its warming, a reduction on it, and its end."""
     psutil = pytest.importorskip("psutil")
     import dask.array as da
+    from distributed import Client
 
     with gr.cluster.start(2, gpu=False, dashboard_address="127.0.0.1:0", threads_per_worker=1) as client:
         cluster = client.cluster
@@ -140,6 +179,12 @@ def test_a_cluster_of_processes():
             gr.warm(client, ops=("ptp",), dtypes=("c8",))
 
         assert int(gr.sum(da.arange(100, chunks=10)).compute()) == 4950
+
+        async def warm():
+            async with Client(cluster.scheduler_address, asynchronous=True) as other:
+                return await gr.warm(other, ops=())
+
+        assert set(client.sync(warm)) == set(workers)
     assert client.status == "closed" and cluster.status.name == "closed"
     assert not any(process.is_running() for process in processes)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import threading
 import time
 
 import dask
@@ -16,7 +17,7 @@ from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
 from gpureduce_dask.trees import held as handles
-from gpureduce_dask.trees import locate, scheduler, workers
+from gpureduce_dask.trees import locate, scheduler, spread, workers
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -109,70 +110,53 @@ def test_the_graph_of_a_later_reduction_does_not_grow(client):
     assert sizes[0] == sizes[1] == 4 + 4 + 1
 
 
-def test_a_first_reduction_sends_one_graph(client):
-    """A client sends its next one 10 ms after the last at the earliest, and dask puts all that it names in order."""
-    p = persisted(client, da.ones(256 * 64, chunks=64))
-    before = client.run_on_scheduler(graphs)
-    assert gr.sum(p).compute() == 256 * 64
-    assert client.run_on_scheduler(graphs) == before + 1
-
-
-def pauses(seconds, dask_scheduler):
-    """The scheduler speaks to each worker so often at most; how often it did."""
-    before = [stream.interval for stream in dask_scheduler.stream_comms.values()]
-    for stream in dask_scheduler.stream_comms.values():
-        stream.interval = seconds
-    return before[0]
-
-
-def test_no_step_waits_for_the_end_of_a_pause(client):
-    """Neither the graph nor its tasks: dask would collect messages meanwhile. The graph may, after another message that
-    left just now."""
+def test_a_graph_does_not_wait_for_the_end_of_a_pause(client):
+    """dask would collect what the client says, after another message that left just now."""
     ref, x = values()
     p, times = persisted(client, x), []
     gr.sum(p).compute()
-    mine = client.scheduler_comm.interval
-    usual = client.run_on_scheduler(pauses, 5)
+    usual, client.scheduler_comm.interval = client.scheduler_comm.interval, 5
     try:
-        client.scheduler_comm.interval = 5
         for op in (gr.max, gr.min, gr.sum):
             begin = time.monotonic()
             assert op(p).compute() == getattr(ref, op.__name__)()
             times.append(time.monotonic() - begin)
     finally:
-        client.scheduler_comm.interval = mine
-        client.run_on_scheduler(pauses, usual)
+        client.scheduler_comm.interval = usual
     assert min(times[1:]) < 4
 
 
-def stumble(dask_scheduler):
-    """Take other arguments once, as some later version may always."""
-    new, calls = dask_scheduler.new_task, []
-
-    def once(*args, **kwargs):
-        calls.append(args)
-        if len(calls) < 2:
-            return new(*args, **kwargs)
-        del dask_scheduler.new_task
-        raise TypeError("unexpected arguments")
-
-    dask_scheduler.new_task = once
+def ours(dask_scheduler):
+    """What a scheduler would not have without this package."""
+    found = [
+        *dask_scheduler.plugins,
+        *dask_scheduler.stream_handlers,
+        *dask_scheduler.handlers,
+        *dask_scheduler.clients,
+    ]
+    return [name for name in map(str, found) if name.startswith("gr")]
 
 
-def test_a_scheduler_that_makes_no_tasks_for_us(client):
-    """Handles come by a graph then, and nothing is left of what was begun."""
+def test_a_scheduler_is_left_as_it_was(client):
+    """Nothing of ours is installed there, for a client that comes later or a scheduler that is started anew."""
     ref, x = values()
     p = persisted(client, x)
-    wait_until(lambda: not client.run_on_scheduler(handle_tasks))
-    before = client.run_on_scheduler(graphs)
-    client.run_on_scheduler(stumble)
-    assert gr.sum(p).compute() == ref.sum()
-    assert client.run_on_scheduler(graphs) == before + 2
-    assert len(client.run_on_scheduler(handle_tasks)) == 4
-    assert gr.argmax(p).compute() == ref.argmax()
-    del p
-    gc.collect()
-    wait_until(lambda: not client.run_on_scheduler(handle_tasks))
+    for op in (gr.sum, gr.max):
+        assert op(p).compute() == getattr(ref, op.__name__)()
+    gr.warm(client, ops=())
+    assert not client.run_on_scheduler(ours)
+
+
+def test_keys_are_those_of_the_input(client):
+    """Who asks again, for the same array at the same place, gets the same result and the same handles."""
+    _, x = values()
+    p = persisted(client, x)
+    names = gr.sum(p).name, gr.cumsum(p, axis=0).name
+    gr.sum(p).compute()
+    gr.max(p).compute()
+    q = da.Array(dask.highlevelgraph.HighLevelGraph.from_collections(p.name, dict(p.dask)), p.name, p.chunks, p.dtype)
+    assert names == (gr.sum(p).name, gr.cumsum(p, axis=0).name) == (gr.sum(q).name, gr.cumsum(q, axis=0).name)
+    assert gr.sum(q).compute() == gr.sum(p).compute() and len(client.run_on_scheduler(handle_tasks)) == 4
 
 
 def test_a_survey_tells_what_dask_does(client):
@@ -181,7 +165,10 @@ def test_a_survey_tells_what_dask_does(client):
     client.amm.stop()  # it drops copies that nobody needs, every two seconds
     client.replicate([f for f in p.dask.values()][:5], n=3)
     known, found = client.run_on_scheduler(scheduler.survey, [(p.name, p.numblocks)])
-    for address, info in client.scheduler_info(n_workers=-1)["workers"].items():
+    theirs, known = client.scheduler_info(n_workers=-1), dict(known)
+    assert known.pop("id") == theirs["id"]
+    (known,) = known.values()
+    for address, info in theirs["workers"].items():
         mine = known.pop(address)
         assert mine["nthreads"] == info["nthreads"] and mine["memory_limit"] == info["memory_limit"]
         assert mine["metrics"].keys() == {"memory", "spilled_bytes"} <= info["metrics"].keys()
@@ -336,25 +323,22 @@ def in_memory(name, dask_scheduler):
     return sum(key[0] == name and task.state == "memory" for key, task in dask_scheduler.tasks.items())
 
 
-def test_chunks_stay_for_as_long_as_their_handles(client):
-    """Also where the array is gone, as while the last reductions of it run; and not for longer."""
-    wait_until(lambda: not client.run_on_scheduler(handle_tasks))
+def data(client):
+    """How many results workers have."""
+    return sum(client.run(lambda dask_worker: len(dask_worker.data)).values())
+
+
+def test_chunks_go_with_the_array(client):
+    """Handles do not keep them, and what a last result was made of goes with it."""
+    wait_until(lambda: not client.run_on_scheduler(handle_tasks) and not data(client))
     _, before = client.run_on_scheduler(keys_and_clients)
     p = persisted(client, values()[1])
     gr.sum(p).compute()
-    (held,) = handles._held.values()
-    name, chunks, futures = p.name, p.npartitions, [*held.futures.values()]
     last = client.compute(gr.max(p))
     last.result()
-    del p, held
+    del p
     gc.collect()
-    client.run_on_scheduler(lambda dask_scheduler: None)  # until what is released above is
-    time.sleep(0.1)
-    assert client.run_on_scheduler(in_memory, name) == chunks
-    del futures  # the handles stay known, as what the last result was made of
-    gc.collect()
-    wait_until(lambda: not client.run_on_scheduler(in_memory, name))
-    assert client.run_on_scheduler(handle_tasks)
+    wait_until(lambda: data(client) == 1)
     del last
     gc.collect()
     wait_until(lambda: client.run_on_scheduler(keys_and_clients) == ([], before))
@@ -441,7 +425,7 @@ def test_what_went_to_a_disk_is_held_by_no_handle(client, monkeypatch):
 
     def spilled(arrays, dask_scheduler):
         known, found = survey(arrays, dask_scheduler)
-        next(iter(known.values()))["metrics"]["spilled_bytes"] = {"memory": 0, "disk": 100}
+        next(iter(known["workers"].values()))["metrics"]["spilled_bytes"] = {"memory": 0, "disk": 100}
         return known, found
 
     monkeypatch.setattr(scheduler, "survey", spilled)
@@ -452,7 +436,8 @@ def test_what_went_to_a_disk_is_held_by_no_handle(client, monkeypatch):
 def test_a_worker_is_asked_once_for_the_package(client, monkeypatch):
     p = persisted(client, values()[1])
     gr.sum(p).compute()
-    monkeypatch.delitem(workers._answers, client)
+    workers._heard[client].when = -workers.FRESH
+    workers._heard[client].workers = None
     monkeypatch.setattr(client, "run", None)
     gr.max(p).compute()
     gr.sum(persisted(client, values()[1] + 1)).compute()
@@ -461,7 +446,7 @@ def test_a_worker_is_asked_once_for_the_package(client, monkeypatch):
 def test_a_worker_that_does_not_answer(client, monkeypatch):
     """As one that died just now, to which its scheduler would try to connect for half a minute."""
     monkeypatch.setattr(workers, "ANSWER_SECONDS", 0.2)
-    monkeypatch.delitem(workers._asked, client, raising=False)
+    workers._heard.pop(client, None)
     ref, x = values()
     p = persisted(client, x)
     pid = next(iter(client.run(os.getpid).values()))
@@ -527,15 +512,40 @@ def test_persist_makes_handles(client):
 
 
 def test_a_worker_that_retires(client):
-    """The last test: it leaves a worker less. Chunks move, those of a deleted array too."""
+    """The last test: it leaves a worker less. Chunks move, and a graph of before finds them."""
     ref, x = values()
-    gone = gr.persist(x + 1)
-    (held,) = handles._held.values()
-    name, chunks = gone.name, gone.npartitions
-    del gone
     p = persisted(client, x)
-    gr.sum(p).compute()
+    total = gr.sum(p)
+    total.compute()
     client.retire_workers([next(iter(client.nthreads()))])
-    assert client.run_on_scheduler(in_memory, name) == chunks == 64 and held.futures
     assert gr.max(p).compute() == ref.max()
+    assert (total + 1).compute() == ref.sum() + 1
     assert gr.argmin(p).compute() == ref.argmin()
+
+
+def test_a_scheduler_that_is_started_anew(monkeypatch):
+    """At its old address, where its client finds it again: what was believed of the first one is not asked of the
+    second. With each goes the thread in which a worker answered others."""
+    monkeypatch.setattr(spread, "pays", lambda homes, *_: len(homes) > 1)
+    ref, x = values()
+    port, client = 0, None
+    for number in range(2):
+        with distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=1,
+            processes=False,
+            protocol="tcp",
+            dashboard_address=None,
+            scheduler_port=port,
+        ) as cluster:
+            port = int(cluster.scheduler_address.rpartition(":")[2])
+            client = client or distributed.Client(cluster.scheduler_address)
+            client.wait_for_workers(2, timeout=30)
+            for op in (gr.sum, gr.max):
+                p = persisted(client, x + number)
+                future = client.compute(op(p))
+                assert future.result(timeout=30) == getattr(ref + number, op.__name__)()
+            assert client.submit(int, pure=False).result(timeout=30) == 0
+            del p, future
+    client.close()
+    wait_until(lambda: not any("gr-desk" in thread.name for thread in threading.enumerate()))

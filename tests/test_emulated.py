@@ -27,6 +27,7 @@ from simt.cases import (
     check_far,
     check_fold,
     check_nothing,
+    check_products,
     check_refused,
     check_zeros,
     small_grids,
@@ -51,6 +52,7 @@ def calls(machine: Emulator) -> None:
     for bound in LOGIC:
         check_zeros(machine, bound)
     check_exact(machine)
+    check_products(machine)
     check_far(machine)
     check_nothing(machine)
     check_empty(machine)
@@ -97,6 +99,10 @@ def test_zeros_in_every_block(machine: Emulator) -> None:
 
 def test_float64_sums_are_exact(machine: Emulator) -> None:
     check_exact(machine)
+
+
+def test_products_of_all_sizes(machine: Emulator) -> None:
+    check_products(machine)
 
 
 def test_variances_far_from_zero(machine: Emulator) -> None:

@@ -81,6 +81,13 @@ def spared(x: np.ndarray, at: tuple[int, int]) -> np.ndarray:
     return aligned(y, x.ctypes.data % 16)
 
 
+def all_sizes(x: np.ndarray) -> np.ndarray:
+    """Numbers whose running products leave the range and come back."""
+    rng = np.random.default_rng(4)
+    sizes = rng.integers(-500, 500, x.shape)
+    return aligned(np.exp2(sizes - np.roll(sizes, 1, 0)).astype(x.dtype), 0)
+
+
 def late(x: np.ndarray, found: bool, *at: int) -> np.ndarray:
     y = np.full(x.shape, not found, x.dtype)
     y[list(at)] = found
@@ -118,6 +125,9 @@ CALLS = {
     "any at once": call("any", "f2", (9000,), phase=2, view=lambda x: late(x, True, 0), carried=True),
     "exclusive": call("sum", "i4", (5000,), exclusive=True),
     "reverse": call("sum", "i4", (5001,), reverse=True, phase=4, carried=True),
+    "products": call("prod", "f8", (3001,), view=all_sizes, carried=True),
+    "products in columns": call("prod", "f8", (300, 35), 0, view=all_sizes, reverse=True),
+    "products in lines": call("prod", "c16", (5, 301), 1, view=all_sizes, exclusive=True),
     "in order": call("affine", "f8", (2000,), carried=True),
     "in order, reverse": call("affine", "f8", (2000,), reverse=True),
     "short lines": call("sum", "i4", (300, 17), 1, carried=True, phase=4),

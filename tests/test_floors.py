@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "gpureduce_dask"
 
 # From the ground up. A name is a module or a folder of modules; the package itself stands above the public functions.
 FLOORS = [
-    {"errors", "dtypes"},
+    {"errors", "dtypes", "public"},
     {"monoid"},
     {"cuda_types", "rows", "history"},
     {"operators", "binned"},
@@ -26,9 +26,11 @@ FLOORS = [
         "maps",
         "summaries",
         "binning",
+        "explain",
         "accelerate",
         "auto",
         "cluster",
+        "device_pool",
     },
     {"", "earth"},
     {"demo", "bench", "doctor"},

@@ -171,7 +171,7 @@ def test_config_sets_the_group(size):
     assert len(groups) == {1: 48, 5: 10, 1000: 0}[size]
     assert gr.reduction(x, "sum", group=size).name == s.name
     assert s.compute(scheduler="sync") == sum(range(48 * 8))
-    with dask.config.set({"gpureduce.group": 0}), pytest.raises(gr.errors.ArgumentError, match="group 0"):
+    with dask.config.set({"gpureduce.group": 0}), pytest.raises(gr.errors.ArgumentError, match=r"gpureduce\.group: 0"):
         gr.sum(x)
 
 

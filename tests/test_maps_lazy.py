@@ -79,7 +79,7 @@ def test_chains_give_what_dask_gives(name, fused):
 def test_an_option_turns_it_off(off, fused):
     chain = CHAINS["squares"]
     on, _ = both(chain)
-    with dask.config.set({lazy.KEY: off != "key"}):
+    with dask.config.set({"gpureduce.fuse": off != "key"}):
         ours, stock = both(chain, fuse=off != "option")
     np.testing.assert_allclose(ours.compute(scheduler="sync"), stock.compute(scheduler="sync"), rtol=1e-5)
     assert not fused

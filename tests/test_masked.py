@@ -69,3 +69,28 @@ def test_what_stock_dask_answers_for():
     for op in ("sum", "mean", "max", "argmax", "std"):
         assert getattr(gr, op)(MASKED).compute(scheduler="sync") == getattr(wanted, op)()
     assert gr.sum((MASKED - PLAIN) ** 2 + 1).compute(scheduler="sync") == wanted.count()
+
+
+MIXED = da.concatenate([PLAIN.rechunk((2, 6))[:2], MASKED.rechunk((2, 6))[:2], PLAIN[2:]]).map_blocks(
+    lambda b: b if b.sum() > 100 else np.ma.masked_less(b, 15), meta=np.empty((0, 0)), dtype="f8"
+)
+ANSWERED = "sum prod mean std min all argmax nanvar nanmax ptp count_nonzero".split()
+
+
+@pytest.mark.parametrize("name", ANSWERED)
+@pytest.mark.parametrize("x", [SILENT, MIXED, PLAIN.dot(MASKED.T)], ids="abc")
+def test_chunks_of_which_the_meta_is_silent_are_reduced_as_stock_dask_does(name, x):
+    for axis in (0, None):
+        with np.errstate(all="ignore"):
+            want = getattr(da, name)(x, axis).compute(scheduler="sync")
+            got = getattr(gr, name)(x, axis).compute(scheduler="sync")
+            with gr.accelerate(numpy=True):
+                lazy = getattr(da, name)(x, axis)
+            for found in (got, lazy.compute(scheduler="sync"), lazy.persist(scheduler="sync").compute()):
+                assert type(found) is type(want)
+                np.testing.assert_array_equal(np.ma.getmaskarray(found), np.ma.getmaskarray(want))
+                np.testing.assert_allclose(np.ma.filled(found, 0), np.ma.filled(want, 0))
+    held = x.persist(scheduler="sync")
+    want, got = (getattr(lib, name)(held, axis=0).compute(scheduler="threads") for lib in (da, gr))
+    assert type(got) is type(want)
+    np.testing.assert_allclose(np.ma.filled(got, 0), np.ma.filled(want, 0))

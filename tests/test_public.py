@@ -193,7 +193,7 @@ def test_norms_and_sums_of_squares(axis):
     for values in (x, x.astype("f4"), x + 1j, (x * 9).astype("i4")):
         d = da.from_array(values, chunks=(2, 5, 4))
         for ord in (1, 2, np.inf):
-            got = gr.norm(d, ord=ord, axis=axis).compute(scheduler="sync")
+            got = gr.vector_norm(d, ord=ord, axis=axis).compute(scheduler="sync")
             np.testing.assert_allclose(got, np.linalg.vector_norm(values, ord=ord, axis=axis), rtol=1e-6)
         np.testing.assert_allclose(
             gr.sumsq(d, axis=axis).compute(scheduler="sync"), (np.abs(wide(values)) ** 2).sum(axis), rtol=1e-6
@@ -358,6 +358,8 @@ def test_signatures_are_dasks(name):
 def test_the_namespace():
     assert set(gr.__all__) <= set(dir(gr))
     assert all(getattr(gr, name) is not None for name in gr.__all__)
+    assert {name for name in dir(gr) if not name.startswith("__")} == set(gr.__all__)  # no module of the package
+    assert gr.__version__.count(".") == 2 and "__version__" in dir(gr)
     with pytest.raises(AttributeError, match="cumfoo"):
         _ = gr.cumfoo
     with pytest.raises(TypeError):

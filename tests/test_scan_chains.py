@@ -12,7 +12,7 @@ import pytest
 from dask._task_spec import Task
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import scan_chains, scan_tasks, stream
+from gpureduce_dask.trees import scan_chains, stream
 from gpureduce_dask.trees.scan_section import Scan
 
 distributed = pytest.importorskip("distributed")
@@ -86,10 +86,8 @@ def test_two_arrays(x):
 def test_costly_steps_are_done_once(x, array):
     steps = array(x)
     low = stream.OPTIMIZE(*_together(gr.cumsum(steps, 0)))
-    made = [node.args[0][0] for node in low.values() if getattr(node, "func", None) is scan_tasks.make]
     names = [key for key in low if not str(key[0]).startswith("gr-")]
-    # nothing but a line's last chunk is read once
-    assert len(names) + sum(map(len, made)) >= steps.npartitions - steps.numblocks[1]
+    assert len(names) >= steps.npartitions - steps.numblocks[1]  # nothing but a line's last chunk is read once
     np.testing.assert_allclose(gr.cumsum(steps, 0)[-1].compute(), steps.sum(0).compute(), rtol=1e-4)
 
 

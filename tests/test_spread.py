@@ -15,12 +15,12 @@ import dask.array as da
 import numpy as np
 import pytest
 from dask.graph_manipulation import bind, clone
-from test_cluster_grouping import install, stumble, taken, wait_until
+from test_cluster_grouping import install, taken, wait_until
 from test_faults import wait_for_all
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import desk, scheduler, spread
+from gpureduce_dask.trees import desk, spread
 from gpureduce_dask.trees import held as held_handles
 
 distributed = pytest.importorskip("distributed")
@@ -91,20 +91,12 @@ def fetched(client):
 def handles(dask_scheduler):
     """Where each handle is."""
     tasks = {k: task for k, task in dask_scheduler.tasks.items() if str(k).startswith("gr-handle")}
-    return {k: [w.address for w in task.who_has or ()] for k, task in tasks.items() if not k.endswith("-all")}
+    return {k: [w.address for w in task.who_has or ()] for k, task in tasks.items()}
 
 
-def list_of(x):
-    """The key of the list of an array's handles."""
-    known = held_handles._held[id(x.dask.layers[x.name])]
-    return known.key if isinstance(known, held_handles.Ordered) else known.roster.key
-
-
-def lead_and_asked(client, x):
-    """The worker that the tasks of the last array run on, and another one."""
-    roster = list_of(x)
-    (lead,) = client.run_on_scheduler(lambda dask_scheduler: [w.address for w in dask_scheduler.tasks[roster].who_has])
-    return lead, next(w for w in client.nthreads() if w != lead)
+def pinned(worker):
+    """Tasks run there."""
+    return dask.annotate(workers=[worker], allow_other_workers=False)
 
 
 def on_request(client, worker, what):
@@ -132,154 +124,18 @@ async def doze():
     await asyncio.sleep(0.5)
 
 
-def listed(client, ref=REF):
-    """Chunks on every worker, with a list of their handles, as after two reductions."""
+def handled(client, ref=REF):
+    """Chunks on every worker, their handles, a worker on which tasks are to run, and one that these ask."""
     x = held(client, ref)
-    for op in (gr.sum, gr.min):
-        value(client, op(x))
-    wait_until(lambda: all(len(places) == 1 for places in client.run_on_scheduler(handles).values()))
-    return x
-
-
-@pytest.fixture
-def unmade(client, monkeypatch):
-    """Chunks on every worker, of whose handles there is a list alone, as until a moment after the first reduction."""
-    listed(client)
-    gc.collect()
-    monkeypatch.setattr(held_handles, "SOON", PATIENCE)
-    return held(client)
-
-
-def test_the_first_reduction_of_the_next_array(client, unmade):
-    found, tasks = tasks_of(client, lambda: gr.sum(unmade))
-    assert found == pytest.approx(REF.sum()) and len(tasks) == 2  # the list and the total
-    assert gr.plan(unmade, "max").tasks == len(tasks_of(client, lambda: gr.max(unmade))[1]) == 1
-    assert not client.run_on_scheduler(handles)
-    np.testing.assert_array_equal(value(client, gr.max(unmade, axis=1)), REF.max(1))
-    assert len(client.run_on_scheduler(handles)) == WORKERS  # made for the groups
-    x = held(client)
-    assert gr.plan(x, "min").handles == 1
-    np.testing.assert_array_equal(value(client, gr.min(x, axis=0)), REF.min(0))
-    assert value(client, gr.vdot(x, unmade)) == pytest.approx((REF * REF).sum())
-    assert fetched(client) == 0
-
-
-def test_the_first_array_of_a_warm_client(client, monkeypatch):
-    monkeypatch.setattr(held_handles, "SOON", PATIENCE)
-    gr.warm(client, ops=())
-    x = held(client)
-    found, tasks = tasks_of(client, lambda: gr.sum(x))
-    assert found == pytest.approx(REF.sum()) and len(tasks) == 2
-
-
-def test_nobody_is_asked(client, unmade, monkeypatch):
-    """Whatever is reduced to little, in order or not, again and again until it is heard of the handles."""
-    wrapped = client.run_on_scheduler
-    integers = np.arange(24 * 15).reshape(24, 15) % 5
-    p, rows = held(client, integers, (2, 15)), held(client, REF, (2, 15))
-    asked, before = [], fetched(client)
-    monkeypatch.setattr(client, "run_on_scheduler", lambda *args: asked.append(args) or wrapped(*args))
-    assert value(client, gr.sum(unmade)) == pytest.approx(REF.sum())
-    assert value(client, gr.argmax(unmade)) == REF.argmax()
-    assert value(client, gr.reduction(p, AFFINE)) == compose(integers, (0, 1))
-    np.testing.assert_array_equal(value(client, gr.max(rows, axis=0)), REF.max(0))
-    assert not asked
-    assert not client.run_on_scheduler(handles) and fetched(client) == before
-    asked.clear()
-    np.testing.assert_array_equal(value(client, gr.max(unmade, axis=1)), REF.max(1))
-    assert [function for function, *_ in asked] == [scheduler.listed]
-    assert value(client, gr.max(unmade)) == REF.max() and len(asked) == 1
-
-
-@pytest.mark.parametrize("where", ["one", "two"])
-def test_chunks_that_lie_on_some_workers(client, unmade, where):
-    some = sorted(client.nthreads())[-1:] if where == "one" else sorted(client.nthreads())[1:]
-    with dask.annotate(workers=some, allow_other_workers=False):
-        x = client.persist(da.from_array(REF * 2, chunks=(2, 4)).map_blocks(np.copy), optimize_graph=False)
-    distributed.wait(x, timeout=PATIENCE)
-    before = fetched(client)
-    found, tasks = tasks_of(client, lambda: gr.sum(x))
-    assert found == pytest.approx(2 * REF.sum()) and len(tasks) == 2
-    np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), 2 * REF.max(1))
-    assert len(client.run_on_scheduler(handles)) == len(some)
-    assert fetched(client) == before
-
-
-def test_a_worker_that_nobody_has_met(client, unmade, monkeypatch):
-    """It could not be asked, so the list waits until its handle is made, and its desk with it."""
-    new = sorted(client.nthreads())[1]
-    client.run(forget, workers=[new])
-    met = held_handles.met(client) - {new}
-    monkeypatch.setitem(held_handles._met, client, set(met))
-    x, before = held(client, REF + 1), fetched(client)
-    found, tasks = tasks_of(client, lambda: gr.sum(x))
-    assert found == pytest.approx((REF + 1).sum()) and len(tasks) == WORKERS + 2
-    assert value(client, gr.max(x)) == (REF + 1).max() and fetched(client) == before
-
-
-def lose(key, dask_scheduler):
-    """As when its worker has just died."""
-    dask_scheduler.transitions({key: "released"}, "test")
-
-
-def test_a_chunk_that_is_lost_just_then(client, unmade, monkeypatch):
-    """It is made again, and the list waits for it."""
-    x, begin = held(client, REF + 4), held_handles.workers.order
-    key = next(f.key for f in distributed.futures_of(x))
-
-    def late(*args):
-        client.run_on_scheduler(lose, key)
-        return begin(*args)
-
-    monkeypatch.setattr(held_handles.workers, "order", late)
-    assert value(client, gr.sum(x)) == pytest.approx((REF + 4).sum())
-    np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), (REF + 4).max(1))
-
-
-def give_up(keys, client, dask_scheduler):
-    dask_scheduler.stimulus_cancel(keys, client, force=True, reason="test", msg="")
-
-
-def test_chunks_that_are_cancelled_just_then(client, unmade, monkeypatch):
-    x, begin = held(client, REF + 3), held_handles.workers.order
-
-    def late(*args):
-        client.run_on_scheduler(give_up, [*x.dask], client.id)
-        return begin(*args)
-
-    monkeypatch.setattr(held_handles.workers, "order", late)
-    with pytest.raises(distributed.client.FutureCancelledError):
-        value(client, gr.sum(x))
-    monkeypatch.setattr(held_handles.workers, "order", begin)
-    assert value(client, gr.sum(held(client, REF + 2))) == pytest.approx((REF + 2).sum())
-
-
-def test_handles_follow_the_list(client, unmade, monkeypatch):
-    monkeypatch.setattr(held_handles, "SOON", 0.01)
-    x = held(client)
-    assert value(client, gr.sum(x)) == pytest.approx(REF.sum())
-    wait_until(lambda: len(client.run_on_scheduler(handles)) == WORKERS)
-    assert value(client, gr.max(x)) == REF.max()
-    assert fetched(client) == 0
-
-
-def test_an_array_that_goes_before_its_handles_are_made(client, unmade):
-    x = held(client)
-    total = gr.sum(x)
-    for worker in client.nthreads():
-        on_request(client, worker, doze)
-    future = client.compute(total)
-    del total, x
-    gc.collect()
-    assert future.result(timeout=PATIENCE) == pytest.approx(REF.sum())
+    value(client, gr.sum(x))
+    lead, asked, *_ = sorted(client.nthreads())
+    return x, lead, asked
 
 
 def test_one_task_and_the_same_bits(client, monkeypatch):
     x, ops = held(client), [gr.sum, gr.var, gr.argmax, gr.mean]
     found, tasks = tasks_of(client, lambda: gr.sum(x))
     assert len(tasks) == WORKERS + 1  # handles and the total
-    found, tasks = tasks_of(client, lambda: gr.min(x))
-    assert len(tasks) == 2  # and a list of the handles
     found, tasks = zip(*(tasks_of(client, lambda op=op: op(x)) for op in ops), strict=True)
     assert [len(each) for each in tasks] == [1] * len(ops)
     found = [*found, *dask.compute(*gr.stats(x, ["min", "std"]))]
@@ -288,7 +144,7 @@ def test_one_task_and_the_same_bits(client, monkeypatch):
     p = held(client, integers)
     assert value(client, gr.reduction(p, AFFINE)) == compose(integers, (0, 1))
     assert value(client, gr.vdot(p, held(client, integers))) == (integers * integers).sum()
-    wait_until(lambda: all(len(places) == 1 for places in client.run_on_scheduler(handles).values()))
+    np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), REF.max(1))  # by groups, each where its chunks are
     monkeypatch.setattr(spread, "MOST_BYTES", 0)
     want = [value(client, op(x)) for op in ops]
     want += dask.compute(*gr.stats(x, ["min", "std"]))
@@ -306,7 +162,7 @@ def test_where_it_pays():
 
 def test_a_plan_knows(client):
     x = held(client)
-    for handles, op in ((WORKERS, gr.sum), (1, gr.max), (0, gr.argmax)):
+    for handles, op in ((WORKERS, gr.sum), (0, gr.argmax)):
         plan = gr.plan(x, op.__name__)
         assert plan.handles == handles and plan.moved_bytes > 0 and len(plan.shares) == WORKERS
         assert plan.tasks == handles + 1 == len(tasks_of(client, lambda op=op: op(x))[1])
@@ -327,7 +183,7 @@ def test_copies_of_its_graph(client):
 
 def test_workers_that_ask_each_other(client):
     """In their one thread each, they would wait for ever."""
-    x = listed(client)
+    x, *_ = handled(client)
     for worker in client.nthreads():
         on_request(client, worker, doze)
     futures = [
@@ -338,18 +194,6 @@ def test_workers_that_ask_each_other(client):
     assert fetched(client) == 0
 
 
-def test_first_reductions_in_several_threads(client, monkeypatch):
-    """While it is heard of the handles of others."""
-    gr.warm(client, ops=())
-    monkeypatch.setattr(held_handles, "SOON", 0.001)
-    arrays = [held(client, REF + i) for i in range(12)]
-    begin = time.perf_counter()
-    with ThreadPoolExecutor(4) as pool:
-        found = [*pool.map(lambda x: value(client, gr.max(x)), arrays * 2)]
-    assert found == [REF.max() + i for i in range(12)] * 2
-    assert time.perf_counter() - begin < gr.trees.workers.ANSWER_SECONDS  # nobody waited for a lock
-
-
 def test_threads_of_one_client(client):
     x = held(client)
     with ThreadPoolExecutor(4) as pool:
@@ -357,15 +201,14 @@ def test_threads_of_one_client(client):
 
 
 def left(dask_scheduler):
-    """Handles, lists of them and chunks, and who wants them."""
-    keys = [str(key) for key in dask_scheduler.tasks if "copy" in str(key) or str(key).startswith("gr-")]
-    return keys + [name for name in dask_scheduler.clients if name == "gr-handles"]
+    """Handles and chunks."""
+    return [str(key) for key in dask_scheduler.tasks if "copy" in str(key) or str(key).startswith("gr-")]
 
 
 @pytest.mark.parametrize("how", ["deleted", "cancelled"])
 def test_all_goes_with_the_array(client, how):
     wait_until(lambda: not client.run_on_scheduler(left))
-    x = listed(client)
+    x, *_ = handled(client)
     assert client.run_on_scheduler(left)
     if how == "cancelled":
         client.cancel(x)
@@ -377,10 +220,11 @@ def test_all_goes_with_the_array(client, how):
 
 def test_groups_on_another_worker(client):
     """As where a copy of a handle drew them there: their chunks stay where they are."""
-    x = listed(client)
+    x, *_ = handled(client)
+    value(client, gr.max(x, axis=0))
     before = fetched(client)
     for worker in client.nthreads():
-        with dask.annotate(workers=[worker], allow_other_workers=False):
+        with pinned(worker):
             np.testing.assert_array_equal(gr.max(x, axis=0).compute(optimize_graph=False), REF.max(0))
     assert fetched(client) == before
 
@@ -391,14 +235,15 @@ def drop(key, worker, dask_scheduler):
 
 def test_a_handle_that_is_dropped(client):
     """As dask's memory manager does with what is on two workers: its home finds the chunks again."""
-    x = listed(client)
-    lead, asked = lead_and_asked(client, x)
-    (key,) = [key for key, where in client.run_on_scheduler(handles).items() if where == [asked]]
-    client.replicate([held_handles._held[id(x.dask.layers[x.name])].futures[key]], workers=[lead])
+    x, lead, asked = handled(client)
+    with pinned(lead):
+        assert value(client, gr.max(x)) == REF.max()  # which leaves copies there
+    key = held_handles._held[id(x.dask.layers[x.name])].keys(for_one=True)[asked]
     client.run_on_scheduler(drop, key, asked)
+    wait_until(lambda: asked not in client.run_on_scheduler(handles)[key])
     sent = fetched(client)
     for worker in client.nthreads():
-        with dask.annotate(workers=[worker], allow_other_workers=False):
+        with pinned(worker):
             assert value(client, gr.argmin(x)) == REF.argmin()
     assert fetched(client) == sent
 
@@ -408,17 +253,16 @@ def forget(dask_worker):
 
 
 def test_a_worker_that_does_not_know_the_question(client):
-    x = listed(client)
-    _, asked = lead_and_asked(client, x)
+    x, lead, asked = handled(client)
     client.run(forget, workers=[asked])
-    assert value(client, gr.max(x)) == REF.max()
+    with pinned(lead):
+        assert value(client, gr.max(x)) == REF.max()
     assert fetched(client)
     assert value(client, gr.sum(held(client))) == pytest.approx(REF.sum())  # it knows again
 
 
 def test_a_worker_that_takes_too_long(client):
-    x = listed(client)
-    _, asked = lead_and_asked(client, x)
+    x, lead, asked = handled(client)
     on_request(client, asked, doze)
 
     def hasten(seconds):
@@ -427,7 +271,8 @@ def test_a_worker_that_takes_too_long(client):
     client.run(hasten, 0.1)
     before = fetched(client)
     try:
-        assert value(client, gr.max(x)) == REF.max()
+        with pinned(lead):
+            assert value(client, gr.max(x)) == REF.max()
     finally:
         client.run(hasten, desk.PATIENCE)
     assert fetched(client) > before
@@ -451,7 +296,7 @@ def test_a_chunk_that_cannot_be_reduced_is_named(client):
 
 
 def test_an_array_that_goes_while_it_is_reduced(client):
-    x = listed(client)
+    x, *_ = handled(client)
     for worker in client.nthreads():
         on_request(client, worker, doze)
     future = client.compute(gr.max(x))
@@ -460,29 +305,41 @@ def test_an_array_that_goes_while_it_is_reduced(client):
     assert future.result(timeout=PATIENCE) == REF.max()
 
 
+def test_an_array_that_goes_and_then_a_worker_of_it(client):
+    """Its handle is a copy on the worker that asks, from which dask cannot tell that chunks are gone: they are made
+    again."""
+    x, lead, asked = handled(client)
+    on_request(client, asked, die)
+    with pinned(lead):
+        future = client.compute(gr.max(x))
+    del x
+    gc.collect()
+    assert future.result(timeout=PATIENCE) == REF.max()
+
+
 def check_again(client, x, total):
-    """After a loss: right, and soon as quick as before, for a graph of before and for new ones."""
+    """After a loss: right, for a graph of before too, and new ones soon as quick as before."""
     assert value(client, total) == pytest.approx(REF.sum())
     assert value(client, gr.max(x)) == REF.max()
-    client.wait_for_workers(WORKERS, timeout=PATIENCE)
+    wait_for_all(client)
+    gr.trees.workers._heard[client].workers = None  # as after some seconds
     before = fetched(client)
-    assert value(client, total + 0) == pytest.approx(REF.sum())
+    assert value(client, gr.min(x)) == REF.min()
     assert fetched(client) == before
 
 
 def test_the_asked_worker_dies(client):
-    x = listed(client)
+    x, lead, asked = handled(client)
     total = gr.sum(x)
-    _, asked = lead_and_asked(client, x)
     on_request(client, asked, die)
-    assert value(client, gr.argmax(x)) == REF.argmax()
+    with pinned(lead):
+        assert value(client, gr.argmax(x)) == REF.argmax()
     check_again(client, x, total)
 
 
 def test_the_asking_worker_dies(client):
-    x = listed(client)
+    x, lead, asked = handled(client)
     total = gr.sum(x)
-    lead, asked = lead_and_asked(client, x)
     on_request(client, asked, doze)
     pid = client.run(os.getpid, workers=[lead])[lead]
     with dask.annotate(workers=[lead], allow_other_workers=True):
@@ -493,69 +350,24 @@ def test_the_asking_worker_dies(client):
     check_again(client, x, total)
 
 
-@pytest.mark.parametrize("who", ["lead", "asked"])
-def test_a_worker_dies_before_handles_are_made(client, unmade, who):
-    total = gr.sum(unmade)
-    roster = list_of(unmade)
-    wait_until(lambda: client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.tasks[roster].state == "memory"))
-    lead, asked = lead_and_asked(client, unmade)
-    on_request(client, asked, die if who == "asked" else doze)
-    pid = client.run(os.getpid, workers=[lead])[lead]
-    future = client.compute(gr.argmax(unmade))
-    if who == "lead":
-        time.sleep(0.2)
-        os.kill(pid, 9)
-    assert future.result(timeout=PATIENCE) == REF.argmax()
-    check_again(client, unmade, total)
-
-
 @pytest.mark.parametrize("count", [2, None])
-def test_chunks_that_move_before_a_handle_is_made(client, unmade, monkeypatch, count):
-    """It waits for them, and is whole, elsewhere if need be: reductions find it so ever after."""
-    x, begin = held(client), held_handles.workers.start
+def test_chunks_that_move_before_a_handle_is_made(client, monkeypatch, count):
+    """It takes them from where they are."""
+    x, made = held(client), held_handles.Held.made
 
     def late(*args):
-        monkeypatch.setattr(held_handles.workers, "start", begin)
-        mine, other = sorted(client.nthreads())[1:]  # the first makes the list
+        monkeypatch.setattr(held_handles.Held, "made", made)
+        mine, other = sorted(client.nthreads())[1:]
         some = [key for key, places in client.who_has(x).items() if mine in map(str, places)][:count]
         client.replicate([f for f in distributed.futures_of(x) if f.key in some], workers=[mine, other])
         for key in some:
             client.run_on_scheduler(drop, key, mine)
         wait_until(lambda: not any(mine in places for key, places in client.who_has(x).items() if key in some))
-        return begin(*args)
+        return made(*args)
 
-    monkeypatch.setattr(held_handles.workers, "start", late)
-    np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), REF.max(1))
-    sent = fetched(client)
+    monkeypatch.setattr(held_handles.Held, "made", late)
     assert value(client, gr.sum(x)) == pytest.approx(REF.sum())
     np.testing.assert_array_equal(value(client, gr.min(x, axis=1)), REF.min(1))
-    assert fetched(client) == sent
-
-
-def test_handles_that_nobody_waits_for(client, monkeypatch):
-    """From the second array on: they are asked for ahead of the graph that needs them, in the same stream."""
-    assert value(client, gr.sum(held(client))) == pytest.approx(REF.sum())
-    monkeypatch.setattr(client, "run_on_scheduler", only_survey(client.run_on_scheduler))
-    for _ in range(3):
-        assert value(client, gr.max(held(client))) == REF.max()
-
-
-def only_survey(run):
-    def only(function, *args):
-        assert function is scheduler.survey
-        return run(function, *args)
-
-    return only
-
-
-def test_handles_that_cannot_be_made(client):
-    """They are cancelled, and with them what needs them, but not the connection: the next reduction makes others."""
-    x = held(client)
-    assert value(client, gr.sum(held(client, REF + 1))) == pytest.approx(REF.sum() + REF.size)
-    client.run_on_scheduler(stumble)
-    with pytest.raises(distributed.client.FutureCancelledError):
-        value(client, gr.max(x))
-    assert value(client, gr.max(x)) == REF.max()
 
 
 def end(handles):
@@ -564,7 +376,7 @@ def end(handles):
 
 def test_a_fault_that_ends_the_asked_worker():
     """It is not answered, and its nanny starts the worker anew."""
-    worker = mock.Mock()
+    worker = mock.Mock(executors={})
     request = pickle.dumps((end, []))
     with pytest.raises(distributed.comm.core.CommClosedError, match="CUDA is lost"):
         asyncio.run(desk.Desk(worker).answer(request))
@@ -574,9 +386,8 @@ def test_a_fault_that_ends_the_asked_worker():
 
 def test_a_worker_that_retires(client):
     """The last test: it leaves a worker less. Chunks that have moved are fetched, for a graph of before."""
-    x = listed(client)
+    x, _, asked = handled(client)
     total = gr.sum(x)
-    _, asked = lead_and_asked(client, x)
     client.retire_workers([asked])
     assert value(client, total + 2) == pytest.approx(REF.sum() + 2)
     assert value(client, gr.max(x)) == REF.max()

@@ -308,9 +308,9 @@ def test_each_of_the_names_listed_may_be_asked_for():
 
 
 def test_elements_without_a_meaning_are_refused_by_the_statistic():
-    with pytest.raises(errors.DtypeError, match=r"^skew: dtype complex128"):
+    with pytest.raises(errors.DtypeError, match=r"^stats by skew: dtype complex128"):
         gr.stats(da.ones(3, dtype="c16"), ["mean", "skew"])
-    with pytest.raises(errors.DtypeError, match=r"^min: dtype object"):
+    with pytest.raises(errors.DtypeError, match=r"^stats by min: dtype object"):
         gr.stats(da.from_array(np.array([1, "a"], object), chunks=1), ["min"])
     with pytest.raises(errors.DtypeError, match="MaskedArray"):
         gr.stats(da.ma.masked_array(da.ones(3), [0, 1, 0]), ["min"])

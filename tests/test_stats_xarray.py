@@ -54,7 +54,7 @@ def test_all_dimensions_and_those_that_are_not_there(field):
         gr.stats(field, ["mean"], dim="depth")
     with pytest.raises(errors.ArgumentError, match="one of them"):
         gr.stats(field, ["mean"], dim="x", axis=0)
-    with pytest.raises(errors.ArgumentError, match="dim='x' for Array"):
+    with pytest.raises(errors.ArgumentError, match="stats: dim='x' without a DataArray"):
         gr.stats(field.data, ["mean"], dim="x")
 
 
@@ -71,7 +71,9 @@ def test_describe(field):
     for name, want in {"mean": np.nanmean(VALUES), "std": np.nanstd(VALUES, ddof=1), "min": np.nanmin(VALUES)}.items():
         assert told[name] == pytest.approx(want)
     lines = repr(told).splitlines()
-    assert lines[0] == "float64 of shape (12, 8, 6)"
+    assert lines[0] == "float64 of shape (12, 8, 6), std with ddof=1"
+    plain = gr.describe(field, ddof=0)
+    assert plain["std"] == gr.stats(field, ["nanstd"]).nanstd == gr.nanstd(field) and "ddof=0" in repr(plain)
     assert [line.split()[0] for line in lines[1:]] == ["count", "mean", "std", "min", "max", "nan"]
     assert len({len(line) for line in lines[1:]}) == 1
     assert "<th style='text-align: left'>max</th>" in told._repr_html_()

@@ -154,7 +154,7 @@ def test_functions_of_arrays():
         gr.map_reduce(lambda x: x + 1, "moment", x, weights=w, order=3),
         expected("moment", (u + 1).ravel(), w.ravel(), order=3),
     )
-    untraced = gr.map_reduce(lambda x: np.sort(x) * 0 + x, "var", x, weights=w, where=x > 0)
+    untraced = gr.map_reduce(lambda x: x.copy()[...] + 0, "var", x, weights=w, where=x > 0)
     close(untraced, gr.var(x, weights=w, where=x > 0).compute())
     out = da.zeros(40, chunks=40)
     gr.map_reduce(np.square, "sum", x, axis=0, weights=w, out=out)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
-from ..errors import DeviceError, message
+from ..errors import DeviceError, ExtraError, message
 
 CHUNKS = (16, 128, 512, 1024, 4096)
 
@@ -16,8 +17,9 @@ CHUNKS = (16, 128, 512, 1024, 4096)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["kernels", "trees", "host", "soak", "report"],
-        help="measure kernels, whole trees, NumPy chunks or memory over time, or write tables again",
+        choices=["kernels", "trees", "host", "soak", "workflows", "report"],
+        help="measure kernels, whole trees, NumPy chunks, memory over time or daily work with files, "
+        "or write tables again",
     )
     suites = parser.add_mutually_exclusive_group()
     suites.add_argument("--scans", action="store_true", help="kernels, trees: of scans, not of reductions")
@@ -32,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
     kernels = parser.add_argument_group("kernels")
     kernels.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
-    kernels.add_argument("--only", default="", help="regular expression over the rows' labels")
+    kernels.add_argument("--only", default="", help="kernels, workflows: regular expression over the rows' labels")
     kernels.add_argument("--no-peers", action="store_true", help="time ours alone")
     trees = parser.add_argument_group("trees and soak")
     trees.add_argument(
@@ -48,11 +50,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     trees.add_argument("--no-stock", action="store_true", help="time ours alone")
     trees.add_argument("--budget", type=float, default=280, help="seconds for each number of GPUs (default: 280)")
     trees.add_argument("--minutes", type=float, default=20, help="how long to soak (default: 20)")
+    flows = parser.add_argument_group("workflows")
+    flows.add_argument("--scheduler", choices=["threads", "processes", "distributed"], default="threads")
+    flows.add_argument("--data", type=Path, help="folder for files (default: one that is deleted behind the run)")
+    flows.add_argument("--small", action="store_true", help="a few MiB in place of a GiB, and no times")
+    flows.add_argument("--persisted", action="store_true", help="of data in memory, not from files")
+    flows.add_argument("--gpu", action="store_true", help="of CuPy chunks, read on the host")
+    flows.add_argument("--latency", type=float, default=0, help="milliseconds that a read of a chunk waits")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure or only report; 1 where a result was wrong."""
-    return {"kernels": _kernels, "trees": _trees, "host": _host, "soak": _soak, "report": _report}[args.what](args)
+    commands = {"kernels": _kernels, "trees": _trees, "host": _host, "soak": _soak, "workflows": _workflows}
+    return {**commands, "report": _report}[args.what](args)
 
 
 def _kernels(args: argparse.Namespace) -> int:
@@ -72,6 +82,8 @@ def _report(args: argparse.Namespace) -> int:
     result = json.loads(_path(args, "kernels.json").read_text())
     if "host" in result:
         return _report_host(args, result)
+    if "workflows" in result:
+        return _report_workflows(args, result)
     return _report_trees(args, result) if "runs" in result else _report_kernels(args, result)
 
 
@@ -132,6 +144,30 @@ def _soak(args: argparse.Namespace) -> int:
     result = soak.run(args.workers, args.mib or 4, args.minutes, args.json or Path("soak.json"))
     print(soak.summary(result))
     return 0 if soak.is_clean(result) else 1
+
+
+def _workflows(args: argparse.Namespace) -> int:
+    try:
+        from .workflows import data, measure, run
+    except ImportError as error:
+        remedy = 'Install the test extra: pip install "gpureduce-dask[test]".'
+        raise ExtraError(message("bench workflows", str(error), "xarray, zarr, h5netcdf and flox", remedy)) from error
+    size, repeats = (data.SMALL, (0, 0)) if args.small else (data.FULL, measure.REPEATS)
+    path = args.json or Path("workflows.json")
+    how = {"only": args.only, "persisted": args.persisted, "gpu": args.gpu, "latency": args.latency / 1e3}
+    with tempfile.TemporaryDirectory() as folder:
+        where = args.data or Path(folder)
+        result = run.run(args.scheduler, where, path, size=size, repeats=repeats, **how)
+    return _report_workflows(args, result)
+
+
+def _report_workflows(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    from .workflows import run
+
+    print(run.summary(result))
+    if args.readme:
+        args.readme.write_text(run.into_page(args.readme.read_text(), result))
+    return 0 if run.is_clean(result) else 1
 
 
 def need_gpu(command: str, remedy: str = "Install the cuda13 extra.") -> None:

@@ -19,8 +19,9 @@ from ..device.scan_methods import SINGLE_PASS, check
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Bound, DType
 from ..operators import OPERATORS, REFUSING, TELLING
-from . import host, host_scan
+from . import host, host_scan, masked
 from .batch import Batch
+from .masked import MaskedPartial
 from .place import Place, Places
 
 __all__ = [
@@ -56,11 +57,16 @@ SMALL = 64 * 1024
 NUMPY = (np.ndarray, np.generic)
 
 
-def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Any:
-    """The partial of one chunk (one array for each of the monoid's arity), of size 1 along every axis in ``axes``."""
+def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None, masks: bool = True) -> Any:
+    """The partial of one chunk (one array for each of the monoid's arity), of size 1 along every axis in ``axes``.
+
+    Without ``masks`` a masked chunk is refused.
+    """
     if isinstance(bound, Binned):
         return _bins().reduce_many([chunks], bound, axes, None if place is None else [place])
-    chunks = admit(chunks, bound)
+    chunks = admit(chunks, bound, masks)
+    if _is_masked(chunks[0]):
+        return masked.reduce(chunks[0], bound, axes, place)
     return _side(is_device(chunks[0])).reduce(chunks, bound, axes, place)
 
 
@@ -87,6 +93,9 @@ def reduce_many(
     if isinstance(bound, Binned):
         return _bins().reduce_many(chunks, bound, axes, places)
     batch = chunks if isinstance(chunks, Batch) else gather(chunks, bound)
+    if any(_is_masked(c[0]) for c in batch):
+        each: Sequence[Place | None] = places or [None] * len(batch)
+        return combine([reduce(c, bound, axes, p) for c, p in zip(batch, each, strict=True)], bound)
     return _side(batch.device).reduce_many(batch, bound, axes, places)
 
 
@@ -94,7 +103,7 @@ def reduce_each(
     chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
 ) -> list[Any]:
     """The partials of several chunks, one each. Small ones of a GPU leave it together, as host bytes."""
-    batch = gather(chunks, bound)
+    batch = gather(chunks, bound, masks=False)
     if not batch.device:
         each: Sequence[Place | None] = places or [None] * len(batch)
         return [host.reduce(c, bound, axes, p) for c, p in zip(batch, each, strict=True)]
@@ -106,9 +115,9 @@ def reduce_each(
     return found
 
 
-def gather(chunks: Sequence[Chunks], bound: Bound) -> Batch:
+def gather(chunks: Sequence[Chunks], bound: Bound, masks: bool = True) -> Batch:
     """Chunks made ready for :func:`reduce_many`, by any monoid that is bound to the same dtypes."""
-    admitted = [admit(each, bound) for each in chunks]
+    admitted = [admit(each, bound, masks) for each in chunks]
     sides = {is_device(each[0]) for each in admitted}
     if len(sides) > 1:
         admitted = [tuple(move(c, True) for c in each) for each in admitted]
@@ -119,8 +128,10 @@ def results(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> Any:
     """The results of a chunk that holds all of its slices, of size 1 along ``axes``; on a GPU in one launch."""
     if isinstance(bound, Binned):
         return finalise(reduce(chunks, bound, axes), bound)
-    chunks = admit(chunks, bound)
+    chunks = admit(chunks, bound, masks=True)
     device = is_device(chunks[0])
+    if _is_masked(chunks[0]):
+        return finalise(masked.reduce(chunks[0], bound, axes), bound)
     if device and _finishes_on_device(bound) and bound.monoid.finalise not in REFUSING:
         return _side(device).reduce(chunks, bound, axes, final=True)
     return finalise(_side(device).reduce(chunks, bound, axes), bound)
@@ -166,6 +177,8 @@ def scan(
 def combine(partials: Sequence[Any], bound: Bound) -> Any:
     """Partials of one shape to one partial, cell by cell; the first is the earliest."""
     bound = bound.cells if isinstance(bound, Binned) else bound
+    if any(isinstance(p, MaskedPartial) for p in partials):
+        return masked.combine([to_host(p, bound) for p in partials], bound)
     device = any(is_device(p) for p in partials)
     if device and not all(is_device(p) for p in partials):
         device = any(is_device(p) and p.nbytes > SMALL for p in partials)
@@ -176,6 +189,8 @@ def combine(partials: Sequence[Any], bound: Bound) -> Any:
 def combine_axis(partial: Any, bound: Bound, axis: int) -> Any:
     """A partial folded in order along one of its own axes, which keeps size 1."""
     bound = bound.cells if isinstance(bound, Binned) else bound
+    if isinstance(partial, MaskedPartial):
+        return masked.combine_axis(partial, bound, axis)
     return _side(is_device(partial)).combine_axis(partial, bound, axis)
 
 
@@ -183,6 +198,8 @@ def finalise(partial: Any, bound: Bound) -> Any:
     """A partial's results, of the same shape and side."""
     if isinstance(bound, Binned):
         return _bins().finalise(partial, bound)
+    if isinstance(partial, MaskedPartial):
+        return masked.finalise(partial, bound)
     if not is_device(partial):
         return host.finalise(partial, bound)
     if _finishes_on_device(bound):
@@ -276,8 +293,16 @@ def _side(device: bool) -> Any:
     return gpu
 
 
-def admit(chunks: Chunks, bound: Bound) -> Chunks:
-    """Chunks of one shape on one side, of the dtypes that the graph was built for."""
+def _is_masked(chunk: Any) -> bool:
+    return isinstance(chunk, np.ma.MaskedArray)
+
+
+def admit(chunks: Chunks, bound: Bound, masks: bool = False) -> Chunks:
+    """Chunks of one shape on one side, of the dtypes that the graph was built for; with ``masks``, masked ones too
+    where a reduction takes them."""
+    if masks and _is_masked(chunks[0]) and masked.takes(bound):
+        data = _admit_one(np.ma.getdata(chunks[0]), bound.dtypes[0], bound.name)
+        return (np.ma.masked_array(data, np.ma.getmask(chunks[0])),)
     arrays = tuple(_admit_one(c, d, bound.name) for c, d in zip(chunks, bound.dtypes, strict=True))
     if len(arrays) == 1:
         return arrays

@@ -25,8 +25,10 @@ def ahead(partial: Any, bound: Bound, axes: Axes, place: Place | None) -> Any:
     steps = {a: s for a, s in zip(reduced, place.steps(reduced), strict=True) if a not in axes}
     if not steps:
         return partial
-    from . import to_host
+    from . import masked, to_host
 
+    if isinstance(partial, masked.MaskedPartial):
+        return masked.with_states(partial, ahead(partial.states, bound, axes, place))
     found = to_host(partial, bound).copy()
     for axis, step in steps.items():
         along = place.offsets[axis] + np.arange(found.shape[axis], dtype=np.int64)

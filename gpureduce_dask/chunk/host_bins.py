@@ -17,7 +17,7 @@ import numpy as np
 from ..binned import Binned, Bins
 from ..monoid import Array, Bound, State
 from ..operators import OPERATORS
-from ..rows import counts, extrema, logic, moments, sums
+from ..rows import counts, extrema, logic, moments, products, sums
 from ..rows.product import split
 from . import box_bins
 from .bins_panels import Panel, View
@@ -39,7 +39,7 @@ RUN, LABELS = 1 << 13, 8  # elements of a run, and labels, from which on a call 
 
 # Operators whose states combine field by field.
 AT: dict[Any, tuple[np.ufunc, ...]] = {
-    sums.product_combine: (np.multiply,),
+    products.combine: (np.multiply, np.add),
     counts.combine: (np.add,),
     logic.count_combine: (np.add,),
     logic.either: (np.logical_or,),
@@ -149,6 +149,8 @@ def _panel(cells: State, blocks: tuple[Array, ...], panel: Panel, bound: Binned)
                 _combine(states, _spreads(states[0].shape, tile[0], panel, part), part)
             elif ufuncs is None:
                 _fold_runs(states, tile, panel, part)
+            elif part.monoid.combine is products.combine and len(states) > 1:
+                _multiply(states, ufuncs, tile, panel, part, fits)
             elif not _is_pair(part):
                 _at(states, ufuncs, tile, panel, part)
             elif fits:
@@ -161,8 +163,7 @@ def _ufuncs(bound: Bound) -> tuple[np.ufunc, ...] | None:
     """What combines each field, where that is a ufunc."""
     if bound.monoid.combine in ADDED:
         return (np.add,) * len(bound.fields)
-    found = AT.get(bound.monoid.combine)
-    return found if found and len(found) == len(bound.fields) else None
+    return AT.get(bound.monoid.combine)
 
 
 def _is_pair(bound: Bound) -> bool:
@@ -180,6 +181,20 @@ def _at(states: State, ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], 
             flat[where[given == DECIDES[ufunc]]] = DECIDES[ufunc]
         else:
             ufunc.at(flat, where, given)
+
+
+def _multiply(
+    states: State, ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], panel: Panel, bound: Bound, fits: bool
+) -> None:
+    """Products of floats: plainly where that stays in range, else by runs, which look at the exponents."""
+    if fits:
+        try:
+            with np.errstate(over="raise", under="raise"):
+                mine = _at_apart(states[0].shape, ufuncs, blocks, panel, bound)
+            return _combine(states, mine, bound)
+        except FloatingPointError:
+            pass
+    _fold_runs(states, blocks, panel, bound)
 
 
 def _cells(panel: Panel, shape: tuple[int, ...]) -> Array:

@@ -7,7 +7,9 @@ here evaluates text.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,7 +25,14 @@ WEAK = (int, float, complex)  # Python's numbers take the dtype of what they mee
 
 
 class Untraceable(Exception):
-    """The function does to its arguments what no expression says."""
+    """The function does to its arguments what no expression says.
+
+    ``asks_values``: it asks for what an array that has yet to be computed cannot tell, elements or its own type.
+    """
+
+    def __init__(self, what: str, asks_values: bool = False) -> None:
+        super().__init__(what)
+        self.asks_values = asks_values
 
 
 class Tape:
@@ -33,11 +42,12 @@ class Tape:
         self.dtypes = dtypes
         self.nodes: dict[Node, int] = {}
         self.constants: dict[Constant, int] = {}
-        self.is_spoilt = False  # also where the function caught the error
+        self.stopped: Untraceable | None = None  # the first reason, also where the function caught the error
 
-    def spoil(self, what: str) -> NoReturn:
-        self.is_spoilt = True
-        raise Untraceable(what)
+    def spoil(self, what: str, asks_values: bool = False) -> NoReturn:
+        reason = Untraceable(what + _place(sys._getframe(1)), asks_values)
+        self.stopped = self.stopped or reason
+        raise reason
 
     def array(self, number: int) -> Proxy:
         """The stand-in for an array."""
@@ -193,19 +203,42 @@ class Proxy(NDArrayOperatorsMixin):
         return _round(self._tape, self, decimals)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__array_") and name != "__array_interface__":
+        if name.startswith("__array_") and name not in ("__array_interface__", "__array_struct__"):
             raise AttributeError(name)  # NumPy and dask look for protocols that arrays may lack
-        self.__dict__["_tape"].spoil(f"attribute {name}")
+        tape: Tape = self.__dict__["_tape"]
+        if name in ("__array_interface__", "__array_struct__"):
+            self.__array__()
+        tape.spoil(f"attribute {name}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         self._tape.spoil(f"attribute {name} set")
 
-    def _refuse(self, *given: Any, **options: Any) -> Any:
-        self._tape.spoil("its value asked for")
+    def __len__(self) -> int:
+        self._tape.spoil("len()")
 
-    __bool__ = __int__ = __float__ = __complex__ = __index__ = __len__ = __iter__ = _refuse
-    __getitem__ = __setitem__ = __delitem__ = __contains__ = __array__ = __reduce_ex__ = _refuse
-    __class__ = property(_refuse)  # a function that asks for the type may do otherwise
+    def __getitem__(self, key: Any) -> Any:
+        self._tape.spoil("an index")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._tape.spoil("an assignment to elements")
+
+    def __array__(self, *given: Any, **options: Any) -> Any:
+        self._tape.spoil("a conversion to a NumPy array", True)
+
+    def __iter__(self) -> Any:
+        self._tape.spoil("a loop over its elements", True)
+
+    def __bool__(self) -> bool:
+        self._tape.spoil("the truth of its elements", True)
+
+    def _refuse(self, *given: Any, **options: Any) -> Any:
+        self._tape.spoil("the value of an element", True)
+
+    def _type(self) -> Any:
+        self._tape.spoil("its type", True)
+
+    __int__ = __float__ = __complex__ = __index__ = __delitem__ = __contains__ = __reduce_ex__ = _refuse
+    __class__ = property(_type)  # a function that asks for the type may do otherwise
 
 
 def trace(function: Callable[..., Any], dtypes: tuple[DType, ...], order: tuple[int, ...] = ()) -> Program | None:
@@ -214,21 +247,38 @@ def trace(function: Callable[..., Any], dtypes: tuple[DType, ...], order: tuple[
     The function is called twice, and has to do the same both times. ``order`` are the numbers of the arrays that it
     is given, where one is given more than once. A tuple or list of results gives as many outputs.
     """
+    found = attempt(function, dtypes, order)
+    return found if isinstance(found, Program) else None
+
+
+def attempt(
+    function: Callable[..., Any], dtypes: tuple[DType, ...], order: tuple[int, ...] = ()
+) -> Program | Untraceable:
+    """As :func:`trace`; where there is no program, the reason."""
     first = _once(function, dtypes, order)
-    return first if first is not None and _once(function, dtypes, order) == first else None
+    if isinstance(first, Untraceable) or _once(function, dtypes, order) == first:
+        return first
+    return Untraceable("it did otherwise when it was called again")
 
 
-def _once(function: Callable[..., Any], dtypes: tuple[DType, ...], order: tuple[int, ...]) -> Program | None:
+def _once(function: Callable[..., Any], dtypes: tuple[DType, ...], order: tuple[int, ...]) -> Program | Untraceable:
     tape = Tape(dtypes)
     try:
         given = function(*(tape.array(i) for i in order or range(len(dtypes))))
         many = given if type(given) in (tuple, list) else (given,)
         outputs = tuple(x if type(x) is Proxy else tape.cast(x, tape.common(x)) for x in many)
-        if tape.is_spoilt or not outputs or any(o._tape is not tape for o in outputs):
-            return None
-        return tape.program(outputs)
-    except Exception:  # of the function: that it raises here does not say that it does so for arrays
-        return None
+        if not outputs or any(o._tape is not tape for o in outputs):
+            return Untraceable("what it returns is not made of its arguments")
+        return tape.stopped or tape.program(outputs)
+    except Exception as error:  # of the function: that it raises here does not say that it does so for arrays
+        return tape.stopped or Untraceable(f"{type(error).__name__}: {error}")
+
+
+def _place(frame: FrameType | None) -> str:
+    """Where in the function the trace stopped: the innermost line that is neither ours nor NumPy's."""
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("gpureduce_dask", "numpy"):
+        frame = frame.f_back
+    return f", line {frame.f_lineno} of {frame.f_code.co_filename}" if frame is not None else ""
 
 
 def _where(tape: Tape, condition: Any, x: Any, y: Any) -> Proxy:

@@ -15,7 +15,7 @@ import numpy as np
 from ..dtypes import kind
 from ..errors import EmptyError, message
 from ..monoid import Array, DType, State
-from . import counts, extrema, kept, logic, moments, norms, positions, shape, sums
+from . import counts, extrema, kept, logic, moments, norms, positions, products, shape, sums
 from .exact import F8, I8
 from .limits import highest, lowest, void
 from .panels import along, panels
@@ -45,7 +45,7 @@ NEUTRAL: Mapping[Fold, Callable[[DType], Any]] = MappingProxyType(
     {
         **dict.fromkeys((sums.fold, sums.fold_present, logic.fold_any, logic.count_fold), zero),
         **dict.fromkeys((norms.square_fold, norms.norm1_fold, norms.norm2_fold, norms.largest_fold), zero),
-        **dict.fromkeys((sums.product_fold, sums.product_fold_present, logic.fold_all), one),
+        **dict.fromkeys((products.fold, products.fold_present, logic.fold_all), one),
         extrema.min_fold: highest,
         extrema.max_fold: lowest,
         extrema.nanmin_fold: void_or_highest,

@@ -30,10 +30,10 @@ SCANNED = {
     ("add", "b1"): ("i8", "i8"),
     ("add", "f4"): ("f8", "f4"),
     ("add", "c8"): ("c16", "c8"),
-    ("multiply", "f4"): ("f8", "f4"),
-    ("multiply", "f8"): ("f8", "f8"),
-    ("multiply", "c8"): ("c16", "c8"),
-    ("multiply", "c16"): ("c16", "c16"),
+    ("products", "f4"): ("f8", "f4"),
+    ("products", "f8"): ("f8", "f8"),
+    ("products", "c8"): ("c16", "c8"),
+    ("products", "c16"): ("c16", "c16"),
     **{(name, kind): (f"{kind[0]}8",) * 2 for name in ("add", "multiply") for kind in INTEGERS},
     **{(name, kind): (kind, kind) for name in ("maximum", "minimum") for kind in (*INTEGERS, "f2", "f4", "f8")},
     **{("last", kind): (kind, kind) for kind in ("f4", "f8")},
@@ -65,7 +65,7 @@ def _load(path: Path) -> ctypes.CDLL | None:
 def sums(block: Array) -> Array | None:
     """The float64 sums over the middle axis of a float32 block of shape (outer, n, inner); None if not done here."""
     outer, n, inner = block.shape
-    loops = _loops_for(block, n if inner == 1 else inner) if block.dtype == "f4" else None
+    loops = _loops_of(block) if block.dtype == "f4" else None
     if loops is None:
         return None
     out = np.empty((outer, inner))
@@ -92,7 +92,7 @@ def present_deviations(block: Array, pivot: Array) -> tuple[Array, ...] | None:
 
 def _deviations(name: str, kinds: str, block: Array, pivot: Array) -> tuple[Array, ...] | None:
     outer, n, inner = block.shape
-    loops = _loops_for(block, n if inner == 1 else inner) if block.dtype in ("f4", "f8") else None
+    loops = _loops_of(block) if block.dtype in ("f4", "f8") else None
     if loops is None:
         return None
     pivots = np.ascontiguousarray(np.broadcast_to(pivot, (outer, 1, inner)), "f8")[:, 0]
@@ -113,7 +113,7 @@ def present(block: Array) -> tuple[Array, Array, Array] | None:
     finite.
     """
     outer, n, inner = block.shape
-    loops = _loops_for(block, n if inner == 1 else inner) if block.dtype in ("f4", "f8") else None
+    loops = _loops_of(block) if block.dtype in ("f4", "f8") else None
     if loops is None:
         return None
     hi, lo, count = (np.empty((outer, inner), kind) for kind in "ddq")
@@ -184,6 +184,17 @@ def scan(name: str, block: Array, carry: Array, out: Array) -> Array | None:
     return behind
 
 
+def products(block: Array, value: Array, exponent: Array, out: Array) -> tuple[Array, Array] | None:
+    """Running products of floats, of values with exponents, as :func:`scan` gives them."""
+    kind, state, result = (_kind(a) for a in (block, value, out))
+    loops = _scans_for(block, out) if SCANNED.get(("products", kind)) == (state, result) else None
+    if loops is None:
+        return None
+    behind = np.array(value, order="C"), np.array(exponent, order="C")
+    _scan(loops[f"products_{block.dtype.name}"], block, out, *behind)
+    return behind
+
+
 def pairs(block: Array, hi: Array, lo: Array, out: Array) -> tuple[Array, Array] | None:
     """Running sums of float64 or complex128 in pairs, as :func:`scan` gives them."""
     same = {_kind(a) for a in (block, hi, lo, out)}
@@ -227,10 +238,10 @@ def _kind(array: Array) -> str:
     return f"{array.dtype.kind}{array.dtype.itemsize}" if array.dtype.isnative else ""
 
 
-def _scan(function: Callable[..., Any], block: Array, out: Array, behind: Array) -> None:
+def _scan(function: Callable[..., Any], block: Array, out: Array, *behind: Array) -> None:
     outer, n, inner = block.shape
     steps = np.array([*block.strides[:2], *out.strides[:2]], np.int64)
-    _call(function, block, outer, n, inner, steps, out, behind)
+    _call(function, block, outer, n, inner, steps, out, *behind)
 
 
 def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:
@@ -239,6 +250,14 @@ def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:
         return None
     lie = all(a.shape[2] == 1 or a.strides[2] == a.itemsize for a in (block, out))
     return library() if lie else None
+
+
+def _loops_of(block: Array) -> ctypes.CDLL | None:
+    """The loops for a block of shape (outer, n, inner): a call takes all its rows, or the columns of one of outer."""
+    _, n, inner = block.shape
+    if inner > 1 and n * inner < LEAST:
+        return None
+    return _loops_for(block, n if inner == 1 else inner)
 
 
 def _loops_for(array: Array, row: int) -> ctypes.CDLL | None:

@@ -1,15 +1,21 @@
 """Row affine: maps x -> a * x + b of two arrays, one applied after the other. Its scan is a linear recurrence.
 
 ``y[i] = a[i] * y[i - 1] + b[i]`` with ``y[-1] = 0`` (Blelloch 1990, section 1.4.1). The order of maps matters.
+
+Of floats, a product of factors has an exponent, as products have: it may leave the range, and what it multiplies by a
+term does so only where that product does. A result is finite where the results of each stretch are, begun from zero.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, State
-from . import exact, rules
+from . import exact, products, rules
+from .exact import I8
 
 
 def number(factor: DType, term: DType) -> DType:
@@ -18,17 +24,26 @@ def number(factor: DType, term: DType) -> DType:
 
 
 def fields(factor: DType, term: DType) -> Fields:
-    return (("a", number(factor, term)), ("b", number(factor, term)))
+    dtype = number(factor, term)
+    maps = (("a", dtype), ("b", dtype))
+    return (*maps, ("exponent", I8)) if dtype.kind == "f" else maps
+
+
+def identity(factor: DType, term: DType) -> tuple[Any, ...]:
+    return (1, 0, 0)[: len(fields(factor, term))]
 
 
 def lift(factor: Array, term: Array, index: Array) -> State:
     dtype = number(factor.dtype, term.dtype)
-    return exact.widen(factor, dtype), exact.widen(term, dtype)
+    a, *exponent = products.plain(exact.widen(factor, dtype))
+    return a, exact.widen(term, dtype), *exponent
 
 
 def combine(earlier: State, later: State) -> State:
-    (a, b), (factor, term) = earlier, later
-    return factor * a, factor * b + term
+    (a, b, *i), (factor, term, *j) = earlier, later
+    a, *i = products.combine((a, *i), (factor, *j))
+    b = products.number(products.combine(products.plain(b), (factor, *j)))
+    return a, b + term, *i
 
 
 def finalise(state: State, dtype: DType) -> Array:
@@ -43,7 +58,7 @@ ROWS = (
         arity=2,
         commutative=False,
         fields=fields,
-        identity=(1, 0),
+        identity=identity,
         lift=lift,
         combine=combine,
         finalise=finalise,

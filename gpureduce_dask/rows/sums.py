@@ -1,4 +1,4 @@
-"""Rows sum, nansum, prod, nanprod, mean and nanmean."""
+"""Rows sum, nansum, mean and nanmean."""
 
 from __future__ import annotations
 
@@ -81,52 +81,6 @@ def sweep_present(block: Array, carry: State, out: Array) -> State:
     return carry
 
 
-# ---- products
-
-
-def product_fields(dtype: DType) -> Fields:
-    return (("value", exact.wide(dtype)),)
-
-
-def product_identity(dtype: DType) -> tuple[Any, ...]:
-    return (1,)
-
-
-def product_lift(x: Array, index: Array) -> State:
-    return (exact.widen(x),)
-
-
-def product_combine(earlier: State, later: State) -> State:
-    return (earlier[0] * later[0],)
-
-
-def product_fold(block: Array, index: Array | None) -> State:
-    return (np.multiply.reduce(block, axis=1, dtype=exact.wide(block.dtype)),)
-
-
-def product_finalise(state: State, dtype: DType) -> Array:
-    return exact.cast(state[0], dtype)
-
-
-def product_lift_present(x: Array, index: Array) -> State:
-    return product_lift(present(x, 1), index)
-
-
-def product_fold_present(block: Array, index: Array | None) -> State:
-    return product_fold(present(block, 1), index)
-
-
-def product_sweep(block: Array, carry: State, out: Array) -> State:
-    # A part of a product may overflow, or underflow, where the whole does not.
-    return (sweeps.accumulate(np.multiply, block, carry[0], out, regroups=carry[0].dtype.kind in "iu"),)
-
-
-def product_sweep_present(block: Array, carry: State, out: Array) -> State:
-    for panel, target in zip(panels(block), panels(out), strict=True):
-        carry = product_sweep(present(panel, 1), carry, target)
-    return carry
-
-
 # ---- means: the state of a sum, then a count
 
 
@@ -202,13 +156,6 @@ def _sum(name: str, kinds: str, **functions: Any) -> Monoid:
     return rules.row(name, kinds, rules.summed, free=rules.any_kind, **shared, **functions)
 
 
-def _product(name: str, **functions: Any) -> Monoid:
-    shared = {"fields": product_fields, "identity": product_identity, "combine": product_combine}
-    return rules.row(
-        name, rules.NUMBERS, rules.summed, free=rules.any_kind, **shared, finalise=product_finalise, **functions
-    )
-
-
 def _mean(name: str, kinds: str, **functions: Any) -> Monoid:
     shared = {"fields": mean_fields, "identity": mean_identity, "combine": mean_combine, "finalise": mean_finalise}
     free = rules.nanmean_kind if name == "nanmean" else rules.mean_kind
@@ -218,14 +165,6 @@ def _mean(name: str, kinds: str, **functions: Any) -> Monoid:
 ROWS = (
     _sum("sum", rules.ADDED, lift=lift, fold=fold, sweep=sweeps.total, cuda=cuda.total),
     _sum("nansum", rules.ADDED, lift=lift_present, fold=fold_present, sweep=sweep_present, cuda=cuda.nan_total),
-    _product("prod", lift=product_lift, fold=product_fold, sweep=product_sweep, cuda=cuda.product),
-    _product(
-        "nanprod",
-        lift=product_lift_present,
-        fold=product_fold_present,
-        sweep=product_sweep_present,
-        cuda=cuda.nan_product,
-    ),
     _mean("mean", rules.ADDED, lift=mean_lift, fold=mean_fold, cuda=cuda.mean),
     _mean("nanmean", rules.ADDED, lift=mean_lift_present, fold=mean_fold_present, cuda=cuda.nan_mean),
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from numbers import Real
+from collections.abc import Iterable, Sequence
+from numbers import Number, Real
 from typing import Any
 from uuid import uuid4
 
@@ -14,8 +15,9 @@ from dask.highlevelgraph import HighLevelGraph
 
 from .. import operators
 from ..chunk import is_device
-from ..errors import ArgumentError, message
+from ..errors import ArgumentError, ArgumentTypeError, message
 from ..monoid import Bound, Monoid
+from ..public import is_labelled, xarray
 from .reduction import reduce_array
 from .stock import belongs_to_stock, call, foreign, given_arguments, require_native
 
@@ -45,6 +47,9 @@ def apply(
             raise foreign(name, arrays)
         given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}
         return call(name, arrays, **given_arguments({**given, **options}))
+    if op == "ptp" and arrays[0].dtype.kind == "c":  # whose ends are found by position: two states, not one
+        places = {"axis": axis, "keepdims": keepdims, "split_every": split_every, "group": group, "name": name}
+        return handle_out(out, apply("max", *arrays, **places) - apply("min", *arrays, **places))
     bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
     result = reduce_array(align(name, arrays), bound, axis, keepdims, split_every, name, group)
     return handle_out(out, result)
@@ -66,9 +71,40 @@ def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:
 def as_dask(name: str, x: Any) -> Any:
     """A dask array as it is; NumPy and CuPy arrays, lists, numbers and what pandas has as a dask array of one chunk."""
     refuse_expressions(name)
-    if type(x).__module__.partition(".")[0] == "pandas":  # which dask would keep as it is, and has axes of its own
-        x = np.asarray(x)
-    return _one_chunk(x) if is_device(x) else da.asanyarray(x)
+    if isinstance(x, da.Array):
+        return x
+    if is_device(x):
+        return _one_chunk(x)
+    if is_labelled(x) or isinstance(x, xarray("Variable") or ()):
+        return as_dask(name, x.data)
+    _require_array(name, x)
+    if type(x).__module__.partition(".")[0] == "pandas" or isinstance(x, np.matrix):
+        x = np.asarray(x)  # dask would keep these as they are, and they have axes of their own
+    try:
+        return da.asanyarray(x)
+    except ValueError as error:
+        raise ArgumentError(
+            message(name, str(error).rstrip("."), "rows of one length", "Make an array of it first.")
+        ) from error
+
+
+def _require_array(name: str, x: Any) -> None:
+    """Raise for what NumPy would take for a single object, and for what is lazy in another way than dask's arrays."""
+    kind = type(x)
+    if hasattr(kind, "__dask_graph__") and not hasattr(kind, "to_dask_array"):
+        received = f"{kind.__module__.partition('.')[0]}'s {kind.__name__}"
+        remedy = "Make one of it, as dask.array.from_delayed does."
+        raise ArgumentTypeError(message(name, received, "an array of dask.array", remedy))
+    is_array = any(hasattr(kind, each) for each in ("dtype", "__array__", "__array_interface__", "to_dask_array"))
+    if is_array or isinstance(x, Sequence | Number | np.generic):
+        return
+    try:
+        is_one = np.asarray(x).dtype == object
+    except ValueError:  # not even that, as what iterates over arrays
+        is_one = True
+    if is_one:
+        remedy = "Pass list(...) of it." if isinstance(x, Iterable) else "Make an array of it."
+        raise ArgumentTypeError(message(name, f"type {kind.__name__}", "an array, a list or a number", remedy))
 
 
 def operands(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ import dask
 
 from ..errors import ArgumentError, AxisError, EmptyError, message
 from ..monoid import Bound
+from .settings import setting
 
 Axes = tuple[int, ...]
 Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown
@@ -35,7 +36,7 @@ def normalise_axes(name: str, axis: Any, ndim: int) -> Axes:
 
 def _one_axis(name: str, axis: Any, ndim: int) -> int:
     try:
-        number = operator.index(axis)
+        number = ndim if isinstance(axis, bool) else operator.index(axis)  # True is no axis in NumPy, either
     except TypeError:
         number = ndim
     if not -ndim <= number < ndim:
@@ -71,7 +72,7 @@ def _at_least_two(name: str, number: Any) -> int:
 
 def group_size(name: str, group: Any) -> int | None:
     """How many chunks one task takes, or None where nobody says: an argument, or dask's ``gpureduce.group``."""
-    group = dask.config.get("gpureduce.group", None) if group is None else group
+    group = setting("group") if group is None else group
     if group is None:
         return None
     if not isinstance(group, Integral) or isinstance(group, bool) or int(group) < 1:

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 from . import workers
 
 OPERATION = "gr_reduce"  # by which a worker is asked
+THREAD = "gr-desk"  # the name of its executor, among those that end with the worker
 CONNECT_SECONDS = 2.0  # until a worker that nobody has spoken to counts as gone
 PATIENCE = 30.0  # seconds that a worker has to answer, in which it may have to compile a kernel
 
@@ -29,35 +30,40 @@ class Desk:
     def __init__(self, worker: Any) -> None:
         self.worker = worker
         self.handles: WeakValueDictionary[str, Any] = WeakValueDictionary()
-        self._thread = ThreadPoolExecutor(1, "gr-desk")
+        self._thread = worker.executors.setdefault(THREAD, ThreadPoolExecutor(1, THREAD))
         self._context = copy_context()  # of a task, which knows its worker
 
     async def answer(self, request: bytes) -> bytes:
         """The handler of requests; nothing of chunks that are not here."""
         from distributed.comm.core import CommClosedError
+        from distributed.protocol.pickle import dumps, loads
 
-        run = asyncio.get_running_loop().run_in_executor
         try:
-            return await run(self._thread, self._context.run, self._answer, request)
+            run, asked = loads(request)
+            handles = [self.handles.get(key) or await self.find(loads(packed)) for key, packed in asked]
+            if not all(handle is not None for handle in handles):
+                return bytes(dumps(None))
+            in_thread = asyncio.get_running_loop().run_in_executor
+            return await in_thread(self._thread, self._context.run, _answer, run, handles)
         except SystemExit as fault:  # what a task would end its worker with, for its nanny to start it anew
             close = self.worker.close
             self.worker.loop.add_callback(close, nanny=False, executor_wait=False, reason=str(fault))
             raise CommClosedError(str(fault)) from fault
 
-    def _answer(self, request: bytes) -> bytes:
-        from distributed.protocol.pickle import dumps, loads
-
-        try:
-            run, asked = loads(request)
-            handles = [self.handles.get(key) or self.find(loads(packed)) for key, packed in asked]
-            found = (True, run(handles)) if all(h is not None for h in handles) else None
-        except Exception as error:
-            found = (False, error)
-        return bytes(dumps(found))
-
-    def find(self, handle: Any) -> Any:
-        """A handle, with its chunks where it came without them and they are all here."""
+    async def find(self, handle: Any) -> Any:
+        """A handle, with its chunks where it came without them and they are all here. On the worker's event loop, for
+        it reads the worker's data."""
         return handle if handle.is_here else self.handles.get(handle.key) or handle.restored(self.worker.data)
+
+
+def _answer(run: Run, handles: Sequence[Any]) -> bytes:
+    from distributed.protocol.pickle import dumps
+
+    try:
+        found = (True, run(handles))
+    except Exception as error:
+        found = (False, error)
+    return bytes(dumps(found))
 
 
 def here() -> Desk | None:
@@ -65,10 +71,9 @@ def here() -> Desk | None:
     worker = workers.mine()
     if worker is None:
         return None
-    handler = worker.handlers.get(OPERATION)
-    if handler is None:
-        handler = worker.handlers[OPERATION] = Desk(worker).answer
-    return handler.__self__  # type: ignore[no-any-return]
+    if OPERATION not in worker.handlers:
+        worker.handlers.setdefault(OPERATION, Desk(worker).answer)
+    return worker.handlers[OPERATION].__self__  # type: ignore[no-any-return]
 
 
 def ask(worker: Any, requests: Sequence[tuple[str, Run, Sequence[Any]]]) -> list[Future[bytes | None]]:
@@ -94,11 +99,6 @@ async def _send(pool: Any, home: str, run: Run, handles: Sequence[Any]) -> bytes
             pool.reuse(home, comm)
 
 
-def is_known(worker: Any, home: str) -> bool:
+async def is_known(worker: Any, home: str) -> bool:
     """Whether the scheduler knows of that worker."""
-    from distributed.utils import sync
-
-    async def known() -> bool:
-        return home in await worker.scheduler.ncores(workers=[home])
-
-    return bool(sync(worker.loop, known))
+    return home in await worker.scheduler.ncores(workers=[home])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 
 from ..chunk import is_device
-from . import early, locate, meta, spread, workers
 from . import held as handles
-from .holds import Deal
+from . import locate, meta, spread, workers
+from .axes import FAN_IN, stages
 from .in_memory import InMemory
 from .on_handles import OnHandles
 from .sources import Reduction, Source
@@ -49,35 +49,34 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
-    ahead = None if is_trial or len(layers) > 1 else early.source(todo, layers[0], client)
-    if ahead:
-        return ahead
     held = [handles.find(layer, client) for layer in layers]
     good = [h for h in held if h is not None]
     if len(good) == len(held) and all(h.homes == good[0].homes for h in good[1:]):
-        return OnHandles(todo, good, workers.of_client(client), is_trial)
-    deals = [Deal.of(uuid4().hex, a.name, a.chunks) for a in todo.arrays]
-    arrays = [(a.name, a.numblocks, layer) for a, layer in zip(todo.arrays, layers, strict=True)]
-    known, found = locate.survey(client, arrays)
-    if not found:
-        for layer in layers:
-            workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
-        return None
-    homes = [*map(min, found[0])]
-    apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
-    if apart or not _fit(todo, homes, known):
-        return InMemory(todo, found[0], known)
-    is_listed = spread.pays(set(homes), known, meta.promises_device(todo.x._meta))
-    made = []
-    for h, layer, deal in zip(held, layers, deals, strict=True):
-        if h is None or h.homes != homes:
-            h = handles.plan(deal, homes)
-            if is_listed:
-                handles.list_all(h, deal, client)
-            if not is_trial:
-                handles.make(h, layer, client)
-        made.append(h)
-    return OnHandles(todo, made, known, is_trial)
+        known = workers.of_client(client)
+    else:
+        arrays = [(a.name, a.numblocks, layer) for a, layer in zip(todo.arrays, layers, strict=True)]
+        known, found = locate.survey(client, arrays)
+        if not found:
+            for layer in layers:
+                workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
+            return None
+        homes = [*map(min, found[0])]
+        apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
+        if apart or not _fit(todo, homes, known):
+            return InMemory(todo, found[0], known)
+        good = []
+        for h, a, layer in zip(held, todo.arrays, layers, strict=True):
+            good.append(h if h is not None and h.homes == homes else handles.plan(a.name, a.chunks, homes))
+            handles.keep(good[-1], layer)
+    return OnHandles(todo, good, known, _is_for_one(todo, good[0].shares.keys(), known), is_trial)
+
+
+def _is_for_one(todo: Reduction, homes: Collection[str], known: workers.Workers) -> bool:
+    """True where one task had better ask each worker for its small partial of the only slice."""
+    stage = stages(todo.bound, todo.x.numblocks, todo.axes)[0]
+    is_only = all(n == 1 for a, n in enumerate(todo.x.numblocks) if a not in stage)
+    is_small = todo.partial_bytes(stage) <= spread.MOST_BYTES and len(homes) <= FAN_IN
+    return not todo.size and is_only and is_small and spread.pays(homes, known, meta.promises_device(todo.x._meta))
 
 
 def _fit(todo: Reduction, homes: list[str], known: workers.Workers) -> bool:

@@ -2,14 +2,20 @@
 
 flox's engines are names of a list of its own, to which none can be added. But whatever the engine, a reduction of a
 dask array comes to one function, with labels that are numbers from 0 on: it is wrapped, as functions of dask are.
+
+Our tree keeps a state for every group, and gives one chunk of all groups. flox does the same where every chunk holds
+most groups ("map-reduce"). Where groups lie in few chunks each, as those of ``resample`` do, it reduces these by
+themselves ("blockwise", "cohorts"), in less memory and to smaller chunks: on NumPy chunks that is left to it, and CuPy
+chunks, which it does not take, are reduced cohort by cohort here.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -18,22 +24,25 @@ import dask.array as da
 import numpy as np
 
 from .. import operators
-from ..errors import GpureduceError
 from ..monoid import Monoid
 from .bins_apply import grouped
+from .decisions import Arguments, Left, Rule, check
 from .meta import promises_device
 from .parts import COUNTS, SPREADS
 from .quiet import Quiet
-
-Arguments = Mapping[str, Any]
 
 # Operators by flox's names.
 SAME = "sum prod mean var std min max nansum nanprod nanmean nanvar nanstd nanmin nanmax any all".split()
 ROWS = {name: operators.get(name) for name in SAME}
 ROWS |= {"nanfirst": operators.get("first"), "nanlast": operators.get("last"), "count": COUNTS["nancount"]}
 ORDERED = frozenset({"nanfirst", "nanlast"})
+COMPLEX = frozenset({"sum", "nansum", "mean", "nanmean"})
 PLACES = {"flox.dask": "dask_groupby_agg", "flox.core": "dask_groupby_agg"}  # of newer versions, of older
-NEEDED = frozenset({"array", "by", "agg", "expected_groups", "axis"})  # of its arguments
+NEEDED = frozenset({"array", "by", "agg", "expected_groups", "axis", "method"})  # of its arguments
+
+# Elements of a group in a chunk, on average, from which on our tree takes no more time than flox, and states are small
+# beside a chunk. Where labels are sorted, flox reduces each stretch where it lies.
+DENSE, DENSE_SORTED = 4, 128  # Xeon, 2 cores, NumPy 2.4, flox 0.11, float32, 2026-11
 
 
 def hooks() -> dict[Callable[..., Any], Callable[[Arguments], Any]]:
@@ -51,27 +60,20 @@ def hooks() -> dict[Callable[..., Any], Callable[[Arguments], Any]]:
 
 
 def _reduce(call: Arguments) -> Any:
-    """The array of a call and its groups, or None where it is flox's to answer."""
+    """The array of a call and its groups."""
+    check(RULES, call)
+    if not promises_device(call["array"]._meta):
+        check(NUMPY_RULES, call)
     x, labels, agg, groups = call["array"], call["by"], call["agg"], call["expected_groups"]
     axes = tuple(call["axis"])
-    if not _is_known(agg, x) or not isinstance(labels, np.ndarray) or groups is None or len(axes) != labels.ndim:
-        return None
-    if agg.name in ORDERED and len(axes) > 1:
-        return None
     least, fill, count = agg.min_count, _fill(agg), len(groups)
-    present = np.bincount(labels[labels >= 0].ravel(), minlength=count) > 0
-    is_whole = bool(present.all())
-    if not is_whole and not least:
-        return None  # what a group without elements gets is flox's own
-    try:
-        found = _grouped(ROWS[agg.name], x, labels, axes, count, None if is_whole else 0, agg)
-        if least > 1 or (least and not (is_whole and agg.name in ("nanmin", "nanmax") and _is_nan(fill))):
-            if fill is None:
-                return None
-            counts = _grouped(COUNTS["nancount"], x, labels, axes, count, None, None)
-            found = da.map_blocks(_enough, found, counts, least, fill, dtype=found.dtype, meta=found._meta)
-    except GpureduceError:
-        return None
+    is_whole = _is_whole(labels, count)
+    found = _grouped(ROWS[agg.name], x, labels, axes, count, None if is_whole else 0, agg)
+    if least > 1 or (least and not (is_whole and agg.name in ("nanmin", "nanmax") and _is_nan(fill))):
+        if fill is None:
+            raise Left("what takes the place of too few elements is flox's own")
+        counts = _grouped(COUNTS["nancount"], x, labels, axes, count, None, None)
+        found = da.map_blocks(_enough, found, counts, least, fill, dtype=found.dtype, meta=found._meta)
     return found, (groups,)
 
 
@@ -83,16 +85,84 @@ def _grouped(row: Monoid, x: Any, labels: Any, axes: tuple[int, ...], count: int
     return found if agg is None else found.astype(agg.dtype["final"])
 
 
-def _is_known(agg: Any, x: Any) -> bool:
-    """True for one of flox's own reductions that has no options but ours."""
-    stock = sys.modules["flox.aggregations"].AGGREGATIONS.get(agg.name) if agg.name in ROWS else None
-    if stock is None or x.dtype.kind not in "biufc" or (x.dtype.kind == "c" and agg.name not in ("sum", "nansum")):
-        return False
+def _are_labels_lazy(call: Arguments) -> bool:
+    return not isinstance(call["by"], np.ndarray) or call["expected_groups"] is None
+
+
+def _is_subset(call: Arguments) -> bool:
+    return bool(len(call["axis"]) != call["by"].ndim)
+
+
+def _is_unknown(call: Arguments) -> bool:
+    return call["agg"].name not in ROWS
+
+
+def _is_changed(call: Arguments) -> bool:
+    """True for one of flox's reductions that was changed, or that has options but ours."""
+    agg = call["agg"]
+    stock = sys.modules["flox.aggregations"].AGGREGATIONS.get(agg.name)
+    if stock is None:
+        return True
     given = tuple(agg.chunk)[: len(tuple(stock.chunk))]
     options = {"ddof"} if agg.name in SPREADS else set()
-    return (
-        _plain(given) == _plain(stock.chunk) and agg.finalize == stock.finalize and set(agg.finalize_kwargs) <= options
-    )
+    same = _plain(given) == _plain(stock.chunk) and agg.finalize == stock.finalize
+    return not same or not set(agg.finalize_kwargs) <= options
+
+
+def _is_complex(call: Arguments) -> bool:
+    return bool(call["array"].dtype.kind == "c" and call["agg"].name not in COMPLEX)
+
+
+def _is_ordered(call: Arguments) -> bool:
+    return call["agg"].name in ORDERED and len(call["axis"]) > 1
+
+
+def _has_gaps(call: Arguments) -> bool:
+    return not call["agg"].min_count and not _is_whole(call["by"], len(call["expected_groups"]))
+
+
+def _is_local(call: Arguments) -> bool:
+    """True where flox does not keep a state for every group of every chunk; of one chunk with all groups both do."""
+    is_one = all(call["array"].numblocks[a] == 1 for a in call["axis"])
+    return call["method"] != "map-reduce" and not (is_one and _is_whole(call["by"], len(call["expected_groups"])))
+
+
+def _is_picked(call: Arguments) -> bool:
+    return call["agg"].name in ORDERED
+
+
+def _is_counted(call: Arguments) -> bool:
+    return bool(call["agg"].min_count > 1)
+
+
+def _is_thin(call: Arguments) -> bool:
+    labels = call["by"].ravel()
+    least = DENSE_SORTED if bool(np.all(labels[1:] >= labels[:-1])) else DENSE
+    elements = math.prod(max(call["array"].chunks[a]) for a in call["axis"])
+    return bool(elements < least * len(call["expected_groups"]))
+
+
+# What is left to flox, and why. The second table is of NumPy chunks alone: flox takes no CuPy chunks.
+RULES = (
+    Rule("its labels are a dask array, or not known yet", _are_labels_lazy),
+    Rule("it reduces some of the axes of its labels", _is_subset),
+    Rule("flox has it, and gr.grouped has not", _is_unknown),
+    Rule("it is not as flox has it, or has options of its own", _is_changed),
+    Rule("of complex elements sums, means and counts are taken", _is_complex),
+    Rule("first and last are taken along one axis", _is_ordered),
+    Rule("what a group without elements gets is flox's own", _has_gaps),
+)
+NUMPY_RULES = (
+    Rule("each group lies in few chunks, and flox reduces these by themselves, in less memory", _is_local),
+    Rule("a chunk holds few elements of each group: flox takes less time and memory", _is_thin),
+    Rule("flox picks an element of each group as fast", _is_picked),
+    Rule("flox counts the elements of each group in the same tasks, for min_count=", _is_counted),
+)
+
+
+def _is_whole(labels: Any, count: int) -> bool:
+    """True where every group has elements."""
+    return bool((np.bincount(labels[labels >= 0].ravel(), minlength=count) > 0).all())
 
 
 def _plain(functions: Any) -> list[Any]:

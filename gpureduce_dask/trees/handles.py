@@ -1,31 +1,31 @@
 """Handles: one small task result a worker that refers to all of an array's chunks there.
 
 A graph over 4,096 chunks declares 4,096 dependencies, which costs the scheduler more than a GPU needs to read them. So
-a worker looks for its chunks in its own memory, once, and reductions of the array depend on what it found: the handle,
-for which :mod:`.keeper` keeps the chunks. A handle copies nothing, is small in the eyes of the memory manager, which
-counts its chunks already, and leaves its chunks behind when it has to travel: elsewhere it fetches them one by one from
-whoever holds them, or has them reduced at its home.
+one task a worker takes the chunks that lie there, once, and reductions of the array depend on what it gives: the
+handle. To dask it is a task as any other: lost with its worker, it is made again of its chunks, which are made again
+first where they are gone. It copies nothing, is small in the eyes of the memory manager, which counts its chunks
+already, and leaves its chunks behind when it has to travel: elsewhere it has them reduced at its home, or fetches them
+one by one from whoever holds them.
 """
 
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import getitem
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
+from dask._task_spec import List, Task, TaskRef
 
+from ..chunk import is_device
+from ..device import faults
 from ..errors import ArgumentError, message
+from . import desk, workers
 
 Coords = tuple[int, ...]
-
-# States of a chunk that is made again, and that of one whose worker has left without a word.
-COMING = frozenset({"waiting", "processing", "queued", "no-worker", "memory"})
-AGAIN = 0.1  # seconds after which a task looks for it again
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ class Handle:
         return [self._chunks[i] for i in picks]
 
     def restored(self, data: Mapping[Any, Any]) -> Handle | None:
-        """The handle with its chunks, where all are among what a worker has in memory."""
+        """The handle with its chunks, where all are among what a worker has. Called by the worker's event loop: no
+        other thread may read its data, which may come from a disk."""
         keys = self.share.keys
         if not all(key in data for key in keys):
             return None
@@ -99,41 +100,64 @@ class Handle:
         return self._found[about]
 
 
+def task(key: str, share: Share) -> Task:
+    """The task that makes a handle of chunks, where these are."""
+    return Task(key, hold, share, key, List(*map(TaskRef, share.keys)))
+
+
+def hold(share: Share, key: str, chunks: list[Any]) -> Handle:
+    """A handle, which others can ask this worker for as long as it is here."""
+    mine = desk.here()
+    handle = Handle(share, chunks, key, mine.worker.address if mine else None)
+    if mine is not None:
+        _wait_for(chunks[0])
+        mine.handles[key] = handle
+    return handle
+
+
+@faults.task
+def _wait_for(chunk: Any) -> None:
+    """Until the GPU has made what its stream was asked for: the thread of a worker's desk, which reads the chunks too,
+    may have another."""
+    if is_device(chunk):
+        import cupy
+
+        with chunk.device:
+            cupy.cuda.get_current_stream().synchronize()
+
+
 def _fetch(key: Any) -> Any:
-    """A chunk from this worker's memory, or from another's."""
-    from distributed.utils import sync
+    """A chunk from this worker's memory, or from another's. One that is nowhere is made again, as dask would have it
+    for a task that takes it: an array that was let go by now has nobody else who asks for that."""
+    from distributed import get_client
+    from distributed.client import FutureCancelledError
     from distributed.utils_comm import gather_from_workers
-    from distributed.worker import get_worker
 
-    worker = get_worker()
-    if key in worker.data:
-        return worker.data[key]
+    worker = workers.mine()
 
-    async def ask() -> tuple[dict[Any, Any], str | None]:
+    async def ask() -> Any:
+        if key in worker.data:
+            return [worker.data[key]]
         holders = await worker.scheduler.who_has(keys=[key])
         found, *_ = await gather_from_workers(holders, rpc=worker.rpc, who=worker.address)
-        state = await worker.scheduler.get_task_status(keys=[key]) if key not in found else {}
-        return found, state.get(key)
+        return [found[key]] if key in found else None
 
-    found, state = sync(worker.loop, ask)
-    if key not in found:
-        _refuse(key, state)
-    return found[key]
+    found = workers.on_loop(worker, ask)
+    if found:
+        return found[0]
+    again = f"gr-again-{key}"
+    try:
+        return get_client().get({again: Task(again, _same, TaskRef(key))}, again)
+    except FutureCancelledError:
+        raise ArgumentError(
+            message(
+                "reduce",
+                f"chunk {key} was released while its worker left",
+                "chunks that stay in memory until the result is there",
+                "Keep the array until then, and compute again.",
+            )
+        ) from None
 
 
-def _refuse(key: Any, state: str | None) -> NoReturn:
-    """Of a chunk that is nowhere: try again later where it is being made again. To wait here could be to wait for a
-    task that waits for this thread."""
-    from distributed import Reschedule
-
-    if state in COMING:
-        time.sleep(AGAIN)
-        raise Reschedule
-    raise ArgumentError(
-        message(
-            "reduce",
-            f"chunk {key} was released while its worker left",
-            "chunks that stay in memory until the result is there",
-            "Keep the array until then, and compute again.",
-        )
-    )
+def _same(chunk: Any) -> Any:
+    return chunk

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from functools import partial
+from numbers import Integral
 from typing import Any
 
 import dask.array as da
@@ -14,7 +15,7 @@ from dask.base import tokenize
 from ..binned import COUNT
 from ..chunk import is_device, require_plain_chunk
 from ..dtypes import refuse as refuse_dtype
-from ..errors import ArgumentError, message
+from ..errors import ArgumentError, ArgumentTypeError, message
 from . import meta
 from .apply import apply, as_dask
 from .bins_apply import grouped, own_groups
@@ -23,6 +24,7 @@ from .stock import require_plain
 CODES = np.dtype(np.int32)  # of bins
 LINE = 1 << 16  # elements that are sorted together
 SORTED = 1 << 11  # bins up to which that costs less than a bin for each element: edges are looked up in every line
+EVEN = 1 << 16  # bins of one width up to which the counts of a chunk are small beside it
 
 
 def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
@@ -30,6 +32,9 @@ def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
     name = "bincount"
     array = as_dask(name, x)
     require_plain(name, "an array", array)
+    if not isinstance(minlength, Integral):
+        received = f"minlength {minlength!r}"
+        raise ArgumentTypeError(message(name, received, "an integer of 0 or more", "Pass how many there are."))
     least = operator.index(minlength)
     if array.ndim != 1 or least < 0:
         received = f"an array of {array.ndim} dimensions and minlength {least}"
@@ -60,25 +65,25 @@ def histogram(a: Any, bins: Any, range: Any, normed: Any, weights: Any, density:
     edges = _edges(name, bins, range, x.dtype)
     if x.dtype.kind not in "biuf" or not (x.dtype.kind != "f" or x.dtype.itemsize <= 8):
         raise refuse_dtype(name, x.dtype, "bool, integer or float", "Convert the array with astype.")
-    count = len(edges) - 1
-    if weights is None and count <= SORTED and not meta.promises_device(x._meta):
-        found = _counts(name, x if x.ndim else x.reshape(1), edges)
+    count, is_even = len(edges) - 1, np.ndim(bins) == 0
+    if weights is None and count <= (EVEN if is_even else SORTED) and not meta.promises_device(x._meta):
+        found = _counts(name, x if x.ndim else x.reshape(1), edges, tuple(range) if is_even else None)
     else:
-        found = _by_codes(name, x, edges, np.ndim(bins) == 0, weights)
+        found = _by_codes(name, x, edges, is_even, weights)
     if not density:
         return found, edges
     return found / np.diff(edges).astype(np.float64) / found.sum(), edges
 
 
-def _counts(name: str, x: Any, edges: Any) -> Any:
+def _counts(name: str, x: Any, edges: Any, span: Any) -> Any:
     """Counts of NumPy chunks: of each chunk first, then the sums of those."""
     inds = tuple(range(x.ndim))
     each = da.blockwise(
-        partial(counts_of, edges=edges),
+        partial(counts_of, edges=edges, span=span),
         (*inds, x.ndim),
         x,
         inds,
-        name=f"gr-{name}-counts-{tokenize(x.name, edges)}",
+        name=f"gr-{name}-counts-{tokenize(x.name, edges, span)}",
         dtype=np.int64,
         meta=np.empty((0,) * (x.ndim + 1), np.int64),
         adjust_chunks=dict.fromkeys(inds, 1),
@@ -121,15 +126,19 @@ def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
         raise ArgumentError(message(name, str(error), "bins that NumPy takes", remedy)) from error
 
 
-def counts_of(block: Any, edges: Any) -> Any:
+def counts_of(block: Any, edges: Any, span: Any = None) -> Any:
     """How many elements of a NumPy chunk lie in each bin, behind as many axes of size 1 as it has.
 
-    As numpy.histogram counts: blocks are sorted, and the edges looked up in them. Single bytes are counted by value.
+    Single bytes are counted by value. Where bins are of one width, from ``span[0]`` to ``span[1]``, numpy.histogram
+    counts; else as it counts: blocks are sorted, and the edges looked up in them.
     """
     require_plain_chunk("histogram", block)
+    block = np.asarray(block) if isinstance(block, list) else block
     count = len(edges) - 1
     if block.dtype.itemsize == 1:
         found = _counts_of_bytes(block, edges)
+    elif span is not None:
+        found, _ = np.histogram(block.ravel(order="K"), count, span)
     else:
         behind = np.zeros(count + 1, np.int64)  # the elements before each edge
         for part in _flat_parts(block):
@@ -161,6 +170,7 @@ def _flat_parts(block: Any) -> Any:
 def codes_of(block: Any, edges: Any, even: bool) -> Any:
     """The bin of each element, -1 for none; ``even`` where all are of one width."""
     require_plain_chunk("histogram", block)
+    block = np.asarray(block) if isinstance(block, list) else block
     if is_device(block):
         import cupy
 

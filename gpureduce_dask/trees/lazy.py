@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import dask
 import numpy as np
 from dask._task_spec import DataNode, Task, TaskRef
 from dask.array.chunk import astype
@@ -29,8 +28,8 @@ from ..expressions.mapped import map_of, mapped
 from ..expressions.program import Program
 from ..monoid import Bound
 from ..rows.product import Product, product
+from .settings import setting
 
-KEY = "gpureduce.fuse"
 LEAST = 1 << 12  # elements of an array below which its temporaries cost nothing
 NUMBERS = 16  # single numbers of a GPU that are remembered
 MOST = 4  # arrays that are read together
@@ -47,7 +46,7 @@ _fuses: ContextVar[bool] = ContextVar("gpureduce_fuse", default=True)
 
 def fuses() -> bool:
     """True where reductions that are built now compute what they read: accelerate, and then dask's configuration."""
-    return _fuses.get() and bool(dask.config.get(KEY, True))
+    return _fuses.get() and setting("fuse") in (None, True)
 
 
 @contextmanager

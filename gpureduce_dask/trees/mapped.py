@@ -1,4 +1,5 @@
-"""Reductions and scans of functions of arrays: of a traced program where there is one, else of a lazy array."""
+"""Reductions and scans of functions of arrays: of a traced program where there is one, else of what the function
+gives of the whole arrays."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from ..expressions.program import Program
 from ..monoid import Bound, Monoid
 from . import mapped_product, masks, scan_apply, weighted_product
 from .apply import apply, bind
-from .operands import Function, Operands, same
+from .operands import Function, Operands, same, traceable
 from .reduction import reduce_array
 
 
@@ -32,6 +33,8 @@ def map_reduce(
     weights: Any = None,
 ) -> Any:
     """A reduction of what a function gives of the elements of arrays."""
+    named = f" by {operators.get(op).name}" if isinstance(op, str | Monoid) else ""
+    function, given = traceable(f"map_reduce{named}", function, given)
     if weights is not None:
         rest = (given, weights, axis, keepdims, split_every, where, dtype, options)
         if isinstance(op, str | Monoid):
@@ -42,7 +45,7 @@ def map_reduce(
         return mapped_product.reduce(function, op, given, axis, keepdims, split_every, where, dtype, out, options)
     monoid = operators.get(op) if where is None else masks.refusing(operators.get(op))
     name = f"map_reduce by {monoid.name}"
-    if monoid.arity == 1 and Operands(name, given).has_many(function):
+    if monoid.arity == 1 and Operands(name, given).results(function) > 1:
         each = mapped_product.reduce(function, [op], given, axis, keepdims, split_every, where, dtype, out, options)
         return _one(out, [values[0] for values in each])
     todo = masks.Masked(function, monoid.name) if where is not None else function
@@ -50,11 +53,11 @@ def map_reduce(
     bound = _bound(operands, todo, monoid, dtype, options, name)
     if bound is None:
         if where is not None and function is not same:
-            values = Operands(name, given).lazy(function, monoid.arity)
-            return map_reduce(same, monoid, [*values], axis, dtype, keepdims, split_every, out, where, options)
+            values = Operands(name, given).whole(function)
+            return map_reduce(same, monoid, values, axis, dtype, keepdims, split_every, out, where, options)
         if where is not None and not operands.is_ours:
             raise masks.unread(name, operands.arrays)
-        arrays = tuple(operands.lazy(todo, monoid.arity))
+        arrays = operands.whole(todo)
         return apply(
             monoid, *arrays, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, **options
         )
@@ -86,6 +89,7 @@ def map_scan(
 ) -> Any:
     """Scans of what a function gives of the elements of arrays: for each of its results a list, one for each operator,
     where there are several; else as :func:`map_reduce`."""
+    function, given = traceable("map_scan", function, given)
     ops = [op] if (is_one := isinstance(op, str | Monoid)) else list(op)
     if not is_one and out is not None:
         received = "out= for several operators"
@@ -115,9 +119,8 @@ def _scans(
     program = operands.trace(function)
     found = []
     if program is None:
-        count = monoid.arity
-        values = tuple(operands.untraced(function) if count == 1 else operands.lazy(function, count))
-        for x in values if count == 1 else (values,):
+        values = operands.whole(function)
+        for x in values if monoid.arity == 1 else (tuple(values),):
             found.append(scan_apply.apply(monoid, x, axis, dtype, exclusive, reverse, segments, initial, None))
     else:
         count = len(program.outputs) if monoid.arity == 1 else 1

@@ -42,7 +42,7 @@ def reduce(
     if program is None:
         if where is not None and function is same:
             raise masks.unread(NAME, operands.arrays)
-        values = [*Operands(NAME, given).untraced(function)]
+        values = Operands(NAME, given).whole(function)
         if where is None:
             return [reduce_together(NAME, x, ops, axis, keepdims, split_every, ddof) for x in values]
         return [reduce(same, ops, [x], axis, keepdims, split_every, where, dtype, out, options)[0] for x in values]

@@ -9,7 +9,7 @@ from typing import Any
 from dask._task_spec import List, TaskRef
 from dask.highlevelgraph import MaterializedLayer
 
-from . import grouped, groups, spread, workers
+from . import grouped, groups, workers
 from .axes import Axes
 from .handles import Coords
 from .held import Held
@@ -17,30 +17,33 @@ from .sources import Part, Reduction, Spread, slices_of
 
 
 class OnHandles:
-    """The chunks of arrays that have handles on the same workers."""
+    """The chunks of arrays that have handles on the same workers, for a task a group, or ``for_one`` that sees to all.
+    A trial makes none."""
 
-    def __init__(self, todo: Reduction, held: list[Held], known: workers.Workers, is_trial: bool) -> None:
-        self.todo, self.held, self.known, self.is_trial = todo, held, known, is_trial
+    def __init__(
+        self, todo: Reduction, held: list[Held], known: workers.Workers, for_one: bool, is_trial: bool
+    ) -> None:
+        self.todo, self.held, self.known, self.for_one, self.is_trial = todo, held, known, for_one, is_trial
         self.dependencies: list[Any] = []
-        self.mark = [sorted(h.names.values()) for h in held]
-        self.is_listed = False
+        self.names = [h.keys(for_one) for h in held]  # by worker
+        self.mark = [sorted(names.values()) for names in self.names]
 
     @property
     def futures(self) -> list[Any]:
-        if not (self.is_listed or self.is_trial):
-            for held in self.held:
-                held.each(self.known.client)
-        return [MaterializedLayer(h.futures) for h in self.held]
+        made = [{} if self.is_trial else h.made(self.known.client, self.for_one) for h in self.held]
+        return [MaterializedLayer(futures) for futures in made]
+
+    @property
+    def to_make(self) -> int:
+        """How many handles are made before the reduction runs."""
+        return sum(h.to_make(self.for_one) for h in self.held)
 
     def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
-        """Where partials are small, and a group is what a worker has."""
-        if self.todo.partial_bytes(stage) <= spread.MOST_BYTES and all(
-            h.roster and [*h.names] == [part.worker for part in parts] for h in self.held
-        ):
-            client = None if self.is_trial else self.known.client
-            self.is_listed = True
-            return Spread([h.every(client) for h in self.held], self.todo.run_of_all(stage))
-        return None
+        """Where one task is to see to all, and a group is what a worker has."""
+        if not self.for_one or any([*names] != [part.worker for part in parts] for names in self.names):
+            return None
+        takes = [List(*map(TaskRef, names.values())) for names in self.names]
+        return Spread(takes, self.todo.run_of_all(stage))
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         layouts = self.held[0].layouts
@@ -62,9 +65,9 @@ class OnHandles:
             yield (
                 (0,) * len(stage),
                 [
-                    (groups.Group(groups.as_range(hold.share.numbers[part.start : part.stop]), worker), part)
-                    for worker, hold in held.holds.items()
-                    for part in groups.shares(len(hold.share.numbers), threads.get(worker, 1), nbytes)
+                    (groups.Group(groups.as_range(share.numbers[part.start : part.stop]), worker), part)
+                    for worker, share in held.shares.items()
+                    for part in groups.shares(len(share.numbers), threads.get(worker, 1), nbytes)
                 ],
             )
             return
@@ -77,6 +80,6 @@ class OnHandles:
 
     def _part(self, stage: Axes, group: groups.Group, picks: Any) -> Part:
         todo = self.todo
-        refs = List(*(TaskRef(h.names[str(group.worker)]) for h in self.held))
+        refs = List(*(TaskRef(names[str(group.worker)]) for names in self.names))
         run = partial(grouped.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
         return Part(run, refs, group.worker, len(picks))

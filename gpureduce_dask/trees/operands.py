@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import dask.array as da
 import numpy as np
 
-from ..chunk import is_device
 from ..dtypes import is_native
 from ..errors import ArgumentError, message
 from ..expressions import tracer
 from ..expressions.program import Program
+from ..expressions.tracer import Untraceable
 from .apply import as_dask
 from .meta import is_ours
 
@@ -40,6 +40,7 @@ class Operands:
         ranks = sorted(range(len(single)), key=lambda i: single[i].shape != whole[i].shape)
         self.order = tuple(ranks.index(i) for i in order)
         self.name = name
+        self.given = tuple(given)
         self.arrays = tuple(whole[i] for i in ranks)
         self.dtypes = tuple(a.dtype.newbyteorder("=") for a in self.arrays)
 
@@ -49,43 +50,61 @@ class Operands:
 
     def trace(self, function: Function) -> Program | None:
         """What the function gives of the elements, or None where that cannot be known."""
-        return tracer.trace(self._of_arrays(function), self.dtypes, self.order) if self.is_ours else None
+        found = self._attempt(function)
+        return found if isinstance(found, Program) else None
 
-    def _of_arrays(self, function: Function) -> Function:
-        return Filled(function, tuple(self.numbers.items())) if self.numbers else function
+    def _attempt(self, function: Function) -> Program | Untraceable:
+        if not self.is_ours:
+            return Untraceable(f"{' and '.join(f'{type(a._meta).__name__} chunks of {a.dtype}' for a in self.arrays)}")
+        if self.numbers:
+            function = Filled(function, tuple(self.numbers.items()))
+        return tracer.attempt(function, self.dtypes, self.order)
 
-    def lazy(self, function: Function, count: int, is_many: bool = False) -> Iterator[Any]:
-        """Lazy arrays of what the function gives of whole chunks, one a result; ``is_many``: in a tuple."""
-        inds = tuple(range(self.arrays[0].ndim))
-        pairs = [v for i in self.order for v in (self.arrays[i], inds)]
-        function = self._of_arrays(function)
-        for which in range(count):
-            run = partial(called, function=function, which=None if count == 1 and not is_many else which)
-            yield da.blockwise(run, inds, *pairs, token="gr-map", dtype=self._dtype(run), align_arrays=False)
-
-    def untraced(self, function: Function) -> Iterator[Any]:
-        """Lazy arrays of all results of a function."""
-        count = self.results(function)
-        return self.lazy(function, count or 1, count is not None)
-
-    def results(self, function: Function) -> int | None:
-        """How many results the function gives, in a tuple or a list; None where it gives an array."""
-        given = self._of_one(self._of_arrays(function))
-        return len(given) if isinstance(given, tuple | list) else None
-
-    def has_many(self, function: Function) -> bool:
-        """True for a function of more results than one."""
+    def results(self, function: Function) -> int:
+        """How many results the function gives."""
         program = self.trace(function)
-        return len(program.outputs) > 1 if program else (self.results(function) or 1) > 1
+        return len(program.outputs) if program else len(self.whole(function))
 
-    def _dtype(self, function: Function) -> Any:
-        return np.asarray(self._of_one(function)).dtype
+    def whole(self, function: Function) -> list[Any]:
+        """What the function gives of whole arrays, an array a result: of dask's as dask has it, and of NumPy's
+        themselves where there are no others."""
+        if function is same:
+            return [self.arrays[i] for i in self.order]
+        reason = self._attempt(function)
+        is_lazy = not all(i in self.numbers or type(x) is np.ndarray for i, x in enumerate(self.given))
+        if is_lazy and isinstance(reason, Untraceable) and reason.asks_values:
+            raise self._refused(reason)
+        try:
+            with warnings.catch_warnings():  # of what dask has no function for, it would compute the arrays at once
+                warnings.filterwarnings("error", ".*is not implemented by Dask array", FutureWarning)
+                found = function(*(x if i in self.numbers else _own(x) for i, x in enumerate(self.given)))
+        except Exception as error:
+            said = str(error).partition(". ")[0]
+            raise self._refused(reason, f", and raises {type(error).__name__}: {said}") from error
+        many = found if isinstance(found, tuple | list) else (found,)
+        wanted = self.arrays[0].shape
+        for x in many:
+            if not isinstance(x, da.Array) and (is_lazy or not isinstance(x, np.ndarray | np.generic)):
+                raise self._refused(reason, f", and gives an object of type {type(x).__name__}")
+            pairs = zip(x.shape, wanted, strict=False)
+            if len(x.shape) != len(wanted) or any(m != n and (m == m or n == n) for m, n in pairs):
+                raise self._refused(reason, f", and gives shape {x.shape} of arrays of shape {wanted}")
+        if not many:
+            raise self._refused(reason, ", and gives nothing")
+        return [as_dask(self.name, x) for x in many]
 
-    def _of_one(self, function: Function) -> Any:
-        """What the function gives of single elements."""
-        ones = [np.ones((1,) * self.arrays[i].ndim, self.arrays[i].dtype) for i in self.order]
-        with np.errstate(all="ignore"):
-            return function(*ones)
+    def _refused(self, reason: Program | Untraceable, more: str = "") -> ArgumentError:
+        stop = f" ({reason})" if isinstance(reason, Untraceable) else ""
+        received = f"a function that cannot be traced{stop}{more}"
+        expected = "a function of elements, made of Python's operators and NumPy's functions"
+        remedy = "Reduce what dask makes of it, or x.map_blocks(f) where f may be called on one chunk after another."
+        return ArgumentError(message(self.name, received, expected, remedy))
+
+
+def traceable(name: str, function: Function, given: Sequence[Any]) -> tuple[Function, Sequence[Any]]:
+    """A function that can be traced, and its arrays: where it cannot, what it gives of the whole arrays."""
+    operands = Operands(name, given)
+    return (function, given) if operands.trace(function) else (same, operands.whole(function))
 
 
 @dataclass(frozen=True)
@@ -107,20 +126,12 @@ def same(*blocks: Any) -> Any:
     return blocks if len(blocks) > 1 else blocks[0]
 
 
-def called(*blocks: Any, function: Function, which: int | None) -> Any:
-    """What a function gives of chunks that others read too, or one of its results: it must not write to them."""
-    given = function(*map(_own, blocks))
-    return given if which is None else given[which]
-
-
-def _own(block: Any) -> Any:
-    """What a function can do no harm to: a view of a NumPy chunk to which writing is an error, and a copy of CuPy's,
-    which has no such views."""
-    if is_device(block):
-        return block.copy(order="K")
-    if not isinstance(block, np.ndarray):
-        return block
-    view = block.view()
+def _own(x: Any) -> Any:
+    """An array that a function can do no harm to: a view of NumPy's to which writing is an error, and a dask array by
+    itself, which assignments turn into another."""
+    if type(x) is not np.ndarray:
+        return as_dask("map", x).copy()
+    view = x.view()
     view.flags.writeable = False
     return view
 

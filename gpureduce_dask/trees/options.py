@@ -46,6 +46,7 @@ class Options(TypedDict, total=False):
     initial: Any
     weights: Any
     min_count: int | None
+    dim: Any  # of a DataArray, in place of its axis
 
 
 def reduce(op: str, a: Any, also: Mapping[str, Any], name: str | None = None, **arguments: Any) -> Any:

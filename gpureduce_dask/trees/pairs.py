@@ -30,7 +30,7 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
     if weights is None:
         mean = apply("mean", x, axis=axis, keepdims=keepdims, name="average")
         return (mean, _counts(x, mean, axis)) if returned else mean
-    w = as_dask("average", weights)
+    w = _grown(as_dask("average", weights), x)
     if belongs_to_stock("average", (x, w), None):
         return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
     given = (axis,) if np.ndim(axis) == 0 else tuple(axis)
@@ -44,6 +44,14 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
         return mean, apply("sum", spread, axis=axes, dtype=mean.dtype, keepdims=keepdims)
     total = apply("sum", w, dtype=mean.dtype)
     return mean, da.broadcast_to(total, mean.shape, chunks=mean.chunks)
+
+
+def _grown(weights: Any, x: Any) -> Any:
+    """Weights of as many axes as ``x``, where these are of size 1 broadcast to its shape."""
+    if weights.ndim != x.ndim or not all(m in (1, n) for m, n in zip(weights.shape, x.shape, strict=True)):
+        return weights
+    pairs = zip(weights.shape, weights.chunks, x.chunks, strict=True)
+    return da.broadcast_to(weights, x.shape, chunks=tuple(theirs if m == 1 else own for m, own, theirs in pairs))
 
 
 def _agree(shape: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -145,7 +145,7 @@ def _rows(operation: str, asked: Sequence[str | Monoid]) -> dict[str, Monoid]:
 
 def field_names(operation: str, asked: Sequence[str | Monoid]) -> list[str]:
     """The names of what is asked for, which become those of a tuple's fields."""
-    if isinstance(asked, (str, Monoid)) or not len(asked):
+    if isinstance(asked, (str, Monoid)) or not isinstance(asked, Sequence) or not asked:
         raise ArgumentError(
             message(operation, repr(asked), "a list of one or more operators", "Pass a list, as ['min', 'mean'].")
         )

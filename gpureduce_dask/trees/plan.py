@@ -15,6 +15,7 @@ from dask.base import collections_to_expr
 from .. import operators
 from ..errors import ArgumentError, message
 from ..monoid import Bound, Monoid
+from ..public import public
 from . import meta, workers
 from .apply import align, as_dask, bind
 from .on_handles import OnHandles
@@ -89,6 +90,7 @@ class Plan:
         return f"<table><caption>plan of {html.escape(self.name)}</caption>{cells}</table>"
 
 
+@public()
 def plan(
     x: Any,
     monoid: str | Monoid | Sequence[str | Monoid],
@@ -97,6 +99,8 @@ def plan(
     keepdims: bool = False,
     split_every: Any = None,
     group: Any = None,
+    *,
+    dim: Any = None,
 ) -> Plan:
     """What ``reduction(x, monoid, ...).compute()`` will do, as a table of tasks, bytes, memory and time.
 
@@ -122,9 +126,7 @@ def plan(
 def _describe(tree: Tree, bound: Bound, name: str, results: list[Any]) -> Plan:
     x = tree.x
     known = tree.source.known if tree.source is not None else workers.current()
-    handles = 0
-    if isinstance(tree.source, OnHandles):
-        handles = sum(held.to_make for held in tree.source.held)
+    handles = tree.source.to_make if isinstance(tree.source, OnHandles) else 0
     tasks = handles + _tasks(results, is_local=known.client is None)
     partial = _partial_bytes(tree, bound)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)

@@ -20,7 +20,7 @@ def recipe(op: str | Monoid, dtype: Any, options: dict[str, Any]) -> dict[str, A
     """Keyword arguments for ``dask.array.reduction``; ``dtype`` is the array's, or one for each of two arrays."""
     monoid = operators.get(op)
     given = tuple(map(np.dtype, dtype)) if isinstance(dtype, tuple) else (np.dtype(dtype),)
-    bound = bind(monoid, given, None, options, f"tree {monoid.name}")
+    bound = bind(monoid, given, None, options, f"tree by {monoid.name}")
     if bound.indexed:
         raise ArgumentError(
             message(

@@ -92,8 +92,8 @@ class Tree:
         self.x = todo.x
         self.inds = tuple(range(self.x.ndim))
         self.kept = self.inds if keepdims else tuple(a for a in self.inds if a not in self.axes)
-        # Not each size: to take those of thousands one by one costs more than the reduction.
-        chunks = [hash(a.chunks) for a in self.arrays]
+        # As text, for NaN hashes by where it lies: to take thousands of sizes one by one costs more than the reduction.
+        chunks = [str(a.chunks) for a in self.arrays]
         self.how = {} if lazy.fuses() else {"fuse": False}
         token = tokenize([a.name for a in self.arrays], chunks, self.bound, self.axes, keepdims, options, *self.how)
         self.name = f"{prefix}-{token}"

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -111,11 +110,9 @@ class ScanTree:
         """Lines of several chunks each; ``source`` is None for chunks that have yet to be made."""
         known, holders, is_lazy = self._where(source)
         workers.hurry(known.client)
-        if is_lazy and self._fits(known):
-            self.scan = replace(self.scan, together=True)
         lines = list(scan_graph.lines(self.x.numblocks, self.scan))
         dealt = [self._deal(line, len(lines), is_lazy, holders, known) for line in lines]
-        self._name_by(tokenize(self.token, str(dealt), is_lazy, self.scan.together))
+        self._name_by(tokenize(self.token, str(dealt), is_lazy))
         graph = ScanGraph(
             tuple((a.name, a.numblocks) for a in self.arrays),
             None if self.starts is None else (self.starts.name, self.starts.numblocks),
@@ -171,12 +168,6 @@ class ScanTree:
         many = math.prod(self.x.numblocks) if self.scan.flat else self.x.numblocks[self.axis]
         held = 0 if math.isnan(self.todo.chunk_bytes) else LAZY_BYTES // max(self.todo.chunk_bytes, 1)
         return min(room, max(LAZY, int(min(many // SECTIONS, held))))
-
-    def _fits(self, known: workers.Workers) -> bool:
-        """True on a cluster where each worker has room for a section of chunks for each of its threads."""
-        each = self._section(True) * self.todo.chunk_bytes  # of unknown chunks no number
-        shares = ((known.memory.get(w, math.inf) * groups.MEMORY_SHARE, n) for w, n in known.threads.items())
-        return known.client is not None and all(n * each <= share for share, n in shares)
 
     def _cells(self) -> float:
         """Lines of the largest chunk."""

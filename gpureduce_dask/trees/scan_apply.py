@@ -117,7 +117,7 @@ def _require_answer_for_nothing(name: str, bound: Bound) -> None:
 
 def _one_axis(name: str, axis: Any, ndim: int) -> int:
     try:
-        return normalise_axes(name, operator.index(axis), ndim)[0]
+        return normalise_axes(name, axis if isinstance(axis, bool) else operator.index(axis), ndim)[0]
     except TypeError:
         raise AxisError(message(name, f"axis {axis!r}", "None or one integer", "Scan one axis at a time.")) from None
 

@@ -59,7 +59,7 @@ def band_totals(columns: Columns, corners: Sequence[tuple[int, ...]], last: int,
         axes = tuple(range(last, blocks[0].ndim))
         if scan.reverse and not scan.bound.monoid.commutative:
             blocks = tuple(b[(..., *(slice(None, None, -1) for _ in axes))] for b in blocks)
-        found.append(chunk.to_host(chunk.reduce(blocks, scan.bound, axes), scan.bound))
+        found.append(chunk.to_host(chunk.reduce(blocks, scan.bound, axes, masks=False), scan.bound))
     return found
 
 
@@ -91,7 +91,7 @@ def _totals_in_place(blocks: tuple[Any, ...], corner: tuple[int, ...], last: int
     ends = (*shape[:last], *(1,) * len(axes))
     firsts = _firsts(corner, shape[:last], scan.shape or ())
     if _is_shifted(scan):
-        found = chunk.reduce(blocks, bound, axes, whole(shape))
+        found = chunk.reduce(blocks, bound, axes, whole(shape), masks=False)
         return _shifted(chunk.to_host(found, bound), firsts.reshape(ends))
     totals = bound.identities((firsts.size,))
     stretches = [b.reshape(firsts.size, math.prod(shape[last:])) for b in blocks]

@@ -17,7 +17,7 @@ from dask._task_spec import GraphNode, List, Task, TaskRef
 from . import groups
 from .handles import Coords
 from .scan_section import Scan, Section
-from .scan_tasks import Gather, bases, only_section, scan_chunk, totals
+from .scan_tasks import bases, only_section, scan_chunk, totals
 
 Ref = tuple[str, tuple[int, ...]]  # an array's name, and its numbers of chunks
 
@@ -78,12 +78,10 @@ class _Written:
             self._results(line, Section([None], offsets, True, scan))
             return
         if len(dealt) == len(sections) == 1 and len(dealt[0]) + 1 == len(line):
-            self._results(line, self._add(Task, only_section, *self._columns(line[:-1]), offsets, scan))
+            self._results(line, self._add(only_section, *self._columns(line[:-1]), offsets, scan))
             return
         where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
-        refs = [
-            self._add(Task, totals, *self._columns([line[i] for i in m]), [offsets[i] for i in m], scan) for m in dealt
-        ]
+        refs = [self._add(totals, *self._columns([line[i] for i in m]), [offsets[i] for i in m], scan) for m in dealt]
         before = None
         for section in sections:
             wanted = [i for i in section.members if i + 1 < len(line)]
@@ -91,7 +89,7 @@ class _Written:
             number = {g: n for n, g in enumerate(used)}
             order = [(number[where[i][0]], where[i][1]) for i in wanted]
             mine = [offsets[i] for i in section.members]
-            before = self._add(Gather, bases, List(*(refs[g] for g in used)), order, mine, before, scan)
+            before = self._add(bases, List(*(refs[g] for g in used)), order, mine, before, scan)
             self._results([line[i] for i in section.members], before)
 
     def _results(self, members: Sequence[Coords], section: Any) -> None:
@@ -104,9 +102,9 @@ class _Written:
                 blocks.append(self._start(coords))
             self.tasks[key] = Task(key, scan_chunk, section, at, *blocks)
 
-    def _add(self, kind: type[Task], run: Any, *arguments: Any) -> TaskRef:
+    def _add(self, run: Any, *arguments: Any) -> TaskRef:
         key = (self.graph.parts, len(self.tasks))
-        self.tasks[key] = kind(key, run, *arguments)
+        self.tasks[key] = Task(key, run, *arguments)
         return TaskRef(key)
 
     def _columns(self, members: Sequence[Coords]) -> tuple[Any, Any]:

@@ -42,7 +42,7 @@ def recipe(op: str | Monoid, dtype: Any) -> dict[str, Any]:
                 f"Call gpureduce_dask.scan(x, {monoid.name!r}), which joins states.",
             )
         )
-    bound = bind(monoid, (np.dtype(dtype),), None, {}, f"scan_tree {monoid.name}")
+    bound = bind(monoid, (np.dtype(dtype),), None, {}, f"scan_tree by {monoid.name}")
     if bound.indexed:
         raise ArgumentError(
             message("scan_tree", f"{monoid.name} of {dtype}", "a real dtype", "Call gpureduce_dask.scan instead.")

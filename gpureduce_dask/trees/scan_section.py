@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,9 +32,6 @@ class HostTotals:
 
 Totals = HostTotals | list[Total]
 
-# A section's chunks, each with its other operands, and their totals.
-Made = tuple[list[tuple[Any, ...]], Totals]
-
 
 @dataclass(frozen=True)
 class Scan:
@@ -43,7 +40,7 @@ class Scan:
     ``shape`` is, where positions matter, the array's along the axis and 0 along others, or of flat chunks all of it.
     ``device`` is whether results are CuPy arrays. With ``initial`` the first result of a line stands for none of its
     elements. ``flat`` chunks are read in C order as one line. With ``fuse`` tasks compute what the chains of their
-    chunks put off. With ``together`` one task may make the chunks of a section.
+    chunks put off.
     """
 
     bound: Bound
@@ -55,7 +52,6 @@ class Scan:
     shape: tuple[int, ...] | None = None
     flat: bool = False
     fuse: bool = True
-    together: bool = False
 
     def place(self, offset: int) -> Place | None:
         if self.shape is None:
@@ -86,6 +82,7 @@ class Scan:
 
     def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:
         """The arrays to read, and the operator of what their chains put off."""
+        blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks]
         if self.flat:
             return tuple(lazy.made(b).reshape(-1) for b in blocks), self.bound
         return lazy.read_with(blocks, self.bound, self.fuse)
@@ -121,7 +118,7 @@ class Scan:
             return None, None
         if starts is None and (self._in_order or not bound.indexed):
             lines = read if self._in_order else tuple(_flip(b, self.axis) for b in read)
-            partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset))
+            partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset), masks=False)
             return partial, None
         _, partial = chunk.scan(read, bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset))
         reset = None if starts is None else chunk.move(starts.any(axis=self.axis, keepdims=True), False)
@@ -168,16 +165,6 @@ class Section:
         read, bound = self.scan.read(blocks[:arity])
         carry = self._carries(read[0])[at]
         return self.scan.run(read, bound, starts, carry, self.offsets[at], self.is_first and at == 0)
-
-    def run_made(self, at: int, made: Made) -> Any:
-        """The same of the section's chunks."""
-        return self.run(at, *made[0][at])
-
-    def others(self, at: int, key: Any) -> Iterator[Any]:
-        """The keys of the chunks behind number ``at`` of key ``key``, in the order of the scan, and of those before."""
-        axis, step = 1 + self.scan.axis, -1 if self.scan.reverse else 1
-        for ahead in (*range(1, len(self.offsets) - at), *range(-at, 0)):
-            yield (*key[:axis], key[axis] + step * ahead, *key[axis + 1 :])
 
     def _carries(self, block: Any) -> Sequence[Partial]:
         """The partials before each chunk; for a GPU's block there, where all arrive together, once."""

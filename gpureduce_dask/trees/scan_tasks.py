@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from dask._task_spec import GraphNode, Task
 
 from .. import chunk
 from ..device import faults
 from ..monoid import Bound
-from . import chains, lazy, neighbours
-from .scan_section import HostTotals, Made, Scan, Section, Totals
+from . import lazy
+from .scan_section import HostTotals, Scan, Section, Totals
 from .several import Several, through
 from .tasks import Partial, merge
 
@@ -33,22 +31,6 @@ def totals(
     return HostTotals(Several(partials), Several(resets))
 
 
-@faults.task
-def make(
-    columns: Sequence[Sequence[GraphNode]],
-    count: int,
-    offsets: Sequence[int],
-    scan: Scan,
-    names: Sequence[Any],
-    *values: Any,
-) -> Made:
-    """The chunks of a section, one column of what makes them for each of the monoid's arity, and the totals of the
-    first of them. What they need is given by names."""
-    have = dict(zip(names, values, strict=True))
-    blocks = [[chains.made(node, have) for node in column] for column in columns]
-    return list(zip(*blocks, strict=True)), totals([c[:count] for c in blocks], None, offsets[:count], scan)
-
-
 def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
     """Small partials of a GPU as partials of the host: those of one GPU and shape leave it together."""
     alike: dict[Any, list[int]] = {}
@@ -63,17 +45,6 @@ def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
             for i, host in zip(members, chunk.to_host(together, bound), strict=True):
                 partials[i] = host
     return partials
-
-
-class Gather(Task):
-    """The task of :func:`bases`. Where one may make the chunks of its section, dask fuses it with none that finds
-    totals."""
-
-    __slots__ = ()
-
-    @property
-    def block_fusion(self) -> bool:
-        return bool(self.args[-1].together)
 
 
 @faults.task
@@ -118,23 +89,7 @@ def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
 @faults.task
 def scan_chunk(section: Section, at: int, *blocks: Any) -> Any:
     """One chunk of a section."""
-    return _one_of_many(scan_chunk, Section.run, section, at, *blocks)
-
-
-@faults.task
-def scan_made(section: Section, at: int, made: Made) -> Any:
-    """One chunk of a section whose chunks one task has made."""
-    return _one_of_many(scan_made, Section.run_made, section, at, made)
-
-
-def _one_of_many(task: Any, inner: Any, section: Section, at: int, *arguments: Any) -> Any:
-    """A chunk's results. On a cluster its task finds those of some others too, while that is quick."""
-    begin = time.perf_counter()
-    result = inner(section, at, *arguments)
-    key = neighbours.own_key(task)
-    if key is not None:
-        neighbours.run(task, inner, section.others(at, key), begin)
-    return result
+    return section.run(at, *blocks)
 
 
 @lazy.reads

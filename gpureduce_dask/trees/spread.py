@@ -2,7 +2,7 @@
 
 A task for each worker and one that combines cost a scheduler five tasks where there are four workers, and the last one
 starts when three small partials have been fetched: 19 ms, where one task takes 15, and one worker needs 14 (four H200s,
-2026-11).
+2026-11). Its inputs are the handles: dask brings those of other workers without their chunks, once.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from concurrent.futures import Future
 from typing import Any
 
 from . import desk, workers
-from .handles import AGAIN, Handle
+from .handles import Handle
 
+AGAIN = 0.1  # seconds after which a task that asked a worker in vain runs again
 MOST_BYTES = 64 * 1024  # of a partial: a larger one stays on its GPU, for dask to move
 
 
@@ -50,7 +51,7 @@ def at_home(handles: list[Handle], run: desk.Run) -> tuple[Any] | None:
     mine = desk.here()
     if mine is None:
         return None
-    found = [mine.find(handle) for handle in handles]
+    found = [workers.on_loop(mine.worker, mine.find, handle) for handle in handles]
     if all(handle is not None for handle in found):
         return (run(found),)
     home = _home(handles, mine.worker.address)
@@ -72,7 +73,8 @@ def _settle(worker: Any, home: str, reply: Future[bytes | None]) -> tuple[Any] |
     try:
         packed = reply.result(2 * desk.PATIENCE)  # for a loop that ends leaves it open
     except Exception as error:
-        if isinstance(error, OSError) and not isinstance(error, TimeoutError) and desk.is_known(worker, home):
+        left = isinstance(error, OSError) and not isinstance(error, TimeoutError)
+        if left and workers.on_loop(worker, desk.is_known, worker, home):
             time.sleep(AGAIN)  # it left; as soon as the scheduler knows too, chunks are made again or moved
             raise Reschedule from None
         return None

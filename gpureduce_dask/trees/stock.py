@@ -14,7 +14,7 @@ from .meta import is_ours
 
 FLAGS = frozenset({"any", "all", "count_nonzero"})
 OBJECTS = FLAGS | {"sum", "prod", "min", "max", "argmin", "argmax", "ptp", "mean", "var", "std", "moment", "skew"}
-OBJECTS |= {"kurtosis", "nansum", "nanprod", "nanmin", "nanmax", "vdot"}
+OBJECTS |= {"kurtosis", "nansum", "nanprod", "nanmin", "nanmax", "nanargmin", "nanargmax", "vdot"}
 
 # Operators that stock dask has for elements which no row takes, by their kind. Of objects, what its tasks do where they
 # are numbers; of strings, bytes and records NumPy knows the truth alone, of variable-width strings the order as well.

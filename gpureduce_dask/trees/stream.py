@@ -23,7 +23,7 @@ from dask.base import dont_optimize, tokenize
 from dask.context import globalmethod
 from dask.core import flatten, reverse_dict
 
-from . import blocks, chains, scan_chains, scan_made, workers
+from . import blocks, chains, scan_chains, workers
 from .chains import Key, Step
 from .layers import Tasks
 from .tasks import combine
@@ -70,7 +70,7 @@ class Optimize:
             low = fuse_linear_task_spec(move_in(low, wanted), wanted)
         # Each alias that fusion leaves would run as a task.
         low = resolve_aliases(low, wanted, reverse_dict({key: node.dependencies for key, node in low.items()}))
-        low = scan_chains.move_in(scan_made.move_in(low, wanted), wanted)
+        low = scan_chains.move_in(low, wanted)
         return {key: chains.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -51,7 +51,7 @@ def reduce(
         if function is same:
             raise masks.unread(name, operands.arrays, "weights")
         rest = (weight, axis, keepdims, split_every, where, dtype, options, name)
-        return [reduce(same, ops, [x], *rest)[0] for x in Operands(name, given).untraced(function)]
+        return [reduce(same, ops, [x], *rest)[0] for x in Operands(name, given).whole(function)]
     parts = [*_parts(program, names, weight.dtype, dtype, options)]
     return grown(operands.arrays, program, parts, False, axis, keepdims, split_every)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
+import math
 import sys
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,10 +36,18 @@ class Workers:
         return max(1, sum(self.threads.values()))
 
 
-_asked: weakref.WeakKeyDictionary[Any, set[str]] = weakref.WeakKeyDictionary()
-_hurried: weakref.WeakSet[Any] = weakref.WeakSet()  # clients whose schedulers have been told
-_heard: weakref.WeakSet[Any] = weakref.WeakSet()  # clients whose scheduler makes tasks for them
-_answers: weakref.WeakKeyDictionary[Any, tuple[float, Workers]] = weakref.WeakKeyDictionary()
+@dataclass
+class _Heard:
+    """What a scheduler said, under the name that it has until it is started anew, and which workers have this
+    package."""
+
+    scheduler: str
+    asked: set[str] = field(default_factory=set)
+    when: float = -math.inf
+    workers: Workers | None = None
+
+
+_heard: weakref.WeakKeyDictionary[Any, _Heard] = weakref.WeakKeyDictionary()  # by client
 
 
 def current() -> Workers:
@@ -56,37 +63,34 @@ def current() -> Workers:
 
 def of_client(client: Any) -> Workers:
     """A cluster's workers. A client of an event loop answers nothing here, for nobody here can wait for it."""
-    when, workers = _answers.get(client, (-FRESH, None))
-    if workers is not None and time.monotonic() - when < FRESH:
-        return workers
-    return _note(client, {} if client.asynchronous else client.scheduler_info(n_workers=-1)["workers"])
+    heard = _heard.get(client)
+    if heard is not None and heard.workers is not None and time.monotonic() - heard.when < FRESH:
+        return heard.workers
+    return _note(client, {"id": "", "workers": {}} if client.asynchronous else client.scheduler_info(n_workers=-1))
 
 
-def heard_of(client: Any) -> Workers | None:
-    """A cluster's workers as they were when somebody asked last."""
-    _, workers = _answers.get(client, (0, None))
-    return workers
-
-
-def _note(client: Any, known: Mapping[str, Any]) -> Workers:
-    """A cluster's workers, from what its scheduler says about each."""
-    _require_package(client, known.keys())
-    limits = {name: info["memory_limit"] for name, info in known.items() if info.get("memory_limit")}
+def _note(client: Any, info: Mapping[str, Any]) -> Workers:
+    """A cluster's workers, from what its scheduler says about itself and about each."""
+    known = info["workers"]
+    heard = _heard.get(client)
+    if heard is None or heard.scheduler != info["id"]:
+        heard = _heard[client] = _Heard(info["id"])
+    _require_package(client, known.keys(), heard.asked)
+    limits = {name: each["memory_limit"] for name, each in known.items() if each.get("memory_limit")}
     workers = Workers(
-        {name: info["nthreads"] for name, info in known.items()} or {"": CPU_COUNT},
+        {name: each["nthreads"] for name, each in known.items()} or {"": CPU_COUNT},
         limits,
         frozenset(name for name, limit in limits.items() if _is_crowded(known[name].get("metrics", {}), limit)),
         client,
     )
     if known:
-        _answers[client] = (time.monotonic(), workers)
+        heard.when, heard.workers = time.monotonic(), workers
     return workers
 
 
-def _require_package(client: Any, names: Set[str]) -> None:
+def _require_package(client: Any, names: Set[str], asked: set[str]) -> None:
     """Raise where some worker lacks this package: the first task that it cannot load would end it, and dask would wait
     for others. Asked of each worker once."""
-    asked = _asked.setdefault(client, set())
     if not names <= asked:
         try:
             found = client.run(
@@ -126,69 +130,11 @@ def survey(client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[
     return _note(client, known), [[sets[i] for i in which] for sets, which in found]
 
 
-def start(client: Any, graph: Mapping[str, Any]) -> dict[str, Any]:
-    """The futures of tasks that depend on what is in memory, by key. The first call waits for the scheduler to say that
-    it makes such tasks; later ones go ahead of the graph that needs them, as messages that nobody waits for."""
-    from distributed import Future
-    from distributed.protocol.pickle import dumps
-
-    futures: dict[str, Any] = {key: Future(key, client) for key in graph}  # before anything can happen to them
-    if client in _heard:
-        hurry(client)
-        client._send_to_scheduler({"op": scheduler.START, "graph": dumps(dict(graph))})
-        return futures
-    try:
-        client.run_on_scheduler(scheduler.start, dict(graph), client.id)
-        _heard.add(client)
-    except Exception:  # the scheduler of some later version is made otherwise: a graph does the same, and costs more
-        client.get({key: task.anywhere() for key, task in graph.items()}, list(graph), sync=False)
-    return futures
-
-
-def order(client: Any, deal: Any, met: Set[str]) -> None:
-    """Have the scheduler make a list of an array's handles, where it :func:`is_heard`: see :mod:`.scheduler`."""
-    from distributed.protocol.pickle import dumps
-
-    hurry(client)
-    client._send_to_scheduler({"op": scheduler.LIST, "deal": dumps(deal), "met": [*met]})
-
-
-def wait_until_sent(client: Any) -> None:
-    """Until a message has left: to go on and write a graph would keep the thread that sends it. Not with a lock that
-    this thread wants."""
-
-    async def turns() -> None:
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-
-    with suppress(TimeoutError):
-        asyncio.run_coroutine_threadsafe(turns(), client.loop.asyncio_loop).result(ANSWER_SECONDS)
-
-
-def introduce(client: Any) -> None:
-    """Let :func:`start` wait for nobody, the first time either."""
-    with suppress(Exception):  # as there, where the scheduler is made otherwise
-        client.run_on_scheduler(scheduler.start, {}, client.id)
-        _heard.add(client)
-
-
-def is_heard(client: Any) -> bool:
-    """True where :func:`start` waits for nobody."""
-    return client in _heard
-
-
 def hurry(client: Any) -> None:
-    """Let a graph that is sent next leave at once, and what its scheduler says about it: see :mod:`.hurry`. By the
-    client's loop, for it reads this too."""
-    if client is None or client.scheduler_comm is None:
-        return
-    if client not in _hurried and not client.asynchronous:
-        from .hurry import install  # which needs distributed
-
-        _hurried.add(client)
-        with suppress(ImportError):  # it lacks this package, as dask tells when it gets the graph
-            client.run_on_scheduler(install)
-    client.loop.add_callback(end_pause, client.scheduler_comm)
+    """Let a graph that is sent next leave at once: a client that has just said something, as that a result is no longer
+    needed, would collect for 10 ms what it says next. By the client's loop, for it reads this too."""
+    if client is not None and client.scheduler_comm is not None:
+        client.loop.add_callback(end_pause, client.scheduler_comm)
 
 
 def answer_at_once() -> None:
@@ -207,6 +153,14 @@ def mine() -> Any:
         return module.get_worker()
     except ValueError:  # a thread of no worker
         return None
+
+
+def on_loop(worker: Any, ask: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
+    """What a worker's event loop finds, for a thread that waits: the loop alone may read the worker's data, and never
+    waits for a thread."""
+    from distributed.utils import sync
+
+    return sync(worker.loop, ask, *arguments)
 
 
 def end_pause(stream: Any) -> None:

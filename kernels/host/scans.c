@@ -1,8 +1,12 @@
 // Host scans: running sums, products, extrema, flags and filled gaps of lines with a carry, in whatever layout, of which NumPy's own
 // are fast in some. Each result is the one that NumPy's order of operations gives.
+#include <float.h>
+#include <math.h>
+
 #include "each_processor.h"
 
-enum { STEP = 16 };  // elements of a line of pairs that are added before what they lost is
+enum { STEP = 16 };  // elements of a line of pairs that are added before what they lost is, and of products that are tried
+enum { CELLS = 256 };  // side by side, which stay in the first level of cache
 
 // Running results of n elements: `outer` lines in rows and `inner` neighbours abreast. `step` holds the bytes from one
 // row and from one element to the next, in what is read and then in what is written. `carry` stands before each line, and
@@ -86,8 +90,6 @@ EXTREMA(uint64, uint64_t)
 EXTREMA(float32, float)
 EXTREMA(float64, double)
 SCAN(add_float32, float, double, float, SUM)
-SCAN(multiply_float32, float, double, float, PRODUCT)
-SCAN(multiply_float64, double, double, double, PRODUCT)
 
 // The last element that is not NaN.
 #define LAST(a, b) ((b) == (b) ? (b) : (a))
@@ -124,7 +126,6 @@ typedef struct {
 #define TIMES(a, b) ((Complex128){(a).real * (b).real - (a).imag * (b).imag, (a).real * (b).imag + (a).imag * (b).real})
 
 static inline Complex128 times(Complex128 a, Complex128 b) { return TIMES(a, b); }
-static inline Complex128 times_narrow(Complex128 a, Complex64 b) { return TIMES(a, b); }
 static inline Complex128 plus_narrow(Complex128 a, Complex64 b) {
     return (Complex128){a.real + b.real, a.imag + b.imag};
 }
@@ -133,9 +134,150 @@ static inline Complex64 narrow(Complex128 a) { return (Complex64){(float)a.real,
 
 LINE(add_complex64, Complex64, Complex128, Complex64, plus_narrow, narrow)
 SCAN_OF(add_complex64, Complex64, Complex128, Complex64, plus_narrow, narrow)
-SCAN(multiply_complex128, Complex128, Complex128, Complex128, times)
-LINE(multiply_complex64, Complex64, Complex128, Complex64, times_narrow, narrow)
-SCAN_OF(multiply_complex64, Complex64, Complex128, Complex64, times_narrow, narrow)
+
+// Running products of floats, value * 2^exponent: neither part leaves the range where the product does not. Of a complex
+// number both parts have one exponent. Values that multiply within range do so as they are; others are brought close to
+// one first. Zeros, infinities and NaN multiply as IEEE 754 says, and need no exponent.
+typedef struct {
+    double factor, low, high;  // what turns values of this size into numbers
+} Range;
+
+#define PRODUCT_OF(A, TIMES_OF, LEAST, WITHIN, IS_NUMBER, NORMALISED, MOVED, INFINITE)                                 \
+    static A A##_number(A value, int64_t exponent) {                                                                   \
+        const int64_t e = exponent, most = 4096;                                                                       \
+        return e ? MOVED(value, (int)(e < -most ? -most : e > most ? most : e)) : value;                               \
+    }                                                                                                                  \
+    static A A##_times(A a, A x, int64_t *exponent) {                                                                  \
+        const A product = TIMES_OF(a, x);                                                                              \
+        if (WITHIN(product, LEAST, DBL_MAX) || !IS_NUMBER(a) || !IS_NUMBER(x)) return product;                         \
+        *exponent += NORMALISED(&a);                                                                                   \
+        *exponent += NORMALISED(&x);                                                                                   \
+        return TIMES_OF(a, x);                                                                                         \
+    }                                                                                                                  \
+    /* The exponent goes where it can. Powers of two that are no numbers stand for the zero or infinity of a result. */ \
+    static Range A##_range(A *value, int64_t *exponent) {                                                              \
+        const A number = A##_number(*value, *exponent);                                                                \
+        if (!IS_NUMBER(*value) || WITHIN(number, LEAST, DBL_MAX)) *value = number, *exponent = 0;                      \
+        const int64_t e = *exponent;                                                                                   \
+        if (e < -1074) return (Range){0, LEAST, e <= -2100 ? DBL_MAX : ldexp(1, (int)(-1076 - e))};                     \
+        if (e > 1023) return (Range){INFINITY, INFINITE ? e >= 2046 ? LEAST : ldexp(1, (int)(1024 - e)) : INFINITY, DBL_MAX}; \
+        return (Range){ldexp(1, (int)e), LEAST, DBL_MAX};                                                              \
+    }
+
+#define PRODUCTS(NAME, T, A, R, WIDE, NARROW, TIMES_OF, BY, WITHIN, IS_NUMBER)                                         \
+    static __attribute__((noinline)) Range NAME##_apart(const char *x, char *y, A *value, int64_t *exponent,           \
+                                                        int64_t n, const int64_t *step) {                              \
+        for (int64_t i = 0; i < n; i++, x += step[1], y += step[3]) {                                                  \
+            *value = A##_times(*value, WIDE(*(const T *)x), exponent);                                                 \
+            *(R *)y = NARROW(A##_number(*value, *exponent));                                                           \
+        }                                                                                                              \
+        return A##_range(value, exponent);                                                                             \
+    }                                                                                                                  \
+    /* A few lines side by side, some elements at a time: where one leaves the range, each line once more by itself. */ \
+    static inline void NAME##_abreast(const char *x, char *y, A *value, int64_t *exponent, int64_t n,                  \
+                                      const int64_t *step, int lines, int64_t in, int64_t out) {                       \
+        Range range[4];                                                                                                \
+        for (int j = 0; j < lines; j++) range[j] = A##_range(value + j, exponent + j);                                 \
+        for (int64_t left = n; left > 0; left -= STEP, x += STEP * step[1], y += STEP * step[3]) {                     \
+            int fits = left >= STEP;                                                                                   \
+            if (fits) {                                                                                                \
+                A a[4];                                                                                                \
+                int within[4];                                                                                         \
+                for (int j = 0; j < lines; j++) a[j] = value[j], within[j] = 1;                                        \
+                for (int i = 0; i < STEP; i++)                                                                         \
+                    for (int j = 0; j < lines; j++) {                                                                  \
+                        a[j] = TIMES_OF(a[j], WIDE(*(const T *)(x + i * step[1] + j * in)));                           \
+                        within[j] &= WITHIN(a[j], range[j].low, range[j].high);                                        \
+                        *(R *)(y + i * step[3] + j * out) = NARROW(BY(a[j], range[j].factor));                         \
+                    }                                                                                                  \
+                for (int j = 0; j < lines; j++) fits &= within[j] | !IS_NUMBER(value[j]);                              \
+                for (int j = 0; fits && j < lines; j++) value[j] = a[j];                                               \
+            }                                                                                                          \
+            for (int j = 0; !fits && j < lines; j++)                                                                   \
+                range[j] = NAME##_apart(x + j * in, y + j * out, value + j, exponent + j, left < STEP ? left : STEP, step); \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* Many lines side by side, row by row. */                                                                         \
+    static inline void NAME##_strip(const char *x, char *y, A *restrict value, int64_t *restrict exponent, int64_t n,  \
+                                    const int64_t *step, int lines) {                                                  \
+        double factor[CELLS], low[CELLS], high[CELLS];                                                                 \
+        for (int j = 0; j < lines; j++) {                                                                              \
+            const Range range = A##_range(value + j, exponent + j);                                                    \
+            factor[j] = range.factor, low[j] = range.low, high[j] = range.high;                                        \
+        }                                                                                                              \
+        for (int64_t i = 0; i < n; i++, x += step[1], y += step[3]) {                                                  \
+            const T *restrict in = (const T *)x;                                                                       \
+            R *restrict out = (R *)y;                                                                                  \
+            A a[CELLS];                                                                                                \
+            int64_t fits = 1;                                                                                          \
+            for (int j = 0; j < lines; j++) {                                                                          \
+                a[j] = TIMES_OF(value[j], WIDE(in[j]));                                                                \
+                fits &= WITHIN(a[j], low[j], high[j]) | !IS_NUMBER(value[j]);                                          \
+                out[j] = NARROW(BY(a[j], factor[j]));                                                                  \
+            }                                                                                                          \
+            for (int j = 0; j < lines; j++) {                                                                          \
+                if (fits || WITHIN(a[j], low[j], high[j]) || !IS_NUMBER(value[j])) {                                   \
+                    value[j] = a[j];                                                                                   \
+                    continue;                                                                                          \
+                }                                                                                                      \
+                const Range range = NAME##_apart((const char *)(in + j), (char *)(out + j), value + j, exponent + j, 1, step); \
+                factor[j] = range.factor, low[j] = range.low, high[j] = range.high;                                    \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    WITH_AVX2 void NAME(const char *x, int64_t outer, int64_t n, int64_t inner, const int64_t *step, char *y,          \
+                        A *value, int64_t *exponent) {                                                                 \
+        int64_t row = 0;                                                                                               \
+        for (; inner == 1 && row + 4 <= outer; row += 4)                                                               \
+            NAME##_abreast(x + row * step[0], y + row * step[2], value + row, exponent + row, n, step, 4, step[0],     \
+                           step[2]);                                                                                   \
+        for (; row < outer; row++) {                                                                                   \
+            const char *from = x + row * step[0];                                                                      \
+            char *to = y + row * step[2];                                                                              \
+            A *a = value + row * inner;                                                                                \
+            int64_t *e = exponent + row * inner;                                                                       \
+            if (inner == 1) {                                                                                          \
+                NAME##_abreast(from, to, a, e, n, step, 1, sizeof(T), sizeof(R));                                      \
+            } else if (inner == 2) {                                                                                   \
+                NAME##_abreast(from, to, a, e, n, step, 2, sizeof(T), sizeof(R));                                      \
+            } else {                                                                                                   \
+                for (int64_t j = 0; j < inner; j += CELLS)                                                             \
+                    NAME##_strip(from + j * sizeof(T), to + j * sizeof(R), a + j, e + j, n, step,                      \
+                                 inner - j < CELLS ? (int)(inner - j) : CELLS);                                        \
+            }                                                                                                          \
+        }                                                                                                              \
+    }
+
+#define REAL_BY(a, factor) ((a) * (factor))
+#define REAL_WITHIN(a, low, high) ((fabs(a) >= (low)) & (fabs(a) <= (high)))
+#define REAL_IS_NUMBER(a) (((a) != 0) & (fabs(a) <= DBL_MAX))
+static inline int normalised(double *a) {
+    int e;
+    *a = frexp(*a, &e);
+    return e;
+}
+
+#define COMPLEX_BY(a, factor) ((Complex128){(a).real * (factor), (a).imag * (factor)})
+#define COMPLEX_UP_TO(a, high) ((fabs((a).real) <= (high)) & (fabs((a).imag) <= (high)))
+#define COMPLEX_WITHIN(a, low, high) (((fabs((a).real) >= (low)) | (fabs((a).imag) >= (low))) & COMPLEX_UP_TO(a, high))
+#define COMPLEX_IS_NUMBER(a) ((((a).real != 0) | ((a).imag != 0)) & COMPLEX_UP_TO(a, DBL_MAX))
+static inline int normalised_complex(Complex128 *a) {
+    int e;
+    frexp(fmax(fabs(a->real), fabs(a->imag)), &e);
+    *a = (Complex128){ldexp(a->real, -e), ldexp(a->imag, -e)};
+    return e;
+}
+static inline Complex128 moved(Complex128 a, int e) { return (Complex128){ldexp(a.real, e), ldexp(a.imag, e)}; }
+static inline Complex128 wide(Complex64 a) { return (Complex128){a.real, a.imag}; }
+
+PRODUCT_OF(double, PRODUCT, DBL_MIN, REAL_WITHIN, REAL_IS_NUMBER, normalised, ldexp, 1)
+PRODUCT_OF(Complex128, times, 0x1p-900, COMPLEX_WITHIN, COMPLEX_IS_NUMBER, normalised_complex, moved, 0)
+PRODUCTS(products_float32, float, double, float, ITSELF, ITSELF, PRODUCT, REAL_BY, REAL_WITHIN, REAL_IS_NUMBER)
+PRODUCTS(products_float64, double, double, double, ITSELF, ITSELF, PRODUCT, REAL_BY, REAL_WITHIN, REAL_IS_NUMBER)
+PRODUCTS(products_complex64, Complex64, Complex128, Complex64, wide, narrow, times, COMPLEX_BY, COMPLEX_WITHIN,
+         COMPLEX_IS_NUMBER)
+PRODUCTS(products_complex128, Complex128, Complex128, Complex128, ITSELF, ITSELF, times, COMPLEX_BY, COMPLEX_WITHIN,
+         COMPLEX_IS_NUMBER)
 
 // Sums of float64 in pairs: what rounding took from each sum is added up beside it (Knuth 1969), where sums are finite.
 // Along a line only those two additions wait for the last ones; the rest is done for several elements at once.
@@ -181,8 +323,6 @@ PAIRS(pairs_complex128, Two, NUMBERS_OR_ZERO)
 
 // The same, with states as partials hold them: each part of a complex number has its sum beside what it lost, and behind
 // a line that sum is the nearest float64 again. A few cells at a time, which stay in the first level of cache meanwhile.
-enum { CELLS = 256 };
-
 #define PACKED(NAME, PAIRS_OF, TURNED)                                                                                 \
     static inline PAIRS_OF##_pair NAME##_settled(PAIRS_OF##_pair a) {                                                  \
         const __typeof__(a.sum) sum = PAIRS_OF##_rounded(a);                                                           \

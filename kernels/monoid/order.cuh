@@ -32,18 +32,34 @@ template <class T, bool Last> struct Kept : Plain<Kept<T, Last>, T, KeptState<T>
 template <class Number> struct AffineState {
     Number a, b;
 };
+template <> struct AffineState<f64> {  // a has an exponent, as products have
+    f64 a, b;
+    i64 exponent;
+};
+
+template <class Number> GR_HD AffineState<Number> affine_map(Number a, Number b) { return {a, b}; }
+template <> GR_HD AffineState<f64> affine_map<f64>(f64 a, f64 b) { return {a, b, 0}; }
+
+template <class Number> GR_HD AffineState<Number> after(AffineState<Number> earlier, AffineState<Number> later) {
+    AffineState<Number> both = {times(later.a, earlier.a), times(later.a, earlier.b)};
+    add(both.b, later.b);
+    return both;
+}
+GR_HD AffineState<f64> after(AffineState<f64> earlier, AffineState<f64> later) {
+    const Scaled<f64> factor = {later.a, later.exponent};
+    const Scaled<f64> a = times(factor, Scaled<f64>{earlier.a, earlier.exponent});
+    AffineState<f64> both = {a.value, number_of(times(factor, scaled(earlier.b))), a.exponent};
+    add(both.b, later.b);
+    return both;
+}
 
 // Maps x -> a * x + b of pairs (a, b), the later applied to what the earlier gives.
 template <class A, class B, class Number>
 struct AffineMap : Plain<AffineMap<A, B, Number>, Pair<A, B>, AffineState<Number>> {
     typedef AffineState<Number> State;
     static const bool commutative = false;
-    static GR_HD State identity() { State x = {}; one(x.a); return x; }
-    static GR_HD State lift(Pair<A, B> map, i64) { return {cast<Number>(map.a), cast<Number>(map.b)}; }
-    static GR_HD State combine(State earlier, State later) {
-        State both = {times(later.a, earlier.a), times(later.a, earlier.b)};
-        add(both.b, later.b);
-        return both;
-    }
+    static GR_HD State identity() { return affine_map((Number)1, (Number)0); }
+    static GR_HD State lift(Pair<A, B> map, i64) { return affine_map(cast<Number>(map.a), cast<Number>(map.b)); }
+    static GR_HD State combine(State earlier, State later) { return after(earlier, later); }
     static GR_HD Number finalise(State state, const f64*) { return state.b; }
 };

@@ -322,6 +322,24 @@ def check_exact(machine: Emulator) -> None:
         assert get(result)[0] == pytest.approx(math.fsum(x), rel=1e-12, abs=0)
 
 
+def check_products(machine: Emulator) -> None:
+    """Products leave the range only where the true product does: on the way they are of any size. Zeros, infinities and
+    NaN are as on the host."""
+    rng = np.random.default_rng(10)
+    for dtype, most in (("f8", 1000), ("f4", 120), ("f2", 14), ("c16", 400)):
+        bound = OPERATORS["prod"].bind(dtype)
+        half = np.exp2(rng.integers(-most, most, (450, 6)))
+        x = np.concatenate([half, 1 / half]).astype(dtype)
+        rng.shuffle(x)
+        x[0], x[5, 1], x[7, 2], x[8:10, 3] = 3, 0, np.inf, (-0.0, np.nan)
+        for axes in ((0,), (0, 1)):
+            for given in (x, np.ascontiguousarray(x[:, :1])):
+                result = device.reduce((put(given),), bound, axes, final=True)
+                if not machine.collecting:
+                    wanted = host.finalise(host.reduce((given,), bound, axes), bound)
+                    np.testing.assert_array_equal(get(result), wanted)
+
+
 def check_far(machine: Emulator) -> None:
     """Variances far from zero are right to the last digits: the means that are merged are pairs."""
     steps = np.random.default_rng(9).integers(-8, 9, (300, 106))

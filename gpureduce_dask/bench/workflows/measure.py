@@ -1,0 +1,239 @@
+"""One operation, plain and accelerated in turn: time, peak memory, tasks, reads, and whether the answer is the same."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import statistics
+import time
+import warnings
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dask
+import dask.base
+from dask.callbacks import Callback
+from distributed import wait
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+import gpureduce_dask as gr
+
+from . import compare
+from .data import Log
+from .operations import Fields, Operation
+
+Row = dict[str, Any]
+
+RATIO = 1.1  # of plain dask's time and memory, up to which ours is not worse
+LEAST_SECONDS = 0.010  # and the difference in time below which nothing is made of it
+LEAST_BYTES = 16 * 2**20  # as of memory: what allocators keep comes and goes
+REPEATS = (3, 9)  # at first, and where ours seems worse
+
+
+@dataclass
+class Run:
+    """What one call took: seconds, the most memory that any process held, tasks, and reads of stored chunks."""
+
+    seconds: list[float] = field(default_factory=list)
+    peak: int = 0
+    tasks: int = 0
+    chunks: int = 0
+    reads: int = 0
+    at_a_time: int = 0
+    processes: int = 0
+    value: Any = None
+
+
+class Local:
+    """dask's schedulers in this process, or of it: options of :func:`dask.config.set` say which."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+    def compute(self, result: Any) -> Any:
+        """The value of a lazy result."""
+        with dask.config.set(**self.options):
+            found: Any = dask.base.compute(result)
+            return found[0]
+
+    def counted(self, result: Any) -> tuple[Any, int]:
+        """The value, and how many tasks it took."""
+        with _Counter() as counter:
+            return self.compute(result), counter.tasks
+
+    def persist(self, fields: Fields) -> Fields:
+        """The fields in memory."""
+        with dask.config.set(scheduler="threads"):
+            return fields.persisted()
+
+    def reset(self) -> None:
+        """Forget what was the most memory so far."""
+        reset_peak()
+
+    def peak(self) -> int:
+        """The most memory that a process held since."""
+        return peak()
+
+
+class _Counter(Callback):
+    def __init__(self) -> None:
+        self.tasks = 0
+        super().__init__(posttask=self._count)  # type: ignore[no-untyped-call]
+
+    def _count(self, *args: Any) -> None:
+        self.tasks += 1
+
+
+class Cluster(Local):
+    """A client's workers."""
+
+    def __init__(self, client: Any) -> None:
+        super().__init__()
+        self.client = client
+
+    def counted(self, result: Any) -> tuple[Any, int]:
+        self.client.run_on_scheduler(_count_tasks)
+        try:
+            return self.compute(result), int(self.client.run_on_scheduler(_count_of_tasks))
+        finally:
+            self.client.unregister_scheduler_plugin(TaskCounter.name)
+
+    def persist(self, fields: Fields) -> Fields:
+        found = fields.persisted()
+        wait([found.ds, found.m, found.h, found.nc, found.year, *found.ways.values()])
+        return found
+
+    def reset(self) -> None:
+        reset_peak()
+        self.client.run(reset_peak)
+
+    def peak(self) -> int:
+        by_worker: dict[str, int] = self.client.run(peak)
+        return max(peak(), *by_worker.values())
+
+
+class TaskCounter(SchedulerPlugin):
+    """Counts the tasks that workers are done with."""
+
+    name = "count-tasks"
+
+    def __init__(self) -> None:
+        self.tasks = 0
+
+    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
+        self.tasks += (start, finish) == ("processing", "memory")
+
+
+def _count_tasks(dask_scheduler: Any) -> None:
+    dask_scheduler.add_plugin(TaskCounter())
+
+
+def _count_of_tasks(dask_scheduler: Any) -> int:
+    counter: TaskCounter = dask_scheduler.plugins[TaskCounter.name]
+    return counter.tasks
+
+
+def reset_peak() -> None:
+    """Give freed memory back, and count this process's peak anew (Linux)."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak() -> int:
+    """The most bytes of this process's memory that were resident since :func:`reset_peak`; 0 where nothing tells."""
+    with suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def measure(operation: Operation, fields: Fields, where: Local, log: Log, repeats: tuple[int, int] = REPEATS) -> Row:
+    """The row of one operation."""
+    runs, lazy, row = {"plain": Run(), "ours": Run()}, {}, Row(wrong=[], worse=[])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            for name, run in runs.items():
+                with gr.accelerate(name == "ours", numpy=True):
+                    lazy[name] = operation(fields)
+                log.clear()
+                run.value, run.tasks = where.counted(lazy[name])
+                _note_reads(run, log)
+        except Exception as error:
+            return row | {"error": f"{name}: {type(error).__name__}: {error}"[:300]}
+        row["wrong"] = [
+            *compare.lazy_differences(lazy["plain"], lazy["ours"]),
+            *compare.differences(runs["plain"].value, runs["ours"].value),
+        ]
+        row["taken"] = taken(lazy["ours"])
+        lazy.clear()
+        for run in runs.values():
+            run.value = None
+        if repeats[0]:
+            _time(operation, fields, where, runs, repeats[0])
+            if worse(runs):
+                _time(operation, fields, where, runs, repeats[1])
+    row["worse"] = worse(runs)
+    return row | {name: _told(run) for name, run in runs.items()}
+
+
+def _time(operation: Operation, fields: Fields, where: Local, runs: dict[str, Run], repeats: int) -> None:
+    """Time both in turn, from the first call to the last value: what else the machine does strikes each."""
+    peaks: dict[str, list[int]] = {name: [run.peak] if run.peak else [] for name, run in runs.items()}
+    for _ in range(repeats):
+        for name, run in runs.items():
+            where.reset()
+            begin = time.perf_counter()
+            with gr.accelerate(name == "ours", numpy=True):
+                lazy = operation(fields)
+            where.compute(lazy)
+            run.seconds.append(time.perf_counter() - begin)
+            del lazy
+            peaks[name].append(where.peak())
+    for name, run in runs.items():
+        run.peak = int(statistics.median(peaks[name]))
+
+
+def worse(runs: dict[str, Run]) -> list[str]:
+    """In which of its columns ours is worse than plain."""
+    plain, ours = runs["plain"], runs["ours"]
+    found = []
+    if plain.seconds:
+        a, b = statistics.median(plain.seconds), statistics.median(ours.seconds)
+        if b > RATIO * a and b - a > LEAST_SECONDS:
+            found.append(f"time {b:.3f} for {a:.3f} s")
+    if ours.peak > RATIO * plain.peak and ours.peak - plain.peak > LEAST_BYTES:
+        found.append(f"memory {ours.peak / 2**20:.0f} for {plain.peak / 2**20:.0f} MiB")
+    if ours.reads > plain.reads:
+        found.append(f"{ours.reads} reads for {plain.reads}")
+    if ours.tasks > RATIO * plain.tasks:
+        found.append(f"{ours.tasks} tasks for {plain.tasks}")
+    return found
+
+
+def _note_reads(run: Run, log: Log) -> None:
+    for name, value in asdict(log.read()).items():
+        setattr(run, name, value)
+
+
+def _told(run: Run) -> Row:
+    told = asdict(run)
+    del told["value"]
+    return told | {"seconds": statistics.median(run.seconds) if run.seconds else None}
+
+
+def taken(result: Any) -> list[str]:
+    """The operators of the reductions and scans of this package that a lazy result takes."""
+    names = set()
+    for _, each in compare.flat(result):
+        graph = each.__dask_graph__() if hasattr(each, "__dask_graph__") else None
+        for name in getattr(graph, "layers", ()):
+            if str(name).startswith("gr-"):
+                names.add("-".join(part for part in str(name).split("-")[1:-1] if part not in ("chunk", "group")))
+    return sorted(names)

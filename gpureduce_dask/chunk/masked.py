@@ -1,0 +1,87 @@
+"""Masked chunks behind a meta that says NumPy: dot products, ``map_blocks`` and the like make them without a word.
+
+What is masked counts for nothing, and a cell of which all is masked has a masked result, as stock dask has it. A
+partial says which cells hold an element, beside the states that they would have otherwise, so that it folds with the
+partials of chunks without masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..binned import Binned
+from ..expressions.mapped import map_of, mapped
+from ..expressions.program import unchanged
+from ..monoid import Array, Bound
+from . import host
+from .place import Place
+
+
+@dataclass(frozen=True)
+class MaskedPartial:
+    """States, and where there is an element that counts."""
+
+    states: Array
+    present: Array
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self.states.shape
+        return shape
+
+    @property
+    def size(self) -> int:
+        return self.states.size
+
+    @property
+    def nbytes(self) -> int:
+        return self.states.nbytes + self.present.nbytes
+
+
+def takes(bound: Bound) -> bool:
+    """True for one reduction of one array, of the elements themselves."""
+    is_one = len(bound.parts) == 1 and bound.monoid.arity == 1
+    return is_one and not isinstance(bound, Binned) and map_of(bound) is None and not bound.monoid.unsafe_cuda
+
+
+def reduce(chunk: Any, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> MaskedPartial:
+    """The partial of one chunk."""
+    there = ~np.ma.getmaskarray(chunk)
+    states = host.reduce((np.ma.getdata(chunk), there), _with_mask(bound), axes, place)
+    return MaskedPartial(states, np.logical_or.reduce(there, axis=axes, keepdims=True))
+
+
+@lru_cache(maxsize=256)
+def _with_mask(bound: Bound) -> Bound:
+    return mapped(unchanged((*bound.dtypes, np.dtype(bool))), bound, masked=True)
+
+
+def combine(partials: Sequence[Any], bound: Bound) -> MaskedPartial:
+    """Partials of the host, some of them of masked chunks, to one."""
+    each = [p if isinstance(p, MaskedPartial) else MaskedPartial(p, np.ones(p.shape, bool)) for p in partials]
+    present = np.logical_or.reduce([p.present for p in each])
+    return MaskedPartial(host.combine([p.states for p in each], bound), present)
+
+
+def combine_axis(partial: MaskedPartial, bound: Bound, axis: int) -> MaskedPartial:
+    present = np.logical_or.reduce(partial.present, axis=axis, keepdims=True)
+    return MaskedPartial(host.combine_axis(partial.states, bound, axis), present)
+
+
+def finalise(partial: MaskedPartial, bound: Bound) -> Array:
+    """Results, masked where nothing counts; positions, which NumPy never masks, are 0 there."""
+    states, absent = partial.states, ~partial.present
+    if np.any(absent):  # whose states may have no answer
+        states = states.copy()
+        states[absent] = host.reduce((np.ones(1, bound.dtypes[0]),), bound, (0,))[0]
+    values = host.finalise(states, bound)
+    return values if bound.indexed else np.ma.masked_array(values, absent)
+
+
+def with_states(partial: MaskedPartial, states: Array) -> MaskedPartial:
+    return replace(partial, states=states)

@@ -1,0 +1,348 @@
+"""What every public function does with its call: errors name it, and xarray's arrays keep their labels.
+
+A DataArray gives up its labels before the function and its result gets those that are left, as in xarray's own
+reductions: dimensions, coordinates, the name, and attributes by xarray's option ``keep_attrs``. ``dim`` is one
+dimension or several, in place of ``axis``; without either all are reduced, and a scan of more than one dimension asks
+for ``dim``. Further DataArrays (masks, weights, a map's arrays) go by their dimensions' names, and coordinates that
+differ are an error. Of a Dataset each variable is taken for itself, by those of the dimensions that it has.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar, get_type_hints
+
+import numpy as np
+
+from .errors import ArgumentError, ArgumentTypeError, AxisError, DtypeError, GpureduceError, calling, message
+
+P = ParamSpec("P")
+R = TypeVar("R")
+BESIDE = ("where", "weights", "segments", "labels")  # arguments that stand beside the elements
+OPERATORS = ("monoid", "op", "names")  # arguments that say which operators
+
+
+@dataclass(frozen=True)
+class Call:
+    """What the labels of a result follow from: a DataArray with those of the operands, and what is done to its axes."""
+
+    labels: Any
+    axis: Any
+    keepdims: bool
+    group: Any  # the dimension of groups, where there are any
+
+
+Relabel = Callable[[Any, Call], Any]  # an array of the result, as a DataArray
+
+
+def public(relabel: Relabel | None = None, keeps: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a public function whose results get labels in this way; None for results that have no axes. ``keeps``:
+    it takes xarray's arrays as they are."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = spelled_out(function)
+        several = any(name in signature.parameters for name in OPERATORS)
+        found = enumerate(signature.parameters.values())
+        places = {p.name: i if p.kind is p.POSITIONAL_OR_KEYWORD else sys.maxsize for i, p in found if p.name in CHECKS}
+
+        @functools.wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+            with calling(function.__name__, several):
+                for key, place in places.items():
+                    value = kwargs[key] if key in kwargs else args[place] if len(args) > place else None
+                    if value is not None:
+                        CHECKS[key](function.__name__, value)
+                if any(map(is_labelled, (*args, *kwargs.values()))) and not keeps:
+                    found: R = _labelled(function, signature, relabel, args, kwargs)
+                    return found
+                if "dim" in signature.parameters:
+                    _require_no_dim(function.__name__, kwargs.get("dim"))
+                return function(*args, **kwargs)
+
+        wrapper.__signature__ = signature  # type: ignore[attr-defined]  # which inspect reads
+        return wrapper
+
+    return decorate
+
+
+def _require_no_dim(name: str, dim: Any) -> None:
+    if dim is not None:
+        received = f"dim={dim!r} without a DataArray"
+        raise ArgumentError(message(name, received, "axis=", "Pass axis=, or a DataArray."))
+
+
+def _require_dtype(name: str, dtype: Any) -> None:
+    try:
+        for each in dtype if type(dtype) is tuple else (dtype,):  # of each array, in a recipe
+            np.dtype(each)
+    except TypeError as error:
+        expected = "a dtype that NumPy knows"
+        raise DtypeError(message(name, f"dtype={dtype!r}", expected, "Pass one, as 'float32' or int.")) from error
+
+
+def _require_out(name: str, out: Any) -> None:
+    each = out[0] if type(out) is tuple and len(out) == 1 else out
+    if each is not None and (is_labelled(each) or not hasattr(type(each), "__dask_graph__")):
+        received = f"out= of type {type(each).__name__}"
+        remedy = "Leave it out, and store what compute() gives."
+        raise ArgumentTypeError(message(name, received, "a dask array", remedy))
+
+
+def _require_callable(name: str, f: Any) -> None:
+    if not callable(f):
+        received = f"f of type {type(f).__name__}"
+        raise ArgumentTypeError(message(name, received, "a function", "The function goes first, then the operator."))
+
+
+# Arguments that every function has the same rule for.
+CHECKS: Mapping[str, Callable[[str, Any], None]] = {
+    "dtype": _require_dtype,
+    "out": _require_out,
+    "f": _require_callable,
+}
+
+
+def spelled_out(function: Callable[..., Any]) -> inspect.Signature:
+    """A function's signature with the keywords that ``**also: Unpack[...]`` stands for."""
+    signature = inspect.signature(function)
+    parameters = []
+    for each in signature.parameters.values():
+        keywords = {}
+        if each.kind is each.VAR_KEYWORD and str(each.annotation).startswith("Unpack["):
+            keywords = get_type_hints(function.__globals__[each.annotation[len("Unpack[") : -1]])
+        for name in keywords:
+            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any"))
+        if not keywords:
+            parameters.append(each)
+    return signature.replace(parameters=parameters)
+
+
+# ---- xarray, which whoever passes its arrays has imported
+
+
+def xarray(name: str) -> Any:
+    """A class or function of xarray, or None where the program never imported it."""
+    return getattr(sys.modules.get("xarray"), name, None)
+
+
+def is_labelled(x: Any) -> bool:
+    """True for a DataArray, a Dataset, and a tuple that holds one."""
+    kinds = xarray("DataArray"), xarray("Dataset")
+    return kinds[0] is not None and (isinstance(x, kinds) or (type(x) is tuple and any(map(is_labelled, x))))
+
+
+def reduced(value: Any, call: Call) -> Any:
+    """A reduction's result: the dimensions that are left."""
+    return _left(call).copy(deep=False, data=value)
+
+
+def grouped(value: Any, call: Call) -> Any:
+    """The result of groups: the dimensions that are left, and one of groups."""
+    left = _left(call)
+    return xarray("DataArray")(value, left.coords, (*left.dims, call.group), left.name, left.attrs)
+
+
+def scanned(value: Any, call: Call) -> Any:
+    """A scan's result: all dimensions; of one with an initial value, no coordinates along the axis."""
+    kept = call.labels.reduce(lambda data, **_: data)
+    if not kept.ndim:
+        value = value[-1]
+    if value.shape == kept.shape:
+        return kept.copy(deep=False, data=value)
+    along = kept.dims[operator.index(call.axis)]
+    coords = {name: each for name, each in kept.coords.items() if along not in each.dims}
+    return xarray("DataArray")(value, coords, kept.dims, kept.name, kept.attrs)
+
+
+def _left(call: Call) -> Any:
+    """The labels that xarray leaves of a reduction, around values of no matter what."""
+    return call.labels.reduce(_nothing, axis=call.axis, keepdims=call.keepdims)
+
+
+def _nothing(data: Any, axis: Any = None) -> Any:
+    """Values of the shape of a reduction, which take no memory."""
+    gone = range(data.ndim) if axis is None else _list(axis, data.ndim)
+    return np.broadcast_to(np.float64(0), [n for a, n in enumerate(data.shape) if a not in gone])
+
+
+def _labelled(
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    relabel: Relabel | None,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+) -> Any:
+    """Call a function without the labels of its arguments, and label what it gives."""
+    name = function.__name__
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{name}() {error}") from None
+    given = bound.arguments
+    dim = given.pop("dim", None)
+    arrays = _arrays(given.values())
+    if any(isinstance(x, xarray("Dataset")) for x in arrays):
+        return _each_variable(function, signature, relabel, bound, dim)
+    _require_alignment(name, arrays)
+    labels = _joined([x for key, value in given.items() if key not in BESIDE for x in _arrays([value])])
+    if labels is None:  # a mask, weights or the like alone have labels
+        _require_no_dim(name, dim)
+        given.update({key: _without_labels(name, value, arrays[0].dims) for key, value in given.items()})
+        return function(*bound.args, **bound.kwargs)
+    _require_no_more_axes(name, given.values(), labels)
+    if "axis" in signature.parameters:
+        given["axis"] = _axis(name, labels, dim, given.get("axis"), relabel is scanned)
+    axis, groups = given.get("axis"), given.get("labels")
+    for key, value in given.items():
+        if key == "labels" and axis is not None:
+            given[key] = _labels_along(name, value, [labels.dims[a] for a in sorted(_list(axis, labels.ndim))])
+        else:
+            given[key] = _without_labels(name, value, labels.dims)
+    found = function(*bound.args, **bound.kwargs)
+    keepdims = bool(given.get("keepdims", False))
+    call = Call(labels, axis, keepdims, getattr(groups, "name", None) or "group")
+    return found if relabel is None else _relabelled(found, relabel, call)
+
+
+def _each_variable(
+    function: Callable[..., Any],
+    signature: inspect.Signature,
+    relabel: Relabel | None,
+    bound: inspect.BoundArguments,
+    dim: Any,
+) -> Any:
+    """A function of each variable of a Dataset, its first argument."""
+    given, name = bound.arguments, function.__name__
+    first = next(iter(signature.parameters))
+    dataset = given[first]
+    others = [x for key, value in given.items() if key != first for x in _arrays([value])]
+    kind = xarray("Dataset")
+    if relabel not in (reduced, scanned) or not isinstance(dataset, kind) or any(isinstance(x, kind) for x in others):
+        raise _no_dataset(name)
+    if given.get("axis") is not None:
+        raise ArgumentError(message(name, f"axis={given['axis']!r} with a Dataset", "dim=", "Name the dimensions."))
+    dims = tuple(dataset.dims) if dim is None or dim is ... else _names(name, dim, tuple(dataset.dims))
+    values = {}
+    for variable, each in dataset.data_vars.items():
+        own = tuple(d for d in dims if d in each.dims)
+        given[first] = each
+        if relabel is scanned and not own:
+            values[variable] = each
+            continue
+        along = own if relabel is reduced else own[0] if len(own) == 1 else None
+        try:
+            values[variable] = _labelled(function, signature, relabel, bound.args, {**bound.kwargs, "dim": along})
+        except GpureduceError as error:
+            error.add_note(f"of the variable {variable!r}")
+            raise
+        if not isinstance(values[variable], xarray("DataArray")):
+            raise _no_dataset(name)
+    if relabel is scanned:
+        return dataset.assign(values).assign_attrs(dataset.reduce(lambda data, **_: data).attrs)
+    left = dataset.reduce(_nothing, dim=dims, keepdims=bool(given.get("keepdims", False)))
+    return left.assign({variable: each.variable for variable, each in values.items()})
+
+
+def _no_dataset(name: str) -> ArgumentTypeError:
+    return ArgumentTypeError(message(name, "a Dataset", "a DataArray", "Call it with one variable, dataset['name']."))
+
+
+def _list(axis: Any, ndim: int) -> list[int]:
+    return [int(a) % ndim for a in np.atleast_1d(axis)]
+
+
+def _arrays(values: Iterable[Any]) -> list[Any]:
+    """All of xarray's arrays among values and in tuples of them."""
+    found = []
+    for value in values:
+        if is_labelled(value):
+            found += _arrays(value) if type(value) is tuple else [value]
+    return found
+
+
+def _require_alignment(name: str, arrays: Sequence[Any]) -> None:
+    try:
+        xarray("align")(*arrays, join="exact", copy=False)
+    except ValueError as error:
+        remedy = "Align them first, as xarray.align does."
+        raise ArgumentError(message(name, str(error), "arrays with the same coordinates", remedy)) from error
+
+
+def _require_no_more_axes(name: str, values: Iterable[Any], labels: Any) -> None:
+    """Raise for arrays without labels that would put axes before those that have names."""
+    for value in values:
+        for each in value if type(value) is tuple else (value,):
+            if not is_labelled(each) and getattr(each, "ndim", 0) > labels.ndim:
+                received = f"an array of {each.ndim} axes without names beside dimensions {labels.dims}"
+                raise ArgumentError(message(name, received, f"{labels.ndim} axes at most", "Make it a DataArray."))
+
+
+def _joined(arrays: Sequence[Any]) -> Any:
+    """The labels of what is computed of all the arrays together, in a DataArray of no matter what."""
+    if len(arrays) < 2:
+        return arrays[0] if arrays else None
+    import dask.array as da
+
+    blank = [x.copy(deep=False, data=da.zeros(x.shape, chunks=x.shape)) for x in arrays]
+    return functools.reduce(operator.add, blank)
+
+
+def _axis(name: str, labels: Any, dim: Any, axis: Any, is_scan: bool) -> Any:
+    """The axis, or axes, that a dimension or several are."""
+    if dim is not None and axis is not None:
+        raise ArgumentError(message(name, f"axis={axis!r} and dim={dim!r}", "one of them", "Leave one out."))
+    if dim is not None and dim is not ...:
+        axes = [labels.dims.index(d) for d in _names(name, dim, labels.dims)]
+        axis = axes[0] if isinstance(dim, str) else tuple(axes)
+    elif any(isinstance(a, str) for a in (axis if isinstance(axis, tuple | list) else (axis,))):
+        raise AxisError(message(name, f"axis={axis!r}", "numbers of axes", f"Write dim={axis!r}."))
+    if is_scan and axis is None and labels.ndim > 1:
+        expected = f"dim=, one of {labels.dims}"
+        raise ArgumentError(message(name, "a DataArray and no dim=", expected, "For all in C order pass its .data."))
+    return 0 if is_scan and axis is None and labels.ndim == 1 else axis
+
+
+def _names(name: str, dim: Any, dims: tuple[Any, ...]) -> list[Any]:
+    """One dimension, or several, as a list."""
+    names = [dim] if isinstance(dim, str) or not isinstance(dim, Iterable) or dim in dims else list(dim)
+    for each in names:
+        if each not in dims:
+            received = f"dim {each!r} of dimensions {dims}"
+            raise AxisError(message(name, received, "one or several of these", "Correct the name."))
+    return names
+
+
+def _labels_along(name: str, labels: Any, dims: Sequence[Any]) -> Any:
+    """Labels of groups along the reduced dimensions: an array of these, or a tuple of one for each."""
+    if type(labels) is not tuple:
+        return _without_labels(name, labels, dims)
+    return tuple(_without_labels(name, each, [d]) for each, d in zip(labels, dims, strict=False)) + labels[len(dims) :]
+
+
+def _without_labels(name: str, value: Any, dims: Sequence[Any]) -> Any:
+    """The data of a DataArray with its axes in the order of ``dims``, and of size 1 for those that it has not."""
+    if type(value) is tuple:
+        return tuple(_without_labels(name, each, dims) for each in value) if is_labelled(value) else value
+    if not is_labelled(value):
+        return value
+    if unknown := [d for d in value.dims if d not in dims]:
+        received = f"an array of dimension {unknown[0]!r}"
+        raise ArgumentError(message(name, received, f"dimensions among {tuple(dims)}", "Reduce or rename it."))
+    order = tuple(d for d in dims if d in value.dims)
+    data = value.data if order == value.dims else value.variable.transpose(*order).data
+    inserted = tuple(slice(None) if d in order else None for d in dims)
+    return data[inserted] if None in inserted else data
+
+
+def _relabelled(found: Any, relabel: Relabel, call: Call) -> Any:
+    """A result with labels: of a named tuple a Dataset, of a tuple a tuple."""
+    if hasattr(found, "_fields"):
+        return xarray("Dataset")({name: _relabelled(each, relabel, call) for name, each in found._asdict().items()})
+    if isinstance(found, tuple):
+        return tuple(_relabelled(each, relabel, call) for each in found)
+    return relabel(found, call)

@@ -1,0 +1,206 @@
+"""Rows prod and nanprod. Products of floats have an exponent of their own, which neither overflows nor underflows.
+
+A state of floats is ``value * 2**exponent``: what a product leaves on the way does not lose it. The value is that of
+plain multiplication for as long as that stays in range, which the floating-point flags tell; where it does not, values
+are brought close to one, by powers of two, which round nothing. Zeros, infinities and NaN multiply as IEEE 754 says.
+Of a complex number both parts have one exponent. Integers wrap.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from .. import cuda_types as cuda
+from ..monoid import Array, DType, Fields, Monoid, State
+from . import compiled, exact, rules, sweeps
+from .exact import I8
+from .panels import panels
+from .sums import present
+
+# Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, 2026-11
+FEW = 1 << 9  # numbers that are multiplied before anything is looked at;
+MOST, LEAST = 1 << 6, 1 << 4  # of more so many, and fewer where one leaves the range
+ABREAST = 1 << 6  # neighbours that a call should have to multiply at a time
+MANTISSAS = 1 << 9  # and of values from a half up to one
+LOOKED_AT = 1 << 15  # products at a time, which stay in cache
+FARTHEST = 1 << 14  # exponents beyond which every result has left the range
+TINY = np.finfo(np.float64).tiny
+
+
+def fields(dtype: DType) -> Fields:
+    wide = exact.wide(dtype)
+    return (("value", wide),) if wide.kind in "iu" else (("value", wide), ("exponent", I8))
+
+
+def identity(dtype: DType) -> tuple[Any, ...]:
+    return (1, 0)[: len(fields(dtype))]
+
+
+def plain(value: Array) -> State:
+    """Numbers as states."""
+    return (value,) if value.dtype.kind in "iu" else (value, np.zeros(np.shape(value), I8))
+
+
+def lift(x: Array, index: Array) -> State:
+    return plain(exact.widen(x))
+
+
+def combine(earlier: State, later: State) -> State:
+    if len(earlier) == 1:
+        return (earlier[0] * later[0],)
+    try:
+        with np.errstate(over="raise", under="raise"):
+            return earlier[0] * later[0], earlier[1] + later[1]
+    except FloatingPointError:
+        (a, i), (b, j) = scaled(*earlier), scaled(*later)
+        return a * b, i + j
+
+
+def scaled(value: Array, exponent: Any = 0) -> tuple[Array, Array]:
+    """The same numbers with values from a half up to one, but for zeros, infinities and NaN."""
+    if value.dtype.kind != "c":
+        near, more = np.frexp(value)
+        return near, exponent + np.where(np.isfinite(value), more, 0).astype(I8)
+    size = np.maximum(np.abs(value.real), np.abs(value.imag))
+    more = np.where(np.isfinite(size), np.frexp(size)[1], 0)
+    return moved(value, -more), exponent + more.astype(I8)
+
+
+def moved(value: Array, exponent: Array) -> Array:
+    """Values times powers of two."""
+    if value.dtype.kind != "c":
+        return np.asarray(np.ldexp(value, exponent))
+    out = np.empty(np.shape(value), value.dtype)
+    out.real, out.imag = np.ldexp(value.real, exponent), np.ldexp(value.imag, exponent)
+    return out
+
+
+def fold(block: Array, index: Array | None) -> State:
+    if exact.wide(block.dtype).kind in "iu":
+        return (np.multiply.reduce(block, axis=1, dtype=exact.wide(block.dtype)),)
+    outer, n, inner = block.shape
+    size = MOST * LOOKED_AT
+    rows, span = max(size // (n * inner), 1), max(size // inner, 1)
+    states = [
+        reduce(combine, (_fold(block[row : row + rows, at : at + span]) for at in range(0, n, span)))
+        for row in range(0, outer, rows)
+    ]
+    return states[0] if len(states) == 1 else tuple(np.concatenate(f) for f in zip(*states, strict=True))
+
+
+def _fold(block: Array) -> State:
+    """A few numbers multiplied as they are, and what comes of those with exponents; where one leaves the range, fewer
+    and at last none."""
+    _, n, inner = block.shape
+    few = n if n <= FEW else min(max(n * inner // ABREAST, LEAST), MOST)
+    for length in (few, LEAST):
+        try:
+            with np.errstate(over="raise", under="raise"):
+                return _by_lengths(exact.numeric(block), length)
+        except FloatingPointError:
+            pass
+    return reduce(combine, (_each(exact.widen(panel)) for panel in panels(block)))
+
+
+def _by_lengths(block: Array, length: int) -> State:
+    # Those that lie apart are multiplied: neighbours then take their turn together, many at a time.
+    outer, n, inner = block.shape
+    dtype, even = exact.wide(block.dtype), n - n % length
+    if n <= length:
+        return plain(np.multiply.reduce(block, axis=1, dtype=dtype))
+    apart = block[:, :even].reshape(outer, length, even // length, inner)
+    state = _each(np.multiply.reduce(apart, axis=1, dtype=dtype))
+    if even == n:
+        return state
+    return combine(state, plain(np.multiply.reduce(block[:, even:], axis=1, dtype=dtype)))
+
+
+def _each(values: Array) -> State:
+    """The product over the middle axis of numbers that have each an exponent of their own."""
+    value, more = scaled(values)
+    exponent = np.add.reduce(more, axis=1)
+    while value.shape[1] > 1:
+        value = np.multiply.reduceat(value, np.arange(0, value.shape[1], MANTISSAS), axis=1)
+        value, more = scaled(value)
+        exponent += np.add.reduce(more, axis=1)
+    return value[:, 0], exponent
+
+
+def number(state: State) -> Array:
+    """What a state stands for."""
+    if len(state) == 1 or not np.any(state[1]):
+        return state[0]
+    return moved(state[0], np.clip(state[1], -FARTHEST, FARTHEST))
+
+
+def finalise(state: State, dtype: DType) -> Array:
+    return exact.cast(number(state), dtype)
+
+
+def lift_present(x: Array, index: Array) -> State:
+    return lift(present(x, 1), index)
+
+
+def fold_present(block: Array, index: Array | None) -> State:
+    return fold(present(block, 1), index)
+
+
+# ---- scans
+
+
+def sweep(block: Array, carry: State, out: Array) -> State:
+    if len(carry) == 1:
+        return (sweeps.accumulate(np.multiply, block, carry[0], out),)
+    value, exponent = carry
+    behind = compiled.products(block, value, exponent, out)
+    if behind is not None:
+        return behind
+    last = sweeps.accumulate(np.multiply, block, value, out, regroups=False)
+    stays = (value == 0) | ~np.isfinite(value)  # and what comes of it is the same with any exponent
+    if not np.any(exponent[~stays]) and np.all(stays | _in_range(last, out)):
+        return last, exponent
+    for panel, target in zip(panels(block), panels(out), strict=True):
+        carry = _sweep_each(panel, carry, target)
+    return carry
+
+
+def _in_range(behind: Array, out: Array) -> Array:
+    """Where running products have not left the range: beyond it they are zero or no numbers, or have lost digits."""
+    found = np.isfinite(behind) & (np.abs(behind) >= TINY)
+    if out.dtype == behind.dtype and np.any(found):
+        found &= np.abs(out).min(axis=1) >= TINY
+    return found
+
+
+def _sweep_each(block: Array, carry: State, out: Array) -> State:
+    """Running products of numbers that have each an exponent of their own, some at a time between which values are
+    brought close to one."""
+    for start in range(0, block.shape[1], MANTISSAS):
+        some = slice(start, start + MANTISSAS)
+        (value, exponent), (values, more) = scaled(*carry), scaled(exact.widen(block[:, some]))
+        values[:, 0] *= value
+        np.multiply.accumulate(values, axis=1, out=values)
+        exponents = np.add.accumulate(more, axis=1) + exponent[:, None]
+        sweeps.put(out[:, some], moved(values, np.clip(exponents, -FARTHEST, FARTHEST)))
+        carry = values[:, -1].copy(), exponents[:, -1]
+    return carry
+
+
+def sweep_present(block: Array, carry: State, out: Array) -> State:
+    for panel, target in zip(panels(block), panels(out), strict=True):
+        carry = sweep(present(panel, 1), carry, target)
+    return carry
+
+
+def _product(name: str, **functions: Any) -> Monoid:
+    shared = {"fields": fields, "identity": identity, "combine": combine, "finalise": finalise}
+    return rules.row(name, rules.NUMBERS, rules.summed, free=rules.any_kind, **shared, **functions)
+
+
+ROWS = (
+    _product("prod", lift=lift, fold=fold, sweep=sweep, cuda=cuda.product),
+    _product("nanprod", lift=lift_present, fold=fold_present, sweep=sweep_present, cuda=cuda.nan_product),
+)

@@ -1,0 +1,156 @@
+"""Products: they leave the range of floats only where the true product does, whatever comes on the way."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpureduce_dask as gr
+from gpureduce_dask.chunk import host, host_scan
+from gpureduce_dask.operators import get
+from gpureduce_dask.rows import compiled
+
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan)
+
+
+def wide(rng, shape, dtype, special=0.0):
+    """Numbers of all sizes that the dtype has, some of them special."""
+    dtype = np.dtype(dtype)
+    info = np.finfo(dtype)
+    parts = []
+    for _ in range(2 if dtype.kind == "c" else 1):
+        x = np.ldexp(rng.uniform(0.5, 1, shape), rng.integers(info.minexp, info.maxexp, shape)) * rng.choice(
+            [-1, 1], shape
+        )
+        chosen = rng.random(shape) < special
+        x[chosen] = rng.choice(SPECIAL, np.count_nonzero(chosen))
+        parts.append(x)
+    return parts[0].astype(dtype) if len(parts) == 1 else (parts[0] + 1j * parts[1]).astype(dtype)
+
+
+def exactly(line, dtype, with_all=False):
+    """The products up to each element of a line, or of all, with an exponent as Python's integers are."""
+    found, value, exponent, rest = [], 1.0, 0, np.float64(1)
+    for x in map(float, line):
+        if x == 0 or not math.isfinite(x):
+            rest = rest * x
+        else:
+            value, more = math.frexp(value * math.frexp(x)[0])
+            exponent += more + math.frexp(x)[1]
+        if with_all:
+            found.append((rest, value, exponent))
+    rest, value, exponent = (np.array(f) for f in zip(*(found or [(rest, value, exponent)]), strict=True))
+    with np.errstate(all="ignore"):
+        return np.ldexp(rest * value, np.clip(exponent, -9999, 9999)).astype(dtype)
+
+
+def close(got, want, rtol):
+    """Equal up to so much, signs of zeros too."""
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
+    there = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got[there]), np.signbit(want[there]))
+    # At the edge of the range a last digit decides what is infinite.
+    edge = np.finfo(got.dtype).max
+    np.testing.assert_allclose(np.clip(got[there], -edge, edge), np.clip(want[there], -edge, edge), rtol, 1e-300)
+
+
+@pytest.fixture(params=["compiled", "by NumPy"])
+def loops(request, monkeypatch):
+    if request.param == "compiled":
+        if compiled.library() is None:
+            pytest.skip("no host loops are compiled")
+    else:
+        monkeypatch.setattr(compiled, "library", lambda: None)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+@pytest.mark.parametrize("special", [0.0, 0.002])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_reductions_and_scans_stay_in_range(loops, monkeypatch, dtype, special):
+    rng = np.random.default_rng(3)
+    monkeypatch.setattr(compiled, "LEAST", 1)
+    bound = get("prod").bind(np.dtype(dtype))
+    rtol = 1e-2 if dtype == "f2" else 1e-5 if dtype == "f4" else 1e-11
+    for shape, axis in (((1500,), 0), ((900, 6), 0), ((700, 2), 0), ((9, 600), 1), ((3, 500, 4), 1)):
+        x = wide(rng, shape, dtype, special)
+        lines = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
+        want = np.array([exactly(line, dtype)[0] for line in lines])
+        close(host.finalise(host.reduce((x,), bound, (axis,)), bound).ravel(), want, rtol)
+        halves = np.array_split(x, [200], axis)
+        states = [host.reduce((half,), bound, (axis,)) for half in halves]
+        close(host.finalise(host.combine(states, bound), bound).ravel(), want, rtol)
+        want = np.array([exactly(line, dtype, True) for line in lines])
+        carry, found = None, []
+        for half in halves:
+            out, carry = host_scan.scan((half,), bound, axis, carry)
+            found.append(np.moveaxis(out, axis, -1).reshape(len(lines), -1))
+        close(np.concatenate(found, 1), want, rtol)
+
+
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_complex_products_stay_in_range(loops, dtype):
+    rng = np.random.default_rng(4)
+    sizes = np.ldexp(1.0, rng.integers(-100, 100, (4, 900)))
+    z = (np.exp(2j * np.pi * rng.random((4, 900))) * sizes).astype(dtype)
+    z = np.concatenate([z, (1 / z.astype("c16")).astype(dtype)], axis=1)
+    bound = get("prod").bind(z.dtype)
+    wanted = np.exp(1j * np.sum(np.angle(z.astype("c16")), axis=1, keepdims=True))
+    wanted *= np.exp(np.sum(np.log(np.abs(z.astype("c16"))), axis=1, keepdims=True))
+    for x, axis in ((z, 1), (z.T.copy(), 0)):
+        got = host.finalise(host.reduce((x,), bound, (axis,)), bound)
+        np.testing.assert_allclose(got.reshape(4, 1), wanted, 1e-3 if dtype == "c8" else 1e-9)
+        last = host_scan.scan((x,), bound, axis)[0].take(-1, axis)
+        np.testing.assert_allclose(last.reshape(4, 1), wanted, 1e-3 if dtype == "c8" else 1e-9)
+    extreme = np.array([1e300 + 1e-300j, 1 + 0j])
+    assert (
+        host.finalise(host.reduce((extreme,), get("prod").bind("c16"), (0,)), get("prod").bind("c16"))[0] == extreme[0]
+    )
+
+
+def test_no_nan_that_numpy_does_not_give():
+    tens = np.full((2000, 2), 10.0)
+    tens[0] = 0
+    for x in (tens, da.from_array(tens, chunks=(300, 1)), da.from_array(-tens, chunks=(301, 2))):
+        got = gr.prod(x, axis=0).compute()
+        assert not got.any() and not np.signbit(got).any()
+    assert gr.cumprod(da.arange(1000.0, chunks=100)).compute()[-1] == 0
+    assert gr.nanprod(np.where(tens == 0, np.nan, tens), axis=0).compute().tolist() == [np.inf, np.inf]
+    x = np.concatenate([np.full(500, 10.0), np.full(500, 0.1)])
+    lazy = da.from_array(x, chunks=130)
+    for got in (
+        gr.prod(lazy),
+        gr.prod(lazy, where=x > 0),
+        gr.prod(lazy, initial=1),
+        gr.map_reduce(lambda x: x * 1.0, "prod", lazy),
+        gr.stats(lazy, ["prod"]).prod,
+        gr.nanprod(lazy),
+        gr.grouped(lazy, np.arange(1000) % 1, "prod")[0],
+        gr.cumprod(lazy)[-1],
+        gr.scan(lazy, "prod", reverse=True)[0],
+        gr.scan(lazy, "nanprod", exclusive=True)[-1] * 0.1,
+        da.reduction(lazy, **gr.tree("prod", lazy.dtype)),
+    ):
+        np.testing.assert_allclose(got.compute(), 1, 1e-9)
+
+
+@pytest.mark.parametrize("op", ["prod", "nanprod"])
+def test_groups_have_exponents(op):
+    rng = np.random.default_rng(5)
+    x, labels = wide(rng, 3000, "f8", 0.001), rng.integers(0, 5, 3000)
+    if op == "nanprod":
+        x[labels == 2] = np.nan
+    want = np.array(
+        [
+            exactly([v for v in x[labels == k] if op == "prod" or v == v], "f8")[0] if (labels == k).any() else 1
+            for k in range(5)
+        ]
+    )
+    if op == "nanprod":
+        want[2] = 1
+    for chunks, given in itertools.product((400, 3000), (labels, np.sort(labels))):
+        if given is labels:
+            close(gr.grouped(da.from_array(x, chunks=chunks), given, op).compute(), want, 1e-11)

@@ -1,0 +1,57 @@
+"""Daily work with files and calendars gives plain dask's answers under ``gr.accelerate(numpy=True)``, and takes no more
+tasks, reads or processes: each operation of ``bench workflows`` at a small size."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpureduce_dask.bench.workflows import data, measure, run
+from gpureduce_dask.bench.workflows.operations import Fields, operations
+
+OPERATIONS = operations()
+LATENCY = 0.002  # seconds that a stored chunk takes to come, so that reads overlap where they can
+ELSEWHERE = [
+    name for name in OPERATIONS if name.startswith(("t.mean(time", "da.from_", "open_zarr", "t.resample(MS).mean"))
+]
+
+
+@pytest.fixture(scope="module")
+def opener(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("workflows")
+    data.write(folder, data.SMALL)
+    return data.Opener(folder, data.Log(folder / "log", LATENCY), data.SMALL)
+
+
+@pytest.fixture(scope="module")
+def lazy(opener):
+    return Fields.opened(opener)
+
+
+@pytest.fixture(scope="module")
+def in_memory(lazy):
+    return lazy.persisted()
+
+
+def check(name, fields, where, opener):
+    row = measure.measure(OPERATIONS[name], fields, where, opener.log, repeats=(0, 0))
+    assert "error" not in row, row["error"]
+    assert not row["wrong"]
+    assert not row["worse"]
+    return row
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_from_files(name, lazy, opener):
+    check(name, lazy, measure.Local(scheduler="threads", num_workers=4), opener)
+
+
+@pytest.mark.parametrize("name", [name for name in OPERATIONS if not name.startswith(data.WAYS)])
+def test_in_memory(name, in_memory, opener):
+    check(name, in_memory, measure.Local(scheduler="sync"), opener)
+
+
+@pytest.mark.parametrize("scheduler", ["processes", "distributed"])
+def test_on_other_schedulers(scheduler, lazy, opener):
+    with run.place(scheduler) as where:
+        for name in ELSEWHERE:
+            check(name, lazy, where, opener)
