@@ -471,3 +471,15 @@ def test_graphs_dealt_otherwise_share_no_key(monkeypatch, flat):
         monkeypatch.setattr(scan_tree.ScanTree, "_deal", lambda self, line, *_: [(i,) for i in range(len(line) - 1)])
     assert [len(needs) for needs in graphs[0].values()] != [len(needs) for needs in graphs[1].values()]
     assert not graphs[0].keys() & graphs[1].keys()
+
+
+def test_many_small_chunks_are_few_sections():
+    """For each, dask notes all chunks before it to put tasks in order."""
+    x = da.ones(4096, chunks=1)
+    y = gr.cumsum(x)
+    parts = [key for key in y.dask.layers[y.name] if key[0] != y.name]
+    assert len(parts) <= 2 * 64
+    large = gr.cumsum(da.ones((4096, 2**20), chunks=(1, 2**20)), axis=0)
+    assert len([key for key in large.dask.layers[large.name] if key[0] != large.name]) > 2 * 256
+    some = gr.cumsum(da.ones(1000, chunks=1)).compute(scheduler="sync")
+    np.testing.assert_array_equal(some, np.arange(1, 1001))

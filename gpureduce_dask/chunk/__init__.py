@@ -7,6 +7,7 @@ else. CuPy is imported with the first chunk that needs it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "Batch",
     "Place",
     "Places",
+    "add",
     "combine",
     "combine_axis",
     "cut",
@@ -37,6 +39,7 @@ __all__ = [
     "leave",
     "like",
     "move",
+    "partial_bytes",
     "reduce",
     "reduce_each",
     "reduce_many",
@@ -65,6 +68,22 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
     if _is_masked(chunks[0]):
         return masked.reduce(chunks[0], bound, axes, place)
     return _side(is_device(chunks[0])).reduce(chunks, bound, axes, place)
+
+
+def add(before: Any, chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Any:
+    """A partial, or none, and what chunks of a host add to it, where it is. With a place there is but one chunk."""
+    admitted = [admit(each, bound) for each in chunks]
+    if place is None:
+        return host.reduce_side_by_side(admitted, bound, axes, before)
+    return host.reduce(admitted[0], bound, axes, place, before)
+
+
+def partial_bytes(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> int:
+    """Bytes of a host chunk's partial where it had better be added to the one before it; 0 for others."""
+    cells = math.prod(int(n) for a, n in enumerate(np.shape(chunks[0])) if a not in axes)
+    if isinstance(bound, Binned) or cells <= host.PENDING_CELLS or any(map(is_device, chunks)):
+        return 0
+    return cells * bound.state.itemsize * math.prod(bound.extra)
 
 
 def reduce_many(

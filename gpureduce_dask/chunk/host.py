@@ -41,19 +41,26 @@ COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
 PENDING = 32  # states that wait to be combined together, by halves, where they are
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
+BLOCK = 1 << 20  # bytes of chunks of which some cells are reduced together
 JOINED = 1 << 14  # cells whose partials are combined at a time: what combine makes of them stays in cache
 DEEP = 64  # elements of n at least for each cell
 WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: short inner loops cost a call each, and
 # more states than these leave no room for elements in the first level of cache
 
 
-def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Array:
-    """The partial of one chunk, of size 1 along every axis in ``axes``."""
+def reduce(
+    chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None, before: Array | None = None
+) -> Array:
+    """The partial of one chunk, of size 1 along every axis in ``axes``.
+
+    ``before`` is the partial of what comes before, to which the chunk is added where it is: a chunk of few elements a
+    cell makes a partial larger than itself, which costs more to write and to read again than the chunk to reduce.
+    """
     arrays = tuple(np.asarray(c) for c in chunks)
     shape = arrays[0].shape
     keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
     if 0 in shape:
-        return bound.identities(keepdims)
+        return bound.identities(keepdims) if before is None else before
     place = place or whole(shape)
     placed, ordered = any(p.indexed or p.monoid.fold is None for p in bound.parts), not bound.monoid.commutative
     layout = plan(
@@ -66,12 +73,51 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
         ordered,
         all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
-    cells = np.zeros(tuple(d.size for d in (*layout.outer, *layout.inner)), bound.state)
-    with np.errstate(all="ignore"):
-        _fill(cells, Walk(arrays, bound.elements, layout), bound, place.start(axes) if placed else 0)
-    unmerged = cells.reshape([keepdims[a] for a in layout.kept])
+    sizes = tuple(d.size for d in (*layout.outer, *layout.inner))
     back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
-    return np.ascontiguousarray(unmerged.transpose(back)).reshape(keepdims)
+    walk, start = Walk(arrays, bound.elements, layout), place.start(axes) if placed else 0
+    with np.errstate(all="ignore"):
+        if before is not None and before.flags.c_contiguous and back == [*range(len(back))]:
+            _fill(before.reshape(sizes), walk, bound, start, is_added=True)
+            return before
+        cells = np.zeros(sizes, bound.state)
+        _fill(cells, walk, bound, start)
+    unmerged = cells.reshape([keepdims[a] for a in layout.kept])
+    found: Array = np.ascontiguousarray(unmerged.transpose(back)).reshape(keepdims)
+    return found if before is None else combine([before, found], bound)
+
+
+def reduce_side_by_side(
+    chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], before: Array | None = None
+) -> Array:
+    """The partial of chunks of one kept shape and of what comes before, as :func:`reduce`.
+
+    Some cells of all chunks are copied into one block at a time: a state is made of as many elements as these have for
+    a cell together.
+    """
+    shape = np.shape(chunks[0][0])
+    kept = [a for a in range(len(shape)) if a not in axes]
+    if len(chunks) == 1 or not kept:
+        return _one_by_one(chunks, bound, axes, before)
+    cut = kept[0]  # those ahead of it have size 1 in partials, of which a part is so a stretch of memory
+    most = max(1, BLOCK * shape[cut] // max(1, sum(c.nbytes for each in chunks for c in each)))
+    if before is None:
+        before = bound.identities(tuple(1 if a in axes else n for a, n in enumerate(shape)))
+    for start in range(0, shape[cut], most):
+        at = (*(slice(None),) * cut, slice(start, start + most))
+        block = tuple(np.concatenate([c[at] for c in column], axes[0]) for column in zip(*chunks, strict=True))
+        part = before[at]
+        found = reduce(block, bound, axes, before=part)
+        if found is not part:
+            part[...] = found
+    return before
+
+
+def _one_by_one(chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], before: Array | None) -> Array:
+    for each in chunks:
+        before = reduce(each, bound, axes, before=before)
+    assert before is not None
+    return before
 
 
 def _budget(bound: Bound) -> Budget:
@@ -120,14 +166,16 @@ def _short(bound: Bound) -> int:
     return min(SHORT, size // bound.elements[0].itemsize)
 
 
-def _fill(cells: Array, walk: Walk, bound: Bound, start: int) -> None:
-    """Every cell's state, from its tiles in order."""
+def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = False) -> None:
+    """Every cell's state, from its tiles in order; where these ``is_added``, from what it is as well."""
     runs = walk.runs()
     for outer, inner in walk.cells():
         cell: Any = (*outer, *inner, ...)
         pending: list[State] = []
         for run in runs:
             state = _state(walk, (outer, run, inner), bound, start)
+            if is_added and run is runs[0]:
+                pending = [tuple(f[cell].reshape(state[0].shape) for f in bound.unpack(cells))]
             pending.append(state)
             if len(pending) == (PENDING if state[0].size <= PENDING_CELLS else 2):
                 pending = [_together(pending, bound)]
@@ -233,7 +281,9 @@ def reduce_many(
     pending: list[Array] = []
     for stretch in stacker.stretches():
         if stretch.is_single:
-            pending.append(reduce(chunks[stretch.start], bound, axes, places[stretch.start] if places else None))
+            before = pending.pop() if pending and pending[-1].size > PENDING_CELLS else None
+            place = places[stretch.start] if places else None
+            pending.append(reduce(chunks[stretch.start], bound, axes, place, before))
         else:
             block = reduce(stacker.block(stretch), bound, stretch.axes(axes))
             pending.append(stacker.locate(block, stretch))

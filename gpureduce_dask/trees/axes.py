@@ -18,7 +18,7 @@ Axes = tuple[int, ...]
 Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown
 
 FAN_IN = 32  # partials one combine takes: time follows tasks, not bytes,
-FAN_IN_BYTES = 128 * 2**20  # until they are large: a combine holds its inputs at once.
+FAN_IN_BYTES = 32 * 2**20  # until they are large: a combine holds its inputs at once, and dask keeps them till then.
 FAN_IN_LEAST = 4
 FAN_IN_UNKNOWN = 8  # where chunk sizes are unknown
 

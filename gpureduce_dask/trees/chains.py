@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeGuard
 
 from dask._task_spec import GraphNode, Task, TaskRef
@@ -32,9 +33,10 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
             for node in nodes:
                 _make(node, have)
                 _drop(node.dependencies, uses, have)
-            folds[number].add(lazy.made(have[member]))
+            with _named(member):
+                folds[number].add(have[member])
             _drop((member,), uses, have)
-    results = tuple(close(fold.pending) for close, fold in zip(closes, folds, strict=True))
+    results = tuple(close(fold.pending()) for close, fold in zip(closes, folds, strict=True))
     return results[0] if len(results) == 1 else results
 
 
@@ -46,7 +48,7 @@ def made(node: GraphNode, have: dict[Key, Any]) -> Any:
 
 
 def _make(node: GraphNode, have: dict[Key, Any]) -> None:
-    try:
+    with _named(node.key):
         try:
             have[node.key] = _value(node, have)
         except MemoryError:
@@ -54,8 +56,15 @@ def _make(node: GraphNode, have: dict[Key, Any]) -> None:
                 raise
             launch.free_pool()
             have[node.key] = _value(node, have)
+
+
+@contextmanager
+def _named(key: Key) -> Iterator[None]:
+    """An error of the block says which of a group's chunks it comes from."""
+    try:
+        yield
     except Exception as error:
-        error.add_note(f"while making {node.key} within a larger task")
+        error.add_note(f"while making {key} within a larger task")
         raise
 
 

@@ -13,7 +13,7 @@ from ..chunk import Place, Places
 from ..chunk.ahead import ahead
 from ..device import faults
 from ..monoid import Bound
-from . import groups, spread
+from . import groups, lazy, spread
 from .axes import Axes
 from .handles import Coords, Handle
 from .tasks import Partial, lacks_answer, merge
@@ -51,18 +51,47 @@ class Runs:
 
 @dataclass
 class Folding:
-    """Partials that come one at a time, in order, folded before they pile up."""
+    """Partials and chunks that come one at a time, in order, folded before they pile up.
+
+    Chunks of fewer bytes than their partial has wait until they have as many: a state costs what it is made of a few
+    elements or of many.
+    """
 
     bound: Bound
-    pending: list[Partial] = field(default_factory=list)
+    partials: list[Partial] = field(default_factory=list)
     nbytes: int = 0
+    chunks: list[lazy.Unreduced] = field(default_factory=list)  # behind the partials
+    own: Partial = None  # the partial that was made of chunks here, and may be written to
 
-    def add(self, partial: Partial) -> None:
-        self.pending.append(partial)
-        self.nbytes += getattr(partial, "nbytes", 0)
-        if len(self.pending) > 1 and (len(self.pending) >= PENDING or self.nbytes > PENDING_BYTES):
-            self.pending = [merge(self.pending, self.bound)]
-            self.nbytes = getattr(self.pending[0], "nbytes", 0)
+    def add(self, found: Partial | lazy.Unreduced) -> None:
+        if self.chunks and not (isinstance(found, lazy.Unreduced) and found.follows(self.chunks[0])):
+            self._reduce()
+        if isinstance(found, lazy.Unreduced):
+            self.chunks.append(found)
+            if found.place is not None or sum(c.nbytes for c in self.chunks) >= found.partial_bytes:
+                self._reduce()
+            return
+        self.partials.append(found)
+        self.nbytes += getattr(found, "nbytes", 0)
+        if len(self.partials) > 1 and (len(self.partials) >= PENDING or self.nbytes > PENDING_BYTES):
+            self.partials = [merge(self.partials, self.bound)]
+            self.nbytes = getattr(self.partials[0], "nbytes", 0)
+
+    def pending(self) -> list[Partial]:
+        """What is left to combine."""
+        self._reduce()
+        return self.partials
+
+    def _reduce(self) -> None:
+        if not self.chunks:
+            return
+        first, blocks = self.chunks[0], [c.blocks for c in self.chunks]
+        is_last = self.own is not None and bool(self.partials) and self.partials[-1] is self.own
+        before = self.partials.pop() if is_last else None
+        self.nbytes -= getattr(before, "nbytes", 0)
+        self.chunks = []
+        self.own = chunk.add(before, blocks, first.bound, first.axes, first.place)
+        self.add(self.own)
 
 
 @faults.task
@@ -159,7 +188,7 @@ def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound,
         else:
             partials.append(partial)
     if where.runs is None:
-        return merge(folding.pending, bound)
+        return merge(folding.pending(), bound)
     return Runs(tuple(start + i for start, length in where.runs for i in range(length)), tuple(partials))
 
 

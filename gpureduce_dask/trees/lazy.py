@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ from dask._task_spec import DataNode, Task, TaskRef
 from dask.array.chunk import astype
 from dask.array.core import _enforce_dtype
 
+from .. import chunk
 from ..chunk import is_device
 from ..expressions import functions, tracer
 from ..expressions.mapped import map_of, mapped
@@ -84,6 +86,27 @@ class Lazy:
         self.value: Any = None
 
 
+@dataclass(frozen=True, eq=False)
+class Unreduced:
+    """A chunk that is reduced when it is folded with others of its group."""
+
+    blocks: tuple[Any, ...]
+    bound: Bound
+    axes: tuple[int, ...]
+    place: Any
+    partial_bytes: int
+
+    @property
+    def nbytes(self) -> int:
+        return sum(block.nbytes for block in self.blocks)
+
+    def follows(self, other: Unreduced) -> bool:
+        """True where both may be reduced in one call."""
+        same = self.bound == other.bound and self.place is None is other.place
+        pairs = zip(self.blocks, other.blocks, strict=True) if same else ()
+        return same and all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
+
+
 def put_off(node: Task, have: Any) -> Lazy | None:
     """What a task would give, where it is of the table and works on large arrays; else None."""
     function = node.func
@@ -141,7 +164,9 @@ def _argument(value: Any, have: Any) -> Any:
 
 
 def made(x: Any) -> Any:
-    """The array that dask would have made; anything else itself."""
+    """The array that dask would have made, or a chunk's partial; anything else itself."""
+    if isinstance(x, Unreduced):
+        return chunk.add(None, [x.blocks], x.bound, x.axes, x.place)
     if not isinstance(x, Lazy):
         return x
     if x.function is not None:

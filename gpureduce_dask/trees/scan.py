@@ -39,6 +39,10 @@ Chunks = tuple[tuple[float, ...], ...]
 # Of partials that go together to all workers that need one: beyond, each chunk's totals take a task of their own.
 BASES_BYTES = 2**24
 LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
+# More of them where they are small: to put tasks in order, dask notes for each section all chunks before it, which for
+# 100,000 chunks in sections of eight takes more than 14 GB.
+SECTIONS = 64
+LAZY_BYTES = 2**26  # of the chunks of such a section
 
 
 def scan_array(
@@ -159,7 +163,11 @@ class ScanTree:
         """How many chunks' bases one task finds."""
         each = self._cells() * self.scan.bound.state.itemsize
         room = LAZY if math.isnan(each) else max(1, int(BASES_BYTES // max(each, 1)))
-        return min(room, LAZY) if is_lazy else room
+        if not is_lazy:
+            return room
+        many = math.prod(self.x.numblocks) if self.scan.flat else self.x.numblocks[self.axis]
+        held = 0 if math.isnan(self.todo.chunk_bytes) else LAZY_BYTES // max(self.todo.chunk_bytes, 1)
+        return min(room, max(LAZY, int(min(many // SECTIONS, held))))
 
     def _cells(self) -> float:
         """Lines of the largest chunk."""

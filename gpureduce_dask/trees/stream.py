@@ -17,15 +17,16 @@ from typing import Any, cast
 
 import dask
 import dask.array as da
-from dask._task_spec import DataNode, GraphNode, Task, TaskRef, fuse_linear_task_spec, resolve_aliases
+from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef, fuse_linear_task_spec, resolve_aliases
 from dask.array.optimization import optimize as stock
 from dask.base import dont_optimize, tokenize
 from dask.context import globalmethod
 from dask.core import flatten, reverse_dict
 
-from . import blocks, chains, kept, scan_chains
+from . import blocks, chains, scan_chains, workers
 from .chains import Key, Step
 from .layers import Tasks
+from .tasks import combine
 
 Graph = dict[Key, GraphNode]
 
@@ -63,7 +64,6 @@ class Optimize:
         if not is_ours or dask.config.get("optimization.fuse.active") is False:
             return stock(dsk, keys, **kwargs)
         wanted = set(flatten(keys if isinstance(keys, (list, set)) else [keys]))
-        wanted |= kept.known(dsk, wanted)
         one = _of_one_layer(dsk, wanted)
         low: Any = stock(blocks.written_out(dsk, wanted), wanted, **kwargs) if one is None else one
         if any(isinstance(node, Group) for node in low.values()):
@@ -83,7 +83,7 @@ class Optimize:
 def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
     """What dask's optimisation gives of a graph of chunks in memory and one layer of our tasks; None of others. dask
     would look at each task five times, which for a scan of many chunks takes as long as some of its tasks."""
-    layers = [layer for layer in graph.layers.values() if not kept.is_of_futures(layer)]
+    layers = [layer for layer in graph.layers.values() if not _is_of_futures(layer)]
     if len(layers) != 1 or not isinstance(layers[0], Tasks) or not wanted <= layers[0].mapping.keys():
         return None
     tasks: Mapping[Key, GraphNode] = layers[0].mapping
@@ -96,6 +96,12 @@ def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
             ahead.extend(tasks[key].dependencies)
     fused: Graph = fuse_linear_task_spec(found, wanted)
     return fused
+
+
+def _is_of_futures(layer: Any) -> bool:
+    """True for the layer of a persisted array, or of handles."""
+    mapping = getattr(layer, "mapping", None)
+    return mapping is not None and workers.is_future(next(iter(mapping.values()), None))
 
 
 class _Resolved:
@@ -134,31 +140,49 @@ def move_in(graph: Graph, wanted: set[Key]) -> Graph:
     """The graph with each group's private chains moved into the group's task."""
     users = reverse_dict({key: node.dependencies for key, node in graph.items()})
     moved = dict(graph)
-    for groups in _together(graph):
+    flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, Group)}
+    for groups in _together(graph, [group for group, _ in flat.values()]):
         bundle = _Bundle(groups, graph, users, wanted)
-        for key in bundle.inside:
+        replaced = {key for group in groups for key in flat[group.key][1]}
+        if replaced and not bundle.inside.issuperset(bundle.members()):  # what is not made here had better be combined
+            groups = [cast(Group, graph[group.key]) for group in groups]
+            bundle, replaced = _Bundle(groups, graph, users, wanted), set()
+        for key in bundle.inside | replaced:
             del moved[key]
         moved.update((node.key, node) for node in bundle.nodes())
     return moved
 
 
-def _together(graph: Graph) -> Iterable[list[Group]]:
+def _flat(group: Group, graph: Graph, wanted: set[Key]) -> tuple[Group, list[Key]]:
+    """A group without the tasks that combine some of its members first, which it does itself as it makes them, and the
+    keys of these."""
+    members: list[Key] = []
+    replaced: list[Key] = []
+    ahead = group.members[::-1]
+    while ahead:
+        key = ahead.pop()
+        node = graph.get(key)
+        if key not in wanted and type(node) is Task and getattr(node.func, "func", None) is combine:
+            replaced.append(key)
+            ahead += [ref.key for ref in reversed(node.args[0].args)]
+        else:
+            members.append(key)
+    return (type(group)(group.key, group.func, List(*map(TaskRef, members))), replaced) if replaced else (group, [])
+
+
+def _together(graph: Graph, groups: list[Group]) -> Iterable[list[Group]]:
     """Groups that fold the same chunks, by different operators.
 
     A chunk of their own is what one member of each needs. What several members of one need is no chunk of theirs but
     what these are read from, such as the array of a file, which all groups of all chunks may share.
     """
-    needs = {
-        node.key: [(_name(m), graph[m].dependencies if m in graph else frozenset()) for m in node.members]
-        for node in graph.values()
-        if isinstance(node, Group)
-    }
-    users = Counter((name, key) for members in needs.values() for name, each in members for key in each)
+    needs = [[(_name(m), graph[m].dependencies if m in graph else frozenset()) for m in g.members] for g in groups]
+    users = Counter((name, key) for members in needs for name, each in members for key in each)
     found: dict[Any, list[Group]] = {}
-    for group, members in needs.items():
+    for group, members in zip(groups, needs, strict=True):
         has_own = all(any(users[name, key] == 1 for key in each) for name, each in members)
-        chunks = tuple(each for _, each in members) if has_own else group
-        found.setdefault(chunks, []).append(cast(Group, graph[group]))
+        chunks = tuple(each for _, each in members) if has_own else group.key
+        found.setdefault(chunks, []).append(group)
     return found.values()
 
 
@@ -181,7 +205,7 @@ class _Bundle:
         """The tasks that move in, less the chains that would bring too much from elsewhere."""
         while True:
             inside = self._private()
-            chains = {m: self._outside(m, inside) for m in self._members() if m in inside}
+            chains = {m: self._outside(m, inside) for m in self.members() if m in inside}
             counts = Counter(key for needs in chains.values() for key in needs)
             local = {key for key in counts if key not in self.graph and self.is_placed}
             few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
@@ -195,7 +219,7 @@ class _Bundle:
     def is_placed(self) -> bool:
         return all(isinstance(group, PlacedGroup) for group in self.groups)
 
-    def _members(self) -> list[Key]:
+    def members(self) -> list[Key]:
         return [m for group in self.groups for m in group.members]
 
     def _private(self) -> set[Key]:

@@ -37,6 +37,8 @@ def reduce_chunk(
     read, of = lazy.read_with(blocks, bound, fuse)
     if lacks_answer(read[0], bound, axes):
         return None
+    if within.is_group() and bound.monoid.commutative and (size := chunk.partial_bytes(read, of, axes)):
+        return lazy.Unreduced(read, of, axes, place, size)
     partial = ahead(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if within.is_group() else chunk.leave(partial, bound)
