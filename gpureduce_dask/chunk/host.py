@@ -27,7 +27,7 @@ Chunks = tuple[Array, ...]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
-PANELS = Budget(1 << 22, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their block themselves
+PANELS = Budget(1 << 22, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that cut their block themselves
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
@@ -54,6 +54,10 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
         return bound.identities(keepdims)
     place = place or whole(shape)
     placed, ordered = any(p.indexed or p.monoid.fold is None for p in bound.parts), not bound.monoid.commutative
+    # Where order and positions mean nothing, what lies upside down is read from its lowest address on.
+    given = arrays
+    turn = tuple(slice(None, None, -1 if s < 0 and not (placed or ordered) else 1) for s in arrays[0].strides)
+    arrays = tuple(x[turn] for x in arrays)
     layout = plan(
         shape,
         tuple(x.strides for x in arrays),
@@ -64,12 +68,18 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
         ordered,
         all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
+    apart = () if layout.direct or placed or ordered else layout.apart(shape)
+    if apart:
+        partial = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
+        for axis in apart:
+            partial = combine_axis(partial, bound, axis)
+        return partial
     cells = np.zeros(tuple(d.size for d in (*layout.outer, *layout.inner)), bound.state)
     with np.errstate(all="ignore"):
         _fill(cells, Walk(arrays, bound.elements, layout), bound, place.start(axes) if placed else 0)
     unmerged = cells.reshape([keepdims[a] for a in layout.kept])
     back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
-    return np.ascontiguousarray(unmerged.transpose(back)).reshape(keepdims)
+    return np.ascontiguousarray(unmerged.transpose(back).reshape(keepdims)[turn])
 
 
 def _budget(bound: Bound) -> Budget:

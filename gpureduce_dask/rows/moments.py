@@ -106,10 +106,6 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
     """Counts, and sums of the deviations and of their squares; ``skip`` leaves NaN out."""
     cells = (block.shape[0], block.shape[2])
     count = np.full(cells, float(block.shape[1]))
-    if skip and (found := compiled.present_deviations(block, pivot)) is not None:
-        return found[2].astype(F8), *found[:2]
-    if not skip and (done := compiled.deviations(block, pivot)) is not None:
-        return count, *done
     first, second = np.zeros(cells), np.zeros(cells)
     scratch = np.empty(min(block.size, max(PANEL, block.shape[2])))
     for rows, panel in patches(block):
@@ -133,7 +129,9 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
 
 def block_state(block: Array, skip: bool, dtype: DType | None = None) -> State:
     """(count, mean, m2) of real elements over the middle axis, as of elements of this dtype."""
-    return from_sums(*about_pivot(two_sums, exact.numeric(block), skip), dtype or block.dtype)
+    dtype = dtype or block.dtype
+    found = compiled.spread(block, skip, centre(dtype) == F8)
+    return from_sums(*about_pivot(two_sums, exact.numeric(block), skip), dtype) if found is None else found
 
 
 def from_sums(pivot: Array, sums_about: State, dtype: DType) -> State:

@@ -60,7 +60,6 @@ def compiled_present(block: Array) -> tuple[State, Array] | None:
     if found is None:
         return None
     hi, lo, count = found
-    lo = exact.settled(hi, lo)
     return ((hi, lo) if block.dtype == F8 else (hi + lo,)), count
 
 
