@@ -75,7 +75,7 @@ BLOCKS += [(2000, 2, 3), (200, 27, 10), (20, 45, 90), (1, 3, 2100), (2, 600, 30)
 
 def blocks(x, shape):
     """As they lie packed, with gaps between rows, every other one of the first axis, and upside down."""
-    outer, n, inner = shape
+    n = shape[1]
     return (x, np.pad(x, ((0, 0), (0, 3), (0, 0)))[:, :n], np.repeat(x, 2, axis=0)[::2], x[::-1])
 
 

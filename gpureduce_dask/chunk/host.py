@@ -56,8 +56,10 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
     placed, ordered = any(p.indexed or p.monoid.fold is None for p in bound.parts), not bound.monoid.commutative
     # Where order and positions mean nothing, what lies upside down is read from its lowest address on.
     given = arrays
-    turn = tuple(slice(None, None, -1 if s < 0 and not (placed or ordered) else 1) for s in arrays[0].strides)
-    arrays = tuple(x[turn] for x in arrays)
+    turn = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in arrays[0].strides)
+    turned = not (placed or ordered) and any(stride < 0 for stride in arrays[0].strides)
+    if turned:
+        arrays = tuple(x[turn] for x in arrays)
     layout = plan(
         shape,
         tuple(x.strides for x in arrays),
@@ -70,16 +72,17 @@ def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | N
     )
     apart = () if layout.direct or placed or ordered else layout.apart(shape)
     if apart:
-        partial = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
+        folded = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
         for axis in apart:
-            partial = combine_axis(partial, bound, axis)
-        return partial
+            folded = combine_axis(folded, bound, axis)
+        return folded
     cells = np.zeros(tuple(d.size for d in (*layout.outer, *layout.inner)), bound.state)
     with np.errstate(all="ignore"):
         _fill(cells, Walk(arrays, bound.elements, layout), bound, place.start(axes) if placed else 0)
     unmerged = cells.reshape([keepdims[a] for a in layout.kept])
     back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
-    return np.ascontiguousarray(unmerged.transpose(back).reshape(keepdims)[turn])
+    partial = unmerged.transpose(back).reshape(keepdims)
+    return np.ascontiguousarray(partial[turn] if turned else partial).reshape(keepdims)
 
 
 def _budget(bound: Bound) -> Budget:
@@ -106,7 +109,7 @@ def _budget_of(bound: Bound) -> Budget:
             budget = STREAMED
     return replace(
         budget,
-        unit=bound.elements[0].itemsize if fold in POSITIONS else 0,
+        unit=bound.elements[0].itemsize if fold in POSITIONS or fold in PANELLED else 0,
         short=_short(bound),
         narrow=SHORT if fold is None or fold in POSITIONS else 0,
     )

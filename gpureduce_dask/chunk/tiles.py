@@ -21,7 +21,7 @@ Slices = tuple[slice, ...]
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 DEPTH = 16  # rows of a column tile at least, where the axis has them: wide rows are read at full speed
 CELLS = 1 << 14  # kept elements of a tile: its states are temporaries
-FEW = 32  # elements of a state at least where those of several axes are folded
+FEW = 64  # elements of a state at least where those of several axes are folded
 ENOUGH = 1 << 13  # elements of a chunk from which on turning pays
 # Elements: a smaller tile that needs no copy takes longer than a larger one that does, for a tile costs 20 us.
 VIEWED_ROWS, VIEWED_COLUMNS = 1 << 15, 1 << 14

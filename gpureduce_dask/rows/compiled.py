@@ -64,7 +64,7 @@ def _load(path: Path) -> ctypes.CDLL | None:
 
 
 def sums(block: Array) -> State | None:
-    """The sums over the middle axis of a block of shape (outer, n, inner), as the state of a sum; None if not done here.
+    """The state of the sum over the middle axis of a block of shape (outer, n, inner); None if not done here.
 
     Of float32 and complex64 a float64 for each part, of float64 and complex128 a pair for each part.
     """
@@ -74,8 +74,8 @@ def sums(block: Array) -> State | None:
         return None
     outer, n, inner = block.shape
     parts = block.itemsize // real.itemsize  # which lie side by side as columns do
-    hi, lo = (np.empty((outer, inner, parts)) if real == wanted else None for wanted in (real, "f8"))
-    _reduce(loops[f"sum_{real.name}"], block, (outer, n, inner * parts), hi, lo)
+    hi, lo = (np.empty((outer, inner, parts)) for _ in range(2))
+    _reduce(loops[f"sum_{real.name}"], block, (outer, n, inner * parts), hi, lo if real == "f8" else None)
     if real == "f4":
         return (hi.view("c16" if parts == 2 else "f8")[..., 0],)
     return tuple(each[..., part] for part in range(parts) for each in (hi, lo))
@@ -231,7 +231,7 @@ def _sizes(*numbers: int) -> Iterator[ctypes.c_int64]:
 
 
 def _loops_for(block: Array) -> ctypes.CDLL | None:
-    """The loops, if it is worth a call and neighbours in the last axis of more than one cell or element lie together."""
+    """The loops, if it is worth a call and cells side by side, or else elements, are neighbours in memory."""
     if block.size < LEAST or not block.flags.aligned or not block.dtype.isnative:
         return None
     step = block.strides[2] if block.shape[2] > 1 else block.strides[1]
