@@ -27,7 +27,7 @@ Chunks = tuple[Array, ...]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
-PANELS = Budget(1 << 22, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that cut their block themselves
+PANELS = Budget(1 << 22, 1 << 20, 1 << 20, 1 << 16)  # folds that cut their block themselves
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import compiled, exact, rules, sums
 from .exact import C16, F8
-from .panels import PANEL, panels, patches
+from .panels import PANEL, folded, panels, patches
 from .select import select
 
 SHARE = 64
@@ -166,7 +166,7 @@ def fold(block: Array, index: Array | None) -> State:
 
 def fold_present(block: Array, index: Array | None) -> State:
     if block.dtype.kind == "c":
-        return reduce(combine, (complex_state(panel, True) for panel in panels(block)))
+        return folded(partial(complex_state, skip=True), combine, block)
     return block_state(block, True)
 
 
