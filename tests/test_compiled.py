@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk, operators
-from gpureduce_dask.rows import compiled
+from gpureduce_dask.rows import compiled, exact
 
 ROOT = Path(__file__).parent.parent
 HAS_COMPILER = shutil.which(os.environ.get("CC", "cc")) is not None
@@ -68,30 +68,39 @@ def test_positions_are_numpys(dtype, n, layout):
             np.testing.assert_array_equal(found, getattr(rows, name)(axis=1))
 
 
+# Rows and columns, long and short, wide and narrow, of which many or one are side by side: (outer, n, inner)
+BLOCKS = [(1, 9001, 1), (90, 128, 1), (50, 90, 1), (600, 45, 1), (2500, 2, 1), (5000, 1, 1), (1, 700, 7), (3, 100, 33)]
+BLOCKS += [(2000, 2, 3), (200, 27, 10), (20, 45, 90), (1, 3, 2100), (2, 600, 30)]
+
+
+def blocks(x, shape):
+    """As they lie packed, with gaps between rows, every other one of the first axis, and upside down."""
+    n = shape[1]
+    return (x, np.pad(x, ((0, 0), (0, 3), (0, 0)))[:, :n], np.repeat(x, 2, axis=0)[::2], x[::-1])
+
+
 @needs_loops
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("n", [128, 191, 192, 4000])
-def test_sums_are_exact_where_float64_is(n, layout):
-    x = LAYOUTS[layout](numbers((90, n + 5), "float32"))
-    for block in (x[:, :, None], x[None]):  # rows and columns
+@pytest.mark.parametrize("shape", BLOCKS, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_sums_are_exact_where_float64_is(dtype, shape):
+    for block in blocks(numbers(shape, dtype) * (1 + 2j if dtype[0] == "c" else 1), shape):
+        block = block.astype(dtype, copy=False)
         found = compiled.sums(block)
-        assert found is not None and found.dtype == "f8"
-        np.testing.assert_array_equal(found, block.sum(axis=1, dtype="f8"))
+        assert found is not None and all(f.dtype in ("f8", "c16") for f in found)
+        total = exact.total(found)
+        np.testing.assert_array_equal(total, block.sum(axis=1, dtype=total.dtype))
 
 
 @needs_loops
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("n", [128, 191, 9001])
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_deviations_are_exact_where_float64_is(dtype, n, layout):
-    x = LAYOUTS[layout](numbers((90, n + 5), dtype))
-    for block in (x[:, :, None], x[None]):  # rows and columns
-        each = np.arange(float(block[:, :1].size)).reshape(block[:, :1].shape)
-        for pivot in (np.asarray(2.5), each):
-            away = block.astype("f8") - pivot
-            first, second = compiled.deviations(block, pivot)
-            np.testing.assert_array_equal(first, away.sum(axis=1))
-            np.testing.assert_array_equal(second, (away * away).sum(axis=1))
+@pytest.mark.parametrize("shape", BLOCKS, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "int64"])
+def test_spreads_are_those_of_float64(dtype, shape):
+    for block in blocks(numbers(shape, dtype), shape):
+        wide = block.astype("f8")
+        count, mean, m2 = compiled.spread(block, False, False)
+        assert np.all(count == shape[1])
+        np.testing.assert_allclose(mean, wide.mean(axis=1), rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(m2, wide.var(axis=1) * shape[1], rtol=1e-12, atol=1e-12)
 
 
 def with_gaps(x, seed=0):
@@ -103,25 +112,28 @@ def with_gaps(x, seed=0):
 
 
 @needs_loops
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("n", [128, 191, 9001])
+@pytest.mark.parametrize("shape", BLOCKS, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sums_of_what_is_present_are_exact_where_float64_is(dtype, n, layout):
-    x = LAYOUTS[layout](with_gaps(numbers((90, n + 5), dtype)))
-    for block in (x[:, :, None], x[None]):  # rows and columns
-        there, values = ~np.isnan(block), np.nan_to_num(block.astype("f8"), posinf=np.inf, neginf=-np.inf)
-        each = np.arange(float(block[:, :1].size)).reshape(block[:, :1].shape)
+def test_sums_of_what_is_present_are_exact_where_float64_is(dtype, shape):
+    x = numbers(shape, dtype)
+    x[np.random.default_rng(1).random(shape) < 1 / 3], x[0, : shape[1] // 2] = np.nan, np.nan
+    x.reshape(-1)[-1] = np.inf
+    for block in blocks(x, shape):
+        there = ~np.isnan(block)
+        number = there.sum(axis=1)
         with np.errstate(invalid="ignore"):
+            total = np.where(there, block, 0).sum(axis=1, dtype="f8")
             hi, lo, count = compiled.present(block)
-            np.testing.assert_array_equal(hi, values.sum(axis=1))
-            assert not np.any(lo[np.isfinite(hi)])
-            np.testing.assert_array_equal(count, there.sum(axis=1))
-            for pivot in (np.asarray(2.5), each):
-                away = np.where(there, block.astype("f8") - pivot, 0)
-                first, second, count = compiled.present_deviations(block, pivot)
-                np.testing.assert_array_equal(first, away.sum(axis=1))
-                np.testing.assert_array_equal(second, (away * away).sum(axis=1))
-                np.testing.assert_array_equal(count, there.sum(axis=1))
+            np.testing.assert_array_equal(hi + lo, total)
+            np.testing.assert_array_equal(count, number)
+            count, mean, lost, m2 = compiled.spread(block, True, True)
+            np.testing.assert_array_equal(count, number)
+            finite = np.isfinite(total)
+            assert np.all(np.isnan((mean + m2)[~finite]))
+            wanted = total / np.maximum(number, 1)
+            np.testing.assert_allclose((mean + lost)[finite], wanted[finite], rtol=1e-13, atol=1e-13)
+            squares = (np.where(there, block - wanted[:, None], 0) ** 2).sum(axis=1)
+            np.testing.assert_allclose(m2[finite], squares[finite], rtol=1e-12, atol=1e-11)
 
 
 @needs_loops
@@ -130,8 +142,8 @@ def test_pairs_of_what_is_present_keep_what_rounding_loses():
     x[:, 1] = 2.0**-40
     for block in (x.reshape(1, -1, 1), np.repeat(x.reshape(1, -1, 1), 200, axis=2)):
         hi, lo, count = compiled.present(block)
-        exact = math.fsum(x[~np.isnan(x)])
-        assert np.all(count == 3 << 14) and np.all(np.abs(hi + lo - exact) <= 4096 * 2.0)  # of a stretch's own rounding
+        true = math.fsum(x[~np.isnan(x)])
+        assert np.all(count == 3 << 14) and np.all(np.abs(hi + lo - true) <= 4096 * 2.0)  # of a stretch's own rounding
     far = np.full((1, 1 << 18, 1), 0.1)
     hi, lo, _ = compiled.present(far)
     assert float(hi[0, 0]) + float(lo[0, 0]) == pytest.approx(math.fsum(far.ravel()), rel=1e-14)
@@ -156,13 +168,14 @@ def test_what_is_missing_costs_no_second_read(name, monkeypatch):
 def test_what_the_loops_do_not_take():
     x = numbers((64, 256), "float32")
     swapped, crooked = x.astype(">f4"), np.frombuffer(b"0" + x.tobytes(), "f4", offset=1).reshape(x.shape)
-    for rows in (x[:, ::2], x.T, x[:, :100], x[:4], swapped, crooked, x.astype("i4"), x.astype("f2")):
+    for rows in (x[:, ::2], x.T, x[:4], swapped, crooked, x.astype("f2")):
         assert compiled.positions("argmax", rows) is None
         assert compiled.sums(rows[:, :, None]) is None
-        assert compiled.deviations(rows[:, :, None], np.asarray(0.0)) is None
         assert compiled.present(rows[:, :, None]) is None
-        assert compiled.present_deviations(rows[:, :, None], np.asarray(0.0)) is None
-    assert compiled.sums(x.astype("f8")[:, :, None]) is None
+        assert compiled.spread(rows[:, :, None], True, False) is None
+    assert compiled.positions("argmax", x[:, :100]) is None
+    assert compiled.sums(x.astype("i4")[:, :, None]) is None and compiled.present(x.astype("i4")[:, :, None]) is None
+    assert compiled.spread(x.astype("c8")[:, :, None], True, False) is None
 
 
 SHAPES = [(5, 2000, 1), (1, 9000, 1), (7, 700, 2), (3, 1000, 3), (2, 900, 4), (2, 300, 33)]
@@ -292,8 +305,8 @@ def test_reductions_are_right_with_and_without(rows, columns, seed, axis):
 
 def test_a_sum_is_as_good_as_float64(loops):
     x = np.random.default_rng(1).standard_normal(3_000_017).astype("f4") * np.float32(1e3)
-    exact = math.fsum(x.astype("f8"))
-    assert abs(float(gr.sum(x, dtype="f8").compute()) - exact) <= 1e-15 * float(np.abs(x).sum(dtype="f8"))
+    true = math.fsum(x.astype("f8"))
+    assert abs(float(gr.sum(x, dtype="f8").compute()) - true) <= 1e-15 * float(np.abs(x).sum(dtype="f8"))
     assert np.isinf(gr.sum(np.full(5000, 3e38, "f4")).compute()) and gr.sum(
         np.full(5000, 3e38, "f4"), dtype="f8"
     ).compute() == pytest.approx(1.5e42, rel=1e-6)

@@ -27,7 +27,7 @@ Chunks = tuple[Array, ...]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
-PANELS = Budget(1 << 22, 1 << 16, 1 << 20, 1 << 16)  # folds that cut their block themselves
+PANELS = Budget(1 << 22, 1 << 20, 1 << 20, 1 << 16)  # folds that cut their block themselves
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
@@ -63,6 +63,12 @@ def reduce(
         return bound.identities(keepdims) if before is None else before
     place = place or whole(shape)
     placed, ordered = any(p.indexed or p.monoid.fold is None for p in bound.parts), not bound.monoid.commutative
+    # Where order and positions mean nothing, what lies upside down is read from its lowest address on.
+    given = arrays
+    turn = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in arrays[0].strides)
+    turned = not (placed or ordered) and any(stride < 0 for stride in arrays[0].strides)
+    if turned:
+        arrays = tuple(x[turn] for x in arrays)
     layout = plan(
         shape,
         tuple(x.strides for x in arrays),
@@ -73,17 +79,23 @@ def reduce(
         ordered,
         all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
+    apart = () if layout.direct or placed or ordered else layout.apart(shape)
+    if apart:
+        folded = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
+        for axis in apart:
+            folded = combine_axis(folded, bound, axis)
+        return folded if before is None else combine([before, folded], bound)
     sizes = tuple(d.size for d in (*layout.outer, *layout.inner))
     back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
     walk, start = Walk(arrays, bound.elements, layout), place.start(axes) if placed else 0
     with np.errstate(all="ignore"):
-        if before is not None and before.flags.c_contiguous and back == [*range(len(back))]:
+        if before is not None and not turned and before.flags.c_contiguous and back == [*range(len(back))]:
             _fill(before.reshape(sizes), walk, bound, start, is_added=True)
             return before
         cells = np.zeros(sizes, bound.state)
         _fill(cells, walk, bound, start)
-    unmerged = cells.reshape([keepdims[a] for a in layout.kept])
-    found: Array = np.ascontiguousarray(unmerged.transpose(back)).reshape(keepdims)
+    partial = cells.reshape([keepdims[a] for a in layout.kept]).transpose(back).reshape(keepdims)
+    found: Array = np.ascontiguousarray(partial[turn] if turned else partial).reshape(keepdims)
     return found if before is None else combine([before, found], bound)
 
 
@@ -144,7 +156,7 @@ def _budget_of(bound: Bound) -> Budget:
             budget = STREAMED
     return replace(
         budget,
-        unit=bound.elements[0].itemsize if fold in POSITIONS else 0,
+        unit=bound.elements[0].itemsize if fold in POSITIONS or fold in PANELLED else 0,
         short=_short(bound),
         narrow=SHORT if fold is None or fold in POSITIONS else 0,
     )

@@ -21,6 +21,7 @@ Slices = tuple[slice, ...]
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 DEPTH = 16  # rows of a column tile at least, where the axis has them: wide rows are read at full speed
 CELLS = 1 << 14  # kept elements of a tile: its states are temporaries
+FEW = 64  # elements of a state at least where those of several axes are folded
 ENOUGH = 1 << 13  # elements of a chunk from which on turning pays
 # Elements: a smaller tile that needs no copy takes longer than a larger one that does, for a tile costs 20 us.
 VIEWED_ROWS, VIEWED_COLUMNS = 1 << 15, 1 << 14
@@ -64,6 +65,20 @@ class Plan:
     extents: tuple[int, ...] = ()
     direct: bool = False
     turned: bool = False  # a copy holds rows as columns, or columns as rows
+
+    def apart(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The chunk's reduced axes but those of the shortest stride, if states of those alone are few.
+
+        Axes that do not lie together would be copied; their states are folded in less time.
+        """
+        if len(self.reduced) < 2 or self.reduced[-1].size < FEW:
+            return ()
+        reduced = [a for a in self.order if a not in self.kept and shape[a] > 1]
+        size, count = 1, 0
+        while size < self.reduced[-1].size:
+            count += 1
+            size *= shape[reduced[-count]]
+        return tuple(reduced[:-count])
 
     @property
     def dims(self) -> tuple[Dim, ...]:

@@ -1,8 +1,8 @@
 """Host loops in C, ``kernels/host``, where they were compiled with the installation; elsewhere there are none.
 
-They do what NumPy does not do at the speed of memory: sum float32 in float64, sum squares of deviations without an
-array of them, leave NaN out of sums, find positions along rows, do several of these from one read, and scan lines with
-a carry.
+They do what NumPy does not do at the speed of memory, or not for all shapes: sum float32 in float64 and float64 in
+pairs, sum squares of deviations without an array of them, leave NaN out of both, find positions along rows, do several
+of these from one read, and scan lines with a carry.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ctypes
 import functools
 import hashlib
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
@@ -40,8 +40,9 @@ SCANNED = {
     ("logical_or", "b1"): ("b1", "b1"),
     ("logical_and", "b1"): ("b1", "b1"),
 }
+SPREAD = ("f4", "f8", *INTEGERS)  # of whose elements there are variances
 SUM, DEVIATIONS, LOW, HIGH = 1, 2, 4, 8  # of several reductions at once
-ROW = 128  # elements of a row, or columns, below which NumPy's loops are as fast
+ROW = 128  # elements of a row below which NumPy finds positions as fast
 
 
 @functools.cache
@@ -62,69 +63,49 @@ def _load(path: Path) -> ctypes.CDLL | None:
         return None
 
 
-def sums(block: Array) -> Array | None:
-    """The float64 sums over the middle axis of a float32 block of shape (outer, n, inner); None if not done here."""
-    outer, n, inner = block.shape
-    loops = _loops_of(block) if block.dtype == "f4" else None
-    if loops is None:
-        return None
-    out = np.empty((outer, inner))
-    if inner == 1:
-        _call(loops.sum_rows, block, outer, block.strides[0], n, out)
-    else:
-        for rows, totals in zip(block, out, strict=True):
-            _call(loops.sum_columns, rows, n, rows.strides[0], inner, totals)
-    return out
+def sums(block: Array) -> State | None:
+    """The state of the sum over the middle axis of a block of shape (outer, n, inner); None if not done here.
 
-
-def deviations(block: Array, pivot: Array) -> tuple[Array, ...] | None:
-    """The sums over the middle axis of deviations from a pivot, and of their squares; None if not done here.
-
-    ``block`` has shape (outer, n, inner), ``pivot`` is a number or one for each cell, of shape (outer, 1, inner).
+    Of float32 and complex64 a float64 for each part, of float64 and complex128 a pair for each part.
     """
-    return _deviations("deviations", "dd", block, pivot)
-
-
-def present_deviations(block: Array, pivot: Array) -> tuple[Array, ...] | None:
-    """As :func:`deviations` of what is not NaN, and behind them how many there are."""
-    return _deviations("present_deviations", "ddq", block, pivot)
-
-
-def _deviations(name: str, kinds: str, block: Array, pivot: Array) -> tuple[Array, ...] | None:
-    outer, n, inner = block.shape
-    loops = _loops_of(block) if block.dtype in ("f4", "f8") else None
+    real = block.dtype.type(0).real.dtype if block.dtype.kind in "fc" else block.dtype
+    loops = _loops_for(block) if real in ("f4", "f8") else None
     if loops is None:
         return None
-    pivots = np.ascontiguousarray(np.broadcast_to(pivot, (outer, 1, inner)), "f8")[:, 0]
-    found = tuple(np.empty((outer, inner), kind) for kind in kinds)
-    name = f"{name}_{block.dtype.name}"
-    if inner == 1:
-        _call(loops[f"{name}_rows"], block, outer, block.strides[0], n, pivots, *found)
-    else:
-        for rows, *cells in zip(block, pivots, *found, strict=True):
-            _call(loops[f"{name}_columns"], rows, n, rows.strides[0], inner, *cells)
-    return found
+    outer, n, inner = block.shape
+    parts = block.itemsize // real.itemsize  # which lie side by side as columns do
+    hi, lo = (np.empty((outer, inner, parts)) for _ in range(2))
+    _reduce(loops[f"sum_{real.name}"], block, (outer, n, inner * parts), hi, lo if real == "f8" else None)
+    if real == "f4":
+        return (hi.view("c16" if parts == 2 else "f8")[..., 0],)
+    return tuple(each[..., part] for part in range(parts) for each in (hi, lo))
 
 
 def present(block: Array) -> tuple[Array, Array, Array] | None:
     """The sums over the middle axis of what is not NaN, as pairs, and how many there are; None if not done here.
 
-    Of float32 and float64 blocks of shape (outer, n, inner). The second of a pair means nothing where the first is not
-    finite.
+    Of float32 and float64 blocks of shape (outer, n, inner).
     """
-    outer, n, inner = block.shape
-    loops = _loops_of(block) if block.dtype in ("f4", "f8") else None
+    loops = _loops_for(block) if block.dtype in ("f4", "f8") else None
     if loops is None:
         return None
-    hi, lo, count = (np.empty((outer, inner), kind) for kind in "ddq")
-    name = f"present_{block.dtype.name}"
-    if inner == 1:
-        _call(loops[f"{name}_rows"], block, outer, block.strides[0], n, hi, lo, count)
-    else:
-        part = np.empty(inner)
-        for rows, *cells in zip(block, hi, lo, count, strict=True):
-            _call(loops[f"{name}_columns"], rows, n, rows.strides[0], inner, part, *cells)
+    hi, lo, count = (np.empty((block.shape[0], block.shape[2]), kind) for kind in "ddq")
+    _reduce(loops[f"present_{block.dtype.name}"], block, block.shape, hi, lo, count)
     return hi, lo, count
+
+
+def spread(block: Array, skip: bool, paired: bool) -> State | None:
+    """Counts, means and sums of squared deviations from them over the middle axis; None if not done here.
+
+    Of blocks of shape (outer, n, inner), floats or integers. ``skip`` leaves NaN out; ``paired`` means are pairs.
+    """
+    loops = _loops_for(block) if _kind(block) in SPREAD else None
+    if loops is None:
+        return None
+    fields = [np.empty((block.shape[0], block.shape[2])) if wanted else None for wanted in (True, True, paired, True)]
+    name = "spread_present" if skip and block.dtype.kind == "f" else "spread"
+    _reduce(loops[f"{name}_{block.dtype.name}"], block, block.shape, *fields)
+    return tuple(field for field in fields if field is not None)
 
 
 @dataclass(frozen=True)
@@ -147,7 +128,7 @@ def several(block: Array, what: int, pivot: Array | None) -> Several | None:
     where the first of them is.
     """
     outer, n, _ = block.shape
-    loops = _loops_for(block, n) if block.dtype in ("f4", "f8") else None
+    loops = _rows_for(block[:, :, 0]) if block.dtype in ("f4", "f8") else None
     if loops is None:
         return None
     kinds = ("f8", "f8", "f8", block.dtype, "i8", block.dtype, "i8")
@@ -155,18 +136,18 @@ def several(block: Array, what: int, pivot: Array | None) -> Several | None:
     pivots = np.zeros(outer) if pivot is None else np.ascontiguousarray(pivot, "f8")
     fields = (getattr(found, f.name) for f in dataclass_fields(found))
     asked = np.array([what], np.int64)
-    _call(loops[f"several_{block.dtype.name}"], block, outer, block.strides[0], n, asked, pivots, *fields)
+    _call(loops[f"several_{block.dtype.name}"], block, *_sizes(outer, block.strides[0], n), asked, pivots, *fields)
     return found
 
 
 def positions(name: str, rows: Array) -> Array | None:
     """Where along each row ``argmax`` or ``argmin`` finds the first extremum or NaN; None if not done here."""
     outer, n = rows.shape
-    loops = _loops_for(rows, n) if rows.dtype in ("f4", "f8") else None
+    loops = _rows_for(rows) if rows.dtype in ("f4", "f8") else None
     if loops is None:
         return None
     out = np.empty(outer, np.int64)
-    _call(loops[f"{name}_{rows.dtype.name}"], rows, outer, rows.strides[0], n, out)
+    _call(loops[f"{name}_{rows.dtype.name}"], rows, *_sizes(outer, rows.strides[0], n), out)
     return out
 
 
@@ -239,9 +220,8 @@ def _kind(array: Array) -> str:
 
 
 def _scan(function: Callable[..., Any], block: Array, out: Array, *behind: Array) -> None:
-    outer, n, inner = block.shape
     steps = np.array([*block.strides[:2], *out.strides[:2]], np.int64)
-    _call(function, block, outer, n, inner, steps, out, *behind)
+    _call(function, block, *_sizes(*block.shape), steps, out, *behind)
 
 
 def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:
@@ -252,22 +232,28 @@ def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:
     return library() if lie else None
 
 
-def _loops_of(block: Array) -> ctypes.CDLL | None:
-    """The loops for a block of shape (outer, n, inner): a call takes all its rows, or the columns of one of outer."""
-    _, n, inner = block.shape
-    if inner > 1 and n * inner < LEAST:
+def _reduce(function: Callable[..., Any], block: Array, shape: tuple[int, ...], *results: Array | None) -> None:
+    steps = np.array(block.strides[:2], np.int64)
+    _call(function, block, *_sizes(*shape), steps, *results)
+
+
+def _sizes(*numbers: int) -> Iterator[ctypes.c_int64]:
+    return map(ctypes.c_int64, numbers)
+
+
+def _loops_for(block: Array) -> ctypes.CDLL | None:
+    """The loops, if it is worth a call and cells side by side, or else elements, are neighbours in memory."""
+    if block.size < LEAST or not block.flags.aligned or not block.dtype.isnative:
         return None
-    return _loops_for(block, n if inner == 1 else inner)
+    step = block.strides[2] if block.shape[2] > 1 else block.strides[1]
+    return library() if step == block.itemsize or block.shape[1:] == (1, 1) else None
 
 
-def _loops_for(array: Array, row: int) -> ctypes.CDLL | None:
-    """The loops, if it is worth a call and neighbours in a row are neighbours in memory."""
-    if array.size < LEAST or row < ROW or not array.flags.aligned:
-        return None
-    last = array.ndim - 1 if array.shape[-1] > 1 else array.ndim - 2
-    return library() if array.strides[last] == array.itemsize else None
+def _rows_for(rows: Array) -> ctypes.CDLL | None:
+    """The loops of rows, if it is worth a call and neighbours in a row are neighbours in memory."""
+    return _loops_for(rows[:, :, None]) if rows.shape[1] >= ROW else None
 
 
-def _call(function: Callable[..., Any], array: Array, count: int, stride: int, n: int, *others: Array) -> None:
-    sizes = (ctypes.c_int64(number) for number in (count, stride, n))
-    function(ctypes.c_void_p(array.ctypes.data), *sizes, *(ctypes.c_void_p(other.ctypes.data) for other in others))
+def _call(function: Callable[..., Any], array: Array, *others: Any) -> None:
+    pointers = (ctypes.c_void_p(o.ctypes.data) if isinstance(o, np.ndarray) else o for o in others)
+    function(ctypes.c_void_p(array.ctypes.data), *pointers)

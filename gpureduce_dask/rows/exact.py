@@ -121,8 +121,8 @@ def split(total: Array, dtype: DType) -> State:
 def add_up(block: Array, dtype: DType) -> Array:
     """The sum over the middle axis of a block of shape (outer, n, inner), in this dtype."""
     outer, n, inner = block.shape
-    if dtype == F8 and (sums := compiled.sums(block)) is not None:
-        return sums
+    if dtype == F8 and block.dtype.kind == "f" and (sums := compiled.sums(block)) is not None:
+        return reduce(np.add, sums)
     same = block.dtype == dtype
     if same and dtype in (F8, C16) and inner > 1 and n > PLAIN:
         even = n - n % PLAIN
@@ -139,6 +139,8 @@ def fold(block: Array) -> State:
     if block.dtype.kind == "m":
         ticks, missing = lift(block)
         return add_up(ticks, I8), add_up(missing, I8)
+    if (sums := compiled.sums(block)) is not None:
+        return sums
     return split(add_up(block, wide(block.dtype)), block.dtype)
 
 

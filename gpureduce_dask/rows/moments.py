@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import compiled, exact, rules, sums
 from .exact import C16, F8
-from .panels import PANEL, panels, patches
+from .panels import PANEL, folded, panels, patches
 from .select import select
 
 SHARE = 64
@@ -106,10 +106,6 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
     """Counts, and sums of the deviations and of their squares; ``skip`` leaves NaN out."""
     cells = (block.shape[0], block.shape[2])
     count = np.full(cells, float(block.shape[1]))
-    if skip and (found := compiled.present_deviations(block, pivot)) is not None:
-        return found[2].astype(F8), *found[:2]
-    if not skip and (done := compiled.deviations(block, pivot)) is not None:
-        return count, *done
     first, second = np.zeros(cells), np.zeros(cells)
     scratch = np.empty(min(block.size, max(PANEL, block.shape[2])))
     for rows, panel in patches(block):
@@ -133,7 +129,9 @@ def two_sums(block: Array, pivot: Array, skip: bool) -> State:
 
 def block_state(block: Array, skip: bool, dtype: DType | None = None) -> State:
     """(count, mean, m2) of real elements over the middle axis, as of elements of this dtype."""
-    return from_sums(*about_pivot(two_sums, exact.numeric(block), skip), dtype or block.dtype)
+    dtype = dtype or block.dtype
+    found = compiled.spread(block, skip, centre(dtype) == F8)
+    return from_sums(*about_pivot(two_sums, exact.numeric(block), skip), dtype) if found is None else found
 
 
 def from_sums(pivot: Array, sums_about: State, dtype: DType) -> State:
@@ -168,7 +166,7 @@ def fold(block: Array, index: Array | None) -> State:
 
 def fold_present(block: Array, index: Array | None) -> State:
     if block.dtype.kind == "c":
-        return reduce(combine, (complex_state(panel, True) for panel in panels(block)))
+        return folded(partial(complex_state, skip=True), combine, block)
     return block_state(block, True)
 
 

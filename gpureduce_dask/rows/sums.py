@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..dtypes import kind
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import compiled, exact, rules, sweeps
 from .exact import F8, I8
-from .panels import panels
+from .panels import folded, panels
 from .select import select
 
 
@@ -60,7 +59,6 @@ def compiled_present(block: Array) -> tuple[State, Array] | None:
     if found is None:
         return None
     hi, lo, count = found
-    lo = exact.settled(hi, lo)
     return ((hi, lo) if block.dtype == F8 else (hi + lo,)), count
 
 
@@ -72,7 +70,11 @@ def fold_present(block: Array, index: Array | None) -> State:
     state = exact.fold(block)
     if np.all(np.isfinite(state[0])) and np.all(np.isfinite(state[-1])):
         return state
-    return reduce(exact.add, (exact.fold(present(panel, 0)) for panel in panels(block)))
+    return folded(sum_panel, exact.add, block)
+
+
+def sum_panel(panel: Array) -> State:
+    return exact.fold(present(panel, 0))
 
 
 def sweep_present(block: Array, carry: State, out: Array) -> State:
@@ -125,7 +127,7 @@ def mean_fold_present(block: Array, index: Array | None) -> State:
     state = mean_fold(block, index)
     if np.all(np.isfinite(state[0])) and np.all(np.isfinite(state[-2])):
         return state
-    return reduce(mean_combine, (mean_panel(panel) for panel in panels(block)))
+    return folded(mean_panel, mean_combine, block)
 
 
 def mean_panel(panel: Array) -> State:

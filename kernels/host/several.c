@@ -1,5 +1,6 @@
 // Several reductions of rows from one read: each loop finds a stretch in the processor's own cache, where the one before
 // it has left it.
+#include <stddef.h>
 #include "each_processor.h"
 
 enum {
@@ -10,26 +11,14 @@ enum {
     HIGH = 8,
 };
 
-void sum_rows(const char *rows, int64_t outer, int64_t stride, int64_t n, double *out);
-void deviations_float32_rows(const char *, int64_t, int64_t, int64_t, const double *pivot, double *, double *);
-void deviations_float64_rows(const char *, int64_t, int64_t, int64_t, const double *pivot, double *, double *);
+void sum_float32(const char *, int64_t outer, int64_t n, int64_t inner, const int64_t *step, double *, double *);
+void sum_float64(const char *, int64_t outer, int64_t n, int64_t inner, const int64_t *step, double *, double *);
+void deviations_float32(const char *row, int64_t n, const double *pivot, double *first, double *second);
+void deviations_float64(const char *row, int64_t n, const double *pivot, double *first, double *second);
 void argmin_float32(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
 void argmax_float32(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
 void argmin_float64(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
 void argmax_float64(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
-
-// The sum of float64 is that of its distances from zero.
-static double sum_float32(const char *row, int64_t n) {
-    double sum;
-    sum_rows(row, 1, 0, n, &sum);
-    return sum;
-}
-static double sum_float64(const char *row, int64_t n) {
-    const double zero = 0;
-    double sum, squares;
-    deviations_float64_rows(row, 1, 0, n, &zero, &sum, &squares);
-    return sum;
-}
 
 // A stretch's extremum takes the place of the best before it where it is better, or the first NaN.
 #define TAKE(FIND, BETTER)                                                                                             \
@@ -49,10 +38,15 @@ static double sum_float64(const char *row, int64_t n) {
             for (int64_t start = 0; start < n; start += STRETCH) {                                                     \
                 const int64_t some = n - start < STRETCH ? n - start : STRETCH;                                        \
                 const T *x = (const T *)(rows + row * stride) + start;                                                 \
-                if (*what & SUM) sum[row] += sum_##NAME((const char *)x, some);                                        \
+                if (*what & SUM) {                                                                                     \
+                    const int64_t step[2] = {0, sizeof(T)};                                                            \
+                    double total;                                                                                      \
+                    sum_##NAME((const char *)x, 1, some, 1, step, &total, NULL);                                       \
+                    sum[row] += total;                                                                                 \
+                }                                                                                                      \
                 if (*what & DEVIATIONS) {                                                                              \
                     double once, twice;                                                                                \
-                    deviations_##NAME##_rows((const char *)x, 1, 0, some, pivot + row, &once, &twice);                 \
+                    deviations_##NAME((const char *)x, some, pivot + row, &once, &twice);                              \
                     first[row] += once;                                                                                \
                     second[row] += twice;                                                                              \
                 }                                                                                                      \

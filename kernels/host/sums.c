@@ -1,0 +1,291 @@
+// Sums of numbers, and of squares of their deviations, in one read and without an array of what is added: float32 in
+// float64, float64 in pairs, with NaN or without. Of blocks of any length and width: where few cells lie side by side,
+// rows of memory that follow one another are added side by side, so that vectors are full. Which elements are added to
+// which depends on the shape alone, and so do the bits of a sum.
+#include <stddef.h>
+#include "each_processor.h"
+
+enum {
+    LANES = 16,      // elements that one loop takes
+    STRIP = 1024,    // cells whose sums stay in the first levels of cache while rows pass
+    NARROW = 64,     // elements of several rows that are added side by side,
+    FEWER = 16,      // and of rows of less than LONG elements, for in the end those sums are added too
+    LONG = 512,
+    SHORT = 64,      // elements of a row, or of a few columns, up to which as many as fill a buffer are copied beside
+    ROOM = 4096,     // one another: elements of that buffer
+    LINE = 64,       // bytes that come from memory together
+    AHEAD = 4,       // rows ahead that are asked for: between strips processors do not see what comes
+    PLAIN = 512,     // additions after which sums go into pairs, so that rounding loses little,
+    BESIDE = 32,     // and of rows that are added side by side, which rounding there loses less
+    SHARE = 64,      // of a cell's elements, those whose mean deviations are measured from
+};
+
+#define INLINE static inline __attribute__((always_inline))
+
+// Each step is a loop of its own over so many elements. Compilers turn it into vectors, unless they have unrolled it.
+#define EACH _Pragma("GCC unroll 1") for (int k = 0; k < LANES; k++)
+
+// (hi, lo) += x, hi the nearest float64 (Knuth 1969). Where hi is not finite, lo means nothing.
+#define ADD_TO_PAIR(hi, lo, x)                                                                                         \
+    {                                                                                                                  \
+        const double total = hi + (x), shadow = total - hi;                                                            \
+        lo += (hi - (total - shadow)) + ((x)-shadow);                                                                  \
+        hi = total;                                                                                                    \
+    }
+
+// What stretches of rows add up to, and what cells do.
+typedef struct {
+    double sum[STRIP], square[STRIP], pivot[STRIP];
+    int32_t here[STRIP];
+} Lanes;
+typedef struct {
+    double hi[STRIP], lo[STRIP], square[STRIP];
+    int64_t here[STRIP];
+} Totals;
+
+INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// How many rows are added side by side: as many as fill the lanes, where they follow one another in memory.
+INLINE int64_t side_by_side(int64_t n, int64_t inner, int64_t stride, int64_t itemsize) {
+    const int64_t most = inner == 1 && n < LONG ? FEWER : NARROW / inner;
+    return most < 2 || stride != inner * itemsize ? 1 : least(n, most);
+}
+
+// Adds up what several rows have added to the same cells.
+#define FOLD(NAME, TYPE)                                                                                               \
+    INLINE void fold_##NAME(TYPE *a, int64_t side, int64_t inner) {                                                    \
+        if (side == LANES && inner == 1) {                                                                             \
+            for (int k = 0; k < LANES / 2; k++) a[k] += a[k + LANES / 2];                                              \
+            for (int k = 0; k < LANES / 4; k++) a[k] += a[k + LANES / 4];                                              \
+            side = LANES / 4;                                                                                          \
+        }                                                                                                              \
+        for (int64_t half; (half = side / 2); side -= half) {                                                          \
+            const TYPE *restrict from = a + (side - half) * inner;                                                     \
+            for (int64_t j = 0; j < half * inner; j++) a[j] += from[j];                                                \
+        }                                                                                                              \
+    }
+
+FOLD(double, double)
+FOLD(int, int32_t)
+
+// Adds one vector to the lanes from j on; of those elements alone that are not among the first so many.
+#define STEP(PAST)                                                                                                     \
+    {                                                                                                                  \
+        T v[LANES];                                                                                                    \
+        double away[LANES];                                                                                            \
+        int32_t one[LANES];                                                                                            \
+        EACH v[k] = x[j + k];                                                                                          \
+        if (skip) EACH one[k] = v[k] == v[k];                                                                          \
+        if (squares) {                                                                                                 \
+            double wide[LANES];                                                                                        \
+            EACH wide[k] = v[k];                                                                                       \
+            EACH away[k] = wide[k] - a->pivot[j + k];                                                                  \
+            if (skip) EACH away[k] = wide[k] == wide[k] ? away[k] : 0;                                                 \
+        } else {                                                                                                       \
+            if (skip) EACH v[k] = v[k] == v[k] ? v[k] : 0;                                                             \
+            EACH away[k] = v[k];                                                                                       \
+        }                                                                                                              \
+        if (PAST) {                                                                                                    \
+            const int past = PAST;                                                                                     \
+            EACH away[k] = k < past ? 0 : away[k];                                                                     \
+            if (skip) EACH one[k] = k < past ? 0 : one[k];                                                             \
+        }                                                                                                              \
+        EACH a->sum[j + k] += away[k];                                                                                 \
+        if (squares) EACH a->square[j + k] += away[k] * away[k];                                                       \
+        if (skip) EACH a->here[j + k] += one[k];                                                                       \
+    }
+
+#define TAKE(NAME, TYPE)                                                                                               \
+    /* Adds rows of `width` elements, `stride` bytes apart, to the lanes. */                                           \
+    INLINE void take_##NAME(const char *rows, int64_t n, int64_t stride, int64_t width, Lanes *restrict a,             \
+                            const int skip, const int squares) {                                                       \
+        typedef TYPE T;                                                                                                \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            const TYPE *restrict x = (const TYPE *)(rows + i * stride);                                                 \
+            const char *ahead = rows + (i + AHEAD) * stride;                                                           \
+            int64_t j = 0;                                                                                             \
+            for (; j + LANES <= width; j += LANES) {                                                                   \
+                __builtin_prefetch(ahead + j * sizeof(TYPE));                                                          \
+                STEP(0)                                                                                                \
+            }                                                                                                          \
+            const int64_t rest = width - j;                                                                            \
+            if (rest && width >= LANES) {                                                                              \
+                j = width - LANES;                                                                                     \
+                STEP(LANES - (int)rest)                                                                                \
+                continue;                                                                                              \
+            }                                                                                                          \
+            for (; j < width; j++) {                                                                                   \
+                const double v = x[j];                                                                                 \
+                if (skip && v != v) continue;                                                                          \
+                const double away = squares ? v - a->pivot[j] : v;                                                     \
+                a->sum[j] += away;                                                                                     \
+                if (squares) a->square[j] += away * away;                                                              \
+                if (skip) a->here[j]++;                                                                                \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* The last of those elements that end here, fewer than LANES, with as many before them as fill a vector. */        \
+    INLINE void end_##NAME(const TYPE *end, int64_t rest, Lanes *restrict a, const int skip, const int squares) {      \
+        typedef TYPE T;                                                                                                \
+        const T *restrict x = end - LANES;                                                                             \
+        const int64_t j = 0;                                                                                           \
+        STEP(LANES - (int)rest)                                                                                        \
+    }                                                                                                                  \
+    /* The totals of n elements a cell, of `inner` cells, few enough for a strip. */                                   \
+    INLINE void total_##NAME(const char *x, int64_t n, int64_t stride, int64_t inner, Lanes *restrict a,               \
+                             Totals *restrict t, const int skip, const int squares) {                                  \
+        const int64_t side = side_by_side(n, inner, stride, sizeof(TYPE)), width = side * inner;                       \
+        for (int64_t j = 0; j < inner; j++) t->hi[j] = t->lo[j] = 0;                                                   \
+        if (squares) for (int64_t j = 0; j < inner; j++) t->square[j] = 0;                                             \
+        if (skip) for (int64_t j = 0; j < inner; j++) t->here[j] = 0;                                                  \
+        if (squares) for (int64_t j = inner; j < width; j++) a->pivot[j] = a->pivot[j - inner];                        \
+        for (int64_t i = 0; i < n;) {                                                                                  \
+            const int64_t some = least(n - i, side > 1 ? side * BESIDE : PLAIN);                                     \
+            for (int64_t j = 0; j < width; j++) a->sum[j] = 0;                                                         \
+            if (squares) for (int64_t j = 0; j < width; j++) a->square[j] = 0;                                         \
+            if (skip) for (int64_t j = 0; j < width; j++) a->here[j] = 0;                                              \
+            const int64_t full = some / side, rest = (some - full * side) * inner;                                     \
+            take_##NAME(x + i * stride, full, side * stride, width, a, skip, squares);                                 \
+            if (rest && rest < LANES && n * inner >= LANES && LANES % inner == 0)                                      \
+                end_##NAME((const TYPE *)(x + n * stride), rest, a, skip, squares);                                    \
+            else if (rest)                                                                                             \
+                take_##NAME(x + (i + full * side) * stride, 1, 0, rest, a, skip, squares);                             \
+            i += some;                                                                                                 \
+            fold_double(a->sum, side, inner);                                                                          \
+            if (squares) fold_double(a->square, side, inner);                                                          \
+            if (skip) fold_int(a->here, side, inner);                                                                  \
+            if (some == n) {                                                                                           \
+                for (int64_t j = 0; j < inner; j++) t->hi[j] = a->sum[j];                                              \
+            } else {                                                                                                   \
+                for (int64_t j = 0; j < inner; j++) ADD_TO_PAIR(t->hi[j], t->lo[j], a->sum[j])                         \
+            }                                                                                                          \
+            if (squares) for (int64_t j = 0; j < inner; j++) t->square[j] += a->square[j];                             \
+            if (skip) for (int64_t j = 0; j < inner; j++) t->here[j] += a->here[j];                                    \
+        }                                                                                                              \
+    }
+
+// The cells of a block of shape (outer, n, inner), whose last axis is that of neighbours, in the order of the results:
+// a strip of one row of cells at a time, or, where a row has few elements, as many rows as there is room for.
+#define EACH_STRIP(T, ...)                                                                                             \
+    {                                                                                                                  \
+        Lanes a;                                                                                                       \
+        Totals t;                                                                                                      \
+        T room[ROOM];                                                                                                  \
+        const int64_t most = least(ROOM / (n * inner), STRIP / inner); /* as many cells as a strip has */              \
+        const int64_t many = n * inner <= SHORT ? least(outer, most) : 1;                                              \
+        for (int64_t row = 0; row < outer; row += many)                                                                \
+            for (int64_t begin = 0; begin < inner; begin += STRIP) {                                                   \
+                const int64_t some = least(many, outer - row), at = row * inner + begin;                               \
+                const int64_t cells = many > 1 ? some * inner : least(inner - begin, STRIP);                           \
+                const int64_t stride = many > 1 ? cells * sizeof(T) : step[1];                                         \
+                const char *x = rows + row * step[0] + begin * sizeof(T);                                              \
+                if (many > 1) {                                                                                        \
+                    const char *ahead = x + some * step[0]; /* read across rows, memory is not asked for in time */    \
+                    for (int64_t at = 0; at < some * step[0]; at += LINE) __builtin_prefetch(ahead + at);              \
+                    for (int64_t i = 0; i < n; i++) {                                                                  \
+                        const char *from = x + i * step[1];                                                            \
+                        T *restrict to = room + i * cells;                                                             \
+                        if (inner == 1)                                                                                \
+                            for (int64_t r = 0; r < some; r++) to[r] = *(const T *)(from + r * step[0]);               \
+                        else                                                                                           \
+                            for (int64_t r = 0; r < some; r++)                                                         \
+                                for (int64_t j = 0; j < inner; j++)                                                    \
+                                    to[r * inner + j] = ((const T *)(from + r * step[0]))[j];                          \
+                    }                                                                                                  \
+                    x = (const char *)room;                                                                            \
+                }                                                                                                      \
+                __VA_ARGS__                                                                                            \
+            }                                                                                                          \
+    }
+
+// Of each cell the sum as a pair, or, where `lo` is NULL, rounded; with `count`, of what is not NaN, and how many there
+// are.
+#define SUM(NAME, T)                                                                                                   \
+    INLINE void sums_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,            \
+                            double *hi, double *lo, int64_t *count, const int skip) {                                  \
+        EACH_STRIP(T, {                                                                                                \
+            total_##NAME(x, n, stride, cells, &a, &t, skip, 0);                                                        \
+            for (int64_t j = 0; j < cells; j++) t.lo[j] = t.hi[j] - t.hi[j] == 0 ? t.lo[j] : 0;                        \
+            for (int64_t j = 0; j < cells; j++) hi[at + j] = lo ? t.hi[j] : t.hi[j] + t.lo[j];                         \
+            if (lo) for (int64_t j = 0; j < cells; j++) lo[at + j] = t.lo[j];                                          \
+            if (skip) for (int64_t j = 0; j < cells; j++) count[at + j] = t.here[j];                                   \
+        })                                                                                                             \
+    }                                                                                                                  \
+    EACH_PROCESSOR void sum_##NAME(const char *x, int64_t outer, int64_t n, int64_t inner, const int64_t *step,        \
+                                   double *hi, double *lo) {                                                           \
+        sums_##NAME(x, outer, n, inner, step, hi, lo, NULL, 0);                                                        \
+    }
+
+#define PRESENT(NAME, T)                                                                                               \
+    EACH_PROCESSOR void present_##NAME(const char *x, int64_t outer, int64_t n, int64_t inner, const int64_t *step,    \
+                                       double *hi, double *lo, int64_t *count) {                                       \
+        sums_##NAME(x, outer, n, inner, step, hi, lo, count, 1);                                                       \
+    }                                                                                                                  \
+    EACH_PROCESSOR void spread_present_##NAME(const char *x, int64_t outer, int64_t n, int64_t inner,                  \
+                                              const int64_t *step, double *count, double *mean, double *lost,          \
+                                              double *m2) {                                                            \
+        spreads_##NAME(x, outer, n, inner, step, count, mean, lost, m2, 1);                                            \
+    }
+
+// Of each cell its count, its mean, as a pair or, where `lost` is NULL, rounded, and the sum of squared deviations from
+// it. They are measured from the mean of the first sixty-fourth of the cell's elements, or of all where those are but
+// NaN: its square distance to the mean of all is at most 64 variances, and that bounds what cancellation costs.
+#define SPREAD(NAME, T)                                                                                                \
+    INLINE void spreads_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,         \
+                               double *count, double *mean, double *lost, double *m2, const int skip) {                \
+        EACH_STRIP(T, {                                                                                                \
+            int64_t end = (n + SHARE - 1) / SHARE;                                                                     \
+            for (int64_t j = 0; j < cells; j++) a.pivot[j] = 0;                                                        \
+            for (int64_t all = 0;; end = n) {                                                                          \
+                total_##NAME(x, end, stride, cells, &a, &t, skip, 1);                                                  \
+                if (all) break;                                                                                        \
+                all = 1;                                                                                               \
+                if (skip && end < n) for (int64_t j = 0; j < cells; j++) all &= t.here[j] != 0;                        \
+                for (int64_t j = 0; j < cells; j++)                                                                    \
+                    a.pivot[j] = t.hi[j] / (!skip ? (double)end : (double)(t.here[j] > 1 ? t.here[j] : 1));                    \
+            }                                                                                                          \
+            for (int64_t j = 0; j < cells; j++) {                                                                      \
+                const double there = (double)(skip ? t.here[j] : n), p = a.pivot[j];                                     \
+                const double first = t.hi[j], square = t.square[j], slip = first / (there > 1 ? there : 1);            \
+                const double spread = square - first * slip, sum = p + slip, shadow = sum - p;                         \
+                const double error = (p - (sum - shadow)) + (slip - shadow);                                           \
+                const double number = first - first == 0 && square - square != 0 ? square : spread;                    \
+                t.hi[j] = sum, a.sum[j] = there;                                                                       \
+                t.lo[j] = sum - sum == 0 ? error : 0;                                                                  \
+                t.square[j] = number < 0 ? 0 : number;                                                                 \
+            }                                                                                                          \
+            for (int64_t j = 0; j < cells; j++) count[at + j] = a.sum[j];                                              \
+            for (int64_t j = 0; j < cells; j++) mean[at + j] = t.hi[j];                                                \
+            if (lost) for (int64_t j = 0; j < cells; j++) lost[at + j] = t.lo[j];                                      \
+            for (int64_t j = 0; j < cells; j++) m2[at + j] = t.square[j];                                              \
+        })                                                                                                             \
+    }                                                                                                                  \
+    EACH_PROCESSOR void spread_##NAME(const char *x, int64_t outer, int64_t n, int64_t inner, const int64_t *step,     \
+                                      double *count, double *mean, double *lost, double *m2) {                         \
+        spreads_##NAME(x, outer, n, inner, step, count, mean, lost, m2, 0);                                            \
+    }
+
+// Of a row its elements' sums of deviations from a pivot, and of their squares.
+#define DEVIATIONS(NAME, T)                                                                                            \
+    EACH_PROCESSOR void deviations_##NAME(const char *x, int64_t n, const double *pivot, double *first,                \
+                                          double *second) {                                                            \
+        Lanes a;                                                                                                       \
+        Totals t;                                                                                                      \
+        a.pivot[0] = *pivot;                                                                                           \
+        total_##NAME(x, n, sizeof(T), 1, &a, &t, 0, 1);                                                                \
+        *first = t.hi[0], *second = t.square[0];                                                                       \
+    }
+
+#define FLOATS(NAME, T) TAKE(NAME, T) SUM(NAME, T) SPREAD(NAME, T) PRESENT(NAME, T) DEVIATIONS(NAME, T)
+#define INTEGERS(NAME, T) TAKE(NAME, T) SPREAD(NAME, T)
+
+FLOATS(float32, float)
+FLOATS(float64, double)
+INTEGERS(int8, int8_t)
+INTEGERS(int16, int16_t)
+INTEGERS(int32, int32_t)
+INTEGERS(int64, int64_t)
+INTEGERS(uint8, uint8_t)
+INTEGERS(uint16, uint16_t)
+INTEGERS(uint32, uint32_t)
+INTEGERS(uint64, uint64_t)
