@@ -53,10 +53,18 @@ def combine(earlier: State, later: State) -> State:
         return (earlier[0] * later[0],)
     try:
         with np.errstate(over="raise", under="raise"):
-            return earlier[0] * later[0], earlier[1] + later[1]
+            return _times(earlier[0], later[0]), earlier[1] + later[1]
     except FloatingPointError:
         (a, i), (b, j) = scaled(*earlier), scaled(*later)
-        return a * b, i + j
+        return _times(a, b), i + j
+
+
+def _times(a: Array, b: Array) -> Array:
+    """Products, of which those with one are the other number: infinite parts of a complex one would become NaN."""
+    product = a * b
+    if product.dtype.kind != "c" or not np.any(np.isnan(product)):
+        return product
+    return np.where(a == 1, b, np.where(b == 1, a, product))
 
 
 def scaled(value: Array, exponent: Any = 0) -> tuple[Array, Array]:
@@ -181,7 +189,7 @@ def _sweep_each(block: Array, carry: State, out: Array) -> State:
     for start in range(0, block.shape[1], MANTISSAS):
         some = slice(start, start + MANTISSAS)
         (value, exponent), (values, more) = scaled(*carry), scaled(exact.widen(block[:, some]))
-        values[:, 0] *= value
+        values[:, 0] = _times(value, values[:, 0])
         np.multiply.accumulate(values, axis=1, out=values)
         exponents = np.add.accumulate(more, axis=1) + exponent[:, None]
         sweeps.put(out[:, some], moved(values, np.clip(exponents, -FARTHEST, FARTHEST)))

@@ -53,9 +53,16 @@ template <class Number> GR_HD i64 normalised(Number& x) {
     x = moved(x, -((i64)exponent_bits(x) - 1023));
     return exponent;
 }
+GR_HD bool is_one(f64 x) { return x == 1; }
+GR_HD bool is_one(c128 x) { return x.re == 1 && x.im == 0; }
 template <class Number> GR_HD Scaled<Number> times(Scaled<Number> x, Scaled<Number> y) {
     Scaled<Number> product = {times(x.value, y.value), x.exponent + y.exponent};
-    if (!in_range(product.value) && is_number(x.value) && is_number(y.value)) {
+    if (in_range(product.value)) return product;
+    if (is_one(x.value)) {  // infinite parts of a complex number times one would be NaN
+        product.value = y.value;
+    } else if (is_one(y.value)) {
+        product.value = x.value;
+    } else if (is_number(x.value) && is_number(y.value)) {
         product.exponent += normalised(x.value) + normalised(y.value);
         product.value = times(x.value, y.value);
     }
