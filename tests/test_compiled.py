@@ -188,14 +188,15 @@ def scanned(name, block, dtype, out_dtype, carry):
         places = np.where(np.isnan(line), 0, np.arange(line.shape[1])[:, None])
         running = np.take_along_axis(line, np.maximum.accumulate(places, axis=1), 1)[:, 1:]
     else:
-        running = getattr(np, name).accumulate(line, axis=1, dtype=dtype)[:, 1:]
+        ufunc = np.multiply if name == "products" else getattr(np, name)
+        running = ufunc.accumulate(line, axis=1, dtype=dtype)[:, 1:]
     return running.astype(out_dtype), running[:, -1]
 
 
 def scannable(name, kind, shape):
     """Sums and products that are exact or wrap, flags that turn over late, and NaN among extrema."""
     x = numbers(shape, kind)
-    if name == "multiply":
+    if name in ("multiply", "products"):
         x = np.where(numbers(shape, "i8") > 0, 1, -1).astype(kind)
     elif kind in ("i8", "u8"):
         x = (x.astype("u8") << np.uint64(58)).astype(kind)
@@ -221,7 +222,11 @@ def test_scans_are_numpys(which):
                     continue
                 carry = np.asfortranarray(numbers((outer, inner), state, 1))
                 out = np.empty(block.shape, result)
-                behind = compiled.scan(name, block, carry, out)
+                if name == "products":
+                    behind, exponent = compiled.products(block, carry, np.zeros(carry.shape, "i8"), out)
+                    assert not exponent.any()
+                else:
+                    behind = compiled.scan(name, block, carry, out)
                 wanted, ends = scanned(name, block, state, result, carry)
                 assert behind is not None
                 np.testing.assert_array_equal(out, wanted)

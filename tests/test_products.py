@@ -154,3 +154,11 @@ def test_groups_have_exponents(op):
     for chunks, given in itertools.product((400, 3000), (labels, np.sort(labels))):
         if given is labels:
             close(gr.grouped(da.from_array(x, chunks=chunks), given, op).compute(), want, 1e-11)
+
+
+def test_infinite_parts_of_complex_numbers_stay(loops, monkeypatch):
+    """What stands before the first element of a scan is no factor."""
+    monkeypatch.setattr(compiled, "LEAST", 1)
+    z = np.array([complex(np.inf, np.inf)])
+    x = da.concatenate([da.from_array(z[:0]), da.from_array(z)])
+    assert gr.cumprod(x, axis=0).compute(scheduler="sync") == z == np.cumprod(z)

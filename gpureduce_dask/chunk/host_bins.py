@@ -163,7 +163,10 @@ def _ufuncs(bound: Bound) -> tuple[np.ufunc, ...] | None:
     """What combines each field, where that is a ufunc."""
     if bound.monoid.combine in ADDED:
         return (np.add,) * len(bound.fields)
-    return AT.get(bound.monoid.combine)
+    found = AT.get(bound.monoid.combine)
+    if bound.monoid.combine is products.combine:  # of integers there are no exponents
+        return None if found is None else found[: len(bound.fields)]
+    return found if found and len(found) == len(bound.fields) else None
 
 
 def _is_pair(bound: Bound) -> bool:
@@ -175,7 +178,7 @@ def _is_pair(bound: Bound) -> bool:
 def _at(states: State, ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], panel: Panel, bound: Bound) -> None:
     where = _cells(panel, states[0].shape)
     lifted = as_fields(bound.monoid.lift(*blocks, np.zeros((), np.int64)), bound, blocks[0].shape)
-    for ufunc, field, values in zip(ufuncs, states, lifted, strict=True):
+    for ufunc, field, values in zip(ufuncs, states, lifted, strict=False):
         flat, given = _plain(field.reshape(-1)), _plain(values.reshape(-1))  # lines of a contiguous array: a view
         if ufunc in DECIDES:
             flat[where[given == DECIDES[ufunc]]] = DECIDES[ufunc]
@@ -188,10 +191,12 @@ def _multiply(
 ) -> None:
     """Products of floats: plainly where that stays in range, else by runs, which look at the exponents."""
     if fits:
+        tried = np.array(states[0], order="C")
         try:
             with np.errstate(over="raise", under="raise"):
-                mine = _at_apart(states[0].shape, ufuncs, blocks, panel, bound)
-            return _combine(states, mine, bound)
+                _at((tried,), ufuncs[:1], blocks, panel, bound)
+            states[0][...] = tried
+            return
         except FloatingPointError:
             pass
     _fold_runs(states, blocks, panel, bound)

@@ -21,6 +21,8 @@ from ..monoid import Array, Bound
 from . import host
 from .place import Place
 
+QUOTIENTS = frozenset({"mean", "nanmean", "var", "nanvar", "std", "nanstd", "moment"})
+
 
 @dataclass(frozen=True)
 class MaskedPartial:
@@ -74,13 +76,18 @@ def combine_axis(partial: MaskedPartial, bound: Bound, axis: int) -> MaskedParti
 
 
 def finalise(partial: MaskedPartial, bound: Bound) -> Array:
-    """Results, masked where nothing counts; positions, which NumPy never masks, are 0 there."""
+    """Results, masked where nothing counts; positions, which NumPy never masks, are 0 there. NumPy masks as well what
+    a division makes that is no number."""
     states, absent = partial.states, ~partial.present
     if np.any(absent):  # whose states may have no answer
         states = states.copy()
         states[absent] = host.reduce((np.ones(1, bound.dtypes[0]),), bound, (0,))[0]
     values = host.finalise(states, bound)
-    return values if bound.indexed else np.ma.masked_array(values, absent)
+    if bound.indexed and bound.result.kind == "i":
+        return values
+    if bound.name in QUOTIENTS and values.size > 1:  # of a single number dask takes the mask off first
+        absent |= ~np.isfinite(values)
+    return np.ma.masked_array(values, absent)
 
 
 def with_states(partial: MaskedPartial, states: Array) -> MaskedPartial:

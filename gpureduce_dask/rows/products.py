@@ -66,16 +66,24 @@ def lift(x: Array, index: Array) -> State:
 def combine(earlier: State, later: State) -> State:
     if len(earlier) == 1:
         return (earlier[0] * later[0],)
-    return near(_times(earlier, later))
+    return near(_combine(earlier, later))
 
 
-def _times(earlier: State, later: State) -> State:
+def _combine(earlier: State, later: State) -> State:
     try:
         with np.errstate(over="raise", under="raise"):
-            return earlier[0] * later[0], earlier[1] + later[1]
+            return _times(earlier[0], later[0]), earlier[1] + later[1]
     except FloatingPointError:
         (a, i), (b, j) = scaled(*earlier), scaled(*later)
-        return a * b, i + j
+        return _times(a, b), i + j
+
+
+def _times(a: Array, b: Array) -> Array:
+    """Products, of which those with one are the other number: infinite parts of a complex one would become NaN."""
+    product = a * b
+    if product.dtype.kind != "c" or not np.any(np.isnan(product)):
+        return product
+    return np.where(a == 1, b, np.where(b == 1, a, product))
 
 
 def scaled(value: Array, exponent: Any = 0) -> tuple[Array, Array]:
@@ -104,7 +112,7 @@ def fold(block: Array, index: Array | None) -> State:
     size = MOST * LOOKED_AT
     rows, span = max(size // (n * inner), 1), max(size // inner, 1)
     states = [
-        reduce(_times, (_fold(block[row : row + rows, at : at + span]) for at in range(0, n, span)))
+        reduce(_combine, (_fold(block[row : row + rows, at : at + span]) for at in range(0, n, span)))
         for row in range(0, outer, rows)
     ]
     return near(states[0] if len(states) == 1 else tuple(np.concatenate(f) for f in zip(*states, strict=True)))
@@ -121,7 +129,7 @@ def _fold(block: Array) -> State:
                 return _by_lengths(exact.numeric(block), length)
         except FloatingPointError:
             pass
-    return reduce(_times, (_each(exact.widen(panel)) for panel in panels(block)))
+    return reduce(_combine, (_each(exact.widen(panel)) for panel in panels(block)))
 
 
 def _by_lengths(block: Array, length: int) -> State:
@@ -134,7 +142,7 @@ def _by_lengths(block: Array, length: int) -> State:
     state = _each(np.multiply.reduce(apart, axis=1, dtype=dtype))
     if even == n:
         return state
-    return _times(state, plain(np.multiply.reduce(block[:, even:], axis=1, dtype=dtype)))
+    return _combine(state, plain(np.multiply.reduce(block[:, even:], axis=1, dtype=dtype)))
 
 
 def _each(values: Array) -> State:
@@ -200,7 +208,7 @@ def _sweep_each(block: Array, carry: State, out: Array) -> State:
     for start in range(0, block.shape[1], MANTISSAS):
         some = slice(start, start + MANTISSAS)
         (value, exponent), (values, more) = scaled(*carry), scaled(exact.widen(block[:, some]))
-        values[:, 0] *= value
+        values[:, 0] = _times(value, values[:, 0])
         np.multiply.accumulate(values, axis=1, out=values)
         exponents = np.add.accumulate(more, axis=1) + exponent[:, None]
         sweeps.put(out[:, some], moved(values, np.clip(exponents, -FARTHEST, FARTHEST)))

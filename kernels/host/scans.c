@@ -142,14 +142,17 @@ typedef struct {
     double factor, low, high;  // what turns values of this size into numbers
 } Range;
 
-#define PRODUCT_OF(A, TIMES_OF, LEAST, WITHIN, IS_NUMBER, NORMALISED, MOVED, INFINITE)                                 \
+#define PRODUCT_OF(A, TIMES_OF, LEAST, WITHIN, IS_NUMBER, IS_ONE, NORMALISED, MOVED, INFINITE)                         \
     static A A##_number(A value, int64_t exponent) {                                                                   \
         const int64_t e = exponent, most = 4096;                                                                       \
         return e ? MOVED(value, (int)(e < -most ? -most : e > most ? most : e)) : value;                               \
     }                                                                                                                  \
     static A A##_times(A a, A x, int64_t *exponent) {                                                                  \
         const A product = TIMES_OF(a, x);                                                                              \
-        if (WITHIN(product, LEAST, DBL_MAX) || !IS_NUMBER(a) || !IS_NUMBER(x)) return product;                         \
+        if (WITHIN(product, LEAST, DBL_MAX)) return product;                                                           \
+        if (IS_ONE(a) && *exponent == 0) return x; /* whose infinite parts would become NaN */                         \
+        if (IS_ONE(x)) return a;                                                                                       \
+        if (!IS_NUMBER(a) || !IS_NUMBER(x)) return product;                                                            \
         *exponent += NORMALISED(&a);                                                                                   \
         *exponent += NORMALISED(&x);                                                                                   \
         return TIMES_OF(a, x);                                                                                         \
@@ -251,6 +254,7 @@ typedef struct {
 #define REAL_BY(a, factor) ((a) * (factor))
 #define REAL_WITHIN(a, low, high) ((fabs(a) >= (low)) & (fabs(a) <= (high)))
 #define REAL_IS_NUMBER(a) (((a) != 0) & (fabs(a) <= DBL_MAX))
+#define REAL_IS_ONE(a) ((a) == 1)
 static inline int normalised(double *a) {
     int e;
     *a = frexp(*a, &e);
@@ -261,6 +265,7 @@ static inline int normalised(double *a) {
 #define COMPLEX_UP_TO(a, high) ((fabs((a).real) <= (high)) & (fabs((a).imag) <= (high)))
 #define COMPLEX_WITHIN(a, low, high) (((fabs((a).real) >= (low)) | (fabs((a).imag) >= (low))) & COMPLEX_UP_TO(a, high))
 #define COMPLEX_IS_NUMBER(a) ((((a).real != 0) | ((a).imag != 0)) & COMPLEX_UP_TO(a, DBL_MAX))
+#define COMPLEX_IS_ONE(a) (((a).real == 1) & ((a).imag == 0))
 static inline int normalised_complex(Complex128 *a) {
     int e;
     frexp(fmax(fabs(a->real), fabs(a->imag)), &e);
@@ -270,8 +275,8 @@ static inline int normalised_complex(Complex128 *a) {
 static inline Complex128 moved(Complex128 a, int e) { return (Complex128){ldexp(a.real, e), ldexp(a.imag, e)}; }
 static inline Complex128 wide(Complex64 a) { return (Complex128){a.real, a.imag}; }
 
-PRODUCT_OF(double, PRODUCT, DBL_MIN, REAL_WITHIN, REAL_IS_NUMBER, normalised, ldexp, 1)
-PRODUCT_OF(Complex128, times, 0x1p-900, COMPLEX_WITHIN, COMPLEX_IS_NUMBER, normalised_complex, moved, 0)
+PRODUCT_OF(double, PRODUCT, DBL_MIN, REAL_WITHIN, REAL_IS_NUMBER, REAL_IS_ONE, normalised, ldexp, 1)
+PRODUCT_OF(Complex128, times, 0x1p-900, COMPLEX_WITHIN, COMPLEX_IS_NUMBER, COMPLEX_IS_ONE, normalised_complex, moved, 0)
 PRODUCTS(products_float32, float, double, float, ITSELF, ITSELF, PRODUCT, REAL_BY, REAL_WITHIN, REAL_IS_NUMBER)
 PRODUCTS(products_float64, double, double, double, ITSELF, ITSELF, PRODUCT, REAL_BY, REAL_WITHIN, REAL_IS_NUMBER)
 PRODUCTS(products_complex64, Complex64, Complex128, Complex64, wide, narrow, times, COMPLEX_BY, COMPLEX_WITHIN,

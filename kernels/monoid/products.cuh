@@ -55,8 +55,13 @@ template <class Number> GR_HD Number number_of(Scaled<Number> x) {
     const i32 exponent = x.exponent < -1600 ? -1600 : x.exponent > 1600 ? 1600 : (i32)x.exponent, half_way = exponent / 2;
     return scaled_by(scaled_by(x.value, power_of_two(half_way)), power_of_two(exponent - half_way));
 }
+// Infinite parts of a complex number times one would be NaN.
+GR_HD f64 product_of(f64 x, f64 y) { return times(x, y); }
+GR_HD c128 product_of(c128 x, c128 y) {
+    return x.re == 1 && x.im == 0 ? y : y.re == 1 && y.im == 0 ? x : times(x, y);
+}
 template <class Number> GR_HD Scaled<Number> times(Scaled<Number> x, Scaled<Number> y) {
-    Scaled<Number> product = {times(x.value, y.value), x.exponent + y.exponent};
+    Scaled<Number> product = {product_of(x.value, y.value), x.exponent + y.exponent};
     bring_near(product);
     return product;
 }
