@@ -18,14 +18,14 @@ from .tasks import Partial, merge
 
 
 class TotalsTask(Task):
-    """The task of :func:`totals`. dask fuses it with nothing: whether it then fuses a chunk with what makes that would
-    depend on which of them it comes to first, and be another in another graph that has the same keys."""
+    """The task of :func:`totals`. dask fuses that of one chunk with nothing: whether it then fuses the chunk with what
+    makes it would depend on which of them it comes to first, and be another in another graph of the same keys."""
 
     __slots__ = ()
 
     @property
     def block_fusion(self) -> bool:
-        return True
+        return len(self.dependencies) == 1
 
 
 @lazy.reads
