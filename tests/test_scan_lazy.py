@@ -27,17 +27,16 @@ def client():
         yield client
 
 
-def make(first, step, delay=0.0, block_info=None):
+def make(first, step, block_info=None):
     """A chunk that counts how often it is made. Others of other numbers have other keys, which no test has left."""
     start = first + block_info[None]["array-location"][0][0]
     made[int(start)] += 1
-    time.sleep(delay)
     return np.arange(start, start + step)
 
 
-def lazy(first, chunks=20, step=5, delay=0.0):
+def lazy(first, chunks=20, step=5):
     made.clear()
-    return da.map_blocks(make, first, step, delay, chunks=((step,) * chunks,), dtype=int, meta=np.empty(0, int))
+    return da.map_blocks(make, first, step, chunks=((step,) * chunks,), dtype=int, meta=np.empty(0, int))
 
 
 CASES = {
@@ -68,6 +67,11 @@ def test_chunks_that_others_need_are_made_once(client):
     assert set(made.values()) == {1}
 
 
+def slow_copy(block):
+    time.sleep(0.02)
+    return block.copy()
+
+
 def left(dask_scheduler):
     return [str(key) for key in dask_scheduler.tasks]
 
@@ -76,13 +80,13 @@ def left(dask_scheduler):
 def test_one_scan_in_two_graphs_leaves_no_tasks(client, first):
     """Were the tasks of a scan others where something else needs its chunks, under the same keys, those that the second
     graph brings would be there for good, and ``client.restart()`` would fail from then on."""
-    x = lazy(7000 if first == "alone" else 8000, delay=0.02)
+    numbers = np.arange(7000, 7100) + 1000 * (first != "alone")
+    x = da.arange(numbers[0], numbers[-1] + 1, chunks=5).map_blocks(slow_copy)
     y = gr.cumsum(x, axis=0)
     graphs = [[y], [y, gr.max(x)]]
     futures = [client.compute(each) for each in (graphs if first == "alone" else graphs[::-1])]
-    want = np.cumsum(np.arange(7000, 7100) + 1000 * (first != "alone"))
     for each in futures:
-        np.testing.assert_array_equal(each[0].result(timeout=30), want)
+        np.testing.assert_array_equal(each[0].result(timeout=30), np.cumsum(numbers))
     del futures, each, graphs, x, y
     gc.collect()
     end = time.monotonic() + 10

@@ -207,11 +207,11 @@ def _sweep_each(block: Array, carry: State, out: Array) -> State:
     brought close to one."""
     for start in range(0, block.shape[1], MANTISSAS):
         some = slice(start, start + MANTISSAS)
-        (value, exponent), (values, more) = scaled(*carry), scaled(exact.widen(block[:, some]))
-        values[:, 0] = _times(value, values[:, 0])
+        values, more = scaled(exact.widen(block[:, some]))
+        values[:, 0], more[:, 0] = scaled(*combine(carry, (values[:, 0], more[:, 0])))
         np.multiply.accumulate(values, axis=1, out=values)
-        exponents = np.add.accumulate(more, axis=1) + exponent[:, None]
-        sweeps.put(out[:, some], moved(values, np.clip(exponents, -FARTHEST, FARTHEST)))
+        exponents = np.add.accumulate(more, axis=1)
+        sweeps.put(out[:, some], number((values, exponents)))
         carry = values[:, -1].copy(), exponents[:, -1]
     return carry
 

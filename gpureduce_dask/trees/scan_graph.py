@@ -17,7 +17,7 @@ from dask._task_spec import GraphNode, List, Task, TaskRef
 from . import groups
 from .handles import Coords
 from .scan_section import Scan, Section
-from .scan_tasks import bases, only_section, scan_chunk, totals
+from .scan_tasks import TotalsTask, bases, only_section, scan_chunk, totals
 
 Ref = tuple[str, tuple[int, ...]]  # an array's name, and its numbers of chunks
 
@@ -104,7 +104,7 @@ class _Written:
 
     def _add(self, run: Any, *arguments: Any) -> TaskRef:
         key = (self.graph.parts, len(self.tasks))
-        self.tasks[key] = Task(key, run, *arguments)
+        self.tasks[key] = (TotalsTask if run is totals else Task)(key, run, *arguments)
         return TaskRef(key)
 
     def _columns(self, members: Sequence[Coords]) -> tuple[Any, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from dask._task_spec import Task
 
 from .. import chunk
 from ..device import faults
@@ -14,6 +15,17 @@ from . import lazy
 from .scan_section import HostTotals, Scan, Section, Totals
 from .several import Several, through
 from .tasks import Partial, merge
+
+
+class TotalsTask(Task):
+    """The task of :func:`totals`. dask fuses that of one chunk with nothing: whether it then fuses the chunk with what
+    makes it would depend on which of them it comes to first, and be another in another graph of the same keys."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        return len(self.dependencies) == 1
 
 
 @lazy.reads

@@ -197,3 +197,25 @@ def test_beyond_two_to_the_32_by_axis(gpu, shape, axis):
     assert int(result.ravel()[-1]) == shape[axis] - 1
     del x, result
     cp.get_default_memory_pool().free_all_blocks()
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("dtype", "most"), [("f8", 1000), ("f4", 120), ("f2", 14), ("c16", 400)])
+def test_products_leave_the_range_only_where_the_result_does(gpu, dtype, most):
+    """Powers of two and their inverses in random order, a zero, an infinity and NaN: running products too."""
+    from gpureduce_dask.chunk import device_scan, host_scan
+
+    rng = np.random.default_rng(10)
+    half = np.exp2(rng.integers(-most, most, (20_000, 40)))
+    x = np.concatenate([half, 1 / half]).astype(dtype)
+    rng.shuffle(x)
+    x[0], x[5, 1] = 3, 0
+    if x.dtype.kind == "f":  # what infinite complex numbers give is a matter of order
+        x[7, 2], x[8:10, 3] = np.inf, (-0.0, np.nan)
+    bound = OPERATORS["prod"].bind(dtype)
+    for given in (x, np.ascontiguousarray(x.T), x[:, 4:5], x[:, 4]):
+        for axis in range(given.ndim):
+            wanted = host.finalise(host.reduce((given,), bound, (axis,)), bound)
+            np.testing.assert_array_equal(gpu.reduce((cp.asarray(given),), bound, (axis,), final=True).get(), wanted)
+            running = device_scan.scan((cp.asarray(given),), bound, axis)[0].get()
+            np.testing.assert_array_equal(running, host_scan.scan((given,), bound, axis)[0])
