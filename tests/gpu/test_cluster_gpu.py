@@ -39,6 +39,8 @@ def test_workers_that_are_killed(pool):
     pytest.importorskip("rmm")
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 100}),
+        # dask's cluster looks for a lost worker after 15 s, and closes its nanny if it is just then starting again.
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         gr.cluster.start(dashboard_address="127.0.0.1:0", rmm_pool_size=float(pool)) as client,
     ):
         count = len(client.nthreads())
