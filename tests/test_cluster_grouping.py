@@ -190,12 +190,26 @@ def test_lazy_chunks_need_few_tasks(client):
 
 
 def test_an_array_that_somebody_persisted_needs_no_more_tasks(client):
-    """Its own keys are in memory: dask reads neither, for it fuses what makes a chunk with what reduces it."""
+    """dask looks for none of its keys either: it fuses what makes a chunk with what reduces it."""
     x = da.random.default_rng(0).random((256, 64), chunks=(1, 64))
     p = persisted(client, x)
     total, tasks = run(client, gr.sum(x))
     assert len(tasks) == 16 + 1
     assert total == pytest.approx(gr.sum(p).compute())
+
+
+def make_once(folder, block_info=None):
+    (i,) = block_info[None]["chunk-location"]
+    open(f"{folder}/{i}", "x").close()  # raises where it is there already
+    return np.full(8, float(i))
+
+
+def test_chunks_that_dask_would_find_on_the_cluster_are_not_made_again(client, tmp_path):
+    x = da.map_blocks(make_once, str(tmp_path), chunks=((8,) * 16,), dtype=float, meta=np.empty(0))
+    p = client.persist(x)
+    total = 8 * sum(range(16))
+    assert dask.compute(gr.sum(x), gr.max(x * 2)) == (total, 30)
+    assert gr.sum(p).compute() == total
 
 
 def test_chains_over_persisted_chunks_stay_where_these_are(client):

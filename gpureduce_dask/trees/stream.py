@@ -23,7 +23,7 @@ from dask.base import dont_optimize, tokenize
 from dask.context import globalmethod
 from dask.core import flatten, reverse_dict
 
-from . import blocks, chains, scan_chains, workers
+from . import blocks, chains, kept, scan_chains, workers
 from .chains import Key, Step
 from .layers import Tasks
 from .tasks import combine
@@ -65,12 +65,17 @@ class Optimize:
             return stock(dsk, keys, **kwargs)
         wanted = set(flatten(keys if isinstance(keys, (list, set)) else [keys]))
         one = _of_one_layer(dsk, wanted)
-        low: Any = stock(blocks.written_out(dsk, wanted), wanted, **kwargs) if one is None else one
+        low: Any = one
+        known: set[Key] = set()
+        if low is None:
+            low = blocks.written_out(dsk, wanted)
+            known = kept.known(low)
+            low = stock(low, wanted | known, **kwargs)
         if any(isinstance(node, Group) for node in low.values()):
-            low = fuse_linear_task_spec(move_in(low, wanted), wanted)
+            low = fuse_linear_task_spec(move_in(low, wanted, known), wanted | known)
         # Each alias that fusion leaves would run as a task.
-        low = resolve_aliases(low, wanted, reverse_dict({key: node.dependencies for key, node in low.items()}))
-        low = scan_chains.move_in(low, wanted)
+        users = reverse_dict({key: node.dependencies for key, node in low.items()})
+        low = scan_chains.move_in(resolve_aliases(low, wanted | known, users), wanted | known)
         return {key: chains.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -136,9 +141,15 @@ def install() -> None:
 _HOOK = globalmethod(OPTIMIZE, key="array_optimize", falsey=dont_optimize)
 
 
-def move_in(graph: Graph, wanted: set[Key]) -> Graph:
-    """The graph with each group's private chains moved into the group's task."""
+def move_in(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) -> Graph:
+    """The graph with each group's private chains moved into the group's task.
+
+    Of what the scheduler has already, the ``known`` keys, those at which chains meet or part stay where dask would find
+    them. What one task alone needs, and needs alone, is made again with it, as dask's fusion makes it.
+    """
     users = reverse_dict({key: node.dependencies for key, node in graph.items()})
+    ends = (key for key in known if len(users[key]) != 1 or any(len(graph[u].dependencies) > 1 for u in users[key]))
+    wanted = wanted.union(ends)
     moved = dict(graph)
     flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, Group)}
     for groups in _together(graph, [group for group, _ in flat.values()]):
