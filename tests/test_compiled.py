@@ -328,10 +328,3 @@ def test_without_a_compiler_the_build_goes_on(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout == "None\n" and "NumPy stands in" in done.stderr, done.stderr
     assert not list(tmp_path.rglob("*.so"))
-
-
-def test_columns_of_a_few_elements_are_numpys():
-    """A call takes the columns of one of outer: windows of seven took a call for each step in time."""
-    few, many = np.ones((512, 7, 300), "f4"), np.ones((2, 64, 300), "f4")
-    assert compiled.sums(few) is compiled.present(few) is compiled.deviations(few, np.zeros(1)) is None
-    assert (compiled.sums(many) is None) == (compiled.library() is None)

@@ -297,7 +297,7 @@ def test_large_partials():
     """Those of 8 MB are combined few at a time, also within a group's task."""
     x = da.ones((24, 2**19), chunks=(1, 2**19)).map_blocks(np.copy)
     s = gr.sum(x, axis=0)
-    assert len(tasks_of(s)) == 8 + 1
+    assert len(tasks_of(s)) == 8 + 2 + 1  # groups, those of four each, and the result
     np.testing.assert_array_equal(s.compute(scheduler="sync")[:3], [24, 24, 24])
 
 
@@ -307,8 +307,8 @@ def test_partials_are_folded_before_they_pile_up():
     for _ in range(200):
         small.add(bound.identities((1,)))
         large.add(bound.identities((2**18,)))
-        assert len(small.pending) <= PENDING
-        assert sum(p.nbytes for p in large.pending) <= PENDING_BYTES + 2**18 * bound.state.itemsize
+        assert len(small.partials) <= PENDING
+        assert sum(p.nbytes for p in large.partials) <= PENDING_BYTES + 2**18 * bound.state.itemsize
 
 
 def test_a_plan_tells_the_tasks_that_run():

@@ -75,9 +75,7 @@ def grow(
     if is_whole:
         return Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()
     if source is not None:
-        tree = Tree(todo, bool(keepdims), f"gr-{name}", (split, size, str(source.mark))).of_memory(source, split)
-        workers.hurry(source.known.client)
-        return tree
+        return Tree(todo, bool(keepdims), f"gr-{name}", (split, size, str(source.mark))).of_memory(source, split)
     if by_fan_in:
         return Tree(todo, bool(keepdims), f"gr-{name}", split).by_fan_in(split)
     dealer = deal.dealer(todo)

@@ -109,7 +109,6 @@ class ScanTree:
     def of_lines(self, source: Any) -> Any:
         """Lines of several chunks each; ``source`` is None for chunks that have yet to be made."""
         known, holders, is_lazy = self._where(source)
-        workers.hurry(known.client)
         lines = list(scan_graph.lines(self.x.numblocks, self.scan))
         dealt = [self._deal(line, len(lines), is_lazy, holders, known) for line in lines]
         self._name_by(tokenize(self.token, str(dealt), is_lazy))

@@ -13,7 +13,7 @@ from ..device import faults
 from ..errors import ArgumentError, message
 from ..monoid import Bound
 from ..rows.product import Product
-from . import lazy, within, workers
+from . import lazy, within
 from .axes import Axes, empty_slice
 
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
@@ -52,9 +52,7 @@ def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:
 @faults.task
 def cut(packed: Any, bound: Bound, offset: int, drop: Axes | None, device: bool) -> Any:
     """The results of one of several statistics, from the packed states of all of them."""
-    found = _leave_axes(chunk.finalise(chunk.cut(_only(packed), bound, offset), bound), drop, device)
-    workers.answer_at_once()
-    return found
+    return _leave_axes(chunk.finalise(chunk.cut(_only(packed), bound, offset), bound), drop, device)
 
 
 @lazy.reads
@@ -80,9 +78,7 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
 @faults.task
 def finish(partials: list[Partial], bound: Bound, drop: Axes | None, device: bool) -> Any:
     """The last partials of a tree to results, of a product to one; ``drop`` are the axes to lose, None keeps all."""
-    found = result(merge(partials, bound), bound, drop, device)
-    workers.answer_at_once()
-    return found
+    return result(merge(partials, bound), bound, drop, device)
 
 
 def broadcast_weights(block: Any, weights: Any, axes: Axes) -> Any:

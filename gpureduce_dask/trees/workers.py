@@ -130,20 +130,6 @@ def survey(client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[
     return _note(client, known), [[sets[i] for i in which] for sets, which in found]
 
 
-def hurry(client: Any) -> None:
-    """Let a graph that is sent next leave at once: a client that has just said something, as that a result is no longer
-    needed, would collect for 10 ms what it says next. By the client's loop, for it reads this too."""
-    if client is not None and client.scheduler_comm is not None:
-        client.loop.add_callback(end_pause, client.scheduler_comm)
-
-
-def answer_at_once() -> None:
-    """A task calls, before it ends: its worker says so without a pause where no other task waits there."""
-    worker = mine()
-    if worker is not None and not worker.state.ready:
-        end_pause(worker.batched_stream)
-
-
 def mine() -> Any:
     """The worker that runs the calling task, or None."""
     module = sys.modules.get("distributed")
@@ -161,11 +147,6 @@ def on_loop(worker: Any, ask: Callable[..., Coroutine[Any, Any, Any]], *argument
     from distributed.utils import sync
 
     return sync(worker.loop, ask, *arguments)
-
-
-def end_pause(stream: Any) -> None:
-    """What a ``BatchedSend`` is given next it sends at once."""
-    stream.next_deadline = None
 
 
 def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:
