@@ -110,22 +110,6 @@ def test_the_graph_of_a_later_reduction_does_not_grow(client):
     assert sizes[0] == sizes[1] == 4 + 4 + 1
 
 
-def test_a_graph_does_not_wait_for_the_end_of_a_pause(client):
-    """dask would collect what the client says, after another message that left just now."""
-    ref, x = values()
-    p, times = persisted(client, x), []
-    gr.sum(p).compute()
-    usual, client.scheduler_comm.interval = client.scheduler_comm.interval, 5
-    try:
-        for op in (gr.max, gr.min, gr.sum):
-            begin = time.monotonic()
-            assert op(p).compute() == getattr(ref, op.__name__)()
-            times.append(time.monotonic() - begin)
-    finally:
-        client.scheduler_comm.interval = usual
-    assert min(times[1:]) < 4
-
-
 def ours(dask_scheduler):
     """What a scheduler would not have without this package."""
     found = [
