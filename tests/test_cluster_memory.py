@@ -117,6 +117,7 @@ def use(*arrays):
 def test_short_tasks_beside_large_transfers(client):
     """A task that ends another one must not lose what the worker was about to ask for: it would never be asked for, nor
     anything else of the worker that has it."""
+    client.wait_for_workers(4, timeout=PATIENCE)  # a test before may have ended some
     first, *others = sorted(client.scheduler_info(n_workers=-1)["workers"])
     sizes = zip((600_000, 600_000, 300_000), others, strict=True)
     sent = [client.map(blob, [n] * 60, range(60), workers=[worker], pure=False) for n, worker in sizes]
