@@ -24,45 +24,10 @@ def call(name, x, **arguments):
     return getattr(gr, name)(x, *MORE.get(name, []), **arguments)
 
 
-TIMES = {
-    "min",
-    "max",
-    "nanmin",
-    "nanmax",
-    "ptp",
-    "argmin",
-    "argmax",
-    "nanargmin",
-    "nanargmax",
-    "any",
-    "all",
-    "mean",
-    "std",
-}
-TIMES |= {
-    "count_nonzero",
-    "cummin",
-    "cummax",
-    "ffill",
-    "bfill",
-    "persist",
-    "describe",
-    "nanmean",
-    "map_reduce",
-    "map_scan",
-}
-FOR_NOTHING = {*NAMES} - {
-    "min",
-    "max",
-    "nanmin",
-    "nanmax",
-    "ptp",
-    "argmin",
-    "argmax",
-    "nanargmin",
-    "nanargmax",
-    "describe",
-}
+ORDERED = {*"min max nanmin nanmax ptp argmin argmax nanargmin nanargmax".split()}
+TIMES = ORDERED | {*"any all mean std nanmean count_nonzero cummin cummax ffill bfill persist describe".split()}
+TIMES |= {"map_reduce", "map_scan"}
+FOR_NOTHING = {*NAMES} - ORDERED - {"describe"}
 
 # What is wrong, the argument that says so (None: the array itself), and functions in which it is not wrong.
 WRONG = [
