@@ -1,8 +1,8 @@
 """Host loops in C, ``kernels/host``, where they were compiled with the installation; elsewhere there are none.
 
 They do what NumPy does not do at the speed of memory, or not for all shapes: sum float32 in float64 and float64 in
-pairs, sum squares of deviations without an array of them, leave NaN out of both, find positions along rows, do several
-of these from one read, and scan lines with a carry.
+pairs, sum squares of deviations without an array of them, multiply with exponents, leave NaN out of all these, find
+positions along rows, do several of these from one read, and scan lines with a carry.
 """
 
 from __future__ import annotations
@@ -92,6 +92,19 @@ def present(block: Array) -> tuple[Array, Array, Array] | None:
     hi, lo, count = (np.empty((block.shape[0], block.shape[2]), kind) for kind in "ddq")
     _reduce(loops[f"present_{block.dtype.name}"], block, block.shape, hi, lo, count)
     return hi, lo, count
+
+
+def product(block: Array, skip: bool) -> tuple[Array, Array] | None:
+    """The product over the middle axis as a value and an exponent of two; None if not done here.
+
+    Of float32 and float64 blocks of shape (outer, n, inner). ``skip`` leaves NaN out.
+    """
+    loops = _loops_for(block) if block.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    value, exponent = (np.empty((block.shape[0], block.shape[2]), kind) for kind in "dq")
+    _reduce(loops[f"product{'_present' if skip else ''}_{block.dtype.name}"], block, block.shape, value, exponent)
+    return value, exponent
 
 
 def spread(block: Array, skip: bool, paired: bool) -> State | None:

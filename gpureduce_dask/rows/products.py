@@ -18,7 +18,7 @@ from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import compiled, exact, rules, sweeps
 from .exact import I8
-from .panels import panels
+from .panels import folded, panels
 from .sums import present
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, 2026-11
@@ -108,6 +108,10 @@ def moved(value: Array, exponent: Array) -> Array:
 def fold(block: Array, index: Array | None) -> State:
     if exact.wide(block.dtype).kind in "iu":
         return (np.multiply.reduce(block, axis=1, dtype=exact.wide(block.dtype)),)
+    return compiled.product(block, skip=False) or _fold_all(block)
+
+
+def _fold_all(block: Array) -> State:
     outer, n, inner = block.shape
     size = MOST * LOOKED_AT
     rows, span = max(size // (n * inner), 1), max(size // inner, 1)
@@ -172,7 +176,11 @@ def lift_present(x: Array, index: Array) -> State:
 
 
 def fold_present(block: Array, index: Array | None) -> State:
-    return fold(present(block, 1), index)
+    return compiled.product(block, skip=True) or folded(_fold_panel, combine, block)
+
+
+def _fold_panel(panel: Array) -> State:
+    return fold(present(panel, 1), None)
 
 
 # ---- scans

@@ -2,28 +2,13 @@
 // float64, float64 in pairs, with NaN or without. Of blocks of any length and width: where few cells lie side by side,
 // rows of memory that follow one another are added side by side, so that vectors are full. Which elements are added to
 // which depends on the shape alone, and so do the bits of a sum.
-#include <stddef.h>
-#include "each_processor.h"
+#include "strips.h"
 
 enum {
-    LANES = 16,      // elements that one loop takes
-    STRIP = 1024,    // cells whose sums stay in the first levels of cache while rows pass
-    NARROW = 64,     // elements of several rows that are added side by side,
-    FEWER = 16,      // and of rows of less than LONG elements, for in the end those sums are added too
-    LONG = 512,
-    SHORT = 64,      // elements of a row, or of a few columns, up to which as many as fill a buffer are copied beside
-    ROOM = 4096,     // one another: elements of that buffer
-    LINE = 64,       // bytes that come from memory together
-    AHEAD = 4,       // rows ahead that are asked for: between strips processors do not see what comes
     PLAIN = 512,     // additions after which sums go into pairs, so that rounding loses little,
     BESIDE = 32,     // and of rows that are added side by side, which rounding there loses less
     SHARE = 64,      // of a cell's elements, those whose mean deviations are measured from
 };
-
-#define INLINE static inline __attribute__((always_inline))
-
-// Each step is a loop of its own over so many elements. Compilers turn it into vectors, unless they have unrolled it.
-#define EACH _Pragma("GCC unroll 1") for (int k = 0; k < LANES; k++)
 
 // (hi, lo) += x, hi the nearest float64 (Knuth 1969). Where hi is not finite, lo means nothing.
 #define ADD_TO_PAIR(hi, lo, x)                                                                                         \
@@ -42,14 +27,6 @@ typedef struct {
     double hi[STRIP], lo[STRIP], square[STRIP];
     int64_t here[STRIP];
 } Totals;
-
-INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// How many rows are added side by side: as many as fill the lanes, where they follow one another in memory.
-INLINE int64_t side_by_side(int64_t n, int64_t inner, int64_t stride, int64_t itemsize) {
-    const int64_t most = inner == 1 && n < LONG ? FEWER : NARROW / inner;
-    return most < 2 || stride != inner * itemsize ? 1 : least(n, most);
-}
 
 // Adds up what several rows have added to the same cells.
 #define FOLD(NAME, TYPE)                                                                                               \
@@ -164,45 +141,13 @@ FOLD(int, int32_t)
         }                                                                                                              \
     }
 
-// The cells of a block of shape (outer, n, inner), whose last axis is that of neighbours, in the order of the results:
-// a strip of one row of cells at a time, or, where a row has few elements, as many rows as there is room for.
-#define EACH_STRIP(T, ...)                                                                                             \
-    {                                                                                                                  \
-        Lanes a;                                                                                                       \
-        Totals t;                                                                                                      \
-        T room[ROOM];                                                                                                  \
-        const int64_t most = least(ROOM / (n * inner), STRIP / inner); /* as many cells as a strip has */              \
-        const int64_t many = n * inner <= SHORT ? least(outer, most) : 1;                                              \
-        for (int64_t row = 0; row < outer; row += many)                                                                \
-            for (int64_t begin = 0; begin < inner; begin += STRIP) {                                                   \
-                const int64_t some = least(many, outer - row), at = row * inner + begin;                               \
-                const int64_t cells = many > 1 ? some * inner : least(inner - begin, STRIP);                           \
-                const int64_t stride = many > 1 ? cells * sizeof(T) : step[1];                                         \
-                const char *x = rows + row * step[0] + begin * sizeof(T);                                              \
-                if (many > 1) {                                                                                        \
-                    const char *ahead = x + some * step[0]; /* read across rows, memory is not asked for in time */    \
-                    for (int64_t at = 0; at < some * step[0]; at += LINE) __builtin_prefetch(ahead + at);              \
-                    for (int64_t i = 0; i < n; i++) {                                                                  \
-                        const char *from = x + i * step[1];                                                            \
-                        T *restrict to = room + i * cells;                                                             \
-                        if (inner == 1)                                                                                \
-                            for (int64_t r = 0; r < some; r++) to[r] = *(const T *)(from + r * step[0]);               \
-                        else                                                                                           \
-                            for (int64_t r = 0; r < some; r++)                                                         \
-                                for (int64_t j = 0; j < inner; j++)                                                    \
-                                    to[r * inner + j] = ((const T *)(from + r * step[0]))[j];                          \
-                    }                                                                                                  \
-                    x = (const char *)room;                                                                            \
-                }                                                                                                      \
-                __VA_ARGS__                                                                                            \
-            }                                                                                                          \
-    }
-
 // Of each cell the sum as a pair, or, where `lo` is NULL, rounded; with `count`, of what is not NaN, and how many there
 // are.
 #define SUM(NAME, T)                                                                                                   \
     INLINE void sums_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,            \
                             double *hi, double *lo, int64_t *count, const int skip) {                                  \
+        Lanes a;                                                                                                       \
+        Totals t;                                                                                                      \
         EACH_STRIP(T, {                                                                                                \
             total_##NAME(x, n, stride, cells, &a, &t, skip, 0);                                                        \
             for (int64_t j = 0; j < cells; j++) t.lo[j] = t.hi[j] - t.hi[j] == 0 ? t.lo[j] : 0;                        \
@@ -233,6 +178,8 @@ FOLD(int, int32_t)
 #define SPREAD(NAME, T)                                                                                                \
     INLINE void spreads_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,         \
                                double *count, double *mean, double *lost, double *m2, const int skip) {                \
+        Lanes a;                                                                                                       \
+        Totals t;                                                                                                      \
         EACH_STRIP(T, {                                                                                                \
             int64_t end = (n + SHARE - 1) / SHARE;                                                                     \
             for (int64_t j = 0; j < cells; j++) a.pivot[j] = 0;                                                        \

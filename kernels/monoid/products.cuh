@@ -124,7 +124,7 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
                     if (ElementBits<In>::bits * V > 1000) fits = fits && in_range(terms[j]);
                 }
             const Term product = times(acc.value, terms[0]);
-            if ((fits && in_range(product)) || !is_number(acc.value)) {
+            if (fits && (in_range(product) || !is_number(acc.value))) {
                 acc.value = product;
                 bring_near(acc);
             } else {

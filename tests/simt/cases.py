@@ -333,7 +333,7 @@ def check_products(machine: Emulator) -> None:
         rng.shuffle(x)
         x[0], x[5, 1], x[7, 2], x[8:10, 3] = 3, 0, np.inf, (-0.0, np.nan)
         for axes in ((0,), (0, 1)):
-            for given in (x, np.ascontiguousarray(x[:, :1])):
+            for given in (x, *(np.ascontiguousarray(x[:, i : i + 1]) for i in range(3))):
                 result = device.reduce((put(given),), bound, axes, final=True)
                 if not machine.collecting:
                     wanted = host.finalise(host.reduce((given,), bound, axes), bound)

@@ -60,8 +60,13 @@ def _labels(a: Any, b: Any) -> Iterator[str]:
 
 
 def differences(plain: Any, ours: Any) -> Iterator[str]:
-    """In what computed results differ."""
-    for (name, a), (_, b) in zip(flat(plain), flat(ours), strict=True):
+    """In what computed results differ: what was read back from a folder may come in another order."""
+    pairs = dict(flat(plain)), dict(flat(ours))
+    if pairs[0].keys() != pairs[1].keys():
+        yield f"arrays {list(pairs[1])} for {list(pairs[0])}"
+        return
+    for name, a in pairs[0].items():
+        b = pairs[1][name]
         if type(a) is not type(b):
             yield f"{name} type {type(b).__name__} for {type(a).__name__}"
         x, y = _host(a), _host(b)
