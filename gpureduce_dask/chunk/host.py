@@ -33,8 +33,8 @@ FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
 SHARED = Budget(0, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn: where each takes more, and of rows less
 SHARED_WORKED, SHARED_LIFTED = 1 << 17, 1 << 15  # where one makes temporaries; where it lifts each element
-MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 16)  # functions of elements: at least, and as many as
-MAPPED_BYTES = 1 << 20  # give values of so many bytes: fewer are computed faster than a tile costs. What they read
+MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 18)  # functions of elements: at least, and as many as
+MAPPED_BYTES = 1 << 21  # give values of so many bytes: fewer are computed faster than a tile costs. What they read
 # passes once: a comparison, which gives a byte an element, takes as many elements as NumPy does in this time
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
@@ -77,7 +77,8 @@ def reduce(
         _budget(bound),
         placed or ordered,
         ordered,
-        all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
+        all(map(map_of, bound.parts))
+        or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
     apart = () if layout.direct or placed or ordered else layout.apart(shape)
     if apart:
@@ -164,7 +165,7 @@ def _budget_of(bound: Bound) -> Budget:
 
 @lru_cache(maxsize=256)
 def _mapped_budget(of: Map) -> Budget:
-    widest = max((node.dtype.itemsize for node in of.program.nodes if not node.is_leaf), default=1)
+    widest = max((node.dtype.itemsize for node in of.computed.nodes if not node.is_leaf), default=1)
     size = max(MAPPED_BYTES // widest, MAPPED.rows)
     return replace(MAPPED, rows=size, columns=size)
 
@@ -208,9 +209,15 @@ def _together(states: list[State], bound: Bound) -> State:
 
 def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start: int) -> State:
     """The states of one tile's cells, of shape (outer, inner)."""
-    blocks, where = walk.blocks(*tile), walk.positions(tile[1], start)
-    found = several.states(bound.parts, blocks[0], where) if len(bound.parts) > 1 else {}
-    state = tuple(f for part in bound.parts for f in found.get(part.name) or _state_of(blocks, where, part))
+    where, maps = walk.positions(tile[1], start), [of for part in bound.parts if (of := map_of(part)) is not None]
+    if len(maps) == len(bound.parts):  # computed of tiles as they lie: only what is reduced has to lie as a block
+        views = walk.views_of(*tile)
+        values = (list(map(walk.as_block, of.values(views))) for of in maps)
+        state = tuple(f for of, each in zip(maps, values, strict=True) for f in _state_of(each, where, of.taker))
+    else:
+        blocks = walk.blocks(*tile)
+        found = several.states(bound.parts, blocks[0], where) if len(bound.parts) > 1 else {}
+        state = tuple(f for part in bound.parts for f in found.get(part.name) or _state_of(blocks, where, part))
     # The next tile overwrites the scratch that a view of the block would show.
     return tuple(f if f.base is None else f.copy() for f in state)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -154,7 +154,8 @@ def _merge(dims: Iterable[Dim]) -> tuple[Dim, ...]:
 def _grow(laid: Plan, budget: int, most: int, ordered: bool, apart: bool) -> tuple[int, ...]:
     """The extents of a tile of at most ``budget`` elements and ``most`` cells, grown from the shortest stride on.
 
-    With ``apart`` at most one axis of a group grows, so that the tile is a view of three axes.
+    With ``apart`` a group grows along one axis, or along those that lie in memory as one: the tile is then a view of
+    three axes.
     """
     dims = laid.dims
     first, last = len(laid.outer), len(laid.outer) + len(laid.reduced)
@@ -182,8 +183,15 @@ def _grow(laid: Plan, budget: int, most: int, ordered: bool, apart: bool) -> tup
         extents[i] = min(dims[i].size, extent)
         room //= extents[i]
         cells //= 1 if group else extents[i]
-        closed[group] = (apart and extents[i] > 1) or (ordered and group and extents[i] < dims[i].size)
+        stops = extents[i] < dims[i].size
+        parts = extents[i] > 1 and (stops or not _continues(dims, i))
+        closed[group] = (apart and parts) or (ordered and group and stops)
     return tuple(extents)
+
+
+def _continues(dims: Sequence[Dim], i: int) -> bool:
+    """True where the axis before this one goes on where this one ends: a stretch of both is one stretch of memory."""
+    return i > 0 and dims[i - 1].strides == tuple(s * dims[i].size for s in dims[i].strides)
 
 
 def _is_crossed(laid: Plan) -> bool:
@@ -253,6 +261,15 @@ class Walk:
     def blocks(self, outer: Slices, run: Slices, inner: Slices) -> list[Array]:
         """The elements of one tile, of shape (outer, n, inner) each; valid until the next call."""
         return [self.block(v[(*outer, *run, *inner)], s) for v, s in zip(self.views, self.scratch, strict=True)]
+
+    def views_of(self, outer: Slices, run: Slices, inner: Slices) -> list[Array]:
+        """The elements of one tile as they lie, with an axis for each dimension of the plan."""
+        return [v[(*outer, *run, *inner)] for v in self.views]
+
+    def as_block(self, tile: Array) -> Array:
+        """What was computed of a tile, of shape (outer, n, inner)."""
+        tile, shape = self.shaped(tile)
+        return tile.reshape(shape)
 
     def block(self, tile: Array, scratch: Array) -> Array:
         tile, shape = self.shaped(tile)

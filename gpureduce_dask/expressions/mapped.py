@@ -14,10 +14,14 @@ import numpy as np
 
 from ..errors import ArgumentError, message
 from ..monoid import Array, Bound, DType, State, same_elements
-from ..rows import chosen
+from ..rows import chosen, products, sums
 from ..rows.product import product
 from . import host
-from .program import Program
+from .program import Program, unchanged
+
+# Folds by those that put a number in the place of NaN, and that number.
+PRESENT = {sums.fold: sums.fold_present, products.fold: products.fold_present}
+NEUTRAL = {sums.fold: 0, products.fold: 1}
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,29 @@ class Map:
         *arrays, carry, out = blocks
         assert self.inner.monoid.sweep is not None
         return self.inner.monoid.sweep(*self._values(arrays), carry, out)
+
+    def values(self, blocks: list[Array]) -> list[Array]:
+        """What :attr:`taker` takes, of blocks of one shape, in scratch until this thread's next call."""
+        blocks = [b.astype(d, copy=False) for b, d in zip(blocks, self.program.dtypes, strict=True)]
+        return host.evaluate(self.computed, blocks)
+
+    @cached_property
+    def taker(self) -> Bound:
+        """The monoid of the values: of those that are no NaN alone, where a sum or product has numbers in their place
+        that change nothing, as xarray's ``skipna`` does."""
+        if self.masked:
+            return mapped(unchanged(self.program.results), self.inner, True)
+        if self.computed is self.program:
+            return self.inner
+        return replace(self.inner, monoid=replace(self.inner.monoid, fold=PRESENT[self.inner.monoid.fold]))
+
+    @cached_property
+    def computed(self) -> Program:
+        """What gives the values."""
+        fold, value = self.inner.monoid.fold, self.program.outputs[0]
+        if self.masked or fold not in PRESENT or (present := self.program.present(value, NEUTRAL[fold])) is None:
+            return self.program
+        return self.program.only((present,))
 
     def _values(self, blocks: list[Array]) -> list[Array]:
         shape = blocks[0].shape

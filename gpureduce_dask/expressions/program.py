@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..monoid import DType
+from . import functions
 
 ARRAY, CONSTANT, CAST = "array", "constant", "cast"
 
@@ -89,6 +90,16 @@ class Program:
                 number = len(nodes) - 1
             outputs.append(number)
         return replace(self, nodes=tuple(nodes), outputs=tuple(outputs))
+
+    def present(self, number: int, filled: float) -> int | None:
+        """The node whose values this one has but for NaN, in whose place it has ``filled``; None of other nodes."""
+        node = self.nodes[number]
+        if node.op != functions.WHERE:
+            return None
+        condition, instead, value = node.args
+        tested, given = self.nodes[condition], self.nodes[instead]
+        is_filled = given.op == CONSTANT and self.constants[given.args[0]] == Constant.of(filled, node.dtype)
+        return value if tested.op == "isnan" and tested.args == (value,) and is_filled else None
 
     def only(self, outputs: tuple[int, ...]) -> Program:
         """The part of it that these nodes need. Arrays keep their numbers."""

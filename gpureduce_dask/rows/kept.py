@@ -13,7 +13,7 @@ from .. import cuda_types as cuda
 from ..monoid import Array, DType, Fields, Monoid, State
 from . import compiled, positions, rules
 from .limits import void
-from .panels import panels
+from .panels import PANEL, panels
 
 
 def fields(dtype: DType) -> Fields:
@@ -41,6 +41,17 @@ def finalise(state: State, dtype: DType) -> Array:
 
 
 def first_fold(block: Array, index: Array | None) -> State:
+    """Stretch by stretch, each longer than the last one, until all cells have an element: most have one early."""
+    outer, n, inner = block.shape
+    longest = max(PANEL // (outer * inner), 1)
+    state, start, length = _first(block[:, :1]), 1, 4
+    while start < n and not np.all(state[1]):
+        state = first_combine(state, _first(block[:, start : start + length]))
+        start, length = start + length, min(4 * length, longest)
+    return state
+
+
+def _first(block: Array) -> State:
     seen = ~positions.isnan(block)
     at, found = positions.first(seen)
     at = np.where(found, at, 0)

@@ -115,7 +115,7 @@ def put_off(node: Task, have: Any) -> Lazy | None:
     args = tuple(_argument(a, have) for a in node.args)
     if not any(isinstance(a, Lazy) or _is_array(a) for a in args):
         return None
-    args = tuple(map(_number, args))
+    args = _with_numbers(args)
     leaves: dict[int, Any] = {}
     for a in args:
         if isinstance(a, Lazy):
@@ -138,6 +138,21 @@ def function_of(node: Task) -> Any:
 
 
 _numbers: OrderedDict[int, tuple[Any, Any]] = OrderedDict()  # a GPU's, by the array that holds each
+
+
+def _with_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with numbers in place of arrays that hold one number each: those of a GPU that have no axis, and those
+    of the host that repeat it, as ``zeros_like`` does, beside others of the result's shape."""
+    args = tuple(map(_number, args))
+    repeats = [type(a) is np.ndarray and a.size > 1 and not any(a.strides) for a in args]
+    shapes = [[a.shape for a, r in zip(args, repeats, strict=True) if r <= some and _has_shape(a)] for some in (0, 1)]
+    if not any(repeats) or np.broadcast_shapes(*shapes[0]) != np.broadcast_shapes(*shapes[1]):
+        return args
+    return tuple(a.flat[0] if r else a for a, r in zip(args, repeats, strict=True))
+
+
+def _has_shape(x: Any) -> bool:
+    return isinstance(x, Lazy) or _is_array(x)
 
 
 def _number(x: Any) -> Any:
