@@ -17,7 +17,7 @@ import numpy as np
 from ..binned import Binned, Bins
 from ..monoid import Array, Bound, State
 from ..operators import OPERATORS
-from ..rows import counts, extrema, logic, moments, products, sums
+from ..rows import compiled, counts, extrema, logic, moments, products, sums
 from ..rows.product import split
 from . import box_bins
 from .bins_panels import Panel, View
@@ -52,6 +52,8 @@ AT: dict[Any, tuple[np.ufunc, ...]] = {
 }
 DECIDES = {np.logical_or: True, np.logical_and: False}  # one such element does; their at takes ten times as long
 SPREADS = frozenset({moments.fold, moments.fold_present})
+# What compiled loops add up, and whether they leave NaN out.
+ADDS = {sums.fold: False, sums.mean_fold: False, sums.fold_present: True, sums.mean_fold_present: True}
 ADDED: dict[Any, int] = {sums.combine: 0, sums.mean_combine: 1}  # a sum, and how many counts behind it
 
 
@@ -139,6 +141,9 @@ def _panel(cells: State, blocks: tuple[Array, ...], panel: Panel, bound: Binned)
     blocks = tuple(panel.take(b) for b in blocks)
     for part, mine in zip(bound.parts, split(bound.parts, cells), strict=True):
         given = tuple(b.astype(d, copy=False) for b, d in zip(blocks, part.elements, strict=True))
+        if (sums_of := _sums(mine[0].shape, given[0], panel, part)) is not None:
+            _combine(mine, sums_of, part)
+            continue
         ufuncs = _ufuncs(part) if given[0].shape[2] <= SIDE else None
         rows = max(1, PANEL // (given[0].shape[1] * given[0].shape[2]))
         for start in range(0, len(mine[0]), rows):
@@ -157,6 +162,23 @@ def _panel(cells: State, blocks: tuple[Array, ...], panel: Panel, bound: Binned)
                 _combine(states, _at_apart(states[0].shape, ufuncs, tile, panel, part), part)
             else:
                 _fold_runs(states, tile, panel, part)
+
+
+def _sums(shape: tuple[int, ...], block: Array, panel: Panel, bound: Bound) -> State | None:
+    """The panel's own sums, and counts, by compiled loops; None of other operators, and where there are too many."""
+    skips = ADDS.get(bound.monoid.fold)
+    narrow = block.shape[2] <= SIDE or block.dtype.itemsize < 8  # else stretches of float64 are added up in pairs
+    if skips is None or not narrow or math.prod(shape) > block.size:
+        return None
+    found = compiled.grouped(block, panel.codes, shape[1], skips)
+    if found is None:
+        return None
+    total, count = found
+    state = [total, np.zeros(shape)][: 2 if _is_pair(bound) else 1]
+    if bound.monoid.combine is sums.mean_combine:
+        each = np.bincount(panel.codes, minlength=shape[1])[:, None] if count is None else count
+        state.append(np.broadcast_to(each, shape))
+    return as_fields(tuple(state), bound, shape)
 
 
 def _ufuncs(bound: Bound) -> tuple[np.ufunc, ...] | None:

@@ -121,6 +121,24 @@ def spread(block: Array, skip: bool, paired: bool) -> State | None:
     return tuple(field for field in fields if field is not None)
 
 
+def grouped(block: Array, codes: Array, groups: int, skip: bool) -> tuple[Array, Array | None] | None:
+    """The sums by groups over the middle axis, of shape (outer, groups, inner), and with ``skip``, which leaves NaN
+    out, how many elements they have; None if not done here.
+
+    Of float32 and float64 blocks of shape (outer, n, inner); ``codes`` are the groups of n elements.
+    """
+    lie = block.shape[2] == 1 or block.strides[2] == block.itemsize
+    loops = _loops_of(block) if lie and block.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    shape = block.shape[0], groups, block.shape[2]
+    total, count = np.zeros(shape), np.zeros(shape, np.int64) if skip else None
+    labels = np.ascontiguousarray(codes, np.int64)
+    name, several = f"grouped{'_present' if skip else ''}_{block.dtype.name}", ctypes.c_int64(groups)
+    _reduce(loops[name], block, block.shape, labels, several, total, *(() if count is None else (count,)))
+    return total, count
+
+
 @dataclass(frozen=True)
 class Several:
     """What was asked for of each row, of shape (outer, 1); the rest holds nothing of meaning."""
@@ -245,7 +263,7 @@ def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:
     return library() if lie else None
 
 
-def _reduce(function: Callable[..., Any], block: Array, shape: tuple[int, ...], *results: Array | None) -> None:
+def _reduce(function: Callable[..., Any], block: Array, shape: tuple[int, ...], *results: Any) -> None:
     steps = np.array(block.strides[:2], np.int64)
     _call(function, block, *_sizes(*shape), steps, *results)
 
@@ -256,10 +274,13 @@ def _sizes(*numbers: int) -> Iterator[ctypes.c_int64]:
 
 def _loops_for(block: Array) -> ctypes.CDLL | None:
     """The loops, if it is worth a call and cells side by side, or else elements, are neighbours in memory."""
-    if block.size < LEAST or not block.flags.aligned or not block.dtype.isnative:
-        return None
     step = block.strides[2] if block.shape[2] > 1 else block.strides[1]
-    return library() if step == block.itemsize or block.shape[1:] == (1, 1) else None
+    return _loops_of(block) if step == block.itemsize or block.shape[1:] == (1, 1) else None
+
+
+def _loops_of(block: Array) -> ctypes.CDLL | None:
+    """The loops, if it is worth a call."""
+    return library() if block.size >= LEAST and block.flags.aligned and block.dtype.isnative else None
 
 
 def _rows_for(rows: Array) -> ctypes.CDLL | None:
