@@ -137,6 +137,43 @@ def test_sums_of_what_is_present_are_exact_where_float64_is(dtype, shape):
 
 
 @needs_loops
+@pytest.mark.parametrize("shape", BLOCKS, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_by_groups_are_those_of_each_group(dtype, shape):
+    x = numbers(shape, dtype)
+    x[np.random.default_rng(1).random(shape) < 1 / 3] = np.nan
+    codes = np.random.default_rng(2).integers(0, 5, shape[1])
+    for block in blocks(x, shape):
+        there = ~np.isnan(block)
+        total, count = compiled.grouped(block, codes, 6, True)  # one group has no element
+        plain, nothing = compiled.grouped(np.where(there, block, 0), codes, 6, False)
+        assert nothing is None
+        for group in range(6):
+            mine = codes == group
+            wanted = np.where(there, block, 0)[:, mine].sum(axis=1, dtype="f8")
+            np.testing.assert_array_equal(total[:, group], wanted)
+            np.testing.assert_array_equal(plain[:, group], wanted)
+            np.testing.assert_array_equal(count[:, group], there[:, mine].sum(axis=1))
+
+
+@needs_loops
+@pytest.mark.parametrize("shape", BLOCKS, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_have_an_exponent(dtype, shape):
+    x = np.ldexp(np.random.default_rng(1).uniform(0.5, 1, shape), numbers(shape, int)).astype(dtype)
+    x[np.random.default_rng(2).random(shape) < 1 / 3] = np.nan
+    x.reshape(-1)[[0, -1]] = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max
+    for block in blocks(x, shape):
+        mantissas, powers = np.frexp(np.where(np.isnan(block), 1, block).astype("f8"))
+        wanted = np.log2(mantissas).sum(axis=1) + powers.sum(axis=1)
+        value, exponent = compiled.product(block, True)
+        np.testing.assert_allclose(np.log2(value) + exponent, wanted, rtol=1e-12, atol=1e-9)
+        again = compiled.product(np.where(np.isnan(block), 1, block).astype(dtype), False)
+        np.testing.assert_array_equal(value, again[0])
+        np.testing.assert_array_equal(exponent, again[1])
+
+
+@needs_loops
 def test_pairs_of_what_is_present_keep_what_rounding_loses():
     x = np.tile([1e16, 1.0, np.nan, -1e16], (1 << 14, 1))
     x[:, 1] = 2.0**-40

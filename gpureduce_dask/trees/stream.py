@@ -216,12 +216,19 @@ class _Bundle:
         """The tasks that move in, less the chains that would bring too much from elsewhere."""
         while True:
             inside = self._private()
-            chains = {m: self._outside(m, inside) for m in self.members() if m in inside}
-            counts = Counter(key for needs in chains.values() for key in needs)
+            chains = {m: self._chain_of(m, inside) for m in self.members() if m in inside}
+            chunks = [
+                {key for m in members if m in chains for key in chains[m][1]}
+                for members in zip(*(group.members for group in self.groups), strict=True)
+            ]
+            counts = Counter(key for needs in chunks for key in needs)
             local = {key for key in counts if key not in self.graph and self.is_placed}
             few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
             fit = local.union(key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED))
-            unfit = {m for m, needs in chains.items() if not needs <= fit}
+            waits = {key for key, n in few.items() if n == 1 and not isinstance(self.graph.get(key), DataNode)}
+            unfit = {
+                m for m, (steps, needs) in chains.items() if not needs <= fit or not self._makes_chunk(steps, waits)
+            }
             if not unfit:
                 return inside
             self.barred |= unfit
@@ -250,17 +257,22 @@ class _Bundle:
             ahead.extend(node.dependencies)
         return inside
 
-    def _outside(self, member: Key, inside: set[Key]) -> set[Key]:
-        """What a member's chain needs from elsewhere."""
-        found, ahead, seen = set(), [member], {member}
+    def _chain_of(self, member: Key, inside: set[Key]) -> tuple[set[Key], set[Key]]:
+        """A member's chain, and what it needs from elsewhere."""
+        steps, needs, ahead = {member}, set(), [member]
         while ahead:
-            for key in self.graph[ahead.pop()].dependencies - seen:
-                seen.add(key)
+            for key in self.graph[ahead.pop()].dependencies - steps - needs:
                 if key in inside:
+                    steps.add(key)
                     ahead.append(key)
                 else:
-                    found.add(key)
-        return found
+                    needs.add(key)
+        return steps, needs
+
+    def _makes_chunk(self, steps: set[Key], waits: set[Key]) -> bool:
+        """False for a chain that only works on a chunk that another task makes: as a task of its own it sets that free
+        as soon as it is made, and does not hold it until the last chunk of the group is made."""
+        return any(not self.graph[key].dependencies & (steps | waits) for key in steps)
 
     def _may_wait_for(self, key: Key, users: int) -> bool:
         """False for a chunk of one's own on some worker, and for what ties the tasks after it to a worker, as a
