@@ -155,6 +155,7 @@ def test_counts_and_histograms(dtype):
     np.testing.assert_array_equal(got, np.bincount(whole, minlength=400))
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("count", [10, 1000, 100_000])
 def test_many_elements(count):
     """2^31 and some, in one chunk."""

@@ -58,6 +58,7 @@ def test_the_input_stays_as_it_was(step):
     assert bool((x == cupy.arange(5000, dtype="f4")).all())
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("label", ["reduce-03", "reduce-12", "reduce-18", "scan-03", "scan-05-padded"])
 def test_more_than_two_to_the_31(label):
     import cupy

@@ -167,6 +167,7 @@ def test_streams_do_not_share_tickets(gpu):
     assert {int(r[0]) for r in results} == {3_000_000 * 2_999_999 // 2}
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("dtype", ["int8", "bool"])
 def test_beyond_two_to_the_32(gpu, dtype):
     n = (1 << 32) + 12345
@@ -180,6 +181,7 @@ def test_beyond_two_to_the_32(gpu, dtype):
     cp.get_default_memory_pool().free_all_blocks()
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("shape, axis", [((2, (1 << 31) + 77), 1), (((1 << 31) + 77, 2), 0), (((1 << 31) + 77, 2), 1),
                                          ((3, (1 << 29) + 5, 3), 1), (((1 << 30) + 3, 5), 1)])  # fmt: skip
 def test_beyond_two_to_the_32_by_axis(gpu, shape, axis):

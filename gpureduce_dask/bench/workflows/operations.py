@@ -247,7 +247,7 @@ CALLS: dict[str, Operation] = {
     "groupby_bins": lambda d: d.t.groupby_bins("lat", _edges(d)).mean(),
     "groupby_bins of values": lambda d: d.t.mean("time").groupby_bins("region", [-1, 1, 3, 5]).max(),
     "two keys": lambda d: d.t.groupby(["time.month", "zone"]).mean(),
-    "two keys, largest": lambda d: d.t.groupby(["time.season", "region"]).max(),
+    "two keys, largest": lambda d: d.t.isel(time=slice(0, 200)).groupby(["time.season", "region"]).max(),
     "groups, reduced over all": lambda d: d.t.groupby("time.month").mean(...),
     "groups, sum with min_count": lambda d: d.t.groupby("time.month").sum(min_count=5),
     "groups, mapped": lambda d: d.t.groupby("time.season").map(lambda g: g.max("time") - g.min("time")),
