@@ -19,7 +19,7 @@ from ..monoid import Array, DType, Fields, Monoid, State
 from . import compiled, exact, rules, sweeps
 from .exact import I8
 from .panels import folded, panels
-from .sums import present
+from .sums import has_all, present
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, 2026-11
 FEW = 1 << 9  # numbers that are multiplied before anything is looked at;
@@ -225,6 +225,8 @@ def _sweep_each(block: Array, carry: State, out: Array) -> State:
 
 
 def sweep_present(block: Array, carry: State, out: Array) -> State:
+    if has_all(block):
+        return sweep(block, carry, out)
     for panel, target in zip(panels(block), panels(out), strict=True):
         carry = sweep(present(panel, 1), carry, target)
     return carry

@@ -222,10 +222,10 @@ class _Bundle:
                 for members in zip(*(group.members for group in self.groups), strict=True)
             ]
             counts = Counter(key for needs in chunks for key in needs)
-            local = {key for key in counts if key not in self.graph and self.is_placed}
+            local = {key for key in counts if self._is_in_memory(key)}
             few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
             fit = local.union(key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED))
-            waits = {key for key, n in few.items() if n == 1 and not isinstance(self.graph.get(key), DataNode)}
+            waits = {key for key, n in few.items() if n == 1}
             unfit = {
                 m for m, (steps, needs) in chains.items() if not needs <= fit or not self._makes_chunk(steps, waits)
             }
@@ -273,6 +273,10 @@ class _Bundle:
         """False for a chain that only works on a chunk that another task makes: as a task of its own it sets that free
         as soon as it is made, and does not hold it until the last chunk of the group is made."""
         return any(not self.graph[key].dependencies & (steps | waits) for key in steps)
+
+    def _is_in_memory(self, key: Key) -> bool:
+        """True for what lies in the graph itself, or on the worker that the group is sent to."""
+        return isinstance(self.graph[key], DataNode) if key in self.graph else self.is_placed
 
     def _may_wait_for(self, key: Key, users: int) -> bool:
         """False for a chunk of one's own on some worker, and for what ties the tasks after it to a worker, as a
