@@ -155,6 +155,21 @@ def test_counts_and_histograms(dtype):
     np.testing.assert_array_equal(got, np.bincount(whole, minlength=400))
 
 
+@pytest.mark.parametrize("dtype", "? i1 u1 i2 i4 i8 u8 f4 f8".split())
+def test_bins_are_numpys_at_their_edges(dtype):
+    """Numbers beside edges, subnormal ones among them."""
+    from gpureduce_dask.trees.histograms import codes_of
+
+    for span, bins in (((-3, 3), 40), ((0.1, 0.7), 7), ((-100, 100), 3000), ((220.0, 330.0), 40), ((0, 1), 10)):
+        x = (np.random.default_rng(0).standard_normal(100_003) * span[1]).astype(dtype)
+        edges = np.histogram_bin_edges(x[:0].astype("u1") if dtype == "?" else x[:0], bins, span)
+        if x.dtype.kind == "f":
+            beside = np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)
+            some = np.concatenate([edges, *beside, [np.nan, np.inf, -np.inf, -0.0]])
+            x[: some.size] = some
+        np.testing.assert_array_equal(codes_of(cp.asarray(x), edges, True).get(), codes_of(x, edges, True))
+
+
 @pytest.mark.large
 @pytest.mark.parametrize("count", [10, 1000, 100_000])
 def test_many_elements(count):
