@@ -210,16 +210,23 @@ def _together(states: list[State], bound: Bound) -> State:
 def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start: int) -> State:
     """The states of one tile's cells, of shape (outer, inner)."""
     where, maps = walk.positions(tile[1], start), [of for part in bound.parts if (of := map_of(part)) is not None]
+    state: list[Array] = []
     if len(maps) == len(bound.parts):  # computed of tiles as they lie: only what is reduced has to lie as a block
         views = walk.views_of(*tile)
-        values = (list(map(walk.as_block, of.values(views))) for of in maps)
-        state = tuple(f for of, each in zip(maps, values, strict=True) for f in _state_of(each, where, of.taker))
-    else:
-        blocks = walk.blocks(*tile)
-        found = several.states(bound.parts, blocks[0], where) if len(bound.parts) > 1 else {}
-        state = tuple(f for part in bound.parts for f in found.get(part.name) or _state_of(blocks, where, part))
-    # The next tile overwrites the scratch that a view of the block would show.
-    return tuple(f if f.base is None else f.copy() for f in state)
+        for of in maps:
+            values = [walk.as_block(value) for value in of.values(views)]
+            state += map(_own, _state_of(values, where, of.taker))
+        return tuple(state)
+    blocks = walk.blocks(*tile)
+    found = several.states(bound.parts, blocks[0], where) if len(bound.parts) > 1 else {}
+    for part in bound.parts:
+        state += map(_own, found.get(part.name) or _state_of(blocks, where, part))
+    return tuple(state)
+
+
+def _own(field: Array) -> Array:
+    """A field that shows no scratch, which what is computed next overwrites."""
+    return field if field.base is None else field.copy()
 
 
 def _state_of(blocks: list[Array], where: Positions, bound: Bound) -> State:

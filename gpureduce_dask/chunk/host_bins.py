@@ -53,7 +53,12 @@ AT: dict[Any, tuple[np.ufunc, ...]] = {
 DECIDES = {np.logical_or: True, np.logical_and: False}  # one such element does; their at takes ten times as long
 SPREADS = frozenset({moments.fold, moments.fold_present})
 # What compiled loops add up, and whether they leave NaN out.
-ADDS = {sums.fold: False, sums.mean_fold: False, sums.fold_present: True, sums.mean_fold_present: True}
+ADDS: dict[Any, bool] = {
+    sums.fold: False,
+    sums.mean_fold: False,
+    sums.fold_present: True,
+    sums.mean_fold_present: True,
+}
 ADDED: dict[Any, int] = {sums.combine: 0, sums.mean_combine: 1}  # a sum, and how many counts behind it
 
 

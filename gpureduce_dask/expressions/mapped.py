@@ -20,8 +20,8 @@ from . import host
 from .program import Program, unchanged
 
 # Folds by those that put a number in the place of NaN, and that number.
-PRESENT = {sums.fold: sums.fold_present, products.fold: products.fold_present}
-NEUTRAL = {sums.fold: 0, products.fold: 1}
+PRESENT: dict[Any, Any] = {sums.fold: sums.fold_present, products.fold: products.fold_present}
+NEUTRAL: dict[Any, float] = {sums.fold: 0, products.fold: 1}
 
 
 @dataclass(frozen=True)

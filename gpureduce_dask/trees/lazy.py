@@ -144,7 +144,7 @@ def _with_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with numbers in place of arrays that hold one number each: those of a GPU that have no axis, and those
     of the host that repeat it, as ``zeros_like`` does, beside others of the result's shape."""
     args = tuple(map(_number, args))
-    repeats = [type(a) is np.ndarray and a.size > 1 and not any(a.strides) for a in args]
+    repeats = [type(a) is np.ndarray and _is_array(a) and a.size > 1 and not any(a.strides) for a in args]
     shapes = [[a.shape for a, r in zip(args, repeats, strict=True) if r <= some and _has_shape(a)] for some in (0, 1)]
     if not any(repeats) or np.broadcast_shapes(*shapes[0]) != np.broadcast_shapes(*shapes[1]):
         return args

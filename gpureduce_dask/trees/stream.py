@@ -259,7 +259,8 @@ class _Bundle:
 
     def _chain_of(self, member: Key, inside: set[Key]) -> tuple[set[Key], set[Key]]:
         """A member's chain, and what it needs from elsewhere."""
-        steps, needs, ahead = {member}, set(), [member]
+        steps, ahead = {member}, [member]
+        needs: set[Key] = set()
         while ahead:
             for key in self.graph[ahead.pop()].dependencies - steps - needs:
                 if key in inside:
