@@ -224,3 +224,44 @@ def test_workers_read_at_the_same_time_as_planned(way, folder, reads, client):
         np.testing.assert_allclose(got, expected, rtol=1e-6)
     assert reads.count == STORED
     assert len(reads.workers) > 2
+
+
+def run(*results):
+    """The values of results that are computed together, and the tasks, by key."""
+    graph = {}
+
+    def get(dsk, keys, **options):
+        graph.update(dsk.__dask_graph__() if hasattr(dsk, "__dask_graph__") else dsk)
+        return dask.get(dsk, keys, **options)
+
+    return dask.compute(*results, scheduler=get), graph
+
+
+def made(block):
+    return block + 1
+
+
+def test_a_mask_that_two_reductions_share_is_made_with_them():
+    x = da.from_array(VALUES, CHUNKS).map_blocks(made)
+    with gr.accelerate(numpy=True):
+        missing = da.isnan(x)
+        results = da.where(missing, 0, x).sum(axis=0), missing.sum(axis=0)
+    values, graph = run(*results)
+    names = {key[0] for key in graph if isinstance(key, tuple)}
+    assert not any("isnan" in name or "made" in name for name in names), names
+    for got, want in zip(values, (VALUES + 1, np.isnan(VALUES)), strict=True):
+        np.testing.assert_allclose(got, want.sum(axis=0), rtol=1e-5)
+
+
+def test_a_chunk_that_two_groups_need_is_held_by_neither():
+    """A group that waited for all of its chunks would hold them."""
+    x = da.from_array(VALUES, (8, 12)).map_blocks(made)
+    with gr.accelerate(numpy=True):
+        results = x.sum(axis=0), x.max(axis=1)
+    values, graph = run(*results)
+    chunks = {key for key in graph if isinstance(key, tuple) and "made" in key[0]}
+    assert len(chunks) == x.npartitions
+    most = max(len(chunks & node.dependencies) for node in graph.values())
+    assert most == 1
+    for got, want in zip(values, (VALUES.sum(0), VALUES.max(1)), strict=True):
+        np.testing.assert_allclose(got, want + (64 if want.size == 48 else 1), rtol=1e-4, atol=1e-4)

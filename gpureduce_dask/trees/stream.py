@@ -152,7 +152,7 @@ def move_in(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) -> Graph:
     wanted = wanted.union(ends)
     moved = dict(graph)
     flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, Group)}
-    for groups in _together(graph, [group for group, _ in flat.values()]):
+    for groups in _together(graph, [group for group, _ in flat.values()], users):
         bundle = _Bundle(groups, graph, users, wanted)
         replaced = {key for group in groups for key in flat[group.key][1]}
         if replaced and not bundle.inside.issuperset(bundle.members()):  # what is not made here had better be combined
@@ -181,20 +181,52 @@ def _flat(group: Group, graph: Graph, wanted: set[Key]) -> tuple[Group, list[Key
     return (type(group)(group.key, group.func, List(*map(TaskRef, members))), replaced) if replaced else (group, [])
 
 
-def _together(graph: Graph, groups: list[Group]) -> Iterable[list[Group]]:
-    """Groups that fold the same chunks, by different operators.
+def _together(graph: Graph, groups: list[Group], users: Mapping[Key, set[Key]]) -> Iterable[list[Group]]:
+    """Groups that fold the same chunks, by different operators or of different functions of their elements.
 
     A chunk of their own is what one member of each needs. What several members of one need is no chunk of theirs but
     what these are read from, such as the array of a file, which all groups of all chunks may share.
     """
-    needs = [[(_name(m), graph[m].dependencies if m in graph else frozenset()) for m in g.members] for g in groups]
-    users = Counter((name, key) for members in needs for name, each in members for key in each)
+    made = _made_by({m for g in groups for m in g.members}, graph, users)
+    needs = [[(_name(m), _chunks_of(m, graph, made)) for m in g.members] for g in groups]
+    counts = Counter((name, key) for each in needs for name, keys in each for key in keys)
     found: dict[Any, list[Group]] = {}
-    for group, members in zip(groups, needs, strict=True):
-        has_own = all(any(users[name, key] == 1 for key in each) for name, each in members)
-        chunks = tuple(each for _, each in members) if has_own else group.key
+    for group, mine in zip(groups, needs, strict=True):
+        has_own = all(any(counts[name, key] == 1 for key in keys) for name, keys in mine)
+        chunks = tuple(keys for _, keys in mine) if has_own else group.key
         found.setdefault(chunks, []).append(group)
     return found.values()
+
+
+def _made_by(members: set[Key], graph: Graph, users: Mapping[Key, set[Key]]) -> set[Key]:
+    """The tasks that members alone need and that make something of a chunk, such as a mask of what is missing that a
+    sum and a count share. What reads a chunk makes it of what others need too."""
+    found: set[Key] = set()
+    ahead = members & graph.keys()
+    while ahead:
+        inner = members | found
+        below = {d for key in ahead for d in graph[key].dependencies} - inner
+        ahead = {
+            key
+            for key in below
+            if isinstance(node := graph.get(key), Task)
+            and not isinstance(node, Group)
+            and users[key] <= inner
+            and any(users[d] <= inner | {key} for d in node.dependencies)
+        }
+        found |= ahead
+    return found
+
+
+def _chunks_of(member: Key, graph: Graph, made: set[Key]) -> frozenset[Key]:
+    """What a member is made of, behind what was made of a chunk."""
+    found: set[Key] = set()
+    ahead = [member] if member in graph else []
+    while ahead:
+        new = graph[ahead.pop()].dependencies - found
+        found |= new
+        ahead.extend(new & made)
+    return frozenset(found - made)
 
 
 def _name(key: Key) -> Any:
