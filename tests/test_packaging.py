@@ -67,7 +67,7 @@ def where(python: Path, folder: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
 def test_installed_kernels_are_the_tree_s(built, kind, tmp_path):
     python = fresh_environment(tmp_path / "env")
-    install(python, str(built[kind]))
+    install(python, str(built[kind]), **({"CC": "false"} if kind == "sdist" else {}))  # the wheel has its loops already
     package, kernels = where(python, tmp_path)
     assert tmp_path in package.parents
     assert kernels == package / "_kernels"
@@ -79,7 +79,7 @@ def test_installed_kernels_are_the_tree_s(built, kind, tmp_path):
         del installed[name]
     assert installed == KERNELS
     assert len(KERNELS) > 10
-    assert len(compiled) == (shutil.which(os.environ.get("CC", "cc")) is not None)
+    assert len(compiled) == (kind == "wheel" and shutil.which(os.environ.get("CC", "cc")) is not None)
     loads = "from gpureduce_dask.rows.compiled import library; print(library() is not None)"
     done = subprocess.run([python, "-I", "-c", loads], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == str(bool(compiled))

@@ -79,7 +79,7 @@ KERNELS = sorted({as_on_a_gpu(kernel) for name in TAKEN for kernel in CALLS[name
 
 
 def drawn(arch: str) -> list[str]:
-    """Half of the kernels of each name for sm_90, which are drawn anew for each text; for the others one of each."""
+    """A quarter of the kernels of each name for sm_90, which are drawn anew for each text; for the others one of each."""
     by_name: dict[str, list[str]] = {}
     draw = random.Random(sources.source(TOP))
     for kernel in draw.sample(KERNELS, len(KERNELS)):
@@ -87,7 +87,7 @@ def drawn(arch: str) -> list[str]:
             continue
         by_name.setdefault(kernel.partition("<")[0], []).append(kernel)
     if arch == MAIN:
-        return sorted(kernel for some in by_name.values() for kernel in some[: -(-len(some) // 2)])
+        return sorted(kernel for some in by_name.values() for kernel in some[: -(-len(some) // 4)])
     return [some[-1 - ARCHITECTURES.index(arch) % len(some)] for some in by_name.values()]
 
 

@@ -126,6 +126,11 @@ def _fails_alone(row: Result) -> bool:
 
 def summary(result: Result) -> str:
     """How many operations there were, how many times faster ours was, and those in which it was worse."""
+    bad = [row for row in result["workflows"] if row.get("wrong") or row.get("worse") or _fails_alone(row)]
+    return "\n".join([*_totals(result), *(f"  {describe(row)}" for row in bad)])
+
+
+def _totals(result: Result) -> list[str]:
     rows = [row for row in result["workflows"] if "plain" in row]
     lines = [
         f"{len(result['workflows'])} operations by {result['scheduler']}, "
@@ -139,9 +144,7 @@ def summary(result: Result) -> str:
         low, high = ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
         middle = statistics.median(ratios)
         lines.append(f"plain time by ours: median {middle:.2f}, tenth percentile {low:.2f}, ninetieth {high:.2f}")
-    bad = [row for row in result["workflows"] if row.get("wrong") or row.get("worse") or _fails_alone(row)]
-    lines += [f"  {describe(row)}" for row in bad]
-    return "\n".join(lines)
+    return lines
 
 
 def into_page(text: str, result: Result) -> str:
@@ -152,7 +155,8 @@ def into_page(text: str, result: Result) -> str:
         f"{'data in memory' if result['persisted'] else 'from files'}, medians taken in turn."
     )
     marks = f"<!-- bench:workflows-{where} -->", f"<!-- /bench:workflows-{where} -->"
-    return between(*marks, f"{heading}\n\n{table(result)}", text)
+    totals = ". ".join(line[0].upper() + line[1:] for line in _totals(result))
+    return between(*marks, f"{heading}\n\n{totals}.\n\n{table(result)}", text)
 
 
 def table(result: Result) -> str:
