@@ -67,7 +67,8 @@ def where(python: Path, folder: Path) -> tuple[Path, Path]:
 @pytest.mark.parametrize("kind", ["wheel", "sdist"])
 def test_installed_kernels_are_the_tree_s(built, kind, tmp_path):
     python = fresh_environment(tmp_path / "env")
-    install(python, str(built[kind]), **({"CC": "false"} if kind == "sdist" else {}))  # the wheel has its loops already
+    without = {"CC": "false"} if kind == "sdist" else {}  # the wheel has its loops already
+    install(python, str(built[kind]), **without)
     package, kernels = where(python, tmp_path)
     assert tmp_path in package.parents
     assert kernels == package / "_kernels"
