@@ -79,7 +79,7 @@ KERNELS = sorted({as_on_a_gpu(kernel) for name in TAKEN for kernel in CALLS[name
 
 
 def drawn(arch: str) -> list[str]:
-    """A quarter of the kernels of each name for sm_90, which are drawn anew for each text; for the others one of each."""
+    """A quarter of the kernels of each name for sm_90, drawn anew for each text; for the others one of each."""
     by_name: dict[str, list[str]] = {}
     draw = random.Random(sources.source(TOP))
     for kernel in draw.sample(KERNELS, len(KERNELS)):
