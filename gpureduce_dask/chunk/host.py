@@ -77,7 +77,7 @@ def reduce(
         _budget(bound),
         placed or ordered,
         ordered,
-        all(map(map_of, bound.parts))
+        bool(_maps(bound))
         or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
     apart = () if layout.direct or placed or ordered else layout.apart(shape)
@@ -209,9 +209,9 @@ def _together(states: list[State], bound: Bound) -> State:
 
 def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start: int) -> State:
     """The states of one tile's cells, of shape (outer, inner)."""
-    where, maps = walk.positions(tile[1], start), [of for part in bound.parts if (of := map_of(part)) is not None]
+    where = walk.positions(tile[1], start)
     state: list[Array] = []
-    if len(maps) == len(bound.parts):  # computed of tiles as they lie: only what is reduced has to lie as a block
+    if maps := _maps(bound):  # computed of tiles as they lie: only what is reduced has to lie as a block
         views = walk.views_of(*tile)
         for of in maps:
             values = [walk.as_block(value) for value in of.values(views)]
@@ -222,6 +222,12 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
     for part in bound.parts:
         state += map(_own, found.get(part.name) or _state_of(blocks, where, part))
     return tuple(state)
+
+
+def _maps(bound: Bound) -> list[Map]:
+    """The maps of all parts, or nothing where one of them takes elements as they are."""
+    maps = [of for part in bound.parts if (of := map_of(part)) is not None]
+    return maps if len(maps) == len(bound.parts) else []
 
 
 def _own(field: Array) -> Array:

@@ -52,8 +52,8 @@ AT: dict[Any, tuple[np.ufunc, ...]] = {
 }
 DECIDES = {np.logical_or: True, np.logical_and: False}  # one such element does; their at takes ten times as long
 SPREADS = frozenset({moments.fold, moments.fold_present})
-# What compiled loops add up, and whether they leave NaN out.
-ADDS: dict[Any, bool] = {
+# Folds whose sums compiled loops add up, and whether they leave NaN out.
+COMPILED: dict[Any, bool] = {
     sums.fold: False,
     sums.mean_fold: False,
     sums.fold_present: True,
@@ -171,7 +171,7 @@ def _panel(cells: State, blocks: tuple[Array, ...], panel: Panel, bound: Binned)
 
 def _sums(shape: tuple[int, ...], block: Array, panel: Panel, bound: Bound) -> State | None:
     """The panel's own sums, and counts, by compiled loops; None of other operators, and where there are too many."""
-    skips = ADDS.get(bound.monoid.fold)
+    skips = COMPILED.get(bound.monoid.fold)
     narrow = block.shape[2] <= SIDE or block.dtype.itemsize < 8  # else stretches of float64 are added up in pairs
     if skips is None or not narrow or math.prod(shape) > block.size:
         return None
@@ -179,7 +179,9 @@ def _sums(shape: tuple[int, ...], block: Array, panel: Panel, bound: Bound) -> S
     if found is None:
         return None
     total, count = found
-    state = [total, np.zeros(shape)][: 2 if _is_pair(bound) else 1]
+    state = [total]
+    if _is_pair(bound):
+        state.append(np.zeros(shape))
     if bound.monoid.combine is sums.mean_combine:
         each = np.bincount(panel.codes, minlength=shape[1])[:, None] if count is None else count
         state.append(np.broadcast_to(each, shape))

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -241,8 +241,13 @@ class Walk:
         self.views = [x.transpose(plan.order).reshape(shape) for x in arrays]  # never a copy: strides have merged
         self.first = len(plan.outer)
         self.last = self.first + len(plan.reduced)
-        size = 0 if plan.direct else math.prod(plan.extents)
-        self.scratch = [np.empty(size, dtype) for dtype in dtypes]
+        self.dtypes = dtypes
+
+    @cached_property
+    def scratch(self) -> list[Array]:
+        """Where tiles are copied to, if they are."""
+        size = 0 if self.plan.direct else math.prod(self.plan.extents)
+        return [np.empty(size, dtype) for dtype in self.dtypes]
 
     def _ranges(self, start: int, stop: int) -> list[list[slice]]:
         dims = zip(self.plan.dims[start:stop], self.plan.extents[start:stop], strict=True)
@@ -260,21 +265,22 @@ class Walk:
 
     def blocks(self, outer: Slices, run: Slices, inner: Slices) -> list[Array]:
         """The elements of one tile, of shape (outer, n, inner) each; valid until the next call."""
-        return [self.block(v[(*outer, *run, *inner)], s) for v, s in zip(self.views, self.scratch, strict=True)]
+        views = self.views_of(outer, run, inner)
+        return [self.block(v, s) for v, s in zip(views, self.scratch, strict=True)]
 
     def views_of(self, outer: Slices, run: Slices, inner: Slices) -> list[Array]:
         """The elements of one tile as they lie, with an axis for each dimension of the plan."""
         return [v[(*outer, *run, *inner)] for v in self.views]
 
     def as_block(self, tile: Array) -> Array:
-        """What was computed of a tile, of shape (outer, n, inner)."""
+        """A tile, or what was computed of one, of shape (outer, n, inner): a view where it is contiguous enough."""
         tile, shape = self.shaped(tile)
         return tile.reshape(shape)
 
     def block(self, tile: Array, scratch: Array) -> Array:
-        tile, shape = self.shaped(tile)
         if self.plan.direct:
-            return tile.reshape(shape)
+            return self.as_block(tile)
+        tile, shape = self.shaped(tile)
         copy = scratch[: tile.size]
         np.copyto(copy.reshape(tile.shape), tile, casting="unsafe")
         return copy.reshape(shape)

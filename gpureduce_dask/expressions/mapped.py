@@ -19,9 +19,8 @@ from ..rows.product import product
 from . import host
 from .program import Program, unchanged
 
-# Folds by those that put a number in the place of NaN, and that number.
+# Folds that skip NaN, by those that take its neutral element in the place of NaN.
 PRESENT: dict[Any, Any] = {sums.fold: sums.fold_present, products.fold: products.fold_present}
-NEUTRAL: dict[Any, float] = {sums.fold: 0, products.fold: 1}
 
 
 @dataclass(frozen=True)
@@ -110,10 +109,12 @@ class Map:
     @cached_property
     def computed(self) -> Program:
         """What gives the values."""
-        fold, value = self.inner.monoid.fold, self.program.outputs[0]
-        if self.masked or fold not in PRESENT or (present := self.program.present(value, NEUTRAL[fold])) is None:
+        fold = self.inner.monoid.fold
+        if self.masked or fold is None or fold not in PRESENT:
             return self.program
-        return self.program.only((present,))
+        neutral = chosen.NEUTRAL[fold](self.program.results[0])
+        present = self.program.present(self.program.outputs[0], neutral)
+        return self.program if present is None else self.program.only((present,))
 
     def _values(self, blocks: list[Array]) -> list[Array]:
         shape = blocks[0].shape

@@ -175,7 +175,7 @@ def codes_of(block: Any, edges: Any, even: bool) -> Any:
         import cupy
 
         if even and edges.dtype in ("f4", "f8"):
-            return _even_codes(cupy)(block, cupy.asarray(edges), len(edges) - 2)
+            return _even_codes()(block, cupy.asarray(edges), len(edges) - 2)
         return _codes(block, edges, even, cupy, cupy.asarray(edges))
     flat, out = block.reshape(-1), np.empty(block.size, CODES)
     for start in _range(0, flat.size, 1 << 15):  # temporaries stay in cache
@@ -188,9 +188,11 @@ _range = range
 
 
 @cache
-def _even_codes(cupy: Any) -> Any:
+def _even_codes() -> Any:
     """As :func:`_codes` of bins of one width, in one kernel: on small chunks each launch of many costs more than its
     work."""
+    import cupy
+
     return cupy.ElementwiseKernel(
         "T x, raw E edges, int64 last",
         f"{CODES.name} code",

@@ -144,15 +144,18 @@ def _with_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with numbers in place of arrays that hold one number each: those of a GPU that have no axis, and those
     of the host that repeat it, as ``zeros_like`` does, beside others of the result's shape."""
     args = tuple(map(_number, args))
-    repeats = [type(a) is np.ndarray and _is_array(a) and a.size > 1 and not any(a.strides) for a in args]
-    shapes = [[a.shape for a, r in zip(args, repeats, strict=True) if r <= some and _has_shape(a)] for some in (0, 1)]
-    if not any(repeats) or np.broadcast_shapes(*shapes[0]) != np.broadcast_shapes(*shapes[1]):
+    if not any(map(_repeats_one, args)):
         return args
-    return tuple(a.flat[0] if r else a for a, r in zip(args, repeats, strict=True))
+    rest = tuple(a.flat[0] if _repeats_one(a) else a for a in args)
+    return rest if _shape(rest) == _shape(args) else args
 
 
-def _has_shape(x: Any) -> bool:
-    return isinstance(x, Lazy) or _is_array(x)
+def _repeats_one(x: Any) -> bool:
+    return type(x) is np.ndarray and _is_array(x) and x.size > 1 and not any(x.strides)
+
+
+def _shape(args: tuple[Any, ...]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*(a.shape for a in args if isinstance(a, Lazy) or _is_array(a)))
 
 
 def _number(x: Any) -> Any:

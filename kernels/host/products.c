@@ -7,7 +7,6 @@
 enum { ROUND = 4 }; // elements of a cell that are multiplied before its power of two goes into the exponent
 
 #define ONE 0x3ff0000000000000
-#define MANTISSA 0x000fffffffffffff
 
 typedef struct {
     double value[STRIP];

@@ -108,7 +108,7 @@ def compare(chunk, x, bound, axis, **options):
     n = x.shape[axis]
     near(got.get(), wanted, bound, n)
     packed = got_total.get().view(bound.state)[..., 0]
-    near(host.finalise(packed, bound), host.finalise(total, bound), bound, n)
+    close(host.finalise(packed, bound), host.finalise(total, bound), bound, n)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

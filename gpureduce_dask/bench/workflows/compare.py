@@ -26,6 +26,13 @@ def flat(result: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, result
 
 
+def by_name(plain: Any, ours: Any) -> tuple[list[str], list[tuple[str, Any, Any]]]:
+    """What differs in the names of two results' arrays, and the arrays that both have."""
+    a, b = dict(flat(plain)), dict(flat(ours))
+    apart = [] if a.keys() == b.keys() else [f"arrays {list(b)} for {list(a)}"]
+    return apart, [(name, a[name], b[name]) for name in a if name in b]
+
+
 def lazy_differences(plain: Any, ours: Any) -> Iterator[str]:
     """In what lazy results differ that nobody has to compute."""
     if type(plain) is not type(ours):
@@ -33,12 +40,9 @@ def lazy_differences(plain: Any, ours: Any) -> Iterator[str]:
         return
     if isinstance(plain, xr.Dataset | xr.DataArray):
         yield from _labels(plain, ours)
-    pairs = dict(flat(plain)), dict(flat(ours))
-    if pairs[0].keys() != pairs[1].keys():
-        yield f"arrays {list(pairs[1])} for {list(pairs[0])}"
-        return
-    for name in pairs[0]:
-        a, b = (each[name] for each in pairs)
+    apart, pairs = by_name(plain, ours)
+    yield from apart
+    for name, a, b in pairs:
         has = "dtype shape chunks" if isinstance(a, da.Array) else ""
         if isinstance(a, xr.DataArray):
             has = "dtype shape chunks dims name"
@@ -61,12 +65,9 @@ def _labels(a: Any, b: Any) -> Iterator[str]:
 
 def differences(plain: Any, ours: Any) -> Iterator[str]:
     """In what computed results differ: what was read back from a folder may come in another order."""
-    pairs = dict(flat(plain)), dict(flat(ours))
-    if pairs[0].keys() != pairs[1].keys():
-        yield f"arrays {list(pairs[1])} for {list(pairs[0])}"
-        return
-    for name, a in pairs[0].items():
-        b = pairs[1][name]
+    apart, pairs = by_name(plain, ours)
+    yield from apart
+    for name, a, b in pairs:
         if type(a) is not type(b):
             yield f"{name} type {type(b).__name__} for {type(a).__name__}"
         x, y = _host(a), _host(b)

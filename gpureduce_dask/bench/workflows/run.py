@@ -151,8 +151,7 @@ def into_page(text: str, result: Result) -> str:
     """A page with the table between the markers of its scheduler made anew."""
     where = f"{result['scheduler']}{'-persisted' if result['persisted'] else ''}{'-gpu' if result['gpu'] else ''}"
     heading = (
-        f"{result['gpu'] or result['processor']}, {result['date']}, dask {result['dask']}: by {result['scheduler']}, "
-        f"{'data in memory' if result['persisted'] else 'from files'}, medians taken in turn."
+        f"{result['gpu'] or result['processor']}, {result['date']}, dask {result['dask']}: medians, taken in turn."
     )
     marks = f"<!-- bench:workflows-{where} -->", f"<!-- /bench:workflows-{where} -->"
     totals = ". ".join(line[0].upper() + line[1:] for line in _totals(result))
