@@ -63,12 +63,15 @@ def _labels(a: Any, b: Any) -> Iterator[str]:
         yield f"attributes {b.attrs} for {a.attrs}"
 
 
-def differences(plain: Any, ours: Any) -> Iterator[str]:
-    """In what computed results differ: what was read back from a folder may come in another order."""
+def differences(plain: Any, ours: Any, kinds: bool = True) -> Iterator[str]:
+    """In what computed results differ: what was read back from a folder may come in another order.
+
+    ``kinds`` is False where one may be of CuPy and the other of NumPy.
+    """
     apart, pairs = by_name(plain, ours)
     yield from apart
     for name, a, b in pairs:
-        if type(a) is not type(b):
+        if kinds and type(a) is not type(b):
             yield f"{name} type {type(b).__name__} for {type(a).__name__}"
         x, y = _host(a), _host(b)
         if x.dtype != y.dtype or x.shape != y.shape:

@@ -153,37 +153,60 @@ def peak() -> int:
     return 0
 
 
-def measure(operation: Operation, fields: Fields, where: Local, log: Log, repeats: tuple[int, int] = REPEATS) -> Row:
-    """The row of one operation."""
+def measure(
+    operation: Operation,
+    fields: Fields,
+    where: Local,
+    log: Log,
+    repeats: tuple[int, int] = REPEATS,
+    on_host: Fields | None = None,
+) -> Row:
+    """The row of one operation.
+
+    Where plain dask has no answer, ours is compared with plain's of ``on_host``: the same fields in NumPy chunks.
+    """
+    sources = {"plain": fields, "ours": fields}
     runs, lazy, row = {"plain": Run(), "ours": Run()}, {}, Row(wrong=[], worse=[])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        try:
-            for name, run in runs.items():
-                with gr.accelerate(name == "ours", numpy=True):
-                    lazy[name] = operation(fields)
-                log.clear()
-                run.value, run.tasks = where.counted(lazy[name])
-                _note_reads(run, log)
-        except Exception as error:
-            return row | {"error": f"{name}: {type(error).__name__}: {error}"[:300]}
+        for name, run in runs.items():
+            try:
+                lazy[name] = _count(operation, sources[name], where, log, run, name == "ours")
+            except Exception as error:
+                told = f"{name}: {type(error).__name__}: {error}"[:300]
+                if name == "ours" or on_host is None:
+                    return row | {"error": f"{row['plain_fails']}; {told}" if "plain_fails" in row else told}
+                row["plain_fails"], sources[name] = told, on_host
+                lazy[name] = _count(operation, on_host, where, log, run, False)
         row["wrong"] = [
             *compare.lazy_differences(lazy["plain"], lazy["ours"]),
-            *compare.differences(runs["plain"].value, runs["ours"].value),
+            *compare.differences(runs["plain"].value, runs["ours"].value, kinds="plain_fails" not in row),
         ]
         row["taken"] = taken(lazy["ours"])
         lazy.clear()
         for run in runs.values():
             run.value = None
         if repeats[0]:
-            _time(operation, fields, where, runs, repeats[0])
+            _time(operation, sources, where, runs, repeats[0])
             if worse(runs):
-                _time(operation, fields, where, runs, repeats[1])
-    row["worse"] = worse(runs)
+                _time(operation, sources, where, runs, repeats[1])
+    if "plain_fails" not in row:
+        row["worse"] = worse(runs)
     return row | {name: _told(run) for name, run in runs.items()}
 
 
-def _time(operation: Operation, fields: Fields, where: Local, runs: dict[str, Run], repeats: int) -> None:
+def _count(operation: Operation, fields: Fields, where: Local, log: Log, run: Run, is_ours: bool) -> Any:
+    """The lazy result, computed once: its value, tasks and reads are noted."""
+    with gr.accelerate(is_ours, numpy=True):
+        lazy = operation(fields)
+    log.clear()
+    run.value, run.tasks = where.counted(lazy)
+    for name, value in asdict(log.read()).items():
+        setattr(run, name, value)
+    return lazy
+
+
+def _time(operation: Operation, sources: dict[str, Fields], where: Local, runs: dict[str, Run], repeats: int) -> None:
     """Time both in turn, from the first call to the last value: what else the machine does strikes each."""
     peaks: dict[str, list[int]] = {name: [run.peak] if run.peak else [] for name, run in runs.items()}
     for _ in range(repeats):
@@ -191,7 +214,7 @@ def _time(operation: Operation, fields: Fields, where: Local, runs: dict[str, Ru
             where.reset()
             begin = time.perf_counter()
             with gr.accelerate(name == "ours", numpy=True):
-                lazy = operation(fields)
+                lazy = operation(sources[name])
             where.compute(lazy)
             run.seconds.append(time.perf_counter() - begin)
             del lazy
@@ -216,11 +239,6 @@ def worse(runs: dict[str, Run]) -> list[str]:
     if ours.tasks > RATIO * plain.tasks:
         found.append(f"{ours.tasks} tasks for {plain.tasks}")
     return found
-
-
-def _note_reads(run: Run, log: Log) -> None:
-    for name, value in asdict(log.read()).items():
-        setattr(run, name, value)
 
 
 def _told(run: Run) -> Row:
