@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ class Fields:
     year: Any
     ways: Mapping[str, Any]
     folder: Path  # for what operations write
+    is_on_gpu: bool = False
 
     @property
     def t(self) -> Any:
@@ -61,13 +62,29 @@ class Fields:
 
         ways = {name: x.map_blocks(cupy.asarray) for name, x in self.ways.items()}
         m, h, nc, year = map(move, (self.m, self.h, self.nc, self.year))
-        return Fields(self.ds.map(move, keep_attrs=True), m, h, nc, year, ways, self.folder)
+        return Fields(self.ds.map(move, keep_attrs=True), m, h, nc, year, ways, self.folder, True)
+
+    def beside(self, x: Any) -> Any:
+        """Labelled numbers that meet the fields: in CuPy where these are, as ``as_cupy`` of cupy-xarray has it."""
+        if not self.is_on_gpu:
+            return x
+        import cupy
+
+        return x.copy(data=cupy.asarray(x.data))
+
+    def on_host(self, x: Any) -> Any:
+        """A result that leaves the GPU, where it lies there."""
+        if not self.is_on_gpu:
+            return x
+        import cupy
+
+        return x.copy(data=x.data.map_blocks(cupy.asnumpy))
 
     def persisted(self) -> Fields:
         """The same fields in memory."""
         ways = {name: x.persist() for name, x in self.ways.items()}
         ds, m, h, nc, year = (x.persist() for x in (self.ds, self.m, self.h, self.nc, self.year))
-        return Fields(ds, m, h, nc, year, ways, self.folder)
+        return replace(self, ds=ds, m=m, h=h, nc=nc, year=year, ways=ways)
 
 
 Operation = Callable[[Fields], Any]
@@ -144,7 +161,7 @@ def _z_score(d: Fields) -> Any:
 
 
 def _area(d: Fields) -> Any:
-    return np.cos(np.deg2rad(d.ds.lat))
+    return d.beside(np.cos(np.deg2rad(d.ds.lat)))
 
 
 def _edges(d: Fields) -> Any:
@@ -157,7 +174,7 @@ def _polyfit(d: Fields) -> Any:
 
 def _trend(d: Fields) -> Any:
     """A slope a cell, by hand."""
-    years = xr.DataArray(np.arange(d.t.sizes["time"]) / 365.25, dims="time")
+    years = d.beside(xr.DataArray(np.arange(d.t.sizes["time"]) / 365.25, dims="time"))
     centred = years - years.mean()
     return (d.t * centred).sum("time") / (centred**2).sum()
 
@@ -199,7 +216,8 @@ def _heat_waves(d: Fields) -> Any:
 def _written(d: Fields) -> Any:
     """What is read back of results that were written."""
     path = d.folder / "written.zarr"
-    results = xr.Dataset({"mean": d.t.mean("time"), "std": d.t.std("time"), "largest": d.w.max("time")})
+    found = {"mean": d.t.mean("time"), "std": d.t.std("time"), "largest": d.w.max("time")}
+    results = xr.Dataset({name: d.on_host(each) for name, each in found.items()})
     done = results.to_zarr(path, mode="w", compute=False, consolidated=False)
     return delayed(_read_back)(path, done)
 
@@ -255,7 +273,7 @@ CALLS: dict[str, Operation] = {
     "groups, any": lambda d: (d.t > 295).groupby("time.month").any(),
     "groups, cumsum": lambda d: d.w.groupby("time.year").cumsum(),
     "groups, quantile": lambda d: d.m.groupby("time.season").quantile(0.9),
-    "season means, weighted": lambda d: (d.t * d.t.time.dt.days_in_month).groupby("time.season").sum("time"),
+    "season means, weighted": lambda d: (d.t * d.beside(d.t.time.dt.days_in_month)).groupby("time.season").sum("time"),
     "complex groups": lambda d: (d.t.fillna(0) + 1j * d.w).groupby("time.month").mean(),
     # calendars
     "resample up": lambda d: d.t.isel(time=slice(0, 50)).resample(time="12h").ffill(),
@@ -338,7 +356,7 @@ CALLS: dict[str, Operation] = {
     "where of another": lambda d: d.t.where(d.w > 5).mean("time"),
     "clip": lambda d: d.t.clip(250, 310).std("time"),
     "of a place": lambda d: d.t.sel(lat=0, method="nearest").mean("time"),
-    "of a region": lambda d: d.t.where(d.t.region == 2).mean(SPACE),
+    "of a region": lambda d: d.t.where(d.beside(d.t.region == 2)).mean(SPACE),
     "of a slice": lambda d: d.t.sel(time=slice("2001-02-01", "2001-11-30")).mean("time"),
     "every second": lambda d: d.t.isel(time=slice(None, None, 2), lon=slice(1, None)).mean("time"),
     "transposed": lambda d: d.t.transpose("lon", "lat", "time").std("time"),

@@ -140,6 +140,10 @@ def _totals(result: Result) -> list[str]:
     ]
     if alone := sum("plain_fails" in row for row in rows):
         lines.append(f"{alone} to which plain has no answer are compared with plain of NumPy chunks")
+    if unlike := [row["operation"] for row in rows if "plain_differs" in row]:
+        lines.append(f"of {', '.join(unlike)} plain differs from NumPy, ours does not")
+    if neither := sum("error" in row for row in result["workflows"]):
+        lines.append(f"to {neither} neither has an answer")
     timed = [row for row in rows if row["plain"]["seconds"] and "plain_fails" not in row]
     if timed:
         ratios = sorted(row["plain"]["seconds"] / row["ours"]["seconds"] for row in timed)
