@@ -68,6 +68,30 @@ def test_positions_are_numpys(dtype, n, layout):
             np.testing.assert_array_equal(found, getattr(rows, name)(axis=1))
 
 
+@needs_loops
+@pytest.mark.parametrize("layout", range(4))
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extrema_of_columns_are_numpys(dtype, layout):
+    for shape in (shape for shape in BLOCKS if shape[2] > 1):
+        x = numbers(shape, dtype).round(1)  # with ties
+        y = x.copy()
+        y[np.random.default_rng(0).random(shape) < 0.3] = np.nan
+        y[0, :, 0], y[0, :, 1] = np.nan, -np.inf
+        y[-1, :, -1] = np.inf
+        for block in (blocks(x, shape)[layout], blocks(y, shape)[layout]):
+            is_nan = np.isnan(block)
+            for name, void in (("argmin", np.inf), ("argmax", -np.inf)):
+                values, at = compiled.extrema(name, block)
+                np.testing.assert_array_equal(at, getattr(block, name)(axis=1))
+                np.testing.assert_array_equal(values, np.take_along_axis(block, at[:, None], 1)[:, 0])
+                values, at = compiled.extrema(f"nan{name}", block)
+                there = np.where(is_nan, void, block)  # NumPy would look for the void among NaN that came before it
+                first = (~is_nan & (block == getattr(there, name[3:])(axis=1, keepdims=True))).argmax(axis=1)
+                np.testing.assert_array_equal(at, np.where(is_nan.all(axis=1), -1, first))
+                wanted = np.where(at < 0, np.nan, np.take_along_axis(block, np.maximum(at, 0)[:, None], 1)[:, 0])
+                np.testing.assert_array_equal(values, wanted)
+
+
 # Rows and columns, long and short, wide and narrow, of which many or one are side by side: (outer, n, inner)
 BLOCKS = [(1, 9001, 1), (90, 128, 1), (50, 90, 1), (600, 45, 1), (2500, 2, 1), (5000, 1, 1), (1, 700, 7), (3, 100, 33)]
 BLOCKS += [(2000, 2, 3), (200, 27, 10), (20, 45, 90), (1, 3, 2100), (2, 600, 30)]
@@ -211,6 +235,9 @@ def test_what_the_loops_do_not_take():
         assert compiled.present(rows[:, :, None]) is None
         assert compiled.spread(rows[:, :, None], True, False) is None
     assert compiled.positions("argmax", x[:, :100]) is None
+    assert (
+        compiled.extrema("argmax", x[:, :, None]) is None and compiled.extrema("argmax", x[None].astype("i4")) is None
+    )
     assert compiled.sums(x.astype("i4")[:, :, None]) is None and compiled.present(x.astype("i4")[:, :, None]) is None
     assert compiled.spread(x.astype("c8")[:, :, None], True, False) is None
 

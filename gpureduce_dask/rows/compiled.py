@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..monoid import Array, State
+from ..monoid import Array, DType, State
 
 PACKAGE = Path(__file__).parent.parent
 FOLDERS = (PACKAGE / "_kernels" / "host", PACKAGE.parent / "kernels" / "host")
@@ -180,6 +180,27 @@ def positions(name: str, rows: Array) -> Array | None:
     out = np.empty(outer, np.int64)
     _call(loops[f"{name}_{rows.dtype.name}"], rows, *_sizes(outer, rows.strides[0], n), out)
     return out
+
+
+def finds_extrema(dtype: DType) -> bool:
+    """True where :func:`extrema` takes elements of this dtype."""
+    return dtype in ("f4", "f8") and library() is not None
+
+
+def extrema(name: str, block: Array) -> State | None:
+    """The extrema over the middle axis that ``argmin``, ``argmax``, ``nanargmin`` or ``nanargmax`` finds, and where the
+    first of each is, -1 where there is nothing but NaN to leave out; None if not done here.
+
+    Of float32 and float64 blocks of shape (outer, n, inner), columns alone.
+    """
+    is_done = finds_extrema(block.dtype) and 1 < block.shape[1] < 2**31 and block.shape[2] > 1
+    loops = _loops_for(block) if is_done else None
+    if loops is None:
+        return None
+    shape = block.shape[0], block.shape[2]
+    best, at = np.empty(shape, block.dtype), np.empty(shape, np.int64)
+    _reduce(loops[f"{name}_columns_{block.dtype.name}"], block, block.shape, best, at)
+    return best, at
 
 
 def scan(name: str, block: Array, carry: Array, out: Array) -> Array | None:

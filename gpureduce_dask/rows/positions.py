@@ -160,31 +160,39 @@ def choose(arg: Callable[..., Array], best: np.ufunc, block: Array, index: Array
     return np.take_along_axis(block, at[:, None], axis=1)[:, 0], index[at]
 
 
-def min_fold(block: Array, index: Array) -> State:
+def fold(arg: Callable[..., Array], best: np.ufunc, block: Array, index: Array) -> State:
     if block.shape[2] == 1 or block.dtype.kind == "c":
-        return choose(np.ndarray.argmin, np.minimum, block, index)
-    return locate(block, np.minimum.reduce(block, axis=1), index)
+        return choose(arg, best, block, index)
+    if (found := compiled.extrema(arg.__name__, block)) is not None:
+        return found[0], index[found[1]]
+    return locate(block, best.reduce(block, axis=1), index)
 
 
-def max_fold(block: Array, index: Array) -> State:
-    if block.shape[2] == 1 or block.dtype.kind == "c":
-        return choose(np.ndarray.argmax, np.maximum, block, index)
-    return locate(block, np.maximum.reduce(block, axis=1), index)
-
-
-def nan_fold(reduce: Callable[..., Array], block: Array, index: Array) -> State:
+def nan_fold(name: str, reduce: Callable[..., Array], block: Array, index: Array) -> State:
     """As :func:`locate`, with position -1 where there is nothing but NaN."""
-    values = reduce(block, axis=1)
-    at, found = first(block == values[:, None])
+    if (state := compiled.extrema(name, block)) is not None:
+        values, at = state
+        found = at >= 0
+    else:
+        values = reduce(block, axis=1)
+        at, found = first(block == values[:, None])
     return values, np.where(found, index[np.where(found, at, 0)], -1)
 
 
+def min_fold(block: Array, index: Array) -> State:
+    return fold(np.ndarray.argmin, np.minimum, block, index)
+
+
+def max_fold(block: Array, index: Array) -> State:
+    return fold(np.ndarray.argmax, np.maximum, block, index)
+
+
 def nanmin_fold(block: Array, index: Array) -> State:
-    return min_fold(block, index) if is_time(block) else nan_fold(np.fmin.reduce, block, index)
+    return min_fold(block, index) if is_time(block) else nan_fold("nanargmin", np.fmin.reduce, block, index)
 
 
 def nanmax_fold(block: Array, index: Array) -> State:
-    return max_fold(block, index) if is_time(block) else nan_fold(np.fmax.reduce, block, index)
+    return max_fold(block, index) if is_time(block) else nan_fold("nanargmax", np.fmax.reduce, block, index)
 
 
 # ---- results

@@ -1,6 +1,6 @@
 // Where an extremum stands along a row, at the speed of memory or near it (Xeon 2.6 GHz, a chunk of 64 MiB: 4.5 ms,
-// NumPy's argmax 6.4).
-#include "each_processor.h"
+// NumPy's argmax 6.4), and along columns, whose extrema and positions stay in cache while rows pass.
+#include "strips.h"
 
 enum {
     LANE_BYTES = 256,  // of extrema that do: twice or half as many take up to half as long again
@@ -50,3 +50,39 @@ POSITIONS(argmax_float32, float, >)
 POSITIONS(argmin_float32, float, <)
 POSITIONS(argmax_float64, double, >)
 POSITIONS(argmin_float64, double, <)
+
+// best, at = the first of the best of each of the cells and its row, or the first NaN; with SKIP no NaN but where there
+// is nothing else, at -1.
+#define COLUMNS(NAME, T, AT, BETTER, SKIP)                                                                             \
+    EACH_PROCESSOR void NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step, T *best,  \
+                             int64_t *where) {                                                                         \
+        EACH_STRIP(T, {                                                                                                \
+            T b[STRIP];                                                                                                \
+            AT row_of[STRIP]; /* as wide as an element, for both are chosen at a time */                               \
+            for (int64_t j = 0; j < cells; j++) {                                                                      \
+                b[j] = ((const T *)x)[j];                                                                              \
+                row_of[j] = SKIP && b[j] != b[j] ? -1 : 0;                                                             \
+            }                                                                                                          \
+            for (int64_t i = 1; i < n; i++) {                                                                          \
+                const T *restrict v = (const T *)(x + i * stride);                                                     \
+                const AT now = (AT)i;                                                                                  \
+                for (int64_t j = 0; j < cells; j++) {                                                                  \
+                    const int is_nan = SKIP ? b[j] != b[j] && v[j] == v[j] : v[j] != v[j] && b[j] == b[j];             \
+                    const int wins = (v[j] BETTER b[j]) | is_nan;                                                      \
+                    b[j] = wins ? v[j] : b[j];                                                                         \
+                    row_of[j] = wins ? now : row_of[j];                                                                \
+                }                                                                                                      \
+            }                                                                                                          \
+            for (int64_t j = 0; j < cells; j++) best[at + j] = b[j];                                                   \
+            for (int64_t j = 0; j < cells; j++) where[at + j] = row_of[j];                                             \
+        })                                                                                                             \
+    }
+
+#define EACH_COLUMNS(NAME, T, AT)                                                                                      \
+    COLUMNS(argmin_columns_##NAME, T, AT, <, 0)                                                                        \
+    COLUMNS(argmax_columns_##NAME, T, AT, >, 0)                                                                        \
+    COLUMNS(nanargmin_columns_##NAME, T, AT, <, 1)                                                                     \
+    COLUMNS(nanargmax_columns_##NAME, T, AT, >, 1)
+
+EACH_COLUMNS(float32, float, int32_t)
+EACH_COLUMNS(float64, double, int64_t)
