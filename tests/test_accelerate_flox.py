@@ -11,6 +11,7 @@ import pytest
 from plain_calls import switched_off  # noqa: F401
 
 import gpureduce_dask as gr
+from gpureduce_dask.trees import flox as flox_trees
 
 xr = pytest.importorskip("xarray")
 flox = pytest.importorskip("flox")
@@ -43,6 +44,8 @@ TAKEN = {
     "bins": lambda ds: ds.warm.groupby_bins("zone", [-1, 0, 1]).mean(),
     "bins, one of them empty": lambda ds: ds.warm.groupby_bins("zone", [-1, 0, 1, 9]).mean(),
     "by two": grouped_by_two,
+    "first": lambda ds: ds.warm.groupby("time.month").first(),
+    "last": lambda ds: ds.warm.groupby("time.month").last(),
     "complex sum": lambda ds: (ds.warm + 1j * ds.warm).groupby("time.month").sum(),
     "complex mean": lambda ds: (ds.warm + 1j * ds.warm).groupby("time.month").mean(),
 }
@@ -52,7 +55,6 @@ LEFT = {
     "by year": (lambda ds: ds.groupby("time.year").mean(), "few chunks"),
     "last": (lambda ds: ds.warm.resample(time="QS").last(), "few chunks"),
     "bins, one of them empty": (lambda ds: ds.warm[..., :12].groupby_bins("zone", [-1, 0, 1, 9]).mean(), "few chunks"),
-    "first": (lambda ds: ds.warm.groupby("time.month").first(), "as fast"),
     "of ten or more": (lambda ds: ds.warm.groupby("time.month").sum(min_count=10), "counts"),
     "few of each": (lambda ds: ds.warm.chunk(time=-1).groupby("time").mean(), "few elements"),
     "median": (lambda ds: ds.warm.chunk(time=-1).groupby("time.month").median(), "gr.grouped has not"),
@@ -106,6 +108,24 @@ def test_what_flox_does_as_well_is_left_to_it(name):
     assert not explained.taken and all(reason in line for line in explained.left), explained
     if name != "complex variance":  # flox's own is wrong in its imaginary part
         assert_alike(got, want)
+
+
+LOCAL = {name: LEFT[name][0] for name in [*(f"{op} of quarters" for op in OPS), "by year", "last"]}
+LOCAL |= {
+    f"{op} of years that share chunks": lambda ds, op=op: getattr(ds.warm.chunk(time=7).groupby("time.year"), op)()
+    for op in ("mean", "count", "first", "last")
+}
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_groups_that_lie_in_few_chunks_have_states_there_alone(name, monkeypatch):
+    """What is done of CuPy chunks, which flox does not take."""
+    monkeypatch.setattr(flox_trees, "NUMPY_RULES", ())
+    want = LOCAL[name](dataset())
+    with gr.accelerate(numpy=True):
+        got = LOCAL[name](dataset())
+    assert layers(got, "gr-groupby") and not layers(got, "groupby_")
+    assert_alike(got, want)
 
 
 def test_what_stays_floxs():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk, errors
+from gpureduce_dask.binned import Binned
 from gpureduce_dask.chunk import host_bins
 from gpureduce_dask.operators import OPERATORS
 from tests import strategies
@@ -168,6 +169,23 @@ def test_short_runs_of_wide_rows_are_brought_together(name, monkeypatch):
         got, np.stack([expected(r, g) for g, r in enumerate(rows)], axis=-1), rtol=1e-6, atol=1e-6
     )
     assert not folded
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "argmax", "last"])
+def test_labels_along_one_of_several_axes_travel_as_they_are(name):
+    """As months of a reduction over time and space: not as one label an element of space."""
+    x, labels = values((20, 3, 4), "f8"), np.random.default_rng(3).integers(-1, 4, 20)
+    whole = np.broadcast_to(labels[:, None, None], x.shape)
+    got = gr.grouped(da.from_array(x, chunks=(7, 2, 4)), labels[:, None, None], name, num_groups=5, fill_value=FILL)
+    alike(got.compute(), by_loop(OPERATORS[name], x, whole, (0, 1, 2), 5))
+    known = next(a.bins.known for a in bounds_of(got) if isinstance(a, Binned))
+    assert sum(line.size for line in known.arrays) == sum(x.shape)
+
+
+def bounds_of(array):
+    """What the partials of a graph are bound to."""
+    for task in dict(array.dask).values():
+        yield from getattr(getattr(task, "func", None), "keywords", {}).values()
 
 
 def test_labels_broadcast_to_the_reduced_axes():

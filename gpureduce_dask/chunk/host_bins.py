@@ -9,7 +9,7 @@ order, so that left stays earlier.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -127,18 +127,34 @@ def _long_runs(
 
 
 def _fold_slices(cells: State, blocks: tuple[Array, ...], runs: list[tuple[int, int, int]], bound: Binned) -> None:
-    """Each run as a chunk of its own, where it is."""
+    """Each run as a chunk of its own, where it is; those of one length that follow one another as one chunk."""
+    for start, stop, groups in _of_one_length(runs):
+        for part, fields in zip(bound.parts, split(bound.parts, cells), strict=True):
+            together = (b[:, start:stop] for b in blocks)
+            shape = blocks[0].shape[0], len(groups), -1, blocks[0].shape[2]
+            partial = reduce(tuple(b.reshape(shape) for b in together), part, (2,))
+            mine = tuple(f[:, groups] for f in fields)
+            later = tuple(f[:, :, 0] for f in part.unpack(partial))
+            both = as_fields(part.monoid.combine(mine, later), part, mine[0].shape)
+            for field, values in zip(fields, both, strict=True):
+                field[:, groups] = values
+
+
+def _of_one_length(runs: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, list[int]]]:
+    """Neighbours of one length, each of another group: where they start and stop, and their groups."""
+    begin, end, groups = 0, 0, list[int]()
     for start, stop, group in runs:
         if group < 0:
             continue
-        for part, fields in zip(bound.parts, split(bound.parts, cells), strict=True):
-            partial = reduce(tuple(b[:, start:stop] for b in blocks), part, (1,))
-            mine = tuple(f[:, group] for f in fields)
-            later = tuple(f[:, 0] for f in part.unpack(partial))
-            for field, values in zip(
-                mine, as_fields(part.monoid.combine(mine, later), part, mine[0].shape), strict=True
-            ):
-                field[...] = values
+        if groups and end == start and start - begin == len(groups) * (stop - start) and group > groups[-1]:
+            groups.append(group)
+        else:
+            if groups:
+                yield begin, end, groups
+            begin, groups = start, [group]
+        end = stop
+    if groups:
+        yield begin, end, groups
 
 
 def _panel(cells: State, blocks: tuple[Array, ...], panel: Panel, bound: Binned) -> None:

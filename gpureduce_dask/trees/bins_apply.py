@@ -71,6 +71,10 @@ def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict:
     given: Any = labels.get() if is_device(labels) else labels
     given = given if isinstance(given, da.Array) else np.asarray(given)
     _require_integers(name, given)
+    if not isinstance(given, da.Array) and (along := _one_axis(given, shape)) is not None:
+        lines = tuple(given.reshape(-1) if i == along else np.zeros(int(n), np.int8) for i, n in enumerate(shape))
+        counts = tuple(num_groups if i == along else 1 for i in range(len(shape)))
+        return _lines(name, lines, x, axes, counts, strict)
     if not isinstance(given, da.Array):
         count = _count(name, given, num_groups, strict)
         if math.isnan(sum(shape)):
@@ -83,6 +87,13 @@ def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict:
     else:
         count = _size(name, num_groups)
     return _cut(name, given, x, axes, shape), (count,)
+
+
+def _one_axis(labels: Any, shape: tuple[float, ...]) -> int | None:
+    """The one of several axes along which labels differ, where their shape says so: an array an axis is then enough."""
+    along = [i for i, n in enumerate(labels.shape) if n > 1]
+    fits = labels.ndim == len(shape) > 1 and len(along) == 1 and labels.shape[along[0]] == shape[along[0]]
+    return along[0] if fits and labels.shape != shape and not math.isnan(sum(shape)) else None
 
 
 def _lines(

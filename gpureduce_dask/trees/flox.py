@@ -3,10 +3,10 @@
 flox's engines are names of a list of its own, to which none can be added. But whatever the engine, a reduction of a
 dask array comes to one function, with labels that are numbers from 0 on: it is wrapped, as functions of dask are.
 
-Our tree keeps a state for every group, and gives one chunk of all groups. flox does the same where every chunk holds
-most groups ("map-reduce"). Where groups lie in few chunks each, as those of ``resample`` do, it reduces these by
-themselves ("blockwise", "cohorts"), in less memory and to smaller chunks: on NumPy chunks that is left to it, and CuPy
-chunks, which it does not take, are reduced cohort by cohort here.
+Where every chunk holds most groups ("map-reduce") our tree keeps a state for every group, and gives one chunk of all
+groups, as flox does. Where groups lie in few chunks each ("blockwise", "cohorts"), as those of ``resample`` do, a chunk
+has states of its own groups alone, and the result has flox's chunks. There NumPy chunks are left to flox, which takes
+no longer; it takes no CuPy chunks.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -27,6 +28,7 @@ from .. import operators
 from ..monoid import Monoid
 from .bins_apply import grouped
 from .decisions import Arguments, Left, Rule, check
+from .local_groups import reduce_cohorts, reduce_stretches, stretches
 from .meta import promises_device
 from .parts import COUNTS, SPREADS
 from .quiet import Quiet
@@ -64,25 +66,48 @@ def _reduce(call: Arguments) -> Any:
     check(RULES, call)
     if not promises_device(call["array"]._meta):
         check(NUMPY_RULES, call)
-    x, labels, agg, groups = call["array"], call["by"], call["agg"], call["expected_groups"]
-    axes = tuple(call["axis"])
-    least, fill, count = agg.min_count, _fill(agg), len(groups)
-    is_whole = _is_whole(labels, count)
-    found = _grouped(ROWS[agg.name], x, labels, axes, count, None if is_whole else 0, agg)
+    x, agg = call["array"], call["agg"]
+    least, fill = agg.min_count, _fill(agg)
+    run, groups, is_whole = _way(call)
+    found = run(_quiet(ROWS[agg.name], x), **agg.finalize_kwargs).astype(agg.dtype["final"])
     if least > 1 or (least and not (is_whole and agg.name in ("nanmin", "nanmax") and _is_nan(fill))):
         if fill is None:
             raise Left("what takes the place of too few elements is flox's own")
-        counts = _grouped(COUNTS["nancount"], x, labels, axes, count, None, None)
+        counts = run(_quiet(COUNTS["nancount"], x))
         found = da.map_blocks(_enough, found, counts, least, fill, dtype=found.dtype, meta=found._meta)
     return found, (groups,)
 
 
-def _grouped(row: Monoid, x: Any, labels: Any, axes: tuple[int, ...], count: int, fill: Any, agg: Any) -> Any:
-    if not promises_device(x._meta):  # the kernels do not warn
-        row = replace(row, finalise=Quiet(row.finalise))
-    options = dict(agg.finalize_kwargs) if agg is not None else {}
-    found = grouped("groupby", row, x, labels, axes, count, None, fill, None, **options)
-    return found if agg is None else found.astype(agg.dtype["final"])
+def _way(call: Arguments) -> tuple[Callable[..., Any], Any, bool]:
+    """What makes an array of an operator, the groups in its order, and whether each of them has elements."""
+    x, labels, groups = call["array"], call["by"], call["expected_groups"]
+    local = _stretches(call)
+    if local is not None:
+        return partial(reduce_stretches, "groupby", x=x, labels=labels, groups=local), np.concatenate(local), True
+    cohorts = call.get("chunks_cohorts")
+    if call["method"] == "cohorts" and cohorts and labels.ndim == 1:
+        found = np.concatenate([np.asarray(each) for each in cohorts.values()])
+        return partial(reduce_cohorts, "groupby", x=x, labels=labels, cohorts=cohorts), found, True
+    count, is_whole, axes = len(groups), _is_whole(labels, len(groups)), tuple(call["axis"])
+    fill = None if is_whole else 0
+
+    def run(op: Monoid, **options: Any) -> Any:
+        return grouped("groupby", op, x, labels, axes, count, None, fill, None, **options)
+
+    return run, groups, is_whole
+
+
+def _stretches(call: Arguments) -> list[Any] | None:
+    """The groups of each chunk, where flox reduces each chunk to its own."""
+    chunks = call["array"].chunks[-1]
+    if call["method"] != "blockwise" or len(chunks) == 1 or call["axis"] != (call["array"].ndim - 1,):
+        return None
+    return stretches(call["by"], chunks)
+
+
+def _quiet(row: Monoid, x: Any) -> Monoid:
+    """On the host, without NumPy's warnings, as the kernels are."""
+    return row if promises_device(x._meta) else replace(row, finalise=Quiet(row.finalise))
 
 
 def _are_labels_lazy(call: Arguments) -> bool:
@@ -118,17 +143,14 @@ def _is_ordered(call: Arguments) -> bool:
 
 
 def _has_gaps(call: Arguments) -> bool:
-    return not call["agg"].min_count and not _is_whole(call["by"], len(call["expected_groups"]))
+    is_local = call["method"] == "cohorts" or _stretches(call) is not None
+    return not call["agg"].min_count and not is_local and not _is_whole(call["by"], len(call["expected_groups"]))
 
 
 def _is_local(call: Arguments) -> bool:
     """True where flox does not keep a state for every group of every chunk; of one chunk with all groups both do."""
     is_one = all(call["array"].numblocks[a] == 1 for a in call["axis"])
     return call["method"] != "map-reduce" and not (is_one and _is_whole(call["by"], len(call["expected_groups"])))
-
-
-def _is_picked(call: Arguments) -> bool:
-    return call["agg"].name in ORDERED
 
 
 def _is_counted(call: Arguments) -> bool:
@@ -153,9 +175,8 @@ RULES = (
     Rule("what a group without elements gets is flox's own", _has_gaps),
 )
 NUMPY_RULES = (
-    Rule("each group lies in few chunks, and flox reduces these by themselves, in less memory", _is_local),
+    Rule("each group lies in few chunks, and flox reduces these by themselves as fast", _is_local),
     Rule("a chunk holds few elements of each group: flox takes less time and memory", _is_thin),
-    Rule("flox picks an element of each group as fast", _is_picked),
     Rule("flox counts the elements of each group in the same tasks, for min_count=", _is_counted),
 )
 

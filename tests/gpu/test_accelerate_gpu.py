@@ -97,22 +97,25 @@ def test_xarray(reduce):
     np.testing.assert_allclose(got.data.compute().get(), want.values, rtol=1e-10)
 
 
-@pytest.mark.parametrize("op", ["mean", "std", "max", "count"])
-def test_groups_of_flox(op):
-    """What flox reduces on the host stays on the GPU."""
+@pytest.mark.parametrize("by", ["month", "year", "quarter"])
+@pytest.mark.parametrize("op", ["mean", "std", "max", "count", "first"])
+def test_groups_of_flox(op, by):
+    """What flox reduces on the host stays on the GPU, in flox's chunks."""
     xr = pytest.importorskip("xarray")
     pytest.importorskip("flox")
     values = np.random.default_rng(0).normal(size=(48, 9, 6)).astype("f4")
     values[3, 2, 1] = np.nan
     months = np.arange("2020-01", "2024-01", dtype="M8[M]").astype("M8[ns]")
 
-    def monthly(x):
+    def grouped(x):
         named = xr.DataArray(x, dims=("time", "y", "x"), coords={"time": months})
-        return getattr(named.groupby("time.month"), op)()
+        groups = named.resample(time="QS") if by == "quarter" else named.groupby(f"time.{by}")
+        return getattr(groups, op)()
 
-    want = monthly(da.from_array(values, chunks=(10, 9, 4)))
+    want = grouped(da.from_array(values, chunks=(10, 9, 4)))
     with gr.accelerate():
-        got = monthly(da.from_array(cp.asarray(values), chunks=(10, 9, 4), asarray=False))
+        got = grouped(da.from_array(cp.asarray(values), chunks=(10, 9, 4), asarray=False))
+    assert got.chunks == want.chunks
     found = got.data.compute(scheduler="sync")
     assert isinstance(found, cp.ndarray)
     np.testing.assert_allclose(found.get(), want.values, rtol=1e-5)
