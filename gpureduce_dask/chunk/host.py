@@ -18,7 +18,7 @@ from ..errors import ArgumentError, message
 from ..expressions.mapped import Map, map_of, unmapped
 from ..monoid import Array, Bound, State
 from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
-from ..rows import several
+from ..rows import compiled, several
 from .place import Place, whole
 from .stack import Stacker
 from .tiles import Budget, Positions, Slices, Walk, plan
@@ -28,7 +28,7 @@ Chunks = tuple[Array, ...]
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
 PANELS = Budget(1 << 22, 1 << 20, 1 << 20, 1 << 16)  # folds that cut their block themselves
-LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone
+LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone, in NumPy
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
 SHARED = Budget(0, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn: where each takes more, and of rows less
@@ -36,6 +36,7 @@ SHARED_WORKED, SHARED_LIFTED = 1 << 17, 1 << 15  # where one makes temporaries; 
 MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 18)  # functions of elements: at least, and as many as
 MAPPED_BYTES = 1 << 21  # give values of so many bytes: fewer are computed faster than a tile costs. What they read
 # passes once: a comparison, which gives a byte an element, takes as many elements as NumPy does in this time
+COPIED_BYTES = 1 << 21  # of a tile that is copied: smaller ones take more calls, larger ones more memory
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
@@ -142,7 +143,8 @@ def _budget(bound: Bound) -> Budget:
     most = SHARED_LIFTED if any(p.monoid.fold is None for p in bound.parts) else SHARED_WORKED
     rows = min(max(b.rows, most) for b in budgets)
     columns = SHARED.columns if rows > most else most
-    return replace(SHARED, rows=rows, columns=columns, unit=unit, short=short, narrow=narrow)
+    copy = min(b.copy for b in budgets)
+    return replace(SHARED, rows=rows, columns=columns, copy=copy, unit=unit, short=short, narrow=narrow)
 
 
 def _budget_of(bound: Bound) -> Budget:
@@ -151,10 +153,14 @@ def _budget_of(bound: Bound) -> Budget:
     if all(d.kind in "biufc" for d in bound.elements):
         if fold in POSITIONS:
             budget = FLAGGED if fold in SKIPPING else LOCATED
+            if compiled.finds_extrema(bound.elements[0]):
+                budget = replace(budget, columns=STREAMED.columns, cells=STREAMED.cells)
         elif fold in PANELLED:
             budget = PANELS
         elif fold in STREAMING and not bound.indexed:
             budget = STREAMED
+    if budget is not WORKED:
+        budget = replace(budget, copy=COPIED_BYTES // bound.elements[0].itemsize)
     return replace(
         budget,
         unit=bound.elements[0].itemsize if fold in POSITIONS or fold in PANELLED else 0,
