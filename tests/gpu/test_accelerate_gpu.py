@@ -118,4 +118,4 @@ def test_groups_of_flox(op, by):
     assert got.chunks == want.chunks
     found = got.data.compute(scheduler="sync")
     assert isinstance(found, cp.ndarray)
-    np.testing.assert_allclose(found.get(), want.values, rtol=1e-5)
+    np.testing.assert_allclose(found.get(), want.values, rtol=1e-5, atol=1e-6)
