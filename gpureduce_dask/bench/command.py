@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ CHUNKS = (16, 128, 512, 1024, 4096)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
-        choices=["kernels", "trees", "host", "soak", "workflows", "report"],
-        help="measure kernels, whole trees, NumPy chunks, memory over time or daily work with files, "
+        choices=["kernels", "trees", "host", "soak", "workflows", "random", "report"],
+        help="measure kernels, whole trees, NumPy chunks, memory over time, daily work with files or random calls, "
         "or write tables again",
     )
     suites = parser.add_mutually_exclusive_group()
@@ -57,12 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flows.add_argument("--persisted", action="store_true", help="of data in memory, not from files")
     flows.add_argument("--gpu", action="store_true", help="of CuPy chunks, read on the host")
     flows.add_argument("--latency", type=float, default=0, help="milliseconds that a read of a chunk waits")
+    drawn = parser.add_argument_group("random")
+    drawn.add_argument("--seed", type=int, help="of the draws (default: one from the clock, which is printed)")
+    drawn.add_argument("--count", type=int, default=200, help="calls (default: 200)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure or only report; 1 where a result was wrong."""
     commands = {"kernels": _kernels, "trees": _trees, "host": _host, "soak": _soak, "workflows": _workflows}
-    return {**commands, "report": _report}[args.what](args)
+    return {**commands, "random": _random, "report": _report}[args.what](args)
 
 
 def _kernels(args: argparse.Namespace) -> int:
@@ -168,6 +172,15 @@ def _report_workflows(args: argparse.Namespace, result: dict[str, Any]) -> int:
     if args.readme:
         args.readme.write_text(run.into_page(args.readme.read_text(), result))
     return 0 if run.is_clean(result) else 1
+
+
+def _random(args: argparse.Namespace) -> int:
+    from . import random_calls
+
+    seed = int(time.time()) if args.seed is None else args.seed
+    result = random_calls.run(seed, args.count, args.mib or 200, args.json or Path("random.json"))
+    print(random_calls.summary(result))
+    return 0 if random_calls.is_clean(result) else 1
 
 
 def need_gpu(command: str, remedy: str = "Install the cuda13 extra.") -> None:
