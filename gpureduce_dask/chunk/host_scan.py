@@ -16,7 +16,7 @@ import numpy as np
 
 from ..monoid import Array, Bound, State
 from ..rows import compiled
-from .host import SHORT, WORKED, Chunks, as_fields
+from .host import COPIED_BYTES, SHORT, WORKED, Chunks, as_fields
 from .place import Place, whole
 from .tiles import Budget, Walk, plan
 
@@ -104,7 +104,8 @@ class _Lines:
         pairs = zip((*inputs, out), (*dtypes, bound.result), strict=True)
         readable = not shared and all(x.dtype == d and x.flags.aligned for x, d in pairs)
         strides = tuple(x.strides for x in (*inputs, out))
-        in_c = OF_FEW if out.shape[axis] <= FEW else IN_C
+        copied = COPIED_BYTES // max(bound.elements[0].itemsize, bound.result.itemsize)
+        in_c = replace(OF_FEW if out.shape[axis] <= FEW else IN_C, copy=copied)
         budget = WORKED if not self.swept else SWEPT if compiled.library() is None else in_c
         self.layout = plan(out.shape, strides, (axis,), (index[1],), budget, True, True, readable)
         self.walk = Walk(inputs, dtypes, self.layout)

@@ -15,6 +15,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from ..monoid import Array, DType
+from ..rows.scratch import Scratch
 
 Slices = tuple[slice, ...]
 
@@ -110,7 +111,7 @@ def plan(
     if readable and not turned and not spread:
         size = budget.columns if laid.inner else budget.rows
         extents = _deepen(laid, _grow(laid, size, budget.cells, ordered, True), budget.depth)
-        if math.prod(extents) >= min(VIEWED, size // 2, total):
+        if math.prod(extents) >= min(VIEWED, budget.copy, size // 2, total):
             return replace(laid, extents=extents, direct=True)
     extents = _grow(laid, budget.copy, budget.cells, ordered, False)
     return replace(laid, extents=extents, turned=turned)
@@ -233,6 +234,9 @@ class Positions:
         return self[np.arange(math.prod(self.extents))]
 
 
+_scratch = Scratch()
+
+
 class Walk:
     """The tiles of one chunk: which there are, and the block of elements of each."""
 
@@ -246,9 +250,9 @@ class Walk:
 
     @cached_property
     def scratch(self) -> list[Array]:
-        """Where tiles are copied to, if they are."""
+        """Where tiles are copied to, if they are: this thread's until its next walk."""
         size = 0 if self.plan.direct else math.prod(self.plan.extents)
-        return [np.empty(size, dtype) for dtype in self.dtypes]
+        return [_scratch.block(i, dtype, (size,), size) for i, dtype in enumerate(self.dtypes)]
 
     def _ranges(self, start: int, stop: int) -> list[list[slice]]:
         dims = zip(self.plan.dims[start:stop], self.plan.extents[start:stop], strict=True)
