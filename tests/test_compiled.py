@@ -92,6 +92,19 @@ def test_extrema_of_columns_are_numpys(dtype, layout):
                 np.testing.assert_array_equal(values, wanted)
 
 
+@needs_loops
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
+def test_extrema_of_columns_of_integers_are_numpys(dtype):
+    rng, limits = np.random.default_rng(1), np.iinfo(dtype)
+    for shape in (shape for shape in BLOCKS if shape[2] > 1):
+        x = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+        x[:, ::3] = x[:, :1]  # ties
+        for name in ("argmin", "argmax", "nanargmin", "nanargmax"):
+            values, at = compiled.extrema(name, x)
+            np.testing.assert_array_equal(at, getattr(x, name.removeprefix("nan"))(axis=1))
+            np.testing.assert_array_equal(values, np.take_along_axis(x, at[:, None], 1)[:, 0])
+
+
 # Rows and columns, long and short, wide and narrow, of which many or one are side by side: (outer, n, inner)
 BLOCKS = [(1, 9001, 1), (90, 128, 1), (50, 90, 1), (600, 45, 1), (2500, 2, 1), (5000, 1, 1), (1, 700, 7), (3, 100, 33)]
 BLOCKS += [(2000, 2, 3), (200, 27, 10), (20, 45, 90), (1, 3, 2100), (2, 600, 30)]
@@ -236,7 +249,7 @@ def test_what_the_loops_do_not_take():
         assert compiled.spread(rows[:, :, None], True, False) is None
     assert compiled.positions("argmax", x[:, :100]) is None
     assert (
-        compiled.extrema("argmax", x[:, :, None]) is None and compiled.extrema("argmax", x[None].astype("i4")) is None
+        compiled.extrema("argmax", x[:, :, None]) is None and compiled.extrema("argmax", x[None].astype("f2")) is None
     )
     assert compiled.sums(x.astype("i4")[:, :, None]) is None and compiled.present(x.astype("i4")[:, :, None]) is None
     assert compiled.spread(x.astype("c8")[:, :, None], True, False) is None

@@ -40,7 +40,7 @@ SCANNED = {
     ("logical_or", "b1"): ("b1", "b1"),
     ("logical_and", "b1"): ("b1", "b1"),
 }
-SPREAD = ("f4", "f8", *INTEGERS)  # of whose elements there are variances
+SPREAD = ("f4", "f8", *INTEGERS)  # of whose elements there are variances, and extrema of columns
 SUM, DEVIATIONS, LOW, HIGH = 1, 2, 4, 8  # of several reductions at once
 ROW = 128  # elements of a row below which NumPy finds positions as fast
 
@@ -184,15 +184,17 @@ def positions(name: str, rows: Array) -> Array | None:
 
 def finds_extrema(dtype: DType) -> bool:
     """True where :func:`extrema` takes elements of this dtype."""
-    return dtype in ("f4", "f8") and library() is not None
+    return f"{dtype.kind}{dtype.itemsize}" in SPREAD and library() is not None
 
 
 def extrema(name: str, block: Array) -> State | None:
     """The extrema over the middle axis that ``argmin``, ``argmax``, ``nanargmin`` or ``nanargmax`` finds, and where the
     first of each is, -1 where there is nothing but NaN to leave out; None if not done here.
 
-    Of float32 and float64 blocks of shape (outer, n, inner), columns alone.
+    Of blocks of shape (outer, n, inner), floats or integers, columns alone.
     """
+    if block.dtype.kind != "f":
+        name = name.removeprefix("nan")
     is_done = finds_extrema(block.dtype) and 1 < block.shape[1] < 2**31 and block.shape[2] > 1
     loops = _loops_for(block) if is_done else None
     if loops is None:

@@ -58,7 +58,7 @@ POSITIONS(argmin_float64, double, <)
                              int64_t *where) {                                                                         \
         EACH_STRIP(T, {                                                                                                \
             T b[STRIP];                                                                                                \
-            AT row_of[STRIP]; /* as wide as an element, for both are chosen at a time */                               \
+            AT row_of[STRIP]; /* of floats as wide as an element, for both are chosen at a time */                     \
             for (int64_t j = 0; j < cells; j++) {                                                                      \
                 b[j] = ((const T *)x)[j];                                                                              \
                 row_of[j] = SKIP && b[j] != b[j] ? -1 : 0;                                                             \
@@ -80,9 +80,19 @@ POSITIONS(argmin_float64, double, <)
 
 #define EACH_COLUMNS(NAME, T, AT)                                                                                      \
     COLUMNS(argmin_columns_##NAME, T, AT, <, 0)                                                                        \
-    COLUMNS(argmax_columns_##NAME, T, AT, >, 0)                                                                        \
+    COLUMNS(argmax_columns_##NAME, T, AT, >, 0)
+#define EACH_WITH_GAPS(NAME, T, AT)                                                                                    \
+    EACH_COLUMNS(NAME, T, AT)                                                                                          \
     COLUMNS(nanargmin_columns_##NAME, T, AT, <, 1)                                                                     \
     COLUMNS(nanargmax_columns_##NAME, T, AT, >, 1)
 
-EACH_COLUMNS(float32, float, int32_t)
-EACH_COLUMNS(float64, double, int64_t)
+EACH_WITH_GAPS(float32, float, int32_t)
+EACH_WITH_GAPS(float64, double, int64_t)
+EACH_COLUMNS(int8, int8_t, int32_t)
+EACH_COLUMNS(uint8, uint8_t, int32_t)
+EACH_COLUMNS(int16, int16_t, int32_t)
+EACH_COLUMNS(uint16, uint16_t, int32_t)
+EACH_COLUMNS(int32, int32_t, int32_t)
+EACH_COLUMNS(uint32, uint32_t, int32_t)
+EACH_COLUMNS(int64, int64_t, int64_t)
+EACH_COLUMNS(uint64, uint64_t, int64_t)
