@@ -38,6 +38,7 @@ SAME = "sum prod mean var std min max nansum nanprod nanmean nanvar nanstd nanmi
 ROWS = {name: operators.get(name) for name in SAME}
 ROWS |= {"nanfirst": operators.get("first"), "nanlast": operators.get("last"), "count": COUNTS["nancount"]}
 ORDERED = frozenset({"nanfirst", "nanlast"})
+OWN_NAN = ORDERED | {"nanmin", "nanmax"}  # which are NaN of nothing but NaN, without a count of what is there
 COMPLEX = frozenset({"sum", "nansum", "mean", "nanmean"})
 PLACES = {"flox.dask": "dask_groupby_agg", "flox.core": "dask_groupby_agg"}  # of newer versions, of older
 NEEDED = frozenset({"array", "by", "agg", "expected_groups", "axis", "method"})  # of its arguments
@@ -70,7 +71,7 @@ def _reduce(call: Arguments) -> Any:
     least, fill = agg.min_count, _fill(agg)
     run, groups, is_whole = _way(call)
     found = run(_quiet(ROWS[agg.name], x), **agg.finalize_kwargs).astype(agg.dtype["final"])
-    if least > 1 or (least and not (is_whole and agg.name in ("nanmin", "nanmax") and _is_nan(fill))):
+    if least > 1 or (least and not (is_whole and agg.name in OWN_NAN and _is_nan(fill))):
         if fill is None:
             raise Left("what takes the place of too few elements is flox's own")
         counts = run(_quiet(COUNTS["nancount"], x))
