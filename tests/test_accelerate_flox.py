@@ -128,6 +128,24 @@ def test_groups_that_lie_in_few_chunks_have_states_there_alone(name, monkeypatch
     assert_alike(got, want)
 
 
+def test_cohorts_of_groups_without_elements(monkeypatch):
+    monkeypatch.setattr(flox_trees, "NUMPY_RULES", ())
+    values = np.sort(np.random.default_rng(0).normal(size=60))
+    x = xr.DataArray(
+        da.from_array(VALUES[:60], chunks=(60, 8, 12)), dims=("time", "y", "x"), coords={"q": ("time", values)}
+    )
+    for bins in ([-1, -0.3, 0, 0.2, 9, 10], [-1, 0, 9, 10, 11]):
+        for op in ("mean", "count", "min"):
+
+            def binned(x, bins=bins, op=op):
+                return getattr(x.groupby_bins("q", bins), op)(method="cohorts")
+
+            want = binned(x)
+            with gr.accelerate(numpy=True):
+                got = binned(x)
+            xr.testing.assert_allclose(got.compute(), want.compute())
+
+
 def test_what_stays_floxs():
     from flox import groupby_reduce
     from flox.aggregations import AGGREGATIONS

@@ -7,6 +7,7 @@ import tracemalloc
 import warnings
 from fractions import Fraction
 
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.stats
@@ -27,6 +28,7 @@ from strategies import (
     values,
 )
 
+import gpureduce_dask as gr
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import Place, host, tiles
 from gpureduce_dask.operators import get
@@ -581,3 +583,10 @@ def test_no_temporary_of_two_chunks(dtype, large):
     for name in ("vdot", "average") if dtype != "c8" else ("vdot",):
         for axes in ((0,), (1,), (0, 1)):
             assert peak_of((x, x), get(name).bind(dtype, dtype), axes) < 0.07 * large.nbytes, (name, axes)
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax", "nanargmin", "nanargmax"])
+def test_positions_of_many_cells_in_chunks_that_are_stacked(name):
+    x = RNG.integers(0, 250, (509, 75, 2)).astype("u1")
+    got = getattr(gr, name)(da.from_array(x, chunks=(509, 75, 1)), axis=2).compute()
+    np.testing.assert_array_equal(got, getattr(np, name)(x, axis=2))

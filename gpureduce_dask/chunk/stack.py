@@ -112,7 +112,9 @@ class Stacker:
 
     def _moved(self, index: Array, stretch: Stretch) -> Array:
         shape = self._scratch[0].shape
-        along = np.unravel_index(np.maximum(index, 0), [shape[a] for a in stretch.axes(self.axes)])
+        # Flat: of more than 8,192 elements in several dimensions NumPy 2.4's unravel_index is wrong.
+        flat = np.unravel_index(np.maximum(index, 0).reshape(-1), [shape[a] for a in stretch.axes(self.axes)])
+        along = tuple(places.reshape(index.shape) for places in flat)
         at = sum(a < stretch.axis for a in self.axes)  # the axis of chunks among the reduced ones
         found = np.asarray(self.starts[stretch.start : stretch.stop])[along[at]]
         for number, step in zip((*along[:at], *along[at + 1 :]), self.steps, strict=True):

@@ -15,7 +15,6 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from ..monoid import Array, DType
-from ..rows.scratch import Scratch
 
 Slices = tuple[slice, ...]
 
@@ -234,9 +233,6 @@ class Positions:
         return self[np.arange(math.prod(self.extents))]
 
 
-_scratch = Scratch()
-
-
 class Walk:
     """The tiles of one chunk: which there are, and the block of elements of each."""
 
@@ -250,9 +246,9 @@ class Walk:
 
     @cached_property
     def scratch(self) -> list[Array]:
-        """Where tiles are copied to, if they are: this thread's until its next walk."""
+        """Where tiles are copied to, if they are."""
         size = 0 if self.plan.direct else math.prod(self.plan.extents)
-        return [_scratch.block(i, dtype, (size,), size) for i, dtype in enumerate(self.dtypes)]
+        return [np.empty(size, dtype) for dtype in self.dtypes]
 
     def _ranges(self, start: int, stop: int) -> list[list[slice]]:
         dims = zip(self.plan.dims[start:stop], self.plan.extents[start:stop], strict=True)

@@ -93,7 +93,8 @@ def _one_axis(labels: Any, shape: tuple[float, ...]) -> int | None:
     """The one of several axes along which labels differ, where their shape says so: an array an axis is then enough."""
     along = [i for i, n in enumerate(labels.shape) if n > 1]
     fits = labels.ndim == len(shape) > 1 and len(along) == 1 and labels.shape[along[0]] == shape[along[0]]
-    return along[0] if fits and labels.shape != shape and not math.isnan(sum(shape)) else None
+    is_light = 8 * sum(shape) <= CARRIED_BYTES  # False too where a size is unknown
+    return along[0] if fits and is_light and labels.shape != shape else None
 
 
 def _lines(

@@ -15,7 +15,7 @@ import importlib
 import inspect
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -85,8 +85,7 @@ def _way(call: Arguments) -> tuple[Callable[..., Any], Any, bool]:
     local = _stretches(call)
     if local is not None:
         return partial(reduce_stretches, "groupby", x=x, labels=labels, groups=local), np.concatenate(local), True
-    cohorts = call.get("chunks_cohorts")
-    if call["method"] == "cohorts" and cohorts and labels.ndim == 1:
+    if cohorts := _cohorts(call):
         found = np.concatenate([np.asarray(each) for each in cohorts.values()])
         return partial(reduce_cohorts, "groupby", x=x, labels=labels, cohorts=cohorts), found, True
     count, is_whole, axes = len(groups), _is_whole(labels, len(groups)), tuple(call["axis"])
@@ -104,6 +103,15 @@ def _stretches(call: Arguments) -> list[Any] | None:
     if call["method"] != "blockwise" or len(chunks) == 1 or call["axis"] != (call["array"].ndim - 1,):
         return None
     return stretches(call["by"], chunks)
+
+
+def _cohorts(call: Arguments) -> Mapping[Any, Any]:
+    """The groups of the chunks that hold them, where flox reduces these by themselves and each group has elements."""
+    cohorts, labels = call.get("chunks_cohorts") or {}, call["by"]
+    if call["method"] != "cohorts" or labels.ndim != 1:
+        return {}
+    groups = [group for each in cohorts.values() for group in each]
+    return cohorts if np.isin(groups, labels).all() else {}
 
 
 def _quiet(row: Monoid, x: Any) -> Monoid:
@@ -144,7 +152,7 @@ def _is_ordered(call: Arguments) -> bool:
 
 
 def _has_gaps(call: Arguments) -> bool:
-    is_local = call["method"] == "cohorts" or _stretches(call) is not None
+    is_local = bool(_cohorts(call)) or _stretches(call) is not None
     return not call["agg"].min_count and not is_local and not _is_whole(call["by"], len(call["expected_groups"]))
 
 
