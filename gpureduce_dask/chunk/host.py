@@ -36,7 +36,7 @@ SHARED_WORKED, SHARED_LIFTED = 1 << 17, 1 << 15  # where one makes temporaries; 
 MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 18)  # functions of elements: at least, and as many as
 MAPPED_BYTES = 1 << 21  # give values of so many bytes: fewer are computed faster than a tile costs. What they read
 # passes once: a comparison, which gives a byte an element, takes as many elements as NumPy does in this time
-COPIED_BYTES = 1 << 21  # of a tile that is copied: smaller ones take more calls, larger ones more memory
+COPIED_BYTES = 1 << 20  # of a tile that is copied: smaller ones take more calls, larger ones more memory
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare
 LOOKED_UP = 224  # and for those that look up positions
