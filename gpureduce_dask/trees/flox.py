@@ -152,8 +152,9 @@ def _is_ordered(call: Arguments) -> bool:
 
 
 def _has_gaps(call: Arguments) -> bool:
-    is_local = bool(_cohorts(call)) or _stretches(call) is not None
-    return not call["agg"].min_count and not is_local and not _is_whole(call["by"], len(call["expected_groups"]))
+    if call["agg"].min_count or _is_whole(call["by"], len(call["expected_groups"])):
+        return False
+    return not _cohorts(call) and _stretches(call) is None
 
 
 def _is_local(call: Arguments) -> bool:

@@ -25,20 +25,20 @@ def stretches(labels: Any, chunks: Sequence[int]) -> list[Any] | None:
     """The groups of each chunk, where each lies whole in one; None where one does not, or an element is of none."""
     if labels.ndim != 1 or not labels.size or labels.min() < 0 or not all(chunks):
         return None
-    found = [np.unique(part) for part in np.split(labels, np.cumsum(chunks)[:-1])]
+    found = [np.unique(part) for part in _by_chunk(labels, chunks)]
     every = np.concatenate(found)
     return found if len(np.unique(every)) == len(every) else None
+
+
+def _by_chunk(labels: Any, chunks: Sequence[int]) -> list[Any]:
+    return np.split(labels, np.cumsum(chunks)[:-1])
 
 
 def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequence[Any], **options: Any) -> Any:
     """Each chunk along the last axis to its own groups, in order."""
     bound, axis = bind(op, (x.dtype,), None, options, name), x.ndim - 1
-    codes = np.concatenate(
-        [
-            np.searchsorted(g, part)
-            for g, part in zip(groups, np.split(labels, np.cumsum(x.chunks[-1])[:-1]), strict=True)
-        ]
-    )
+    parts = _by_chunk(labels, x.chunks[-1])
+    codes = np.concatenate([np.searchsorted(mine, part) for mine, part in zip(groups, parts, strict=True)])
     codes = da.from_array(codes.astype(np.min_scalar_type(-max(map(len, groups)))), chunks=(x.chunks[-1],))
     how = {} if lazy.fuses() else {"fuse": False}
     inds = tuple(range(x.ndim))
@@ -69,15 +69,12 @@ def reduce_cohorts(
     name: str, op: Monoid, x: Any, labels: Any, cohorts: Mapping[Iterable[int], Sequence[int]], **options: Any
 ) -> Any:
     """The groups of each cohort, which lie in the same chunks along the last axis, from these alone."""
-    ends = np.cumsum(x.chunks[-1])
-    found = []
+    parts, found = _by_chunk(labels, x.chunks[-1]), []
     for blocks, groups in cohorts.items():
         blocks = sorted(blocks)
         number = np.full(int(labels.max()) + 2, -1)
         number[list(groups)] = np.arange(len(groups))
-        inside = np.concatenate([np.arange(ends[b] - x.chunks[-1][b], ends[b]) for b in blocks])
+        mine = number[np.concatenate([parts[b] for b in blocks])]
         few = x.blocks[(slice(None),) * (x.ndim - 1) + (blocks,)]
-        found.append(
-            grouped(name, op, few, number[labels[inside]], x.ndim - 1, len(groups), None, None, None, **options)
-        )
+        found.append(grouped(name, op, few, mine, x.ndim - 1, len(groups), None, None, None, **options))
     return da.concatenate(found, axis=-1)

@@ -9,6 +9,8 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
+from ..side_by_side import are_close
+
 ROUGH = {"f": 2e-5, "c": 2e-5}  # of the largest value: what sums of float32 in float32 may be off by
 
 
@@ -88,11 +90,7 @@ def _host(x: Any) -> np.ndarray:
 def _close(x: np.ndarray, y: np.ndarray) -> bool:
     if x.dtype.kind not in ROUGH:
         return x.tobytes() == y.tobytes()  # NaT too
-    rough = ROUGH[x.dtype.kind]
-    finite = np.abs(x[np.isfinite(x)])
-    if x.dtype == np.float16:
-        rough = 2e-3
-    return np.allclose(x, y, rtol=rough, atol=rough * float(finite.max(initial=0)), equal_nan=True)
+    return are_close(x, y, 2e-3 if x.dtype == np.float16 else ROUGH[x.dtype.kind])
 
 
 def _distance(x: np.ndarray, y: np.ndarray) -> str:

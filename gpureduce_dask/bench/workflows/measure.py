@@ -20,14 +20,14 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 import gpureduce_dask as gr
 
+from ..side_by_side import RATIO, is_slower
 from . import compare
 from .data import Log
 from .operations import Fields, Operation
 
 Row = dict[str, Any]
 
-RATIO = 1.1  # of plain dask's time and memory, up to which ours is not worse
-LEAST_SECONDS = 0.010  # and the difference in time below which nothing is made of it
+LEAST_SECONDS = 0.010  # the difference in time below which nothing is made of it
 LEAST_BYTES = 16 * 2**20  # as of memory: what allocators keep comes and goes
 REPEATS = (3, 9)  # at first, and where ours seems worse
 
@@ -230,11 +230,9 @@ def worse(runs: dict[str, Run]) -> list[str]:
     """In which of its columns ours is worse than plain."""
     plain, ours = runs["plain"], runs["ours"]
     found = []
-    if plain.seconds:
+    if plain.seconds and is_slower(plain.seconds, ours.seconds, LEAST_SECONDS):
         a, b = statistics.median(plain.seconds), statistics.median(ours.seconds)
-        is_slower = b > RATIO * a and b - a > LEAST_SECONDS
-        if is_slower and min(ours.seconds) > RATIO * min(plain.seconds):  # of one graph the medians alone differ so
-            found.append(f"time {b:.3f} for {a:.3f} s")
+        found.append(f"time {b:.3f} for {a:.3f} s")
     if ours.peak > RATIO * plain.peak and ours.peak - plain.peak > LEAST_BYTES:
         found.append(f"memory {ours.peak / 2**20:.0f} for {plain.peak / 2**20:.0f} MiB")
     if ours.reads > plain.reads:
