@@ -42,6 +42,7 @@ STREAMING = frozenset(
 # one panel at a time for these,
 PANELLED = frozenset({sums.fold_present, sums.mean_fold_present, moments.fold, moments.fold_present, shape.fold})
 PANELLED |= {counts.fold_present, products.fold_present, kept.first_fold, kept.last_fold}
+WIDENING = frozenset({shape.fold})  # of these, what makes temporaries of a panel as wide as float64
 # and a byte or two an element for these, which compare elements with what they found.
 SKIPPING = frozenset({positions.nanmin_fold, positions.nanmax_fold})
 POSITIONS = SKIPPING | {positions.min_fold, positions.max_fold}

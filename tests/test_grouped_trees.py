@@ -140,6 +140,29 @@ def test_all_to_all_is_left_to_dask():
     assert gr.sum(x).compute(scheduler="sync") == 64 * 64
 
 
+def test_partials_of_chunks_that_stay_tasks_are_combined_many_at_a_time():
+    """Groups of a few chunks for each of many threads, which take none of them in: no chunk in ten is worth a task."""
+    x = counted(100)
+    with dask.config.set(num_workers=16):
+        results = gr.sum(x), gr.argmax(x), gr.reduction(x + 0, AFFINE, dtype=np.int64)
+        low = tasks_of(x, *results)
+    for result in results:
+        name = result.name.rsplit("-", 1)[0]
+        mine = [key for key in low if key[0].startswith(name) and "chunk" not in key[0]]
+        assert 1 < len(mine) <= 10
+    total, last, composed, values = dask.compute(*results, x, scheduler="sync")
+    assert (total, last) == (values.sum(), 799)
+    np.testing.assert_array_equal(composed, compose(values.astype(np.int64), (0,)))
+
+
+def test_processes_get_small_groups():
+    """What a task takes is pickled by the process that asked, which holds it until then."""
+    x = counted()
+    by_threads = len(tasks_of(gr.sum(x)))
+    with dask.config.set(scheduler="processes"):
+        assert by_threads < len(tasks_of(gr.sum(x))) <= 48 + 3
+
+
 def test_unoptimised_graphs_are_right():
     x = counted()
     s = gr.var(x)

@@ -6,6 +6,7 @@ import itertools
 import math
 import tracemalloc
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -125,6 +126,21 @@ def test_an_operator_of_ones_own_that_does_not_commute():
     for axis in range(3):
         want, _ = prefixes(bound, (x,), axis, False, False)
         np.testing.assert_array_equal(host_scan.scan((x,), bound, axis)[0], want)
+
+
+def test_a_sweep_may_give_a_view_of_its_results():
+    """Elements of another byte order are copied in tiles, whose results lie where those of the tile before lay."""
+
+    def sweep(block, carry, out):
+        np.cumsum(block, axis=1, out=out)
+        out += carry[0][:, None]
+        return (out[:, -1],)
+
+    row = replace(get("sum"), name="total", fields=[("x", "f8")], identity=(0.0,), sweep=sweep, fold=None)
+    row = replace(row, lift=lambda x, i: (x,), combine=lambda a, b: (a[0] + b[0],), finalise=lambda s, d: s[0])
+    x = RNG.integers(-9, 9, (3, 600_003)).astype(">f8")
+    np.testing.assert_array_equal(scan(row, x, axis=1), np.cumsum(x, axis=1))
+    np.testing.assert_array_equal(scan(row, x, axis=1, exclusive=True)[:, 1:], np.cumsum(x, axis=1)[:, :-1])
 
 
 # ---- NumPy

@@ -3,6 +3,7 @@ tasks, reads or processes: each operation of ``bench workflows`` at a small size
 
 from __future__ import annotations
 
+import dask
 import pytest
 
 from gpureduce_dask.bench.workflows import data, measure, run
@@ -32,8 +33,8 @@ def in_memory(lazy):
     return lazy.persisted()
 
 
-def check(name, fields, where, opener):
-    row = measure.measure(OPERATIONS[name], fields, where, opener.log, repeats=(0, 0))
+def check(name, fields, opener, where=None):
+    row = measure.measure(OPERATIONS[name], fields, where or measure.Local(), opener.log, repeats=(0, 0))
     assert "error" not in row, row["error"]
     assert not row["wrong"]
     assert not row["worse"]
@@ -42,16 +43,18 @@ def check(name, fields, where, opener):
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_from_files(name, lazy, opener):
-    check(name, lazy, measure.Local(scheduler="threads", num_workers=4), opener)
+    with dask.config.set(scheduler="threads", num_workers=4):
+        check(name, lazy, opener)
 
 
 @pytest.mark.parametrize("name", [name for name in OPERATIONS if not name.startswith(data.WAYS)])
 def test_in_memory(name, in_memory, opener):
-    check(name, in_memory, measure.Local(scheduler="sync"), opener)
+    with dask.config.set(scheduler="sync"):
+        check(name, in_memory, opener)
 
 
 @pytest.mark.parametrize("scheduler", ["processes", "distributed"])
 def test_on_other_schedulers(scheduler, lazy, opener):
     with run.place(scheduler) as where:
         for name in ELSEWHERE:
-            check(name, lazy, where, opener)
+            check(name, lazy, opener, where)

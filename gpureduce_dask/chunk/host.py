@@ -17,7 +17,7 @@ import numpy as np
 from ..errors import ArgumentError, message
 from ..expressions.mapped import Map, map_of, unmapped
 from ..monoid import Array, Bound, State
-from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING
+from ..operators import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING, WIDENING
 from ..rows import compiled, several
 from .place import Place, whole
 from .stack import Stacker
@@ -160,7 +160,8 @@ def _budget_of(bound: Bound) -> Budget:
         elif fold in STREAMING and not bound.indexed:
             budget = STREAMED
     if budget is not WORKED:
-        budget = replace(budget, copy=COPIED_BYTES // bound.elements[0].itemsize)
+        size = COPIED_BYTES // 2 if fold in WIDENING else COPIED_BYTES
+        budget = replace(budget, copy=size // bound.elements[0].itemsize)
     return replace(
         budget,
         unit=bound.elements[0].itemsize if fold in POSITIONS or fold in PANELLED else 0,

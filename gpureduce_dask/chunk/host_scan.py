@@ -148,9 +148,11 @@ class _Lines:
         else:
             index = walk.positions(run, self.start).all()[None, :, None]
             state = _combine(blocks, index, flags, state, out, bound, exclusive)
-        if not self.layout.direct:
-            np.copyto(target, out.reshape(target.shape), casting="unsafe")
-        return state
+        if self.layout.direct:
+            return state
+        np.copyto(target, out.reshape(target.shape), casting="unsafe")
+        # A sweep may give a view of its last results, which the next tile overwrites.
+        return tuple(f.copy() if np.may_share_memory(f, self.scratch) else f for f in state)
 
 
 def _sweep(blocks: list[Array], state: State, out: Array, bound: Bound, exclusive: bool) -> State:

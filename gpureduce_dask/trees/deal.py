@@ -41,5 +41,6 @@ def dealer(todo: Reduction) -> Dealer:
     holders, known = ({}, workers.current()) if found is None else found
     if holders:
         return Dealer(todo.size, slices, todo.chunk_bytes, dict(sorted(known.threads.items())), holders)
-    size = todo.size or groups.to_make(chunks, slices, known.total, todo.chunk_bytes)
+    each = groups.A_PROCESS if workers.are_processes() else groups.A_THREAD
+    size = todo.size or groups.to_make(chunks, slices, known.total, todo.chunk_bytes, each)
     return Dealer(size, slices, todo.chunk_bytes)

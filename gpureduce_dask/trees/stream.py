@@ -25,8 +25,9 @@ from dask.core import flatten, reverse_dict
 
 from . import blocks, chains, kept, scan_chains, workers
 from .chains import Key, Step
+from .groups import in_order
 from .layers import Tasks
-from .tasks import combine
+from .tasks import combine, finish
 
 Graph = dict[Key, GraphNode]
 
@@ -151,6 +152,7 @@ def move_in(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) -> Graph:
     ends = (key for key in known if len(users[key]) != 1 or any(len(graph[u].dependencies) > 1 for u in users[key]))
     wanted = wanted.union(ends)
     moved = dict(graph)
+    apart: set[Key] = set()  # groups whose chunks stay tasks of their own
     flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, Group)}
     for groups in _together(graph, [group for group, _ in flat.values()], users):
         bundle = _Bundle(groups, graph, users, wanted)
@@ -158,10 +160,43 @@ def move_in(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) -> Graph:
         if replaced and not bundle.inside.issuperset(bundle.members()):  # what is not made here had better be combined
             groups = [cast(Group, graph[group.key]) for group in groups]
             bundle, replaced = _Bundle(groups, graph, users, wanted), set()
+        if not bundle.inside:
+            apart.update(group.key for group in groups if _is_only_combined(group, users, wanted))
         for key in bundle.inside | replaced:
             del moved[key]
         moved.update((node.key, node) for node in bundle.nodes())
+    for user in {user for key in apart for user in users[key]}:
+        _widen(user, moved, apart)
     return moved
+
+
+def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
+    """Fewer groups for one task to combine, where they only combine too: as many partials to each as that task takes,
+    or the largest of them. Smaller ones serve those that make their chunks."""
+    node = graph.get(user)
+    if not (isinstance(node, Task) and _function(node) in (combine, finish)):
+        return
+    if not all(isinstance(each, TaskRef) and each.key in apart for each in node.args[0].args):
+        return
+    groups = [cast(Task, graph[ref.key]) for ref in node.args[0].args]
+    members = [ref for group in groups for ref in group.args[0].args]
+    found = in_order(len(members), max(len(each.args[0].args) for each in (node, *groups)))
+    for group in groups:
+        del graph[group.key]
+    for group, each in zip(groups, found, strict=False):
+        graph[group.key] = Task(group.key, group.func, List(*(members[i] for i in each.members)))
+    kept = [TaskRef(group.key) for group in groups[: len(found)]]
+    graph[user] = Task(user, node.func, List(*kept), *node.args[1:])
+
+
+def _is_only_combined(group: Group, users: Mapping[Key, set[Key]], wanted: set[Key]) -> bool:
+    """True for a group of partials that gives one for one other task, and folds no axes that wait."""
+    is_partial = _function(group) is combine and not group.func.keywords.get("then")  # type: ignore[attr-defined]
+    return is_partial and group.key not in wanted and len(users[group.key]) == 1
+
+
+def _function(node: Task) -> Any:
+    return getattr(node.func, "func", None)
 
 
 def _flat(group: Group, graph: Graph, wanted: set[Key]) -> tuple[Group, list[Key]]:
@@ -173,7 +208,7 @@ def _flat(group: Group, graph: Graph, wanted: set[Key]) -> tuple[Group, list[Key
     while ahead:
         key = ahead.pop()
         node = graph.get(key)
-        if key not in wanted and type(node) is Task and getattr(node.func, "func", None) is combine:
+        if key not in wanted and type(node) is Task and _function(node) is combine:
             replaced.append(key)
             ahead += [ref.key for ref in reversed(node.args[0].args)]
         else:

@@ -61,6 +61,12 @@ def current() -> Workers:
     return Workers({"": int(dask.config.get("num_workers", None) or CPU_COUNT)})
 
 
+def are_processes() -> bool:
+    """True where dask's own processes run a graph: what a task takes is pickled for it, by the process that asked."""
+    module = sys.modules.get("dask.multiprocessing")
+    return module is not None and get_scheduler() is module.get
+
+
 def of_client(client: Any) -> Workers:
     """A cluster's workers. A client of an event loop answers nothing here, for nobody here can wait for it."""
     heard = _heard.get(client)

@@ -47,16 +47,12 @@ class Run:
 
 
 class Local:
-    """dask's schedulers in this process, or of it: options of :func:`dask.config.set` say which."""
-
-    def __init__(self, **options: Any) -> None:
-        self.options = options
+    """The scheduler that dask's configuration names, in this process or of it."""
 
     def compute(self, result: Any) -> Any:
         """The value of a lazy result."""
-        with dask.config.set(**self.options):
-            found: Any = dask.base.compute(result)
-            return found[0]
+        found: Any = dask.base.compute(result)
+        return found[0]
 
     def counted(self, result: Any) -> tuple[Any, int]:
         """The value, and how many tasks it took."""
@@ -90,7 +86,6 @@ class Cluster(Local):
     """A client's workers."""
 
     def __init__(self, client: Any) -> None:
-        super().__init__()
         self.client = client
 
     def counted(self, result: Any) -> tuple[Any, int]:

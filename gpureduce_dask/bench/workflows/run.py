@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import dask
+
 from ..host import processor
 from ..report import between
 from . import data, measure
@@ -71,15 +73,20 @@ def run(
 
 @contextmanager
 def place(scheduler: str, threads: int | None = None) -> Iterator[measure.Local]:
-    """Where a run's tasks run: ``threads`` is of that scheduler, one a processor where it is None.
+    """Where a run's graphs are built and their tasks run: ``threads`` is of that scheduler, one a processor where it is
+    None.
 
     Processes and workers start anew: none is forked from one that has threads.
     """
     if scheduler == "threads":
-        yield measure.Local(scheduler="threads", num_workers=threads)
+        with dask.config.set(scheduler="threads", num_workers=threads):
+            yield measure.Local()
     elif scheduler == "processes":
-        with ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn")) as pool:
-            yield measure.Local(scheduler="processes", pool=pool)
+        with (
+            ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn")) as pool,
+            dask.config.set(scheduler="processes", pool=pool),
+        ):
+            yield measure.Local()
     else:
         from distributed import Client, LocalCluster
 
