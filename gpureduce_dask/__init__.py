@@ -17,6 +17,9 @@ from .operators import OPERATORS
 if TYPE_CHECKING:
     from .binning import bincount, grouped, histogram
     from .explain import explain
+    from .graph.meta import device_meta
+    from .graph.persist import persist
+    from .graph.plan import plan
     from .maps import map_reduce, map_scan
     from .nanreductions import (
         nanargmax,
@@ -71,9 +74,6 @@ if TYPE_CHECKING:
         var,
     )
     from .summaries import describe, stats
-    from .trees.meta import device_meta
-    from .trees.persisted import persist
-    from .trees.plan import plan
 
 __version__ = "0.1.0"
 
@@ -134,9 +134,9 @@ _LAZY = {
         "var",
     ),
     "summaries": ("describe", "stats"),
-    "trees.meta": ("device_meta",),
-    "trees.persisted": ("persist",),
-    "trees.plan": ("plan",),
+    "graph.meta": ("device_meta",),
+    "graph.persist": ("persist",),
+    "graph.plan": ("plan",),
 }
 _MODULES = {name: module for module, names in _LAZY.items() for name in names}
 

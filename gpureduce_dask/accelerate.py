@@ -1,8 +1,8 @@
 """Plain dask code on the trees of this package: ``gr.accelerate()``.
 
 dask's reductions, of whatever name, end in a few functions of ``dask.array.reductions``, and xarray's groups in one of
-flox. :mod:`gpureduce_dask.trees.hooks` wraps those; at every call the wrappers ask here whether the reduction is wanted
-from us.
+flox. :mod:`gpureduce_dask.integrations.patches` wraps those; at every call the wrappers ask here whether the reduction
+is wanted from us.
 """
 
 from __future__ import annotations
@@ -150,14 +150,14 @@ def _name_of(function: Any) -> str:
 
 def install() -> None:
     """Make dask's reductions ask :func:`wanted`, for the rest of the process."""
-    from .trees import hooks
+    from .integrations import patches
 
-    hooks.install(wanted, fuses)
+    patches.install(wanted, fuses)
 
 
 def wanted() -> Setting:
     """What is switched on here and now: nothing (False), CuPy chunks (True), or ``"numpy"`` chunks too."""
-    from .trees.settings import setting
+    from .graph.settings import setting
 
     here = _blocks.get() or tuple(_calls[-1:])
     if here:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from .graph import groups, histograms
 from .monoid import Monoid
 from .public import grouped as grouped_labels
 from .public import public
-from .trees import bins_apply, histograms
 
 
 @public(grouped_labels)
@@ -60,7 +60,7 @@ def grouped(
     ArgumentError
         A label of ``num_groups`` or more: now where labels are NumPy arrays, else when they are computed.
     """
-    return bins_apply.grouped("grouped", op, x, labels, axis, num_groups, dtype, fill_value, split_every, **options)
+    return groups.grouped("grouped", op, x, labels, axis, num_groups, dtype, fill_value, split_every, **options)
 
 
 @public()

@@ -63,7 +63,7 @@ def explain(x: Any) -> Explanation:
     """
     from dask.base import is_dask_collection
 
-    from .trees import decisions
+    from .integrations import decisions
 
     if not is_dask_collection(x):
         remedy = "Explain the lazy result, before compute()."

@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .graph import map_reduce as trees
+from .graph.statistics import field_names
 from .monoid import Monoid
 from .public import public, reduced, scanned
 from .summaries import named
-from .trees import mapped
-from .trees.parts import field_names
 
 
 @public(reduced)
@@ -75,7 +75,7 @@ def map_reduce(
     DtypeError
         A dtype that ``op`` does not take, or a mask that is not of bool.
     """
-    found = mapped.map_reduce(f, op, arrays, axis, dtype, keepdims, split_every, out, where, options, weights)
+    found = trees.map_reduce(f, op, arrays, axis, dtype, keepdims, split_every, out, where, options, weights)
     return found if isinstance(op, str | Monoid) else _each(op, found)
 
 
@@ -100,7 +100,7 @@ def map_scan(
     """
     if not isinstance(op, str | Monoid):
         field_names("map_scan", op)
-    found = mapped.map_scan(f, op, arrays, axis, dtype, exclusive, reverse, segments, include_initial, out)
+    found = trees.map_scan(f, op, arrays, axis, dtype, exclusive, reverse, segments, include_initial, out)
     return found if isinstance(op, str | Monoid) else _each(op, found)
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from .graph.options import Options, reduce
 from .public import public, reduced
-from .trees.options import Options, reduce
 
 
 @public(reduced)

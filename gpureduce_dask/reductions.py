@@ -32,15 +32,15 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from .errors import ArgumentError, message
+from .graph import norms
+from .graph.apply import apply_many
+from .graph.chunk_functions import reduction_functions
+from .graph.options import Options, reduce
+from .graph.pairs import dot
 from .monoid import Monoid
 from .public import public, reduced
 from .steps.strategy import recipe as strategy_recipe
 from .steps.strategy import sum_by
-from .trees import norms
-from .trees.apply import apply_many
-from .trees.options import Options, reduce
-from .trees.pairs import dot
-from .trees.recipe import recipe
 
 
 @public(reduced)
@@ -252,4 +252,4 @@ def tree(op: str | Monoid, dtype: Any, strategy: str | None = None, **options: A
     """
     if strategy is not None:
         return strategy_recipe(op, dtype, strategy, options=options)
-    return recipe(op, dtype, options)
+    return reduction_functions(op, dtype, options)

@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from .errors import ArgumentError, message
+from .graph import chunk_functions
+from .graph.apply import as_dask
+from .graph.scan_apply import apply
+from .graph.statistics import field_names
 from .monoid import Monoid
 from .public import public, scanned
 from .steps.scan_strategy import cumsum_by
 from .steps.scan_strategy import recipe as strategy_recipe
 from .summaries import named
-from .trees import scan_recipe
-from .trees.apply import as_dask
-from .trees.parts import field_names
-from .trees.scan_apply import apply
 
 
 @public(scanned)
@@ -163,7 +163,7 @@ def scan_tree(op: str | Monoid, dtype: Any, strategy: str | None = None) -> dict
     """
     if strategy is not None:
         return strategy_recipe(op, dtype, strategy)
-    return scan_recipe.recipe(op, dtype)
+    return chunk_functions.scan_functions(op, dtype)
 
 
 def _api(op: str, name: str, x: Any, axis: Any, dtype: Any, out: Any, initial: bool) -> Any:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
+from .graph.options import Options, central_moment, reduce
+from .graph.pairs import weighted_mean
 from .public import public, reduced
-from .trees.moments import central_moment
-from .trees.options import Options, reduce
-from .trees.pairs import weighted_mean
 
 
 @public(reduced)

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from .graph import map_statistics
+from .graph.map_statistics import reduce_mapped
+from .graph.operands import same
+from .graph.statistics import reduce_together
 from .monoid import Monoid
 from .public import public, reduced
-from .trees import weighted_product
-from .trees.mapped_product import reduce
-from .trees.operands import same
-from .trees.product import reduce_together
 
 TABLE = {"count": "nancount", "mean": "nanmean", "std": "nanstd", "min": "nanmin", "max": "nanmax"}
 
@@ -70,12 +70,14 @@ def stats(
     """
     if weights is not None:
         options = {"ddof": ddof}
-        found = weighted_product.reduce(
+        found = map_statistics.reduce_weighted(
             same, names, (x,), weights, axis, keepdims, split_every, where, None, options, "stats"
         )
         return named(names, found[0])
     if where is not None:
-        return named(names, reduce(same, names, (x,), axis, keepdims, split_every, where, options={"ddof": ddof})[0])
+        return named(
+            names, reduce_mapped(same, names, (x,), axis, keepdims, split_every, where, options={"ddof": ddof})[0]
+        )
     return named(names, reduce_together("stats", x, names, axis, keepdims, split_every, ddof))
 
 
@@ -144,8 +146,8 @@ def _described(data: Any, ddof: float) -> tuple[dict[str, Any], tuple[int, ...],
     from dask.base import compute
 
     from .chunk import move
-    from .trees.apply import as_dask
-    from .trees.parts import has_meaning
+    from .graph.apply import as_dask
+    from .graph.statistics import has_meaning
 
     array = as_dask("describe", data)
     names = [name for name in TABLE.values() if has_meaning(name, array.dtype)]

@@ -11,7 +11,7 @@ import pytest
 from plain_calls import switched_off  # noqa: F401
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import flox as flox_trees
+from gpureduce_dask.integrations import flox as integration
 
 xr = pytest.importorskip("xarray")
 flox = pytest.importorskip("flox")
@@ -120,7 +120,7 @@ LOCAL |= {
 @pytest.mark.parametrize("name", LOCAL)
 def test_groups_that_lie_in_few_chunks_have_states_there_alone(name, monkeypatch):
     """What is done of CuPy chunks, which flox does not take."""
-    monkeypatch.setattr(flox_trees, "NUMPY_RULES", ())
+    monkeypatch.setattr(integration, "NUMPY_RULES", ())
     want = LOCAL[name](dataset())
     with gr.accelerate(numpy=True):
         got = LOCAL[name](dataset())
@@ -129,7 +129,7 @@ def test_groups_that_lie_in_few_chunks_have_states_there_alone(name, monkeypatch
 
 
 def test_cohorts_of_groups_without_elements(monkeypatch):
-    monkeypatch.setattr(flox_trees, "NUMPY_RULES", ())
+    monkeypatch.setattr(integration, "NUMPY_RULES", ())
     values = np.sort(np.random.default_rng(0).normal(size=60))
     x = xr.DataArray(
         da.from_array(VALUES[:60], chunks=(60, 8, 12)), dims=("time", "y", "x"), coords={"q": ("time", values)}

@@ -22,7 +22,7 @@ from plain_calls import ROW, X, is_ours, switched_off  # noqa: F401
 
 import gpureduce_dask as gr
 from gpureduce_dask.accelerate import _calls
-from gpureduce_dask.trees.hooks import HOOKED
+from gpureduce_dask.integrations.patches import HOOKED
 
 
 def test_a_call_holds_until_the_next():
@@ -242,7 +242,7 @@ if __name__ == "__main__":
         x = da.random.RandomState(0).random((40, 40), chunks=10).persist()
         total, mean = x.sum(), x.mean(axis=0)
         print(total.name[:3], mean.name[:3], abs(float(total.compute()) - 1600 * float(mean.mean().compute())) < 1e-6)
-        print(client.run(lambda: "gpureduce_dask.trees.hooks" in sys.modules).popitem()[1])
+        print(client.run(lambda: "gpureduce_dask.integrations.patches" in sys.modules).popitem()[1])
 """
 
 EXPRESSIONS = """

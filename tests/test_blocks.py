@@ -11,7 +11,7 @@ from dask.blockwise import Blockwise, fuse_roots, optimize_blockwise
 from dask.core import flatten
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import blocks
+from gpureduce_dask.graph import fusion
 
 pytestmark = pytest.mark.filterwarnings("ignore::dask.array.PerformanceWarning")
 
@@ -46,7 +46,7 @@ def layers(array):
 def test_the_tasks_are_those_of_dask(make):
     array, count = make(), 0
     for layer in layers(array):
-        ours = blocks._write(layer)
+        ours = fusion._write(layer)
         if ours is not None:
             theirs = dict(layer)
             assert ours == theirs
@@ -61,7 +61,7 @@ def test_chunks_of_several_chunks_are_written_by_dask():
     contracted = [
         layer for layer in layers(gr.sum(da.einsum("ij,jk->ik", x + 1, x + 2))) if isinstance(layer, Blockwise)
     ]
-    assert contracted and any(blocks._write(layer) is None for layer in contracted)
+    assert contracted and any(fusion._write(layer) is None for layer in contracted)
     assert gr.sum(da.einsum("ij,jk->ik", x + 1, x + 2)).compute() == 8 * 8 * 8 * 2 * 3
 
 

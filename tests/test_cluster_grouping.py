@@ -16,8 +16,7 @@ from dask.graph_manipulation import bind, clone, wait_on
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import held as handles
-from gpureduce_dask.trees import locate, scheduler, spread, workers
+from gpureduce_dask.distributed import handles, worker_to_worker, workers
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -148,7 +147,7 @@ def test_a_survey_tells_what_dask_does(client):
     p = persisted(client, x)
     client.amm.stop()  # it drops copies that nobody needs, every two seconds
     client.replicate([f for f in p.dask.values()][:5], n=3)
-    known, found = client.run_on_scheduler(scheduler.survey, [(p.name, p.numblocks)])
+    known, found = client.run_on_scheduler(workers.survey_scheduler, [(p.name, p.numblocks)])
     theirs, known = client.scheduler_info(n_workers=-1), dict(known)
     assert known.pop("id") == theirs["id"]
     (known,) = known.values()
@@ -160,7 +159,7 @@ def test_a_survey_tells_what_dask_does(client):
     ((sets, which),) = found
     holders = workers.survey(client, [(p.name, p.numblocks)])[1][0]
     assert [sets[i] for i in which] == holders
-    assert {(p.name, *c): sorted(held) for c, held in locate.by_coords(p.numblocks, holders).items()} == {
+    assert {(p.name, *c): sorted(held) for c, held in handles.by_coords(p.numblocks, holders).items()} == {
         key: sorted(held) for key, held in client.who_has(p).items()
     }
     client.amm.start()
@@ -419,14 +418,14 @@ def test_two_clients_share_an_array(client, cluster):
 def test_what_went_to_a_disk_is_held_by_no_handle(client, monkeypatch):
     """It must stay free to go there: its groups depend on each chunk."""
     ref, x = values()
-    p, survey = persisted(client, x), scheduler.survey
+    p, survey = persisted(client, x), workers.survey_scheduler
 
     def spilled(arrays, dask_scheduler):
         known, found = survey(arrays, dask_scheduler)
         next(iter(known["workers"].values()))["metrics"]["spilled_bytes"] = {"memory": 0, "disk": 100}
         return known, found
 
-    monkeypatch.setattr(scheduler, "survey", spilled)
+    monkeypatch.setattr(workers, "survey", spilled)
     assert gr.sum(p).compute() == ref.sum()
     assert not client.run_on_scheduler(handle_tasks)
 
@@ -524,7 +523,7 @@ def test_a_worker_that_retires(client):
 def test_a_scheduler_that_is_started_anew(monkeypatch):
     """At its old address, where its client finds it again: what was believed of the first one is not asked of the
     second. With each goes the thread in which a worker answered others."""
-    monkeypatch.setattr(spread, "pays", lambda homes, *_: len(homes) > 1)
+    monkeypatch.setattr(worker_to_worker, "pays", lambda homes, *_: len(homes) > 1)
     ref, x = values()
     port, client = 0, None
     for number in range(2):

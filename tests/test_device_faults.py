@@ -16,7 +16,7 @@ import pytest
 import gpureduce_dask as gr
 from gpureduce_dask.device import faults
 from gpureduce_dask.errors import DeviceError
-from gpureduce_dask.trees import recipe, tasks
+from gpureduce_dask.graph import chunk_functions, reduce_tasks
 
 
 class Fault(RuntimeError):
@@ -121,11 +121,11 @@ def test_cupy_errors_carry_the_number():
     assert issubclass(driver.CUDADriverError, RuntimeError)
 
 
-@pytest.mark.parametrize("module", [tasks, recipe])
+@pytest.mark.parametrize("module", [reduce_tasks, chunk_functions])
 def test_every_task_is_guarded(module):
     names = {
-        tasks: ("reduce_chunk", "reduce_whole", "combine", "finish"),
-        recipe: ("reduce_chunk", "combine", "aggregate"),
+        reduce_tasks: ("reduce_chunk", "reduce_whole", "combine", "finish"),
+        chunk_functions: ("reduce_chunk", "combine", "aggregate"),
     }
     for name in names[module]:
         function = getattr(module, name)

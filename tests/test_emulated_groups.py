@@ -20,11 +20,11 @@ from simt.cases import small_grids
 from gpureduce_dask import chunk
 from gpureduce_dask.chunk import Place, device, host
 from gpureduce_dask.device.task import BATCH
+from gpureduce_dask.distributed.handles import Handle, Share
+from gpureduce_dask.graph import fused_task, reduce_tasks, scan_tasks
+from gpureduce_dask.graph.scan_tasks import Scan
 from gpureduce_dask.monoid import Bound
 from gpureduce_dask.operators import OPERATORS
-from gpureduce_dask.trees import chains, grouped, scan_tasks, tasks
-from gpureduce_dask.trees.handles import Handle, Share
-from gpureduce_dask.trees.scan_section import Scan
 
 BOUNDS = [OPERATORS[name].bind(np.float32) for name in ("sum", "argmax", "var")]
 COUNT = 130  # more than one launch takes
@@ -34,30 +34,30 @@ OFFSETS = tuple((3 * i, 0) for i in range(COUNT))
 SHARE = Share("x", (range(0, 3 * COUNT, 3), (0,)), range(COUNT))
 
 
-def where(bound: Bound) -> grouped.Where:
-    return grouped.Where(AXES, (3 * COUNT, 0) if bound.indexed else None)
+def where(bound: Bound) -> reduce_tasks.Where:
+    return reduce_tasks.Where(AXES, (3 * COUNT, 0) if bound.indexed else None)
 
 
 def held(bound: Bound) -> list[Any]:
     """The same handle twice: the second time it knows its chunks."""
     handle = Handle(SHARE, [put(c) for c in CHUNKS])
-    return [grouped.reduce_held([handle], range(COUNT), bound, where(bound)) for _ in range(2)]
+    return [reduce_tasks.reduce_held([handle], range(COUNT), bound, where(bound)) for _ in range(2)]
 
 
 def in_memory(bound: Bound) -> list[Any]:
-    return [grouped.reduce_chunks([[put(c) for c in CHUNKS]], bound, OFFSETS, where(bound), range(COUNT))]
+    return [reduce_tasks.reduce_chunks([[put(c) for c in CHUNKS]], bound, OFFSETS, where(bound), range(COUNT))]
 
 
 def streamed(bound: Bound) -> list[Any]:
     """Chunks made one by one, whose partials must not leave the GPU until the last."""
     shape = where(bound).shape
-    run = partial(tasks.reduce_chunk, bound=bound, axes=AXES, shape=shape)
+    run = partial(reduce_tasks.reduce_chunk, bound=bound, axes=AXES, shape=shape)
     steps = []
     for i, array in enumerate(CHUNKS):
         place = () if shape is None else ((slice(3 * i, 3 * i + 3), slice(0, 0)),)
         made = Task(("x", i), put, array)
         steps.append((0, ("leaf", i), (made, Task(("leaf", i), run, TaskRef(("x", i)), *place))))
-    return [chains.run((partial(tasks.combine, bound=bound),), steps, ())]
+    return [fused_task.run((partial(reduce_tasks.combine, bound=bound),), steps, ())]
 
 
 def each(bound: Bound) -> list[Any]:

@@ -8,7 +8,7 @@ import pytest
 from plain_calls import switched_off  # noqa: F401
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import decisions
+from gpureduce_dask.integrations import decisions
 
 X = da.from_array(np.arange(240.0).reshape(12, 20), chunks=(5, 20))
 

@@ -21,8 +21,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import held as handles
-from gpureduce_dask.trees import spread
+from gpureduce_dask.distributed import handles, worker_to_worker
 
 distributed = pytest.importorskip("distributed")
 
@@ -136,13 +135,13 @@ def two_killed_at_once(client):
 
 def killed_between_the_survey_and_the_handles(client):
     """What the scheduler said of the chunks no longer holds."""
-    x, start = held(client), handles.Held.made
+    x, start = held(client), handles.HandleSet.made
 
     def late(*args):
         kill(client)
         return start(*args)
 
-    with mock.patch.object(handles.Held, "made", late):
+    with mock.patch.object(handles.HandleSet, "made", late):
         check(client, x, OPS[:1])
     check(client, x)
 
@@ -173,14 +172,14 @@ def pause(block):
 
 
 def moved_between_the_survey_and_the_handles(client):
-    x, start = held(client), handles.Held.made
+    x, start = held(client), handles.HandleSet.made
 
     def late(*args):
         client.replicate(x, n=2)
         client.rebalance()
         return start(*args)
 
-    with mock.patch.object(handles.Held, "made", late):
+    with mock.patch.object(handles.HandleSet, "made", late):
         check(client, x, OPS[:1])
     check(client, x)
 
@@ -203,7 +202,7 @@ def test_workers_that_are_restarted(client, monkeypatch):
 
     The first test, for a scheduler waits in vain for nannies whose workers were killed shortly before.
     """
-    monkeypatch.setattr(spread, "pays", lambda *_: True)  # tasks that ask workers are right before and after
+    monkeypatch.setattr(worker_to_worker, "pays", lambda *_: True)  # tasks that ask workers are right before and after
     x = held(client)
     check(client, x, OPS[:1])
     client.restart(timeout=PATIENCE, wait_for_workers=True)

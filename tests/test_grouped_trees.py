@@ -22,8 +22,8 @@ from dask.highlevelgraph import HighLevelGraph
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import chains, stream, tasks
-from gpureduce_dask.trees.grouped import PENDING, PENDING_BYTES, Folding
+from gpureduce_dask.graph import fused_task, fusion, reduce_tasks
+from gpureduce_dask.graph.reduce_tasks import PENDING, PENDING_BYTES, Folding
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -65,7 +65,7 @@ def counted(blocks=48):
 def tasks_of(*arrays):
     """The graph that would run, as one computation."""
     graph = HighLevelGraph.merge(*(a.dask for a in arrays))
-    return stream.OPTIMIZE(graph, [a.__dask_keys__() for a in arrays])
+    return fusion.OPTIMIZE(graph, [a.__dask_keys__() for a in arrays])
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +136,7 @@ def test_all_to_all_is_left_to_dask():
     x = da.ones((64, 64), chunks=(1, 64)).map_blocks(np.copy).rechunk((64, 1), method="tasks", threshold=10**6)
     low = tasks_of(gr.sum(x))
     most = max(len(task.dependencies) for key, task in low.items() if "group" in str(key))
-    assert most <= stream.SHARED + 8 + 8
+    assert most <= fusion.SHARED + 8 + 8
     assert gr.sum(x).compute(scheduler="sync") == 64 * 64
 
 
@@ -176,8 +176,8 @@ def test_unoptimised_graphs_are_right():
 def test_other_arrays_optimise_as_dask_does():
     gr.sum(da.ones(8, chunks=1))
     x = (da.ones((8, 8), chunks=4) + 1).sum(axis=0)
-    ours = stream.OPTIMIZE(x.dask, x.__dask_keys__())
-    assert ours.keys() == stream.stock(x.dask, x.__dask_keys__()).keys()
+    ours = fusion.OPTIMIZE(x.dask, x.__dask_keys__())
+    assert ours.keys() == fusion.stock(x.dask, x.__dask_keys__()).keys()
 
 
 def test_a_delayed_task_takes_a_reduction():
@@ -283,11 +283,11 @@ def test_graphs_pickle_before_and_after_they_are_optimised():
     s = gr.nanvar(x, axis=0)
     low = pickle.loads(pickle.dumps(tasks_of(s)))
     assert low.keys() == tasks_of(s).keys()
-    assert pickle.loads(pickle.dumps(stream.OPTIMIZE)) is stream.OPTIMIZE
+    assert pickle.loads(pickle.dumps(fusion.OPTIMIZE)) is fusion.OPTIMIZE
 
 
 def test_a_process_without_the_package_optimises_as_dask_does(tmp_path):
-    (tmp_path / "hook").write_bytes(pickle.dumps(stream.OPTIMIZE))
+    (tmp_path / "hook").write_bytes(pickle.dumps(fusion.OPTIMIZE))
     code = (
         "import pickle, sys; sys.modules['gpureduce_dask'] = None; from dask.array.optimization import optimize; "
         "assert pickle.load(open(sys.argv[1], 'rb')) is optimize"
@@ -310,7 +310,7 @@ def test_a_group_lets_go_of_what_it_folded():
     bound = gr.OPERATORS["sum"].bind(np.float64)
     made = [Task(("leaf", i), bound.identities, (2**17,)) for i in range(60)]
     tracemalloc.start()
-    chains.run((partial(tasks.combine, bound=bound),), [(0, task.key, (task,)) for task in made], ())
+    fused_task.run((partial(reduce_tasks.combine, bound=bound),), [(0, task.key, (task,)) for task in made], ())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 60 * 2**17 * bound.state.itemsize / 3

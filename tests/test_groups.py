@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpureduce_dask.trees import groups
+from gpureduce_dask import planner
 
 MIB = 2**20
 WORKERS = ("a", "b", "c")
@@ -20,7 +20,7 @@ sizes = st.sampled_from([0, 8, MIB, 100 * MIB, math.nan])
 
 @given(st.integers(1, 200), st.integers(1, 50))
 def test_in_order_is_a_partition_of_even_stretches(chunks, size):
-    dealt = groups.in_order(chunks, size)
+    dealt = planner.in_order(chunks, size)
     assert [i for g in dealt for i in g.members] == list(range(chunks))
     lengths = [len(g.members) for g in dealt]
     assert max(lengths) <= size and max(lengths) - min(lengths) <= 1
@@ -28,7 +28,7 @@ def test_in_order_is_a_partition_of_even_stretches(chunks, size):
 
 @given(holders, threads, st.integers(1, 9), sizes)
 def test_by_worker_is_a_partition_that_keeps_order(held, threads, slices, chunk_bytes):
-    dealt = groups.by_worker(held, threads, slices, chunk_bytes, {})
+    dealt = planner.by_worker(held, threads, slices, chunk_bytes, {})
     assert sorted(i for g in dealt for i in g.members) == list(range(len(held)))
     for g in dealt:
         assert list(g.members) == sorted(g.members)
@@ -39,48 +39,48 @@ def test_by_worker_is_a_partition_that_keeps_order(held, threads, slices, chunk_
 
 @given(holders, threads, st.integers(1, 7))
 def test_smaller_cuts_and_loses_nothing(held, threads, size):
-    dealt = groups.smaller(groups.by_worker(held, threads, 1, MIB, {}), size)
+    dealt = planner.smaller(planner.by_worker(held, threads, 1, MIB, {}), size)
     assert sorted(i for g in dealt for i in g.members) == list(range(len(held)))
     assert max(len(g.members) for g in dealt) <= size
 
 
 def test_groups_follow_threads_not_chunks():
     for chunks in (64, 1024, 65536):
-        size = groups.to_make(chunks, 1, 4, 1.0)
-        assert len(groups.in_order(chunks, size)) == 4 * groups.A_THREAD
-    assert groups.to_make(3, 1, 4, 1.0) == 1
-    assert groups.to_make(64, 1000, 4, 1.0) == 64  # slices alone keep the threads busy
+        size = planner.to_make(chunks, 1, 4, 1.0)
+        assert len(planner.in_order(chunks, size)) == 4 * planner.A_THREAD
+    assert planner.to_make(3, 1, 4, 1.0) == 1
+    assert planner.to_make(64, 1000, 4, 1.0) == 64  # slices alone keep the threads busy
 
 
 def test_bytes_that_a_group_makes_are_bounded():
-    chunk = groups.MOST_BYTES // 10
-    assert groups.to_make(10**6, 1, 1, chunk) == 10
-    assert groups.in_memory(10**6, 1, 1, chunk) == 10**6  # they are made already, and read again in no time
-    assert groups.to_make(100, 1, 1, math.nan) == 25
+    chunk = planner.MOST_BYTES // 10
+    assert planner.to_make(10**6, 1, 1, chunk) == 10
+    assert planner.in_memory(10**6, 1, 1, chunk) == 10**6  # they are made already, and read again in no time
+    assert planner.to_make(100, 1, 1, math.nan) == 25
 
 
 def test_small_chunks_in_memory_are_one_task():
-    assert groups.in_memory(100, 1, 8, 8.0) == 100
-    assert groups.in_memory(100, 1, 8, 100 * MIB) == 13
-    assert groups.in_memory(100, 1, 8, math.nan) == 100
+    assert planner.in_memory(100, 1, 8, 8.0) == 100
+    assert planner.in_memory(100, 1, 8, 100 * MIB) == 13
+    assert planner.in_memory(100, 1, 8, math.nan) == 100
 
 
 def test_memory_bounds_what_a_task_reads():
-    dealt = groups.by_worker([("a",)] * 16, {"a": 1}, 1, 100.0, {"a": 1600.0})
+    dealt = planner.by_worker([("a",)] * 16, {"a": 1}, 1, 100.0, {"a": 1600.0})
     assert max(len(g.members) for g in dealt) == 4
-    dealt = groups.by_worker([("a",)] * 16, {"a": 2}, 1, 100.0, {"a": 1600.0})
+    dealt = planner.by_worker([("a",)] * 16, {"a": 2}, 1, 100.0, {"a": 1600.0})
     assert max(len(g.members) for g in dealt) == 2
 
 
 def test_copies_are_shared_out():
-    dealt = groups.by_worker([("a", "b")] * 8, {"a": 1, "b": 1}, 1, MIB, {})
+    dealt = planner.by_worker([("a", "b")] * 8, {"a": 1, "b": 1}, 1, MIB, {})
     assert [len(g.members) for g in dealt] == [4, 4]
 
 
 def test_a_chunk_that_nobody_holds_follows_its_neighbour():
-    dealt = groups.by_worker([(), ("b",), (), ("a",), ()], {"a": 1, "b": 1}, 1, 1.0, {})
+    dealt = planner.by_worker([(), ("b",), (), ("a",), ()], {"a": 1, "b": 1}, 1, 1.0, {})
     assert {g.worker: list(g.members) for g in dealt} == {"b": [0, 1, 2], "a": [3, 4]}
-    assert len(groups.by_worker([(), ()], {}, 1, 1.0, {})) == 1
+    assert len(planner.by_worker([(), ()], {}, 1, 1.0, {})) == 1
 
 
 @pytest.mark.parametrize(
@@ -88,9 +88,9 @@ def test_a_chunk_that_nobody_holds_follows_its_neighbour():
     [([0, 1, 2], [range(3)]), ([0, 2, 3, 7], [range(1), range(2, 4), range(7, 8)]), ([], [])],
 )
 def test_runs(members, want):
-    assert groups.runs(members) == want
+    assert planner.runs(members) == want
 
 
 def test_neighbours_are_a_range():
-    assert groups.as_range([3, 4, 5]) == range(3, 6)
-    assert groups.as_range([3, 5]) == (3, 5)
+    assert planner.as_range([3, 4, 5]) == range(3, 6)
+    assert planner.as_range([3, 5]) == (3, 5)

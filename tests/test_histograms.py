@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees.histograms import counts_of
+from gpureduce_dask.graph.histograms import counts_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, which counts bool as bytes
 

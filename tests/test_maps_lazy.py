@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import lazy
+from gpureduce_dask.graph import deferred
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -46,14 +46,14 @@ HALF = {
 def fused(monkeypatch):
     """How many chunks' steps went into their reductions."""
     counts = []
-    original = lazy._fused
+    original = deferred._fused
 
     def counted(blocks, bound):
         found = original(blocks, bound)
         counts.append(found is not None)
         return found
 
-    monkeypatch.setattr(lazy, "_fused", counted)
+    monkeypatch.setattr(deferred, "_fused", counted)
     return counts
 
 

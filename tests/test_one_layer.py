@@ -11,7 +11,7 @@ import pytest
 from dask.array.optimization import optimize
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import stream
+from gpureduce_dask.graph import fusion
 
 distributed = pytest.importorskip("distributed")
 
@@ -44,16 +44,16 @@ def test_as_dask_does_it(x, case):
     y = MADE[case](x)
     every = set(da.core.flatten(y.__dask_keys__()))
     for wanted in (every, {min(every)}):
-        found = stream._of_one_layer(y.dask, wanted)
+        found = fusion._of_one_layer(y.dask, wanted)
         assert needs(found) == needs(optimize(y.dask, wanted))
 
 
 def test_others_are_left_to_dask(x):
     y = gr.cumsum(x, axis=0)
     for z in (y + 1, gr.cumsum(x + 1, axis=0), x):
-        assert stream._of_one_layer(z.dask, set(da.core.flatten(z.__dask_keys__()))) is None
+        assert fusion._of_one_layer(z.dask, set(da.core.flatten(z.__dask_keys__()))) is None
     both = set(da.core.flatten([x.__dask_keys__(), y.__dask_keys__()]))
-    assert stream._of_one_layer(y.dask, both) is None
+    assert fusion._of_one_layer(y.dask, both) is None
     np.testing.assert_array_equal(*(a.compute() for a in (y, da.cumsum(x, axis=0))))
 
 

@@ -12,8 +12,8 @@ import pytest
 from dask._task_spec import Task
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import scan_chains, stream
-from gpureduce_dask.trees.scan_section import Scan
+from gpureduce_dask.graph import fusion, scan_fusion
+from gpureduce_dask.graph.scan_tasks import Scan
 
 distributed = pytest.importorskip("distributed")
 
@@ -37,7 +37,7 @@ def x(client: Any) -> Any:
 
 def tasks_of(array: Any) -> list[str]:
     """What a graph runs, by the names of keys, as it would be sent."""
-    graph = stream.OPTIMIZE(array.dask, array.__dask_keys__())
+    graph = fusion.OPTIMIZE(array.dask, array.__dask_keys__())
     keys = [key for key, node in graph.items() if isinstance(node, Task)]
     return sorted(str(key[0] if isinstance(key, tuple) else key).rpartition("-")[0] for key in keys)
 
@@ -85,7 +85,7 @@ def test_two_arrays(x):
 )
 def test_costly_steps_are_done_once(x, array):
     steps = array(x)
-    low = stream.OPTIMIZE(*_together(gr.cumsum(steps, 0)))
+    low = fusion.OPTIMIZE(*_together(gr.cumsum(steps, 0)))
     names = [key for key in low if not str(key[0]).startswith("gr-")]
     assert len(names) >= steps.npartitions - steps.numblocks[1]  # nothing but a line's last chunk is read once
     np.testing.assert_allclose(gr.cumsum(steps, 0)[-1].compute(), steps.sum(0).compute(), rtol=1e-4)
@@ -93,18 +93,18 @@ def test_costly_steps_are_done_once(x, array):
 
 def test_a_gpu_computes_any_step_twice(x):
     steps = np.log(x)
-    (log,) = scan_chains.optimize(steps.dask, [(steps.name, 0, 0)]).values()
+    (log,) = scan_fusion.optimize(steps.dask, [(steps.name, 0, 0)]).values()
     hows = ({}, {"device": True}, {"device": True, "flat": True}, {"device": True, "fuse": False})
     scan, on_device, flat, plain = (Scan(None, 0, **how) for how in hows)
-    assert scan_chains._is_worth(log, [on_device, on_device])
-    assert scan_chains._is_worth(log, [scan])  # the last chunk's, which has no total
+    assert scan_fusion._is_worth(log, [on_device, on_device])
+    assert scan_fusion._is_worth(log, [scan])  # the last chunk's, which has no total
     for scans in ([scan, scan], [on_device, flat], [plain, plain], [None]):
-        assert not scan_chains._is_worth(log, scans)
+        assert not scan_fusion._is_worth(log, scans)
 
 
 def test_steps_that_something_else_needs_are_done_once(x):
     steps = x * 2
-    low = stream.OPTIMIZE(*_together(gr.cumsum(steps, 0), steps.map_blocks(np.sort)))
+    low = fusion.OPTIMIZE(*_together(gr.cumsum(steps, 0), steps.map_blocks(np.sort)))
     assert sum(str(key[0]).startswith("mul") for key in low) == x.npartitions
     got, other = dask.compute(gr.cumsum(steps, 0), steps.sum())
     np.testing.assert_allclose(got[-1].sum(), other, rtol=1e-4)

@@ -21,10 +21,9 @@ from hypothesis import strategies as st
 import gpureduce_dask as gr
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import host, host_scan
+from gpureduce_dask.graph import scan, scan_flat
+from gpureduce_dask.graph.meta import promises_device
 from gpureduce_dask.operators import OPERATORS
-from gpureduce_dask.trees import scan as scan_tree
-from gpureduce_dask.trees import scan_flat
-from gpureduce_dask.trees.meta import promises_device
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 RNG = np.random.default_rng(3)
@@ -142,7 +141,7 @@ def test_over_all_axes_in_c_order(grid, together, scheduler, monkeypatch):
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_large_partials_go_one_by_one(in_memory, monkeypatch):
     """A section of bases is as short as their bytes allow, and totals are then found apart."""
-    monkeypatch.setattr(scan_tree, "BASES_BYTES", 200)
+    monkeypatch.setattr(scan, "BASES_BYTES", 200)
     x = small((30, 12))
     given = lazy(x, (4, 5))
     given = given.persist() if in_memory else given
@@ -468,7 +467,7 @@ def test_graphs_dealt_otherwise_share_no_key(monkeypatch, flat):
         with dask.config.set(scheduler="threads", num_workers=count):
             array = gr.cumsum(x) if flat else gr.cumsum(x, axis=0)
         graphs.append({k: v.dependencies for k, v in dict(array.dask).items() if str(k[0]).startswith("gr-")})
-        monkeypatch.setattr(scan_tree.ScanTree, "_deal", lambda self, line, *_: [(i,) for i in range(len(line) - 1)])
+        monkeypatch.setattr(scan.ScanTree, "_deal", lambda self, line, *_: [(i,) for i in range(len(line) - 1)])
     assert [len(needs) for needs in graphs[0].values()] != [len(needs) for needs in graphs[1].values()]
     assert not graphs[0].keys() & graphs[1].keys()
 

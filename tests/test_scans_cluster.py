@@ -14,7 +14,7 @@ from test_cluster_grouping import install, persisted, run, taken
 from test_scans import OPTIONS, small, whole
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import scan_bands, scan_flat
+from gpureduce_dask.graph import scan_flat
 
 distributed = pytest.importorskip("distributed")
 
@@ -113,7 +113,7 @@ def test_over_all_axes(client, monkeypatch, grid, how):
         asked = {("include_initial" if k == "initial" else k): v for k, v in options.items()}
         got = gr.scan(x, name, **asked)
         functions = {getattr(node, "func", None) for node in got.dask.layers[got.name].values()}
-        assert (scan_bands.cut in functions, scan_bands.take in functions) == (how == "cut", how == "together")
+        assert (scan_flat.cut in functions, scan_flat.take in functions) == (how == "cut", how == "together")
         np.testing.assert_allclose(got.compute(), whole(name, ref.ravel(), 0, **options), rtol=1e-12, atol=1e-12)
 
 
@@ -122,7 +122,7 @@ def test_rows_are_shared_where_a_worker_has_no_room_for_a_band(client, monkeypat
     x = persisted(client, da.from_array(ref, chunks=(30, 10)).map_blocks(np.copy))
     monkeypatch.setattr(scan_flat.groups, "MEMORY_SHARE", 12_000 / 2**31)
     got = gr.cumsum(x)
-    assert any(getattr(node, "func", None) is scan_bands.cut for node in got.dask.layers[got.name].values())
+    assert any(getattr(node, "func", None) is scan_flat.cut for node in got.dask.layers[got.name].values())
     np.testing.assert_allclose(got.compute(), np.cumsum(ref), rtol=1e-12, atol=1e-12)
 
 
@@ -145,7 +145,7 @@ def test_pairs_over_all_axes(client, monkeypatch):
     monkeypatch.setattr(scan_flat, "CUT_BYTES", 1)
     for reverse in (False, True):
         got = gr.scan(tuple(pair), "affine", reverse=reverse)
-        assert any(getattr(node, "func", None) is scan_bands.cut for node in got.dask.layers[got.name].values())
+        assert any(getattr(node, "func", None) is scan_flat.cut for node in got.dask.layers[got.name].values())
         np.testing.assert_array_equal(got.compute(), whole("affine", (a.ravel(), b.ravel()), 0, reverse=reverse))
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gpureduce_dask import operators
-from gpureduce_dask.trees import several
-from gpureduce_dask.trees.tasks import merge
+from gpureduce_dask.graph import scan_tasks
+from gpureduce_dask.graph.reduce_tasks import merge
 
 serialize = pytest.importorskip("distributed.protocol").serialize_bytelist
 
@@ -34,7 +34,7 @@ def test_what_stands_behind_each(count, shape):
         for partial in rest:
             before = merge([before, partial], bound)
             wanted.append(before)
-        found = several.through(carry, rest, bound)
+        found = scan_tasks.running_partials(carry, rest, bound)
         assert len(found) == count
         for one, other in zip(found, wanted, strict=True):
             assert one.shape == other.shape and one.dtype == other.dtype
@@ -52,10 +52,10 @@ UNLIKE = {
 
 @pytest.mark.parametrize("case", UNLIKE)
 def test_what_is_not_alike_stays_apart(case):
-    items = several.Several(UNLIKE[case])
-    assert several.together([i for i in items if i is not None]) is None
+    items = scan_tasks.PackedList(UNLIKE[case])
+    assert scan_tasks.stacked([i for i in items if i is not None]) is None
     found = pickle.loads(pickle.dumps(items))
-    assert type(found) is several.Several and len(found) == len(items)
+    assert type(found) is scan_tasks.PackedList and len(found) == len(items)
     for one, other in zip(found, items, strict=True):
         assert type(one) is type(other)
         np.testing.assert_array_equal(one, other)
@@ -64,7 +64,7 @@ def test_what_is_not_alike_stays_apart(case):
 @pytest.mark.parametrize("gaps", [(), (0,), (0, 1, 7), (3, 40)])
 def test_many_travel_as_one(gaps):
     bound = operators.get("var").bind(np.dtype("f4"))
-    items = several.Several(partials_of(bound, 40, (2,)))
+    items = scan_tasks.PackedList(partials_of(bound, 40, (2,)))
     for gap in gaps:
         items.insert(gap, None)
     assert len(serialize(items)) <= 4

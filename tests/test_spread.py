@@ -20,8 +20,7 @@ from test_faults import wait_for_all
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees import desk, spread
-from gpureduce_dask.trees import held as held_handles
+from gpureduce_dask.distributed import handles, reduce_actor, worker_to_worker
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -49,8 +48,8 @@ def cluster():
 @pytest.fixture
 def client(cluster, monkeypatch):
     """Its reductions ask workers of NumPy chunks too."""
-    pays = spread.pays
-    monkeypatch.setattr(spread, "pays", lambda homes, known, _: pays(homes, known, True))
+    pays = worker_to_worker.pays
+    monkeypatch.setattr(worker_to_worker, "pays", lambda homes, known, _: pays(homes, known, True))
     with distributed.Client(cluster) as client:
         wait_for_all(client)
         yield client
@@ -88,7 +87,7 @@ def fetched(client):
     return sum(client.run(count).values())
 
 
-def handles(dask_scheduler):
+def homes_of_handles(dask_scheduler):
     """Where each handle is."""
     tasks = {k: task for k, task in dask_scheduler.tasks.items() if str(k).startswith("gr-handle")}
     return {k: [w.address for w in task.who_has or ()] for k, task in tasks.items()}
@@ -103,15 +102,15 @@ def on_request(client, worker, what):
     """Let a worker do something before it answers once."""
 
     def change(dask_worker):
-        answer = dask_worker.handlers[desk.OPERATION]
+        answer = dask_worker.handlers[reduce_actor.OPERATION]
 
         async def changed(request):
-            dask_worker.handlers[desk.OPERATION] = answer
+            dask_worker.handlers[reduce_actor.OPERATION] = answer
             await what()
             return await answer(request)
 
         changed.__self__ = answer.__self__
-        dask_worker.handlers[desk.OPERATION] = changed
+        dask_worker.handlers[reduce_actor.OPERATION] = changed
 
     client.run(change, workers=[worker])
 
@@ -145,7 +144,7 @@ def test_one_task_and_the_same_bits(client, monkeypatch):
     assert value(client, gr.reduction(p, AFFINE)) == compose(integers, (0, 1))
     assert value(client, gr.vdot(p, held(client, integers))) == (integers * integers).sum()
     np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), REF.max(1))  # by groups, each where its chunks are
-    monkeypatch.setattr(spread, "MOST_BYTES", 0)
+    monkeypatch.setattr(worker_to_worker, "MOST_BYTES", 0)
     want = [value(client, op(x)) for op in ops]
     want += dask.compute(*gr.stats(x, ["min", "std"]))
     for a, b in zip(found, want, strict=True):
@@ -154,18 +153,18 @@ def test_one_task_and_the_same_bits(client, monkeypatch):
 
 
 def test_where_it_pays():
-    known = gr.trees.workers.Workers({"a": 1, "b": 1, "c": 2})
-    assert spread.pays(["a", "b"], known, True)
+    known = gr.distributed.workers.Workers({"a": 1, "b": 1, "c": 2})
+    assert worker_to_worker.pays(["a", "b"], known, True)
     for homes, is_device in ((["a"], True), (["a", "c"], True), (["a", "b"], False)):
-        assert not spread.pays(homes, known, is_device)
+        assert not worker_to_worker.pays(homes, known, is_device)
 
 
 def test_a_plan_knows(client):
     x = held(client)
-    for handles, op in ((WORKERS, gr.sum), (0, gr.argmax)):
+    for made, op in ((WORKERS, gr.sum), (0, gr.argmax)):
         plan = gr.plan(x, op.__name__)
-        assert plan.handles == handles and plan.moved_bytes > 0 and len(plan.shares) == WORKERS
-        assert plan.tasks == handles + 1 == len(tasks_of(client, lambda op=op: op(x))[1])
+        assert plan.handles == made and plan.moved_bytes > 0 and len(plan.shares) == WORKERS
+        assert plan.tasks == made + 1 == len(tasks_of(client, lambda op=op: op(x))[1])
 
 
 def test_copies_of_its_graph(client):
@@ -238,9 +237,9 @@ def test_a_handle_that_is_dropped(client):
     x, lead, asked = handled(client)
     with pinned(lead):
         assert value(client, gr.max(x)) == REF.max()  # which leaves copies there
-    key = held_handles._held[id(x.dask.layers[x.name])].keys(for_one=True)[asked]
+    key = handles._held[id(x.dask.layers[x.name])].keys(for_one=True)[asked]
     client.run_on_scheduler(drop, key, asked)
-    wait_until(lambda: asked not in client.run_on_scheduler(handles)[key])
+    wait_until(lambda: asked not in client.run_on_scheduler(homes_of_handles)[key])
     sent = fetched(client)
     for worker in client.nthreads():
         with pinned(worker):
@@ -249,7 +248,7 @@ def test_a_handle_that_is_dropped(client):
 
 
 def forget(dask_worker):
-    del dask_worker.handlers[desk.OPERATION]
+    del dask_worker.handlers[reduce_actor.OPERATION]
 
 
 def test_a_worker_that_does_not_know_the_question(client):
@@ -266,7 +265,7 @@ def test_a_worker_that_takes_too_long(client):
     on_request(client, asked, doze)
 
     def hasten(seconds):
-        desk.PATIENCE = seconds
+        reduce_actor.PATIENCE = seconds
 
     client.run(hasten, 0.1)
     before = fetched(client)
@@ -274,7 +273,7 @@ def test_a_worker_that_takes_too_long(client):
         with pinned(lead):
             assert value(client, gr.max(x)) == REF.max()
     finally:
-        client.run(hasten, desk.PATIENCE)
+        client.run(hasten, reduce_actor.PATIENCE)
     assert fetched(client) > before
 
 
@@ -322,7 +321,7 @@ def check_again(client, x, total):
     assert value(client, total) == pytest.approx(REF.sum())
     assert value(client, gr.max(x)) == REF.max()
     wait_for_all(client)
-    gr.trees.workers._heard[client].workers = None  # as after some seconds
+    gr.distributed.workers._heard[client].workers = None  # as after some seconds
     before = fetched(client)
     assert value(client, gr.min(x)) == REF.min()
     assert fetched(client) == before
@@ -353,10 +352,10 @@ def test_the_asking_worker_dies(client):
 @pytest.mark.parametrize("count", [2, None])
 def test_chunks_that_move_before_a_handle_is_made(client, monkeypatch, count):
     """It takes them from where they are."""
-    x, made = held(client), held_handles.Held.made
+    x, made = held(client), handles.HandleSet.made
 
     def late(*args):
-        monkeypatch.setattr(held_handles.Held, "made", made)
+        monkeypatch.setattr(handles.HandleSet, "made", made)
         mine, other = sorted(client.nthreads())[1:]
         some = [key for key, places in client.who_has(x).items() if mine in map(str, places)][:count]
         client.replicate([f for f in distributed.futures_of(x) if f.key in some], workers=[mine, other])
@@ -365,7 +364,7 @@ def test_chunks_that_move_before_a_handle_is_made(client, monkeypatch, count):
         wait_until(lambda: not any(mine in places for key, places in client.who_has(x).items() if key in some))
         return made(*args)
 
-    monkeypatch.setattr(held_handles.Held, "made", late)
+    monkeypatch.setattr(handles.HandleSet, "made", late)
     assert value(client, gr.sum(x)) == pytest.approx(REF.sum())
     np.testing.assert_array_equal(value(client, gr.min(x, axis=1)), REF.min(1))
 
@@ -379,7 +378,7 @@ def test_a_fault_that_ends_the_asked_worker():
     worker = mock.Mock(executors={})
     request = pickle.dumps((end, []))
     with pytest.raises(distributed.comm.core.CommClosedError, match="CUDA is lost"):
-        asyncio.run(desk.Desk(worker).answer(request))
+        asyncio.run(reduce_actor.ReduceActor(worker).answer(request))
     (close,), how = worker.loop.add_callback.call_args
     assert close is worker.close and how["nanny"] is how["executor_wait"] is False
 

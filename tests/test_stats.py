@@ -13,10 +13,10 @@ import pytest
 import gpureduce_dask as gr
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import cut, host
+from gpureduce_dask.graph.statistics import names as known_names
+from gpureduce_dask.graph.statistics import plan_parts
 from gpureduce_dask.rows import compiled
 from gpureduce_dask.rows.product import Product, product
-from gpureduce_dask.trees.parts import names as known_names
-from gpureduce_dask.trees.parts import plan_parts
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

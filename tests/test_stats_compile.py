@@ -23,8 +23,8 @@ from kernel_facts import ARCHITECTURES, check, facts_of, faults
 from gpureduce_dask.chunk.device_operator import cuda_operator
 from gpureduce_dask.device import tuning
 from gpureduce_dask.errors import CompileError
+from gpureduce_dask.graph.statistics import plan_parts
 from gpureduce_dask.monoid import Bound
-from gpureduce_dask.trees.parts import plan_parts
 
 FIVE = "min max mean std argmax"
 PRODUCTS = [

@@ -16,8 +16,8 @@ from simt.cases import LAYOUTS, small_grids, unpacked
 
 from gpureduce_dask import chunk
 from gpureduce_dask.chunk import Place, device, host
+from gpureduce_dask.graph.statistics import Statistic, plan_parts
 from gpureduce_dask.monoid import Bound
-from gpureduce_dask.trees.parts import Statistic, plan_parts
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

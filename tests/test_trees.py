@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpureduce_dask as gr
-from gpureduce_dask.trees.meta import DeviceMeta
+from gpureduce_dask.graph.meta import DeviceMeta
 
 
 def affine_lift(x, index):

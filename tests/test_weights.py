@@ -15,11 +15,11 @@ from test_maps import close
 import gpureduce_dask as gr
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions import tracer
+from gpureduce_dask.graph import map_statistics
+from gpureduce_dask.graph.map_statistics import Weighing
+from gpureduce_dask.graph.operands import same
 from gpureduce_dask.rows import shape
 from gpureduce_dask.rows.weighted import SPREADS
-from gpureduce_dask.trees import weighted_product
-from gpureduce_dask.trees.operands import same
-from gpureduce_dask.trees.weights import Weighing
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -138,7 +138,7 @@ def test_they_share_states_and_read_once():
     assert len(reads) == 3
     np.testing.assert_allclose(values.mean, np.average([1, 2, 3], weights=w.reshape(3, 10).sum(1)))
     program = tracer.trace(Weighing(same, names, False), (np.dtype("f8"), np.dtype("f8")))
-    (part,) = weighted_product._parts(program, names, np.dtype("f8"), None, {})
+    (part,) = map_statistics._weighted_parts(program, names, np.dtype("f8"), None, {})
     assert {each.name for each in part.whole.parts} == {"mean", "skew"}  # whose state holds the others'
 
 

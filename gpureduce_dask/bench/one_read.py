@@ -50,7 +50,7 @@ def together_cases(gib: float) -> list[Case]:
 def together(case: Case, x: Any) -> Measured:
     """One chunk reduced to the states of several statistics, by the chunk protocol's device side."""
     from ..chunk import cut, device, finalise
-    from ..trees.parts import plan_parts
+    from ..graph.statistics import plan_parts
 
     whole, statistics = plan_parts("stats", case.op.split(), x.dtype, 0)
 

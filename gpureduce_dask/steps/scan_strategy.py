@@ -10,9 +10,9 @@ import numpy as np
 from .. import chunk, operators
 from ..device import faults
 from ..errors import ArgumentError, message
+from ..graph import chunk_functions, meta, scan_apply
+from ..graph.apply import as_dask
 from ..history import Step, get
-from ..trees import meta, scan_apply, scan_recipe
-from ..trees.apply import as_dask
 from . import runs
 from .strategy import check_side, summed_in
 
@@ -40,7 +40,7 @@ def recipe(op: Any, dtype: Any, strategy: str, result: Any = None) -> dict[str, 
     if name != "sum":
         raise ArgumentError(message("scan_tree", f"{name} with strategy={strategy!r}", "sum", "Leave out strategy=."))
     if step.label == LIBRARY:
-        return scan_recipe.recipe(op, dtype)
+        return chunk_functions.scan_functions(op, dtype)
     target = summed_in(step, dtype, result)
     return {
         "func": Running(step.label, target),

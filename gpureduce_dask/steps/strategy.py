@@ -12,11 +12,11 @@ import numpy as np
 from .. import chunk, operators
 from ..device import faults
 from ..errors import ArgumentError, DtypeError, message
+from ..graph import meta
+from ..graph.apply import apply, as_dask, bind
+from ..graph.axes import normalise_axes
+from ..graph.chunk_functions import reduction_functions as stock_recipe
 from ..history import Step, get
-from ..trees import meta
-from ..trees.apply import apply, as_dask, bind
-from ..trees.axes import normalise_axes
-from ..trees.recipe import recipe as stock_recipe
 from . import runs
 from .host import pairwise
 

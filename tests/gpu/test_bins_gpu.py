@@ -158,7 +158,7 @@ def test_counts_and_histograms(dtype):
 @pytest.mark.parametrize("dtype", "? i1 u1 i2 i4 i8 u8 f4 f8".split())
 def test_bins_are_numpys_at_their_edges(dtype):
     """Numbers beside edges, subnormal ones among them."""
-    from gpureduce_dask.trees.histograms import codes_of
+    from gpureduce_dask.graph.histograms import codes_of
 
     for span, bins in (((-3, 3), 40), ((0.1, 0.7), 7), ((-100, 100), 3000), ((220.0, 330.0), 40), ((0, 1), 10)):
         x = (np.random.default_rng(0).standard_normal(100_003) * span[1]).astype(dtype)

@@ -14,7 +14,7 @@ import gpureduce_dask as gr
 from gpureduce_dask.bench import memory
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.expressions import whole
-from gpureduce_dask.trees import lazy, stream
+from gpureduce_dask.graph import deferred, fusion
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 cp = pytest.importorskip("cupy")
@@ -86,7 +86,7 @@ def test_steps_before_a_scan_of_several_chunks(axis):
     with gr.accelerate():
         for steps, host in ((np.log1p(x * x), np.log1p(u * u)), ((x - 0.5) ** 2, (u - np.float32(0.5)) ** 2)):
             lazy_scan = da.cumsum(steps, axis)
-            names = {key[0].rpartition("-")[0] for key in stream.OPTIMIZE(lazy_scan.dask, lazy_scan.__dask_keys__())}
+            names = {key[0].rpartition("-")[0] for key in fusion.OPTIMIZE(lazy_scan.dask, lazy_scan.__dask_keys__())}
             assert not {"log1p", "pow"} & names
             close(lazy_scan, np.cumsum(host.astype("f8"), axis).astype("f4"), 1e-4)
         close(da.cumsum(x > 0.2, axis), np.cumsum(u > 0.2, axis))
@@ -204,8 +204,8 @@ CHAINS = [
 def test_chains_of_plain_dask(chain, monkeypatch):
     """What stands between a chunk and its reduction goes into the kernel."""
     counts = []
-    original = lazy._fused
-    monkeypatch.setattr(lazy, "_fused", lambda *given: (counts.append(original(*given)), counts[-1])[1])
+    original = deferred._fused
+    monkeypatch.setattr(deferred, "_fused", lambda *given: (counts.append(original(*given)), counts[-1])[1])
     u = np.random.default_rng(0).normal(size=(4000, 500)).astype("f4")
     with gr.accelerate():
         ours = chain(device(u, (500, 500)))

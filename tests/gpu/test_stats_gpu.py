@@ -10,7 +10,7 @@ import pytest
 import gpureduce_dask as gr
 from gpureduce_dask import chunk
 from gpureduce_dask.chunk import Place, host
-from gpureduce_dask.trees.parts import plan_parts
+from gpureduce_dask.graph.statistics import plan_parts
 
 from .samples import DTYPES, LAYOUTS, close, make, view_of
 

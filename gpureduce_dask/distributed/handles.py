@@ -1,0 +1,308 @@
+"""Handles: one object for each worker that refers to the chunks of an array which that worker holds.
+
+A graph of handles does not grow with the number of chunks. A client has one set of them made for each persisted array,
+shared by all of its reductions.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate, product
+from operator import getitem
+from typing import Any
+
+import numpy as np
+from dask._task_spec import List, Task, TaskRef
+from dask.base import annotate, tokenize
+
+from ..chunk import is_device
+from ..device import faults
+from ..errors import ArgumentError, message
+from ..planner import as_range
+from . import reduce_actor, workers
+
+Coords = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Share:
+    """Some chunks of an array: of its name, where its chunks start along each axis (-1 where that is unknown), and
+    which of them in C order. It travels as these alone."""
+
+    name: str
+    starts: tuple[Sequence[int], ...]
+    numbers: Sequence[int]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Share, (self.name, self.starts, self.numbers)
+
+    @cached_property
+    def keys(self) -> tuple[Any, ...]:
+        """Of the chunks."""
+        return tuple((self.name, *c) for c in self._coords())
+
+    @cached_property
+    def offsets(self) -> tuple[Coords, ...]:
+        """The coordinates of their first elements."""
+        return tuple(tuple(map(getitem, self.starts, c)) for c in self._coords())
+
+    def _coords(self) -> Iterable[Coords]:
+        shape = [len(each) for each in self.starts]
+        return zip(*(axis.tolist() for axis in np.unravel_index(self.numbers, shape)), strict=True)
+
+
+class Handle:
+    """An array's chunks on this worker. ``key`` is the handle's own, and ``home`` the worker where it was made."""
+
+    __slots__ = ("__weakref__", "_chunks", "_found", "home", "key", "share")
+
+    def __init__(
+        self, share: Share, chunks: Sequence[Any] | None = None, key: str = "", home: str | None = None
+    ) -> None:
+        self.share, self._chunks, self.key, self.home = share, chunks, key, home
+        self._found: dict[Any, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Handle, (self.share, None, self.key, self.home)
+
+    @property
+    def is_here(self) -> bool:
+        """False in a copy that travelled: its chunks stayed where they were."""
+        return self._chunks is not None
+
+    def take(self, picks: Iterable[int]) -> list[Any]:
+        """Chunks by their number in the handle."""
+        if self._chunks is None:
+            return [_fetch(self.share.keys[i]) for i in picks]
+        return [self._chunks[i] for i in picks]
+
+    def restored(self, data: Mapping[Any, Any]) -> Handle | None:
+        """The handle with its chunks, where all are among what a worker has. Called by the worker's event loop: no
+        other thread may read its data, which may come from a disk."""
+        keys = self.share.keys
+        if not all(key in data for key in keys):
+            return None
+        return Handle(self.share, [data[key] for key in keys], self.key, self.home)
+
+    def packed(self) -> bytes:
+        """The handle as it travels."""
+        packed: bytes = self.once("packed", lambda: pickle.dumps(self))
+        return packed
+
+    def once(self, about: Any, find: Callable[[], Any]) -> Any:
+        """What ``find`` says about some of the chunks, found once."""
+        if about not in self._found:
+            self._found[about] = find()
+        return self._found[about]
+
+
+def handle_task(key: str, share: Share) -> Task:
+    """The task that makes a handle of chunks, where these are."""
+    return Task(key, hold, share, key, List(*map(TaskRef, share.keys)))
+
+
+def hold(share: Share, key: str, chunks: list[Any]) -> Handle:
+    """A handle, which others can ask this worker for as long as it is here."""
+    mine = reduce_actor.here()
+    handle = Handle(share, chunks, key, mine.worker.address if mine else None)
+    if mine is not None:
+        _wait_for(chunks[0])
+        mine.handles[key] = handle
+    return handle
+
+
+@faults.task
+def _wait_for(chunk: Any) -> None:
+    """Until the GPU has made what its stream was asked for: the thread of a worker's desk, which reads the chunks too,
+    may have another."""
+    if is_device(chunk):
+        import cupy
+
+        with chunk.device:
+            cupy.cuda.get_current_stream().synchronize()
+
+
+def _fetch(key: Any) -> Any:
+    """A chunk from this worker's memory, or from another's. One that is nowhere is made again, as dask would have it
+    for a task that takes it: an array that was let go by now has nobody else who asks for that."""
+    from distributed import get_client
+    from distributed.client import FutureCancelledError
+    from distributed.utils_comm import gather_from_workers
+
+    worker = workers.mine()
+
+    async def ask() -> Any:
+        if key in worker.data:
+            return [worker.data[key]]
+        holders = await worker.scheduler.who_has(keys=[key])
+        found, *_ = await gather_from_workers(holders, rpc=worker.rpc, who=worker.address)
+        return [found[key]] if key in found else None
+
+    found = workers.on_loop(worker, ask)
+    if found:
+        return found[0]
+    again = f"gr-again-{key}"
+    try:
+        return get_client().get({again: Task(again, _same, TaskRef(key))}, again)
+    except FutureCancelledError:
+        raise ArgumentError(
+            message(
+                "reduce",
+                f"chunk {key} was released while its worker left",
+                "chunks that stay in memory until the result is there",
+                "Keep the array until then, and compute again.",
+            )
+        ) from None
+
+
+def _same(chunk: Any) -> Any:
+    return chunk
+
+
+Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown
+
+
+@dataclass(eq=False)
+class HandleSet:
+    """An array's handles, and where its chunks are.
+
+    There are two of each: copies of those that one task takes lie where that task ran, and would draw the tasks of
+    groups there, away from the chunks. Keys tell which chunks, and where, so that who asks again gets the same.
+    """
+
+    shares: dict[str, Share]  # the chunks of each worker
+    homes: list[str]  # the worker of each chunk, in C order
+    numblocks: Coords
+    token: str
+    futures: dict[str, Any] = field(default_factory=dict)
+    layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
+
+    def keys(self, for_one: bool) -> dict[str, str]:
+        """The key of each worker's handle, for one task that takes all of them or for a task a group."""
+        kind = "all" if for_one else "each"
+        return {worker: f"gr-handle-{kind}-{self.token}-{i}" for i, worker in enumerate(self.shares)}
+
+    @cached_property
+    def places(self) -> dict[Coords, str]:
+        """The worker of each chunk."""
+        return dict(zip(product(*map(range, self.numblocks)), self.homes, strict=True))
+
+    @cached_property
+    def numbers(self) -> dict[Coords, int]:
+        """The number of each chunk in its worker's handle."""
+        counts: Counter[str] = Counter()
+        found = {}
+        for coords, worker in self.places.items():
+            found[coords] = counts[worker]
+            counts[worker] += 1
+        return found
+
+    def holders(self) -> dict[Coords, tuple[str, ...]]:
+        """The one worker of each chunk, as the scheduler would say it."""
+        return {coords: (worker,) for coords, worker in self.places.items()}
+
+    def to_make(self, for_one: bool) -> int:
+        """How many handles are yet to be made."""
+        return sum(key not in self.futures for key in self.keys(for_one).values())
+
+    def made(self, client: Any, for_one: bool) -> dict[str, Any]:
+        """The futures of handles by key, which are made while the caller goes on, for all reductions of the array."""
+        with _making:
+            missing = {key: w for w, key in self.keys(for_one).items() if key not in self.futures}
+            if missing:
+                graph = {key: handle_task(key, self.shares[worker]) for key, worker in missing.items()}
+                with annotate(workers=missing.get, allow_other_workers=True):
+                    futures = client.get(graph, [*graph], sync=False)
+                self.futures = self.futures | dict(zip(graph, futures, strict=True))
+        return {key: self.futures[key] for key in self.keys(for_one).values()}
+
+    def is_good(self, known: Mapping[str, int]) -> bool:
+        """True while every worker is there, and no handle came to grief."""
+        return self.shares.keys() <= known.keys() and all(
+            f.status in ("pending", "finished") for f in self.futures.values()
+        )
+
+
+_making = threading.Lock()  # of the same handles, by two threads at once
+_held: dict[int, HandleSet] = {}  # by layer of futures; an entry goes with its layer
+
+
+def find_handles(layer: Any, client: Any) -> HandleSet | None:
+    """The handles of an array's layer of futures, if it has any that are still good."""
+    held = _held.get(id(layer))
+    return held if held is not None and held.is_good(workers.of_client(client).threads) else None
+
+
+def plan_handles(name: str, chunks: Chunks, homes: list[str]) -> HandleSet:
+    """Handles of chunks that lie, in C order, on these workers; none is made yet."""
+    starts = tuple(tuple(map(_whole, accumulate(sizes[:-1], initial=0))) for sizes in chunks)
+    members: dict[str, list[int]] = {}
+    for number, worker in enumerate(homes):
+        members.setdefault(worker, []).append(number)
+    shares = {worker: Share(name, starts, as_range(members[worker])) for worker in sorted(members)}
+    # As text: to take thousands of numbers one by one costs more than a reduction.
+    return HandleSet(shares, homes, tuple(map(len, chunks)), tokenize(name, str(starts), " ".join(homes)))
+
+
+def keep_handles(held: HandleSet, layer: Any) -> None:
+    """For all reductions of a layer's chunks."""
+    if id(layer) not in _held:
+        weakref.finalize(layer, _held.pop, id(layer), None)
+    _held[id(layer)] = held
+
+
+def _whole(start: float) -> int:
+    return int(start) if start == start else -1
+
+
+Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk
+
+
+def survey(client: Any, arrays: list[tuple[str, Coords, Any]]) -> tuple[workers.Workers, list[list[tuple[str, ...]]]]:
+    """The workers that hold each chunk of arrays, in C order; arrays are given by name, numbers of blocks and layer.
+    No arrays where not all chunks are in memory."""
+    layers = [layer.mapping for _, _, layer in arrays]
+    if not client.asynchronous and all(map(is_whole, layers)):
+        known, found = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays])
+        if found and all(map(all, found)):
+            return known, found
+    return workers.of_client(client), []
+
+
+def is_whole(futures: Mapping[Any, Any]) -> bool:
+    """True for futures of just these keys that are all in memory."""
+    values = futures.values()
+    if not workers.are_futures(values) or [future.key for future in values] != [*futures]:
+        return False
+    return all(future.status == "finished" for future in values)
+
+
+def by_coords(numblocks: Coords, found: Sequence[tuple[str, ...]]) -> Holders:
+    """What is found of each chunk in C order."""
+    return dict(zip(product(*map(range, numblocks)), found, strict=True))
+
+
+def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
+    """Which workers hold what the chunks are made of: a persisted array of the same blocks that they come from."""
+    last = tuple(n - 1 for n in x.numblocks)
+    for name, layer in x.dask.layers.items():
+        mapping = getattr(layer, "mapping", {})
+        if len(mapping) != x.npartitions or (name, *last) not in mapping:
+            continue
+        first = next(iter(mapping.values()))
+        client = first.client if workers.is_future(first) else None
+        if client is None:
+            continue
+        held = find_handles(layer, client)
+        if held is not None:
+            return held.holders(), workers.of_client(client)
+        known, found = survey(client, [(name, x.numblocks, layer)])
+        if found:
+            return by_coords(x.numblocks, found[0]), known
+    return None

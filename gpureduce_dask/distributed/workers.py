@@ -1,0 +1,244 @@
+"""Who will run a graph, where chunks in memory lie, and which tasks a scheduler has already: asked of a client that is
+there, none is made.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+import weakref
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import dask
+from dask.base import get_scheduler
+from dask.system import CPU_COUNT
+
+from ..errors import ArgumentError, ExtraError, message
+
+FRESH = 2.0  # seconds that an answer of the scheduler is used again: what is stale costs a transfer, never a result
+ANSWER_SECONDS = 3.0  # that workers have to say whether they have this package
+HALF_FULL = 0.5  # of a worker's memory: above it, its chunks must stay free to go to its disk
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Threads by worker (one nameless worker where there is no cluster), and the memory of those that have a limit."""
+
+    threads: Mapping[str, int]
+    memory: Mapping[str, float] = field(default_factory=dict)
+    crowded: frozenset[str] = frozenset()
+    client: Any = None
+
+    @property
+    def total(self) -> int:
+        return max(1, sum(self.threads.values()))
+
+
+@dataclass
+class _Heard:
+    """What a scheduler said, under the name that it has until it is started anew, and which workers have this
+    package."""
+
+    scheduler: str
+    asked: set[str] = field(default_factory=set)
+    when: float = -math.inf
+    workers: Workers | None = None
+
+
+_heard: weakref.WeakKeyDictionary[Any, _Heard] = weakref.WeakKeyDictionary()  # by client
+
+
+def current() -> Workers:
+    """The workers that a graph computed now would run on."""
+    client = _client()
+    if client is not None:
+        return of_client(client)
+    name = dask.config.get("scheduler", None)
+    if name in ("sync", "synchronous", "single-threaded"):
+        return Workers({"": 1})
+    return Workers({"": int(dask.config.get("num_workers", None) or CPU_COUNT)})
+
+
+def are_processes() -> bool:
+    """True where dask's own processes run a graph: what a task takes is pickled for it, by the process that asked."""
+    module = sys.modules.get("dask.multiprocessing")
+    return module is not None and get_scheduler() is module.get
+
+
+def of_client(client: Any) -> Workers:
+    """A cluster's workers. A client of an event loop answers nothing here, for nobody here can wait for it."""
+    heard = _heard.get(client)
+    if heard is not None and heard.workers is not None and time.monotonic() - heard.when < FRESH:
+        return heard.workers
+    return _note(client, {"id": "", "workers": {}} if client.asynchronous else client.scheduler_info(n_workers=-1))
+
+
+def _note(client: Any, info: Mapping[str, Any]) -> Workers:
+    """A cluster's workers, from what its scheduler says about itself and about each."""
+    known = info["workers"]
+    heard = _heard.get(client)
+    if heard is None or heard.scheduler != info["id"]:
+        heard = _heard[client] = _Heard(info["id"])
+    _require_package(client, known.keys(), heard.asked)
+    limits = {name: each["memory_limit"] for name, each in known.items() if each.get("memory_limit")}
+    workers = Workers(
+        {name: each["nthreads"] for name, each in known.items()} or {"": CPU_COUNT},
+        limits,
+        frozenset(name for name, limit in limits.items() if _is_crowded(known[name].get("metrics", {}), limit)),
+        client,
+    )
+    if known:
+        heard.when, heard.workers = time.monotonic(), workers
+    return workers
+
+
+def _require_package(client: Any, names: Set[str], asked: set[str]) -> None:
+    """Raise where some worker lacks this package: the first task that it cannot load would end it, and dask would wait
+    for others. Asked of each worker once."""
+    if not names <= asked:
+        try:
+            found = client.run(
+                _has_package, workers=sorted(names - asked), on_error="ignore", callback_timeout=ANSWER_SECONDS
+            )
+        except TimeoutError:  # one of them died just now, which its scheduler has yet to learn: next time, then
+            return
+        missing = sorted(worker for worker, answer in found.items() if answer is False)
+        if missing:
+            raise ExtraError(
+                message(
+                    "reduce",
+                    f"{len(missing)} of {len(names)} workers without gpureduce_dask, such as {missing[0]}",
+                    "it on every worker, as on the client",
+                    "Install it there, or call dask's own function.",
+                )
+            )
+        asked.update(names)
+
+
+def _has_package() -> bool:
+    from importlib.util import find_spec
+
+    return find_spec("gpureduce_dask") is not None
+
+
+_has_package.__module__ = "__main__"  # what cloudpickle takes as: pickle the code, which the worker lacks
+
+
+def survey(client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[Workers, list[list[tuple[str, ...]]]]:
+    """A cluster's workers, and those that hold each chunk, in C order, of arrays of these names and numbers of blocks;
+    of no array where the scheduler cannot say."""
+    try:
+        known, found = client.run_on_scheduler(survey_scheduler, list(arrays))
+    except ImportError:  # it lacks this package, as dask tells when it gets the graph
+        return of_client(client), []
+    return _note(client, known), [[sets[i] for i in which] for sets, which in found]
+
+
+def mine() -> Any:
+    """The worker that runs the calling task, or None."""
+    module = sys.modules.get("distributed")
+    if module is None:
+        return None
+    try:
+        return module.get_worker()
+    except ValueError:  # a thread of no worker
+        return None
+
+
+def on_loop(worker: Any, ask: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
+    """What a worker's event loop finds, for a thread that waits: the loop alone may read the worker's data, and never
+    waits for a thread."""
+    from distributed.utils import sync
+
+    return sync(worker.loop, ask, *arguments)
+
+
+def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:
+    """Raise where a chunk will never be there: dask's own error, much later, tells neither which nor why."""
+    key = next((f.key for f in futures if is_future(f) and f.status == "cancelled"), None)
+    if key is not None:
+        raise ArgumentError(
+            message(
+                name,
+                f"chunk {key}, which its cluster has given up",
+                "chunks that are in memory or can be made",
+                "Persist the array again, after the restart of workers or the release that lost it.",
+            )
+        )
+
+
+def is_future(value: Any) -> bool:
+    """True for distributed's futures, without importing distributed for it."""
+    return are_futures((value,))
+
+
+def are_futures(values: Iterable[Any]) -> bool:
+    """True where all values are distributed's futures."""
+    module = sys.modules.get("distributed")
+    return module is not None and all(issubclass(kind, module.Future) for kind in set(map(type, values)))
+
+
+def _client() -> Any:
+    """The client that ``compute`` would use, or None."""
+    if "distributed" not in sys.modules:
+        return None
+    try:
+        owner = getattr(get_scheduler(), "__self__", None)
+    except RuntimeError:  # a client is asked for by the configuration, and there is none
+        return None
+    return owner if hasattr(owner, "scheduler_info") else None
+
+
+def _is_crowded(metrics: Mapping[str, Any], limit: float) -> bool:
+    spilled = metrics.get("spilled_bytes", {})
+    return bool(spilled.get("disk", 0)) or metrics.get("memory", 0) > HALF_FULL * limit
+
+
+# The sets of workers that hold some chunk, and which of them holds each chunk, in C order.
+Holders = tuple[list[tuple[str, ...]], list[int]]
+
+
+def survey_scheduler(
+    arrays: Sequence[tuple[str, tuple[int, ...]]], dask_scheduler: Any
+) -> tuple[dict[str, Any], list[Holders]]:
+    """The scheduler and its workers, as ``Client.scheduler_info`` has them, and who holds arrays of these names and
+    numbers of blocks."""
+    workers = {
+        worker.address: {
+            "nthreads": worker.nthreads,
+            "memory_limit": worker.memory_limit,
+            "metrics": {name: worker.metrics[name] for name in ("memory", "spilled_bytes") if name in worker.metrics},
+        }
+        for worker in dask_scheduler.workers.values()
+    }
+    tasks = dask_scheduler.tasks
+    chunks = [[tasks.get((name, *c)) for c in product(*map(range, numblocks))] for name, numblocks in arrays]
+    return {"id": dask_scheduler.id, "workers": workers}, [*map(_holders, chunks)]
+
+
+def _holders(chunks: Sequence[Any]) -> Holders:
+    """Of the tasks of chunks, or None for those that are not known."""
+    sets: dict[Any, int] = {}
+    held = (frozenset(task.who_has or ()) if task is not None else frozenset() for task in chunks)
+    which = [sets.setdefault(each, len(sets)) for each in held]
+    return [tuple(sorted(worker.address for worker in each)) for each in sets], which
+
+
+KNOWN_STATES = frozenset({"memory", "processing", "waiting", "queued", "no-worker"})
+
+
+def known_keys(keys: Iterable[Any]) -> set[Any]:
+    """Those keys that the scheduler has; none where it is not of this process, which is where dask optimises graphs for
+    a cluster. Two schedulers are two clusters: what the wrong one has is a task more."""
+    module = sys.modules.get("distributed.scheduler")
+    every = list(module.Scheduler._instances) if module is not None else []
+    held = [each.tasks for each in every if each.status.name == "running" and each.tasks]
+    return (
+        {key for key in keys if any(key in tasks and tasks[key].state in KNOWN_STATES for tasks in held)}
+        if held
+        else set()
+    )

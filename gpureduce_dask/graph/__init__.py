@@ -1,0 +1,1 @@
+"""Dask graphs of reductions, scans, maps, groups and histograms."""

@@ -1,0 +1,186 @@
+"""From what a caller passes to a tree: coerce, check, bind, and hand to stock dask what belongs there."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from numbers import Number, Real
+from typing import Any
+from uuid import uuid4
+
+import dask.array as da
+import numpy as np
+from dask.array.core import handle_out
+from dask.highlevelgraph import HighLevelGraph
+
+from .. import operators
+from ..chunk import is_device
+from ..errors import ArgumentError, ArgumentTypeError, message
+from ..monoid import Bound, Monoid
+from ..public import is_labelled, xarray
+from .fallback import belongs_to_stock, call, foreign, given_arguments, require_native
+from .reduce import reduce_array
+
+
+def apply(
+    op: str | Monoid,
+    *inputs: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    name: str | None = None,
+    group: int | None = None,
+    **options: Any,
+) -> Any:
+    """Reduce array-likes by an operator; ``name`` is the public function's where it is not the operator's.
+
+    ``group`` is how many chunks one task takes; stock dask knows no such thing. ``options`` go to the operator's
+    ``finalise``.
+    """
+    monoid = operators.get(op)
+    name = name or monoid.name
+    arrays = tuple(as_dask(name, x) for x in inputs)
+    if belongs_to_stock(monoid.name, arrays, dtype):
+        if isinstance(op, Monoid):
+            raise foreign(name, arrays)
+        given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}
+        return call(name, arrays, **given_arguments({**given, **options}))
+    if op == "ptp" and arrays[0].dtype.kind == "c":  # whose ends are found by position: two states, not one
+        places = {"axis": axis, "keepdims": keepdims, "split_every": split_every, "group": group, "name": name}
+        return handle_out(out, apply("max", *arrays, **places) - apply("min", *arrays, **places))
+    bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
+    result = reduce_array(align(name, arrays), bound, axis, keepdims, split_every, name, group)
+    return handle_out(out, result)
+
+
+def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:
+    """:func:`apply` with all inputs in one argument: an array, or a tuple of them for a monoid of arity 2."""
+    arity = operators.get(op).arity
+    if arity == 1:
+        return apply(op, x, **arguments)
+    if not isinstance(x, tuple) or len(x) != arity:
+        received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
+        raise ArgumentError(
+            message(operators.get(op).name, received, f"a tuple of {arity} arrays", "Pass as many as the arity.")
+        )
+    return apply(op, *x, **arguments)
+
+
+def as_dask(name: str, x: Any) -> Any:
+    """A dask array as it is; NumPy and CuPy arrays, lists, numbers and what pandas has as a dask array of one chunk."""
+    refuse_expressions(name)
+    if isinstance(x, da.Array):
+        return x
+    if is_device(x):
+        return _one_chunk(x)
+    if is_labelled(x) or isinstance(x, xarray("Variable") or ()):
+        return as_dask(name, x.data)
+    _require_array(name, x)
+    if type(x).__module__.partition(".")[0] == "pandas" or isinstance(x, np.matrix):
+        x = np.asarray(x)  # dask would keep these as they are, and they have axes of their own
+    try:
+        return da.asanyarray(x)
+    except ValueError as error:
+        raise ArgumentError(
+            message(name, str(error).rstrip("."), "rows of one length", "Make an array of it first.")
+        ) from error
+
+
+def _require_array(name: str, x: Any) -> None:
+    """Raise for what NumPy would take for a single object, and for what is lazy in another way than dask's arrays."""
+    kind = type(x)
+    if hasattr(kind, "__dask_graph__") and not hasattr(kind, "to_dask_array"):
+        received = f"{kind.__module__.partition('.')[0]}'s {kind.__name__}"
+        remedy = "Make one of it, as dask.array.from_delayed does."
+        raise ArgumentTypeError(message(name, received, "an array of dask.array", remedy))
+    is_array = any(hasattr(kind, each) for each in ("dtype", "__array__", "__array_interface__", "to_dask_array"))
+    if is_array or isinstance(x, Sequence | Number | np.generic):
+        return
+    try:
+        is_one = np.asarray(x).dtype == object
+    except ValueError:  # not even that, as what iterates over arrays
+        is_one = True
+    if is_one:
+        remedy = "Pass list(...) of it." if isinstance(x, Iterable) else "Make an array of it."
+        raise ArgumentTypeError(message(name, f"type {kind.__name__}", "an array, a list or a number", remedy))
+
+
+def operands(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:
+    """What a monoid reads, as dask arrays: one array, or a tuple of as many as its arity."""
+    if monoid.arity == 1:
+        return (as_dask(name, x),)
+    if not isinstance(x, tuple) or len(x) != monoid.arity:
+        received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
+        raise ArgumentError(
+            message(name, received, f"a tuple of {monoid.arity} arrays", "Pass as many arrays as the arity.")
+        )
+    return tuple(as_dask(name, each) for each in x)
+
+
+def refuse_expressions(name: str) -> None:
+    """Raise where dask's arrays are expressions: the trees are graphs."""
+    if da.array_expr_enabled():
+        raise ArgumentError(
+            message(
+                name,
+                "dask's array expressions (array.query-planning is on)",
+                "dask's graph-based arrays",
+                "Set dask.config.set({'array.query-planning': False}) before dask.array is first imported, "
+                "or call dask.array.reduction(x, **gpureduce_dask.tree(...)), which runs in both.",
+            )
+        )
+
+
+def _one_chunk(x: Any) -> Any:
+    """A device array as the only chunk of a dask array. ``da.from_array`` would copy it, and its token would copy it
+    to the host: hence a name at random."""
+    key = f"gr-array-{uuid4().hex}"
+    graph = HighLevelGraph.from_collections(key, {(key, *(0 for _ in x.shape)): x}, dependencies=[])
+    return da.Array(graph, key, chunks=tuple((n,) for n in x.shape), meta=x)
+
+
+def bind(monoid: Monoid, given: tuple[Any, ...], dtype: Any, options: dict[str, Any], name: str) -> Bound:
+    """A monoid bound to the arrays' dtypes in native byte order, its options checked."""
+    for each in (*given, *(() if dtype is None else (np.dtype(dtype),))):
+        require_native(name, each)
+    check_options(monoid, options, name)
+    if options:
+        monoid = monoid.with_options(**options)
+    return monoid.bind(*(d.newbyteorder("=") for d in given), dtype=dtype)
+
+
+def check_options(monoid: Monoid, options: dict[str, Any], name: str) -> None:
+    """Raise for options that the monoid's ``finalise`` does not take."""
+    if not options:
+        return
+    if not isinstance(options.get("ddof", 0), Real):
+        raise ArgumentError(message(name, f"ddof {options['ddof']!r}", "a real number", "Pass 0 or 1, as a rule."))
+    parameters = list(inspect.signature(monoid.finalise).parameters.values())
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    known = [p.name for p in parameters[2:]]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        expected = " or ".join(known) or "no option"
+        raise ArgumentError(message(name, f"option {', '.join(unknown)}", expected, "Leave it out."))
+
+
+def align(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays of one shape, cut into the same chunks."""
+    if len(arrays) == 1:
+        return arrays
+    x, y = arrays
+    if x.ndim != y.ndim or any(m != n for m, n in zip(x.shape, y.shape, strict=True) if m == m and n == n):
+        raise ArgumentError(
+            message(name, f"arrays of shapes {x.shape} and {y.shape}", "one shape", "Broadcast or reshape one of them.")
+        )
+    if np.isnan(x.shape).any() or np.isnan(y.shape).any():
+        if x.numblocks != y.numblocks:
+            raise ArgumentError(
+                message(name, "unknown chunk sizes", "the same chunks in both", "Call compute_chunk_sizes() first.")
+            )
+        return arrays
+    inds = tuple(range(x.ndim))
+    return tuple(da.core.unify_chunks(x, inds, y, inds)[1])

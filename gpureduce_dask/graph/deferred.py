@@ -1,0 +1,307 @@
+"""Elementwise steps of a chunk's chain put off until the reduction, which computes them as it reads.
+
+Between the functions that make a chunk and the one that reduces it stand those of a table: Python's operators, NumPy's
+functions of elements, casts. What they would give is written down instead, as long as the arrays are few. The reduction
+traces it into its own kernel; anything else that wants it gets the array that dask would have made.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from dask._task_spec import DataNode, Task, TaskRef
+from dask.array.chunk import astype
+from dask.array.core import _enforce_dtype
+
+from .. import chunk
+from ..chunk import is_device
+from ..expressions import functions, tracer
+from ..expressions.mapped import map_of, mapped
+from ..expressions.program import Program
+from ..monoid import Bound
+from ..rows.product import Product, product
+from .settings import setting
+
+_group: ContextVar[bool] = ContextVar("gpureduce_group", default=False)
+
+
+def is_fused() -> bool:
+    """True where a group's task makes and reduces its chunks."""
+    return _group.get()
+
+
+@contextmanager
+def fused_task() -> Iterator[None]:
+    """What runs in the block is part of a group's task."""
+    token = _group.set(True)
+    try:
+        yield
+    finally:
+        _group.reset(token)
+
+
+LEAST = 1 << 12  # elements of an array below which its temporaries cost nothing
+NUMBERS = 16  # single numbers of a GPU that are remembered
+MOST = 4  # arrays that are read together
+OPERATORS = (
+    "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift rshift lt le gt ge eq ne".split()
+)
+PLAIN = frozenset(
+    {*(getattr(operator, name) for name in OPERATORS), *functions.UFUNCS, abs, astype, np.where, np.clip}
+    | {np.real, np.imag, np.angle}
+)
+
+_fuses: ContextVar[bool] = ContextVar("gpureduce_fuse", default=True)
+
+
+def fuses() -> bool:
+    """True where reductions that are built now compute what they read: accelerate, and then dask's configuration."""
+    return _fuses.get() and setting("fuse") in (None, True)
+
+
+@contextmanager
+def allowed(fuse: bool) -> Iterator[None]:
+    """Reductions that are built in the block compute what they read, or do not."""
+    token = _fuses.set(fuse)
+    try:
+        yield
+    finally:
+        _fuses.reset(token)
+
+
+_readers: set[Any] = set()
+
+
+def reads(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a task's function that computes what chains put off, as it reads."""
+    _readers.add(function)
+    return function
+
+
+def is_reader(function: Any) -> bool:
+    """True for a marked function, with its options or without."""
+    return getattr(function, "func", function) in _readers
+
+
+class DeferredArray:
+    """What a function would give of its arguments: arrays, others like this, and numbers."""
+
+    __slots__ = ("args", "device", "function", "leaves", "options", "shape", "value")
+
+    def __init__(
+        self, function: Any, args: tuple[Any, ...], options: dict[str, Any], leaves: dict[int, Any], device: bool
+    ) -> None:
+        self.function, self.args, self.options, self.leaves, self.device = function, args, options, leaves, device
+        self.shape = np.broadcast_shapes(*(a.shape for a in args if isinstance(a, DeferredArray) or id(a) in leaves))
+        self.value: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class UnreducedChunk:
+    """A chunk that is reduced when it is folded with others of its group."""
+
+    blocks: tuple[Any, ...]
+    bound: Bound
+    axes: tuple[int, ...]
+    place: Any
+    partial_bytes: int
+
+    @property
+    def nbytes(self) -> int:
+        return sum(block.nbytes for block in self.blocks)
+
+    def follows(self, other: UnreducedChunk) -> bool:
+        """True where both may be reduced in one call."""
+        same = self.bound == other.bound and self.place is None is other.place
+        pairs = zip(self.blocks, other.blocks, strict=True) if same else ()
+        return same and all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
+
+
+def defer_elementwise(node: Task, have: Any) -> DeferredArray | None:
+    """What a task would give, where it is of the table and works on large arrays; else None."""
+    function = node.func
+    if function_of(node) not in PLAIN:
+        return None
+    args = tuple(_argument(a, have) for a in node.args)
+    if not any(isinstance(a, DeferredArray) or _is_array(a) for a in args):
+        return None
+    args = _with_numbers(args)
+    leaves: dict[int, Any] = {}
+    for a in args:
+        if isinstance(a, DeferredArray):
+            leaves.update(a.leaves)
+        elif _is_array(a):
+            leaves[id(a)] = a
+        elif not isinstance(a, int | float | complex | np.generic) and not (type(a) is np.ndarray and a.ndim == 0):
+            return None
+    sides = {is_device(x) for x in leaves.values()}
+    if len(sides) != 1 or len(leaves) > MOST:
+        return None
+    if max(x.size for x in leaves.values()) < LEAST:
+        return None
+    return DeferredArray(function, args, dict(node.kwargs), leaves, True in sides)
+
+
+def function_of(node: Task) -> Any:
+    """What a task calls, in the wrapper that dask puts about some."""
+    return node.kwargs.get("enforce_dtype_function") if node.func is _enforce_dtype else node.func
+
+
+_numbers: OrderedDict[int, tuple[Any, Any]] = OrderedDict()  # a GPU's, by the array that holds each
+
+
+def _with_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments with numbers in place of arrays that hold one number each: those of a GPU that have no axis, and those
+    of the host that repeat it, as ``zeros_like`` does, beside others of the result's shape."""
+    args = tuple(map(_number, args))
+    if not any(map(_repeats_one, args)):
+        return args
+    rest = tuple(a.flat[0] if _repeats_one(a) else a for a in args)
+    return rest if _shape(rest) == _shape(args) else args
+
+
+def _repeats_one(x: Any) -> bool:
+    return type(x) is np.ndarray and _is_array(x) and x.size > 1 and not any(x.strides)
+
+
+def _shape(args: tuple[Any, ...]) -> tuple[int, ...]:
+    return np.broadcast_shapes(*(a.shape for a in args if isinstance(a, DeferredArray) or _is_array(a)))
+
+
+def _number(x: Any) -> Any:
+    """A GPU's single number as one on the host, such as the mean that all chunks are compared with: asked for once."""
+    if not is_device(x) or x.ndim:
+        return x
+    found = _numbers.get(id(x))
+    if found is None or found[0] is not x:
+        found = _numbers[id(x)] = x, x.get()[()]
+        while len(_numbers) > NUMBERS:
+            _numbers.popitem(last=False)
+    return found[1]
+
+
+def _is_array(x: Any) -> bool:
+    """True for NumPy's and CuPy's own arrays, of numbers."""
+    return (type(x) is np.ndarray or is_device(x)) and x.ndim > 0 and x.dtype.kind in "biufc" and x.dtype.isnative
+
+
+def _argument(value: Any, have: Any) -> Any:
+    if isinstance(value, TaskRef):
+        return have[value.key]
+    return value.value if isinstance(value, DataNode) else value
+
+
+def made(x: Any) -> Any:
+    """The array that dask would have made, or a chunk's partial; anything else itself."""
+    if isinstance(x, UnreducedChunk):
+        return chunk.add(None, [x.blocks], x.bound, x.axes, x.place)
+    if not isinstance(x, DeferredArray):
+        return x
+    if x.function is not None:
+        x.value = x.function(*(made(a) for a in x.args), **x.options)
+        x.function, x.args, x.leaves = None, (), {}
+    return x.value
+
+
+def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[tuple[Any, ...], Bound]:
+    """The arrays to read, and the operator of what was put off; the blocks that dask would have made where a kernel
+    cannot compute it, or without ``fuse``."""
+    if not (fuse and any(isinstance(b, DeferredArray) and b.function is not None for b in blocks)):
+        return tuple(map(made, blocks)), bound
+    found = _fused(blocks, bound)
+    return (tuple(map(made, blocks)), bound) if found is None else found
+
+
+def _fused(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound] | None:
+    leaves: dict[int, Any] = {}
+    shapes = set()
+    for b in blocks:
+        is_open = isinstance(b, DeferredArray) and b.function is not None
+        leaves.update(b.leaves if is_open else {id(made(b)): made(b)})
+        shapes.add(b.shape)
+    arrays = list(leaves.values())
+    if len(shapes) > 1 or len(arrays) > MOST or not all(map(_is_array, arrays)):
+        return None
+    if type(bound) not in (Bound, Product) or any(map_of(part) for part in bound.parts):
+        return None
+    (shape,) = shapes
+    arrays.sort(key=lambda a: a.shape != shape)  # a kernel goes by the first, which should not lie still
+    program = _program(blocks, arrays)
+    if program is None or program.results != bound.dtypes:
+        return None
+    spread = tuple(a if a.shape == shape else np.broadcast_to(a, shape) for a in arrays)
+    return spread, _mapped(program, bound)
+
+
+@lru_cache(maxsize=256)
+def _mapped(program: Program, bound: Bound) -> Bound:
+    if len(bound.parts) == 1:
+        return mapped(program, bound)
+    return product(bound.name, tuple(mapped(program, part, number=i) for i, part in enumerate(bound.parts)))
+
+
+_programs: dict[Any, Program | None] = {}
+
+
+def _program(blocks: Sequence[Any], arrays: Sequence[Any]) -> Program | None:
+    """The program of what was put off: traced once for each structure and each set of numbers."""
+    steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
+    places: dict[int, Any] = {id(a): ("array", i) for i, a in enumerate(arrays)}
+    outputs = tuple(
+        _write_down(b if isinstance(b, DeferredArray) and b.function else made(b), steps, places) for b in blocks
+    )
+    key = (
+        tuple((f, tuple(map(_known, args)), tuple(sorted(map(repr, options.items())))) for f, args, options in steps),
+        outputs,
+        tuple(a.dtype for a in arrays),
+    )
+    if key not in _programs:
+        if len(_programs) >= 256:
+            _programs.clear()
+        _programs[key] = tracer.trace(_Replay(steps, outputs), tuple(a.dtype for a in arrays))
+    return _programs[key]
+
+
+def _write_down(x: Any, steps: list[Any], places: dict[int, Any]) -> Any:
+    """Where a value is among arrays and steps, after writing down what it takes; a number itself."""
+    if id(x) in places:
+        return places[id(x)]
+    if not isinstance(x, DeferredArray):
+        return ("number", x)
+    if x.function is None:
+        return ("number", x.value)
+    args = tuple(_write_down(a, steps, places) for a in x.args)
+    steps.append((x.function, args, x.options))
+    places[id(x)] = ("step", len(steps) - 1)
+    return places[id(x)]
+
+
+def _known(arg: Any) -> Any:
+    """An argument as part of a key: numbers by type and bytes, since 0.0 equals -0.0, 0 and False."""
+    kind, value = arg
+    if kind != "number":
+        return arg
+    number = np.asarray(value)
+    return kind, type(value), number.dtype, number.tobytes()
+
+
+class _Replay:
+    """Does the steps to other arrays, or to what stands in for them."""
+
+    def __init__(self, steps: Sequence[Any], outputs: Sequence[Any]) -> None:
+        self.steps, self.outputs = steps, outputs
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        values: dict[str, list[Any]] = {"array": list(arrays), "step": []}
+        take: Callable[[Any], Any] = lambda ref: ref[1] if ref[0] == "number" else values[ref[0]][ref[1]]  # noqa: E731
+        for function, args, options in self.steps:
+            values["step"].append(function(*map(take, args), **options))
+        return tuple(map(take, self.outputs))

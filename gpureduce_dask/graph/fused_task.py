@@ -1,0 +1,147 @@
+"""What the task of a group of lazy chunks runs: the chain of each chunk, one chunk after another.
+
+Nothing here waits for a GPU: while it reduces one chunk this thread makes the next, and memory that is freed is taken
+again in the order of the stream, so that chunks do not pile up. A second stream for copies would hide no more than the
+reduction itself, a hundredth of the copy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeGuard
+
+from dask._task_spec import GraphNode, Task, TaskRef
+
+from ..device import launch
+from . import deferred
+from .reduce_tasks import Folding
+
+Key = Any
+Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
+
+
+def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequence[Key], *values: Any) -> Any:
+    """Make what groups fold, one after another, and fold it: a chunk is gone before the next one is made."""
+    have = dict(zip(names, values, strict=True))
+    uses = Counter(key for _, _, nodes in steps for node in nodes for key in node.dependencies)
+    uses.update(member for _, member, _ in steps)
+    folds = [Folding(close.keywords["bound"]) for close in closes]  # type: ignore[attr-defined]
+    with deferred.fused_task():
+        for number, member, nodes in steps:
+            for node in nodes:
+                _make(node, have)
+                _drop(node.dependencies, uses, have)
+            with _named(member):
+                folds[number].add(have[member])
+            _drop((member,), uses, have)
+    results = tuple(close(fold.pending()) for close, fold in zip(closes, folds, strict=True))
+    return results[0] if len(results) == 1 else results
+
+
+def made(node: GraphNode, have: dict[Key, Any]) -> Any:
+    """A chunk that its group's task makes, named in the notes of what it raises."""
+    with deferred.fused_task():
+        _make(node, have)
+    return deferred.made(have.pop(node.key))
+
+
+def _make(node: GraphNode, have: dict[Key, Any]) -> None:
+    with _named(node.key):
+        try:
+            have[node.key] = _value(node, have)
+        except MemoryError:
+            if _is_fused(node):  # whose step has been tried again
+                raise
+            launch.free_pool()
+            have[node.key] = _value(node, have)
+
+
+@contextmanager
+def _named(key: Key) -> Iterator[None]:
+    """An error of the block says which of a group's chunks it comes from."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"while making {key} within a larger task")
+        raise
+
+
+def _value(node: GraphNode, have: Mapping[Key, Any]) -> Any:
+    """What a task gives. Tasks that dask fused into one run as they need each other: dask itself would find out their
+    order for each chunk again, which takes longer than to launch their kernels."""
+    if not _is_fused(node):
+        return _step(node, have)
+    inner, out, names, *given = node.args
+    return execute(inner, out, names, *(_argument(value, have) for value in given))
+
+
+def _is_fused(node: GraphNode) -> TypeGuard[Task]:
+    return isinstance(node, Task) and node.has_subgraph()
+
+
+def _step(node: GraphNode, have: Mapping[Key, Any]) -> Any:
+    """What one task gives: put off where the reduction can compute it as it reads."""
+    if type(node) is Task:
+        later = deferred.defer_elementwise(node, have)
+        if later is not None:
+            return later
+        if deferred.is_reader(node.func):
+            return node({key: have[key] for key in node.dependencies})
+    return node({key: deferred.made(have[key]) for key in node.dependencies})
+
+
+def execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:
+    """The result of tasks that run as one."""
+    values = dict(zip(names, given, strict=True))
+    order = list(_sources_first(inner, out))
+    uses = Counter(key for each in order for key in each.dependencies)
+    for each in order:
+        _make(each, values)
+        _drop(each.dependencies, uses, values)
+    return values[out]
+
+
+def read_as_computed(node: GraphNode) -> GraphNode:
+    """A task that makes a chunk and reduces it to results, so that the reduction computes what the chain puts off; any
+    other task as it is."""
+    if type(node) is Task and node.has_subgraph() and _reduces(node):
+        return Task(node.key, run_whole, *node.args, _data_producer=node.data_producer)
+    return node
+
+
+def _reduces(node: Task) -> bool:
+    inner = [each for each in node.args[0].values() if isinstance(each, Task)]
+    return any(_reduces(each) if each.has_subgraph() else deferred.is_reader(each.func) for each in inner)
+
+
+def run_whole(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:
+    """The task of a chunk that holds all of its slices, with the chain that makes it."""
+    return deferred.made(execute(inner, out, names, *given))
+
+
+def _argument(value: Any, have: Mapping[Key, Any]) -> Any:
+    if isinstance(value, TaskRef):
+        return have[value.key]
+    return _value(value, have) if isinstance(value, GraphNode) else value
+
+
+def _sources_first(graph: Mapping[Key, GraphNode], out: Key) -> Iterator[GraphNode]:
+    """The tasks that one result needs, each after those that it needs itself."""
+    ahead, done = [(out, False)], set()
+    while ahead:
+        key, is_ready = ahead.pop()
+        if is_ready:
+            yield graph[key]
+        elif key not in done:
+            done.add(key)
+            ahead.append((key, True))
+            ahead.extend((need, False) for need in graph[key].dependencies if need in graph)
+
+
+def _drop(keys: Iterable[Key], uses: Counter[Key], have: dict[Key, Any]) -> None:
+    for key in keys:
+        uses[key] -= 1
+        if not uses[key]:
+            del have[key]

@@ -1,0 +1,509 @@
+"""dask's hook for optimising arrays: groups whose chunks have yet to be made take in the tasks that make them.
+
+One task then makes, reduces and frees a group's chunks one after another. Only when a graph is about to run is it known
+what else needs a chunk. So the graph is built with a task a chunk, right as it is, and the hook moves into each group
+the tasks that nothing else needs. A chunk that something else needs too stays a task of its own; where that is another
+reduction of the same chunks, one task makes them for both.
+
+Layers of dask's blockwise functions are written out here too: the very tasks that dask writes, in a tenth of the time.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any, Protocol, cast
+
+import dask
+import dask.array as da
+from dask._task_spec import (
+    DataNode,
+    GraphNode,
+    List,
+    Task,
+    TaskRef,
+    fuse_linear_task_spec,
+    parse_input,
+    resolve_aliases,
+)
+from dask.array.optimization import optimize as stock
+from dask.base import clone_key, dont_optimize, tokenize
+from dask.blockwise import Blockwise, blockwise_token, fuse_roots, optimize_blockwise
+from dask.context import globalmethod
+from dask.core import flatten, reverse_dict
+from dask.graph_manipulation import chunks
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
+from dask.layers import ArrayBlockwiseDep
+
+from ..distributed import workers
+from ..planner import in_order
+from . import fused_task, scan_fusion
+from .fused_task import Key, Step
+from .reduce_tasks import combine, finish
+
+
+class Tasks(MaterializedLayer):
+    """Tasks by key. dask's own layer, which it is otherwise, would copy them with references to the old keys."""
+
+    def clone(self, keys: set[Any], seed: Hashable, bind_to: Any = None) -> tuple[Tasks, bool]:
+        """The layer with these keys replaced, and whether some task waits for ``bind_to`` now: those that refer to no
+        other replaced key do."""
+        made: dict[Any, GraphNode] = {}
+        is_bound = False
+        for key, node in self.items():
+            if key not in keys:
+                made[key] = node
+                continue
+            subs = {need: clone_key(need, seed) for need in node.dependencies & keys}
+            name = clone_key(key, seed)
+            copy = node.substitute(subs, key=name)
+            if bind_to is not None and not subs:
+                copy = Task(name, chunks.bind, copy, TaskRef(bind_to))
+                is_bound = True
+            made[name] = copy
+        return Tasks(made), is_bound
+
+
+class Source(Protocol):
+    """What the tasks of a layer follow from."""
+
+    def tasks(self) -> dict[Any, GraphNode]:
+        """All of them, by key."""
+
+
+class Deferred(Tasks):
+    """Tasks that are written down when somebody looks at them, and that travel as what they follow from."""
+
+    def __init__(self, source: Source) -> None:
+        Layer.__init__(self)
+        self.source = source
+
+    @cached_property
+    def mapping(self) -> Mapping[Any, GraphNode]:  # type: ignore[override]
+        return self.source.tasks()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "mapping"}
+
+
+Coords = tuple[int, ...]
+
+
+def write_blockwise(graph: HighLevelGraph, keys: set[Any]) -> dict[Any, Any]:
+    """The tasks that these keys need, with neighbouring blockwise functions fused as dask does."""
+    graph = fuse_roots(optimize_blockwise(graph, keys=keys), keys=list(keys)).cull(keys)
+    tasks: dict[Any, Any] = {}
+    for layer in graph.layers.values():
+        tasks.update(_write(layer) or layer)
+    return tasks
+
+
+def _write(layer: Any) -> dict[Any, Task] | None:
+    """The tasks of a layer of fused functions, each chunk's made of one chunk of each input; None for other layers."""
+    if type(layer) is not Blockwise or not layer.task.has_subgraph() or layer.task.kwargs:
+        return None
+    inner, out, names, *given = layer.task.args
+    found = {blockwise_token(i): _argument(layer, *pair) for i, pair in enumerate(layer.indices)}
+    makers = [make for ref in given if isinstance(ref, TaskRef) and (make := found.get(ref.key)) is not None]
+    if len(makers) < len(given):
+        return None
+    written = {}
+    for coords in layer.output_blocks or product(*(range(layer.dims[i]) for i in layer.output_indices)):
+        key = (layer.output, *coords)
+        arguments = inner, out, names, *(make(coords) for make in makers)
+        written[key] = Task(key, layer.task.func, *arguments, _data_producer=layer.task.data_producer)
+    return written
+
+
+def _argument(layer: Blockwise, value: Any, axes: tuple[Any, ...] | None) -> Callable[[Coords], Any] | None:
+    """What makes an argument of a chunk's coordinates; None where it is made of several chunks."""
+    if axes is None:
+        same = value if isinstance(value, GraphNode | TaskRef) else DataNode(None, value)
+        return lambda coords: same
+    if not set(axes) <= set(layer.output_indices):
+        return None
+    # One block along an axis serves all.
+    picks = [
+        layer.output_indices.index(i) if n > 1 else None for i, n in zip(axes, layer.numblocks[value], strict=False)
+    ]
+
+    def at(coords: Coords) -> Coords:
+        return tuple(0 if i is None else coords[i] for i in picks)
+
+    if value not in layer.io_deps:
+        return lambda coords: TaskRef((value, *at(coords)))
+    given = layer.io_deps[value]
+    is_plain = isinstance(given, ArrayBlockwiseDep)  # coordinates, shapes, slices, or what map_blocks says of blocks
+
+    def taken(coords: Coords) -> GraphNode:
+        place = at(coords)
+        found = given.get(place, place)
+        found = found if is_plain else parse_input(found)
+        return found if isinstance(found, GraphNode) else DataNode(None, found)
+
+    return taken
+
+
+Graph = dict[Key, GraphNode]
+
+# What the chains of a group may share with other tasks, and wait for: so many results, such as the mean that all
+# chunks are compared with, and one more for so many chunks. Did each chunk bring one, all would lie in memory at once.
+SHARED = 4
+CHUNKS_A_SHARED = 8
+
+
+class Group(Task):
+    """A task that folds its inputs in order, and may make them too: dask fuses it with nothing."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        return True
+
+    @property
+    def members(self) -> list[Key]:
+        return [ref.key for ref in self.args[0].args]
+
+
+class PlacedGroup(Group):
+    """A group made of chunks that one worker can make of what it holds."""
+
+    __slots__ = ()
+
+
+class Optimize:
+    """dask's optimisation of arrays, then ours. In a process without this package it is dask's alone."""
+
+    def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
+        is_ours = any(str(name).startswith("gr-") for name in getattr(dsk, "layers", ()))
+        if not is_ours or dask.config.get("optimization.fuse.active") is False:
+            return stock(dsk, keys, **kwargs)
+        wanted = set(flatten(keys if isinstance(keys, (list, set)) else [keys]))
+        one = _of_one_layer(dsk, wanted)
+        low: Any = one
+        known: set[Key] = set()
+        if low is None:
+            low = write_blockwise(dsk, wanted)
+            known = workers.known_keys(low)
+            low = stock(low, wanted | known, **kwargs)
+        if any(isinstance(node, Group) for node in low.values()):
+            low = fuse_linear_task_spec(move_in_chains(low, wanted, known), wanted | known)
+        # Each alias that fusion leaves would run as a task.
+        users = reverse_dict({key: node.dependencies for key, node in low.items()})
+        low = scan_fusion.move_in_steps(resolve_aliases(low, wanted | known, users), wanted | known)
+        return {key: fused_task.read_as_computed(node) for key, node in low.items()}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle  # type: ignore[import-untyped]
+
+        # By value: with a graph that has nothing of this package in it, it may reach a scheduler that lacks it.
+        return cloudpickle.loads, (cloudpickle.dumps(_Resolved()),)
+
+
+def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
+    """What dask's optimisation gives of a graph of chunks in memory and one layer of our tasks; None of others. dask
+    would look at each task five times, which for a scan of many chunks takes as long as some of its tasks."""
+    layers = [layer for layer in graph.layers.values() if not _is_of_futures(layer)]
+    if len(layers) != 1 or not isinstance(layers[0], Tasks) or not wanted <= layers[0].mapping.keys():
+        return None
+    tasks: Mapping[Key, GraphNode] = layers[0].mapping
+    found: Graph = {}
+    ahead = list(wanted)
+    while ahead:
+        key = ahead.pop()
+        if key in tasks and key not in found:
+            found[key] = tasks[key]
+            ahead.extend(tasks[key].dependencies)
+    fused: Graph = fuse_linear_task_spec(found, wanted)
+    return fused
+
+
+def _is_of_futures(layer: Any) -> bool:
+    """True for the layer of a persisted array, or of handles."""
+    mapping = getattr(layer, "mapping", None)
+    return mapping is not None and workers.is_future(next(iter(mapping.values()), None))
+
+
+class _Resolved:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _resolve, ()
+
+
+def _resolve() -> Any:
+    try:
+        from gpureduce_dask.graph.fusion import OPTIMIZE
+    except ImportError:
+        from dask.array.optimization import optimize
+
+        return optimize
+    return OPTIMIZE
+
+
+_resolve.__module__ = "__main__"  # what cloudpickle takes as: pickle the code, not the name
+OPTIMIZE = Optimize()
+
+
+def install() -> None:
+    """Make arrays optimise by :class:`Optimize` in this process, with the first graph that has something for it.
+
+    Not by dask's configuration, which is sent as JSON to workers that start. Its key ``array_optimize`` still goes
+    before.
+    """
+    if da.Array.__dict__["__dask_optimize__"] is not _HOOK:
+        da.Array.__dask_optimize__ = _HOOK
+
+
+_HOOK = globalmethod(OPTIMIZE, key="array_optimize", falsey=dont_optimize)
+
+
+def move_in_chains(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) -> Graph:
+    """The graph with each group's private chains moved into the group's task.
+
+    Of what the scheduler has already, the ``known`` keys, those at which chains meet or part stay where dask would find
+    them. What one task alone needs, and needs alone, is made again with it, as dask's fusion makes it.
+    """
+    users = reverse_dict({key: node.dependencies for key, node in graph.items()})
+    ends = (key for key in known if len(users[key]) != 1 or any(len(graph[u].dependencies) > 1 for u in users[key]))
+    wanted = wanted.union(ends)
+    moved = dict(graph)
+    apart: set[Key] = set()  # groups whose chunks stay tasks of their own
+    flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, Group)}
+    for groups in _together(graph, [group for group, _ in flat.values()], users):
+        bundle = _Bundle(groups, graph, users, wanted)
+        replaced = {key for group in groups for key in flat[group.key][1]}
+        if replaced and not bundle.inside.issuperset(bundle.members()):  # what is not made here had better be combined
+            groups = [cast(Group, graph[group.key]) for group in groups]
+            bundle, replaced = _Bundle(groups, graph, users, wanted), set()
+        if not bundle.inside:
+            apart.update(group.key for group in groups if _is_only_combined(group, users, wanted))
+        for key in bundle.inside | replaced:
+            del moved[key]
+        moved.update((node.key, node) for node in bundle.nodes())
+    for user in {user for key in apart for user in users[key]}:
+        _widen(user, moved, apart)
+    return moved
+
+
+def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
+    """Fewer groups for one task to combine, where they only combine too: as many partials to each as that task takes,
+    or the largest of them. Smaller ones serve those that make their chunks."""
+    node = graph.get(user)
+    if not (isinstance(node, Task) and _function(node) in (combine, finish)):
+        return
+    if not all(isinstance(each, TaskRef) and each.key in apart for each in node.args[0].args):
+        return
+    groups = [cast(Task, graph[ref.key]) for ref in node.args[0].args]
+    members = [ref for group in groups for ref in group.args[0].args]
+    found = in_order(len(members), max(len(each.args[0].args) for each in (node, *groups)))
+    for group in groups:
+        del graph[group.key]
+    for group, each in zip(groups, found, strict=False):
+        graph[group.key] = Task(group.key, group.func, List(*(members[i] for i in each.members)))
+    kept = [TaskRef(group.key) for group in groups[: len(found)]]
+    graph[user] = Task(user, node.func, List(*kept), *node.args[1:])
+
+
+def _is_only_combined(group: Group, users: Mapping[Key, set[Key]], wanted: set[Key]) -> bool:
+    """True for a group of partials that gives one for one other task, and folds no axes that wait."""
+    is_partial = _function(group) is combine and not group.func.keywords.get("then")  # type: ignore[attr-defined]
+    return is_partial and group.key not in wanted and len(users[group.key]) == 1
+
+
+def _function(node: Task) -> Any:
+    return getattr(node.func, "func", None)
+
+
+def _flat(group: Group, graph: Graph, wanted: set[Key]) -> tuple[Group, list[Key]]:
+    """A group without the tasks that combine some of its members first, which it does itself as it makes them, and the
+    keys of these."""
+    members: list[Key] = []
+    replaced: list[Key] = []
+    ahead = group.members[::-1]
+    while ahead:
+        key = ahead.pop()
+        node = graph.get(key)
+        if key not in wanted and type(node) is Task and _function(node) is combine:
+            replaced.append(key)
+            ahead += [ref.key for ref in reversed(node.args[0].args)]
+        else:
+            members.append(key)
+    return (type(group)(group.key, group.func, List(*map(TaskRef, members))), replaced) if replaced else (group, [])
+
+
+def _together(graph: Graph, groups: list[Group], users: Mapping[Key, set[Key]]) -> Iterable[list[Group]]:
+    """Groups that fold the same chunks, by different operators or of different functions of their elements.
+
+    A chunk of their own is what one member of each needs. What several members of one need is no chunk of theirs but
+    what these are read from, such as the array of a file, which all groups of all chunks may share.
+    """
+    made = _made_by({m for g in groups for m in g.members}, graph, users)
+    needs = [[(_name(m), _chunks_of(m, graph, made)) for m in g.members] for g in groups]
+    counts = Counter((name, key) for each in needs for name, keys in each for key in keys)
+    found: dict[Any, list[Group]] = {}
+    for group, mine in zip(groups, needs, strict=True):
+        has_own = all(any(counts[name, key] == 1 for key in keys) for name, keys in mine)
+        chunks = tuple(keys for _, keys in mine) if has_own else group.key
+        found.setdefault(chunks, []).append(group)
+    return found.values()
+
+
+def _made_by(members: set[Key], graph: Graph, users: Mapping[Key, set[Key]]) -> set[Key]:
+    """The tasks that members alone need and that make something of a chunk, such as a mask of what is missing that a
+    sum and a count share. What reads a chunk makes it of what others need too."""
+    found: set[Key] = set()
+    ahead = members & graph.keys()
+    while ahead:
+        inner = members | found
+        below = {d for key in ahead for d in graph[key].dependencies} - inner
+        ahead = {
+            key
+            for key in below
+            if isinstance(node := graph.get(key), Task)
+            and not isinstance(node, Group)
+            and users[key] <= inner
+            and any(users[d] <= inner | {key} for d in node.dependencies)
+        }
+        found |= ahead
+    return found
+
+
+def _chunks_of(member: Key, graph: Graph, made: set[Key]) -> frozenset[Key]:
+    """What a member is made of, behind what was made of a chunk."""
+    found: set[Key] = set()
+    ahead = [member] if member in graph else []
+    while ahead:
+        new = graph[ahead.pop()].dependencies - found
+        found |= new
+        ahead.extend(new & made)
+    return frozenset(found - made)
+
+
+def _name(key: Key) -> Any:
+    return key[0] if type(key) is tuple else key
+
+
+@dataclass
+class _Bundle:
+    """Groups that become one task, and the tasks that move into it."""
+
+    groups: list[Group]
+    graph: Graph
+    users: Mapping[Key, set[Key]]
+    wanted: set[Key]
+    barred: set[Key] = field(default_factory=set)  # members that stay tasks of their own
+
+    @cached_property
+    def inside(self) -> set[Key]:
+        """The tasks that move in, less the chains that would bring too much from elsewhere."""
+        while True:
+            inside = self._private()
+            chains = {m: self._chain_of(m, inside) for m in self.members() if m in inside}
+            chunks = [
+                {key for m in members if m in chains for key in chains[m][1]}
+                for members in zip(*(group.members for group in self.groups), strict=True)
+            ]
+            counts = Counter(key for needs in chunks for key in needs)
+            local = {key for key in counts if self._is_in_memory(key)}
+            few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
+            fit = local.union(key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED))
+            waits = {key for key, n in few.items() if n == 1}
+            unfit = {
+                m for m, (steps, needs) in chains.items() if not needs <= fit or not self._makes_chunk(steps, waits)
+            }
+            if not unfit:
+                return inside
+            self.barred |= unfit
+
+    @property
+    def is_placed(self) -> bool:
+        return all(isinstance(group, PlacedGroup) for group in self.groups)
+
+    def members(self) -> list[Key]:
+        return [m for group in self.groups for m in group.members]
+
+    def _private(self) -> set[Key]:
+        """Tasks that only this bundle needs, at the end of any path."""
+        inside: set[Key] = set()
+        seen: Counter[Key] = Counter()
+        ahead = [key for group in self.groups for key in group.dependencies]
+        while ahead:
+            key = ahead.pop()
+            seen[key] += 1
+            node = self.graph.get(key)
+            if node is None or isinstance(node, DataNode) or node.block_fusion:
+                continue
+            if key in self.wanted or key in self.barred or seen[key] < len(self.users[key]):
+                continue
+            inside.add(key)
+            ahead.extend(node.dependencies)
+        return inside
+
+    def _chain_of(self, member: Key, inside: set[Key]) -> tuple[set[Key], set[Key]]:
+        """A member's chain, and what it needs from elsewhere."""
+        steps, ahead = {member}, [member]
+        needs: set[Key] = set()
+        while ahead:
+            for key in self.graph[ahead.pop()].dependencies - steps - needs:
+                if key in inside:
+                    steps.add(key)
+                    ahead.append(key)
+                else:
+                    needs.add(key)
+        return steps, needs
+
+    def _makes_chunk(self, steps: set[Key], waits: set[Key]) -> bool:
+        """False for a chain that only works on a chunk that another task makes: as a task of its own it sets that free
+        as soon as it is made, and does not hold it until the last chunk of the group is made."""
+        return any(not self.graph[key].dependencies & (steps | waits) for key in steps)
+
+    def _is_in_memory(self, key: Key) -> bool:
+        """True for what lies in the graph itself, or on the worker that the group is sent to."""
+        return isinstance(self.graph[key], DataNode) if key in self.graph else self.is_placed
+
+    def _may_wait_for(self, key: Key, users: int) -> bool:
+        """False for a chunk of one's own on some worker, and for what ties the tasks after it to a worker, as a
+        peer-to-peer rechunk does."""
+        node = self.graph.get(key)
+        return users > 1 if node is None else isinstance(node, Group) or not node.block_fusion
+
+    def nodes(self) -> Iterator[GraphNode]:
+        """The tasks that stand for the groups."""
+        closes = tuple(group.func for group in self.groups)
+        if not self.inside:
+            yield from (Task(group.key, group.func, *group.args) for group in self.groups)
+            return
+        steps = tuple(self._steps())
+        made = {node.key for _, _, nodes in steps for node in nodes}
+        needs = {key for _, _, nodes in steps for node in nodes for key in node.dependencies}
+        names = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
+        key = self.groups[0].key
+        if len(self.groups) > 1:
+            key = f"gr-joint-{tokenize(sorted(str(group.key) for group in self.groups))}"
+            yield from (Task(g.key, operator.getitem, TaskRef(key), i) for i, g in enumerate(self.groups))
+        yield Task(key, fused_task.run, closes, steps, names, *(TaskRef(name) for name in names))
+
+    def _steps(self) -> Iterator[Step]:
+        """Members in order, those of the same chunk together; each with the tasks that make it, sources first."""
+        done: set[Key] = set()
+        for members in zip(*(group.members for group in self.groups), strict=True):
+            for number, member in enumerate(members):
+                yield number, member, tuple(self._chain(member, done))
+
+    def _chain(self, member: Key, done: set[Key]) -> Iterator[GraphNode]:
+        ahead = [(member, False)] if member in self.inside else []
+        while ahead:
+            key, is_ready = ahead.pop()
+            if key in done:
+                continue
+            if is_ready:
+                done.add(key)
+                yield self.graph[key]
+                continue
+            ahead.append((key, True))
+            inner = sorted(self.graph[key].dependencies & self.inside - done, key=str, reverse=True)
+            ahead.extend((dep, False) for dep in inner)

@@ -1,0 +1,313 @@
+"""Reductions by group: states for every group in each chunk, or for a chunk's own where groups lie in few chunks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from numbers import Integral
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+
+from .. import operators
+from ..binned import Bins, Labels, binned
+from ..chunk import is_device, require_plain_chunk
+from ..chunk.labels import boxes, refuse
+from ..device import faults
+from ..dtypes import refuse as refuse_dtype
+from ..errors import ArgumentError, EmptyError, message
+from ..monoid import Bound, Monoid
+from . import deferred, meta, reduce_tasks
+from .apply import align, bind, operands
+from .axes import Axes, normalise_axes
+from .fallback import belongs_to_stock, foreign, require_plain
+from .reduce import reduce_array
+
+MOST = 2**31  # kernels count groups in 32 bits
+CARRIED_BYTES = 1 << 20  # of labels that go along with every task; more are cut as the array is
+
+
+def grouped(
+    name: str,
+    op: str | Monoid,
+    x: Any,
+    labels: Any,
+    axis: Any,
+    num_groups: Any,
+    dtype: Any,
+    fill_value: Any,
+    split_every: Any,
+    strict: bool = False,
+    **options: Any,
+) -> Any:
+    """Reduce each group of elements: kept axes, then one of groups."""
+    monoid = operators.get(op)
+    arrays = operands(name, monoid, x)
+    if belongs_to_stock(monoid.name, arrays, dtype):
+        raise foreign(name, arrays)
+    bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
+    arrays = align(name, arrays)
+    axes = normalise_axes(name, axis, arrays[0].ndim)
+    given, sizes = _labels(name, labels, arrays[0], axes, num_groups, strict)
+    known = isinstance(given, Labels)
+    bins = Bins(name, sizes, axes, given if known else None, strict=strict)
+    _refuse_fill(name, fill_value, bound)
+    _refuse_gaps(bins, bound, fill_value)
+    whole = binned(bound, bins, fill_value)
+    return reduce_array(arrays if known else (*arrays, given), whole, axes, False, split_every, name)
+
+
+def own_groups(name: str, bound: Bound, x: Any, count: int, split_every: Any, strict: bool) -> Any:
+    """Reduce an array whose elements are their own labels, over all axes."""
+    bins = Bins(name, (count,), tuple(range(x.ndim)), is_own=True, strict=strict)
+    return reduce_array((x,), binned(bound, bins), None, False, split_every, name)
+
+
+def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict: bool) -> tuple[Any, tuple[int, ...]]:
+    """Labels along the reduced axes (those that travel with the tasks, or a dask array), and numbers of groups."""
+    shape = tuple(x.shape[a] for a in axes)
+    if isinstance(labels, tuple):
+        return _lines(name, labels, x, axes, num_groups, strict)
+    require_plain(name, "labels", labels)
+    given: Any = labels.get() if is_device(labels) else labels
+    given = given if isinstance(given, da.Array) else np.asarray(given)
+    _require_integers(name, given)
+    if not isinstance(given, da.Array) and (along := _one_axis(given, shape)) is not None:
+        lines = tuple(given.reshape(-1) if i == along else np.zeros(int(n), np.int8) for i, n in enumerate(shape))
+        counts = tuple(num_groups if i == along else 1 for i in range(len(shape)))
+        return _lines(name, lines, x, axes, counts, strict)
+    if not isinstance(given, da.Array):
+        count = _count(name, given, num_groups, strict)
+        if math.isnan(sum(shape)):
+            raise _unknown(name)
+        whole = _broadcast(name, np.broadcast_to, given, shape)
+        if whole.size * np.min_scalar_type(count).itemsize <= CARRIED_BYTES:
+            return Labels([_narrow(whole, count)]), (count,)
+        small = _narrow(given, count)
+        given = da.from_array(small, chunks=small.shape if small.shape != shape else tuple(x.chunks[a] for a in axes))
+    else:
+        count = _size(name, num_groups)
+    return _cut(name, given, x, axes, shape), (count,)
+
+
+def _one_axis(labels: Any, shape: tuple[float, ...]) -> int | None:
+    """The one of several axes along which labels differ, where their shape says so: an array an axis is then enough."""
+    along = [i for i, n in enumerate(labels.shape) if n > 1]
+    fits = labels.ndim == len(shape) > 1 and len(along) == 1 and labels.shape[along[0]] == shape[along[0]]
+    is_light = 8 * sum(shape) <= CARRIED_BYTES  # False too where a size is unknown
+    return along[0] if fits and is_light and labels.shape != shape else None
+
+
+def _lines(
+    name: str, labels: tuple[Any, ...], x: Any, axes: Axes, num_groups: Any, strict: bool
+) -> tuple[Any, tuple[int, ...]]:
+    """One array of labels for each reduced axis."""
+    shape = tuple(x.shape[a] for a in axes)
+    counts = num_groups if isinstance(num_groups, Sequence) else (num_groups,) * len(labels)
+    if len(labels) != len(axes) or len(counts) != len(axes):
+        expected = f"{len(axes)} arrays of labels and numbers of groups, one a reduced axis"
+        raise ArgumentError(message(name, f"{len(labels)} and {len(counts)}", expected, "Pass axis=, or one array."))
+    for each in labels:
+        require_plain(name, "labels", each)
+    lines = [each if isinstance(each, da.Array) else np.asarray(each) for each in labels]
+    for line, size in zip(lines, shape, strict=True):
+        _require_integers(name, line)
+        if line.shape != (size,) and not (line.ndim == 1 and math.isnan(line.shape[0] + size)):
+            expected = f"one of shape ({size},)"
+            raise ArgumentError(message(name, f"labels of shape {line.shape}", expected, "Pass a label an element."))
+    if not any(isinstance(line, da.Array) for line in lines):
+        if math.isnan(sum(shape)):
+            raise _unknown(name)
+        sizes = tuple(_count(name, line, n, strict) for line, n in zip(lines, counts, strict=True))
+        return Labels([_narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
+    sizes = tuple(
+        _size(name, n) if isinstance(line, da.Array) else _count(name, line, n, strict)
+        for line, n in zip(lines, counts, strict=True)
+    )
+    inputs = []
+    for i, (line, axis) in enumerate(zip(lines, axes, strict=True)):
+        inputs += [_cut(name, da.asanyarray(line), x, (axis,), (shape[i],)), (i,)]
+    dtype = np.dtype(np.int64)
+    return da.blockwise(
+        _boxes,
+        tuple(range(len(axes))),
+        *inputs,
+        name=None,
+        sizes=sizes,
+        operation=name,
+        strict=strict,
+        dtype=dtype,
+        meta=np.empty((0,) * len(axes), dtype),
+        align_arrays=False,
+    ), (math.prod(sizes),)
+
+
+def _boxes(*lines: Any, sizes: tuple[int, ...], operation: str, strict: bool) -> Any:
+    """A chunk's boxes, from the labels along each of its axes."""
+    for line in lines:
+        require_plain_chunk(operation, line)
+    host = [line.get() if is_device(line) else np.asarray(line) for line in lines]
+    for line, count in zip(host, sizes, strict=True):
+        _check(Bins(operation, (count,), (), strict=strict), line)
+    shape = tuple(map(len, host))
+    return boxes(host, sizes, slice(0, math.prod(shape))).reshape(shape)
+
+
+def _require_integers(name: str, labels: Any) -> None:
+    if labels.dtype.kind not in "biu" and not (labels.size == 0 and not isinstance(labels, da.Array)):
+        raise refuse_dtype(name, labels.dtype, "labels that are integers", "Number the groups, as np.unique does.")
+
+
+def _count(name: str, labels: Any, num_groups: Any, strict: bool) -> int:
+    """How many groups there are, where labels are known now: those asked for, or up to the largest label."""
+    found = int(labels.max()) + 1 if labels.size else 0
+    count = found if num_groups is None else _size(name, num_groups)
+    _check(Bins(name, (count,), (), strict=strict), labels)
+    if count >= MOST:
+        _size(name, count)
+    if not count:
+        raise ArgumentError(message(name, "no label of 0 or more", "at least one group", "Pass num_groups=."))
+    return count
+
+
+def _check(bins: Bins, labels: Any) -> None:
+    if labels.size:
+        refuse(bins, int(labels.max()) if labels.max() >= bins.count else None, bins.strict and labels.min() < 0)
+
+
+def _size(name: str, num_groups: Any) -> int:
+    if num_groups is None:
+        raise ArgumentError(
+            message(name, "labels that are not known yet", "num_groups=", "Say how many groups there are.")
+        )
+    if not isinstance(num_groups, Integral) or isinstance(num_groups, bool) or not 1 <= int(num_groups) < MOST:
+        received = f"num_groups {num_groups!r}"
+        raise ArgumentError(message(name, received, "an integer of 1 or more, below 2^31", "Number them without gaps."))
+    return int(num_groups)
+
+
+def _narrow(labels: Any, count: int) -> Any:
+    """Labels in the fewest bytes; all that leave an element out are -1."""
+    if labels.dtype.kind == "i":
+        labels = np.maximum(labels, -1)
+    return labels.astype(np.min_scalar_type(-count))
+
+
+def _broadcast(name: str, broadcast: Any, labels: Any, shape: tuple[float, ...]) -> Any:
+    try:
+        return broadcast(labels, shape)
+    except ValueError:
+        expected = f"labels that broadcast to the reduced axes, {shape}"
+        remedy = "Pass axis=, or labels along the reduced axes alone."
+        raise ArgumentError(message(name, f"labels of shape {labels.shape}", expected, remedy)) from None
+
+
+def _cut(name: str, labels: Any, x: Any, axes: Axes, shape: tuple[float, ...]) -> Any:
+    """A dask array of labels in the array's chunks along the reduced axes."""
+    chunks = tuple(x.chunks[a] for a in axes)
+    if math.isnan(sum((*shape, *labels.shape))):
+        if labels.ndim != len(axes) or labels.numblocks != tuple(map(len, chunks)):
+            raise _unknown(name)
+        return labels
+    if labels.shape != shape:
+        labels = _broadcast(name, da.broadcast_to, labels, shape)
+    return labels if labels.chunks == chunks else labels.rechunk(chunks)
+
+
+def _unknown(name: str) -> ArgumentError:
+    return ArgumentError(
+        message(name, "unknown chunk sizes", "labels in the array's own chunks", "Call compute_chunk_sizes() first.")
+    )
+
+
+def _refuse_fill(name: str, value: Any, bound: Bound) -> None:
+    """Raise for a fill value that would become another number, as NaN among integers."""
+    if value is None or bound.monoid.empty != "raise" or bound.result.kind not in "biu":
+        return
+    try:
+        with np.errstate(invalid="ignore"):
+            is_kept = bool(np.asarray(value).astype(bound.result) == value)
+    except (OverflowError, TypeError, ValueError):
+        is_kept = False
+    if not is_kept:
+        received = f"fill_value {value!r} among results of {bound.result}"
+        remedy = "Pass one that fits, or convert the array with astype."
+        raise ArgumentError(message(name, received, f"a value that {bound.result} holds", remedy))
+
+
+def _refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
+    """Raise now where labels are known and leave a group empty that has no answer then."""
+    if bound.monoid.empty != "raise" or fill_value is not None or bins.known is None:
+        return
+    lines, sizes = bins.known.arrays, bins.sizes
+    for line, count in zip(lines, sizes, strict=True):
+        present = np.zeros(count, bool)
+        present[line[line >= 0]] = True
+        if not present.all():
+            gaps = f"{count - np.count_nonzero(present)} of {count} groups without elements"
+            what = f"{bound.name} of {gaps}, the first of them {int(np.argmin(present))}"
+            raise EmptyError(
+                message(bins.name, what, "elements in every group", "Say what the others get: fill_value=.")
+            )
+
+
+def stretches(labels: Any, chunks: Sequence[int]) -> list[Any] | None:
+    """The groups of each chunk, where each lies whole in one; None where one does not, or an element is of none."""
+    if labels.ndim != 1 or not labels.size or labels.min() < 0 or not all(chunks):
+        return None
+    found = [np.unique(part) for part in _by_chunk(labels, chunks)]
+    every = np.concatenate(found)
+    return found if len(np.unique(every)) == len(every) else None
+
+
+def _by_chunk(labels: Any, chunks: Sequence[int]) -> list[Any]:
+    return np.split(labels, np.cumsum(chunks)[:-1])
+
+
+def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequence[Any], **options: Any) -> Any:
+    """Each chunk along the last axis to its own groups, in order."""
+    bound, axis = bind(op, (x.dtype,), None, options, name), x.ndim - 1
+    parts = _by_chunk(labels, x.chunks[-1])
+    codes = np.concatenate([np.searchsorted(mine, part) for mine, part in zip(groups, parts, strict=True)])
+    codes = da.from_array(codes.astype(np.min_scalar_type(-max(map(len, groups)))), chunks=(x.chunks[-1],))
+    how = {} if deferred.fuses() else {"fuse": False}
+    inds = tuple(range(x.ndim))
+    return da.blockwise(
+        partial(_reduce_stretch, name=name, bound=bound, device=meta.promises_device(x._meta), **how),
+        inds,
+        x,
+        inds,
+        codes,
+        (axis,),
+        name=f"gr-{name}-{tokenize(x.name, codes.name, bound, how)}",
+        adjust_chunks={axis: tuple(map(len, groups))},
+        dtype=bound.result,
+        meta=meta.like(x._meta, x.ndim, bound.result),
+        align_arrays=False,
+    )
+
+
+@deferred.reads
+@faults.task
+def _reduce_stretch(block: Any, codes: Any, name: str, bound: Bound, **how: Any) -> Any:
+    axes = (len(block.shape) - 1,)
+    bins = Bins(name, (int(codes.max()) + 1,), axes)
+    return reduce_tasks.reduce_whole(block, codes, bound=binned(bound, bins), axes=axes, keepdims=False, **how)
+
+
+def reduce_cohorts(
+    name: str, op: Monoid, x: Any, labels: Any, cohorts: Mapping[Iterable[int], Sequence[int]], **options: Any
+) -> Any:
+    """The groups of each cohort, which lie in the same chunks along the last axis, from these alone."""
+    parts, found = _by_chunk(labels, x.chunks[-1]), []
+    for blocks, groups in cohorts.items():
+        blocks = sorted(blocks)
+        number = np.full(int(labels.max()) + 2, -1)
+        number[list(groups)] = np.arange(len(groups))
+        mine = number[np.concatenate([parts[b] for b in blocks])]
+        few = x.blocks[(slice(None),) * (x.ndim - 1) + (blocks,)]
+        found.append(grouped(name, op, few, mine, x.ndim - 1, len(groups), None, None, None, **options))
+    return da.concatenate(found, axis=-1)

@@ -1,0 +1,193 @@
+"""What NumPy's and xarray's reductions take besides: masks, a value to start from, weights, and a least count.
+
+Each is part of the reduction, which reads the array once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Integral
+from typing import Any, TypedDict
+
+import dask.array as da
+import numpy as np
+from dask.array.core import handle_out
+
+from .. import operators
+from ..dtypes import kind
+from ..errors import ArgumentError, DtypeError, message
+from ..monoid import Monoid
+from . import map_reduce, map_statistics
+from .apply import apply, as_dask
+from .fallback import belongs_to_stock, call, foreign, given_arguments, require_native, require_plain
+from .operands import same
+from .statistics import SPREADS
+
+STARTS = {  # how a reduction begins with a value
+    "sum": np.add,
+    "nansum": np.add,
+    "prod": np.multiply,
+    "nanprod": np.multiply,
+    "min": np.minimum,
+    "nanmin": np.fmin,
+    "max": np.maximum,
+    "nanmax": np.fmax,
+}
+# Whose results can be NaN.
+COUNTED = frozenset(STARTS) | {"ptp", "sumsq", "norm1", "norm2", "norminf", "moment", "skew", "kurtosis"}
+COUNTED |= {"mean", "nanmean", "var", "nanvar", "std", "nanstd"}
+TAKERS = {"initial": frozenset(STARTS), "weights": map_statistics.TAKERS, "min_count": COUNTED}
+
+
+class Options(TypedDict, total=False):
+    """The keywords that every reduction takes; ``None`` is as good as none."""
+
+    where: Any
+    initial: Any
+    weights: Any
+    min_count: int | None
+    dim: Any  # of a DataArray, in place of its axis
+
+
+def reduce(op: str, a: Any, also: Mapping[str, Any], name: str | None = None, **arguments: Any) -> Any:
+    """:func:`~gpureduce_dask.graph.apply.apply` with these as well; ``name`` is the public function's."""
+    _check(op, name or op, also)
+    given = Options(**{k: v for k, v in also.items() if v is not None})  # type: ignore[typeddict-item]  # checked
+    if not given:
+        return apply(op, a, name=name, **arguments)
+    x = as_dask(name or op, a)
+    if belongs_to_stock(op, (x,), arguments.get("dtype")):
+        raise _refused(name or op, x)
+    out = arguments.pop("out", None)
+    result = _counted(op, x, given, arguments) if "min_count" in given else _reduced(op, x, given, arguments)
+    if "initial" in given:
+        result = _begun(op, result, given["initial"])
+    return handle_out(out, result)
+
+
+def _check(op: str, name: str, also: Mapping[str, Any]) -> None:
+    """Raise for keywords that no reduction has, as Python does, and for those that this one has no meaning for."""
+    for keyword, value in also.items():
+        if keyword not in Options.__annotations__:
+            raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")
+        takers = TAKERS.get(keyword)
+        if value is not None and takers is not None and op not in takers:
+            public = sorted({"norm" if n.startswith("norm") else n for n in takers})
+            raise ArgumentError(
+                message(name, f"{keyword}=", f"it with one of {', '.join(public)}", "Leave it out, or pass where=.")
+            )
+    least = also.get("min_count")
+    if least is not None and not (isinstance(least, int | np.integer) and least >= 0):
+        raise ArgumentError(message(name, f"min_count={least!r}", "an integer of 0 or more", "Pass a count."))
+
+
+def _refused(name: str, x: Any) -> DtypeError:
+    received = f"where=, initial=, weights= or min_count= with {type(x._meta).__name__} chunks of {x.dtype}"
+    remedy = "Fill masked chunks first, and pass their mask as where=."
+    return (
+        DtypeError(message(name, received, "NumPy or CuPy chunks of numbers", remedy))
+        if x.dtype.kind != "O"
+        else foreign(name, (x,))
+    )
+
+
+def _reduced(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
+    """The reduction of the elements that count, times their weights."""
+    monoid, where = operators.get(op), given.get("where")
+    if "initial" in given:
+        monoid = replace(monoid, empty="identity")
+    elif where is not None and op in STARTS and monoid.empty == "raise":
+        raise ArgumentError(
+            message(op, "where= and no initial=", "both: nothing may be left", "Pass initial=, as inf or -inf.")
+        )
+    if "weights" in given:
+        return _mapped(*_weighted(monoid, x, given, arguments), where, arguments)
+    if where is None:
+        return apply(monoid, x, **arguments)
+    return _mapped(same, monoid, (x,), where, arguments)
+
+
+def _weighted(monoid: Monoid, x: Any, given: Options, arguments: dict[str, Any]) -> tuple[Any, Monoid, tuple[Any, ...]]:
+    """A function, an operator and the arrays that a reduction with weights is of."""
+    require_plain(monoid.name, "weights", given["weights"])
+    w = as_dask(monoid.name, given["weights"])
+    function, found, dtype = map_statistics.weighted(monoid, x.dtype, w.dtype)
+    asked = arguments.pop("dtype", None) or dtype
+    if asked is not None:
+        arguments["dtype"] = asked
+    return function, found, (x, w)
+
+
+def _mapped(function: Any, monoid: Monoid, given: tuple[Any, ...], where: Any, arguments: dict[str, Any]) -> Any:
+    options = dict(arguments)
+    named = (options.pop(k, default) for k, default in (("axis", None), ("dtype", None), ("keepdims", False)))
+    axis, dtype, keepdims = named
+    split_every = options.pop("split_every", None)
+    return map_reduce.map_reduce(function, monoid, given, axis, dtype, keepdims, split_every, None, where, options)
+
+
+def _begun(op: str, result: Any, initial: Any) -> Any:
+    """The result with a value that stands before the elements."""
+    value = np.asarray(initial)
+    if value.ndim or not _holds(result.dtype, value):
+        expected = f"a number that {result.dtype} holds"
+        raise ArgumentError(message(op, f"initial={initial!r}", expected, "Convert it, or pass dtype=."))
+    return da.map_blocks(STARTS[op], result, value.astype(result.dtype)[()], dtype=result.dtype, meta=result._meta)
+
+
+def _holds(dtype: Any, value: Any) -> bool:
+    """True where a number is one of this dtype, whatever its own: casting rules know dtypes alone, and take 300 for
+    int8 and no 0 for uint8."""
+    if kind(dtype) == "b":
+        return value.dtype.kind in "biuf"
+    if kind(dtype) in "iu":
+        limits, number = np.iinfo(dtype), value.item()
+        return isinstance(number, int | float) and limits.min <= number <= limits.max and number == int(number)
+    return bool(np.can_cast(value.dtype, dtype, "same_kind"))
+
+
+def _counted(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
+    """The reduction where enough elements are no NaN, and NaN elsewhere. One read gives both, but for operators of
+    two arrays."""
+    where, least, row = given.get("where"), given["min_count"], operators.get(op)
+    monoid = replace(row, empty="identity") if least and row.empty == "raise" else row
+    function, arrays = same, (x if (dtype := arguments.get("dtype")) is None else x.astype(dtype),)
+    if "weights" in given:
+        function, monoid, arrays = _weighted(monoid, arrays[0], given, arguments)
+    places = {k: v for k, v in arguments.items() if k in ("axis", "keepdims", "split_every")}
+    if monoid.arity == 2:
+        total = _mapped(function, monoid, arrays, where, arguments)
+        ((count,),) = map_statistics.reduce_mapped(same, ["nancount"], (x,), where=where, **places)
+    else:
+        options = {k: v for k, v in arguments.items() if k not in (*places, "dtype")}
+        ddof = {"ddof": options.pop("ddof")} if op in SPREADS else {}
+        ops: list[str | Monoid] = [monoid.with_options(**options) if options else monoid, "nancount"]
+        ((total, count),) = map_statistics.reduce_mapped(function, ops, arrays, where=where, options=ddof, **places)
+    result = np.dtype(arguments.get("dtype") or total.dtype)
+    result = result if kind(result) in "fcmM" else np.dtype(np.float64)
+    return da.map_blocks(enough, total, count, least, result, dtype=result, meta=total._meta.astype(result))
+
+
+def enough(total: Any, count: Any, least: int, dtype: Any) -> Any:
+    """Totals of at least so many elements; NaN, or NaT, for others."""
+    nothing = np.nan if kind(dtype) in "fc" else np.asarray("NaT", dtype)
+    return np.where(count >= least, total, nothing).astype(dtype)
+
+
+HIGHEST = 4  # the state of the row has central sums up to this order
+
+
+def central_moment(a: Any, order: Any, also: Mapping[str, Any], **arguments: Any) -> Any:
+    """The central moment of this order; arguments as of the public function."""
+    if not isinstance(order, Integral) or int(order) < 0:
+        raise ArgumentError(message("moment", f"order {order!r}", "an integer of 0 or more", "Pass 2 for a variance."))
+    if int(order) > HIGHEST and any(v is not None for v in also.values()):
+        received = f"order {order} with {', '.join(f'{k}=' for k in also)}"
+        raise ArgumentError(message("moment", received, f"order {HIGHEST} at most", "Leave that out."))
+    if int(order) > HIGHEST:
+        x = as_dask("moment", a)
+        if not belongs_to_stock("moment", (x,), arguments["dtype"]):
+            require_native("moment", x.dtype)
+        return call("moment", (x,), order=int(order), **given_arguments(arguments))
+    return reduce("moment", a, also, order=int(order), **arguments)

@@ -1,0 +1,186 @@
+"""What a reduction will do, said before it is run."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dask._expr import FinalizeCompute
+from dask._task_spec import DataNode, convert_legacy_graph
+from dask.base import collections_to_expr
+
+from .. import operators
+from ..distributed import workers
+from ..errors import ArgumentError, message
+from ..monoid import Bound, Monoid
+from ..public import public
+from . import meta
+from .apply import align, as_dask, bind
+from .fallback import belongs_to_stock
+from .reduce import Tree, build_tree
+from .sources import HandleSource
+from .statistics import build_statistics
+
+# What a plan reckons with. It is there to compare ways, not to time them: rates are those of one thread that reads
+# float32 on a server's CPU, and of an H200; a task is what dask's scheduler needs for one.
+HOST_RATE = 4e9  # bytes a second
+DEVICE_RATE = 4.3e12
+TASK_SECONDS = 1e-3
+ROUND_TRIP_SECONDS = 10e-3
+
+
+@dataclass(frozen=True)
+class Share:
+    """What falls to one worker; the nameless one stands for all where it is not known who will do it."""
+
+    worker: str
+    groups: int
+    chunks: int
+    nbytes: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Tasks, bytes, memory and time of a reduction that is computed now; sizes that dask does not know are NaN.
+
+    ``tasks`` are all that run, from the making of lazy chunks to the result. ``moved_bytes`` go between workers where
+    chunks stay where they are, as partials do. ``peak_bytes`` is what one worker needs on top of what it holds.
+    ``seconds`` leaves out the making of lazy chunks.
+    """
+
+    name: str
+    tasks: int
+    handles: int
+    shares: tuple[Share, ...]
+    read_bytes: float
+    moved_bytes: float
+    peak_bytes: float
+    seconds: float
+
+    @property
+    def groups(self) -> int:
+        return sum(share.groups for share in self.shares)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [
+            ("tasks", f"{self.tasks}" + (f", {self.handles} of them handles, made once" if self.handles else "")),
+            ("groups", f"{self.groups}"),
+            ("bytes read", _size(self.read_bytes)),
+            ("bytes moved between workers", _size(self.moved_bytes)),
+            ("peak memory a worker", _size(self.peak_bytes)),
+            ("time, roughly", "unknown" if math.isnan(self.seconds) else f"{self.seconds * 1e3:.3g} ms"),
+        ]
+        for share in self.shares:
+            text = f"{share.groups} groups, {share.chunks} chunks, {_size(share.nbytes)}"
+            rows.append((share.worker or "any worker", text))
+        return rows
+
+    def __repr__(self) -> str:
+        rows = self._rows()
+        width = max(len(label) for label, _ in rows)
+        return "\n".join([f"plan of {self.name}", *(f"  {label:<{width}}  {text}" for label, text in rows)])
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><th style='text-align: left'>{html.escape(label)}</th><td>{html.escape(text)}</td></tr>"
+            for label, text in self._rows()
+        )
+        return f"<table><caption>plan of {html.escape(self.name)}</caption>{cells}</table>"
+
+
+@public()
+def plan(
+    x: Any,
+    monoid: str | Monoid | Sequence[str | Monoid],
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    group: Any = None,
+    *,
+    dim: Any = None,
+) -> Plan:
+    """What ``reduction(x, monoid, ...).compute()`` will do, as a table of tasks, bytes, memory and time.
+
+    Arguments are those of :func:`gpureduce_dask.reduction`; of a list of operators, what ``stats(x, monoid, ...)`` will
+    do, all of its results computed together. Nothing is computed. Raises as these functions would, and ArgumentError
+    for arrays that are handed to stock dask.
+    """
+    if not isinstance(monoid, (str, Monoid)):
+        tree, results = build_statistics("stats", x, monoid, axis, keepdims, split_every, group=group, is_trial=True)
+        return _describe(tree, tree.bound, f"stats, axis={axis}", results)
+    row = operators.get(monoid)
+    given = x if isinstance(x, tuple) else (x,)
+    arrays = tuple(as_dask(row.name, each) for each in given)
+    if belongs_to_stock(row.name, arrays, dtype):
+        raise ArgumentError(
+            message("plan", "chunks that stock dask reduces", "NumPy or CuPy chunks", "Convert the chunks first.")
+        )
+    bound = bind(row, tuple(a.dtype for a in arrays), dtype, {}, row.name)
+    tree = build_tree(align(row.name, arrays), bound, axis, keepdims, split_every, row.name, group, is_trial=True)
+    return _describe(tree, bound, f"{row.name}, axis={axis}", [tree.array])
+
+
+def _describe(tree: Tree, bound: Bound, name: str, results: list[Any]) -> Plan:
+    x = tree.x
+    known = tree.source.known if tree.source is not None else workers.current()
+    handles = tree.source.to_make if isinstance(tree.source, HandleSource) else 0
+    tasks = handles + _tasks(results, is_local=known.client is None)
+    partial = _partial_bytes(tree, bound)
+    each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
+    read = float(sum(a.nbytes for a in tree.arrays))
+    shares = _shares(tree, read)
+    threads = max(known.threads.values(), default=1) if known.client is not None else known.total
+    alive = 0 if tree.source is not None else 2 * each
+    lanes = len(known.threads) if meta.promises_device(x._meta) else known.total
+    rate = DEVICE_RATE if meta.promises_device(x._meta) else HOST_RATE
+    round_trip = 0 if known.client is None else ROUND_TRIP_SECONDS
+    seconds = read / (rate * min(lanes, len(tree.dealt))) + tasks * TASK_SECONDS + round_trip
+    peak = float(threads * (alive + 2 * partial))
+    return Plan(name, tasks, handles, shares, read, _moved(tree, partial, known), peak, seconds)
+
+
+def _tasks(results: list[Any], is_local: bool) -> int:
+    """Tasks of ``compute(*results)``, counted in the graph that it runs."""
+    graph = convert_legacy_graph(FinalizeCompute(collections_to_expr(results)).optimize().__dask_graph__())
+    return sum(not (is_local and isinstance(node, DataNode)) for node in graph.values())
+
+
+def _partial_bytes(tree: Tree, bound: Bound) -> float:
+    cells = math.prod(max(sizes) for a, sizes in enumerate(tree.x.chunks) if a not in tree.order[0])
+    return float(cells * bound.cell_bytes)
+
+
+def _shares(tree: Tree, read: float) -> tuple[Share, ...]:
+    found: dict[str, list[int]] = {}
+    for worker, chunks in tree.dealt:
+        found.setdefault(worker or "", []).append(chunks)
+    each = read / max(1, sum(chunks for _, chunks in tree.dealt))
+    return tuple(Share(worker, len(n), sum(n), sum(n) * each) for worker, n in sorted(found.items()))
+
+
+def _moved(tree: Tree, partial: float, known: workers.Workers) -> float:
+    """Bytes of partials that leave their worker: those of a slice meet on one of the workers that hold them."""
+    workers_there = len(known.threads)
+    if known.client is None or workers_there < 2:
+        return 0.0
+    slices = max(1, tree.array.npartitions)
+    if tree.bundles:  # each has partials of all slices, and goes wherever one of them is finished
+        return float(tree.bundles * (min(workers_there, slices) - 1) * slices * partial)
+    groups = len(tree.dealt)
+    if all(worker is None for worker, _ in tree.dealt):
+        return float(max(0, groups - max(slices, -(-groups // workers_there))) * partial)
+    return float(max(0, groups - slices) * partial)
+
+
+def _size(nbytes: float) -> str:
+    if math.isnan(nbytes):
+        return "unknown"
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{nbytes:.4g} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.4g} TiB"

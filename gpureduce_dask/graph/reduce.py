@@ -1,0 +1,315 @@
+"""The reduction tree: groups of chunks to partials, partials combined in order, the last to results."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import Any
+
+import dask
+import dask.array as da
+import numpy as np
+from dask._task_spec import GraphNode, List, Task, TaskRef
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph
+from dask.layers import ArraySliceDep
+
+from ..distributed import worker_to_worker, workers
+from ..distributed.handles import Coords
+from ..monoid import Bound
+from ..rows.product import Product
+from . import deferred, fusion, meta, reduce_tasks, sources
+from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
+from .fusion import Tasks
+from .sources import Part, Reduction, Source, Spread, bundles, slices_of, task_of_all
+
+Key = tuple[str | int, ...]  # a name, and where the chunk lies
+
+
+def reduce_array(
+    arrays: tuple[Any, ...],
+    bound: Bound,
+    axis: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    name_prefix: str | None = None,
+    group: Any = None,
+) -> Any:
+    """Reduce dask arrays of one chunking by a bound monoid.
+
+    Keys start with ``gr-<name_prefix>-``, by default the monoid's name. The result has the chunk type that the
+    first array's meta promises. ``group`` is how many chunks one task takes: by default what ``split_every`` says,
+    or else as many as keep every thread busy.
+    """
+    return build_tree(arrays, bound, axis, keepdims, split_every, name_prefix, group).array
+
+
+def build_tree(
+    arrays: tuple[Any, ...],
+    bound: Bound,
+    axis: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    name_prefix: str | None = None,
+    group: Any = None,
+    is_trial: bool = False,
+) -> Tree:
+    """The tree of :func:`reduce_array`; one on trial sends nothing to a cluster and is not to be computed."""
+    x, name = arrays[0], name_prefix or bound.name
+    axes = normalise_axes(name, axis, x.ndim)
+    refuse_empty(name, bound, x.shape, axes)
+    split = fan_in(name, bound, split_every, axes, x.chunks)
+    is_given = split_every is not None or dask.config.get("split_every", None) is not None
+    size = group_size(name, group)
+    by_fan_in = size is None and is_given
+    if by_fan_in:
+        size = split if isinstance(split, int) else math.prod(split.values())
+    fusion.install()
+    todo = Reduction(arrays, bound, axes, size)
+    is_whole = all(x.numblocks[a] == 1 for a in axes)
+    source = None if is_whole else sources.select_source(todo, is_trial)
+    if source is None:
+        workers.current()  # raises where a worker lacks what the tasks need
+    if is_whole:
+        return Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()
+    if source is not None:
+        return Tree(todo, bool(keepdims), f"gr-{name}", (split, size, str(source.mark))).of_memory(source, split)
+    if by_fan_in:
+        return Tree(todo, bool(keepdims), f"gr-{name}", split).by_fan_in(split)
+    dealer = sources.partitioner(todo)
+    return Tree(todo, bool(keepdims), f"gr-{name}", (split, str(dealer))).of_chains(dealer, split)
+
+
+class Tree:
+    """One reduction of one graph: what all of its layers have in common."""
+
+    def __init__(self, todo: Reduction, keepdims: bool, prefix: str, options: Any) -> None:
+        self.arrays, self.bound, self.axes, self.keepdims = todo.arrays, todo.bound, todo.axes, keepdims
+        self.x = todo.x
+        self.inds = tuple(range(self.x.ndim))
+        self.kept = self.inds if keepdims else tuple(a for a in self.inds if a not in self.axes)
+        # As text, for NaN hashes by where it lies: to take thousands of sizes one by one costs more than the reduction.
+        chunks = [str(a.chunks) for a in self.arrays]
+        self.how = {} if deferred.fuses() else {"fuse": False}
+        token = tokenize([a.name for a in self.arrays], chunks, self.bound, self.axes, keepdims, options, *self.how)
+        self.name = f"{prefix}-{token}"
+        self.chunk_name = f"{prefix}-chunk-{token}"
+        self.group_name = f"{prefix}-group-{token}"
+        self.combine_name = f"{prefix}-combine-{token}"
+        self.device = meta.promises_device(self.x._meta)
+        packed = isinstance(self.bound, Product)  # its result is a partial, on either side
+        ndim = len(self.kept) + len(self.bound.extra)
+        self.meta = meta.like(None if packed else self.x._meta, ndim, self.bound.result)
+        self.order = stages(self.bound, self.x.numblocks, self.axes)
+        self.graph: dict[Any, GraphNode] = {}
+        self.array: Any = None
+        self.source: Source | None = None
+        self.dealt: list[tuple[str | None, int]] = []  # each group's worker, where it is known, and chunks
+        self.bundles = 0  # tasks that make the partials of many slices
+
+    def one_chunk_a_slice(self) -> Tree:
+        """Every slice lies in one chunk: one task a chunk, in a layer that fuses with its neighbours."""
+        self.dealt = [(None, 1)] * self.x.npartitions
+        how = {"keepdims": self.keepdims, "device": self.device, **self.how}
+        run = partial(reduce_tasks.reduce_whole, bound=self.bound, axes=self.axes, **how)
+        extra = dict(enumerate(self.bound.extra, self.x.ndim))
+        out = (*self.kept, *extra)
+        self.array = self._blockwise(run, self.name, out, self.bound.result, self.meta, self._inputs(), extra)
+        return self
+
+    def of_memory(self, source: Source, split: int | dict[int, int]) -> Tree:
+        """Chunks in memory: a task for each group of the source, then combines, or one that asks each worker."""
+        self.source = source
+        most = split if isinstance(split, int) else math.prod(split.values())
+        slices = list(source.slices(self.order[0]))
+        together = self._bundles(source, slices)
+        level = {}
+        inputs: list[Any]
+        for outer, parts in slices:
+            self.dealt += [(part.worker, part.chunks) for part in parts]
+            one = source.spread(self.order[0], parts) if len(slices) == 1 and len(parts) <= most else None
+            if one:
+                inputs = one.takes
+            elif together:
+                inputs = [together[part] for part in parts]
+            elif len(parts) == 1:
+                inputs = [parts[0].task()]
+            else:
+                inputs = [self._add(part.task, self.group_name) for part in parts]
+            if self.bound.monoid.commutative and not one:
+                inputs = self._narrow({(i,): each for i, each in enumerate(inputs)}, (most,), Task)
+            level[outer] = self._close(inputs, outer, 0, Task, not self.bound.monoid.commutative, one)
+        return self._later_stages(level, split, source.dependencies, source.futures)
+
+    def _bundles(self, source: Source, slices: list[tuple[Coords, list[Part]]]) -> dict[Part, GraphNode]:
+        """What takes each group's partial out of a task that makes those of many slices; nothing where there is none
+        such."""
+        found: dict[Part, GraphNode] = {}
+        for parts in bundles(source, slices, self.order[0]):
+            ref = self._add(partial(task_of_all, parts), self.group_name)
+            self.bundles += 1
+            found.update((part, Task(None, operator.getitem, ref, i)) for i, part in enumerate(parts))
+        return found
+
+    def of_chains(self, dealer: sources.Partitioner, split: int | dict[int, int]) -> Tree:
+        """Chunks that have yet to be made: a task a chunk, in groups that are made one task each when the graph is
+        optimised."""
+        leaves, slices = self._leaves(), slices_of(self.x.numblocks, self.order[0])
+        kind = fusion.PlacedGroup if dealer.holders else fusion.Group
+        level = {}
+        for outer, members in slices.items():
+            found = dealer.groups(members)
+            self.dealt += [(g.worker, len(g.members)) for g in found]
+            ordered = [TaskRef((self.chunk_name, *c)) for c in members]
+            dealt = [self._group(ordered, g.members, split) for g in found]
+            if len(dealt) == 1:
+                level[outer] = self._close(dealt[0], outer, 0, kind)
+                continue
+            inputs = [self._combine(refs, self.group_name, kind) for refs in dealt]
+            inputs = self._narrow({(i,): ref for i, ref in enumerate(inputs)}, _steps(split, (0,)), Task)
+            level[outer] = self._close(inputs, outer, 0, Task)
+        return self._later_stages(level, split, [leaves], [])
+
+    def by_fan_in(self, split: int | dict[int, int]) -> Tree:
+        """Chunks that have yet to be made, where the caller says how many partials go together."""
+        leaves = self._leaves()
+        refs = {c: TaskRef((self.chunk_name, *c)) for c in product(*map(range, self.x.numblocks))}
+        level = {}
+        for outer, members in _slices(refs, self.order[0]):
+            inputs = self._narrow(members, _steps(split, self.order[0]), fusion.Group)
+            level[outer] = self._close(inputs, outer, 0, fusion.Group)
+        chunks = {ref.key for ref in refs.values()}
+        taken = [len(chunks & node.dependencies) for node in self.graph.values()]
+        self.dealt = [(None, count) for count in taken if count]
+        return self._later_stages(level, split, [leaves], [])
+
+    def _group(self, refs: list[Any], members: Sequence[int], split: int | dict[int, int]) -> list[Any]:
+        """What a group's task folds. Large partials are folded few at a time, lest it hold all of them at once."""
+        mine = [refs[i] for i in members]
+        if isinstance(split, int) and split < FAN_IN:
+            return self._narrow({(i,): ref for i, ref in enumerate(mine)}, (split,), Task)
+        return mine
+
+    def _later_stages(
+        self, level: dict[Coords, Any], split: int | dict[int, int], dependencies: list[Any], layers: Sequence[Any]
+    ) -> Tree:
+        for number, stage in enumerate(self.order[1:], 1):
+            level = {
+                outer: self._close(self._narrow(members, _steps(split, stage), Task), outer, number, Task)
+                for outer, members in _slices(level, stage)
+            }
+        graph = HighLevelGraph.from_collections(self.name, Tasks(self.graph), dependencies=dependencies)
+        if layers:
+            names = {f"{self.name}-handles-{i}": layer for i, layer in enumerate(layers)}
+            above = {**graph.dependencies, **{name: set() for name in names}, self.name: set(names)}
+            graph = HighLevelGraph({**graph.layers, **names}, above)
+        self.array = da.Array(graph, self.name, self._chunks(), meta=self.meta)
+        return self
+
+    def _leaves(self) -> Any:
+        """The chunk tasks, with positions where the state has an index."""
+        inputs, shape = self._inputs(), None
+        if needs_places(self.bound, self.x.numblocks, self.axes):
+            sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
+            inputs += (ArraySliceDep(sizes), self.inds)
+            shape = tuple(sum(s) for s in sizes)
+        run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape, **self.how)
+        state = np.empty((0,) * self.x.ndim, self.bound.state)
+        return self._blockwise(run, self.chunk_name, self.inds, self.bound.state, state, inputs)
+
+    def _narrow(self, members: Mapping[Coords, Any], steps: Coords, kind: type[Task]) -> list[Any]:
+        """Combine neighbours, level by level, until few enough are left for one task."""
+        if len(steps) == 1:
+            members = {(i,): ref for i, ref in enumerate(members.values())}
+        while True:
+            found: dict[Coords, list[Any]] = {}
+            for place, ref in members.items():
+                found.setdefault(tuple(p // n for p, n in zip(place, steps, strict=True)), []).append(ref)
+            if len(found) == 1:
+                return list(members.values())
+            members = {
+                place: refs[0] if len(refs) == 1 else self._combine(refs, self.combine_name, kind)
+                for place, refs in found.items()
+            }
+
+    def _combine(self, refs: list[Any], name: str, kind: type[Task]) -> TaskRef:
+        run = partial(reduce_tasks.combine, bound=self.bound)
+        return self._add(lambda key: kind(key, run, List(*refs)), name)
+
+    def _add(self, make: Callable[[Key], GraphNode], name: str) -> TaskRef:
+        key = (name, len(self.graph))
+        self.graph[key] = make(key)
+        return TaskRef(key)
+
+    def _close(
+        self,
+        refs: list[Any],
+        outer: Coords,
+        stage: int,
+        kind: type[Task],
+        in_runs: bool = False,
+        one: Spread | None = None,
+    ) -> TaskRef:
+        """The task that ends a stage and folds the next one's axes, or that ends the tree. With ``one`` it sees to
+        its partials too."""
+        is_last = stage + 1 == len(self.order)
+        if is_last:
+            drop = None if self.keepdims else self.axes
+            run = partial(reduce_tasks.finish, bound=self.bound, drop=drop, device=self.device)
+        else:
+            run = partial(reduce_tasks.combine, bound=self.bound, then=self.order[stage + 1])
+        if in_runs:
+            run = partial(reduce_tasks.in_order, close=run)
+        if one:
+            run = partial(worker_to_worker.reduce_spread, run=one.run, close=run)
+        at = (*(outer[a] for a in self.kept), *(0 for _ in self.bound.extra))
+        key: Key = (self.name, *at) if is_last else (self.combine_name, len(self.graph))
+        self.graph[key] = kind(key, run, List(*refs))
+        return TaskRef(key)
+
+    def _inputs(self) -> tuple[Any, ...]:
+        # What has fewer axes lies along the reduced ones.
+        return tuple(v for a in self.arrays for v in (a, self.inds if a.ndim == self.x.ndim else self.axes))
+
+    def _chunks(self) -> tuple[tuple[float, ...], ...]:
+        kept = ((1,) if a in self.axes else self.x.chunks[a] for a in self.kept)
+        return (*kept, *((n,) for n in self.bound.extra))
+
+    def _blockwise(
+        self,
+        run: Callable[..., Any],
+        name: str,
+        out: Axes,
+        dtype: Any,
+        meta: Any,
+        inputs: Iterable[Any],
+        new_axes: dict[int, int] | None = None,
+    ) -> Any:
+        return da.blockwise(
+            run,
+            out,
+            *inputs,
+            name=name,
+            dtype=dtype,
+            meta=meta,
+            adjust_chunks={a: 1 for a in self.axes if a in out},
+            new_axes=new_axes,
+            align_arrays=False,
+        )
+
+
+def _steps(split: int | dict[int, int], stage: Axes) -> Coords:
+    """How many neighbours go together: of all in C order, or along each axis of a stage."""
+    return (split,) if isinstance(split, int) else tuple(split[a] for a in stage)
+
+
+def _slices(level: Mapping[Coords, Any], stage: Axes) -> list[tuple[Coords, dict[Coords, Any]]]:
+    """What a level holds by where it lies outside of the stage's axes, each slice in C order along them."""
+    slices: dict[Coords, dict[Coords, Any]] = {}
+    for coords, ref in level.items():
+        outer = tuple(0 if a in stage else c for a, c in enumerate(coords))
+        slices.setdefault(outer, {})[tuple(coords[a] for a in stage)] = ref
+    return list(slices.items())

@@ -1,0 +1,352 @@
+"""What the tasks of a reduction run: one chunk or many to a partial, partials to one, the last to results."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from .. import chunk, planner
+from ..chunk import Place, Places
+from ..chunk.ahead import ahead
+from ..device import faults
+from ..distributed import worker_to_worker
+from ..distributed.handles import Coords, Handle
+from ..errors import ArgumentError, message
+from ..monoid import Bound
+from ..rows.product import Product
+from . import deferred
+from .axes import Axes, empty_slice
+
+# None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
+# would pass for a value.
+Partial = Any
+
+
+@deferred.reads
+@faults.task
+def reduce_chunk(
+    *blocks: Any, bound: Bound, axes: Axes, shape: tuple[int, ...] | None = None, fuse: bool = True
+) -> Partial:
+    """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices.
+
+    What a block's chain put off is computed as it is read, with ``fuse``, and else made first.
+    """
+    place = None
+    if shape is not None:
+        *blocks, where = blocks  # type: ignore[assignment]
+        place = Place(tuple(s.start for s in where), shape)
+    read, of = deferred.read_with(blocks, bound, fuse)
+    if lacks_answer(read[0], bound, axes):
+        return None
+    if deferred.is_fused() and bound.monoid.commutative and (size := chunk.partial_bytes(read, of, axes)):
+        return deferred.UnreducedChunk(read, of, axes, place, size)
+    partial = ahead(chunk.reduce(read, of, axes, place), of, axes, place)
+    # Within a group it stays on its GPU, where the next one follows.
+    return partial if deferred.is_fused() else chunk.leave(partial, bound)
+
+
+def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:
+    """True for a chunk that is empty along ``axes`` where the monoid has no answer for nothing."""
+    return bound.monoid.empty == "raise" and any(np.shape(block)[a] == 0 for a in axes)
+
+
+@faults.task
+def cut(packed: Any, bound: Bound, offset: int, drop: Axes | None, device: bool) -> Any:
+    """The results of one of several statistics, from the packed states of all of them."""
+    return _leave_axes(chunk.finalise(chunk.cut(_only(packed), bound, offset), bound), drop, device)
+
+
+@deferred.reads
+@faults.task
+def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device: bool, fuse: bool = True) -> Any:
+    """One chunk that holds all of its slices, to its results, of a product to its partial."""
+    blocks = tuple(_only(b) for b in blocks)
+    blocks, bound = deferred.read_with(blocks, bound, fuse)
+    if lacks_answer(blocks[0], bound, axes):
+        raise empty_slice(bound.name, f"a chunk of shape {np.shape(blocks[0])}")
+    if isinstance(bound, Product):
+        return chunk.leave(chunk.reduce(blocks, bound, axes), bound)
+    return _leave_axes(chunk.results(blocks, bound, axes), None if keepdims else axes, device)
+
+
+@faults.task
+def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
+    """Partials in order to one, then folded along the axes whose turn is next."""
+    folded = fold(merge(partials, bound), bound, then)
+    return None if folded is None else chunk.leave(folded, bound)
+
+
+@faults.task
+def finish(partials: list[Partial], bound: Bound, drop: Axes | None, device: bool) -> Any:
+    """The last partials of a tree to results, of a product to one; ``drop`` are the axes to lose, None keeps all."""
+    return result(merge(partials, bound), bound, drop, device)
+
+
+def broadcast_weights(block: Any, weights: Any, axes: Axes) -> Any:
+    """Weights along ``axes``, in that order, as a view of the shape of their chunk and on its side."""
+    if weights.shape != tuple(block.shape[a] for a in axes):
+        raise ArgumentError(
+            message(
+                "average",
+                f"a chunk of weights of shape {weights.shape} for one of shape {block.shape} and axes {axes}",
+                "the chunk's sizes along the axes",
+                "Filter array and weights alike, or call compute_chunk_sizes() on both.",
+            )
+        )
+    weights = chunk.like(weights, block).transpose(np.argsort(axes).tolist())
+    shape = tuple(n if a in axes else 1 for a, n in enumerate(block.shape))
+    weights = weights.reshape(shape)
+    if chunk.is_device(weights):
+        import cupy
+
+        return cupy.broadcast_to(weights, block.shape)
+    return np.broadcast_to(weights, block.shape)
+
+
+def merge(partials: list[Partial], bound: Bound) -> Partial:
+    """Partials of one shape to one, the first the earliest."""
+    present = [p for p in partials if p is not None]
+    if not present:
+        return None
+    return present[0] if len(present) == 1 else chunk.combine(present, bound)
+
+
+def fold(partial: Partial, bound: Bound, axes: Axes) -> Partial:
+    """A partial folded along its own axes, the last first."""
+    for axis in reversed(axes):
+        if partial is None:
+            return None
+        size = chunk.extents(partial)[axis]
+        if size == 0 and bound.monoid.empty == "raise":
+            return None
+        if size != 1:
+            partial = chunk.combine_axis(partial, bound, axis)
+    return partial
+
+
+def result(partial: Partial, bound: Bound, drop: Axes | None, device: bool) -> Any:
+    """A partial's results without the axes to drop (None keeps all), as CuPy or NumPy arrays; a product's as it is."""
+    if partial is None:
+        raise empty_slice(bound.name, "an empty slice")
+    if isinstance(bound, Product):
+        return chunk.leave(partial, bound)
+    return _leave_axes(chunk.finalise(partial, bound), drop, device)
+
+
+def _leave_axes(values: Any, drop: Axes | None, device: bool) -> Any:
+    values = chunk.move(values, device)
+    if drop is not None:
+        values = values.reshape(tuple(n for a, n in enumerate(values.shape) if a not in drop))
+    return values[()] if isinstance(values, np.ndarray) and values.ndim == 0 else values
+
+
+def _only(block: Any) -> Any:
+    """The one chunk in the nested lists that dask hands over for axes which end here."""
+    while isinstance(block, list):
+        (block,) = block
+    return block
+
+
+PENDING = 64  # partials of a group that wait to be folded together: one launch for many,
+PENDING_BYTES = 8 * 2**20  # unless they are large
+
+
+@dataclass(frozen=True)
+class Where:
+    """How a group's chunks lie in the array.
+
+    ``shape`` is the array's along the reduced axes and 0 along others, where positions matter. ``runs`` are the start
+    and length of each stretch of neighbours, where their order matters.
+    """
+
+    axes: Axes
+    shape: tuple[int, ...] | None = None
+    runs: tuple[tuple[int, int], ...] | None = None
+
+    def places(self, offsets: Sequence[Coords]) -> Places | None:
+        if self.shape is None:
+            return None
+        shape = self.shape
+        return Places([Place(tuple(o if n else 0 for o, n in zip(at, shape, strict=True)), shape) for at in offsets])
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Partials of stretches of chunks, by where each starts."""
+
+    starts: tuple[int, ...]
+    partials: tuple[Partial, ...]
+
+
+@dataclass
+class Folding:
+    """Partials and chunks that come one at a time, in order, folded before they pile up.
+
+    Chunks of fewer bytes than their partial has wait until they have as many: a state costs what it is made of a few
+    elements or of many.
+    """
+
+    bound: Bound
+    partials: list[Partial] = field(default_factory=list)
+    nbytes: int = 0
+    chunks: list[deferred.UnreducedChunk] = field(default_factory=list)  # behind the partials
+    own: Partial = None  # the partial that was made of chunks here, and may be written to
+
+    def add(self, found: Partial | deferred.UnreducedChunk) -> None:
+        if self.chunks and not (isinstance(found, deferred.UnreducedChunk) and found.follows(self.chunks[0])):
+            self._reduce()
+        if isinstance(found, deferred.UnreducedChunk):
+            self.chunks.append(found)
+            if found.place is not None or sum(c.nbytes for c in self.chunks) >= found.partial_bytes:
+                self._reduce()
+            return
+        self.partials.append(found)
+        self.nbytes += getattr(found, "nbytes", 0)
+        if len(self.partials) > 1 and (len(self.partials) >= PENDING or self.nbytes > PENDING_BYTES):
+            self.partials = [merge(self.partials, self.bound)]
+            self.nbytes = getattr(self.partials[0], "nbytes", 0)
+
+    def pending(self) -> list[Partial]:
+        """What is left to combine."""
+        self._reduce()
+        return self.partials
+
+    def _reduce(self) -> None:
+        if not self.chunks:
+            return
+        first, blocks = self.chunks[0], [c.blocks for c in self.chunks]
+        is_last = self.own is not None and bool(self.partials) and self.partials[-1] is self.own
+        before = self.partials.pop() if is_last else None
+        self.nbytes -= getattr(before, "nbytes", 0)
+        self.chunks = []
+        self.own = chunk.add(before, blocks, first.bound, first.axes, first.place)
+        self.add(self.own)
+
+
+@faults.task
+def reduce_chunks(
+    columns: list[list[Any]], bound: Bound, offsets: Sequence[Coords], where: Where, keys: Sequence[Any]
+) -> Partial | Runs:
+    """Chunks in memory, one list for each of the monoid's arity; ``keys`` are the first's."""
+    blocks = list(zip(*columns, strict=True))
+    with _named(lambda: keys, lambda: blocks, bound, where.axes):
+        return _reduce(blocks, bound, offsets, where)
+
+
+@faults.task
+def reduce_held(
+    handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where, is_asked: bool = False
+) -> Partial | Runs:
+    """Chunks that handles refer to. Those of another worker are reduced there, unless it ``is_asked`` already."""
+    if all(h.is_here for h in handles):
+        first = handles[0]
+
+        def blocks() -> list[tuple[Any, ...]]:
+            return list(zip(*(h.take(picks) for h in handles), strict=True))
+
+        with _named(lambda: [first.share.keys[i] for i in picks], blocks, bound, where.axes):
+            if len(handles) == 1 and where.runs is None:
+                return _reduce_again(first, picks, bound, where)
+            return _reduce(blocks(), bound, [first.share.offsets[i] for i in picks], where)
+    run = functools.partial(reduce_held, picks=picks, bound=bound, where=where)
+    found = None if is_asked else worker_to_worker.at_home(handles, run)
+    return found[0] if found else _reduce_from_afar(handles, picks, bound, where)
+
+
+def reduce_all(handles: list[Handle], bound: Bound, where: Where, is_asked: bool = False) -> Partial | Runs:
+    """All chunks that handles refer to, of the only slice."""
+    numbers = handles[0].share.numbers
+    return reduce_held(handles, range(len(numbers)), bound, replace(where, runs=runs_of(bound, numbers)), is_asked)
+
+
+def runs_of(bound: Bound, members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
+    """The start and length of each stretch of neighbours, where their order matters."""
+    if bound.monoid.commutative:
+        return None
+    return tuple((run.start, len(run)) for run in planner.runs(members))
+
+
+def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, where: Where) -> Partial:
+    """Chunks that were perhaps reduced before: what was found out about each is not asked again."""
+    batch = handle.once((picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound))
+    if bound.monoid.empty == "raise" and not handle.once(picks, lambda: all(c.size for (c,) in batch)):
+        return _reduce_run(batch, bound, [handle.share.offsets[i] for i in picks], where)
+    places = handle.once((picks, where.shape), lambda: where.places([handle.share.offsets[i] for i in picks]))
+    return chunk.leave(chunk.reduce_many(batch, bound, where.axes, places), bound)
+
+
+@contextmanager
+def _named(
+    keys: Callable[[], Sequence[Any]], blocks: Callable[[], Sequence[tuple[Any, ...]]], bound: Bound, axes: Axes
+) -> Iterator[None]:
+    """An error of the block says which of these chunks it comes from."""
+    try:
+        yield
+    except Exception as error:
+        bad = None if isinstance(error, MemoryError) else _first_bad(blocks(), bound, axes)
+        names = keys()
+        which = f"{names[0]} to {names[-1]}, {len(names)} chunks together" if bad is None else str(names[bad])
+        error.add_note(f"while reducing {which}")
+        raise
+
+
+def _first_bad(blocks: Sequence[tuple[Any, ...]], bound: Bound, axes: Axes) -> int | None:
+    """The number of the first chunk that cannot be reduced alone."""
+    for i, block in enumerate(blocks):
+        try:
+            if not lacks_answer(block[0], bound, axes):
+                chunk.reduce(block, bound, axes)
+        except Exception:  # whatever it is, it is the error that is to be named
+            return i
+    return None
+
+
+def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:
+    """Chunks of a handle that travelled, which come one at a time."""
+    folding, partials = Folding(bound), []
+    for i in picks:
+        partial = reduce_chunks(
+            [h.take([i]) for h in handles],
+            bound,
+            [handles[0].share.offsets[i]],
+            Where(where.axes, where.shape),
+            [handles[0].share.keys[i]],
+        )
+        if where.runs is None:
+            folding.add(partial)
+        else:
+            partials.append(partial)
+    if where.runs is None:
+        return merge(folding.pending(), bound)
+    return Runs(tuple(start + i for start, length in where.runs for i in range(length)), tuple(partials))
+
+
+def _reduce(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], where: Where) -> Partial | Runs:
+    if where.runs is None:
+        return _reduce_run(blocks, bound, offsets, where)
+    partials, i = [], 0
+    for _, length in where.runs:
+        partials.append(_reduce_run(blocks[i : i + length], bound, offsets[i : i + length], where))
+        i += length
+    return Runs(tuple(start for start, _ in where.runs), tuple(partials))
+
+
+def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], where: Where) -> Partial:
+    found = [(b, o) for b, o in zip(blocks, offsets, strict=True) if not lacks_answer(b[0], bound, where.axes)]
+    if not found:
+        return None
+    places = where.places([o for _, o in found])
+    partial = chunk.reduce_many([b for b, _ in found], bound, where.axes, places)
+    # Chunks of a run lie side by side: along the axes that wait, all of them begin where the first does.
+    return chunk.leave(ahead(partial, bound, where.axes, places[0] if places else None), bound)
+
+
+def in_order(groups: list[Runs], close: Callable[[list[Partial]], Any]) -> Any:
+    """Runs of several groups, brought in order, to what ``close`` makes of them."""
+    pairs = [pair for group in groups for pair in zip(group.starts, group.partials, strict=True)]
+    return close([partial for _, partial in sorted(pairs, key=lambda pair: pair[0])])

@@ -1,0 +1,188 @@
+"""From what a caller passes to a scan tree: coerce, check, bind, and hand to stock dask what belongs there."""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from typing import Any
+
+import dask.array as da
+import numpy as np
+from dask.array.core import handle_out
+
+from .. import chunk, dtypes, operators
+from ..dtypes import refuse
+from ..errors import ArgumentError, AxisError, EmptyError, message
+from ..monoid import Bound, Monoid
+from . import meta
+from .apply import align, as_dask, bind, operands
+from .axes import normalise_axes
+from .fallback import foreign, loses_nan, require_plain
+from .scan import scan_array
+from .scan_flat import scan_flat
+
+METHODS = ("sequential", "blelloch")  # dask's
+STOCK = ("cumsum", "cumprod", "nancumsum", "nancumprod")  # what stock dask has for elements that no row takes
+
+SKIPPING = ("nancumsum", "nancumprod", "scan by nansum", "scan by nanprod")
+
+
+def apply(
+    op: str | Monoid,
+    x: Any,
+    axis: Any,
+    dtype: Any = None,
+    exclusive: bool = False,
+    reverse: bool = False,
+    segments: Any = None,
+    initial: bool = False,
+    out: Any = None,
+    name: str | None = None,
+    method: str = METHODS[0],
+) -> Any:
+    """Scan array-likes by an operator; ``name`` is the public function's. ``x`` is a tuple for a monoid of arity 2."""
+    monoid = operators.get(op)
+    key = name or f"scan-{monoid.name}"
+    name = name or f"scan by {monoid.name}"
+    if method not in METHODS:
+        raise ArgumentError(message(name, f"method {method!r}", " or ".join(METHODS), "Leave it out."))
+    arrays = operands(name, monoid, x)
+    if _is_foreign(arrays, dtype, name):
+        return getattr(da, name)(arrays[0], axis=axis, dtype=dtype, out=out, method=method)
+    bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, {}, name)
+    result = scan_bound(name, key, align(name, arrays), bound, axis, exclusive, reverse, segments, initial)
+    return handle_out(out, result)
+
+
+def scan_bound(
+    name: str,
+    key: str,
+    arrays: tuple[Any, ...],
+    bound: Bound,
+    axis: Any,
+    exclusive: bool = False,
+    reverse: bool = False,
+    segments: Any = None,
+    initial: bool = False,
+) -> Any:
+    """Scan dask arrays of one chunking by a bound monoid; ``key`` names the graph's keys."""
+    if exclusive and initial:
+        raise ArgumentError(
+            message(
+                name, "exclusive=True and include_initial=True", "one of them", "Both begin with the initial value."
+            )
+        )
+    if exclusive or initial:
+        _require_answer_for_nothing(name, bound)
+    if axis is None:
+        return _over_all_axes(name, key, arrays, bound, exclusive, reverse, segments, initial)
+    along = _one_axis(name, axis, arrays[0].ndim)
+    starts = None if segments is None else segment_starts(name, segments, arrays[0], along, reverse)
+    return scan_array(arrays, bound, along, exclusive, reverse, initial, starts, key)
+
+
+def _is_foreign(arrays: tuple[Any, ...], dtype: Any, name: str) -> bool:
+    """True for what goes to stock dask: foreign chunks, and elements that no row takes."""
+    given = [a.dtype for a in arrays] + ([] if dtype is None else [np.dtype(dtype)])
+    ours = all(meta.is_ours(a._meta) for a in arrays)
+    if name in SKIPPING and loses_nan(arrays, dtype):
+        if name in STOCK:
+            return True
+        raise refuse(name, arrays[0].dtype, f"no dtype={dtype} for what may be NaN", "Convert the result with astype.")
+    if ours and all(map(dtypes.is_native, given)):
+        return False
+    if name in STOCK:
+        return not ours or any(d.kind in "Ofc" for d in given if not dtypes.is_native(d))
+    if not ours:
+        raise foreign(name, arrays)
+    return False
+
+
+def _require_answer_for_nothing(name: str, bound: Bound) -> None:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            chunk.finalise(bound.identities((1,)), bound)
+    except EmptyError as error:
+        raise ArgumentError(
+            message(
+                name,
+                "exclusive=True or include_initial=True",
+                "neither, for an operator that has no answer for nothing",
+                "Scan inclusively, and drop or shift the results.",
+            )
+        ) from error
+
+
+def _one_axis(name: str, axis: Any, ndim: int) -> int:
+    try:
+        return normalise_axes(name, axis if isinstance(axis, bool) else operator.index(axis), ndim)[0]
+    except TypeError:
+        raise AxisError(message(name, f"axis {axis!r}", "None or one integer", "Scan one axis at a time.")) from None
+
+
+def _over_all_axes(
+    name: str,
+    key: str,
+    arrays: tuple[Any, ...],
+    bound: Bound,
+    exclusive: bool,
+    reverse: bool,
+    segments: Any,
+    initial: bool,
+) -> Any:
+    """A scan of all elements in C order, of one axis."""
+    x = arrays[0]
+    if x.ndim > 1 and segments is not None:
+        raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
+    if x.ndim == 0:
+        arrays = tuple(a.reshape(1) for a in arrays)
+    if arrays[0].ndim == 1:
+        starts = None if segments is None else segment_starts(name, segments, arrays[0], 0, reverse)
+        return scan_array(arrays, bound, 0, exclusive, reverse, initial, starts, key)
+    return scan_flat(name, arrays, bound, exclusive, reverse, initial, key)
+
+
+def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -> Any:
+    """A dask array that is true where a segment starts, in the chunks of ``x`` or of size 1 along other axes.
+
+    Booleans say so themselves; any other labels start a segment wherever they differ from the one before.
+    """
+    require_plain(name, "segments", segments)
+    flags = as_dask(name, segments)
+    if flags.ndim == 1 and x.ndim > 1:
+        flags = flags[tuple(slice(None) if a == axis else None for a in range(x.ndim))]
+    pairs = list(zip(flags.shape, x.shape, strict=False))
+    fits = flags.ndim == x.ndim and all(
+        m == n or math.isnan(m) or math.isnan(n) or (m == 1 and a != axis) for a, (m, n) in enumerate(pairs)
+    )
+    if not fits:
+        expected = f"the array's shape {x.shape}, or its size along the axis"
+        raise ArgumentError(
+            message(name, f"segments of shape {np.shape(segments)}", expected, "Broadcast or slice them.")
+        )
+    unknown = any(math.isnan(n) for a in (flags, x) for n in a.shape)
+    if unknown and (
+        flags.dtype != bool or any(f not in (1, n) for f, n in zip(flags.numblocks, x.numblocks, strict=True))
+    ):
+        raise ArgumentError(
+            message(name, "unknown chunk sizes", "booleans in the same chunks", "Call compute_chunk_sizes() first.")
+        )
+    if flags.dtype != bool:
+        flags = _changes(flags, axis, reverse)
+    return (
+        flags if unknown else flags.rechunk({a: c for a, c in enumerate(x.chunks) if flags.shape[a] != 1 or a == axis})
+    )
+
+
+def _changes(labels: Any, axis: int, reverse: bool) -> Any:
+    """Where labels differ from those before them, in the order of the scan. The first starts a segment or not: nothing
+    stands before it."""
+
+    def along(*at: int | None) -> Any:
+        return labels[(slice(None),) * axis + (slice(*at),)]
+
+    differ = along(1, None) != along(None, -1)
+    edge = along(None, 1) != along(None, 1)
+    return da.concatenate([differ, edge] if reverse else [edge, differ], axis=axis)

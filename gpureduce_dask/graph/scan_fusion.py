@@ -1,0 +1,99 @@
+"""Elementwise steps between chunks and the scan of them, moved into the scan's own tasks.
+
+A scan reads each chunk twice: for its total, and for its results from what stands before it. A chunk that elementwise
+steps make of chunks in memory would lie there in between, and with it all others of its line, and take a task to make.
+Moved into both tasks, the steps are computed as these read, and nothing is held. On the host a second evaluation pays
+for steps that are no more than a pass over memory; on a GPU for all.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
+from dask.array.chunk import astype
+from dask.array.optimization import optimize
+from dask.core import reverse_dict
+
+from . import deferred, scan_tasks
+from .fused_task import Key
+from .scan_tasks import Scan
+
+Graph = Mapping[Key, GraphNode]
+
+READERS = (scan_tasks.totals, scan_tasks.only_section, scan_tasks.scan_chunk)
+CHEAP = frozenset(
+    {getattr(operator, name) for name in "add sub mul truediv neg pos invert and_ or_ xor lt le gt ge eq ne".split()}
+    | {abs, astype, np.abs, np.add, np.clip, np.divide, np.isfinite, np.isnan, np.maximum, np.minimum, np.multiply}
+    | {np.negative, np.square, np.subtract, np.where}
+)
+
+
+def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
+    """The graph without the elementwise steps that only scans need, which their tasks do instead."""
+    readers = {key: node for key, node in graph.items() if isinstance(node, Task) and node.func in READERS}
+    needs = {key for node in readers.values() for key in node.dependencies if key in graph}
+    steps = {key for key in needs - wanted if _are_steps(graph[key])}
+    if not steps:
+        return graph
+    users = reverse_dict({key: node.dependencies for key, node in graph.items()})
+    fused = {
+        key
+        for key in steps
+        if users[key] <= readers.keys() and _is_worth(graph[key], [_scan_of(readers[u], graph) for u in users[key]])
+    }
+    moved = {key: node for key, node in graph.items() if key not in fused}
+    for key, node in readers.items():
+        chains = [graph[need] for need in node.dependencies if need in fused]
+        if chains:
+            moved[key] = Task.fuse(*chains, node, key=key)
+    return moved
+
+
+def are_computed(arrays: Sequence[Any], scan: Scan) -> bool:
+    """True for arrays whose chunks elementwise steps make of chunks in memory, by the first of each: steps that
+    :func:`move_in` moves where nothing else needs what they make."""
+    for x in arrays:
+        key = (x.name, *(0 for _ in x.numblocks))
+        graph = optimize(x.dask, [key])
+        node = graph.get(key)
+        if not _is_worth(node, [scan, scan]) or not node.dependencies.isdisjoint(graph):
+            return False
+    return True
+
+
+def _scan_of(node: Task, graph: Graph) -> Scan | None:
+    """The scan that a task belongs to: its last argument, or that of the task which found what stands before it."""
+    if node.func is scan_tasks.scan_chunk:
+        section = node.args[0]
+        found = graph.get(section.key) if isinstance(section, TaskRef) else None
+        return found.args[-1] if isinstance(found, Task) and isinstance(found.args[-1], Scan) else None
+    scan = node.args[-1]
+    return scan if isinstance(scan, Scan) else None
+
+
+def _is_worth(node: GraphNode | None, scans: list[Scan | None]) -> bool:
+    """True for elementwise steps that scans may compute as they read, and that cost little to compute for each."""
+    if not isinstance(node, Task) or not all(s is not None and s.fuse and not s.flat for s in scans):
+        return False
+    may_repeat = len(scans) == 1 or all(s is not None and s.device for s in scans) or CHEAP.issuperset(_functions(node))
+    return may_repeat and _are_steps(node)
+
+
+def _are_steps(node: GraphNode) -> bool:
+    return isinstance(node, Task) and all(f in deferred.PLAIN for f in _functions(node))
+
+
+def _functions(node: Task) -> Iterator[Any]:
+    """What a task calls, and the tasks within it; of what is no call its type, which is in no table."""
+    if not node.has_subgraph():
+        yield deferred.function_of(node)
+        return
+    for each in node.args[0].values():
+        if isinstance(each, Task):
+            yield from _functions(each)
+        elif not isinstance(each, Alias | DataNode):
+            yield type(each)

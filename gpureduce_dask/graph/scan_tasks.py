@@ -1,0 +1,325 @@
+"""What the tasks of a scan run: totals of chunks, what stands before each, and the scan of each from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from dask._task_spec import Task
+
+from .. import chunk
+from ..chunk import Place, host_scan
+from ..device import faults
+from ..monoid import Bound
+from . import deferred
+from .reduce_tasks import Partial, merge
+
+
+class PackedList(list[Any]):
+    """Arrays in order, with None among them. Those of the host that are alike travel as one array."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        present = [item for item in self if item is not None]
+        one = stacked(present)
+        if one is None:
+            return PackedList, (list(self),)
+        return _unpacked, (one, [i for i, item in enumerate(self) if item is None])
+
+
+def _unpacked(one: Any, gaps: Sequence[int]) -> PackedList:
+    found = PackedList(one)
+    for gap in gaps:
+        found.insert(gap, None)
+    return found
+
+
+def stacked(arrays: Sequence[Any]) -> Any:
+    """Arrays of the host, of one shape and dtype, as one; None of others."""
+    if not arrays or type(arrays[0]) is not np.ndarray:
+        return None
+    shape, dtype = arrays[0].shape, arrays[0].dtype
+    if any(type(a) is not np.ndarray or a.shape != shape or a.dtype != dtype for a in arrays):
+        return None
+    # np.stack would look for a dtype that all fit, field by field.
+    return np.frombuffer(bytearray().join(a.tobytes() for a in arrays), dtype).reshape(len(arrays), *shape)
+
+
+def running_partials(carry: Partial, partials: Sequence[Partial], bound: Bound) -> list[Partial] | None:
+    """What stands behind each of some partials and the carry before them all; None where they are not all alike."""
+    one = stacked(partials)
+    if one is None or not (carry is None or type(carry) is np.ndarray):
+        return None
+    found, end = host_scan.before(one, bound, carry)
+    return [*found, *end][1:]
+
+
+# A partial, None for that of nothing; and where a segment starts in the line, None where there are no segments.
+Total = tuple[Partial, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class HostTotals:
+    """Totals of some chunks, of the host."""
+
+    partials: PackedList
+    resets: PackedList
+
+    def __getitem__(self, place: int) -> Total:
+        return self.partials[place], self.resets[place]
+
+
+Totals = HostTotals | list[Total]
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One scan along an axis, as every task of it knows it.
+
+    ``shape`` is, where positions matter, the array's along the axis and 0 along others, or of flat chunks all of it.
+    ``device`` is whether results are CuPy arrays. With ``initial`` the first result of a line stands for none of its
+    elements. ``flat`` chunks are read in C order as one line. With ``fuse`` tasks compute what the chains of their
+    chunks put off.
+    """
+
+    bound: Bound
+    axis: int
+    exclusive: bool = False
+    reverse: bool = False
+    initial: bool = False
+    device: bool = False
+    shape: tuple[int, ...] | None = None
+    flat: bool = False
+    fuse: bool = True
+
+    def place(self, offset: int) -> Place | None:
+        if self.shape is None:
+            return None
+        return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
+
+    def run(self, read: tuple[Any, ...], bound: Bound, starts: Any, carry: Partial, offset: int, is_first: bool) -> Any:
+        """One chunk's results, of what :meth:`read` gave."""
+        out, inner = None, None
+        if self.initial and is_first:
+            shape = tuple(n + (a == self.axis) for a, n in enumerate(read[0].shape))
+            out = self.filled(shape, chunk.is_device(read[0]))
+            at = slice(None, -1) if self.reverse else slice(1, None)
+            inner = out[(slice(None),) * self.axis + (at,)]
+        array, _ = chunk.scan(
+            read,
+            bound,
+            self.axis,
+            carry,
+            exclusive=self.exclusive,
+            reverse=self.reverse,
+            resets=deferred.made(starts),
+            out=inner,
+            place=self.place(offset),
+            with_total=False,
+        )
+        return chunk.move(array if out is None else out, self.device)
+
+    def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:
+        """The arrays to read, and the operator of what their chains put off."""
+        blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks]
+        if self.flat:
+            return tuple(deferred.made(b).reshape(-1) for b in blocks), self.bound
+        return deferred.read_with(blocks, self.bound, self.fuse)
+
+    def empty(self, shape: tuple[int, ...], device: bool) -> Any:
+        """An array for results."""
+        if not device:
+            return np.empty(shape, self.bound.result)
+        import cupy
+
+        return cupy.empty(shape, self.bound.result)
+
+    def filled(self, shape: tuple[int, ...], device: bool) -> Any:
+        """An array of what stands for no element, for results."""
+        out = self.empty(shape, device)
+        out[...] = chunk.finalise(self.bound.identities(()), self.bound)[()]
+        return out
+
+    def totals(
+        self, every: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int]
+    ) -> list[Total]:
+        """What each of some chunks adds to a line."""
+        if starts is None and self._in_order and all(map(self._is_as_read, every)):
+            read = [self.read(blocks)[0] for blocks in every]
+            places = None if self.shape is None else [cast(Place, self.place(offset)) for offset in offsets]
+            return [(partial, None) for partial in chunk.reduce_each(read, self.bound, (self.axis,), places)]
+        return [self.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+
+    def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> Total:
+        """What a chunk adds to a line."""
+        (read, bound), starts = self.read(blocks), deferred.made(starts)
+        if read[0].shape[self.axis] == 0:
+            return None, None
+        if starts is None and (self._in_order or not bound.indexed):
+            lines = read if self._in_order else tuple(_flip(b, self.axis) for b in read)
+            partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset), masks=False)
+            return partial, None
+        _, partial = chunk.scan(read, bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset))
+        reset = None if starts is None else chunk.move(starts.any(axis=self.axis, keepdims=True), False)
+        return partial, reset
+
+    @property
+    def _in_order(self) -> bool:
+        """True where chunks are folded as they are, first to last."""
+        return self.bound.monoid.commutative or not self.reverse
+
+    def _is_as_read(self, blocks: Sequence[Any]) -> bool:
+        """True for what is an array of a GPU, with elements, that nothing is made of to read it."""
+        return all(
+            chunk.is_device(b) and b.size and b.dtype == dtype and (not self.flat or b.flags.c_contiguous)
+            for b, dtype in zip(blocks, self.bound.dtypes, strict=True)
+        )
+
+
+def _flip(block: Any, axis: int) -> Any:
+    return block[(slice(None),) * axis + (slice(None, None, -1),)]
+
+
+class Section:
+    """What some chunks of a line need: the partial before each, and last the one behind them all; their offsets along
+    the axis; whether the first is the line's; and the scan, which so travels once and not with each chunk's task."""
+
+    __slots__ = ("_there", "found", "is_first", "offsets", "scan")
+
+    def __init__(self, found: Sequence[Partial], offsets: Sequence[int], is_first: bool, scan: Scan) -> None:
+        self.found, self.offsets, self.is_first, self.scan = PackedList(found), offsets, is_first, scan
+        self._there: dict[int, Sequence[Partial]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Section, (self.found, self.offsets, self.is_first, self.scan)
+
+    def __sizeof__(self) -> int:
+        return sum(getattr(partial, "nbytes", 0) for partial in self.found)
+
+    def run(self, at: int, *blocks: Any) -> Any:
+        """Chunk number ``at`` scanned from what stands before it. Behind the blocks is where segments start, where
+        they do."""
+        arity = self.scan.bound.monoid.arity
+        starts = blocks[arity] if len(blocks) > arity else None
+        read, bound = self.scan.read(blocks[:arity])
+        carry = self._carries(read[0])[at]
+        return self.scan.run(read, bound, starts, carry, self.offsets[at], self.is_first and at == 0)
+
+    def _carries(self, block: Any) -> Sequence[Partial]:
+        """The partials before each chunk; for a GPU's block there, where all arrive together, once."""
+        if not chunk.is_device(block):
+            return self.found
+        device = block.data.device_id
+        if device not in self._there:
+            self._there[device] = self._moved(device)
+        return self._there[device]
+
+    def _moved(self, device: int) -> Sequence[Partial]:
+        one = stacked([p for p in self.found if p is not None])
+        if one is None:
+            return self.found
+        import cupy
+
+        with cupy.cuda.Device(device):
+            there = iter(chunk.to_device(one, self.scan.bound))
+        return [None if p is None else next(there) for p in self.found]
+
+
+class TotalsTask(Task):
+    """The task of :func:`totals`. dask fuses that of one chunk with nothing: whether it then fuses the chunk with what
+    makes it would depend on which of them it comes to first, and be another in another graph of the same keys."""
+
+    __slots__ = ()
+
+    @property
+    def block_fusion(self) -> bool:
+        return len(self.dependencies) == 1
+
+
+@deferred.reads
+@faults.task
+def totals(
+    columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
+) -> Totals:
+    """The totals of some chunks; one column for each of the monoid's arity."""
+    every = list(zip(*columns, strict=True))
+    found = scan.totals(every, starts, offsets)
+    partials = _left([p for p, _ in found], scan.bound)
+    resets = [reset for _, reset in found]
+    if any(p is not None and chunk.is_device(p) for p in partials):  # which go from GPU to GPU
+        return list(zip(partials, resets, strict=True))
+    return HostTotals(PackedList(partials), PackedList(resets))
+
+
+def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
+    """Small partials of a GPU as partials of the host: those of one GPU and shape leave it together."""
+    alike: dict[Any, list[int]] = {}
+    for i, p in enumerate(partials):
+        if p is not None and chunk.is_device(p) and p.nbytes <= chunk.SMALL:
+            alike.setdefault((p.data.device_id, p.shape), []).append(i)
+    for (device, _), members in alike.items():
+        import cupy
+
+        with cupy.cuda.Device(device):
+            together = cupy.stack([partials[i] for i in members])
+            for i, host in zip(members, chunk.to_host(together, bound), strict=True):
+                partials[i] = host
+    return partials
+
+
+@faults.task
+def bases(
+    groups: Sequence[Totals], order: Sequence[tuple[int, int]], offsets: Sequence[int], before: Any, scan: Scan
+) -> Section:
+    """What the chunks of a section need. ``order`` says where each total is among the groups, ``offsets`` are those of
+    the chunks along the axis, and ``before`` is the section before, if there is one."""
+    carry = None if before is None else before.found[-1]
+    each = [groups[group][place] for group, place in order]
+    ends = (
+        running_partials(carry, [p for p, _ in each], scan.bound) if all(reset is None for _, reset in each) else None
+    )
+    found = [carry, *(ends or ())]
+    for total, reset in each if ends is None else ():
+        found.append(_after(found[-1], total, reset, scan.bound))
+    return Section(found, offsets, before is None, scan)
+
+
+@deferred.reads
+@faults.task
+def only_section(
+    columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
+) -> Section:
+    """What the chunks of a line need, where one task finds the totals of all but the last."""
+    found = totals(columns, starts, offsets[:-1], scan)
+    return bases([found], [(0, i) for i in range(len(offsets) - 1)], offsets, None, scan)
+
+
+def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
+    if total is None or carry is None:
+        return carry if total is None else total
+    joined = merge([carry, total], bound)
+    if reset is None:
+        return joined
+    if not chunk.is_device(joined):
+        return np.where(reset, chunk.to_host(total, bound), joined)
+    import cupy
+
+    return cupy.where(cupy.asarray(reset)[..., None], chunk.to_device(total, bound), joined)
+
+
+@deferred.reads
+@faults.task
+def scan_chunk(section: Section, at: int, *blocks: Any) -> Any:
+    """One chunk of a section."""
+    return section.run(at, *blocks)
+
+
+@deferred.reads
+@faults.task
+def scan_whole(*blocks: Any, scan: Scan, segmented: bool) -> Any:
+    """A chunk that holds all of its lines."""
+    starts = blocks[-1] if segmented else None
+    return scan.run(*scan.read(blocks[: len(blocks) - segmented]), starts, None, 0, True)

@@ -1,0 +1,375 @@
+"""What is known of the chunks of a reduction, and how they are dealt out: a group is what one task reduces.
+
+Chunks in memory have a source, which deals those of a slice to groups and writes the task of each: by handles on the
+workers of a cluster, or one by one. Chunks that have yet to be made are dealt by a partitioner.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from itertools import accumulate, product
+from typing import Any, Protocol
+
+import numpy as np
+from dask._task_spec import GraphNode, List, Task, TaskRef
+from dask.highlevelgraph import MaterializedLayer
+
+from .. import planner
+from ..chunk import is_device
+from ..distributed import handles, worker_to_worker, workers
+from ..distributed.handles import Coords, HandleSet, origins
+from ..monoid import Bound
+from . import meta, reduce_tasks
+from .axes import FAN_IN, Axes, needs_places, place_chunks, stages
+
+BUNDLE_BYTES = 256 * 1024  # of the partials that one task gives for all slices: they may go to every worker
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One group: what its task runs, on what, and on which worker as far as that is known."""
+
+    run: Callable[..., Any]
+    takes: GraphNode
+    worker: str | None
+    chunks: int
+
+    def task(self, key: Any = None) -> Task:
+        """The group's task; without a key it is for another task to run."""
+        return Task(key, self.run, self.takes)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The only slice for one task, that asks each worker for its share: lists of handles, and what runs on each."""
+
+    takes: list[Any]
+    run: Callable[..., Any]
+
+
+class Source(Protocol):
+    """Chunks in memory, dealt to groups."""
+
+    todo: Reduction
+    known: workers.Workers
+    mark: Any  # tells one way of dealing from another, in keys
+    dependencies: list[Any]  # collections that groups depend on
+
+    @property
+    def futures(self) -> list[Any]:
+        """Layers that they depend on."""
+
+    def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
+        """What one task takes and runs for all groups of the only slice; None where each had better have its own."""
+
+    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+        """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What sources need to know of a reduction."""
+
+    arrays: tuple[Any, ...]
+    bound: Bound
+    axes: Axes
+    size: int | None  # chunks a group, where the caller says so
+
+    @property
+    def x(self) -> Any:
+        return self.arrays[0]
+
+    @cached_property
+    def chunk_bytes(self) -> float:
+        """Bytes of the largest chunk, of all arrays together."""
+        largest = math.prod(max(sizes, default=0) for sizes in self.x.chunks)
+        return float(largest * sum(a.dtype.itemsize for a in self.arrays))
+
+    @cached_property
+    def shape(self) -> tuple[int, ...] | None:
+        """The array's shape along the reduced axes and 0 along others, where positions matter."""
+        if not needs_places(self.bound, self.x.numblocks, self.axes):
+            return None
+        return tuple(sum(s) for s in place_chunks(self.bound.name, self.x.chunks, self.axes))
+
+    def where(self, stage: Axes, members: Any) -> reduce_tasks.Where:
+        return reduce_tasks.Where(stage, self.shape, reduce_tasks.runs_of(self.bound, members))
+
+    def run_of_all(self, stage: Axes) -> Callable[..., Any]:
+        """What reduces all chunks that a worker's handles refer to, of the only slice."""
+        return partial(reduce_tasks.reduce_all, bound=self.bound, where=reduce_tasks.Where(stage, self.shape))
+
+    def partial_bytes(self, stage: Axes) -> float:
+        """Bytes of the largest chunk's partial."""
+        kept = (max(sizes, default=0) for a, sizes in enumerate(self.x.chunks) if a not in stage)
+        return float(math.prod(kept) * self.bound.cell_bytes)
+
+
+def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
+    """The chunks of each slice, in C order; slices by coordinates that are 0 along the stage's axes."""
+    every = product(*map(range, numblocks))
+    outers = product(*([0] * n if a in stage else range(n) for a, n in enumerate(numblocks)))
+    found: dict[Coords, list[Coords]] = {}
+    for outer, coords in zip(outers, every, strict=True):
+        found.setdefault(outer, []).append(coords)
+    return found
+
+
+def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes) -> list[list[Part]]:
+    """Groups of many slices that one task takes on, a task a thread of each worker; none where their partials are
+    too large to go together to all that need one of them."""
+    todo = source.todo
+    mine: dict[str | None, list[Part]] = {}
+    for _, parts in slices:
+        for part in parts:
+            mine.setdefault(part.worker, []).append(part)
+    kept = [sizes for a, sizes in enumerate(todo.x.chunks) if a not in stage]
+    nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * todo.bound.cell_bytes
+    if len(slices) == 1 or todo.size or not nbytes <= BUNDLE_BYTES:
+        return []
+    found = []
+    for worker, parts in mine.items():
+        threads = source.known.total if worker is None else source.known.threads.get(worker, 1)
+        chunks = todo.x.npartitions * len(parts) // sum(len(each) for each in mine.values())
+        each = planner.in_memory(max(chunks, 1), 1, threads, todo.chunk_bytes)
+        count = min(len(parts), -(-max(chunks, 1) // each))
+        found += [[parts[i] for i in g.members] for g in planner.in_order(len(parts), -(-len(parts) // count))]
+    return found
+
+
+def task_of_all(parts: list[Part], key: Any) -> Task:
+    """The task of several groups, which gives a list of their partials."""
+    return Task(key, list, List(*(part.task() for part in parts)))
+
+
+class PersistedSource:
+    """By worker where holders are known."""
+
+    def __init__(self, todo: Reduction, held: list[tuple[str, ...]] | None, known: workers.Workers) -> None:
+        """``held`` are the workers that hold each chunk, in C order."""
+        self.todo, self.known, self.mark = todo, known, held
+        self.dependencies: list[Any] = list(todo.arrays)
+        self.futures: list[Any] = []
+        self.holders = None if held is None else handles.by_coords(todo.x.numblocks, held)
+
+    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+        found = slices_of(self.todo.x.numblocks, stage)
+        for outer, members in found.items():
+            yield outer, [self._part(stage, members, g) for g in self._deal(members, len(found))]
+
+    def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
+        return None
+
+    def _deal(self, members: list[Coords], slices: int) -> list[planner.Group]:
+        todo, known = self.todo, self.known
+        if todo.size:
+            known = workers.Workers(dict.fromkeys(known.threads, 1), known.memory)
+        if self.holders is None:
+            size = todo.size or planner.in_memory(len(members), slices, known.total, todo.chunk_bytes)
+            return planner.in_order(len(members), size)
+        held = [self.holders[c] for c in members]
+        dealt = planner.by_worker(held, known.threads, slices, todo.chunk_bytes, known.memory)
+        return planner.smaller(dealt, todo.size) if todo.size else dealt
+
+    def _part(self, stage: Axes, members: list[Coords], group: planner.Group) -> Part:
+        todo, mine = self.todo, [members[i] for i in group.members]
+        keys = [[(a.name, *c) for c in mine] for a in todo.arrays]
+        columns = List(*(List(*map(TaskRef, column)) for column in keys))
+        run = partial(
+            reduce_tasks.reduce_chunks,
+            bound=todo.bound,
+            offsets=[self._offsets[c] for c in mine] if todo.shape else [()] * len(mine),
+            where=todo.where(stage, group.members),
+            keys=keys[0],
+        )
+        return Part(run, columns, group.worker, len(mine))
+
+    @cached_property
+    def _offsets(self) -> dict[Coords, Coords]:
+        sizes = place_chunks(self.todo.bound.name, self.todo.x.chunks, self.todo.axes)
+        starts = [list(accumulate(s, initial=0)) for s in sizes]
+        return {c: tuple(starts[a][i] for a, i in enumerate(c)) for c in product(*(range(len(s)) for s in sizes))}
+
+
+class HandleSource:
+    """The chunks of arrays that have handles on the same workers, for a task a group, or ``for_one`` that sees to all.
+    A trial makes none."""
+
+    def __init__(
+        self, todo: Reduction, held: list[HandleSet], known: workers.Workers, for_one: bool, is_trial: bool
+    ) -> None:
+        self.todo, self.held, self.known, self.for_one, self.is_trial = todo, held, known, for_one, is_trial
+        self.dependencies: list[Any] = []
+        self.names = [h.keys(for_one) for h in held]  # by worker
+        self.mark = [sorted(names.values()) for names in self.names]
+
+    @property
+    def futures(self) -> list[Any]:
+        made = [{} if self.is_trial else h.made(self.known.client, self.for_one) for h in self.held]
+        return [MaterializedLayer(futures) for futures in made]
+
+    @property
+    def to_make(self) -> int:
+        """How many handles are made before the reduction runs."""
+        return sum(h.to_make(self.for_one) for h in self.held)
+
+    def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
+        """Where one task is to see to all, and a group is what a worker has."""
+        if not self.for_one or any([*names] != [part.worker for part in parts] for names in self.names):
+            return None
+        takes = [List(*map(TaskRef, names.values())) for names in self.names]
+        return Spread(takes, self.todo.run_of_all(stage))
+
+    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+        layouts = self.held[0].layouts
+        at = (stage, self.todo.size, self.todo.chunk_bytes)
+        if at not in layouts:
+            layouts[at] = list(self._deal(stage))
+        for outer, dealt in layouts[at]:
+            yield outer, [self._part(stage, *each) for each in dealt]
+
+    def _deal(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
+        """Groups of each slice, and the numbers of their chunks in the handle."""
+        numblocks, held, threads, nbytes = (
+            self.todo.x.numblocks,
+            self.held[0],
+            self.known.threads,
+            self.todo.chunk_bytes,
+        )
+        if len(stage) == len(numblocks) and not self.todo.size:  # a slice of all that each handle has
+            yield (
+                (0,) * len(stage),
+                [
+                    (planner.Group(planner.as_range(share.numbers[part.start : part.stop]), worker), part)
+                    for worker, share in held.shares.items()
+                    for part in planner.shares(len(share.numbers), threads.get(worker, 1), nbytes)
+                ],
+            )
+            return
+        slices = slices_of(numblocks, stage)
+        for outer, members in slices.items():
+            dealt = planner.by_worker([(held.places[c],) for c in members], threads, len(slices), nbytes, {})
+            if self.todo.size:
+                dealt = planner.smaller(dealt, self.todo.size)
+            yield outer, [(g, planner.as_range([held.numbers[members[i]] for i in g.members])) for g in dealt]
+
+    def _part(self, stage: Axes, group: planner.Group, picks: Any) -> Part:
+        todo = self.todo
+        refs = List(*(TaskRef(names[str(group.worker)]) for names in self.names))
+        run = partial(reduce_tasks.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
+        return Part(run, refs, group.worker, len(picks))
+
+
+def select_source(todo: Reduction, is_trial: bool = False) -> Source | None:
+    """The source of chunks that are all in memory, or None. A trial makes no handles on workers."""
+    if any(a.numblocks != todo.x.numblocks for a in todo.arrays):
+        return None
+    layers = [a.dask.layers.get(a.name) for a in todo.arrays]
+    values = [_values(layer, a) for layer, a in zip(layers, todo.arrays, strict=True)]
+    if any(v is None for v in values):
+        return None
+    first = [next(iter(v.values()), None) for v in values]
+    if all(workers.is_future(v) for v in first):
+        return _on_workers(todo, layers, is_trial)
+    if all(_is_array(chunk) for v in values for chunk in v.values()):
+        return PersistedSource(todo, None, workers.current())
+    return None
+
+
+def _values(layer: Any, array: Any) -> Any:
+    """A layer's dictionary where it has the array's chunks and nothing else."""
+    mapping = getattr(layer, "mapping", None)
+    whole = mapping is not None and len(mapping) == array.npartitions > 0
+    return mapping if whole and len(array.dask.layers) == 1 else None
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray) or is_device(value)
+
+
+def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | None:
+    client = next(iter(layers[0].mapping.values())).client
+    if client is None:
+        return None
+    held = [handles.find_handles(layer, client) for layer in layers]
+    good = [h for h in held if h is not None]
+    if len(good) == len(held) and all(h.homes == good[0].homes for h in good[1:]):
+        known = workers.of_client(client)
+    else:
+        arrays = [(a.name, a.numblocks, layer) for a, layer in zip(todo.arrays, layers, strict=True)]
+        known, found = handles.survey(client, arrays)
+        if not found:
+            for layer in layers:
+                workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
+            return None
+        homes = [*map(min, found[0])]
+        apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
+        if apart or not _fit(todo, homes, known):
+            return PersistedSource(todo, found[0], known)
+        good = []
+        for h, a, layer in zip(held, todo.arrays, layers, strict=True):
+            good.append(h if h is not None and h.homes == homes else handles.plan_handles(a.name, a.chunks, homes))
+            handles.keep_handles(good[-1], layer)
+    return HandleSource(todo, good, known, _is_for_one(todo, good[0].shares.keys(), known), is_trial)
+
+
+def _is_for_one(todo: Reduction, homes: Collection[str], known: workers.Workers) -> bool:
+    """True where one task had better ask each worker for its small partial of the only slice."""
+    stage = stages(todo.bound, todo.x.numblocks, todo.axes)[0]
+    is_only = all(n == 1 for a, n in enumerate(todo.x.numblocks) if a not in stage)
+    is_small = todo.partial_bytes(stage) <= worker_to_worker.MOST_BYTES and len(homes) <= FAN_IN
+    return (
+        not todo.size
+        and is_only
+        and is_small
+        and worker_to_worker.pays(homes, known, meta.promises_device(todo.x._meta))
+    )
+
+
+def _fit(todo: Reduction, homes: list[str], known: workers.Workers) -> bool:
+    """True where handles are worth their tasks, and the workers hold their chunks with ease: a handle keeps them from
+    going to a disk. ``homes`` has each chunk's worker."""
+    share = Counter(homes)
+    if len(homes) < 2 * len(share) or known.crowded & share.keys():
+        return False
+    each = 0 if math.isnan(todo.chunk_bytes) else todo.chunk_bytes
+    if meta.promises_device(todo.x._meta):
+        return True
+    return all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
+
+
+@dataclass(frozen=True)
+class Partitioner:
+    """So many chunks in a row, or by the workers that hold what they are made of. Its text tells one from another."""
+
+    size: int | None
+    slices: int
+    chunk_bytes: float
+    threads: Mapping[str, int] = field(default_factory=dict)
+    holders: Mapping[Coords, tuple[str, ...]] = field(default_factory=dict)
+
+    def groups(self, members: Sequence[Coords]) -> list[planner.Group]:
+        """The groups of one slice, whose chunks these are in order."""
+        if not self.holders:
+            return planner.in_order(len(members), self.size or 1)
+        held = [self.holders[c] for c in members]
+        dealt = planner.by_worker(held, self.threads, self.slices, self.chunk_bytes, {}, least=0)
+        return planner.smaller(dealt, self.size) if self.size else dealt
+
+
+def partitioner(todo: Reduction) -> Partitioner:
+    """How a reduction's chunks are dealt. Those of a monoid that does not commute stay in a row."""
+    blocks, first = todo.x.numblocks, stages(todo.bound, todo.x.numblocks, todo.axes)[0]
+    slices = math.prod(n for a, n in enumerate(blocks) if a not in first)
+    chunks = math.prod(blocks[a] for a in first)
+    found = origins(todo.x) if todo.bound.monoid.commutative else None
+    holders, known = ({}, workers.current()) if found is None else found
+    if holders:
+        return Partitioner(todo.size, slices, todo.chunk_bytes, dict(sorted(known.threads.items())), holders)
+    each = planner.A_PROCESS if workers.are_processes() else planner.A_THREAD
+    size = todo.size or planner.to_make(chunks, slices, known.total, todo.chunk_bytes, each)
+    return Partitioner(size, slices, todo.chunk_bytes)

@@ -1,0 +1,1 @@
+"""What takes the calls of plain dask, flox and xarray."""
