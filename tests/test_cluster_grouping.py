@@ -425,7 +425,7 @@ def test_what_went_to_a_disk_is_held_by_no_handle(client, monkeypatch):
         next(iter(known["workers"].values()))["metrics"]["spilled_bytes"] = {"memory": 0, "disk": 100}
         return known, found
 
-    monkeypatch.setattr(workers, "survey", spilled)
+    monkeypatch.setattr(workers, "survey_scheduler", spilled)
     assert gr.sum(p).compute() == ref.sum()
     assert not client.run_on_scheduler(handle_tasks)
 

@@ -93,7 +93,7 @@ def test_costly_steps_are_done_once(x, array):
 
 def test_a_gpu_computes_any_step_twice(x):
     steps = np.log(x)
-    (log,) = scan_fusion.optimize(steps.dask, [(steps.name, 0, 0)]).values()
+    (log,) = da.optimize(steps.dask, [(steps.name, 0, 0)]).values()
     hows = ({}, {"device": True}, {"device": True, "flat": True}, {"device": True, "fuse": False})
     scan, on_device, flat, plain = (Scan(None, 0, **how) for how in hows)
     assert scan_fusion._is_worth(log, [on_device, on_device])

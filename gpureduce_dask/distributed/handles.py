@@ -18,7 +18,6 @@ from operator import getitem
 from typing import Any
 
 import numpy as np
-from dask._task_spec import List, Task, TaskRef
 from dask.base import annotate, tokenize
 
 from ..chunk import is_device
@@ -26,6 +25,7 @@ from ..device import faults
 from ..errors import ArgumentError, message
 from ..planner import as_range
 from . import reduce_actor, workers
+from .private import List, Task, TaskRef
 
 Coords = tuple[int, ...]
 
@@ -129,20 +129,14 @@ def _wait_for(chunk: Any) -> None:
 
 
 def _fetch(key: Any) -> Any:
-    """A chunk from this worker's memory, or from another's. One that is nowhere is made again, as dask would have it
-    for a task that takes it: an array that was let go by now has nobody else who asks for that."""
-    from distributed import get_client
-    from distributed.client import FutureCancelledError
-    from distributed.utils_comm import gather_from_workers
+    """A chunk from this worker's memory, or by a task that takes it, which dask brings it to. One that is nowhere is
+    made again for that: an array that was let go by now has nobody else who asks for it."""
+    from distributed import CancelledError, get_client
 
     worker = workers.mine()
 
     async def ask() -> Any:
-        if key in worker.data:
-            return [worker.data[key]]
-        holders = await worker.scheduler.who_has(keys=[key])
-        found, *_ = await gather_from_workers(holders, rpc=worker.rpc, who=worker.address)
-        return [found[key]] if key in found else None
+        return [worker.data[key]] if key in worker.data else None
 
     found = workers.on_loop(worker, ask)
     if found:
@@ -150,7 +144,7 @@ def _fetch(key: Any) -> Any:
     again = f"gr-again-{key}"
     try:
         return get_client().get({again: Task(again, _same, TaskRef(key))}, again)
-    except FutureCancelledError:
+    except CancelledError:
         raise ArgumentError(
             message(
                 "reduce",

@@ -7,6 +7,7 @@ starts when three small partials have been fetched: 19 ms, where one task takes 
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
@@ -68,7 +69,6 @@ def _settle(worker: Any, home: str, reply: Future[bytes | None]) -> tuple[Any] |
     """The partial that another worker has found, or nothing where it cannot say: chunks that have moved are fetched.
     Its errors are raised here."""
     from distributed import Reschedule
-    from distributed.protocol.pickle import loads
 
     try:
         packed = reply.result(2 * reduce_actor.PATIENCE)  # for a loop that ends leaves it open
@@ -78,7 +78,7 @@ def _settle(worker: Any, home: str, reply: Future[bytes | None]) -> tuple[Any] |
             time.sleep(AGAIN)  # it left; as soon as the scheduler knows too, chunks are made again or moved
             raise Reschedule from None
         return None
-    answer = packed and loads(packed)
+    answer = packed and pickle.loads(packed)
     if not answer:
         return None
     is_found, found = answer

@@ -4,6 +4,7 @@ there, none is made.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import sys
 import time
@@ -18,6 +19,7 @@ from dask.base import get_scheduler
 from dask.system import CPU_COUNT
 
 from ..errors import ArgumentError, ExtraError, message
+from . import private
 
 FRESH = 2.0  # seconds that an answer of the scheduler is used again: what is stale costs a transfer, never a result
 ANSWER_SECONDS = 3.0  # that workers have to say whether they have this package
@@ -152,9 +154,7 @@ def mine() -> Any:
 def on_loop(worker: Any, ask: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
     """What a worker's event loop finds, for a thread that waits: the loop alone may read the worker's data, and never
     waits for a thread."""
-    from distributed.utils import sync
-
-    return sync(worker.loop, ask, *arguments)
+    return asyncio.run_coroutine_threadsafe(ask(*arguments), worker.loop.asyncio_loop).result()
 
 
 def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:
@@ -231,14 +231,16 @@ def _holders(chunks: Sequence[Any]) -> Holders:
 KNOWN_STATES = frozenset({"memory", "processing", "waiting", "queued", "no-worker"})
 
 
-def known_keys(keys: Iterable[Any]) -> set[Any]:
-    """Those keys that the scheduler has; none where it is not of this process, which is where dask optimises graphs for
-    a cluster. Two schedulers are two clusters: what the wrong one has is a task more."""
-    module = sys.modules.get("distributed.scheduler")
-    every = list(module.Scheduler._instances) if module is not None else []
-    held = [each.tasks for each in every if each.status.name == "running" and each.tasks]
-    return (
-        {key for key in keys if any(key in tasks and tasks[key].state in KNOWN_STATES for tasks in held)}
-        if held
-        else set()
-    )
+def known_keys(graph: Any, wanted: set[Any]) -> set[Any]:
+    """The keys that a graph's results need and that the scheduler has already, because somebody persisted them or has
+    them made just now: dask makes no task twice whose key it knows.
+
+    None where the scheduler is not of this process, which is where dask optimises graphs for a cluster. Two schedulers
+    are two clusters: what the wrong one has is a task more.
+    """
+    held = [each.tasks for each in private.schedulers_here() if each.status.name == "running"]
+    names = {key[0] if isinstance(key, tuple) else key for tasks in held for key in tasks}
+    if names.isdisjoint(graph.layers):
+        return set()
+    keys = (key for layer in graph.cull(wanted).layers.values() for key in layer.get_output_keys())
+    return {key for key in keys if any(key in tasks and tasks[key].state in KNOWN_STATES for tasks in held)}

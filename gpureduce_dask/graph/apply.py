@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import dask.array as da
 import numpy as np
-from dask.array.core import handle_out
 from dask.highlevelgraph import HighLevelGraph
 
 from .. import operators
 from ..chunk import is_device
+from ..distributed.private import write_to
 from ..errors import ArgumentError, ArgumentTypeError, message
 from ..monoid import Bound, Monoid
 from ..public import is_labelled, xarray
@@ -49,10 +49,10 @@ def apply(
         return call(name, arrays, **given_arguments({**given, **options}))
     if op == "ptp" and arrays[0].dtype.kind == "c":  # whose ends are found by position: two states, not one
         places = {"axis": axis, "keepdims": keepdims, "split_every": split_every, "group": group, "name": name}
-        return handle_out(out, apply("max", *arrays, **places) - apply("min", *arrays, **places))
+        return write_to(out, apply("max", *arrays, **places) - apply("min", *arrays, **places))
     bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
     result = reduce_array(align(name, arrays), bound, axis, keepdims, split_every, name, group)
-    return handle_out(out, result)
+    return write_to(out, result)
 
 
 def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:

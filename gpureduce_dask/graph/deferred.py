@@ -17,12 +17,12 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from dask._task_spec import DataNode, Task, TaskRef
 from dask.array.chunk import astype
-from dask.array.core import _enforce_dtype
 
 from .. import chunk
 from ..chunk import is_device
+from ..distributed import private
+from ..distributed.private import DataNode, Task, TaskRef
 from ..expressions import functions, tracer
 from ..expressions.mapped import map_of, mapped
 from ..expressions.program import Program
@@ -152,7 +152,7 @@ def defer_elementwise(node: Task, have: Any) -> DeferredArray | None:
 
 def function_of(node: Task) -> Any:
     """What a task calls, in the wrapper that dask puts about some."""
-    return node.kwargs.get("enforce_dtype_function") if node.func is _enforce_dtype else node.func
+    return private.enforced_function(node.func, node.kwargs)
 
 
 _numbers: OrderedDict[int, tuple[Any, Any]] = OrderedDict()  # a GPU's, by the array that holds each

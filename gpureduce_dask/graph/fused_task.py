@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeGuard
 
-from dask._task_spec import GraphNode, Task, TaskRef
-
 from ..device import launch
+from ..distributed.private import GraphNode, Task, TaskRef
 from . import deferred
 from .reduce_tasks import Folding
 

@@ -4,46 +4,35 @@ One task then makes, reduces and frees a group's chunks one after another. Only 
 what else needs a chunk. So the graph is built with a task a chunk, right as it is, and the hook moves into each group
 the tasks that nothing else needs. A chunk that something else needs too stays a task of its own; where that is another
 reduction of the same chunks, one task makes them for both.
-
-Layers of dask's blockwise functions are written out here too: the very tasks that dask writes, in a tenth of the time.
 """
 
 from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
 from typing import Any, Protocol, cast
 
 import dask
 import dask.array as da
-from dask._task_spec import (
+from dask.base import clone_key, tokenize
+from dask.highlevelgraph import Layer, MaterializedLayer
+
+from ..distributed import private, workers
+from ..distributed.private import (
     DataNode,
     GraphNode,
     List,
     Task,
     TaskRef,
-    fuse_linear_task_spec,
-    parse_input,
-    resolve_aliases,
 )
-from dask.array.optimization import optimize as stock
-from dask.base import clone_key, dont_optimize, tokenize
-from dask.blockwise import Blockwise, blockwise_token, fuse_roots, optimize_blockwise
-from dask.context import globalmethod
-from dask.core import flatten, reverse_dict
-from dask.graph_manipulation import chunks
-from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
-from dask.layers import ArrayBlockwiseDep
-
-from ..distributed import workers
 from ..planner import in_order
 from . import fused_task, scan_fusion
 from .fused_task import Key, Step
 from .reduce_tasks import combine, finish
+from .scan_fusion import users_of
 
 
 class Tasks(MaterializedLayer):
@@ -62,10 +51,15 @@ class Tasks(MaterializedLayer):
             name = clone_key(key, seed)
             copy = node.substitute(subs, key=name)
             if bind_to is not None and not subs:
-                copy = Task(name, chunks.bind, copy, TaskRef(bind_to))
+                copy = Task(name, _after, copy, TaskRef(bind_to))
                 is_bound = True
             made[name] = copy
         return Tasks(made), is_bound
+
+
+def _after(result: Any, awaited: Any) -> Any:
+    """A result that waited for another."""
+    return result
 
 
 class Source(Protocol):
@@ -88,64 +82,6 @@ class Deferred(Tasks):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "mapping"}
-
-
-Coords = tuple[int, ...]
-
-
-def write_blockwise(graph: HighLevelGraph, keys: set[Any]) -> dict[Any, Any]:
-    """The tasks that these keys need, with neighbouring blockwise functions fused as dask does."""
-    graph = fuse_roots(optimize_blockwise(graph, keys=keys), keys=list(keys)).cull(keys)
-    tasks: dict[Any, Any] = {}
-    for layer in graph.layers.values():
-        tasks.update(_write(layer) or layer)
-    return tasks
-
-
-def _write(layer: Any) -> dict[Any, Task] | None:
-    """The tasks of a layer of fused functions, each chunk's made of one chunk of each input; None for other layers."""
-    if type(layer) is not Blockwise or not layer.task.has_subgraph() or layer.task.kwargs:
-        return None
-    inner, out, names, *given = layer.task.args
-    found = {blockwise_token(i): _argument(layer, *pair) for i, pair in enumerate(layer.indices)}
-    makers = [make for ref in given if isinstance(ref, TaskRef) and (make := found.get(ref.key)) is not None]
-    if len(makers) < len(given):
-        return None
-    written = {}
-    for coords in layer.output_blocks or product(*(range(layer.dims[i]) for i in layer.output_indices)):
-        key = (layer.output, *coords)
-        arguments = inner, out, names, *(make(coords) for make in makers)
-        written[key] = Task(key, layer.task.func, *arguments, _data_producer=layer.task.data_producer)
-    return written
-
-
-def _argument(layer: Blockwise, value: Any, axes: tuple[Any, ...] | None) -> Callable[[Coords], Any] | None:
-    """What makes an argument of a chunk's coordinates; None where it is made of several chunks."""
-    if axes is None:
-        same = value if isinstance(value, GraphNode | TaskRef) else DataNode(None, value)
-        return lambda coords: same
-    if not set(axes) <= set(layer.output_indices):
-        return None
-    # One block along an axis serves all.
-    picks = [
-        layer.output_indices.index(i) if n > 1 else None for i, n in zip(axes, layer.numblocks[value], strict=False)
-    ]
-
-    def at(coords: Coords) -> Coords:
-        return tuple(0 if i is None else coords[i] for i in picks)
-
-    if value not in layer.io_deps:
-        return lambda coords: TaskRef((value, *at(coords)))
-    given = layer.io_deps[value]
-    is_plain = isinstance(given, ArrayBlockwiseDep)  # coordinates, shapes, slices, or what map_blocks says of blocks
-
-    def taken(coords: Coords) -> GraphNode:
-        place = at(coords)
-        found = given.get(place, place)
-        found = found if is_plain else parse_input(found)
-        return found if isinstance(found, GraphNode) else DataNode(None, found)
-
-    return taken
 
 
 Graph = dict[Key, GraphNode]
@@ -182,20 +118,16 @@ class Optimize:
     def __call__(self, dsk: Any, keys: Any, **kwargs: Any) -> Any:
         is_ours = any(str(name).startswith("gr-") for name in getattr(dsk, "layers", ()))
         if not is_ours or dask.config.get("optimization.fuse.active") is False:
-            return stock(dsk, keys, **kwargs)
-        wanted = set(flatten(keys if isinstance(keys, (list, set)) else [keys]))
+            return da.optimize(dsk, keys, **kwargs)
+        wanted = set(_flat_keys(keys))
         one = _of_one_layer(dsk, wanted)
-        low: Any = one
-        known: set[Key] = set()
-        if low is None:
-            low = write_blockwise(dsk, wanted)
-            known = workers.known_keys(low)
-            low = stock(low, wanted | known, **kwargs)
+        known = set() if one is not None else workers.known_keys(dsk, wanted)
+        low: Any = da.optimize(dsk, wanted | known, **kwargs) if one is None else one
         if any(isinstance(node, Group) for node in low.values()):
-            low = fuse_linear_task_spec(move_in_chains(low, wanted, known), wanted | known)
+            low = private.fuse_linear(move_in_chains(low, wanted, known), wanted | known)
         # Each alias that fusion leaves would run as a task.
-        users = reverse_dict({key: node.dependencies for key, node in low.items()})
-        low = scan_fusion.move_in_steps(resolve_aliases(low, wanted | known, users), wanted | known)
+        users = users_of(low)
+        low = scan_fusion.move_in_steps(private.resolve_aliases(low, wanted | known, users), wanted | known)
         return {key: fused_task.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -203,6 +135,15 @@ class Optimize:
 
         # By value: with a graph that has nothing of this package in it, it may reach a scheduler that lacks it.
         return cloudpickle.loads, (cloudpickle.dumps(_Resolved()),)
+
+
+def _flat_keys(keys: Any) -> Iterator[Key]:
+    """Of nested lists of keys."""
+    for each in keys if isinstance(keys, list | set) else [keys]:
+        if isinstance(each, list | set):
+            yield from _flat_keys(each)
+        else:
+            yield each
 
 
 def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
@@ -219,7 +160,7 @@ def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
         if key in tasks and key not in found:
             found[key] = tasks[key]
             ahead.extend(tasks[key].dependencies)
-    fused: Graph = fuse_linear_task_spec(found, wanted)
+    fused: Graph = private.fuse_linear(found, wanted)
     return fused
 
 
@@ -238,7 +179,7 @@ def _resolve() -> Any:
     try:
         from gpureduce_dask.graph.fusion import OPTIMIZE
     except ImportError:
-        from dask.array.optimization import optimize
+        from dask.array import optimize
 
         return optimize
     return OPTIMIZE
@@ -251,14 +192,9 @@ OPTIMIZE = Optimize()
 def install() -> None:
     """Make arrays optimise by :class:`Optimize` in this process, with the first graph that has something for it.
 
-    Not by dask's configuration, which is sent as JSON to workers that start. Its key ``array_optimize`` still goes
-    before.
+    dask's configuration, under its key ``array_optimize``, still goes before.
     """
-    if da.Array.__dict__["__dask_optimize__"] is not _HOOK:
-        da.Array.__dask_optimize__ = _HOOK
-
-
-_HOOK = globalmethod(OPTIMIZE, key="array_optimize", falsey=dont_optimize)
+    private.optimize_arrays(OPTIMIZE)
 
 
 def move_in_chains(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) -> Graph:
@@ -267,7 +203,7 @@ def move_in_chains(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) ->
     Of what the scheduler has already, the ``known`` keys, those at which chains meet or part stay where dask would find
     them. What one task alone needs, and needs alone, is made again with it, as dask's fusion makes it.
     """
-    users = reverse_dict({key: node.dependencies for key, node in graph.items()})
+    users = users_of(graph)
     ends = (key for key in known if len(users[key]) != 1 or any(len(graph[u].dependencies) > 1 for u in users[key]))
     wanted = wanted.union(ends)
     moved = dict(graph)

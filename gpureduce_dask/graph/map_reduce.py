@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dask.array.core import handle_out
-
 from .. import operators
+from ..distributed.private import write_to
 from ..errors import ArgumentError, message
 from ..expressions.mapped import mapped
 from ..expressions.program import Program
@@ -66,13 +65,13 @@ def map_reduce(
             monoid, *arrays, axis=axis, dtype=dtype, keepdims=keepdims, split_every=split_every, out=out, **options
         )
     result = reduce_array(operands.arrays, bound, axis, keepdims, split_every, f"map-{monoid.name}")
-    return handle_out(out, result)
+    return write_to(out, result)
 
 
 def _one(out: Any, results: Sequence[Any]) -> Any:
     """What one operator makes of a function: an array, or a tuple of one for each of its results."""
     if len(results) == 1:
-        return handle_out(out, results[0])
+        return write_to(out, results[0])
     if out is not None:
         received = f"out= for {len(results)} results"
         raise ArgumentError(message("map_reduce", received, "no out=", "Reduce one result at a time."))
@@ -135,7 +134,7 @@ def _scans(
             found.append(scan_apply.scan_bound(name, key, arrays, bound, axis, exclusive, reverse, segments, initial))
     if out is not None and len(found) > 1:
         raise ArgumentError(message(name, f"out= for {len(found)} results", "no out=", "Scan one result at a time."))
-    return [handle_out(out, each) for each in found]
+    return [write_to(out, each) for each in found]
 
 
 def _bound(

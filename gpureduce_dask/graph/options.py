@@ -12,9 +12,9 @@ from typing import Any, TypedDict
 
 import dask.array as da
 import numpy as np
-from dask.array.core import handle_out
 
 from .. import operators
+from ..distributed.private import write_to
 from ..dtypes import kind
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Monoid
@@ -63,7 +63,7 @@ def reduce(op: str, a: Any, also: Mapping[str, Any], name: str | None = None, **
     result = _counted(op, x, given, arguments) if "min_count" in given else _reduced(op, x, given, arguments)
     if "initial" in given:
         result = _begun(op, result, given["initial"])
-    return handle_out(out, result)
+    return write_to(out, result)
 
 
 def _check(op: str, name: str, also: Mapping[str, Any]) -> None:

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dask._expr import FinalizeCompute
-from dask._task_spec import DataNode, convert_legacy_graph
-from dask.base import collections_to_expr
+import dask.base
 
 from .. import operators
 from ..distributed import workers
+from ..distributed.private import DataNode, GraphNode
 from ..errors import ArgumentError, message
 from ..monoid import Bound, Monoid
 from ..public import public
@@ -144,9 +143,16 @@ def _describe(tree: Tree, bound: Bound, name: str, results: list[Any]) -> Plan:
 
 
 def _tasks(results: list[Any], is_local: bool) -> int:
-    """Tasks of ``compute(*results)``, counted in the graph that it runs."""
-    graph = convert_legacy_graph(FinalizeCompute(collections_to_expr(results)).optimize().__dask_graph__())
-    return sum(not (is_local and isinstance(node, DataNode)) for node in graph.values())
+    """Tasks of ``compute(*results)``: those of the graph as it is optimised, and one more to join the blocks of each
+    result that has several."""
+    optimised: Any = dask.base.optimize(*results)
+    graph = {key: node for each in optimised for key, node in dict(each.dask).items()}
+    joins: int = sum(each.npartitions > 1 for each in results)
+    return joins + sum(not workers.is_future(node) and not (is_local and _is_data(node)) for node in graph.values())
+
+
+def _is_data(node: Any) -> bool:
+    return isinstance(node, DataNode) or not isinstance(node, GraphNode)
 
 
 def _partial_bytes(tree: Tree, bound: Bound) -> float:

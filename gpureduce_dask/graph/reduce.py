@@ -6,19 +6,18 @@ import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import accumulate, product
 from typing import Any
 
 import dask
 import dask.array as da
 import numpy as np
-from dask._task_spec import GraphNode, List, Task, TaskRef
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
-from dask.layers import ArraySliceDep
 
-from ..distributed import worker_to_worker, workers
+from ..distributed import private, worker_to_worker, workers
 from ..distributed.handles import Coords
+from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..monoid import Bound
 from ..rows.product import Product
 from . import deferred, fusion, meta, reduce_tasks, sources
@@ -178,7 +177,7 @@ class Tree:
         leaves = self._leaves()
         refs = {c: TaskRef((self.chunk_name, *c)) for c in product(*map(range, self.x.numblocks))}
         level = {}
-        for outer, members in _slices(refs, self.order[0]):
+        for outer, members in _slices_by_stage(refs, self.order[0]):
             inputs = self._narrow(members, _steps(split, self.order[0]), fusion.Group)
             level[outer] = self._close(inputs, outer, 0, fusion.Group)
         chunks = {ref.key for ref in refs.values()}
@@ -199,7 +198,7 @@ class Tree:
         for number, stage in enumerate(self.order[1:], 1):
             level = {
                 outer: self._close(self._narrow(members, _steps(split, stage), Task), outer, number, Task)
-                for outer, members in _slices(level, stage)
+                for outer, members in _slices_by_stage(level, stage)
             }
         graph = HighLevelGraph.from_collections(self.name, Tasks(self.graph), dependencies=dependencies)
         if layers:
@@ -214,7 +213,8 @@ class Tree:
         inputs, shape = self._inputs(), None
         if needs_places(self.bound, self.x.numblocks, self.axes):
             sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
-            inputs += (ArraySliceDep(sizes), self.inds)
+            slices = private.slices_of_blocks(sizes)
+            inputs += (_as_array(sizes) if slices is None else slices, self.inds)
             shape = tuple(sum(s) for s in sizes)
         run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape, **self.how)
         state = np.empty((0,) * self.x.ndim, self.bound.state)
@@ -306,10 +306,19 @@ def _steps(split: int | dict[int, int], stage: Axes) -> Coords:
     return (split,) if isinstance(split, int) else tuple(split[a] for a in stage)
 
 
-def _slices(level: Mapping[Coords, Any], stage: Axes) -> list[tuple[Coords, dict[Coords, Any]]]:
+def _slices_by_stage(level: Mapping[Coords, Any], stage: Axes) -> list[tuple[Coords, dict[Coords, Any]]]:
     """What a level holds by where it lies outside of the stage's axes, each slice in C order along them."""
     slices: dict[Coords, dict[Coords, Any]] = {}
     for coords, ref in level.items():
         outer = tuple(0 if a in stage else c for a, c in enumerate(coords))
         slices.setdefault(outer, {})[tuple(coords[a] for a in stage)] = ref
     return list(slices.items())
+
+
+def _as_array(chunks: tuple[tuple[int, ...], ...]) -> Any:
+    """The slices of each block, as an array of blocks of one object each."""
+    found = np.empty(tuple(map(len, chunks)), object)
+    ends = [list(accumulate(sizes, initial=0)) for sizes in chunks]
+    for coords in np.ndindex(*found.shape):
+        found[coords] = tuple(slice(*at[i : i + 2]) for at, i in zip(ends, coords, strict=True))
+    return da.from_array(found, chunks=1)

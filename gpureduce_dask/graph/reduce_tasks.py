@@ -39,6 +39,7 @@ def reduce_chunk(
     place = None
     if shape is not None:
         *blocks, where = blocks  # type: ignore[assignment]
+        where = where.item() if isinstance(where, np.ndarray) else where
         place = Place(tuple(s.start for s in where), shape)
     read, of = deferred.read_with(blocks, bound, fuse)
     if lacks_answer(read[0], bound, axes):

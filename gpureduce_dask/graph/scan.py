@@ -23,13 +23,13 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask._task_spec import GraphNode, List, Task, TaskRef
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from .. import planner
 from ..distributed import handles, workers
 from ..distributed.handles import Coords
+from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..monoid import Bound
 from . import deferred, fusion, meta, scan_fusion, sources
 from .axes import needs_places, place_chunks

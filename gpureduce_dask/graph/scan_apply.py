@@ -9,9 +9,9 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array.core import handle_out
 
 from .. import chunk, dtypes, operators
+from ..distributed.private import write_to
 from ..dtypes import refuse
 from ..errors import ArgumentError, AxisError, EmptyError, message
 from ..monoid import Bound, Monoid
@@ -52,7 +52,7 @@ def apply(
         return getattr(da, name)(arrays[0], axis=axis, dtype=dtype, out=out, method=method)
     bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, {}, name)
     result = scan_bound(name, key, align(name, arrays), bound, axis, exclusive, reverse, segments, initial)
-    return handle_out(out, result)
+    return write_to(out, result)
 
 
 def scan_bound(

@@ -22,7 +22,6 @@ from itertools import accumulate, pairwise, product
 from typing import Any
 
 import numpy as np
-from dask._task_spec import GraphNode, List, Task, TaskRef
 from dask.base import tokenize
 
 from .. import chunk, planner
@@ -31,6 +30,7 @@ from ..chunk.place import Place, whole
 from ..device import faults
 from ..distributed import workers
 from ..distributed.handles import Coords
+from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
 from ..monoid import INDEX, Bound
 from ..operators import OPERATORS

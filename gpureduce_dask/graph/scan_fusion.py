@@ -12,12 +12,11 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import dask.array as da
 import numpy as np
-from dask._task_spec import Alias, DataNode, GraphNode, Task, TaskRef
 from dask.array.chunk import astype
-from dask.array.optimization import optimize
-from dask.core import reverse_dict
 
+from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, scan_tasks
 from .fused_task import Key
 from .scan_tasks import Scan
@@ -32,6 +31,15 @@ CHEAP = frozenset(
 )
 
 
+def users_of(graph: Graph) -> dict[Key, set[Key]]:
+    """The tasks that need each key."""
+    found: dict[Key, set[Key]] = {key: set() for key in graph}
+    for key, node in graph.items():
+        for need in node.dependencies:
+            found.setdefault(need, set()).add(key)
+    return found
+
+
 def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
     """The graph without the elementwise steps that only scans need, which their tasks do instead."""
     readers = {key: node for key, node in graph.items() if isinstance(node, Task) and node.func in READERS}
@@ -39,7 +47,7 @@ def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
     steps = {key for key in needs - wanted if _are_steps(graph[key])}
     if not steps:
         return graph
-    users = reverse_dict({key: node.dependencies for key, node in graph.items()})
+    users = users_of(graph)
     fused = {
         key
         for key in steps
@@ -58,7 +66,7 @@ def are_computed(arrays: Sequence[Any], scan: Scan) -> bool:
     :func:`move_in` moves where nothing else needs what they make."""
     for x in arrays:
         key = (x.name, *(0 for _ in x.numblocks))
-        graph = optimize(x.dask, [key])
+        graph = da.optimize(x.dask, [key])
         node = graph.get(key)
         if not _is_worth(node, [scan, scan]) or not node.dependencies.isdisjoint(graph):
             return False

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-from dask._task_spec import Task
 
 from .. import chunk
 from ..chunk import Place, host_scan
 from ..device import faults
+from ..distributed.private import Task
 from ..monoid import Bound
 from . import deferred
 from .reduce_tasks import Partial, merge

@@ -15,13 +15,13 @@ from itertools import accumulate, product
 from typing import Any, Protocol
 
 import numpy as np
-from dask._task_spec import GraphNode, List, Task, TaskRef
 from dask.highlevelgraph import MaterializedLayer
 
 from .. import planner
 from ..chunk import is_device
 from ..distributed import handles, worker_to_worker, workers
 from ..distributed.handles import Coords, HandleSet, origins
+from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..monoid import Bound
 from . import meta, reduce_tasks
 from .axes import FAN_IN, Axes, needs_places, place_chunks, stages

@@ -1,0 +1,135 @@
+"""The interfaces of dask and distributed that this package uses and their documentation does not have.
+
+Each stands in a function of its own, with what is done where an upstream has it no longer: a few more tasks, or an
+error that names what is missing, never another answer. ``NAMES`` lists them; a test takes each away and computes.
+Two are used where they are needed: ``Array._meta``, and the functions of ``dask.array`` that
+:func:`gpureduce_dask.accelerate` wraps because somebody asked for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import dask
+import dask.array as da
+from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
+
+from ..errors import ArgumentError, message
+
+# Of dask's graph specification, which its documentation has, but for where they can be imported from.
+__all__ = ["Alias", "DataNode", "GraphNode", "List", "Task", "TaskRef"]
+
+# What each is used for, by where an upstream has it.
+NAMES: Mapping[str, str] = {
+    "dask._task_spec.fuse_linear_task_spec": "a chain of tasks becomes one",
+    "dask._task_spec.resolve_aliases": "names for other tasks do not run as tasks",
+    "dask.array.Array.__dask_optimize__": "groups take in the tasks that make their chunks",
+    "dask.array.core._enforce_dtype": "functions of elements that dask wraps are computed as a chunk is read",
+    "dask.array.core.handle_out": "out=",
+    "dask.layers.ArraySliceDep": "chunks of lazy arrays know where they lie",
+    "dask.array.Array._meta": "the kind of an array's chunks",
+    "dask.array.reductions.arg_reduction": "plain argmin and argmax under accelerate",
+    "distributed.scheduler.Scheduler._instances": "tasks that a scheduler has already are not made again",
+    "distributed.Worker.handlers": "workers ask each other for partials",
+    "distributed.Worker.rpc.connect": "a worker that is gone is found out in two seconds",
+    "distributed.core.send_recv": "the same",
+}
+
+
+def _get(name: str) -> Any:
+    """What a module has by this name, or None."""
+    module, _, attribute = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), attribute, None)
+    except ImportError:
+        return None
+
+
+def fuse_linear(graph: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
+    """The graph with each chain of tasks as one, or as it is."""
+    fuse = _get("dask._task_spec.fuse_linear_task_spec")
+    found: dict[Any, Any] = graph if fuse is None else fuse(graph, wanted)
+    return found
+
+
+def resolve_aliases(graph: dict[Any, Any], wanted: set[Any], users: Mapping[Any, set[Any]]) -> dict[Any, Any]:
+    """The graph without tasks that only stand for another, or as it is."""
+    resolve = _get("dask._task_spec.resolve_aliases")
+    found: dict[Any, Any] = graph if resolve is None else resolve(graph, wanted, users)
+    return found
+
+
+class _Optimizer:
+    """What arrays are optimised by: what dask's configuration says, which goes first, or a function of ours."""
+
+    def __init__(self, optimize: Callable[..., Any], stock: Any) -> None:
+        self.optimize, self.stock = optimize, stock
+
+    def __get__(self, array: Any, owner: Any) -> Any:
+        is_set = dask.config.get("array_optimize", self) is not self
+        return self.stock.__get__(array, owner) if is_set else self.optimize
+
+
+def optimize_arrays(optimize: Callable[..., Any]) -> None:
+    """Have dask's arrays of this process optimised by a function, from now on.
+
+    Not by dask's configuration, which is sent as JSON to workers that start. Where arrays have no such hook, graphs run
+    as they were built, with a task a chunk.
+    """
+    stock = da.Array.__dict__.get("__dask_optimize__")
+    if hasattr(stock, "__get__") and not isinstance(stock, _Optimizer):
+        da.Array.__dask_optimize__ = _Optimizer(optimize, stock)
+
+
+def enforced_function(function: Any, options: Mapping[str, Any]) -> Any:
+    """The function that dask wraps in one which casts its result, or the function itself."""
+    wrapper = _get("dask.array.core._enforce_dtype")
+    return options.get("enforce_dtype_function") if wrapper is not None and function is wrapper else function
+
+
+def write_to(out: Any, result: Any) -> Any:
+    """The result; ``out``, an array of dask, becomes the same."""
+    if out is None:
+        return result
+    handle = _get("dask.array.core.handle_out")
+    if handle is None:
+        raise ArgumentError(
+            message("reduce", "out= with a dask that has no handle_out", "no out=", "Use the array that is returned.")
+        )
+    return handle(out, result)
+
+
+def slices_of_blocks(chunks: tuple[tuple[int, ...], ...]) -> Any:
+    """For ``blockwise``: an argument that gives each block its slices; None where dask has none such."""
+    found = _get("dask.layers.ArraySliceDep")
+    return None if found is None else found(chunks)
+
+
+def schedulers_here() -> list[Any]:
+    """The schedulers of this process, as far as they can be known."""
+    module = sys.modules.get("distributed.scheduler")
+    return list(getattr(getattr(module, "Scheduler", None), "_instances", ()))
+
+
+def answers_requests(worker: Any, operation: str, make: Callable[[], Callable[..., Any]]) -> Any:
+    """What answers requests of this name that other workers send to this one: what did before, or what ``make`` gives
+    from now on. None where a worker takes no such handlers."""
+    handlers = getattr(worker, "handlers", None)
+    if handlers is None:
+        return None
+    return handlers[operation] if operation in handlers else handlers.setdefault(operation, make())
+
+
+async def send_request(worker: Any, home: str, operation: str, timeout: float, **arguments: Any) -> Any:
+    """What another worker answers. One that cannot be reached within ``timeout`` seconds is an OSError."""
+    send, connect = _get("distributed.core.send_recv"), getattr(worker.rpc, "connect", None)
+    if send is None or connect is None:
+        return await getattr(worker.rpc(home), operation)(**arguments)
+    comm = await connect(home, timeout=timeout)
+    try:
+        return await send(comm, op=operation, **arguments)
+    finally:
+        worker.rpc.reuse(home, comm)
