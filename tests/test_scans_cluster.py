@@ -120,7 +120,7 @@ def test_over_all_axes(client, monkeypatch, grid, how):
 def test_rows_are_shared_where_a_worker_has_no_room_for_a_band(client, monkeypatch):
     ref = np.random.default_rng(2).normal(size=(30, 90))
     x = persisted(client, da.from_array(ref, chunks=(30, 10)).map_blocks(np.copy))
-    monkeypatch.setattr(scan_flat.groups, "MEMORY_SHARE", 12_000 / 2**31)
+    monkeypatch.setattr(scan_flat.planner, "MEMORY_SHARE", 12_000 / 2**31)
     got = gr.cumsum(x)
     assert any(getattr(node, "func", None) is scan_flat.cut for node in got.dask.layers[got.name].values())
     np.testing.assert_allclose(got.compute(), np.cumsum(ref), rtol=1e-12, atol=1e-12)

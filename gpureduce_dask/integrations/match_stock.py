@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from numbers import Integral
 from typing import Any
 
+import dask.array as da
 import numpy as np
-from dask.array import chunk, reductions
+from dask.array import reductions
 
 from ..graph.options import HIGHEST
 from ..monoid import Array, Bound, DType, State
@@ -36,38 +37,39 @@ class Found:
     name: str | None = None  # for keys, where it is not the operator's
 
 
-def _stock_reductions() -> Iterator[tuple[str, Any, Any, Any, bool]]:
-    """Rows and what stands for them in dask: chunk, aggregate and combine functions, and whether dask concatenates
-    what the latter two get."""
-    r = reductions
-    for name in ("sum", "prod", "any", "all", "min", "max"):
-        f = getattr(chunk, name)
-        yield name, f, f, f, True
-    yield "min", r.chunk_min, chunk.min, r.chunk_min, True
-    yield "max", r.chunk_max, chunk.max, r.chunk_max, True
-    yield "nansum", chunk.nansum, chunk.sum, chunk.sum, True
-    yield "nanprod", chunk.nanprod, chunk.prod, chunk.prod, True
-    yield "nanmin", r._nanmin_skip, r._nanmin_skip, r._nanmin_skip, True
-    yield "nanmax", r._nanmax_skip, r._nanmax_skip, r._nanmax_skip, True
-    nan = {"sum": chunk.nansum, "numel": r.nannumel}
-    yield "mean", r.mean_chunk, r.mean_agg, r.mean_combine, False
-    yield "nanmean", partial(r.mean_chunk, **nan), r.mean_agg, partial(r.mean_combine, **nan), False
-    yield "var", r.moment_chunk, r.moment_agg, r.moment_combine, False
-    aggregate, combine = partial(r.moment_agg, sum=np.sum), partial(r.moment_combine, sum=np.nansum)
-    yield "nanvar", partial(r.moment_chunk, **nan), aggregate, combine, False
+class _Seen(Exception):
+    """The arguments of a call that was only looked at."""
+
+    def __init__(self, call: Arguments) -> None:
+        self.call = call
 
 
-def _stock_arg_reductions() -> Iterator[tuple[str, Any, Any, Any]]:
-    """Rows and what stands for them in dask: chunk, combine and aggregate functions."""
-    r = reductions
-    for name, extreme, position, aggregate in (
-        ("argmin", chunk.min, chunk.argmin, r.arg_agg),
-        ("argmax", chunk.max, chunk.argmax, r.arg_agg),
-        ("nanargmin", chunk.nanmin, r._nanargmin, r.nanarg_agg),
-        ("nanargmax", chunk.nanmax, r._nanargmax, r.nanarg_agg),
-    ):
-        first = partial(r.arg_chunk, extreme, position)
-        yield name, first, partial(r.arg_combine, position), partial(aggregate, position)
+def calls_of(hooked: str, names: Sequence[str]) -> dict[str, Arguments]:
+    """What dask's public functions of these names pass to one of ``dask.array.reductions``, which all of them end in.
+
+    Each is called once with an array of ours, in place of a list of dask's inner functions.
+    """
+    stock = getattr(reductions, hooked)
+    probe, signature = da.zeros(2, chunks=1), inspect.signature(stock)
+    found: dict[str, Arguments] = {}
+
+    def look(*args: Any, **kwargs: Any) -> Any:
+        call = signature.bind(*args, **kwargs)
+        call.apply_defaults()
+        if call.arguments["x"] is not probe:  # of another thread
+            return stock(*args, **kwargs)
+        raise _Seen(call.arguments)
+
+    setattr(reductions, hooked, look)
+    try:
+        for name in names:
+            try:
+                getattr(da, name)(probe, axis=0)
+            except _Seen as seen:
+                found[name] = seen.call
+    finally:
+        setattr(reductions, hooked, stock)
+    return found
 
 
 def _function(f: Any) -> Function:
@@ -85,20 +87,49 @@ def _options(f: Any) -> dict[str, Any]:
     return _options(f.func) | {k: v for k, v in f.keywords.items() if k in OPTIONS}
 
 
-REDUCTIONS = {(*map(_function, fs), whole): name for name, *fs, whole in _stock_reductions()}
-ARG_REDUCTIONS = {tuple(map(_function, fs)): name for name, *fs in _stock_arg_reductions()}
+def _key(call: Arguments) -> tuple[Any, ...]:
+    """What tells one reduction from another."""
+    functions = call["chunk"], call["aggregate"], call["combine"] or call["aggregate"]
+    return (*map(_function, functions), bool(call["concatenate"]))
+
+
+def _arg_key(call: Arguments) -> tuple[Any, ...]:
+    return tuple(_function(call[name]) for name in ("chunk", "combine", "agg"))
+
+
+ROWS = "sum prod any all min max nansum nanprod nanmin nanmax mean nanmean var nanvar".split()
+ARG_ROWS = "argmin argmax nanargmin nanargmax".split()
+SCAN_ROWS = {"cumsum": "sum", "cumprod": "prod", "nancumsum": "nansum", "nancumprod": "nanprod"}
+
+
+@cache
+def known_reductions() -> dict[Any, str]:
+    """Rows by what tells dask's reductions from others; with those that people make of NumPy's functions."""
+    calls = [(f.__name__, {"chunk": f, "aggregate": f, "combine": None, "concatenate": True}) for f in (np.min, np.max)]
+    return {_key(call): name for name, call in (*calls, *calls_of("reduction", ROWS).items())}
+
+
+@cache
+def known_arg_reductions() -> dict[Any, str]:
+    """As :func:`known_reductions`, of positions."""
+    return {_arg_key(call): name for name, call in calls_of("arg_reduction", ARG_ROWS).items()}
+
+
+@cache
+def known_scans() -> dict[Any, tuple[str, str]]:
+    """Rows, and names for keys, by the functions that dask's scans are made of."""
+    return {call["func"]: (SCAN_ROWS[name], name) for name, call in calls_of("cumreduction", [*SCAN_ROWS]).items()}
 
 
 def find_reduction(call: Arguments) -> Found | None:
     """The operator of a call of ``dask.array.reduction``."""
     if call["weights"] is not None or call["meta"] is not None or call["output_size"] != 1 or call["dtype"] is None:
         return None
-    functions = call["chunk"], call["aggregate"], call["combine"] or call["aggregate"]
     try:
-        row = REDUCTIONS.get((*map(_function, functions), bool(call["concatenate"])))
+        row = known_reductions().get(_key(call))
     except TypeError:  # a function, or what a partial holds, that cannot be looked up
         return None
-    options = [_options(f) for f in functions]
+    options = [_options(f) for f in (call["chunk"], call["aggregate"], call["combine"] or call["aggregate"])]
     if row in ("var", "nanvar"):
         return _find_moment(row, options, call)
     return None if row is None or any(options) else Found(row, call["dtype"], name=call["name"])
@@ -120,7 +151,7 @@ def _find_moment(row: str, options: list[dict[str, Any]], call: Arguments) -> Fo
 
 def find_arg_reduction(call: Arguments) -> Found | None:
     """The operator of a call of ``dask.array.reductions.arg_reduction``."""
-    row = ARG_REDUCTIONS.get(tuple(_function(call[name]) for name in ("chunk", "combine", "agg")))
+    row = known_arg_reductions().get(_arg_key(call))
     is_one_or_all = call["axis"] is None or isinstance(call["axis"], Integral)
     return Found(row, np.intp) if row is not None and is_one_or_all else None
 

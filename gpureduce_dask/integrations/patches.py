@@ -14,7 +14,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array import chunk, reductions, routines
+from dask.array import reductions, routines
 from dask.base import is_dask_collection
 from dask.utils import funcname
 
@@ -75,13 +75,6 @@ def _bind(found: Found, dtype: Any, name: str) -> Bound:
     return bound
 
 
-# Functions that stock scans are made of, rows, and names for keys.
-SCANS: Mapping[Any, tuple[str, str]] = {
-    np.cumsum: ("sum", "cumsum"),
-    np.cumprod: ("prod", "cumprod"),
-    chunk.nancumsum: ("nansum", "nancumsum"),
-    chunk.nancumprod: ("nanprod", "nancumprod"),
-}
 FILL = ("_dtype_push", "_fill_with_last_one")  # what xarray's ffill and bfill are made of
 
 
@@ -91,7 +84,7 @@ def _find_scan(call: Arguments) -> tuple[str, str] | None:
     names = tuple(getattr(f, "__name__", "") for f in (func, binop))
     if names == FILL and func.__module__.startswith("xarray."):
         return "last", "ffill"
-    return SCANS.get(func)
+    return match_stock.known_scans().get(func)
 
 
 def _scan(call: Arguments) -> Any:
@@ -221,6 +214,8 @@ def install(wanted: Callable[[], bool | str], fuses: Callable[[], bool]) -> None
     with _lock:
         if _installed:
             return
+        for learn in (match_stock.known_reductions, match_stock.known_arg_reductions, match_stock.known_scans):
+            learn()
         todo = {**HOOKED, **flox.hooks()}
         modules = [m for name, m in list(sys.modules.items()) if name.startswith(("dask.array", "flox."))]
         for stock, grow in todo.items():
