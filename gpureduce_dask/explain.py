@@ -80,9 +80,9 @@ def explain(x: Any) -> Explanation:
 
 def _names(x: Any) -> list[str]:
     """The names of the arrays of a collection whose graph has no layers."""
-    from dask.core import flatten
+    from .graph.fusion import flat_keys
 
-    return list(dict.fromkeys(key[0] if isinstance(key, tuple) else key for key in flatten(x.__dask_keys__())))
+    return list(dict.fromkeys(key[0] if isinstance(key, tuple) else key for key in flat_keys(x.__dask_keys__())))
 
 
 def _lines(what: str, calls: tuple[str, ...]) -> list[str]:

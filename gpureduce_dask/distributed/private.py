@@ -1,8 +1,8 @@
 """The interfaces of dask and distributed that this package uses and their documentation does not have.
 
 Each stands in a function of its own, with what is done where an upstream has it no longer: a few more tasks, or an
-error that names what is missing, never another answer. ``NAMES`` lists them; a test takes each away and computes.
-Two are used where they are needed: ``Array._meta``, and the functions of ``dask.array`` that
+error that names what is missing, never another answer. ``NAMES`` lists them; tests take each away and compute. Two are
+used where they are needed: ``Array._meta``, which says what chunks are, and ``arg_reduction``, which
 :func:`gpureduce_dask.accelerate` wraps because somebody asked for it.
 """
 
@@ -34,18 +34,25 @@ NAMES: Mapping[str, str] = {
     "dask.array.reductions.arg_reduction": "plain argmin and argmax under accelerate",
     "distributed.scheduler.Scheduler._instances": "tasks that a scheduler has already are not made again",
     "distributed.Worker.handlers": "workers ask each other for partials",
-    "distributed.Worker.rpc.connect": "a worker that is gone is found out in two seconds",
+    "distributed.core.ConnectionPool.connect": "a worker that is gone is found out in two seconds",
     "distributed.core.send_recv": "the same",
 }
 
 
 def _get(name: str) -> Any:
-    """What a module has by this name, or None."""
-    module, _, attribute = name.rpartition(".")
+    """What dask or distributed has by this name of ``NAMES``, or None."""
+    owner, _, attribute = name.rpartition(".")
     try:
-        return getattr(importlib.import_module(module), attribute, None)
-    except ImportError:
-        return None
+        found: Any = importlib.import_module(owner)
+    except ImportError:  # it is of a class
+        module, _, kind = owner.rpartition(".")
+        found = getattr(importlib.import_module(module), kind, None)
+    return getattr(found, attribute, None)
+
+
+def _of(owner: Any, name: str) -> Any:
+    """What an object of dask or distributed has by this name of ``NAMES``, or None."""
+    return getattr(owner, name.rpartition(".")[2], None)
 
 
 def fuse_linear(graph: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
@@ -79,8 +86,10 @@ def optimize_arrays(optimize: Callable[..., Any]) -> None:
     Not by dask's configuration, which is sent as JSON to workers that start. Where arrays have no such hook, graphs run
     as they were built, with a task a chunk.
     """
-    stock = da.Array.__dict__.get("__dask_optimize__")
-    if hasattr(stock, "__get__") and not isinstance(stock, _Optimizer):
+    stock = vars(da.Array).get("__dask_optimize__")
+    if _get("dask.array.Array.__dask_optimize__") is None or not hasattr(stock, "__get__"):
+        return
+    if not isinstance(stock, _Optimizer):
         da.Array.__dask_optimize__ = _Optimizer(optimize, stock)
 
 
@@ -108,16 +117,22 @@ def slices_of_blocks(chunks: tuple[tuple[int, ...], ...]) -> Any:
     return None if found is None else found(chunks)
 
 
+def arg_reduction() -> Any:
+    """The function that dask's reductions to positions end in, or None, where these are left to dask."""
+    return _get("dask.array.reductions.arg_reduction")
+
+
 def schedulers_here() -> list[Any]:
     """The schedulers of this process, as far as they can be known."""
-    module = sys.modules.get("distributed.scheduler")
-    return list(getattr(getattr(module, "Scheduler", None), "_instances", ()))
+    if "distributed.scheduler" not in sys.modules:
+        return []
+    return list(_get("distributed.scheduler.Scheduler._instances") or ())
 
 
 def answers_requests(worker: Any, operation: str, make: Callable[[], Callable[..., Any]]) -> Any:
     """What answers requests of this name that other workers send to this one: what did before, or what ``make`` gives
     from now on. None where a worker takes no such handlers."""
-    handlers = getattr(worker, "handlers", None)
+    handlers = _of(worker, "distributed.Worker.handlers")
     if handlers is None:
         return None
     return handlers[operation] if operation in handlers else handlers.setdefault(operation, make())
@@ -125,7 +140,7 @@ def answers_requests(worker: Any, operation: str, make: Callable[[], Callable[..
 
 async def send_request(worker: Any, home: str, operation: str, timeout: float, **arguments: Any) -> Any:
     """What another worker answers. One that cannot be reached within ``timeout`` seconds is an OSError."""
-    send, connect = _get("distributed.core.send_recv"), getattr(worker.rpc, "connect", None)
+    send, connect = _get("distributed.core.send_recv"), _of(worker.rpc, "distributed.core.ConnectionPool.connect")
     if send is None or connect is None:
         return await getattr(worker.rpc(home), operation)(**arguments)
     comm = await connect(home, timeout=timeout)

@@ -15,7 +15,6 @@ from itertools import product
 from typing import Any
 
 import dask
-from dask.base import get_scheduler
 from dask.system import CPU_COUNT
 
 from ..errors import ArgumentError, ExtraError, message
@@ -67,8 +66,7 @@ def current() -> Workers:
 
 def are_processes() -> bool:
     """True where dask's own processes run a graph: what a task takes is pickled for it, by the process that asked."""
-    module = sys.modules.get("dask.multiprocessing")
-    return module is not None and get_scheduler() is module.get
+    return dask.config.get("scheduler", None) in ("processes", "multiprocessing")
 
 
 def of_client(client: Any) -> Workers:
@@ -183,14 +181,18 @@ def are_futures(values: Iterable[Any]) -> bool:
 
 
 def _client() -> Any:
-    """The client that ``compute`` would use, or None."""
-    if "distributed" not in sys.modules:
+    """The client that ``compute`` would use, or None: one that dask's configuration has, or else the current one. A
+    client of an event loop, which cannot compute, is none."""
+    module, chosen = sys.modules.get("distributed"), dask.config.get("scheduler", None)
+    if module is None:
         return None
-    try:
-        owner = getattr(get_scheduler(), "__self__", None)
-    except RuntimeError:  # a client is asked for by the configuration, and there is none
-        return None
-    return owner if hasattr(owner, "scheduler_info") else None
+    client = chosen if isinstance(chosen, module.Client) else getattr(chosen, "__self__", None)
+    if chosen in (None, "distributed", "dask.distributed"):
+        try:
+            client = module.get_client()
+        except ValueError:
+            return None
+    return client if isinstance(client, module.Client) and not client.asynchronous else None
 
 
 def _is_crowded(metrics: Mapping[str, Any], limit: float) -> bool:

@@ -119,7 +119,7 @@ class Optimize:
         is_ours = any(str(name).startswith("gr-") for name in getattr(dsk, "layers", ()))
         if not is_ours or dask.config.get("optimization.fuse.active") is False:
             return da.optimize(dsk, keys, **kwargs)
-        wanted = set(_flat_keys(keys))
+        wanted = set(flat_keys(keys))
         one = _of_one_layer(dsk, wanted)
         known = set() if one is not None else workers.known_keys(dsk, wanted)
         low: Any = da.optimize(dsk, wanted | known, **kwargs) if one is None else one
@@ -137,11 +137,11 @@ class Optimize:
         return cloudpickle.loads, (cloudpickle.dumps(_Resolved()),)
 
 
-def _flat_keys(keys: Any) -> Iterator[Key]:
+def flat_keys(keys: Any) -> Iterator[Key]:
     """Of nested lists of keys."""
     for each in keys if isinstance(keys, list | set) else [keys]:
         if isinstance(each, list | set):
-            yield from _flat_keys(each)
+            yield from flat_keys(each)
         else:
             yield each
 

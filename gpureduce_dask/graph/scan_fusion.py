@@ -14,7 +14,6 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array.chunk import astype
 
 from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, scan_tasks
@@ -26,7 +25,19 @@ Graph = Mapping[Key, GraphNode]
 READERS = (scan_tasks.totals, scan_tasks.only_section, scan_tasks.scan_chunk)
 CHEAP = frozenset(
     {getattr(operator, name) for name in "add sub mul truediv neg pos invert and_ or_ xor lt le gt ge eq ne".split()}
-    | {abs, astype, np.abs, np.add, np.clip, np.divide, np.isfinite, np.isnan, np.maximum, np.minimum, np.multiply}
+    | {
+        abs,
+        deferred.CAST,
+        np.abs,
+        np.add,
+        np.clip,
+        np.divide,
+        np.isfinite,
+        np.isnan,
+        np.maximum,
+        np.minimum,
+        np.multiply,
+    }
     | {np.negative, np.square, np.subtract, np.where}
 )
 

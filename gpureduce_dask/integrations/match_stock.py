@@ -19,6 +19,7 @@ import dask.array as da
 import numpy as np
 from dask.array import reductions
 
+from ..distributed import private
 from ..graph.options import HIGHEST
 from ..monoid import Array, Bound, DType, State
 
@@ -112,6 +113,8 @@ def known_reductions() -> dict[Any, str]:
 @cache
 def known_arg_reductions() -> dict[Any, str]:
     """As :func:`known_reductions`, of positions."""
+    if private.arg_reduction() is None:
+        return {}
     return {_arg_key(call): name for name, call in calls_of("arg_reduction", ARG_ROWS).items()}
 
 

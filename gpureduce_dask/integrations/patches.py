@@ -14,11 +14,12 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array import reductions, routines
+from dask.array import reductions
 from dask.base import is_dask_collection
 from dask.utils import funcname
 
 from .. import dtypes, operators
+from ..distributed import private
 from ..errors import GpureduceError
 from ..graph import deferred, histograms
 from ..graph.apply import bind, refuse_expressions
@@ -192,12 +193,12 @@ SCAN_RULES = (
 HOOKED: Mapping[Callable[..., Any], Any] = {
     da.reduction: partial(_reduction, find=match_stock.find_reduction),
     reductions.cumreduction: _scan,
-    reductions.arg_reduction: partial(_reduction, find=match_stock.find_arg_reduction),
-    reductions.std: partial(_reduction, find=partial(match_stock.find_deviation, "std")),
-    reductions.nanstd: partial(_reduction, find=partial(match_stock.find_deviation, "nanstd")),
-    routines.ptp: partial(_reduction, find=match_stock.find_ptp),
-    routines.count_nonzero: partial(_reduction, find=match_stock.find_count),
-    routines.histogram: _histogram,
+    private.arg_reduction(): partial(_reduction, find=match_stock.find_arg_reduction),
+    da.std: partial(_reduction, find=partial(match_stock.find_deviation, "std")),
+    da.nanstd: partial(_reduction, find=partial(match_stock.find_deviation, "nanstd")),
+    da.ptp: partial(_reduction, find=match_stock.find_ptp),
+    da.count_nonzero: partial(_reduction, find=match_stock.find_count),
+    da.histogram: _histogram,
 }
 
 _installed: list[Callable[..., Any]] = []
@@ -218,6 +219,7 @@ def install(wanted: Callable[[], bool | str], fuses: Callable[[], bool]) -> None
             learn()
         todo = {**HOOKED, **flox.hooks()}
         modules = [m for name, m in list(sys.modules.items()) if name.startswith(("dask.array", "flox."))]
+        todo.pop(None, None)  # what this dask does not have
         for stock, grow in todo.items():
             hook = _hook(stock, grow, wanted, fuses)
             _installed.append(hook)

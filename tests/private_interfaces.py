@@ -1,0 +1,77 @@
+"""Which interfaces of dask and distributed the package uses that their documentation does not have.
+
+``python tests/private_interfaces.py`` prints them: those of the one module that may use them, and any other.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parent.parent / "gpureduce_dask"
+MODULE = PACKAGE / "distributed" / "private.py"
+UPSTREAMS = {"dask", "distributed"}
+TOOLS = {"bench", "ladder", "demo.py", "doctor.py"}  # which only measure and report
+
+# What is documented, or named in the docstring of what is: https://docs.dask.org, https://distributed.dask.org.
+DOCUMENTED = frozenset(
+    """
+    dask dask.array dask.base dask.base.annotate dask.base.clone_key dask.base.compute dask.base.is_dask_collection
+    dask.base.tokenize dask.array.reductions dask.array.reductions.cumreduction dask.array.stats dask.delayed.delayed
+    dask.highlevelgraph.HighLevelGraph dask.highlevelgraph.Layer dask.highlevelgraph.MaterializedLayer
+    dask.system.CPU_COUNT dask.utils.funcname dask.utils.parse_bytes dask.array.optimize
+    distributed distributed.CancelledError distributed.Client distributed.LocalCluster distributed.Reschedule
+    distributed.WorkerPlugin distributed.get_client distributed.get_worker distributed.wait
+    """.split()
+)
+OURS = frozenset({"_asdict", "_getframe", "_number", "_tape", "_meta"})  # Python's, the tracer's own, and one of NAMES
+
+
+def imports(tree: ast.AST) -> Iterator[str]:
+    """What a file imports of dask and distributed."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        yield from (name for name in names if name.partition(".")[0] in UPSTREAMS)
+
+
+def private_attributes(tree: ast.AST) -> Iterator[str]:
+    """Attributes with an underscore, of anything but the object itself."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+            is_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            if not is_self and node.attr not in OURS:
+                yield f".{node.attr}"
+
+
+def elsewhere(package: Path = PACKAGE, module: Path = MODULE) -> dict[str, set[str]]:
+    """Private interfaces by the files outside of the one module that use them."""
+    found = defaultdict(set)
+    for path in sorted(package.rglob("*.py")):
+        place = path.relative_to(package)
+        if path == module or place.parts[0] in TOOLS:
+            continue
+        tree = ast.parse(path.read_text())
+        for name in (*(n for n in imports(tree) if n not in DOCUMENTED), *private_attributes(tree)):
+            found[name].add(str(place))
+    return dict(found)
+
+
+if __name__ == "__main__":
+    from gpureduce_dask.distributed.private import NAMES
+
+    print(f"{len(NAMES)} private interfaces in {MODULE.relative_to(PACKAGE.parent)}:")
+    for name, use in NAMES.items():
+        print(f"  {name}: {use}")
+    others = elsewhere()
+    print(
+        f"{len(others)} elsewhere",
+        *(f"  {name}: {', '.join(sorted(files))}" for name, files in others.items()),
+        sep="\n",
+    )
