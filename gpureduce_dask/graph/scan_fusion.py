@@ -25,20 +25,8 @@ Graph = Mapping[Key, GraphNode]
 READERS = (scan_tasks.totals, scan_tasks.only_section, scan_tasks.scan_chunk)
 CHEAP = frozenset(
     {getattr(operator, name) for name in "add sub mul truediv neg pos invert and_ or_ xor lt le gt ge eq ne".split()}
-    | {
-        abs,
-        deferred.CAST,
-        np.abs,
-        np.add,
-        np.clip,
-        np.divide,
-        np.isfinite,
-        np.isnan,
-        np.maximum,
-        np.minimum,
-        np.multiply,
-    }
-    | {np.negative, np.square, np.subtract, np.where}
+    | {abs, deferred.CAST, np.abs, np.add, np.clip, np.divide, np.isfinite, np.isnan, np.maximum, np.minimum}
+    | {np.multiply, np.negative, np.square, np.subtract, np.where}
 )
 
 

@@ -190,7 +190,7 @@ SCAN_RULES = (
 
 
 # dask's functions that are wrapped, and what makes a tree of ours of the arguments of a call, or raises.
-HOOKED: Mapping[Callable[..., Any], Any] = {
+HOOKED: Mapping[Any, Any] = {
     da.reduction: partial(_reduction, find=match_stock.find_reduction),
     reductions.cumreduction: _scan,
     private.arg_reduction(): partial(_reduction, find=match_stock.find_arg_reduction),
@@ -217,10 +217,11 @@ def install(wanted: Callable[[], bool | str], fuses: Callable[[], bool]) -> None
             return
         for learn in (match_stock.known_reductions, match_stock.known_arg_reductions, match_stock.known_scans):
             learn()
-        todo = {**HOOKED, **flox.hooks()}
+        todo: dict[Any, Any] = {**HOOKED, **flox.hooks()}
         modules = [m for name, m in list(sys.modules.items()) if name.startswith(("dask.array", "flox."))]
-        todo.pop(None, None)  # what this dask does not have
         for stock, grow in todo.items():
+            if stock is None:  # what this dask does not have
+                continue
             hook = _hook(stock, grow, wanted, fuses)
             _installed.append(hook)
             for module in modules:
