@@ -82,6 +82,7 @@ def histogram(
 
     ``bins`` is a number, with ``range=(low, high)``, or increasing edges. The last bin holds its right edge too; NaN
     and what lies outside are not counted. Counts are int64, or sums of ``weights`` in their dtype; with ``density``
-    they are divided by their total and the bins' widths.
+    they are divided by their total and the bins' widths. Where the bins or the range are known when they are computed,
+    it is dask's own.
     """
     return histograms.histogram(a, bins, range, normed, weights, density)

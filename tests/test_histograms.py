@@ -53,3 +53,18 @@ def test_empty_chunks_and_many_bins():
     edges = np.linspace(0, 1, 4000)  # labels then, not sorted lines
     np.testing.assert_array_equal(gr.histogram(da.from_array(u, chunks=999), edges)[0], np.histogram(u, edges)[0])
     assert gr.histogram(da.from_array(np.float64(0.5)), [0, 1])[0].compute() == [1]
+
+
+def test_bins_and_ranges_that_are_known_when_they_are_computed():
+    u = np.random.default_rng(3).random(90)
+    x = da.from_array(u, chunks=20)
+    spans = {"both": [x.min(), x.max()], "one": (0, x.max()), "neither": (0, 1)}
+    for span in spans.values():
+        for bins in (5, da.array(5)):
+            want = da.histogram(x, bins, span)[0].compute(scheduler="sync")
+            with gr.accelerate(numpy=True):
+                counts, _ = da.histogram(x, bins, span)
+            for found in (counts, gr.histogram(x, bins, span)[0]):
+                np.testing.assert_array_equal(found.compute(scheduler="sync"), want)
+    edges = x[:3].cumsum(axis=0)
+    np.testing.assert_array_equal(gr.histogram(x, edges)[0], np.histogram(u, edges.compute(scheduler="sync"))[0])

@@ -104,6 +104,14 @@ def test_positions_over_any_chunks(case, split_every):
     np.testing.assert_array_equal(got, rows.argmax(-1))
 
 
+def test_one_axis_gives_one_name_however_its_fan_in_is_said():
+    x = da.ones((40, 6), chunks=(2, 3))
+    for axis in (0, -2, (0,)):
+        names = {gr.sum(x, axis=axis, split_every=split).name for split in (3, {0: 3}, {-2: 3}, {0: 3, 1: 9})}
+        assert len(names) == 1
+    assert gr.sum(x, axis=0, split_every={0: 4}).name not in names
+
+
 @pytest.mark.parametrize("split_every", [2, 3, 7, 100, {0: 2}, {0: 4, 1: 2}, {-1: 5}])
 def test_fan_in_bounds_every_combine(split_every):
     x = da.ones((40, 12), chunks=(4, 3))

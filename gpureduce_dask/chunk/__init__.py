@@ -60,11 +60,11 @@ NUMPY = (np.ndarray, np.generic)
 def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None, masks: bool = True) -> Any:
     """The partial of one chunk (one array for each of the monoid's arity), of size 1 along every axis in ``axes``.
 
-    Without ``masks`` a masked chunk is refused.
+    Without ``masks`` a masked chunk is read as a scan reads it, or refused.
     """
     if isinstance(bound, Binned):
         return _bins().reduce_many([chunks], bound, axes, None if place is None else [place])
-    chunks = admit(chunks, bound, masks)
+    chunks = admit(chunks if masks else masked.filled(chunks, bound), bound, masks)
     if _is_masked(chunks[0]):
         return masked.reduce(chunks[0], bound, axes, place)
     return _side(is_device(chunks[0])).reduce(chunks, bound, axes, place)
@@ -79,9 +79,10 @@ def add(before: Any, chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ..
 
 
 def partial_bytes(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> int:
-    """Bytes of a host chunk's partial where it had better be added to the one before it; 0 for others."""
+    """Bytes of a host chunk's partial where it had better be added to the one before it; 0 for others, as of masked
+    chunks."""
     cells = math.prod(int(n) for a, n in enumerate(np.shape(chunks[0])) if a not in axes)
-    if isinstance(bound, Binned) or cells <= host.PENDING_CELLS or any(map(is_device, chunks)):
+    if isinstance(bound, Binned) or cells <= host.PENDING_CELLS or any(is_device(c) or _is_masked(c) for c in chunks):
         return 0
     return cells * bound.state.itemsize * math.prod(bound.extra)
 
@@ -102,8 +103,8 @@ def reduce_many(
 def reduce_each(
     chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
 ) -> list[Any]:
-    """The partials of several chunks, one each. Small ones of a GPU leave it together, as host bytes."""
-    batch = gather(chunks, bound, masks=False)
+    """The totals of a scan's chunks, one each. Small ones of a GPU leave it together, as host bytes."""
+    batch = gather([masked.filled(each, bound) for each in chunks], bound, masks=False)
     if not batch.device:
         each: Sequence[Place | None] = places or [None] * len(batch)
         return [host.reduce(c, bound, axes, p) for c, p in zip(batch, each, strict=True)]
@@ -157,10 +158,11 @@ def scan(
     chunk's shape, true where what stands before an element is forgotten, the carry included. ``out`` takes the results
     and may be the chunk itself. ``place`` is where the chunk lies, for a state with an index. Without ``with_total`` a
     GPU is spared to write the partial, which is then None. ``method`` is how a GPU scans: ``"look-back"``, a single
-    pass, or one of the textbook's; the host has one.
+    pass, or one of the textbook's; the host has one. What is masked has masked results, of which ``out`` knows nothing.
     """
     check(method)
-    chunks = admit(chunks, bound)
+    mask = np.ma.getmask(chunks[0]) if _is_masked(chunks[0]) else None
+    chunks = admit(masked.filled(chunks, bound), bound)
     device = is_device(chunks[0])
     if carry is not None:
         carry = to_device(carry, bound) if device else to_host(carry, bound)
@@ -168,7 +170,8 @@ def scan(
         require_plain_chunk(bound.name, resets)
         resets = move(resets, device)
     if not device:
-        return host_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, place)
+        array, total = host_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, place)
+        return array if mask is None else np.ma.masked_array(array, mask), total
     from . import device_scan
 
     return device_scan.scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total, place, method)

@@ -2,7 +2,7 @@
 
 What is masked counts for nothing, and a cell of which all is masked has a masked result, as stock dask has it. A
 partial says which cells hold an element, beside the states that they would have otherwise, so that it folds with the
-partials of chunks without masks.
+partials of chunks without masks. Scans read a neutral number in the place of what is masked, and mask it again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from ..monoid import Array, Bound
 from . import host
 from .place import Place
 
+NEUTRAL = {"sum": 0, "nansum": 0, "prod": 1, "nanprod": 1}  # of the scans that stock dask has
+# NumPy finds positions among what it fills masks with: the last that it would choose, which others may equal.
+FILLS = {"argmin": np.ma.minimum_fill_value, "argmax": np.ma.maximum_fill_value}
 QUOTIENTS = frozenset({"mean", "nanmean", "var", "nanvar", "std", "nanstd", "moment"})
 
 
@@ -51,8 +54,11 @@ def takes(bound: Bound) -> bool:
     return is_one and not isinstance(bound, Binned) and map_of(bound) is None and not bound.monoid.unsafe_cuda
 
 
-def reduce(chunk: Any, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> MaskedPartial:
-    """The partial of one chunk."""
+def reduce(chunk: Any, bound: Bound, axes: tuple[int, ...], place: Place | None = None) -> Any:
+    """The partial of one chunk; of positions, one that knows no mask."""
+    name = bound.name if bound.dtypes[0].kind in "fc" else bound.name.removeprefix("nan")
+    if name in FILLS and bound.result.kind == "i":
+        return host.reduce((np.ma.filled(chunk, FILLS[name](chunk)),), bound, axes, place)
     there = ~np.ma.getmaskarray(chunk)
     states = host.reduce((np.ma.getdata(chunk), there), _with_mask(bound), axes, place)
     return MaskedPartial(states, np.logical_or.reduce(there, axis=axes, keepdims=True))
@@ -61,6 +67,13 @@ def reduce(chunk: Any, bound: Bound, axes: tuple[int, ...], place: Place | None 
 @lru_cache(maxsize=256)
 def _with_mask(bound: Bound) -> Bound:
     return mapped(unchanged((*bound.dtypes, np.dtype(bool))), bound, masked=True)
+
+
+def filled(chunks: tuple[Any, ...], bound: Bound) -> tuple[Any, ...]:
+    """Chunks for a scan, without masks where it has a neutral number for what they cover; all others as they are."""
+    if not (isinstance(chunks[0], np.ma.MaskedArray) and takes(bound) and bound.name in NEUTRAL):
+        return chunks
+    return (np.ma.filled(chunks[0], chunks[0].dtype.type(NEUTRAL[bound.name])),)
 
 
 def combine(partials: Sequence[Any], bound: Bound) -> MaskedPartial:

@@ -53,7 +53,8 @@ def fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks
         return _default_fan_in(bound, axes, chunks)
     if isinstance(split_every, dict):
         given = {_one_axis(name, a, len(chunks)): _at_least_two(name, n) for a, n in split_every.items()}
-        return {a: given.get(a, 2) for a in axes}
+        split = {a: given.get(a, 2) for a in axes}
+        return split[axes[0]] if len(axes) == 1 else split  # one tree, and one name, however it is said
     return _at_least_two(name, split_every)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.base import tokenize
+from dask.base import is_dask_collection, tokenize
 
 from ..binned import COUNT
 from ..chunk import is_device, require_plain_chunk
@@ -55,19 +55,25 @@ def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
     return grouped(name, "sum", given, array, None, least, np.float64, None, split_every, strict=True)
 
 
-def histogram(a: Any, bins: Any, range: Any, normed: Any, weights: Any, density: Any) -> tuple[Any, Any]:
-    """:func:`gpureduce_dask.histogram`."""
+def histogram(
+    a: Any, bins: Any, range: Any, normed: Any, weights: Any, density: Any, masks: bool = False
+) -> tuple[Any, Any]:
+    """:func:`gpureduce_dask.histogram`. With ``masks`` what chunks mask is counted, as dask and NumPy count it, where
+    the array's meta is silent about it."""
     name = "histogram"
     x = as_dask(name, a)
     require_plain(name, "an array", x)
     if normed is not False:
         raise ArgumentError(message(name, f"normed={normed!r}", "density=", "NumPy has removed normed."))
+    if is_lazy(bins) or is_lazy(range):
+        lazily: tuple[Any, Any] = da.histogram(x, bins, range, normed, weights, density)
+        return lazily
     edges = _edges(name, bins, range, x.dtype)
     if x.dtype.kind not in "biuf" or not (x.dtype.kind != "f" or x.dtype.itemsize <= 8):
         raise refuse_dtype(name, x.dtype, "bool, integer or float", "Convert the array with astype.")
     count, is_even = len(edges) - 1, np.ndim(bins) == 0
     if weights is None and count <= (EVEN if is_even else SORTED) and not meta.promises_device(x._meta):
-        found = _counts(name, x if x.ndim else x.reshape(1), edges, tuple(range) if is_even else None)
+        found = _counts(name, x if x.ndim else x.reshape(1), edges, tuple(range) if is_even else None, masks)
     else:
         found = _by_codes(name, x, edges, is_even, weights)
     if not density:
@@ -75,15 +81,15 @@ def histogram(a: Any, bins: Any, range: Any, normed: Any, weights: Any, density:
     return found / np.diff(edges).astype(np.float64) / found.sum(), edges
 
 
-def _counts(name: str, x: Any, edges: Any, span: Any) -> Any:
+def _counts(name: str, x: Any, edges: Any, span: Any, masks: bool) -> Any:
     """Counts of NumPy chunks: of each chunk first, then the sums of those."""
     inds = tuple(range(x.ndim))
     each = da.blockwise(
-        partial(counts_of, edges=edges, span=span),
+        partial(counts_of, edges=edges, span=span, masks=masks),
         (*inds, x.ndim),
         x,
         inds,
-        name=f"gr-{name}-counts-{tokenize(x.name, edges, span)}",
+        name=f"gr-{name}-counts-{tokenize(x.name, edges, span, masks)}",
         dtype=np.int64,
         meta=np.empty((0,) * (x.ndim + 1), np.int64),
         adjust_chunks=dict.fromkeys(inds, 1),
@@ -112,6 +118,11 @@ def _by_codes(name: str, x: Any, edges: Any, even: bool, weights: Any) -> Any:
     return grouped(name, "sum", heavy, codes, None, count, dtype, None, None)
 
 
+def is_lazy(bins: Any) -> bool:
+    """True for bins, or a range, of which some are known when they are computed."""
+    return any(map(is_dask_collection, bins if isinstance(bins, list | tuple) else (bins,)))
+
+
 def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
     """The edges of the bins, in NumPy's dtype."""
     if bins is None or (np.ndim(bins) == 0 and range is None):
@@ -126,12 +137,13 @@ def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
         raise ArgumentError(message(name, str(error), "bins that NumPy takes", remedy)) from error
 
 
-def counts_of(block: Any, edges: Any, span: Any = None) -> Any:
+def counts_of(block: Any, edges: Any, span: Any = None, masks: bool = False) -> Any:
     """How many elements of a NumPy chunk lie in each bin, behind as many axes of size 1 as it has.
 
     Single bytes are counted by value. Where bins are of one width, from ``span[0]`` to ``span[1]``, numpy.histogram
-    counts; else as it counts: blocks are sorted, and the edges looked up in them.
+    counts; else as it counts: blocks are sorted, and the edges looked up in them. With ``masks`` masks are ignored.
     """
+    block = np.ma.getdata(block) if masks and isinstance(block, np.ma.MaskedArray) else block
     require_plain_chunk("histogram", block)
     block = np.asarray(block) if isinstance(block, list) else block
     count = len(edges) - 1

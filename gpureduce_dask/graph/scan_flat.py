@@ -170,12 +170,19 @@ def scan_rows(gathered: tuple[Columns, Rows], start: int, stop: int, is_first: b
     extra = int(scan.initial and is_first)
     shape = (stop - start, *rows.behind)
     flat = (scan.filled if extra else scan.empty)((math.prod(shape) + extra,), device)
-    view = (flat[:-1] if extra and scan.reverse else flat[extra:]).reshape(shape)
+    hidden = np.zeros(flat.shape, bool) if any(isinstance(b, np.ma.MaskedArray) for b in columns[0]) else None
+
+    def rows_of(line: Any) -> Any:
+        return (line[:-1] if extra and scan.reverse else line[extra:]).reshape(shape)
+
+    view = rows_of(flat)
     at = (*(0,) * rows.lead, slice(start - rows.first, stop - rows.first))
     for blocks, stretch in zip(zip(*columns, strict=True), rows.stretches, strict=True):
         target = view[(slice(None), *stretch.results)]
         carry = rows.bases[(slice(start, stop), *stretch.totals)][..., None]
         pieces = tuple(b[at].reshape(target.shape) for b in blocks)
+        if hidden is not None:
+            rows_of(hidden)[(slice(None), *stretch.results)] = np.ma.getmaskarray(pieces[0])
         if scan.shape is not None:
             corner = (*stretch.corner[: rows.lead], stretch.corner[rows.lead] + start, *stretch.corner[rows.lead + 1 :])
             _scan_in_place(pieces, target, carry, corner, rows.lead, scan)
@@ -183,7 +190,7 @@ def scan_rows(gathered: tuple[Columns, Rows], start: int, stop: int, is_first: b
         chunk.scan(
             pieces, scan.bound, target.ndim - 1, carry, exclusive=scan.exclusive, reverse=scan.reverse, out=target
         )
-    return chunk.move(flat, scan.device)
+    return chunk.move(flat if hidden is None else np.ma.masked_array(flat, hidden), scan.device)
 
 
 def _scan_in_place(

@@ -102,12 +102,13 @@ class Scan:
 
     def run(self, read: tuple[Any, ...], bound: Bound, starts: Any, carry: Partial, offset: int, is_first: bool) -> Any:
         """One chunk's results, of what :meth:`read` gave."""
-        out, inner = None, None
+        out, inner, inside = None, None, ()
         if self.initial and is_first:
             shape = tuple(n + (a == self.axis) for a, n in enumerate(read[0].shape))
             out = self.filled(shape, chunk.is_device(read[0]))
             at = slice(None, -1) if self.reverse else slice(1, None)
-            inner = out[(slice(None),) * self.axis + (at,)]
+            inside = (slice(None),) * self.axis + (at,)
+            inner = out[inside]
         array, _ = chunk.scan(
             read,
             bound,
@@ -120,6 +121,10 @@ class Scan:
             place=self.place(offset),
             with_total=False,
         )
+        if out is not None and isinstance(array, np.ma.MaskedArray):
+            hidden = np.zeros(out.shape, bool)
+            hidden[inside] = np.ma.getmaskarray(array)
+            out = np.ma.masked_array(out, hidden)
         return chunk.move(array if out is None else out, self.device)
 
     def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:

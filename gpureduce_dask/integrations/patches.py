@@ -15,7 +15,6 @@ from typing import Any
 import dask.array as da
 import numpy as np
 from dask.array import reductions
-from dask.base import is_dask_collection
 from dask.utils import funcname
 
 from .. import dtypes, operators
@@ -104,12 +103,12 @@ def _histogram(call: Arguments) -> Any:
     """The counts and edges of a stock histogram, by a tree of ours; edges are dask's."""
     check(HISTOGRAM_RULES, call)
     bins, span = call["bins"], call["range"]
-    found, _ = histograms.histogram(call["a"], bins, span, call["normed"], call["weights"], call["density"])
+    found, _ = histograms.histogram(call["a"], bins, span, call["normed"], call["weights"], call["density"], masks=True)
     return found, np.linspace(span[0], span[1], num=bins + 1) if np.ndim(bins) == 0 else np.asarray(bins)
 
 
 def _has_lazy_bins(call: Arguments) -> bool:
-    return is_dask_collection(call["bins"]) or is_dask_collection(call["range"])
+    return histograms.is_lazy(call["bins"]) or histograms.is_lazy(call["range"])
 
 
 def _has_odd_bins(call: Arguments) -> bool:
@@ -217,16 +216,16 @@ def install(wanted: Callable[[], bool | str], fuses: Callable[[], bool]) -> None
             return
         for learn in (match_stock.known_reductions, match_stock.known_arg_reductions, match_stock.known_scans):
             learn()
-        todo: dict[Any, Any] = {**HOOKED, **flox.hooks()}
+        hooked = (*HOOKED.items(), *flox.hooks().items())  # which imports flox
         modules = [m for name, m in list(sys.modules.items()) if name.startswith(("dask.array", "flox."))]
-        for stock, grow in todo.items():
-            if stock is None:  # what this dask does not have
+        for stock, grow in hooked:
+            if stock is None:  # which this dask does not have
                 continue
-            hook = _hook(stock, grow, wanted, fuses)
+            name, hook = stock.__name__, _hook(stock, grow, wanted, fuses)
             _installed.append(hook)
             for module in modules:
-                if vars(module).get(stock.__name__) is stock:
-                    setattr(module, stock.__name__, hook)
+                if vars(module).get(name) is stock:
+                    setattr(module, name, hook)
 
 
 def _hook(
