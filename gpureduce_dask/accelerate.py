@@ -56,7 +56,7 @@ class accelerate:
     Raises
     ------
     ArgumentError
-        An argument of another value, and dask's array expressions: nothing is switched on then.
+        An argument of another value: nothing is switched on then.
     ArgumentTypeError
         A decorated generator or class: their bodies run outside of the call.
     """

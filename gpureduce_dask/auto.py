@@ -5,12 +5,6 @@ It is for programs that are not to be changed: in distributed's preloads, it nee
 
 from __future__ import annotations
 
-import warnings
-
 from .accelerate import install
-from .errors import ArgumentError
 
-try:
-    install()
-except ArgumentError as error:  # a preload must not keep a client from starting
-    warnings.warn(str(error), stacklevel=2)
+install()

@@ -82,6 +82,8 @@ def _names(x: Any) -> list[str]:
     """The names of the arrays of a collection whose graph has no layers."""
     from .graph.fusion import flat_keys
 
+    if hasattr(x, "expr"):
+        return [each._name for each in x.expr.walk()][::-1]
     return list(dict.fromkeys(key[0] if isinstance(key, tuple) else key for key in flat_keys(x.__dask_keys__())))
 
 

@@ -46,6 +46,7 @@ def public(relabel: Relabel | None = None, keeps: bool = False) -> Callable[[Cal
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = spelled_out(function)
+        run = function if keeps else _on_graphs(function)
         several = any(name in signature.parameters for name in OPERATORS)
         found = enumerate(signature.parameters.values())
         places = {p.name: i if p.kind is p.POSITIONAL_OR_KEYWORD else sys.maxsize for i, p in found if p.name in CHECKS}
@@ -58,16 +59,36 @@ def public(relabel: Relabel | None = None, keeps: bool = False) -> Callable[[Cal
                     if value is not None:
                         CHECKS[key](function.__name__, value)
                 if any(map(is_labelled, (*args, *kwargs.values()))) and not keeps:
-                    found: R = _labelled(function, signature, relabel, args, kwargs)
+                    found: R = _labelled(run, signature, relabel, args, kwargs)
                     return found
                 if "dim" in signature.parameters:
                     _require_no_dim(function.__name__, kwargs.get("dim"))
-                return function(*args, **kwargs)
+                return run(*args, **kwargs)
 
         wrapper.__signature__ = signature  # type: ignore[attr-defined]  # which inspect reads
         return wrapper
 
     return decorate
+
+
+# How functions are called whose arrays may be expressions: by the trees, which they import, and which know of those.
+_callers: list[Callable[..., Any]] = []
+
+
+def call_by(caller: Callable[..., Any]) -> None:
+    """Have public functions called as ``caller(function, args, kwargs)``."""
+    _callers[:] = [caller]
+
+
+def _on_graphs(function: Callable[P, R]) -> Callable[P, R]:
+    """A function of graph-based arrays as one of arrays of any kind."""
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        found: R = _callers[0](function, args, kwargs) if _callers else function(*args, **kwargs)
+        return found
+
+    return run
 
 
 def _require_no_dim(name: str, dim: Any) -> None:

@@ -234,21 +234,6 @@ def test_errors_pickle():
         assert type(again) is type(error) and str(again) == str(error) == "m"
 
 
-def test_array_expressions_are_refused():
-    code = """
-import dask
-dask.config.set({"array.query-planning": True})
-import dask.array as da, gpureduce_dask as gr
-try:
-    gr.sum(da.ones(3))
-except gr.errors.ArgumentError as error:
-    assert "query-planning" in str(error), error
-else:
-    raise SystemExit("no error")
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
 def test_the_import_is_light():
     code = """
 import sys, gpureduce_dask

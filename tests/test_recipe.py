@@ -68,7 +68,7 @@ def test_schedulers(scheduler):
 
 
 def test_array_expressions():
-    """The recipe runs in dask's array-expression mode too, where the functions of this package do not."""
+    """The recipe runs in dask's array-expression mode too, in dask's own tree."""
     code = """
 import dask
 dask.config.set({"array.query-planning": True})

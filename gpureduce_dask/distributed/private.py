@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import dask
-import dask.array as da
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
+from dask.array.core import Array
 
 from ..errors import ArgumentError, message
 
@@ -26,7 +26,7 @@ __all__ = ["Alias", "DataNode", "GraphNode", "List", "Task", "TaskRef"]
 NAMES: Mapping[str, str] = {
     "dask._task_spec.fuse_linear_task_spec": "a chain of tasks becomes one",
     "dask._task_spec.resolve_aliases": "names for other tasks do not run as tasks",
-    "dask.array.Array.__dask_optimize__": "groups take in the tasks that make their chunks",
+    "dask.array.core.Array.__dask_optimize__": "groups take in the tasks that make their chunks",
     "dask.array.core._enforce_dtype": "functions of elements that dask wraps are computed as a chunk is read",
     "dask.array.core.handle_out": "out=",
     "dask.layers.ArraySliceDep": "chunks of lazy arrays know where they lie",
@@ -36,6 +36,14 @@ NAMES: Mapping[str, str] = {
     "distributed.Worker.handlers": "workers ask each other for partials",
     "distributed.core.ConnectionPool.connect": "a worker that is gone is found out in two seconds",
     "distributed.core.send_recv": "the same",
+}
+
+# What arrays that are expressions are made by: no documentation says yet how.
+EXPRESSIONS: Mapping[str, str] = {
+    "dask.array._array_expr._expr.ArrayExpr": "results are expressions, with query planning on",
+    "dask_array._expr.ArrayExpr": "the same for arrays of dask-array",
+    "dask._expr.Expr.__dask_graph__": "the tasks of expressions",
+    "dask._task_spec.convert_legacy_graph": "the same, as one kind of task",
 }
 
 
@@ -86,11 +94,11 @@ def optimize_arrays(optimize: Callable[..., Any]) -> None:
     Not by dask's configuration, which is sent as JSON to workers that start. Where arrays have no such hook, graphs run
     as they were built, with a task a chunk.
     """
-    stock = vars(da.Array).get("__dask_optimize__")
-    if _get("dask.array.Array.__dask_optimize__") is None or not hasattr(stock, "__get__"):
+    stock = vars(Array).get("__dask_optimize__")
+    if _get("dask.array.core.Array.__dask_optimize__") is None or not hasattr(stock, "__get__"):
         return
     if not isinstance(stock, _Optimizer):
-        da.Array.__dask_optimize__ = _Optimizer(optimize, stock)
+        Array.__dask_optimize__ = _Optimizer(optimize, stock)
 
 
 def enforced_function(function: Any, options: Mapping[str, Any]) -> Any:
@@ -148,3 +156,33 @@ async def send_request(worker: Any, home: str, operation: str, timeout: float, *
         return await send(comm, op=operation, **arguments)
     finally:
         worker.rpc.reuse(home, comm)
+
+
+def expression_class(package: str) -> Any:
+    """The class of the expressions of ``dask.array``, or of ``dask_array``."""
+    name = "dask_array._expr.ArrayExpr" if package == "dask_array" else "dask.array._array_expr._expr.ArrayExpr"
+    return _need(name, package)
+
+
+def tasks_of_expression(lowered: Any) -> dict[Any, GraphNode]:
+    """The tasks of an expression that is lowered completely."""
+    write, convert = (
+        _need(name, "dask") for name in ("dask._expr.Expr.__dask_graph__", "dask._task_spec.convert_legacy_graph")
+    )
+    found: dict[Any, GraphNode] = convert(write(lowered))
+    return found
+
+
+def as_tasks(graph: Mapping[Any, Any]) -> dict[Any, GraphNode]:
+    """A graph with tasks of one kind."""
+    found: dict[Any, GraphNode] = _need("dask._task_spec.convert_legacy_graph", "dask")(dict(graph))
+    return found
+
+
+def _need(name: str, package: str) -> Any:
+    found = _get(name)
+    if found is None:
+        received = f"arrays of {package} that are expressions, and no {name}"
+        remedy = "Set array.query-planning to False before dask.array is first imported."
+        raise ArgumentError(message("gpureduce_dask", received, "a version that has it, or graph-based arrays", remedy))
+    return found

@@ -8,7 +8,6 @@ from numbers import Number, Real
 from typing import Any
 from uuid import uuid4
 
-import dask.array as da
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 
@@ -18,6 +17,8 @@ from ..distributed.private import write_to
 from ..errors import ArgumentError, ArgumentTypeError, message
 from ..monoid import Bound, Monoid
 from ..public import is_labelled, xarray
+from . import array_expressions  # noqa: F401  # by which public functions are called
+from . import graph_arrays as da
 from .fallback import belongs_to_stock, call, foreign, given_arguments, require_native
 from .reduce import reduce_array
 
@@ -70,7 +71,6 @@ def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:
 
 def as_dask(name: str, x: Any) -> Any:
     """A dask array as it is; NumPy and CuPy arrays, lists, numbers and what pandas has as a dask array of one chunk."""
-    refuse_expressions(name)
     if isinstance(x, da.Array):
         return x
     if is_device(x):
@@ -117,20 +117,6 @@ def operands(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:
             message(name, received, f"a tuple of {monoid.arity} arrays", "Pass as many arrays as the arity.")
         )
     return tuple(as_dask(name, each) for each in x)
-
-
-def refuse_expressions(name: str) -> None:
-    """Raise where dask's arrays are expressions: the trees are graphs."""
-    if da.array_expr_enabled():
-        raise ArgumentError(
-            message(
-                name,
-                "dask's array expressions (array.query-planning is on)",
-                "dask's graph-based arrays",
-                "Set dask.config.set({'array.query-planning': False}) before dask.array is first imported, "
-                "or call dask.array.reduction(x, **gpureduce_dask.tree(...)), which runs in both.",
-            )
-        )
 
 
 def _one_chunk(x: Any) -> Any:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from .. import chunk
@@ -28,6 +27,7 @@ from ..expressions.mapped import map_of, mapped
 from ..expressions.program import Program
 from ..monoid import Bound
 from ..rows.product import Product, product
+from . import graph_arrays as da
 from .settings import setting
 
 _group: ContextVar[bool] = ContextVar("gpureduce_group", default=False)

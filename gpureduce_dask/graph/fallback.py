@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from .. import dtypes
 from ..errors import ArgumentError, DtypeError, message
+from . import graph_arrays as da
 from .meta import is_ours
 
 FLAGS = frozenset({"any", "all", "count_nonzero"})

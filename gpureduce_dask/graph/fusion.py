@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Any, Protocol, cast
 
 import dask
-import dask.array as da
 from dask.base import clone_key, tokenize
 from dask.highlevelgraph import Layer, MaterializedLayer
 
@@ -30,6 +29,7 @@ from ..distributed.private import (
 )
 from ..planner import in_order
 from . import fused_task, scan_fusion
+from . import graph_arrays as da
 from .fused_task import Key, Step
 from .reduce_tasks import combine, finish
 from .scan_fusion import users_of

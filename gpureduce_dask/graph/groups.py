@@ -8,7 +8,6 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from dask.base import tokenize
 
@@ -21,6 +20,7 @@ from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, EmptyError, message
 from ..monoid import Bound, Monoid
 from . import deferred, meta, reduce_tasks
+from . import graph_arrays as da
 from .apply import align, bind, operands
 from .axes import Axes, normalise_axes
 from .fallback import belongs_to_stock, foreign, require_plain

@@ -8,7 +8,6 @@ from functools import cache, partial
 from numbers import Integral
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from dask.base import is_dask_collection, tokenize
 
@@ -16,6 +15,7 @@ from ..binned import COUNT
 from ..chunk import is_device, require_plain_chunk
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, ArgumentTypeError, message
+from . import graph_arrays as da
 from . import meta
 from .apply import apply, as_dask
 from .fallback import require_plain
@@ -78,7 +78,7 @@ def histogram(
         found = _by_codes(name, x, edges, is_even, weights)
     if not density:
         return found, edges
-    return found / np.diff(edges).astype(np.float64) / found.sum(), edges
+    return found / np.diff(edges).astype(np.float64) / apply("sum", found), edges
 
 
 def _counts(name: str, x: Any, edges: Any, span: Any, masks: bool) -> Any:

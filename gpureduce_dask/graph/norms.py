@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from ..dtypes import kind
 from ..errors import ArgumentError, message
+from . import graph_arrays as da
 from . import map_reduce
 from .apply import apply, as_dask
 from .axes import normalise_axes

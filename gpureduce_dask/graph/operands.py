@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from ..dtypes import is_native
@@ -15,6 +14,7 @@ from ..errors import ArgumentError, message
 from ..expressions import tracer
 from ..expressions.program import Program
 from ..expressions.tracer import Untraceable
+from . import graph_arrays as da
 from .apply import as_dask
 from .meta import is_ours
 

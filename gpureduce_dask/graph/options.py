@@ -10,7 +10,6 @@ from dataclasses import replace
 from numbers import Integral
 from typing import Any, TypedDict
 
-import dask.array as da
 import numpy as np
 
 from .. import operators
@@ -18,6 +17,7 @@ from ..distributed.private import write_to
 from ..dtypes import kind
 from ..errors import ArgumentError, DtypeError, message
 from ..monoid import Monoid
+from . import graph_arrays as da
 from . import map_reduce, map_statistics
 from .apply import apply, as_dask
 from .fallback import belongs_to_stock, call, foreign, given_arguments, require_native, require_plain

@@ -6,10 +6,10 @@ import math
 from functools import partial
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from ..errors import ArgumentError, message
+from . import graph_arrays as da
 from . import meta, reduce_tasks
 from .apply import apply, as_dask
 from .axes import normalise_axes

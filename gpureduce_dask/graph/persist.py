@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import dask.array as da
-
 from ..distributed import workers
 from ..operators import OPERATORS
 from ..public import is_labelled, public
+from . import graph_arrays as da
 from . import sources
 from .apply import as_dask
+from .array_expressions import as_expression, as_graph, package_of
 
 
 @public(keeps=True)
@@ -21,8 +21,9 @@ def persist(x: Any, **kwargs: Any) -> Any:
     on each chunk. ``kwargs`` go to ``x.persist``. Waits until all chunks are in memory. Of a DataArray or a Dataset it
     gives one, with all labels and each variable in memory.
     """
-    kept = (x if is_labelled(x) else as_dask("persist", x)).persist(**kwargs)
-    for array in _data_of(kept):
+    is_lazy = is_labelled(x) or package_of(x) is not None
+    kept = (x if is_lazy else as_expression(as_dask("persist", x))).persist(**kwargs)
+    for array in map(as_graph, _data_of(kept)):
         if isinstance(array, da.Array):
             _make_handles(array)
     return kept

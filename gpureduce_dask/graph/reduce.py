@@ -10,7 +10,6 @@ from itertools import accumulate, product
 from typing import Any
 
 import dask
-import dask.array as da
 import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
@@ -21,6 +20,7 @@ from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..monoid import Bound
 from ..rows.product import Product
 from . import deferred, fusion, meta, reduce_tasks, sources
+from . import graph_arrays as da
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .fusion import Tasks
 from .sources import Part, Reduction, Source, Spread, bundles, slices_of, task_of_all

@@ -21,7 +21,6 @@ from functools import partial
 from itertools import accumulate, product
 from typing import Any
 
-import dask.array as da
 import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
@@ -32,6 +31,7 @@ from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..monoid import Bound
 from . import deferred, fusion, meta, scan_fusion, sources
+from . import graph_arrays as da
 from .axes import needs_places, place_chunks
 from .fusion import Deferred, Tasks
 from .scan_tasks import Scan, Section, TotalsTask, bases, only_section, scan_chunk, scan_whole, totals

@@ -7,7 +7,6 @@ import operator
 import warnings
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from .. import chunk, dtypes, operators
@@ -15,6 +14,7 @@ from ..distributed.private import write_to
 from ..dtypes import refuse
 from ..errors import ArgumentError, AxisError, EmptyError, message
 from ..monoid import Bound, Monoid
+from . import graph_arrays as da
 from . import meta
 from .apply import align, as_dask, bind, operands
 from .axes import normalise_axes

@@ -12,11 +12,11 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, scan_tasks
+from . import graph_arrays as da
 from .fused_task import Key
 from .scan_tasks import Scan
 

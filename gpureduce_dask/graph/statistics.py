@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import dask.array as da
 from dask.base import tokenize
 
 from .. import operators
@@ -24,6 +23,7 @@ from ..monoid import Bound, DType, Monoid
 from ..rows import counts
 from ..rows.moments import F4, centre
 from ..rows.product import Product, product
+from . import graph_arrays as da
 from . import meta, reduce_tasks
 from .apply import as_dask, bind
 from .fallback import belongs_to_stock

@@ -21,10 +21,10 @@ from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
-import dask.array as da
 import numpy as np
 
 from .. import operators
+from ..graph import graph_arrays as da
 from ..graph.groups import grouped, reduce_cohorts, reduce_stretches, stretches
 from ..graph.meta import promises_device
 from ..graph.statistics import COUNTS, SPREADS

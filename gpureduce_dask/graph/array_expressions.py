@@ -1,0 +1,545 @@
+"""Arrays that are expressions: those of ``dask.array`` with ``array.query-planning`` on, and of the package
+``dask-array``.
+
+A public function that is given such arrays runs on stand-ins: graph-based arrays of the same names, chunks and metas.
+What it gives becomes expressions of the caller's kind, whose operands are those arrays'. An optimiser may replace the
+operands by others of other names; the function is then run again on stand-ins of the new ones. So one planner writes
+the tasks, and what lies below a result is optimised as below any other expression.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import product
+from threading import Lock
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import dask
+import dask.array
+import numpy as np
+from dask.array.core import Array as GraphArray
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
+
+from ..distributed import private, workers
+from ..distributed.private import Alias, DataNode, GraphNode
+from ..errors import ArgumentError, message
+from ..public import call_by
+from . import fusion
+from .graph_arrays import IS_PLANNED
+
+Names = tuple[str, ...]
+
+SETTINGS = ("split_every", "gpureduce")  # keys of the configuration by which trees are planned
+PLANS = 4  # of one call: of its operands as given, and as they are at each step of an optimiser
+
+_is_inside: ContextVar[bool] = ContextVar("gpureduce_on_stand_ins", default=False)
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package whose arrays are expressions."""
+
+    name: str
+
+    @property
+    def array(self) -> type:
+        """The class of its arrays."""
+        found: type = sys.modules[self.name].Array
+        return found
+
+    @property
+    def base(self) -> Any:
+        """The class of its expressions."""
+        return private.expression_class(self.name)
+
+
+DASK, DASK_ARRAY = Package("dask.array"), Package("dask_array")
+
+
+def packages() -> list[Package]:
+    """Those whose arrays the program may have."""
+    found = [DASK_ARRAY] if hasattr(sys.modules.get("dask_array"), "Array") else []
+    return [*found, DASK] if IS_PLANNED else found
+
+
+def package_of(x: Any) -> Package | None:
+    """The package of an array that is an expression, or None."""
+    return next((each for each in packages() if isinstance(x, each.array)), None)
+
+
+# ---- calls
+
+
+def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A function of graph-based arrays called with arrays of any kind; its results are of the kind of its arguments.
+
+    With query planning on, results are expressions whatever is given, as they are of dask's own functions.
+    """
+    known = [] if _is_inside.get() else packages()
+    if not known:
+        return function(*args, **kwargs)
+    out = kwargs.get("out")
+    if (kind := package_of(_single(out))) is not None:
+        found = call(function, args, {**kwargs, "out": None})
+        return _put(function.__name__, _single(out), found, kind)
+    given: dict[str, Any] = {}
+    slots = substitute((args, kwargs), tuple(each.array for each in known), lambda x: _slot(x, given))
+    kinds = list(dict.fromkeys(filter(None, map(package_of, given.values()))))
+    if len(kinds) > 1:
+        received = f"arrays of {' and of '.join(each.name for each in kinds)}"
+        remedy = "Make all of them with one of the packages."
+        raise ArgumentError(message(_name_of(function), received, "arrays of one package", remedy))
+    if not kinds and DASK not in known:
+        return function(*args, **kwargs)
+    recipe = Recipe(kinds[0] if kinds else DASK, function, slots)
+    operands = tuple(x.expr for x in given.values())
+    return recipe.results(operands, tuple(given.values()))
+
+
+def _name_of(function: Any) -> str:
+    return str(getattr(function, "__name__", "gpureduce_dask"))
+
+
+def _single(out: Any) -> Any:
+    return out[0] if isinstance(out, tuple) and len(out) == 1 else out
+
+
+def _put(name: str, out: Any, found: Any, kind: Package) -> Any:
+    """Make ``out`` the array of a result, as dask does with arrays of graphs."""
+    if not isinstance(found, kind.array):
+        received = f"out= of {kind.name} and a result of type {type(found).__name__}"
+        raise ArgumentError(message(name, received, "arrays of one package", "Leave out= away."))
+    if out.shape != found.shape:  # type: ignore[attr-defined]
+        received = f"out= of shape {out.shape}"
+        raise ArgumentError(message(name, received, f"shape {found.shape}", "Leave it out."))  # type: ignore[attr-defined]
+    replace = getattr(out, "_replace_expr", None)  # of dask-array, which forgets what follows from the old one
+    if replace is not None:
+        replace(found.expr)  # type: ignore[attr-defined]
+    else:
+        out._expr = found.expr  # type: ignore[attr-defined]
+    return out
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where an operand stands among the arguments of a call."""
+
+    number: int
+
+
+def _slot(x: Any, given: dict[str, Any]) -> Slot:
+    given.setdefault(x.name, x)
+    return Slot(list(given).index(x.name))
+
+
+def substitute(value: Any, kinds: Any, by: Callable[[Any], Any]) -> Any:
+    """A value with all instances of ``kinds`` in it, and in its tuples, lists and dictionaries, replaced."""
+    if isinstance(value, kinds):
+        return by(value)
+    if isinstance(value, tuple):
+        each = [substitute(v, kinds, by) for v in value]
+        return type(value)(*each) if hasattr(value, "_fields") else tuple(each)
+    if type(value) is list:
+        return [substitute(v, kinds, by) for v in value]
+    if isinstance(value, dict):
+        return {key: substitute(v, kinds, by) for key, v in value.items()}
+    return value
+
+
+class Recipe:
+    """A call with its operands left open, and what it gave of the last ones."""
+
+    def __init__(self, package: Package, function: Callable[..., Any], slots: Any) -> None:
+        self.package, self.function, self.slots = package, function, slots
+        self.context = copy_context()
+        self.settings = {key: dask.config.get(key) for key in SETTINGS if dask.config.get(key, None) is not None}
+        self.plans: dict[Names, list[Any]] = {}
+        self.together: tuple[Names, dict[Any, GraphNode]] | None = None  # the tasks of such results
+        self.lock = Lock()
+
+    def results(self, operands: tuple[Any, ...], arrays: tuple[Any, ...]) -> Any:
+        """What the call gives, with expressions for the graph-based arrays in it."""
+        standing = [stand_in(x, self.package) for x in operands]
+        own = {x.name: array for x, array in zip(standing, arrays, strict=True)}
+        found = self._run(standing)
+        graphs = _graphs(found)
+        self.plans[_names(operands)] = graphs
+        numbers = iter(range(len(graphs)))
+
+        def made(x: Any) -> Any:
+            number = next(numbers)
+            if x.name in own:  # what was given, untouched
+                return own[x.name]
+            layer = x.dask.layers.get(x.name)
+            if isinstance(layer, Lazy) and layer.package == self.package:  # what the package itself has made of it
+                return self.package.array(layer.expr)
+            return self.package.array(_class(self.package.name)(self, number, (), *operands))
+
+        return substitute(found, GraphArray, made)
+
+    def plan(self, operands: tuple[Any, ...]) -> list[Any]:
+        """The graph-based arrays that the call gives of these operands."""
+        names = _names(operands)
+        with self.lock:
+            if names not in self.plans:
+                standing = [stand_in(x, self.package) for x in operands]
+                self.plans[names] = self.context.copy().run(self._again, standing)
+                while len(self.plans) > PLANS:
+                    del self.plans[next(iter(self.plans))]
+            return self.plans[names]
+
+    def _again(self, standing: Sequence[Any]) -> list[Any]:
+        with dask.config.set(self.settings):
+            return _graphs(self._run(standing))
+
+    def _run(self, standing: Sequence[Any]) -> Any:
+        args, kwargs = substitute(self.slots, Slot, lambda slot: standing[slot.number])
+        with inside():
+            return self.function(*args, **kwargs)
+
+
+@contextmanager
+def inside() -> Iterator[None]:
+    """A block in which all arrays are graph-based."""
+    token = _is_inside.set(True)
+    try:
+        yield
+    finally:
+        _is_inside.reset(token)
+
+
+def _graphs(found: Any) -> list[Any]:
+    graphs: list[Any] = []
+    substitute(found, GraphArray, graphs.append)
+    return graphs
+
+
+def _names(operands: Sequence[Any]) -> Names:
+    return tuple(x._name for x in operands)
+
+
+# ---- stand-ins
+
+
+# Of expressions that are chunks in memory, with the name in their keys: all calls see one layer, as handles go by it.
+_layers: WeakKeyDictionary[Any, tuple[str, MaterializedLayer]] = WeakKeyDictionary()
+
+
+def stand_in(expr: Any, package: Package) -> Any:
+    """A graph-based array of an expression's name, chunks and meta, whose graph is made when somebody reads it."""
+    name, layer = _layer(expr, package)
+    graph = HighLevelGraph({name: layer}, {name: set()})
+    return GraphArray(graph, name, expr.chunks, meta=expr._meta)
+
+
+def _layer(expr: Any, package: Package) -> tuple[str, Layer]:
+    if type(expr).__name__ not in ("FromGraph", "FromArray") or expr.dependencies():
+        return expr._name, Lazy(expr, package)
+    if expr not in _layers:
+        _layers[expr] = _layer_of(expr)
+    return _layers[expr]
+
+
+def _layer_of(expr: Any) -> tuple[str, MaterializedLayer]:
+    """An expression's chunks: those of a persisted array as they are, for a tree asks where they lie."""
+    found = expr._layer()
+    futures = [value for value in found.values() if workers.is_future(value)]
+    names = {future.key[0] for future in futures if isinstance(future.key, tuple)}
+    if futures and len(futures) == len(found) and len(names) == 1:  # by the names that the scheduler has
+        return names.pop(), MaterializedLayer({future.key: future for future in futures})
+    return expr._name, MaterializedLayer(found)
+
+
+class Lazy(Layer):
+    """The tasks of an expression, written when they are first asked for."""
+
+    def __init__(self, expr: Any, package: Package) -> None:
+        super().__init__()
+        self.expr, self.package = expr, package
+
+    @cached_property
+    def _tasks(self) -> dict[Any, GraphNode]:
+        return _tasks(self.expr.simplify(), self.expr._name)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._tasks[key]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._tasks)
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def get_dependencies(self, key: Any, all_hlg_keys: Any) -> set[Any]:
+        return {need for need in self._tasks[key].dependencies if need in all_hlg_keys}
+
+    def is_materialized(self) -> bool:
+        return "_tasks" in self.__dict__
+
+    def get_output_keys(self) -> set[Any]:
+        return set(_keys(self.expr._name, self.expr.numblocks))
+
+
+def _tasks(expr: Any, name: str) -> dict[Any, GraphNode]:
+    """The tasks of an expression, with this name in the keys of its chunks."""
+    lowered = expr.lower_completely()
+    found = private.tasks_of_expression(lowered)
+    # dask makes numbers arrays of their own, on which all chunks then depend; tasks of graph-based arrays hold them.
+    numbers = {key: node for key, node in found.items() if isinstance(node, DataNode) and _is_number(node.value)}
+    if (lowered._name,) not in numbers:
+        subs: dict[Any, Any] = {**numbers}
+        found = {key: node.substitute(subs, key=key) for key, node in found.items() if key not in numbers}
+    return found | _renamed(lowered, name)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 0
+
+
+def _keys(name: str, numblocks: tuple[int, ...]) -> list[Any]:
+    return [(name, *place) for place in product(*map(range, numblocks))]
+
+
+def _renamed(expr: Any, name: str) -> dict[Any, Any]:
+    """Aliases of an expression's chunks under another name, where it has another."""
+    if expr._name == name:
+        return {}
+    return _aliases(name, expr._name, expr.numblocks)
+
+
+def _aliases(name: str, old: str, numblocks: tuple[int, ...]) -> dict[Any, Any]:
+    keys = zip(_keys(name, numblocks), _keys(old, numblocks), strict=True)
+    return {new: Alias(new, old) for new, old in keys}
+
+
+# ---- results
+
+
+class Reduced:
+    """What a call gives, as an expression: its operands are the recipe, which of its arrays this is, what is optimised
+    with it, and expressions.
+
+    A class of each package's own is made of this one and the package's expressions.
+    """
+
+    _parameters = ("recipe", "which", "joint")
+    operands: list[Any]
+    operand: Callable[[str], Any]
+
+    def __init__(self, *operands: Any) -> None:
+        """One of its own kind defeats the base's cache by name, which a persisted array and a lazy one may share."""
+
+    def simplify_once(self, dependents: Any, simplified: dict[str, Any]) -> Any:
+        found = super().simplify_once(dependents, simplified)  # type: ignore[misc]
+        if found is self:  # nothing below changes any more
+            self.operands[2] = _joint(self, dependents) if isinstance(self.operand("recipe"), Recipe) else ()
+        return found
+
+    def lower_once(self, lowered: dict[str, Any]) -> Any:
+        """Its operands lowered; so as not to go by the cache of names either."""
+        below = [x.lower_once(lowered) for x in self.below]
+        return self if _names(below) == _names(self.below) else type(self)(*self.operands[:3], *below)
+
+    @property
+    def below(self) -> list[Any]:
+        """The expressions that it is made of."""
+        return self.operands[len(self._parameters) :]
+
+    @cached_property
+    def _array(self) -> Any:
+        return self.operand("recipe").plan(tuple(self.below))[self.operand("which")]
+
+    @cached_property
+    def _name(self) -> str:
+        return str(self._array.name)
+
+    @cached_property
+    def chunks(self) -> Any:
+        return self._array.chunks
+
+    @cached_property
+    def _meta(self) -> Any:
+        return self._array._meta
+
+    def __dask_tokenize__(self) -> str:
+        return self._name
+
+    def _layer(self) -> dict[Any, Any]:
+        return self._tasks_with_operands() or self._tasks()
+
+    def _tasks_with_operands(self) -> dict[Any, Any] | None:
+        """Its tasks and all that they need, where others do not need that; dask drops the tasks that nothing needs."""
+        joint: tuple[Result, ...] = self.operand("joint")
+        if not joint:
+            return None
+        one = next(x for x in joint if (x.recipe, x.which) == (self.operand("recipe"), self.operand("which")))
+        tasks = _written_together(joint)
+        return tasks if one.name == self._name else tasks | _aliases(self._name, one.name, one.numblocks)
+
+    def _tasks(self) -> dict[Any, Any]:
+        below = set(_names(self.below))
+        layers = self._array.dask.layers
+        return {key: task for name, layer in layers.items() if name not in below for key, task in layer.items()}
+
+    def __reduce__(self) -> Any:
+        """Written out: what is sent to a scheduler does not plan there again."""
+        package: Package = self.operand("recipe").package
+        whole = self._tasks_with_operands()
+        operands = () if whole else self.below
+        tasks = whole or self._tasks()
+        return _restored, (Written(package, self._name, self.chunks, self._meta, tasks, _names(operands)), *operands)
+
+
+def _restored(written: Written, *operands: Any) -> Any:
+    return _class(written.package.name)(written, 0, (), *operands)
+
+
+@cache
+def _class(package: str) -> Any:
+    base = Package(package).base
+    return type("GpuReduce", (Reduced, base), {"_parameters": list(Reduced._parameters), "__module__": __name__})
+
+
+@dataclass(frozen=True)
+class Result:
+    """One of the results that are optimised together, as they are before they are lowered."""
+
+    recipe: Recipe
+    which: int
+    below: tuple[Any, ...]
+
+    @property
+    def array(self) -> Any:
+        return self.recipe.plan(self.below)[self.which]
+
+    @property
+    def name(self) -> str:
+        return str(self.array.name)
+
+    @property
+    def numblocks(self) -> tuple[int, ...]:
+        found: tuple[int, ...] = self.array.numblocks
+        return found
+
+
+def _joint(one: Any, dependents: Any) -> tuple[Result, ...]:
+    """All results, this one among them, that alone need what lies below them; nothing where others need some of it.
+
+    The chunks of what lies in memory anyone may need.
+    """
+    package: Package = one.operand("recipe").package
+    results, below = {one._name: one}, {}
+    ahead = [*one.below]
+    while ahead:
+        while ahead:
+            node = ahead.pop()
+            if node._name in below or _is_data(node, package):
+                continue
+            if isinstance(node, Reduced):
+                return ()
+            below[node._name] = node
+            ahead += node.dependencies()
+        for user in [user for name in below for user in _users(name, dependents)]:
+            if user._name in below or user._name in results:
+                continue
+            above = _results_above(user, dependents)
+            if not above:
+                return ()
+            results |= {x._name: x for x in above}
+            ahead += [operand for x in above for operand in x.below]
+    each = [results[name] for name in sorted(results)]
+    return tuple(Result(x.operand("recipe"), x.operand("which"), tuple(x.below)) for x in each)
+
+
+def _users(name: str, dependents: Any) -> list[Any]:
+    """The expressions that an expression is an operand of."""
+    return [user for ref in dependents[name] if (user := ref()) is not None]
+
+
+def _results_above(one: Any, dependents: Any) -> list[Any]:
+    """The results that alone need an expression, itself among them; nothing where something else needs it."""
+    if isinstance(one, Reduced):
+        return [one] if isinstance(one.operand("recipe"), Recipe) else []
+    each = [_results_above(user, dependents) for user in _users(one._name, dependents)]
+    return [x for found in each for x in found] if all(each) else []
+
+
+def _is_data(expr: Any, package: Package) -> bool:
+    """True for chunks that lie in memory."""
+    if type(expr).__name__ not in ("FromGraph", "FromArray") or expr.dependencies():
+        return False
+    _, layer = _layer(expr, package)
+    return not any(_is_task(value) for value in layer.values())
+
+
+def _is_task(value: Any) -> bool:
+    """True for a node of a graph, or a task as dask wrote them before: a tuple that begins with a function."""
+    return isinstance(value, GraphNode) or (type(value) is tuple and bool(value) and callable(value[0]))
+
+
+def _written_together(results: tuple[Result, ...]) -> dict[Any, GraphNode]:
+    """Tasks of results with all that lies below them, optimised as graph-based arrays are: groups make their chunks."""
+    recipe = results[0].recipe
+    names = tuple(x.name for x in results)
+    if recipe.together is None or recipe.together[0] != names:
+        graph = HighLevelGraph.merge(*(x.array.dask for x in results))
+        layers = {
+            name: MaterializedLayer(_tasks(layer.expr, name)) if isinstance(layer, Lazy) else layer
+            for name, layer in graph.layers.items()
+        }
+        keys = {key for x in results for key in _keys(x.name, x.numblocks)}
+        found = fusion.OPTIMIZE(HighLevelGraph(layers, graph.dependencies), keys)
+        recipe.together = names, private.as_tasks(found)
+    return recipe.together[1]
+
+
+@dataclass(eq=False)
+class Written:
+    """What stands for a recipe where its tasks are written: they refer to operands by these names."""
+
+    package: Package
+    name: str
+    chunks: Any
+    meta: Any
+    tasks: dict[Any, Any]
+    below: Names
+
+    def plan(self, operands: tuple[Any, ...]) -> list[Any]:
+        tasks = dict(self.tasks)
+        name = self.name
+        if (names := _names(operands)) != self.below:
+            for expr, old in zip(operands, self.below, strict=True):
+                tasks |= _renamed(expr, old)
+            name = f"{name}-{tokenize(names)}"
+            tasks |= _aliases(name, self.name, tuple(map(len, self.chunks)))
+        graph = HighLevelGraph({name: MaterializedLayer(tasks)}, {name: set()})
+        return [GraphArray(graph, name, self.chunks, meta=self.meta)]
+
+
+# ---- between both kinds
+
+
+def as_graph(x: Any) -> Any:
+    """A graph-based array of an array of any kind."""
+    package = package_of(x)
+    return x if package is None else stand_in(x.expr, package)
+
+
+def as_expression(x: Any) -> Any:
+    """With query planning on an expression of a graph-based array."""
+    if not isinstance(x, GraphArray) or not IS_PLANNED:
+        return x
+    layer = x.dask.layers.get(x.name)
+    if isinstance(layer, Lazy) and layer.package == DASK:
+        return DASK.array(layer.expr)
+    return Recipe(DASK, lambda: x, ((), {})).results((), ())
+
+
+call_by(call)

@@ -1,0 +1,55 @@
+"""Arrays that are expressions: of dask.array with query planning on, and of the package dask-array.
+
+Each program of calls runs by itself, for dask decides about query planning when it is first imported.
+"""
+
+import functools
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from array_expression_calls import CALLS, CHECKS, OF_NUMPY, PLANNED_ONLY
+
+PROGRAM = Path(__file__).parent / "array_expression_calls.py"
+PACKAGES = ("dask.array", "dask_array")
+needs_dask_array = pytest.mark.skipif(importlib.util.find_spec("dask_array") is None, reason="needs dask-array")
+EACH = [pytest.param(name, marks=needs_dask_array if name == "dask_array" else ()) for name in PACKAGES]
+
+
+@functools.cache
+def faults(package: str, part: str) -> dict[str, str]:
+    """What is wrong with each call of a part of the program."""
+    done = subprocess.run([sys.executable, PROGRAM, package, part], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("package", EACH)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_function_answers_as_numpy_does(package: str, name: str) -> None:
+    assert faults(package, "calls")[name] == ""
+
+
+@pytest.mark.parametrize("name", OF_NUMPY)
+def test_results_are_expressions_whatever_is_given(name: str) -> None:
+    assert faults("dask.array", "calls")[name] == ""
+
+
+@pytest.mark.parametrize("package", EACH)
+@pytest.mark.parametrize("part", [name for name in CHECKS if name not in PLANNED_ONLY])
+def test_what_else_holds_of_results(package: str, part: str) -> None:
+    if part == "other_arrays" and package == "dask.array":
+        pytest.importorskip("dask_array")
+    if part == "xarray":
+        pytest.importorskip("xarray")
+    if part == "cluster":
+        pytest.importorskip("distributed")
+    assert faults(package, part)[part] == ""
+
+
+@pytest.mark.parametrize("part", sorted(PLANNED_ONLY))
+def test_what_holds_with_query_planning_alone(part: str) -> None:
+    assert faults("dask.array", part)[part] == ""
