@@ -1,6 +1,7 @@
 """Which interfaces of dask and distributed the package uses that their documentation does not have.
 
-``python tests/private_interfaces.py`` prints them: those of the one module that may use them, and any other.
+``python tests/private_interfaces.py`` writes those of the one module that may use them into docs/layout.md, and prints
+any other.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "gpureduce_dask"
+PAGE = PACKAGE.parent / "docs" / "layout.md"
 MODULE = PACKAGE / "distributed" / "private.py"
 UPSTREAMS = {"dask", "distributed"}
 TOOLS = {"bench", "ladder", "demo.py", "doctor.py"}  # which only measure and report
@@ -69,16 +71,23 @@ def elsewhere(package: Path = PACKAGE, module: Path = MODULE) -> dict[str, set[s
     return dict(found)
 
 
-if __name__ == "__main__":
+def page(text: str) -> str:
+    """The page on the package's layout with its list of private interfaces as they are now."""
     from gpureduce_dask.distributed.private import EXPRESSIONS, NAMES
 
-    for title, table in (("private interfaces", NAMES), ("more for arrays that are expressions", EXPRESSIONS)):
-        print(f"{len(table)} {title}, in {MODULE.relative_to(PACKAGE.parent)}:")
-        for name, use in table.items():
-            print(f"  {name}: {use}")
-    others = elsewhere()
-    print(
-        f"{len(others)} elsewhere",
-        *(f"  {name}: {', '.join(sorted(files))}" for name, files in others.items()),
-        sep="\n",
+    lines = ["", f"{len(NAMES)} for graph-based arrays and clusters:", ""]
+    lines += [f"- `{name}`: {use}" for name, use in NAMES.items()]
+    lines += ["", f"{len(EXPRESSIONS)} more for arrays that are expressions:", ""]
+    lines += [f"- `{name}`: {use}" for name, use in EXPRESSIONS.items()]
+    before, rest = text.split("<!-- private -->")
+    return "\n".join(
+        [f"{before}<!-- private -->", *lines, "", f"<!-- /private -->{rest.split('<!-- /private -->')[1]}"]
     )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
+    others = elsewhere()
+    print(f"{PAGE.name} has those of {MODULE.name}; {len(others)} elsewhere")
+    for name, files in others.items():
+        print(f"  {name}: {', '.join(sorted(files))}")

@@ -16,7 +16,7 @@ from dask.graph_manipulation import bind, clone, wait_on
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.distributed import handles, worker_to_worker, workers
+from gpureduce_dask.distributed import handles, reduce_actor, worker_to_worker, workers
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -545,4 +545,4 @@ def test_a_scheduler_that_is_started_anew(monkeypatch):
             assert client.submit(int, pure=False).result(timeout=30) == 0
             del p, future
     client.close()
-    wait_until(lambda: not any("gr-desk" in thread.name for thread in threading.enumerate()))
+    wait_until(lambda: not any(reduce_actor.THREAD in thread.name for thread in threading.enumerate()))

@@ -28,6 +28,11 @@ def test_they_are_few():
     assert len(private.EXPRESSIONS) <= 4
 
 
+def test_the_page_lists_them():
+    text = private_interfaces.PAGE.read_text()
+    assert private_interfaces.page(text) == text
+
+
 def test_the_walk_finds_them(tmp_path):
     (tmp_path / "graph").mkdir()
     (tmp_path / "graph" / "file.py").write_text(

@@ -119,7 +119,7 @@ def hold(share: Share, key: str, chunks: list[Any]) -> Handle:
 
 @faults.task
 def _wait_for(chunk: Any) -> None:
-    """Until the GPU has made what its stream was asked for: the thread of a worker's desk, which reads the chunks too,
+    """Until the GPU has made what its stream was asked for: the thread of a worker's actor, which reads the chunks too,
     may have another."""
     if is_device(chunk):
         import cupy

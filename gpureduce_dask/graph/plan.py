@@ -109,7 +109,7 @@ def plan(
     for arrays that are handed to stock dask.
     """
     if not isinstance(monoid, (str, Monoid)):
-        tree, results = build_statistics("stats", x, monoid, axis, keepdims, split_every, group=group, is_trial=True)
+        tree, results = build_statistics("stats", x, monoid, axis, keepdims, split_every, group=group, dry_run=True)
         return _describe(tree, tree.bound, f"stats, axis={axis}", results)
     row = operators.get(monoid)
     given = x if isinstance(x, tuple) else (x,)
@@ -119,7 +119,7 @@ def plan(
             message("plan", "chunks that stock dask reduces", "NumPy or CuPy chunks", "Convert the chunks first.")
         )
     bound = bind(row, tuple(a.dtype for a in arrays), dtype, {}, row.name)
-    tree = build_tree(align(row.name, arrays), bound, axis, keepdims, split_every, row.name, group, is_trial=True)
+    tree = build_tree(align(row.name, arrays), bound, axis, keepdims, split_every, row.name, group, dry_run=True)
     return _describe(tree, bound, f"{row.name}, axis={axis}", [tree.array])
 
 

@@ -54,9 +54,9 @@ def build_tree(
     split_every: Any = None,
     name_prefix: str | None = None,
     group: Any = None,
-    is_trial: bool = False,
+    dry_run: bool = False,
 ) -> Tree:
-    """The tree of :func:`reduce_array`; one on trial sends nothing to a cluster and is not to be computed."""
+    """The tree of :func:`reduce_array`; a dry run sends nothing to a cluster and is not to be computed."""
     x, name = arrays[0], name_prefix or bound.name
     axes = normalise_axes(name, axis, x.ndim)
     refuse_empty(name, bound, x.shape, axes)
@@ -69,7 +69,7 @@ def build_tree(
     fusion.install()
     todo = Reduction(arrays, bound, axes, size)
     is_whole = all(x.numblocks[a] == 1 for a in axes)
-    source = None if is_whole else sources.select_source(todo, is_trial)
+    source = None if is_whole else sources.select_source(todo, dry_run)
     if source is None:
         workers.current()  # raises where a worker lacks what the tasks need
     if is_whole:

@@ -184,7 +184,7 @@ def scan_array(
     tree = ScanTree(arrays, starts, scan, f"gr-{name_prefix or bound.name}")
     if x.numblocks[axis] == 1:
         return tree.one_chunk_a_line()
-    return tree.of_lines(sources.select_source(tree.todo, is_trial=True))
+    return tree.of_lines(sources.select_source(tree.todo, dry_run=True))
 
 
 class ScanTree:

@@ -236,13 +236,13 @@ def scan_flat(
     last = max((a for a, n in enumerate(x.numblocks) if n > 1), default=0)
     if last <= rows:
         tree = _Stretches(arrays, None, scan, f"gr-{key}")
-        return tree.of_lines(sources.select_source(tree.todo, is_trial=True))
+        return tree.of_lines(sources.select_source(tree.todo, dry_run=True))
     if any(math.isnan(n) for sizes in x.chunks for n in sizes):
         raise ArgumentError(
             message(name, "unknown chunk sizes and no axis", "known sizes", "Call x.compute_chunk_sizes() first.")
         )
     bands = _Bands(arrays, None, scan, f"gr-{key}")
-    return bands.of_bands(rows, last, sources.select_source(bands.todo, is_trial=True))
+    return bands.of_bands(rows, last, sources.select_source(bands.todo, dry_run=True))
 
 
 class _Stretches(ScanTree):

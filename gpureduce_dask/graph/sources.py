@@ -197,19 +197,19 @@ class PersistedSource:
 
 class HandleSource:
     """The chunks of arrays that have handles on the same workers, for a task a group, or ``for_one`` that sees to all.
-    A trial makes none."""
+    A dry run makes none."""
 
     def __init__(
-        self, todo: Reduction, held: list[HandleSet], known: workers.Workers, for_one: bool, is_trial: bool
+        self, todo: Reduction, held: list[HandleSet], known: workers.Workers, for_one: bool, dry_run: bool
     ) -> None:
-        self.todo, self.held, self.known, self.for_one, self.is_trial = todo, held, known, for_one, is_trial
+        self.todo, self.held, self.known, self.for_one, self.dry_run = todo, held, known, for_one, dry_run
         self.dependencies: list[Any] = []
         self.names = [h.keys(for_one) for h in held]  # by worker
         self.mark = [sorted(names.values()) for names in self.names]
 
     @property
     def futures(self) -> list[Any]:
-        made = [{} if self.is_trial else h.made(self.known.client, self.for_one) for h in self.held]
+        made = [{} if self.dry_run else h.made(self.known.client, self.for_one) for h in self.held]
         return [MaterializedLayer(futures) for futures in made]
 
     @property
@@ -264,8 +264,8 @@ class HandleSource:
         return Part(run, refs, group.worker, len(picks))
 
 
-def select_source(todo: Reduction, is_trial: bool = False) -> Source | None:
-    """The source of chunks that are all in memory, or None. A trial makes no handles on workers."""
+def select_source(todo: Reduction, dry_run: bool = False) -> Source | None:
+    """The source of chunks that are all in memory, or None. A dry run makes no handles on workers."""
     if any(a.numblocks != todo.x.numblocks for a in todo.arrays):
         return None
     layers = [a.dask.layers.get(a.name) for a in todo.arrays]
@@ -274,7 +274,7 @@ def select_source(todo: Reduction, is_trial: bool = False) -> Source | None:
         return None
     first = [next(iter(v.values()), None) for v in values]
     if all(workers.is_future(v) for v in first):
-        return _on_workers(todo, layers, is_trial)
+        return _on_workers(todo, layers, dry_run)
     if all(_is_array(chunk) for v in values for chunk in v.values()):
         return PersistedSource(todo, None, workers.current())
     return None
@@ -291,7 +291,7 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or is_device(value)
 
 
-def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | None:
+def _on_workers(todo: Reduction, layers: list[Any], dry_run: bool) -> Source | None:
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
@@ -314,7 +314,7 @@ def _on_workers(todo: Reduction, layers: list[Any], is_trial: bool) -> Source | 
         for h, a, layer in zip(held, todo.arrays, layers, strict=True):
             good.append(h if h is not None and h.homes == homes else handles.plan_handles(a.name, a.chunks, homes))
             handles.keep_handles(good[-1], layer)
-    return HandleSource(todo, good, known, _is_for_one(todo, good[0].shares.keys(), known), is_trial)
+    return HandleSource(todo, good, known, _is_for_one(todo, good[0].shares.keys(), known), dry_run)
 
 
 def _is_for_one(todo: Reduction, homes: Collection[str], known: workers.Workers) -> bool:

@@ -191,7 +191,7 @@ def build_statistics(
     split_every: Any,
     ddof: float = 0,
     group: Any = None,
-    is_trial: bool = False,
+    dry_run: bool = False,
 ) -> tuple[Tree, list[Any]]:
     """The tree of several statistics, whose result is packed, and the array of each of them."""
     array = as_dask(operation, x)
@@ -205,7 +205,7 @@ def build_statistics(
         raise ArgumentError(
             message(operation, received, f"at most {LARGEST_STATE} on a GPU", "Ask for some of them in a second call.")
         )
-    tree = build_tree((array,), whole, axis, True, split_every, operation, group, is_trial)
+    tree = build_tree((array,), whole, axis, True, split_every, operation, group, dry_run)
     return tree, [cut_statistic(tree, statistic, keepdims) for statistic in statistics]
 
 
