@@ -234,6 +234,58 @@ def test_slices_share_the_tasks_of_their_worker(client):
     assert len(tasks) > 8 + 8
 
 
+VIEWS = {
+    "mapped": lambda x: (x + 1) * 2,
+    "sliced": lambda x: x[::2, 1:],
+    "transposed": lambda x: x.T,
+    "turned": lambda x: x[::-1].T[:, ::-1] + 1,
+    "where": lambda x: (np if isinstance(x, np.ndarray) else da).where(x > 0, x, np.nan),
+    "with an axis more": lambda x: x[:, None, :, None] * 2,
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_slices_of_views_share_the_tasks_of_their_worker(client, view):
+    """Where each of their chunks is made of one, that stays where it is, and the tasks are as many as of the array."""
+    ref, x = values((16, 24), (2, 3))
+    p, want = persisted(client, x), VIEWS[view](ref)
+    y = VIEWS[view](p)
+    ops = (gr.nansum, gr.nanargmax, gr.nanstd)
+    for axis in (0, want.ndim - 1):
+        if want.shape[axis] == 1:
+            continue
+        got, tasks = run(client, gr.nanmax(y, axis=axis))
+        np.testing.assert_array_equal(got, np.nanmax(want, axis))
+        assert len(tasks) == 4 + 8 + 1
+        several = dask.compute(*(op(y, axis=axis) for op in ops))
+        for op, found in zip(ops, several, strict=True):
+            np.testing.assert_allclose(found, getattr(np, op.__name__)(want, axis), rtol=1e-12, err_msg=op.__name__)
+        unoptimised = gr.nanmin(y, axis=axis).compute(optimize_graph=False)
+        np.testing.assert_array_equal(unoptimised, np.nanmin(want, axis))
+    assert not copies(client, p)
+
+
+def test_a_view_of_several_chunks_each_is_made_somewhere(client):
+    ref, x = values()
+    p = persisted(client, x)
+    for y, want in ((p.rechunk((4, 1)), ref), (da.roll(p, 1, 0), np.roll(ref, 1, 0)), (p[[3, 0, 9]], ref[[3, 0, 9]])):
+        np.testing.assert_array_equal(gr.max(y, axis=0).compute(), want.max(0))
+
+
+def test_histograms_of_chunks_in_memory_need_a_task_a_worker(client):
+    ref, x = values()
+    p = persisted(client, x)
+    (found, _), want = gr.histogram(p, 5, (-3, 3)), np.histogram(ref, 5, (-3, 3))[0]
+    got, tasks = run(client, found)
+    np.testing.assert_array_equal(got, want)
+    assert len(tasks) == 4 + 1
+    with gr.accelerate(numpy=True):
+        got, tasks = run(client, da.histogram(p * 2, 5, (-6, 6))[0])
+    np.testing.assert_array_equal(got, want)
+    assert len(tasks) == 4 + 1
+    assert not copies(client, p)
+
+
 def test_two_arrays(client):
     ref, x = values()
     p, q = persisted(client, x), persisted(client, x + 1)

@@ -6,6 +6,7 @@ shared by all of its reductions.
 
 from __future__ import annotations
 
+import math
 import pickle
 import threading
 import weakref
@@ -18,6 +19,7 @@ from operator import getitem
 from typing import Any
 
 import numpy as np
+from dask.array.optimization import optimize
 from dask.base import annotate, tokenize
 
 from ..chunk import is_device
@@ -283,20 +285,54 @@ def by_coords(numblocks: Coords, found: Sequence[tuple[str, ...]]) -> Holders:
 
 
 def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
-    """Which workers hold what the chunks are made of: a persisted array of the same blocks that they come from."""
-    last = tuple(n - 1 for n in x.numblocks)
+    """Which workers hold what the chunks are made of: a persisted array of as many blocks, each of which makes one."""
     for name, layer in x.dask.layers.items():
         mapping = getattr(layer, "mapping", {})
-        if len(mapping) != x.npartitions or (name, *last) not in mapping:
+        first: Any = next(iter(mapping.values()), None)
+        if len(mapping) != x.npartitions or not workers.is_future(first):
             continue
-        first = next(iter(mapping.values()))
-        client = first.client if workers.is_future(first) else None
-        if client is None:
+        numblocks = tuple(n + 1 for n in map(max, zip(*(key[1:] for key in mapping), strict=True)))
+        order = _order(x, name, numblocks) if first.client is not None else None
+        if order is None:
             continue
-        held = find_handles(layer, client)
+        held = find_handles(layer, first.client)
         if held is not None:
-            return held.holders(), workers.of_client(client)
-        known, found = survey(client, [(name, x.numblocks, layer)])
-        if found:
-            return by_coords(x.numblocks, found[0]), known
+            homes, known = list(held.holders().values()), workers.of_client(first.client)
+        else:
+            known, found = survey(first.client, [(name, numblocks, layer)])
+            homes = [*found[0]] if found else []
+        if homes:
+            return by_coords(x.numblocks, [homes[i] for i in order]), known
     return None
+
+
+def _order(x: Any, name: str, numblocks: Coords) -> list[int] | None:
+    """The number of the block, in C order, that each chunk of ``x`` is made of; None where that cannot be told.
+
+    Axes may have changed places, or run backwards: the first chunk and the last along each axis show that.
+    """
+    begin = _source(x, name, (0,) * x.ndim)
+    if begin is None or math.prod(numblocks) != x.npartitions:
+        return None
+    steps = np.cumprod([1, *numblocks[:0:-1]])[::-1]
+    found = np.full(x.numblocks, int(np.dot(steps, begin)))
+    for axis, n in enumerate(x.numblocks):
+        if n == 1:
+            continue
+        end = _source(x, name, tuple(n - 1 if a == axis else 0 for a in range(x.ndim)))
+        moved = [] if end is None else [(a, q - p) for a, (p, q) in enumerate(zip(begin, end, strict=True)) if q != p]
+        if len(moved) != 1 or abs(moved[0][1]) != n - 1 or numblocks[moved[0][0]] != n:
+            return None
+        ((along, way),) = moved
+        shape = [-1 if a == axis else 1 for a in range(x.ndim)]
+        found += (np.arange(n) * (steps[along] if way > 0 else -steps[along])).reshape(shape)
+    order: list[int] = found.ravel().tolist()
+    return order if len(set(order)) == len(order) else None
+
+
+def _source(x: Any, name: str, coords: Coords) -> Coords | None:
+    """The one block of an array of this name that a chunk is made of."""
+    graph = optimize(x.dask, [(x.name, *coords)])
+    keys = {key for node in graph.values() for key in getattr(node, "dependencies", ())} | graph.keys()
+    found = [key[1:] for key in keys if isinstance(key, tuple) and key[0] == name]
+    return found[0] if len(found) == 1 else None

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any, Protocol, cast
 
 import dask
@@ -105,11 +106,37 @@ class Group(Task):
     def members(self) -> list[Key]:
         return [ref.key for ref in self.args[0].args]
 
+    @property
+    def closes(self) -> Sequence[Callable[..., Any]]:
+        """What makes a result of members that are folded together, for each such set of them."""
+        return (self.func,)
+
+    @property
+    def folds(self) -> list[int]:
+        """Which of these sets each member belongs to."""
+        return [0] * len(self.args[0].args)
+
 
 class PlacedGroup(Group):
     """A group made of chunks that one worker can make of what it holds."""
 
     __slots__ = ()
+
+
+class PlacedGroups(PlacedGroup):
+    """Groups of several slices that one task makes of what a worker holds: it gives a list of their partials."""
+
+    __slots__ = ()
+
+    @property
+    def closes(self) -> Sequence[Callable[..., Any]]:
+        options = self.func.keywords  # type: ignore[attr-defined]
+        return [partial(combine, bound=options["bound"])] * len(options["sizes"])
+
+    @property
+    def folds(self) -> list[int]:
+        sizes = self.func.keywords["sizes"]  # type: ignore[attr-defined]
+        return [number for number, size in enumerate(sizes) for _ in range(size)]
 
 
 class Optimize:
@@ -409,7 +436,7 @@ class _Bundle:
 
     def nodes(self) -> Iterator[GraphNode]:
         """The tasks that stand for the groups."""
-        closes = tuple(group.func for group in self.groups)
+        closes = tuple(close for group in self.groups for close in group.closes)
         if not self.inside:
             yield from (Task(group.key, group.func, *group.args) for group in self.groups)
             return
@@ -420,15 +447,33 @@ class _Bundle:
         key = self.groups[0].key
         if len(self.groups) > 1:
             key = f"gr-joint-{tokenize(sorted(str(group.key) for group in self.groups))}"
-            yield from (Task(g.key, operator.getitem, TaskRef(key), i) for i, g in enumerate(self.groups))
+            for group, first in zip(self.groups, self._firsts, strict=True):
+                many = isinstance(group, PlacedGroups)
+                yield Task(
+                    group.key,
+                    operator.getitem,
+                    TaskRef(key),
+                    slice(first, first + len(group.closes)) if many else first,
+                )
         yield Task(key, fused_task.run, closes, steps, names, *(TaskRef(name) for name in names))
 
     def _steps(self) -> Iterator[Step]:
         """Members in order, those of the same chunk together; each with the tasks that make it, sources first."""
         done: set[Key] = set()
-        for members in zip(*(group.members for group in self.groups), strict=True):
-            for number, member in enumerate(members):
+        numbers = [[first + i for i in g.folds] for g, first in zip(self.groups, self._firsts, strict=True)]
+        each = (zip(members, places, strict=True) for members, places in zip(self._columns, numbers, strict=True))
+        for pairs in zip(*each, strict=True):
+            for member, number in pairs:
                 yield number, member, tuple(self._chain(member, done))
+
+    @property
+    def _columns(self) -> list[list[Key]]:
+        return [group.members for group in self.groups]
+
+    @property
+    def _firsts(self) -> list[int]:
+        """The number of each group's first result."""
+        return [*accumulate((len(group.closes) for group in self.groups[:-1]), initial=0)]
 
     def _chain(self, member: Key, done: set[Key]) -> Iterator[GraphNode]:
         ahead = [(member, False)] if member in self.inside else []

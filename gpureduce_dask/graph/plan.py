@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import dask.base
+from dask.highlevelgraph import HighLevelGraph
 
 from .. import operators
 from ..distributed import workers
@@ -16,7 +16,7 @@ from ..distributed.private import DataNode, GraphNode
 from ..errors import ArgumentError, message
 from ..monoid import Bound, Monoid
 from ..public import public
-from . import meta
+from . import fusion, meta
 from .apply import align, as_dask, bind
 from .fallback import belongs_to_stock
 from .reduce import Tree, build_tree
@@ -145,8 +145,8 @@ def _describe(tree: Tree, bound: Bound, name: str, results: list[Any]) -> Plan:
 def _tasks(results: list[Any], is_local: bool) -> int:
     """Tasks of ``compute(*results)``: those of the graph as it is optimised, and one more to join the blocks of each
     result that has several."""
-    optimised: Any = dask.base.optimize(*results)
-    graph = {key: node for each in optimised for key, node in dict(each.dask).items()}
+    keys = [each.__dask_keys__() for each in results]
+    graph = dict(fusion.OPTIMIZE(HighLevelGraph.merge(*(each.dask for each in results)), keys))
     joins: int = sum(each.npartitions > 1 for each in results)
     return joins + sum(not workers.is_future(node) and not (is_local and _is_data(node)) for node in graph.values())
 

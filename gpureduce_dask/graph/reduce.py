@@ -14,6 +14,7 @@ import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
+from .. import planner
 from ..distributed import private, worker_to_worker, workers
 from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
@@ -86,7 +87,8 @@ class Tree:
     """One reduction of one graph: what all of its layers have in common."""
 
     def __init__(self, todo: Reduction, keepdims: bool, prefix: str, options: Any) -> None:
-        self.arrays, self.bound, self.axes, self.keepdims = todo.arrays, todo.bound, todo.axes, keepdims
+        self.todo, self.keepdims = todo, keepdims
+        self.arrays, self.bound, self.axes = todo.arrays, todo.bound, todo.axes
         self.x = todo.x
         self.inds = tuple(range(self.x.ndim))
         self.kept = self.inds if keepdims else tuple(a for a in self.inds if a not in self.axes)
@@ -158,19 +160,65 @@ class Tree:
         optimised."""
         leaves, slices = self._leaves(), slices_of(self.x.numblocks, self.order[0])
         kind = fusion.PlacedGroup if dealer.holders else fusion.Group
+        refs = {outer: [TaskRef((self.chunk_name, *c)) for c in members] for outer, members in slices.items()}
+        dealt = {outer: dealer.groups(members) for outer, members in slices.items()}
+        together = self._placed_groups(dealer, dealt, refs, split)
         level = {}
-        for outer, members in slices.items():
-            found = dealer.groups(members)
+        for outer, found in dealt.items():
             self.dealt += [(g.worker, len(g.members)) for g in found]
-            ordered = [TaskRef((self.chunk_name, *c)) for c in members]
-            dealt = [self._group(ordered, g.members, split) for g in found]
-            if len(dealt) == 1:
-                level[outer] = self._close(dealt[0], outer, 0, kind)
+            if together:
+                inputs = together[outer]
+            elif len(found) == 1:
+                level[outer] = self._close(self._group(refs[outer], found[0].members, split), outer, 0, kind)
                 continue
-            inputs = [self._combine(refs, self.group_name, kind) for refs in dealt]
-            inputs = self._narrow({(i,): ref for i, ref in enumerate(inputs)}, _steps(split, (0,)), Task)
+            else:
+                parts = [self._group(refs[outer], g.members, split) for g in found]
+                inputs = [self._combine(part, self.group_name, kind) for part in parts]
+            inputs = self._narrow({(i,): each for i, each in enumerate(inputs)}, _steps(split, (0,)), Task)
             level[outer] = self._close(inputs, outer, 0, Task)
         return self._later_stages(level, split, [leaves], [])
+
+    def _placed_groups(
+        self,
+        dealer: sources.Partitioner,
+        dealt: Mapping[Coords, list[planner.Group]],
+        refs: Mapping[Coords, list[TaskRef]],
+        split: int | dict[int, int],
+    ) -> dict[Coords, list[Any]]:
+        """What takes each slice's partials out of tasks that make those of many slices, a task a thread of the workers
+        that hold what the chunks are made of; nothing where these partials are too large to go together."""
+        is_plain = dealer.holders and not dealer.size and isinstance(split, int) and split >= FAN_IN
+        if not is_plain or len(dealt) == 1 or not sources.partials_travel(self.todo, self.order[0]):
+            return {}
+        mine: dict[str | None, list[tuple[Coords, planner.Group]]] = {}
+        for outer, found in dealt.items():
+            for group in found:
+                mine.setdefault(group.worker, []).append((outer, group))
+        inputs: dict[Coords, list[Any]] = {outer: [] for outer in dealt}
+        for worker, parts in mine.items():
+            size = -(-len(parts) // dealer.threads.get(str(worker), 1))
+            for some in planner.in_order(len(parts), size):
+                self._take_together([parts[i] for i in some.members], refs, inputs)
+        return inputs
+
+    def _take_together(
+        self,
+        parts: list[tuple[Coords, planner.Group]],
+        refs: Mapping[Coords, list[TaskRef]],
+        inputs: dict[Coords, list[Any]],
+    ) -> None:
+        """One task for groups of several slices."""
+        members = List(*(refs[outer][i] for outer, group in parts for i in group.members))
+        self.bundles += 1
+        if len(parts) == 1:
+            run = partial(reduce_tasks.combine, bound=self.bound)
+            inputs[parts[0][0]].append(self._add(lambda key: fusion.PlacedGroup(key, run, members), self.group_name))
+            return
+        sizes = tuple(len(group.members) for _, group in parts)
+        run = partial(reduce_tasks.combine_each, bound=self.bound, sizes=sizes)
+        ref = self._add(lambda key: fusion.PlacedGroups(key, run, members), self.group_name)
+        for i, (outer, _) in enumerate(parts):
+            inputs[outer].append(Task(None, operator.getitem, ref, i))
 
     def by_fan_in(self, split: int | dict[int, int]) -> Tree:
         """Chunks that have yet to be made, where the caller says how many partials go together."""

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,13 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
     """Partials in order to one, then folded along the axes whose turn is next."""
     folded = fold(merge(partials, bound), bound, then)
     return None if folded is None else chunk.leave(folded, bound)
+
+
+@faults.task
+def combine_each(partials: list[Partial], bound: Bound, sizes: Sequence[int]) -> list[Partial]:
+    """Partials of several slices, so many of each, to one for each."""
+    ends = [*accumulate(sizes, initial=0)]
+    return [combine(partials[a:b], bound=bound) for a, b in pairwise(ends)]
 
 
 @faults.task

@@ -119,6 +119,13 @@ def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coor
     return found
 
 
+def partials_travel(todo: Reduction, stage: Axes) -> bool:
+    """True where the partials of all slices together are small enough to go to all that need one of them."""
+    kept = [sizes for a, sizes in enumerate(todo.x.chunks) if a not in stage]
+    nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * todo.bound.cell_bytes
+    return bool(nbytes <= BUNDLE_BYTES)
+
+
 def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes) -> list[list[Part]]:
     """Groups of many slices that one task takes on, a task a thread of each worker; none where their partials are
     too large to go together to all that need one of them."""
@@ -127,9 +134,7 @@ def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes
     for _, parts in slices:
         for part in parts:
             mine.setdefault(part.worker, []).append(part)
-    kept = [sizes for a, sizes in enumerate(todo.x.chunks) if a not in stage]
-    nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * todo.bound.cell_bytes
-    if len(slices) == 1 or todo.size or not nbytes <= BUNDLE_BYTES:
+    if len(slices) == 1 or todo.size or not partials_travel(todo, stage):
         return []
     found = []
     for worker, parts in mine.items():
