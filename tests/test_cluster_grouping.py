@@ -265,10 +265,26 @@ def test_slices_of_views_share_the_tasks_of_their_worker(client, view):
     assert not copies(client, p)
 
 
+def test_a_key_has_one_value_whatever_else_is_computed(client):
+    """Groups combine more partials each where their chunks stay tasks, and others know the groups by their keys."""
+    for x, want in ((da.arange(120.0, chunks=5) + 1, 7260), (persisted(client, da.arange(60.0, chunks=5)) + 1, 1830)):
+        total = gr.sum(x)
+        kept = persisted(client, total + 1)
+        found = dask.compute(total, total + 3, x)
+        assert found[:2] == (want, want + 3) and kept.compute() == want + 1
+        assert found[2].sum() == want
+
+
 def test_a_view_of_several_chunks_each_is_made_somewhere(client):
     ref, x = values()
     p = persisted(client, x)
-    for y, want in ((p.rechunk((4, 1)), ref), (da.roll(p, 1, 0), np.roll(ref, 1, 0)), (p[[3, 0, 9]], ref[[3, 0, 9]])):
+    swapped = np.r_[0:2, 8:10, 2:8, 10:16]
+    for y, want in (
+        (p[swapped], ref[swapped]),
+        (p.rechunk((4, 1)), ref),
+        (da.roll(p, 1, 0), np.roll(ref, 1, 0)),
+        (p[[3, 0, 9]], ref[[3, 0, 9]]),
+    ):
         np.testing.assert_array_equal(gr.max(y, axis=0).compute(), want.max(0))
 
 

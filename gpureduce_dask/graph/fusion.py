@@ -263,11 +263,17 @@ def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
     groups = [cast(Task, graph[ref.key]) for ref in node.args[0].args]
     members = [ref for group in groups for ref in group.args[0].args]
     found = in_order(len(members), max(len(each.args[0].args) for each in (node, *groups)))
+    if len(found) == len(groups):
+        return
     for group in groups:
         del graph[group.key]
+    kept = []
     for group, each in zip(groups, found, strict=False):
-        graph[group.key] = Task(group.key, group.func, List(*(members[i] for i in each.members)))
-    kept = [TaskRef(group.key) for group in groups[: len(found)]]
+        mine = [members[i] for i in each.members]
+        # By a key of its own: a scheduler that knows the group's has another partial under it.
+        key = f"gr-wide-{tokenize([str(ref.key) for ref in mine])}"
+        graph[key] = Task(key, group.func, List(*mine))
+        kept.append(TaskRef(key))
     graph[user] = Task(user, node.func, List(*kept), *node.args[1:])
 
 

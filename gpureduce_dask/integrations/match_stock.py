@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from numbers import Integral
+from threading import Lock
 from typing import Any
 
 import dask.array as da
@@ -45,11 +46,19 @@ class _Seen(Exception):
         self.call = call
 
 
+_looking = Lock()  # one thread at a time
+
+
 def calls_of(hooked: str, names: Sequence[str]) -> dict[str, Arguments]:
     """What dask's public functions of these names pass to one of ``dask.array.reductions``, which all of them end in.
 
     Each is called once with an array of ours, in place of a list of dask's inner functions.
     """
+    with _looking:
+        return _calls_of(hooked, names)
+
+
+def _calls_of(hooked: str, names: Sequence[str]) -> dict[str, Arguments]:
     stock = getattr(reductions, hooked)
     probe, signature = da.zeros(2, chunks=1), inspect.signature(stock)
     found: dict[str, Arguments] = {}
