@@ -12,7 +12,7 @@ import dask.array as da
 import numpy as np
 
 import gpureduce_dask as gr
-from gpureduce_dask.earth import band_areas, read_mask
+from gpureduce_dask.tools.earth import band_areas, read_mask
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--cupy", action="store_true", help="on the GPU")

@@ -14,7 +14,7 @@ import dask.array as da
 import numpy as np
 
 import gpureduce_dask as gr
-from gpureduce_dask.earth import band_areas, read_mask
+from gpureduce_dask.tools.earth import band_areas, read_mask
 
 DEGREES = 5
 

@@ -9,30 +9,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from . import cluster, errors
-from .accelerate import accelerate
 from .cluster import warm
-from .monoid import Monoid
-from .operators import OPERATORS
+from .integrations.accelerate import accelerate
+from .operators.monoid import Monoid
+from .operators.table import OPERATORS
 
 if TYPE_CHECKING:
-    from .binning import bincount, grouped, histogram
-    from .explain import explain
-    from .graph.meta import device_meta
-    from .graph.persist import persist
-    from .graph.plan import plan
-    from .maps import map_reduce, map_scan
-    from .nanreductions import (
-        nanargmax,
-        nanargmin,
-        nanmax,
-        nanmean,
-        nanmin,
-        nanprod,
-        nanstd,
-        nansum,
-        nanvar,
-    )
-    from .reductions import (
+    from .api.explain import explain
+    from .api.groups import bincount, grouped, histogram
+    from .api.maps import map_reduce, map_scan
+    from .api.nanreductions import nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
+    from .api.reductions import (
         all,
         any,
         argmax,
@@ -50,7 +37,7 @@ if TYPE_CHECKING:
         vdot,
         vector_norm,
     )
-    from .scans import (
+    from .api.scans import (
         bfill,
         cummax,
         cummin,
@@ -64,24 +51,19 @@ if TYPE_CHECKING:
         scan,
         scan_tree,
     )
-    from .statistics import (
-        average,
-        kurtosis,
-        mean,
-        moment,
-        skew,
-        std,
-        var,
-    )
-    from .summaries import describe, stats
+    from .api.statistics import average, kurtosis, mean, moment, skew, std, var
+    from .api.summaries import describe, stats
+    from .graph.meta import device_meta
+    from .graph.persist import persist
+    from .graph.plan import plan
 
 __version__ = "0.1.0"
 
 _LAZY = {
-    "binning": ("bincount", "grouped", "histogram"),
-    "explain": ("explain",),
-    "maps": ("map_reduce", "map_scan"),
-    "nanreductions": (
+    "api.groups": ("bincount", "grouped", "histogram"),
+    "api.explain": ("explain",),
+    "api.maps": ("map_reduce", "map_scan"),
+    "api.nanreductions": (
         "nanargmax",
         "nanargmin",
         "nanmax",
@@ -92,7 +74,7 @@ _LAZY = {
         "nansum",
         "nanvar",
     ),
-    "reductions": (
+    "api.reductions": (
         "all",
         "any",
         "argmax",
@@ -110,7 +92,7 @@ _LAZY = {
         "vdot",
         "vector_norm",
     ),
-    "scans": (
+    "api.scans": (
         "bfill",
         "cummax",
         "cummin",
@@ -124,7 +106,7 @@ _LAZY = {
         "scan",
         "scan_tree",
     ),
-    "statistics": (
+    "api.statistics": (
         "average",
         "kurtosis",
         "mean",
@@ -133,7 +115,7 @@ _LAZY = {
         "std",
         "var",
     ),
-    "summaries": ("describe", "stats"),
+    "api.summaries": ("describe", "stats"),
     "graph.meta": ("device_meta",),
     "graph.persist": ("persist",),
     "graph.plan": ("plan",),

@@ -5,6 +5,6 @@ It is for programs that are not to be changed: in distributed's preloads, it nee
 
 from __future__ import annotations
 
-from .accelerate import install
+from .integrations.accelerate import install
 
 install()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import ArgumentError, DeviceError, ExtraError, message
 
 if TYPE_CHECKING:
-    from .monoid import Bound, Monoid
+    from .operators.monoid import Bound, Monoid
 
 COUNT_GPUS = "import cupy; print(cupy.cuda.runtime.getDeviceCount())"
 # Large enough that plans take the kernels of large chunks: one line a grid, many lines, columns.
@@ -131,7 +131,7 @@ def _own(cluster: Any, pool: int | float | str | None = None) -> Any:
         client = _client_class()(cluster)
         client.wait_for_workers(len(cluster.workers))
         if pool is not None:
-            from .device_pool import DevicePool
+            from .distributed.device_pool import DevicePool
 
             client.register_plugin(DevicePool(pool))
         return client
@@ -175,7 +175,7 @@ def warm(
     """
     import numpy as np
 
-    from .operators import get
+    from .operators.table import get
 
     rows = [get(op) for op in ops]
     bounds = [row.bind(*[np.dtype(dtype)] * row.arity) for row in rows for dtype in dtypes]
@@ -195,7 +195,7 @@ def warm_here(bounds: Sequence[Bound]) -> dict[str, Any]:
     begin = time.perf_counter()
     from .distributed import reduce_actor
 
-    importlib.import_module("gpureduce_dask.reductions")
+    importlib.import_module("gpureduce_dask.api.reductions")
     reduce_actor.here()
     name = _gpu_name()
     if name is not None:
@@ -222,7 +222,7 @@ def _gpu_name() -> str | None:
 def _compile(bound: Bound, xp: Any) -> None:
     """Reduce a small array in each of the ways that trees do."""
     from . import chunk
-    from .chunk.place import Place
+    from .place import Place
 
     operands = (xp.ones((SIDE, SIDE), bound.dtypes[0]),) * bound.monoid.arity
     places = [Place((row, 0), (2 * SIDE, SIDE)) for row in (0, SIDE)]

@@ -162,8 +162,8 @@ _TODAY = (
         ), takes=ANY_BLOCKS,
     ),
     Step(
-        "reduce", 20, "the library", "reductions.py",
-        "Loads of 16 bytes, wide accumulators, any layout, axis and operator, one launch; the last block ends it.",
+        "reduce", 20, "the library", "api/reductions.py",
+        "Loads of 16 bytes, wide totals, any layout, axis and operator, one launch; the last block ends it.",
         "this library", "", "It adds float32 in float64, at the speed of memory.",
     ),
 )  # fmt: skip
@@ -222,7 +222,7 @@ _SCANS = (
         "Bank conflicts, without and with padding; more barriers than step 3 in either.",
     ),
     Step(
-        "scan", 8, "the library", "scans.py",
+        "scan", 8, "the library", "api/scans.py",
         "One pass: each tile looks back at what the tiles before it have published; 2n bytes.",
         "Merrill and Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016",
         "", "Everything is read once and written once.",

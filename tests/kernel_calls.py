@@ -20,12 +20,14 @@ import pytest
 from gpu.samples import DTYPES
 from simt.backend import Emulator
 
-from gpureduce_dask.chunk import Place, device, device_operator
+from gpureduce_dask.chunk import Place
 from gpureduce_dask.device import launch
+from gpureduce_dask.device import operator as device_operator
+from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device.specialise import Launch
 from gpureduce_dask.errors import ArgumentError, DtypeError
-from gpureduce_dask.monoid import Bound, Monoid
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators.monoid import Bound, Monoid
+from gpureduce_dask.operators.table import OPERATORS
 
 ELEMENTS = [*DTYPES, np.dtype(ml_dtypes.bfloat16)]
 MIXED = [("u1", "i8"), ("f2", "f4"), ("f4", "f8"), ("c8", "c16")]  # of two operands; and each dtype with itself
@@ -58,7 +60,7 @@ class Reduced:
         chunks = [tuple(sketch(self.shape, d, self.view) for d in bound.dtypes)] * self.count
         shape = chunks[0][0].shape
         places = [Place((0,) * len(shape), shape)] * self.count
-        device.reduce_many(chunks, bound, self.axes, places, finish=self.finish, final=final)
+        device_reduce.reduce_many(chunks, bound, self.axes, places, finish=self.finish, final=final)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ class Folded:
 
     def __call__(self, bound: Bound, final: bool) -> None:
         if not final:
-            device.combine_axis(sketch((*self.shape, bound.state.itemsize), "u1"), bound, self.axis)
+            device_reduce.combine_axis(sketch((*self.shape, bound.state.itemsize), "u1"), bound, self.axis)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class InARow:
 
 def finalised(bound: Bound, final: bool) -> None:
     if final:
-        device.finalise(sketch((1000, bound.state.itemsize), "u1"), bound)
+        device_reduce.finalise(sketch((1000, bound.state.itemsize), "u1"), bound)
 
 
 Family = Callable[[Bound, bool], None]
@@ -225,7 +227,7 @@ def launched(asked: Iterable[Call]) -> dict[str, Call]:
             except (ArgumentError, DtypeError):
                 continue
             finally:
-                device.clear()
+                device_reduce.clear()
     return found
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.accelerate import _blocks, _calls
+from gpureduce_dask.integrations.accelerate import _blocks, _calls
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(scale=4, size=(7, 6, 5))

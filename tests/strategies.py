@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gpureduce_dask import errors
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators.table import OPERATORS
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = [

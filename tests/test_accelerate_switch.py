@@ -21,7 +21,7 @@ from dask.array import reductions
 from plain_calls import ROW, X, is_ours, switched_off  # noqa: F401
 
 import gpureduce_dask as gr
-from gpureduce_dask.accelerate import _calls
+from gpureduce_dask.integrations.accelerate import _calls
 from gpureduce_dask.integrations.patches import HOOKED
 
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from gpureduce_dask.bench import host, report
-from gpureduce_dask.bench.cases import Case, cases
+from gpureduce_dask.tools.bench import host, report
+from gpureduce_dask.tools.bench.cases import Case, cases
 
 
 def row(case, ours, **more):

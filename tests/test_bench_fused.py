@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gpureduce_dask import chunk, operators
-from gpureduce_dask.bench import fused, kernels
-from gpureduce_dask.bench.one_read import FAMILIES
+from gpureduce_dask import chunk
 from gpureduce_dask.expressions import tracer
 from gpureduce_dask.expressions.mapped import mapped
+from gpureduce_dask.operators import table as operators
+from gpureduce_dask.tools.bench import fused, kernels
+from gpureduce_dask.tools.bench.one_read import FAMILIES
 
 
 @pytest.mark.parametrize("axis", [None, 0, 1])

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from test_bench import KERNELS, RESULT, row
 
-from gpureduce_dask.bench import report, scans
-from gpureduce_dask.bench.cases import VIEWS
-from gpureduce_dask.chunk import host_scan
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.host import scan as host_scan
+from gpureduce_dask.operators.table import OPERATORS
+from gpureduce_dask.tools.bench import report, scans
+from gpureduce_dask.tools.bench.cases import VIEWS
 
 
 def test_scans_are_told_beside_copies():

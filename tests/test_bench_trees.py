@@ -12,8 +12,8 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from gpureduce_dask import cli
-from gpureduce_dask.bench import local_cupy, memory, scan_trees, scan_trees_report, soak, trees, trees_report
+from gpureduce_dask.tools import cli
+from gpureduce_dask.tools.bench import local_cupy, memory, scan_trees, scan_trees_report, soak, trees, trees_report
 
 
 def test_a_small_run(tmp_path, capsys):

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk, errors
-from gpureduce_dask.binned import Binned
-from gpureduce_dask.chunk import host_bins
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.host import groups as host_groups
+from gpureduce_dask.operators.grouped import Binned
+from gpureduce_dask.operators.table import OPERATORS
 from tests import strategies
 from tests.strategies import CASES, case_id, rows_of, values
 
@@ -131,7 +131,7 @@ def test_boxes_are_numbered_in_c_order():
 
 @pytest.mark.parametrize("name", ["sum", "min", "var", "last", "affine"])
 def test_boxes_and_runs_that_are_folded_where_they_lie(name, monkeypatch):
-    monkeypatch.setattr(host_bins, "RUN", 64)
+    monkeypatch.setattr(host_groups, "RUN", 64)
     row = OPERATORS[name]
     x = tuple(np.random.default_rng(16 + i).integers(-1, 2, (4, 3, 6, 400)) for i in range(row.arity))
     lines = np.array([1, 0, 0]), np.array([0, -1, 1, 1, 2, 0]), np.repeat([0, 1, -1, 2, 0], 80)
@@ -153,7 +153,7 @@ def test_boxes_and_runs_that_are_folded_where_they_lie(name, monkeypatch):
 def test_short_runs_of_wide_rows_are_brought_together(name, monkeypatch):
     """Each row a run of its own: not one fold a row, and cells side by side in strips."""
     folded = []
-    monkeypatch.setattr(host_bins, "reduce", lambda *given: folded.append(given))
+    monkeypatch.setattr(host_groups, "reduce", lambda *given: folded.append(given))
     x = np.random.default_rng(6).integers(-9, 9, (24, 9_000)).astype("f4")
     x[5, ::3] = np.nan
     labels = np.arange(24) % 4

@@ -10,14 +10,14 @@ import pytest
 
 pytest.importorskip("cupy", reason="its binding of NVRTC compiles")
 
-from gpureduce_dask.bench import binned as rows_of_groups
-from gpureduce_dask.bench.one_read import FAMILIES
-from gpureduce_dask.binned import Bins, binned
-from gpureduce_dask.chunk import device_operator
-from gpureduce_dask.device import bins as plans
 from gpureduce_dask.device import compile as compiler
+from gpureduce_dask.device import group_plans as plans
+from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import Dim
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators.grouped import Bins, binned
+from gpureduce_dask.operators.table import OPERATORS
+from gpureduce_dask.tools.bench import binned as rows_of_groups
+from gpureduce_dask.tools.bench.one_read import FAMILIES
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 OPS = [

@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("distributed")
 
 import gpureduce_dask as gr
-from gpureduce_dask import chunk, device_pool
+from gpureduce_dask import chunk
+from gpureduce_dask.distributed import device_pool
 from gpureduce_dask.errors import ArgumentError, DeviceError, DtypeError, ExtraError
 
 

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpureduce_dask as gr
-from gpureduce_dask import chunk, operators
-from gpureduce_dask.rows import compiled, exact
+from gpureduce_dask import chunk
+from gpureduce_dask.operators import native, totals
+from gpureduce_dask.operators import table as operators
 
 ROOT = Path(__file__).parent.parent
 HAS_COMPILER = shutil.which(os.environ.get("CC", "cc")) is not None
@@ -41,7 +42,7 @@ def numbers(shape, dtype, seed=0):
 @pytest.fixture(params=["compiled", "NumPy"])
 def loops(request, monkeypatch):
     if request.param == "NumPy":
-        monkeypatch.setattr(compiled, "library", lambda: None)
+        monkeypatch.setattr(native, "library", lambda: None)
     elif not HAS_COMPILER:
         pytest.skip("no C compiler")
     return request.param
@@ -49,7 +50,7 @@ def loops(request, monkeypatch):
 
 @needs_loops
 def test_what_was_compiled_is_the_text_that_is_here():
-    assert compiled.library() is not None, "kernels/host has changed: install the package again"
+    assert native.library() is not None, "kernels/host has changed: install the package again"
 
 
 @needs_loops
@@ -63,7 +64,7 @@ def test_positions_are_numpys(dtype, n, layout):
     y[6], y[8], y[10, ::2], y[10, 1::2] = -np.inf, np.inf, 0.0, -0.0
     for name in ("argmax", "argmin"):
         for rows in (LAYOUTS[layout](x), LAYOUTS[layout](y)):
-            found = compiled.positions(name, rows)
+            found = native.positions(name, rows)
             assert found is not None
             np.testing.assert_array_equal(found, getattr(rows, name)(axis=1))
 
@@ -81,10 +82,10 @@ def test_extrema_of_columns_are_numpys(dtype, layout):
         for block in (blocks(x, shape)[layout], blocks(y, shape)[layout]):
             is_nan = np.isnan(block)
             for name, void in (("argmin", np.inf), ("argmax", -np.inf)):
-                values, at = compiled.extrema(name, block)
+                values, at = native.extrema(name, block)
                 np.testing.assert_array_equal(at, getattr(block, name)(axis=1))
                 np.testing.assert_array_equal(values, np.take_along_axis(block, at[:, None], 1)[:, 0])
-                values, at = compiled.extrema(f"nan{name}", block)
+                values, at = native.extrema(f"nan{name}", block)
                 there = np.where(is_nan, void, block)  # NumPy would look for the void among NaN that came before it
                 first = (~is_nan & (block == getattr(there, name[3:])(axis=1, keepdims=True))).argmax(axis=1)
                 np.testing.assert_array_equal(at, np.where(is_nan.all(axis=1), -1, first))
@@ -100,7 +101,7 @@ def test_extrema_of_columns_of_integers_are_numpys(dtype):
         x = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
         x[:, ::3] = x[:, :1]  # ties
         for name in ("argmin", "argmax", "nanargmin", "nanargmax"):
-            values, at = compiled.extrema(name, x)
+            values, at = native.extrema(name, x)
             np.testing.assert_array_equal(at, getattr(x, name.removeprefix("nan"))(axis=1))
             np.testing.assert_array_equal(values, np.take_along_axis(x, at[:, None], 1)[:, 0])
 
@@ -122,9 +123,9 @@ def blocks(x, shape):
 def test_sums_are_exact_where_float64_is(dtype, shape):
     for block in blocks(numbers(shape, dtype) * (1 + 2j if dtype[0] == "c" else 1), shape):
         block = block.astype(dtype, copy=False)
-        found = compiled.sums(block)
+        found = native.sums(block)
         assert found is not None and all(f.dtype in ("f8", "c16") for f in found)
-        total = exact.total(found)
+        total = totals.total(found)
         np.testing.assert_array_equal(total, block.sum(axis=1, dtype=total.dtype))
 
 
@@ -134,7 +135,7 @@ def test_sums_are_exact_where_float64_is(dtype, shape):
 def test_spreads_are_those_of_float64(dtype, shape):
     for block in blocks(numbers(shape, dtype), shape):
         wide = block.astype("f8")
-        count, mean, m2 = compiled.spread(block, False, False)
+        count, mean, m2 = native.spread(block, False, False)
         assert np.all(count == shape[1])
         np.testing.assert_allclose(mean, wide.mean(axis=1), rtol=1e-13, atol=1e-13)
         np.testing.assert_allclose(m2, wide.var(axis=1) * shape[1], rtol=1e-12, atol=1e-12)
@@ -160,10 +161,10 @@ def test_sums_of_what_is_present_are_exact_where_float64_is(dtype, shape):
         number = there.sum(axis=1)
         with np.errstate(invalid="ignore"):
             total = np.where(there, block, 0).sum(axis=1, dtype="f8")
-            hi, lo, count = compiled.present(block)
+            hi, lo, count = native.present(block)
             np.testing.assert_array_equal(hi + lo, total)
             np.testing.assert_array_equal(count, number)
-            count, mean, lost, m2 = compiled.spread(block, True, True)
+            count, mean, lost, m2 = native.spread(block, True, True)
             np.testing.assert_array_equal(count, number)
             finite = np.isfinite(total)
             assert np.all(np.isnan((mean + m2)[~finite]))
@@ -182,8 +183,8 @@ def test_sums_by_groups_are_those_of_each_group(dtype, shape):
     codes = np.random.default_rng(2).integers(0, 5, shape[1])
     for block in blocks(x, shape):
         there = ~np.isnan(block)
-        total, count = compiled.grouped(block, codes, 6, True)  # one group has no element
-        plain, nothing = compiled.grouped(np.where(there, block, 0), codes, 6, False)
+        total, count = native.grouped(block, codes, 6, True)  # one group has no element
+        plain, nothing = native.grouped(np.where(there, block, 0), codes, 6, False)
         assert nothing is None
         for group in range(6):
             mine = codes == group
@@ -203,9 +204,9 @@ def test_products_have_an_exponent(dtype, shape):
     for block in blocks(x, shape):
         mantissas, powers = np.frexp(np.where(np.isnan(block), 1, block).astype("f8"))
         wanted = np.log2(mantissas).sum(axis=1) + powers.sum(axis=1)
-        value, exponent = compiled.product(block, True)
+        value, exponent = native.product(block, True)
         np.testing.assert_allclose(np.log2(value) + exponent, wanted, rtol=1e-12, atol=1e-9)
-        again = compiled.product(np.where(np.isnan(block), 1, block).astype(dtype), False)
+        again = native.product(np.where(np.isnan(block), 1, block).astype(dtype), False)
         np.testing.assert_array_equal(value, again[0])
         np.testing.assert_array_equal(exponent, again[1])
 
@@ -215,11 +216,11 @@ def test_pairs_of_what_is_present_keep_what_rounding_loses():
     x = np.tile([1e16, 1.0, np.nan, -1e16], (1 << 14, 1))
     x[:, 1] = 2.0**-40
     for block in (x.reshape(1, -1, 1), np.repeat(x.reshape(1, -1, 1), 200, axis=2)):
-        hi, lo, count = compiled.present(block)
+        hi, lo, count = native.present(block)
         true = math.fsum(x[~np.isnan(x)])
         assert np.all(count == 3 << 14) and np.all(np.abs(hi + lo - true) <= 4096 * 2.0)  # of a stretch's own rounding
     far = np.full((1, 1 << 18, 1), 0.1)
-    hi, lo, _ = compiled.present(far)
+    hi, lo, _ = native.present(far)
     assert float(hi[0, 0]) + float(lo[0, 0]) == pytest.approx(math.fsum(far.ravel()), rel=1e-14)
 
 
@@ -243,16 +244,14 @@ def test_what_the_loops_do_not_take():
     x = numbers((64, 256), "float32")
     swapped, crooked = x.astype(">f4"), np.frombuffer(b"0" + x.tobytes(), "f4", offset=1).reshape(x.shape)
     for rows in (x[:, ::2], x.T, x[:4], swapped, crooked, x.astype("f2")):
-        assert compiled.positions("argmax", rows) is None
-        assert compiled.sums(rows[:, :, None]) is None
-        assert compiled.present(rows[:, :, None]) is None
-        assert compiled.spread(rows[:, :, None], True, False) is None
-    assert compiled.positions("argmax", x[:, :100]) is None
-    assert (
-        compiled.extrema("argmax", x[:, :, None]) is None and compiled.extrema("argmax", x[None].astype("f2")) is None
-    )
-    assert compiled.sums(x.astype("i4")[:, :, None]) is None and compiled.present(x.astype("i4")[:, :, None]) is None
-    assert compiled.spread(x.astype("c8")[:, :, None], True, False) is None
+        assert native.positions("argmax", rows) is None
+        assert native.sums(rows[:, :, None]) is None
+        assert native.present(rows[:, :, None]) is None
+        assert native.spread(rows[:, :, None], True, False) is None
+    assert native.positions("argmax", x[:, :100]) is None
+    assert native.extrema("argmax", x[:, :, None]) is None and native.extrema("argmax", x[None].astype("f2")) is None
+    assert native.sums(x.astype("i4")[:, :, None]) is None and native.present(x.astype("i4")[:, :, None]) is None
+    assert native.spread(x.astype("c8")[:, :, None], True, False) is None
 
 
 SHAPES = [(5, 2000, 1), (1, 9000, 1), (7, 700, 2), (3, 1000, 3), (2, 900, 4), (2, 300, 33)]
@@ -287,23 +286,23 @@ def scannable(name, kind, shape):
 
 
 @needs_loops
-@pytest.mark.parametrize("which", compiled.SCANNED, ids=" ".join)
+@pytest.mark.parametrize("which", native.SCANNED, ids=" ".join)
 def test_scans_are_numpys(which):
     name, kind = which
-    state, result = compiled.SCANNED[which]
+    state, result = native.SCANNED[which]
     for outer, n, inner in SHAPES:
         x = scannable(name, kind, (outer, n + 3, inner))
         with np.errstate(over="ignore"):
             for block in (x[:, 1:-2], x[::-1, 2:-1], x[:, ::2]):
-                if block.size < compiled.LEAST:
+                if block.size < native.LEAST:
                     continue
                 carry = np.asfortranarray(numbers((outer, inner), state, 1))
                 out = np.empty(block.shape, result)
                 if name == "products":
-                    behind, exponent = compiled.products(block, carry, np.zeros(carry.shape, "i8"), out)
+                    behind, exponent = native.products(block, carry, np.zeros(carry.shape, "i8"), out)
                     assert not exponent.any()
                 else:
-                    behind = compiled.scan(name, block, carry, out)
+                    behind = native.scan(name, block, carry, out)
                 wanted, ends = scanned(name, block, state, result, carry)
                 assert behind is not None
                 np.testing.assert_array_equal(out, wanted)
@@ -315,10 +314,10 @@ def test_any_byte_of_a_bool_but_0_is_true():
     """NumPy makes such bools by views; a carry may be one too."""
     two, out = np.full((1, 9000, 1), 2, "u1").view(bool), np.empty((1, 9000, 1), bool)
     for name, before in (("logical_and", two[:, 0]), ("logical_or", np.zeros((1, 1), bool))):
-        behind = compiled.scan(name, two, before, out)
+        behind = native.scan(name, two, before, out)
         assert set(out.view("u1").ravel()) == {1} and behind.view("u1") == 1
     sums = np.empty(two.shape, "i8")
-    compiled.scan("add", two, np.zeros((1, 1), "i8"), sums)
+    native.scan("add", two, np.zeros((1, 1), "i8"), sums)
     np.testing.assert_array_equal(sums.ravel(), np.arange(1, 9001))
 
 
@@ -328,12 +327,12 @@ def test_any_byte_of_a_bool_but_0_is_true():
 def test_pairs_keep_what_rounding_takes(kind, shape):
     block = np.full(shape, 1 + 0.9 / 512, kind)
     carry, out = np.full((shape[0], shape[2]), 1e16, kind), np.empty(shape, kind)
-    hi, lo = compiled.pairs(block, carry, np.zeros_like(carry), out)
+    hi, lo = native.pairs(block, carry, np.zeros_like(carry), out)
     wanted = np.arange(1, shape[1] + 1)[:, None] * (1 + 0.9 / 512)
     np.testing.assert_array_less(np.abs(out - 1e16 - wanted), 2.01)
     np.testing.assert_allclose((hi - 1e16) + lo, np.broadcast_to(wanted[-1], hi.shape), rtol=1e-12)
     block[:, 7] = np.inf
-    hi, lo = compiled.pairs(block, carry, np.zeros_like(carry), out)
+    hi, lo = native.pairs(block, carry, np.zeros_like(carry), out)
     assert np.all(np.isinf(out[:, 7:].real)) and np.all(np.isfinite(lo))
 
 
@@ -343,7 +342,7 @@ def test_pairs_take_a_carry_in_any_order(kind):
     block = numbers((3, 200, 9), kind)
     hi, lo = (np.asfortranarray(numbers((3, 9), kind, seed)) for seed in (1, 2))
     out = np.empty(block.shape, kind)
-    compiled.pairs(block, hi, lo, out)
+    native.pairs(block, hi, lo, out)
     np.testing.assert_array_equal(out, np.cumsum(block, axis=1) + (hi + lo)[:, None])
 
 
@@ -353,23 +352,23 @@ def test_scans_that_the_loops_do_not_take():
     out = np.empty(x.shape, "f4")
     crooked = np.frombuffer(b"0" + x.tobytes(), "f4", offset=1).reshape(x.shape)
     for block in (x.astype(">f4"), crooked, x.astype("f2"), x[:, :8], np.repeat(x, 2, axis=2)[:, :, ::2]):
-        assert compiled.scan("add", block, carry, out[:, : block.shape[1]]) is None
-    assert compiled.scan("add", x, carry.astype("f4"), out) is None
-    assert compiled.scan("add", x, carry.astype(">f8"), out) is None
-    assert compiled.scan("add", x, carry, out.astype(">f4")) is None
-    assert compiled.scan("fmax", x, carry.astype("f4"), out) is None
-    assert compiled.pairs(x, carry, carry, out) is None
-    assert compiled.pairs(x, carry.astype("f4"), carry.astype("f4"), out) is None
-    assert compiled.pairs(x.astype(">f8"), carry, carry, x.astype("f8")) is None
+        assert native.scan("add", block, carry, out[:, : block.shape[1]]) is None
+    assert native.scan("add", x, carry.astype("f4"), out) is None
+    assert native.scan("add", x, carry.astype(">f8"), out) is None
+    assert native.scan("add", x, carry, out.astype(">f4")) is None
+    assert native.scan("fmax", x, carry.astype("f4"), out) is None
+    assert native.pairs(x, carry, carry, out) is None
+    assert native.pairs(x, carry.astype("f4"), carry.astype("f4"), out) is None
+    assert native.pairs(x.astype(">f8"), carry, carry, x.astype("f8")) is None
 
 
 @given(st.integers(1, 70), st.integers(1, 1500), st.integers(0, 10), st.sampled_from([0, 1, None]))
 @settings(max_examples=40, deadline=None)
 def test_reductions_are_right_with_and_without(rows, columns, seed, axis):
-    library = compiled.library
+    library = native.library
     try:
         for found in (library, lambda: None):
-            compiled.library = found
+            native.library = found
             x = np.random.default_rng(seed).standard_normal((rows, columns)).astype("f4")
             np.testing.assert_array_equal(gr.argmin(x, axis=axis).compute(), x.argmin(axis=axis))
             total = gr.sum(x, axis=axis, dtype="f8").compute()
@@ -382,7 +381,7 @@ def test_reductions_are_right_with_and_without(rows, columns, seed, axis):
                 present = gr.nanvar(x, axis=axis, dtype="f8").compute()
                 np.testing.assert_allclose(present, np.nanvar(x.astype("f8"), axis=axis), rtol=1e-12, atol=1e-15)
     finally:
-        compiled.library = library
+        native.library = library
 
 
 def test_a_sum_is_as_good_as_float64(loops):

@@ -8,7 +8,7 @@ import dask.array as da
 import numpy as np
 import pytest
 
-from gpureduce_dask import cli, demo, earth
+from gpureduce_dask.tools import cli, demo, earth
 
 REFUSE = """
 import importlib.util, sys

@@ -27,12 +27,13 @@ except RuntimeError as error:
 from simt.backend import Emulator, put
 from strategies import takes
 
-from gpureduce_dask.chunk import device, device_operator
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import launch
+from gpureduce_dask.device import operator as device_operator
+from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.errors import ArgumentError, CompileError, DeviceError, DeviceMemoryError, DtypeError
-from gpureduce_dask.monoid import LONGEST_NAME, Monoid
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators.monoid import LONGEST_NAME, Monoid
+from gpureduce_dask.operators.table import OPERATORS
 
 GOOD = """
 struct Largest {
@@ -197,7 +198,7 @@ def test_threads_compile_a_kernel_once(compiles: list[str], text: str) -> None:
 def emulated_reduce(bound: Any, chunk: Any, **options: Any) -> Any:
     with Emulator("").installed(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "run", lambda *_: None)
-        return device.reduce((chunk,), bound, (0,), **options)
+        return device_reduce.reduce((chunk,), bound, (0,), **options)
 
 
 @pytest.fixture
@@ -413,12 +414,12 @@ def test_atomics_only_where_they_are_exact(name: str, dtype: str) -> None:
     with Emulator("").installed(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "run", lambda *_: None)
         if exact:
-            device.reduce(chunk, bound, (0,), finish="atomic")
+            device_reduce.reduce(chunk, bound, (0,), finish="atomic")
         else:
             with pytest.raises(ArgumentError, match=f"^{name}: finish='atomic' for .*exact in any order.*ticket"):
-                device.reduce(chunk, bound, (0,), finish="atomic")
+                device_reduce.reduce(chunk, bound, (0,), finish="atomic")
         with pytest.raises(ArgumentError, match="exact in any order"):
-            device.reduce(chunk, bound, (0,), finish="atomic", final=True)
+            device_reduce.reduce(chunk, bound, (0,), finish="atomic", final=True)
 
 
 def test_atomics_of_integers_summed_as_floats() -> None:
@@ -480,4 +481,4 @@ def test_strides_along_an_axis_of_one_do_not_matter() -> None:
 def test_several_chunks_with_positions_need_places() -> None:
     bound = OPERATORS["argmax"].bind("f4")
     with Emulator("").installed(), pytest.raises(ArgumentError, match=r"^argmax: several chunks without places"):
-        device.reduce_many([(put(np.ones(5, "f4")),)] * 2, bound, (0,))
+        device_reduce.reduce_many([(put(np.ones(5, "f4")),)] * 2, bound, (0,))

@@ -26,13 +26,13 @@ from plan_machine import check_launch, check_plan, chosen, parameters, planned, 
 from simt import Kernels, Unit, build
 
 from gpureduce_dask import device as device_package
-from gpureduce_dask.chunk import device_operator
 from gpureduce_dask.device import launch, sources, tuning
+from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse
 from gpureduce_dask.device.plans import FLAT, Operator
 from gpureduce_dask.device.task import BATCH, BATCH4, Work, base_bytes, div_words, more_bytes, walk_words
 from gpureduce_dask.errors import ArgumentError, DtypeError
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators.table import OPERATORS
 
 FOLDER = Path(device_package.__file__).parent
 

@@ -13,7 +13,8 @@ from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk
-from gpureduce_dask.chunk import host
+from gpureduce_dask import device as device_package
+from gpureduce_dask.host import reduce as host_reduce
 
 
 class DeviceArray(np.ndarray):
@@ -45,30 +46,30 @@ class Device(types.SimpleNamespace):
 
     def reduce(self, chunks, bound, axes, place=None, *, final=False):
         self.ran.append("final" if final else "reduce")
-        partial = host.reduce(tuple(c.get() for c in chunks), bound, axes, place)
-        return on_device(host.finalise(partial, bound)) if final else packed(partial)
+        partial = host_reduce.reduce(tuple(c.get() for c in chunks), bound, axes, place)
+        return on_device(host_reduce.finalise(partial, bound)) if final else packed(partial)
 
     def reduce_many(self, chunks, bound, axes, places=None):
         self.ran.append("reduce_many")
-        return packed(host.reduce_many([tuple(c.get() for c in each) for each in chunks], bound, axes, places))
+        return packed(host_reduce.reduce_many([tuple(c.get() for c in each) for each in chunks], bound, axes, places))
 
     def combine(self, partials, bound):
         self.ran.append("combine")
-        return packed(host.combine([chunk.to_host(p, bound) for p in partials], bound))
+        return packed(host_reduce.combine([chunk.to_host(p, bound) for p in partials], bound))
 
     def combine_axis(self, partial, bound, axis):
         self.ran.append("combine_axis")
-        return packed(host.combine_axis(chunk.to_host(partial, bound), bound, axis))
+        return packed(host_reduce.combine_axis(chunk.to_host(partial, bound), bound, axis))
 
     def finalise(self, partial, bound):
         self.ran.append("finalise")
-        return on_device(host.finalise(chunk.to_host(partial, bound), bound))
+        return on_device(host_reduce.finalise(chunk.to_host(partial, bound), bound))
 
 
 @pytest.fixture
 def device(monkeypatch):
     stand_in = Device()
-    monkeypatch.setattr(chunk, "device", stand_in, raising=False)
+    monkeypatch.setattr(device_package, "reduce", stand_in, raising=False)
     monkeypatch.setitem(
         sys.modules,
         "cupy",

@@ -9,8 +9,8 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from gpureduce_dask import cli, doctor
-from gpureduce_dask.rows import compiled
+from gpureduce_dask.operators import native
+from gpureduce_dask.tools import cli, doctor
 
 
 class CudaError(RuntimeError):
@@ -69,8 +69,8 @@ def versions(monkeypatch):
 
 def test_host_loops(monkeypatch, tmp_path):
     """In a checkout that has moved on, what was compiled is left aside: a compiler is not what is missing."""
-    monkeypatch.setattr(compiled, "library", lambda: None)
-    monkeypatch.setattr(compiled, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(native, "library", lambda: None)
+    monkeypatch.setattr(native, "FOLDERS", (tmp_path,))
     state, told = look(doctor.host_loops)
     assert state == "missing" and told.startswith("not compiled")
     (tmp_path / "loops-0123-linux.so").touch()

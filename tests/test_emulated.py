@@ -34,8 +34,8 @@ from simt.cases import (
     unpacked,
 )
 
-from gpureduce_dask.chunk import device
-from gpureduce_dask.monoid import Bound
+from gpureduce_dask.device import reduce as device_reduce
+from gpureduce_dask.operators.monoid import Bound
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -136,6 +136,6 @@ def test_bits_do_not_depend_on_the_schedule(machine: Emulator, name: str) -> Non
     chunk = put(make(layout.shape, bound.dtypes[0]), layout.view)
     seen = set()
     for _ in machine.orders(seeds=3):
-        state = unpacked(device.reduce((chunk,), bound, layout.axes), bound)
+        state = unpacked(device_reduce.reduce((chunk,), bound, layout.axes), bound)
         seen.add(tuple(field.tobytes() for field in bound.unpack(state)))  # padding between fields is nobody's
     assert len(seen) == 1

@@ -18,13 +18,15 @@ from simt import build
 from simt.backend import Emulator, get, put
 
 from gpureduce_dask import errors
-from gpureduce_dask.binned import Bins, Labels, binned
-from gpureduce_dask.chunk import device_bins, device_operator, host, host_bins
-from gpureduce_dask.chunk.bins_panels import View
-from gpureduce_dask.chunk.labels import boxes
-from gpureduce_dask.device import bins as plans
+from gpureduce_dask.device import group_plans as plans
+from gpureduce_dask.device import groups as device_groups
 from gpureduce_dask.device import launch, sources
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.device import operator as device_operator
+from gpureduce_dask.host import groups as host_groups
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.labels import View, boxes
+from gpureduce_dask.operators.grouped import Bins, Labels, binned
+from gpureduce_dask.operators.table import OPERATORS
 from tests.strategies import values
 
 # What each method is made to take: groups, and the limits that lead there.
@@ -91,14 +93,14 @@ def machine(emulator: Emulator, **limits: Any) -> Iterator[None]:
         for name, value in {**SMALL, **limits}.items():
             patch.setattr(plans, name, value)
         patch.setattr(plans, "_ready", {})
-        patch.setattr(device_bins, "_codes", type(device_bins._codes)())
-        patch.setattr(device_bins, "on_device", lambda a: put(a) if isinstance(a, np.ndarray) else a)
-        patch.setattr(device_bins, "copied", lambda a: put(np.ascontiguousarray(seen(a))))
-        patch.setattr(device_bins, "read_flags", lambda memory: ctypes.c_uint32.from_address(memory.ptr).value)
-        patch.setattr(device_bins, "sort_labels", sorted_labels)
-        patch.setattr(device_bins, "flags_of", lambda codes, order: 0)
-        patch.setattr(device_bins, "boxed", boxed)
-        patch.setattr(device_bins, "paired", paired)
+        patch.setattr(device_groups, "_codes", type(device_groups._codes)())
+        patch.setattr(device_groups, "on_device", lambda a: put(a) if isinstance(a, np.ndarray) else a)
+        patch.setattr(device_groups, "copied", lambda a: put(np.ascontiguousarray(seen(a))))
+        patch.setattr(device_groups, "read_flags", lambda memory: ctypes.c_uint32.from_address(memory.ptr).value)
+        patch.setattr(device_groups, "sort_labels", sorted_labels)
+        patch.setattr(device_groups, "flags_of", lambda codes, order: 0)
+        patch.setattr(device_groups, "boxed", boxed)
+        patch.setattr(device_groups, "paired", paired)
         patch.setattr(launch, "fill_zeros", lambda at, n, stream: ctypes.memset(at, 0, n))
         yield
 
@@ -161,7 +163,7 @@ def reduced(case: str) -> Any:
             x[labels == 2] = np.copysign(0, x[labels == 2])  # two zeros, which are equal
         x[labels == 1] = 1 if x.dtype.kind in "fb" else np.iinfo(dtype).max
     given = None if labels is None else put(labels)
-    return device_bins.reduce_many([((put(x),), given)], bound, axes, None), bound, x, labels, axes
+    return device_groups.reduce_many([((put(x),), given)], bound, axes, None), bound, x, labels, axes
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +193,7 @@ def test_kernels_give_the_answers_of_the_host(emulator, method):
         with machine(emulator, **METHODS[method]):
             states, bound, x, labels, axes = reduced(case)
             got = get(states).view(bound.state)[..., 0]
-        expected = host_bins.reduce_many([((x,), labels)], bound, axes, None)
+        expected = host_groups.reduce_many([((x,), labels)], bound, axes, None)
         assert got.shape == expected.shape, case
         part = bound.inner
         mine, theirs = (p.getfield(part.state, 0) for p in (got, expected))
@@ -202,7 +204,7 @@ def test_kernels_give_the_answers_of_the_host(emulator, method):
             else:
                 np.testing.assert_array_equal(got["count_count"], expected["count_count"])
             mine, theirs = mine[some], theirs[some]
-        close(host.finalise(mine, part), host.finalise(theirs, part), case)
+        close(host_reduce.finalise(mine, part), host_reduce.finalise(theirs, part), case)
 
 
 def test_every_kernel_is_among_them(emulator):
@@ -223,14 +225,14 @@ def test_the_same_bits_in_every_order(emulator, method):
 def in_stages() -> Any:
     """Rows that later stages fold keep their groups apart."""
     bound, x, labels = labelled("first", "f4", (4, 30), (0, 1), 3, True)
-    return device_bins.reduce_many([((put(x),), put(labels))], bound, (1,), None), bound, x, labels
+    return device_groups.reduce_many([((put(x),), put(labels))], bound, (1,), None), bound, x, labels
 
 
 def test_rows_that_later_stages_fold(emulator):
     with machine(emulator):
         states, bound, x, labels = in_stages()
         got = get(states).view(bound.state)[..., 0]
-    expected = host_bins.reduce_many([((x,), labels)], bound, (1,), None)
+    expected = host_groups.reduce_many([((x,), labels)], bound, (1,), None)
     np.testing.assert_array_equal(got["count_count"], expected["count_count"])
     for name in ("first_value", "first_seen"):
         np.testing.assert_array_equal(got[name], expected[name])
@@ -241,7 +243,7 @@ def test_labels_without_a_group_are_reported(emulator, method):
     bound, x, labels = labelled("sum", "f4", (1024,), (0,), 5, True)
     labels[700] = 5
     with machine(emulator, **METHODS[method]), pytest.raises(errors.ArgumentError, match="label 5 or more"):
-        device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None)
+        device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)
 
 
 def magnitudes(op: str) -> Any:
@@ -250,7 +252,7 @@ def magnitudes(op: str) -> Any:
     bound, _, labels = labelled(op, "f4", (1024,), (0,), 5, True)
     x = np.ldexp(rng.normal(size=1024), rng.integers(-149, 127, 1024)).astype("f4")
     x[:4], labels[:5] = (np.inf, -np.inf, np.nan, np.inf), (0, 0, 1, 2, 3)
-    return device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels
+    return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels
 
 
 @pytest.mark.parametrize("op", ["sum", "mean"])
@@ -272,7 +274,7 @@ def test_exact_sums_of_subnormal_numbers(emulator, limits):
     bound, _, labels = labelled("sum", "f4", (1024,), (0,), 5, True)
     x = np.ldexp(np.random.default_rng(7).normal(size=1024), -125).astype("f4")
     with machine(emulator, **EXACT[limits]):
-        got = get(device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None)).view(bound.state)[0, :, 0]
+        got = get(device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)).view(bound.state)[0, :, 0]
     assert got["value"].tolist() == [math.fsum(x[labels == k].astype("f8")) for k in range(5)]
 
 
@@ -283,5 +285,7 @@ def test_sums_of_integers_wrap_and_carry(emulator):
     for low, high in ((-(2**31), 2**31), (2**30, 2**31), (-(2**31), -(2**30))):
         x = rng.integers(low, high, 1024).astype("i4")
         with machine(emulator, **METHODS[plans.WINDOW]):
-            got = get(device_bins.reduce_many([((put(x),), put(labels))], bound, (0,), None)).view(bound.state)[0, :, 0]
+            got = get(device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)).view(bound.state)[
+                0, :, 0
+            ]
         assert got["value"].tolist() == [x[labels == k].sum(dtype="i8") for k in range(5)]

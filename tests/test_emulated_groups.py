@@ -18,13 +18,15 @@ from simt.backend import Emulator, get, put
 from simt.cases import small_grids
 
 from gpureduce_dask import chunk
-from gpureduce_dask.chunk import Place, device, host
+from gpureduce_dask.chunk import Place
+from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device.task import BATCH
 from gpureduce_dask.distributed.handles import Handle, Share
 from gpureduce_dask.graph import fused_task, reduce_tasks, scan_tasks
 from gpureduce_dask.graph.scan_tasks import Scan
-from gpureduce_dask.monoid import Bound
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.operators.monoid import Bound
+from gpureduce_dask.operators.table import OPERATORS
 
 BOUNDS = [OPERATORS[name].bind(np.float32) for name in ("sum", "argmax", "var")]
 COUNT = 130  # more than one launch takes
@@ -97,12 +99,12 @@ def machine(left: list[int]) -> Iterator[Emulator]:
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda b: b.name)
 def test_groups(machine: Emulator, left: list[int], way: Any, bound: Bound) -> None:
     whole = np.concatenate(CHUNKS)
-    wanted = host.finalise(host.reduce((whole,), bound, AXES), bound)
+    wanted = host_reduce.finalise(host_reduce.reduce((whole,), bound, AXES), bound)
     left.clear()
     results = way(bound)
     assert left == [40 * bound.state.itemsize] * len(results)
     for partial_ in results:
-        close(host.finalise(partial_, bound), wanted, bound, whole.size)
+        close(host_reduce.finalise(partial_, bound), wanted, bound, whole.size)
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda b: b.name)
@@ -113,8 +115,8 @@ def test_partials_of_each_chunk_leave_together(machine: Emulator, left: list[int
     assert left == [cell * BATCH, cell * (COUNT - BATCH)]
     for i, partial_ in enumerate(found):
         place = Place((3 * i, 0), (3 * COUNT, 40)) if bound.indexed else None
-        wanted = host.finalise(host.reduce((CHUNKS[i],), bound, AXES, place), bound)
-        close(host.finalise(partial_, bound), wanted, bound, CHUNKS[i].size)
+        wanted = host_reduce.finalise(host_reduce.reduce((CHUNKS[i],), bound, AXES, place), bound)
+        close(host_reduce.finalise(partial_, bound), wanted, bound, CHUNKS[i].size)
 
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=lambda b: b.name)
@@ -128,12 +130,12 @@ def test_totals_of_a_scan_leave_together(machine: Emulator, left: list[int], bou
     for i in range(COUNT):
         (ours, reset), (theirs, _) = found[i], wanted[i]
         assert reset is None
-        close(host.finalise(ours, bound), host.finalise(theirs, bound), bound, CHUNKS[i].size)
+        close(host_reduce.finalise(ours, bound), host_reduce.finalise(theirs, bound), bound, CHUNKS[i].size)
 
 
 def test_a_handle_looks_at_its_chunks_once(machine: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = []
-    found = device.stretches
-    monkeypatch.setattr(device, "stretches", lambda chunks: looks.append(len(chunks)) or found(chunks))
+    found = device_reduce.stretches
+    monkeypatch.setattr(device_reduce, "stretches", lambda chunks: looks.append(len(chunks)) or found(chunks))
     held(BOUNDS[0])
     assert looks == [COUNT]

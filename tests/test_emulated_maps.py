@@ -15,13 +15,16 @@ from simt.backend import Emulator, get, put
 from simt.scans import Call, check
 from simt.scans import unit as scan_unit
 
-from gpureduce_dask import operators
-from gpureduce_dask.chunk import Place, device, device_operator, host, reach
-from gpureduce_dask.device import launch, sources
+from gpureduce_dask.chunk import Place
+from gpureduce_dask.device import launch, map_cut, sources
+from gpureduce_dask.device import operator as device_operator
+from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.expressions import tracer, whole
 from gpureduce_dask.expressions.mapped import mapped
-from gpureduce_dask.monoid import Monoid
-from gpureduce_dask.rows import weighted as spreads
+from gpureduce_dask.host import reduce as host
+from gpureduce_dask.operators import table as operators
+from gpureduce_dask.operators import weighted as spreads
+from gpureduce_dask.operators.monoid import Monoid
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -95,7 +98,7 @@ def reduced(machine, name):
     todo, dtypes = REDUCED[name]
     for shape, axes in SHAPES:
         arrays = elements(dtypes, shape)
-        partial = device.reduce(tuple(map(put, arrays)), todo, axes)
+        partial = device_reduce.reduce(tuple(map(put, arrays)), todo, axes)
         if not machine.collecting:
             got = get(partial).view(todo.state)[..., 0]
             expected = host.reduce(tuple(arrays), todo, axes)
@@ -143,7 +146,7 @@ def viewed(machine, views):
     todo, dtypes = REDUCED["four"]
     for shape, axes in (((6, 70), (1,)), ((70, 6), (0,)), ((20, 30), (0, 1))):
         pairs = [laid(view, dtype, seed, shape) for seed, (view, dtype) in enumerate(zip(views, dtypes, strict=True))]
-        partial = device.reduce(tuple(put(base, view) for base, view in pairs), todo, axes)
+        partial = device_reduce.reduce(tuple(put(base, view) for base, view in pairs), todo, axes)
         if not machine.collecting:
             arrays = [base if view is None else view(base) for base, view in pairs]
             got = host.finalise(get(partial).view(todo.state)[..., 0], todo)
@@ -187,7 +190,7 @@ def weighed(machine, name):
     """Operators of two arrays, which are no maps: the second is one number a row."""
     for shape, axes in (((6, 70), (1,)), ((70, 6), (0,)), ((20, 30), (0, 1))):
         x, (w, view) = np.nan_to_num(sample("f4", 1, shape), posinf=1, neginf=2), laid(2, "i1", 2, shape)
-        partial = device.reduce((put(x), put(w, view)), WEIGHED[name], axes)
+        partial = device_reduce.reduce((put(x), put(w, view)), WEIGHED[name], axes)
         if not machine.collecting:
             expected = host.reduce((x, view(w)), WEIGHED[name], axes)
             for field in expected.dtype.names:
@@ -201,7 +204,7 @@ def batched(machine):
     whole = elements(dtypes, (7, 70))
     chunks = [tuple(a[:, i : i + 1].copy() for a in whole) for i in range(70)]
     places = [Place((0, i), (7, 70)) for i in range(70)]
-    partial = device.reduce_many([tuple(map(put, c)) for c in chunks], todo, (1,), places)
+    partial = device_reduce.reduce_many([tuple(map(put, c)) for c in chunks], todo, (1,), places)
     if not machine.collecting:
         got, expected = get(partial).view(todo.state)[..., 0], host.reduce(tuple(whole), todo, (1,))
         np.testing.assert_array_equal(got["index"], expected["index"])
@@ -291,7 +294,7 @@ def test_as_little_as_leaves_two_arrays_is_made_first(name, monkeypatch):
     made = []
     evaluate = whole.evaluate
     monkeypatch.setattr(whole, "evaluate", lambda p, given: made.append(p) or evaluate(p, given))
-    values, rest = reach.within(arrays, todo, 2)
+    values, rest = map_cut.within(arrays, todo, 2)
     assert len(values) == 2
     assert sum(not node.is_leaf for p in made for node in p.nodes) == steps
     got, expected = (host.finalise(host.reduce(a, b, (0,)), b) for a, b in ((values, rest), (arrays, todo)))
@@ -301,7 +304,7 @@ def test_as_little_as_leaves_two_arrays_is_made_first(name, monkeypatch):
 def test_of_six_arrays_four_are_left():
     arrays = tuple(np.random.default_rng(i).normal(size=(20, 9)).astype("f4") for i in range(6))
     todo = bound(lambda a, b, c, d, e, f: (a * b + c) * np.where(d > e, f, c), "sum", *["f4"] * 6)
-    values, rest = reach.within(arrays, todo, 4)
+    values, rest = map_cut.within(arrays, todo, 4)
     assert len(values) == 4
     assert sum(any(v is a for a in arrays) for v in values) == 3  # and the choice, in five bytes
     got, expected = (host.finalise(host.reduce(a, b, (0,)), b) for a, b in ((values, rest), (arrays, todo)))
@@ -316,11 +319,11 @@ def test_programs_of_whole_arrays():
     np.testing.assert_array_equal(first, np.where(x > y, x * z, np.float32(2)).astype("f8"))
     np.testing.assert_array_equal(second, x + 1j)
     three = mapped(tracer.trace(lambda x, y, z: x * y + z, (x.dtype,) * 3), operators.get("sum").bind("f4"))
-    found, narrow = reach.within((x, y, z), three, 2)
+    found, narrow = map_cut.within((x, y, z), three, 2)
     assert found[0] is z and narrow.state == three.state  # and x * y beside it, nothing more
     np.testing.assert_array_equal(found[1], x * y)
     one = tracer.trace(lambda x, y, z: z * 2, (x.dtype,) * 3)
-    found, narrow = reach.within((x, y, z), mapped(one, operators.get("sum").bind("f4")), 2)
+    found, narrow = map_cut.within((x, y, z), mapped(one, operators.get("sum").bind("f4")), 2)
     assert len(found) == 1 and found[0] is z
     assert narrow.dtypes == (z.dtype,)
 
@@ -335,6 +338,6 @@ def test_an_operand_that_lies_still_costs_no_vector(shape, axes, machine):
         with machine.installed(), pytest.MonkeyPatch.context() as patch:
             patch.setattr(launch, "ready", lambda launches, *rest: found.append(launches[0].kernel) or ())
             patch.setattr(launch, "run", lambda *given: None)
-            device.reduce(arrays, todo, axes)
+            device_reduce.reduce(arrays, todo, axes)
     vectors = [re.search(r">>, (\d+), 256", kernel)[1] for kernel in found]
     assert vectors == ["4", "4", "4"]

@@ -14,9 +14,10 @@ from gpu.test_scan_gpu import FAMILIES, as_planned, launches
 from simt import SCHEDULES, Kernels, SimtError, build, scans
 from simt.scans import Call, aligned, check, run, unit
 
-from gpureduce_dask.chunk import host, host_scan
 from gpureduce_dask.device import scan_methods, scan_plans, sources
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.host import scan as host_scan
+from gpureduce_dask.operators.table import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -36,7 +37,7 @@ def call(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, phase: in
     if options.pop("carried", False):
         ends = tuple(1 if a == axis else n for a, n in enumerate(shape))
         first = tuple(make(ends, dtype, 5 + i) for i in range(bound.monoid.arity))
-        options["carry"] = host.reduce(first, bound, (axis,))
+        options["carry"] = host_reduce.reduce(first, bound, (axis,))
     if segmented := options.pop("segmented", False):  # or the shape of what broadcasts
         resets = np.random.default_rng(3).random(shape if segmented is True else segmented) < 0.1
         options["resets"] = aligned(resets, phase // np.dtype(dtype).itemsize)
@@ -101,7 +102,7 @@ def transposed(x: np.ndarray) -> np.ndarray:
 def unlike_counts(one: Call) -> Call:
     """Behind more elements in some columns than in others."""
     lines = one.chunks[0].shape[1]
-    few, many = (host.reduce((make((n, lines), str(one.chunks[0].dtype), 7),), one.bound, (0,)) for n in (2, 5))
+    few, many = (host_reduce.reduce((make((n, lines), str(one.chunks[0].dtype), 7),), one.bound, (0,)) for n in (2, 5))
     few[:, ::3] = many[:, ::3]
     return replace(one, carry=few)
 

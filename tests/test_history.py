@@ -9,8 +9,8 @@ import pytest
 
 from gpureduce_dask import errors, history
 from gpureduce_dask.device import sources
-from gpureduce_dask.ladder.explain import PACKAGE, explain, included, listing, source_of
 from gpureduce_dask.steps.plans import IN, OUT, SCRATCH, plan
+from gpureduce_dask.tools.ladder.explain import PACKAGE, explain, included, listing, source_of
 
 FOLDER = sources.kernels_folder() / "history"
 SHARED = {"step.cuh", "steps.cuh", "transpose.cuh"}

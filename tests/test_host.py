@@ -30,8 +30,10 @@ from strategies import (
 
 import gpureduce_dask as gr
 from gpureduce_dask import errors
-from gpureduce_dask.chunk import Place, host, tiles
-from gpureduce_dask.operators import get
+from gpureduce_dask.chunk import Place
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.host import tiles
+from gpureduce_dask.operators.table import get
 
 RNG = np.random.default_rng(1)
 
@@ -39,7 +41,7 @@ RNG = np.random.default_rng(1)
 def run(row, x, axes, **options):
     chunks = x if isinstance(x, tuple) else (x,)
     bound = get(row).with_options(**options).bind(*(c.dtype for c in chunks))
-    return host.finalise(host.reduce(chunks, bound, axes), bound)
+    return host_reduce.finalise(host_reduce.reduce(chunks, bound, axes), bound)
 
 
 # ---- every row against NumPy
@@ -148,9 +150,9 @@ def test_numpy_says_the_same(row, data):
     before = x.tobytes()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        partial = host.reduce((x,), bound, axes)
+        partial = host_reduce.reduce((x,), bound, axes)
         assert not caught
-        got = host.finalise(partial, bound)
+        got = host_reduce.finalise(partial, bound)
     assert type(got) is np.ndarray
     assert partial.dtype == bound.state
     assert got.dtype == bound.result
@@ -257,9 +259,9 @@ def test_pairs_keep_what_float64_drops():
     """Partials are added without error: a large one does not swallow the small ones."""
     bound = get("sum").bind("f8")
     terms = [1e16, *[1.0] * 1000, -1e16]
-    partials = [host.reduce((np.array([t]),), bound, (0,)) for t in terms]
-    assert host.finalise(host.combine(partials, bound), bound)[0] == 1000.0
-    assert host.finalise(host.combine_axis(np.stack(partials), bound, 0), bound)[0, 0] == 1000.0
+    partials = [host_reduce.reduce((np.array([t]),), bound, (0,)) for t in terms]
+    assert host_reduce.finalise(host_reduce.combine(partials, bound), bound)[0] == 1000.0
+    assert host_reduce.finalise(host_reduce.combine_axis(np.stack(partials), bound, 0), bound)[0, 0] == 1000.0
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "norm1"])
@@ -338,14 +340,14 @@ def test_positions_in_the_whole_array(data):
         at = tuple(slice(c, None) if k else slice(0, c) for k, c in zip(corner, cuts, strict=True))
         place = Place(tuple(s.start for s in at), x.shape)
         cell = tuple(k for a, k in enumerate(corner) if a not in axes)
-        partials.setdefault(cell, []).append(host.reduce((x[at],), bound, axes, place))
-    whole = host.reduce((x,), bound, axes)
+        partials.setdefault(cell, []).append(host_reduce.reduce((x[at],), bound, axes, place))
+    whole = host_reduce.reduce((x,), bound, axes)
     for cell, parts in partials.items():
         kept = iter(cell)
         at = tuple(
             slice(None) if a in axes else (slice(c, None) if next(kept) else slice(0, c)) for a, c in enumerate(cuts)
         )
-        joined = host.combine(data.draw(st.permutations(parts)), bound)
+        joined = host_reduce.combine(data.draw(st.permutations(parts)), bound)
         for field in bound.state.names:
             np.testing.assert_array_equal(joined[field], whole[at][field])
 
@@ -382,7 +384,7 @@ def test_first_in_long_rows(name, dtype):
 @pytest.mark.parametrize("shape", [(20_000, 40), (3, 40_000)])
 def test_extrema_beside_their_positions(shape):
     x = RNG.standard_normal(shape)
-    partial = host.reduce((x,), get("argmax").bind("f8"), (1,))
+    partial = host_reduce.reduce((x,), get("argmax").bind("f8"), (1,))
     np.testing.assert_array_equal(partial["value"], x.max(axis=1, keepdims=True))
     np.testing.assert_array_equal(partial["index"], x.argmax(axis=1, keepdims=True))
 
@@ -412,7 +414,7 @@ def test_positions_above_two_to_the_32():
     x = np.broadcast_to(np.zeros((), "u1"), (2, 2))
     place = Place((2**20, 2**20), (2**21, 2**21))
     bound = get("argmax").bind("u1")
-    got = host.finalise(host.reduce((x,), bound, (0, 1), place), bound)
+    got = host_reduce.finalise(host_reduce.reduce((x,), bound, (0, 1), place), bound)
     assert got[0, 0] == 2**20 * 2**21 + 2**20
 
 
@@ -424,7 +426,7 @@ def test_empty_chunks_are_identities(row):
     bound = row.bind("f8")
     for shape, axes in [((0,), (0,)), ((3, 0), (1,)), ((0, 3), (1,)), ((3, 0, 2), (1, 2))]:
         x = np.empty(shape)
-        partial = host.reduce((x,), bound, axes)
+        partial = host_reduce.reduce((x,), bound, axes)
         assert partial.shape == keepdims(x, axes)
         assert partial.tobytes() == bound.identities(partial.shape).tobytes()
 
@@ -507,7 +509,7 @@ def test_standardised_moments(bias):
 def test_result_dtypes_of_ones_choice(name, given, asked):
     x = (RNG.random((4, 5)) * 9).astype(given)
     bound = get(name).bind(given, dtype=asked)
-    got = host.finalise(host.reduce((x,), bound, (0,)), bound)
+    got = host_reduce.finalise(host_reduce.reduce((x,), bound, (0,)), bound)
     assert got.dtype == asked
     np.testing.assert_allclose(got, getattr(np, name)(x, axis=0, dtype=asked, keepdims=True), rtol=1e-5)
 
@@ -524,7 +526,7 @@ def peak_of(chunks, bound, axes):
     """The most bytes that a reduction held beside its result."""
     tracemalloc.start()
     try:
-        kept = host.reduce(chunks, bound, axes)
+        kept = host_reduce.reduce(chunks, bound, axes)
         return tracemalloc.get_traced_memory()[1] - kept.nbytes
     finally:
         tracemalloc.stop()
@@ -564,17 +566,17 @@ def test_partials_of_many_cells(name):
     bound = get(name).bind("f8")
     x = RNG.standard_normal((3, 2, 7, 60_011))
     x[1, 0, 3, 17_000:17_010] = np.inf
-    partials = [host.reduce((each,), bound, (0,)) for each in x]
+    partials = [host_reduce.reduce((each,), bound, (0,)) for each in x]
     tracemalloc.start()
     try:
-        joined = host.combine(partials, bound)
+        joined = host_reduce.combine(partials, bound)
         assert tracemalloc.get_traced_memory()[1] < joined.nbytes + (2 << 20)
     finally:
         tracemalloc.stop()
     assert joined.shape == partials[0].shape
     for cells in np.ndindex(7):
         at = (slice(None), *cells, slice(cells[0], None, 997))
-        assert host.combine([p[at] for p in partials], bound).tobytes() == joined[at].tobytes()
+        assert host_reduce.combine([p[at] for p in partials], bound).tobytes() == joined[at].tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "c8"])

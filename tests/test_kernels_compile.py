@@ -42,12 +42,12 @@ from plan_chunks import Chunk, laid
 from plan_machine import chosen, parameters, planned
 from sweep_kernels import text_digest
 
-from gpureduce_dask.chunk.device_operator import cuda_operator
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import sources
+from gpureduce_dask.device.operator import cuda_operator
 from gpureduce_dask.errors import CompileError
-from gpureduce_dask.monoid import Bound
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators.monoid import Bound
+from gpureduce_dask.operators.table import OPERATORS
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from gpureduce_dask import history
-from gpureduce_dask.cli import main
-from gpureduce_dask.ladder import command, counters, measure, report
-from gpureduce_dask.ladder.findings import findings
+from gpureduce_dask.tools.cli import main
+from gpureduce_dask.tools.ladder import command, counters, measure, report
+from gpureduce_dask.tools.ladder.findings import findings
 
 ROOT = Path(__file__).parent.parent
 

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from strategies import CASES, PAIRS, case_id, layouts_of, values
 
 from gpureduce_dask import Monoid
-from gpureduce_dask.chunk import Place, host
+from gpureduce_dask.chunk import Place
+from gpureduce_dask.host import reduce as host
 
 
 def assert_alike(a, b, bound):

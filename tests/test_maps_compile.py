@@ -14,16 +14,17 @@ pytest.importorskip("cupy", reason="NVRTC comes with CuPy")
 from expressions import BINARY, UNARY
 from simt.backend import Emulator
 
-from gpureduce_dask import operators
-from gpureduce_dask.chunk import device, device_operator
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import launch
+from gpureduce_dask.device import operator as device_operator
+from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.expressions import cuda, functions, tracer
 from gpureduce_dask.expressions.mapped import Map, mapped
 from gpureduce_dask.expressions.program import CAST
-from gpureduce_dask.monoid import Bound, Monoid
-from gpureduce_dask.rows.product import product
-from gpureduce_dask.rows.weighted import SPREADS
+from gpureduce_dask.operators import table as operators
+from gpureduce_dask.operators.monoid import Bound, Monoid
+from gpureduce_dask.operators.product_monoid import product
+from gpureduce_dask.operators.weighted import SPREADS
 
 F4 = np.dtype("f4")
 
@@ -105,7 +106,7 @@ def plans(todo, dtypes, shape, axes):
         patch.setattr(launch, "run", lambda *given: None)
         patch.setattr(launch, "new_array", lambda shape, dtype, nbytes: (None, 0))
         chunks = tuple(cupy.ndarray(shape, np.dtype(d), pointer) for d in dtypes.split())
-        device._reduce_one(chunks, todo, axes, None, "ticket", False)
+        device_reduce._reduce_one(chunks, todo, axes, None, "ticket", False)
     return found
 
 

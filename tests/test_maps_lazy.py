@@ -175,6 +175,6 @@ def test_numbers_that_look_alike_are_told_apart():
 
 
 def test_positions_of_steps_are_not_made_for_every_element(monkeypatch):
-    monkeypatch.setattr("gpureduce_dask.chunk.tiles.Positions.all", lambda where: pytest.fail("positions of all"))
+    monkeypatch.setattr("gpureduce_dask.host.tiles.Positions.all", lambda where: pytest.fail("positions of all"))
     x = make()
     assert gr.argmax(x * -2 + 1).compute(scheduler="sync") == np.argmax(x.compute() * -2 + 1)

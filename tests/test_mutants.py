@@ -29,7 +29,7 @@ from simt.cases import (
 )
 
 from gpureduce_dask.device import sources
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators.table import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 SEEDS = 12  # the search ends at the first order that shows the defect

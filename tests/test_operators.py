@@ -11,8 +11,8 @@ from dask.tokenize import tokenize
 from strategies import BFLOAT16, CASES, DTYPES, PAIRS, SINGLE, case_id, takes, values
 
 from gpureduce_dask import Monoid, errors
-from gpureduce_dask.chunk import host
-from gpureduce_dask.operators import OPERATORS, get
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.operators.table import OPERATORS, get
 
 NAMES = """
 sum prod min max any all count_nonzero sumsq norm1 norm2 norminf mean var std moments moment skew kurtosis argmin argmax
@@ -248,7 +248,7 @@ CENTRE = Monoid(
 def test_monoids_of_ones_own(axes, order):
     x = np.asarray(np.random.default_rng(0).random((30, 41, 29)) + 1, order=order)
     bound = GEOMETRIC_MEAN.bind("f8")
-    got = host.finalise(host.reduce((x,), bound, axes), bound)
+    got = host_reduce.finalise(host_reduce.reduce((x,), bound, axes), bound)
     np.testing.assert_allclose(got, np.exp(np.log(x).mean(axis=axes, keepdims=True)), rtol=1e-12)
     assert got.dtype == "f8"
 
@@ -256,7 +256,7 @@ def test_monoids_of_ones_own(axes, order):
     kept = [a for a in range(3) if a not in axes]
     line = np.transpose(x, [*kept, *axes]).reshape(*(x.shape[a] for a in kept), -1)
     want = (line * np.arange(line.shape[-1])).sum(axis=-1) / line.sum(axis=-1)
-    got = host.finalise(host.reduce((x,), bound, axes), bound)
+    got = host_reduce.finalise(host_reduce.reduce((x,), bound, axes), bound)
     np.testing.assert_allclose(got, want.reshape(got.shape), rtol=1e-12)
 
 
@@ -282,5 +282,5 @@ def test_a_fold_may_give_views_of_its_block():
     x = np.random.default_rng(0).random((700, 300)).astype(">f8")
     for axis in (0, 1):
         bound = row.bind("f8", dtype="f8")
-        got = host.finalise(host.reduce((x,), bound, (axis,)), bound)
+        got = host_reduce.finalise(host_reduce.reduce((x,), bound, (axis,)), bound)
         np.testing.assert_array_equal(got, np.take(x, [0], axis))

@@ -81,7 +81,7 @@ def test_installed_kernels_are_the_tree_s(built, kind, tmp_path):
     assert installed == KERNELS
     assert len(KERNELS) > 10
     assert len(compiled) == (kind == "wheel" and shutil.which(os.environ.get("CC", "cc")) is not None)
-    loads = "from gpureduce_dask.rows.compiled import library; print(library() is not None)"
+    loads = "from gpureduce_dask.operators.native import library; print(library() is not None)"
     done = subprocess.run([python, "-I", "-c", loads], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == str(bool(compiled))
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.chunk import host, host_scan
-from gpureduce_dask.operators import get
-from gpureduce_dask.rows import compiled
+from gpureduce_dask.host import reduce as host
+from gpureduce_dask.host import scan as host_scan
+from gpureduce_dask.operators import native
+from gpureduce_dask.operators.table import get
 
 SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan)
 
@@ -61,10 +62,10 @@ def close(got, want, rtol):
 @pytest.fixture(params=["compiled", "by NumPy"])
 def loops(request, monkeypatch):
     if request.param == "compiled":
-        if compiled.library() is None:
+        if native.library() is None:
             pytest.skip("no host loops are compiled")
     else:
-        monkeypatch.setattr(compiled, "library", lambda: None)
+        monkeypatch.setattr(native, "library", lambda: None)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
@@ -72,7 +73,7 @@ def loops(request, monkeypatch):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_reductions_and_scans_stay_in_range(loops, monkeypatch, dtype, special):
     rng = np.random.default_rng(3)
-    monkeypatch.setattr(compiled, "LEAST", 1)
+    monkeypatch.setattr(native, "LEAST", 1)
     bound = get("prod").bind(np.dtype(dtype))
     rtol = 1e-2 if dtype == "f2" else 1e-5 if dtype == "f4" else 1e-11
     for shape, axis in (((1500,), 0), ((900, 6), 0), ((700, 2), 0), ((9, 600), 1), ((3, 500, 4), 1)):
@@ -158,7 +159,7 @@ def test_groups_have_exponents(op):
 
 def test_infinite_parts_of_complex_numbers_stay(loops, monkeypatch):
     """What stands before the first element of a scan is no factor."""
-    monkeypatch.setattr(compiled, "LEAST", 1)
+    monkeypatch.setattr(native, "LEAST", 1)
     z = np.array([complex(np.inf, np.inf)])
     x = da.concatenate([da.from_array(z[:0]), da.from_array(z)])
     assert gr.cumprod(x, axis=0).compute(scheduler="sync") == z == np.cumprod(z)

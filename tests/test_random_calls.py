@@ -7,8 +7,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from gpureduce_dask.bench import random_calls
-from gpureduce_dask.bench.random_calls import CALLS, agree, draws
+from gpureduce_dask.tools.bench import random_calls
+from gpureduce_dask.tools.bench.random_calls import CALLS, agree, draws
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask import cuda_types, errors
-from gpureduce_dask.chunk import host
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask import errors
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.operators import cuda_types
+from gpureduce_dask.operators.table import OPERATORS
 
 
 def computed(array):
@@ -43,11 +44,11 @@ def test_variance_that_overflows_is_infinite(name, chunks):
 def test_infinite_sums_that_a_gpu_left(name):
     """The kernels leave NaN for the error of an infinite sum; on the host it made the sum NaN."""
     bound = OPERATORS[name].bind("f8")
-    partial = host.reduce((np.array([np.inf, 1.0]),), bound, (0,))
+    partial = host_reduce.reduce((np.array([np.inf, 1.0]),), bound, (0,))
     partial["lo"] = np.nan
-    other = host.reduce((np.array([2.0]),), bound, (0,))
-    for state in (partial, host.combine([partial, other], bound), host.combine([other, partial], bound)):
-        assert host.finalise(state, bound) == np.inf
+    other = host_reduce.reduce((np.array([2.0]),), bound, (0,))
+    for state in (partial, host_reduce.combine([partial, other], bound), host_reduce.combine([other, partial], bound)):
+        assert host_reduce.finalise(state, bound) == np.inf
 
 
 def test_vdot_of_signed_and_unsigned_integers():

@@ -13,9 +13,11 @@ pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 import cupy
 from simt.backend import RUNTIME, put
 
-from gpureduce_dask.chunk import device_scan, host, host_scan
 from gpureduce_dask.device import launch, scan_launch, scan_plans, scan_task
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.device import scan as device_scan
+from gpureduce_dask.host import reduce as host
+from gpureduce_dask.host import scan as host_scan
+from gpureduce_dask.operators.table import OPERATORS
 
 SCRATCH = 160
 

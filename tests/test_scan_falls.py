@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
-from gpureduce_dask.chunk import device_scan, room
-from gpureduce_dask.device import scan_falls, scan_plans, scan_task
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.device import scan as device_scan
+from gpureduce_dask.device import scan_falls, scan_plans, scan_results, scan_task
+from gpureduce_dask.operators.table import OPERATORS
 
 LIMIT = 227 << 10  # bytes of shared memory of a block; an SM has 1 KiB more
 SHAPE = (32768, 32768)
@@ -23,7 +23,7 @@ def plan(name: str, dtype: str, shape=SHAPE, axis=0, segmented=False, exclusive=
     sizes = (np.dtype(dtype).itemsize, *([1] if segmented else []))
     op = device_scan._operator(bound, True, segmented, sizes)
     whole = (*shape[:-1], pitch or shape[-1])
-    strides = tuple(tuple(room.c_strides(whole, n)) for n in (*sizes, bound.result.itemsize))
+    strides = tuple(tuple(scan_results.c_strides(whole, n)) for n in (*sizes, bound.result.itemsize))
     arrays = scan_task.Operands(shape, axis, strides, (0,) * len(strides))
     return scan_plans.plan(op, arrays, exclusive, False, LIMIT, processors)
 

@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
-from gpureduce_dask.chunk import device_scan
+from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import scan_allies, scan_plans, scan_task
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators.table import OPERATORS
 
 LIMIT, PROCESSORS = 232448, 132  # of an H200
 KINDS = tuple(

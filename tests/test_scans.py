@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 
 import gpureduce_dask as gr
 from gpureduce_dask import errors
-from gpureduce_dask.chunk import host, host_scan
 from gpureduce_dask.graph import scan, scan_flat
 from gpureduce_dask.graph.meta import promises_device
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.host import scan as host_scan
+from gpureduce_dask.operators.table import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 RNG = np.random.default_rng(3)
@@ -69,7 +70,7 @@ def whole(name, x, axis, initial=False, **options):
     want, _ = host_scan.scan(chunks, bound, axis, **options)
     if initial:
         shape = tuple(1 if a == axis else n for a, n in enumerate(want.shape))
-        pad = host.finalise(bound.identities(shape), bound)
+        pad = host_reduce.finalise(bound.identities(shape), bound)
         want = np.concatenate([want, pad] if options.get("reverse") else [pad, want], axis)
     return want
 

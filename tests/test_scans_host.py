@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from strategies import BFLOAT16, CASES, LAYOUTS, SINGLE, case_id, lay, layouts_of, takes, values
 
 from gpureduce_dask import Monoid
-from gpureduce_dask.chunk import Place, host, host_scan
-from gpureduce_dask.operators import get
-from gpureduce_dask.rows import compiled
-from gpureduce_dask.rows.exact import two_sum
+from gpureduce_dask.chunk import Place
+from gpureduce_dask.host import reduce as host
+from gpureduce_dask.host import scan as host_scan
+from gpureduce_dask.operators import native
+from gpureduce_dask.operators.table import get
+from gpureduce_dask.operators.totals import two_sum
 
 RNG = np.random.default_rng(2)
 UFUNCS = {
@@ -308,7 +310,7 @@ def running_pairs(x, axis, hi, lo):
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 17, 32, 33])
 def test_short_lines_are_running_pairs_to_the_bit(n, axis, shape, dtype):
     """As lines on their own are, with a carry that stays as it is; and the partials behind them are rounded once."""
-    if compiled.library() is None:
+    if native.library() is None:
         pytest.skip("no C compiler")
     shape = tuple(k or n for k in shape)
     rng, bound = np.random.default_rng(n), get("sum").bind(dtype)
@@ -337,8 +339,8 @@ def test_short_lines_are_running_pairs_to_the_bit(n, axis, shape, dtype):
 def test_what_overflows_or_is_not_finite(loops, shape, dtype, monkeypatch):
     """Sums in pairs hold the ones that 1.5e308 swallows; NumPy, which adds again what overflows, has lost them."""
     if not loops:
-        monkeypatch.setattr(compiled, "library", lambda: None)
-    elif compiled.library() is None:
+        monkeypatch.setattr(native, "library", lambda: None)
+    elif native.library() is None:
         pytest.skip("no C compiler")
     x = np.ones(shape, dtype)
     x[3], x[-99:-97] = 1.5e308, -1.5e308  # a stretch that overflows after a sum that is large the other way

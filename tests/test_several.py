@@ -7,9 +7,9 @@ import pickle
 import numpy as np
 import pytest
 
-from gpureduce_dask import operators
 from gpureduce_dask.graph import scan_tasks
 from gpureduce_dask.graph.reduce_tasks import merge
+from gpureduce_dask.operators import table as operators
 
 serialize = pytest.importorskip("distributed.protocol").serialize_bytelist
 

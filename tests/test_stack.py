@@ -12,8 +12,10 @@ from strategies import CASES, LAYOUTS, PAIRS, case_id, lay, values
 from test_laws import assert_alike
 from test_trees import AFFINE
 
-from gpureduce_dask.chunk import Place, host, stack
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.chunk import Place
+from gpureduce_dask.host import reduce as host
+from gpureduce_dask.host import stack
+from gpureduce_dask.operators.table import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

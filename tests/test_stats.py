@@ -12,11 +12,12 @@ import pytest
 
 import gpureduce_dask as gr
 from gpureduce_dask import errors
-from gpureduce_dask.chunk import cut, host
+from gpureduce_dask.chunk import cut
 from gpureduce_dask.graph.statistics import names as known_names
 from gpureduce_dask.graph.statistics import plan_parts
-from gpureduce_dask.rows import compiled
-from gpureduce_dask.rows.product import Product, product
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.operators import native
+from gpureduce_dask.operators.product_monoid import Product, product
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -186,9 +187,9 @@ def test_no_array_of_the_chunks_size_is_made(asked):
     x = np.random.default_rng(0).random((4096, 4096), "f4")
     whole, _ = plan_parts("stats", asked, x.dtype, 0)
     for axes in ((0, 1), (0,), (1,)):
-        host.reduce((x,), whole, axes)
+        host_reduce.reduce((x,), whole, axes)
         tracemalloc.start()
-        host.reduce((x,), whole, axes)
+        host_reduce.reduce((x,), whole, axes)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 0.05 * x.nbytes
@@ -209,20 +210,20 @@ PLANTED = {
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 @pytest.mark.parametrize("with_loops", [True, False])
 def test_long_rows(dtype, planted, with_loops, monkeypatch):
-    if with_loops and compiled.library() is None:
+    if with_loops and native.library() is None:
         pytest.skip("no loops were compiled with this installation")
     x = np.random.default_rng(0).normal(size=(6, 40000)).astype(dtype)
     PLANTED[planted](x)
     calls = []
-    loops = compiled.several if with_loops else lambda *_: None
-    monkeypatch.setattr(compiled, "several", lambda *given: calls.append(given) or loops(*given))
+    loops = native.several if with_loops else lambda *_: None
+    monkeypatch.setattr(native, "several", lambda *given: calls.append(given) or loops(*given))
     whole, statistics = plan_parts("stats", [*FIVE, "argmin", "sum", "count"], x.dtype, 0)
     for axes, view in (((1,), x), ((0, 1), x), ((1,), x[:, 3:]), ((1,), x[:, ::2])):
-        partial = host.reduce((view,), whole, axes)
+        partial = host_reduce.reduce((view,), whole, axes)
         for statistic in statistics:
             bound = statistic.bound
-            ours = host.finalise(cut(partial, bound, statistic.offset), bound)
-            alone = host.finalise(host.reduce((view,), bound, axes), bound)
+            ours = host_reduce.finalise(cut(partial, bound, statistic.offset), bound)
+            alone = host_reduce.finalise(host_reduce.reduce((view,), bound, axes), bound)
             loose = {"mean": 1e-12, "sum": 1e-12, "std": 1e-12}.get(bound.name, 0) * (1e6 if dtype == "f4" else 1)
             np.testing.assert_allclose(ours, alone, rtol=loose, atol=loose, err_msg=bound.name)
     assert calls
@@ -388,9 +389,9 @@ def test_states_lie_as_structs_nest():
         unsorted.offsets == (0, 8, 16) and unsorted.state.itemsize == 32
     )  # the flag begins the rest, which is aligned
     x = np.random.default_rng(0).random((3, 50), "f4")
-    partial = host.reduce((x,), whole, (1,))
+    partial = host_reduce.reduce((x,), whole, (1,))
     for statistic in statistics:
-        alone = host.reduce((x,), statistic.bound, (1,))
+        alone = host_reduce.reduce((x,), statistic.bound, (1,))
         np.testing.assert_array_equal(cut(partial, statistic.bound, statistic.offset), alone)
 
 
@@ -398,12 +399,12 @@ def test_the_laws_of_a_product():
     whole, _ = plan_parts("stats", ["sum", "argmin", "std", "nancount"], np.dtype("f8"), 0)
     x = np.random.default_rng(0).integers(0, 9, (3, 40)).astype("f8")
     a, b, c = (whole.pack(whole.monoid.lift(row, np.arange(40) + 40 * i)) for i, row in enumerate(x))
-    left = host.combine([host.combine([a, b], whole), c], whole)
-    right = host.combine([a, host.combine([b, c], whole)], whole)
+    left = host_reduce.combine([host_reduce.combine([a, b], whole), c], whole)
+    right = host_reduce.combine([a, host_reduce.combine([b, c], whole)], whole)
     for name, _ in whole.fields:
         np.testing.assert_allclose(left[name], right[name], rtol=1e-14, atol=1e-14, err_msg=name)
-    np.testing.assert_array_equal(host.combine([whole.identities((40,)), a], whole), a)
-    np.testing.assert_array_equal(host.combine([a, whole.identities((40,))], whole), a)
+    np.testing.assert_array_equal(host_reduce.combine([whole.identities((40,)), a], whole), a)
+    np.testing.assert_array_equal(host_reduce.combine([a, whole.identities((40,))], whole), a)
 
 
 def test_a_plan_of_several():

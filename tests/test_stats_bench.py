@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from test_bench import KERNELS, RESULT, row
 
-from gpureduce_dask.bench import one_read, one_read_trees, report, trees, trees_report
-from gpureduce_dask.bench.cases import Case
-from gpureduce_dask.bench.peers import PEERS
-from gpureduce_dask.chunk import device, host
+from gpureduce_dask.device import reduce as device_reduce
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.tools.bench import one_read, one_read_trees, report, trees, trees_report
+from gpureduce_dask.tools.bench.cases import Case
+from gpureduce_dask.tools.bench.peers import PEERS
 
 
 def test_labels_differ_and_every_shape_has_a_sum_beside_it():
@@ -25,7 +26,7 @@ def test_labels_differ_and_every_shape_has_a_sum_beside_it():
 def test_statistics_are_checked(case, monkeypatch):
     """As on a GPU, with NumPy in CuPy's place: the host's states pass, and a wrong one does not."""
     monkeypatch.setitem(sys.modules, "cupy", np)
-    monkeypatch.setattr(device, "reduce", lambda chunks, bound, axes: host.reduce(chunks, bound, axes))
+    monkeypatch.setattr(device_reduce, "reduce", lambda chunks, bound, axes: host_reduce.reduce(chunks, bound, axes))
     shape = tuple(min(n, 70) for n in case.shape)
     x = (np.random.default_rng(0).random(shape) * 90).astype(case.dtype)
     measured = one_read.measured(case, x)

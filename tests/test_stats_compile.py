@@ -20,11 +20,11 @@ except RuntimeError as error:
 from kernel_calls import FAMILIES, Call, launched
 from kernel_facts import ARCHITECTURES, check, facts_of, faults
 
-from gpureduce_dask.chunk.device_operator import cuda_operator
 from gpureduce_dask.device import tuning
+from gpureduce_dask.device.operator import cuda_operator
 from gpureduce_dask.errors import CompileError
 from gpureduce_dask.graph.statistics import plan_parts
-from gpureduce_dask.monoid import Bound
+from gpureduce_dask.operators.monoid import Bound
 
 FIVE = "min max mean std argmax"
 PRODUCTS = [

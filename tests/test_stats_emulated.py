@@ -15,9 +15,11 @@ from simt.backend import Emulator, put
 from simt.cases import LAYOUTS, small_grids, unpacked
 
 from gpureduce_dask import chunk
-from gpureduce_dask.chunk import Place, device, host
+from gpureduce_dask.chunk import Place
+from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.graph.statistics import Statistic, plan_parts
-from gpureduce_dask.monoid import Bound
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.operators.monoid import Bound
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -49,7 +51,7 @@ def check(machine: Emulator, case: tuple[str, str, str], seed: int) -> None:
     whole, statistics = asked(names, dtype)
     layout, array = LAYOUTS[at], make(LAYOUTS[at].shape, dtype, seed, "nan" in names)
     x = view_of(array, layout.view)
-    ours = device.reduce((put(array, lambda a: view_of(a, layout.view), seed % 2 == 1),), whole, layout.axes)
+    ours = device_reduce.reduce((put(array, lambda a: view_of(a, layout.view), seed % 2 == 1),), whole, layout.axes)
     if machine.collecting:
         return
     for statistic in statistics:
@@ -57,13 +59,13 @@ def check(machine: Emulator, case: tuple[str, str, str], seed: int) -> None:
 
 
 def compare(partial: np.ndarray, x: np.ndarray, bound: Bound, axes: tuple[int, ...]) -> None:
-    wanted = host.reduce((x,), bound, axes)
+    wanted = host_reduce.reduce((x,), bound, axes)
     if bound.indexed:
         np.testing.assert_array_equal(partial["index"], wanted["index"], err_msg=bound.name)
     if bound.name.startswith("nanarg"):
         return
     terms = x.size // max(1, wanted.size) * (10000 if bound.name == "skew" else 1)
-    close(host.finalise(partial, bound), host.finalise(wanted, bound), bound, terms)
+    close(host_reduce.finalise(partial, bound), host_reduce.finalise(wanted, bound), bound, terms)
 
 
 def check_batch(machine: Emulator) -> None:
@@ -75,7 +77,7 @@ def check_batch(machine: Emulator) -> None:
     for axes in ((0, 1), (0,)):
         some = [i for i, (_, columns) in enumerate(parts) if axes == (0, 1) or columns.start == 0]
         chunks = [(put(np.ascontiguousarray(x[parts[i]])),) for i in some]
-        ours = device.reduce_many(chunks, whole, axes, [places[i] for i in some])
+        ours = device_reduce.reduce_many(chunks, whole, axes, [places[i] for i in some])
         there = x if axes == (0, 1) else x[:, :25]
         if not machine.collecting:
             for statistic in statistics:
@@ -88,10 +90,10 @@ def check_fold(machine: Emulator) -> None:
     whole, statistics = asked(FIVE, "float32")
     x = make((12, 5, 7), "float32", 4)
     partials = [
-        host.reduce((part,), whole, (0,), Place((4 * i, 0, 0), x.shape)) for i, part in enumerate(np.split(x, 3))
+        host_reduce.reduce((part,), whole, (0,), Place((4 * i, 0, 0), x.shape)) for i, part in enumerate(np.split(x, 3))
     ]
     stacked = np.stack([p.view("u1").reshape(*p.shape, whole.state.itemsize) for p in partials])
-    ours = device.combine_axis(put(stacked), whole, 0)
+    ours = device_reduce.combine_axis(put(stacked), whole, 0)
     if not machine.collecting:
         for statistic in statistics:
             partial = chunk.cut(unpacked(ours, whole)[0], statistic.bound, statistic.offset)
@@ -105,7 +107,7 @@ def check_first(machine: Emulator) -> None:
     kinds = [[0, 1], [1, 0], [0, 1, 2], [0, 1, 3], [0, 1, 2, 3], [0, 1, 4], [5], [2, 4], [5, 0, 1]]
     rng = np.random.default_rng(5)
     x = np.stack([values[rng.choice(kinds[i % len(kinds)], 600)] for i in range(64)], axis=1)
-    ours = device.reduce((put(x),), whole, (0,))
+    ours = device_reduce.reduce((put(x),), whole, (0,))
     if not machine.collecting:
         for statistic in statistics:
             partial = chunk.cut(unpacked(ours, whole), statistic.bound, statistic.offset)

@@ -18,8 +18,8 @@ from gpureduce_dask.expressions import tracer
 from gpureduce_dask.graph import map_statistics
 from gpureduce_dask.graph.map_statistics import Weighing
 from gpureduce_dask.graph.operands import same
-from gpureduce_dask.rows import shape
-from gpureduce_dask.rows.weighted import SPREADS
+from gpureduce_dask.operators import higher_moments
+from gpureduce_dask.operators.weighted import SPREADS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -37,7 +37,11 @@ def expected(op, values, weights, **options):
     if op in ("var", "std"):
         return (m2 / (total - options.get("ddof", 0))) ** (1 if op == "var" else 0.5)
     state = tuple(np.array([f]) for f in (total, 0.0, m2, m3, m4))
-    finalise = {"skew": shape.skew_finalise, "kurtosis": shape.kurtosis_finalise, "moment": shape.moment_finalise}[op]
+    finalise = {
+        "skew": higher_moments.skew_finalise,
+        "kurtosis": higher_moments.kurtosis_finalise,
+        "moment": higher_moments.moment_finalise,
+    }[op]
     return finalise(state, np.dtype("f8"), **options)[0]
 
 
@@ -75,7 +79,7 @@ def test_moments_are_those_of_exact_arithmetic(op, options, unit):
 def test_states_merge_to_that_of_repeated_elements(pairs, piece):
     """Split anywhere, a whole number as a weight is as many elements, one by one or folded."""
     values, times = (np.array(each, "f8") for each in zip(*pairs, strict=True))
-    plain = shape.fold(np.repeat(values, times.astype(int)).reshape(1, -1, 1), None) if times.any() else None
+    plain = higher_moments.fold(np.repeat(values, times.astype(int)).reshape(1, -1, 1), None) if times.any() else None
     row = SPREADS["skew"]
     folded = None
     for start in range(0, values.size, piece):

@@ -6,8 +6,8 @@ from __future__ import annotations
 import dask
 import pytest
 
-from gpureduce_dask.bench.workflows import data, measure, run
-from gpureduce_dask.bench.workflows.operations import Fields, operations
+from gpureduce_dask.tools.bench.workflows import data, measure, run
+from gpureduce_dask.tools.bench.workflows.operations import Fields, operations
 
 OPERATIONS = operations()
 LATENCY = 0.002  # seconds that a stored chunk takes to come, so that reads overlap where they can

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..monoid import DType
+from ..operators.monoid import DType
 from .column_plans import ColumnPlanner
 from .layout import Layout
 from .plans import Fold, Launch, Operator

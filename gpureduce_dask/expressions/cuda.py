@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..cuda_types import element
-from ..monoid import DType
+from ..operators.cuda_types import element
+from ..operators.monoid import DType
 from .functions import CLIP
 from .mapped import Map
 from .program import ARRAY, CAST, CONSTANT, Constant, Node, Program

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import kind
-from ..monoid import DType
+from ..operators.monoid import DType
 
 UFUNCS: tuple[np.ufunc, ...] = (
     np.add,

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..monoid import Array, DType
-from ..rows.scratch import Scratch
-from ..rows.select import select
+from ..operators.monoid import Array, DType
+from ..operators.scratch import Scratch
+from ..operators.select import select
 from . import functions
 from .program import ARRAY, CAST, CONSTANT, Node, Program
 

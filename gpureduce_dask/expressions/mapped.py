@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError, message
-from ..monoid import Array, Bound, DType, State, same_elements
-from ..rows import chosen, products, sums
-from ..rows.product import product
+from ..operators import masked as masked_rows
+from ..operators import prod, sums
+from ..operators.monoid import Array, Bound, DType, State, same_elements
+from ..operators.product_monoid import product
 from . import host
 from .program import Program, unchanged
 
 # Folds that skip NaN, by those that take its neutral element in the place of NaN.
-PRESENT: dict[Any, Any] = {sums.fold: sums.fold_present, products.fold: products.fold_present}
+PRESENT: dict[Any, Any] = {sums.fold: sums.fold_present, prod.fold: prod.fold_present}
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Map:
         if not self.masked:
             return fold(*values, index)
         value, mask = values
-        return chosen.among(fold, value, mask, index)
+        return masked_rows.among(fold, value, mask, index)
 
     def sweep(self, *blocks: Any) -> State:
         *arrays, carry, out = blocks
@@ -112,7 +113,7 @@ class Map:
         fold = self.inner.monoid.fold
         if self.masked or fold is None or fold not in PRESENT:
             return self.program
-        neutral = chosen.NEUTRAL[fold](self.program.results[0])
+        neutral = masked_rows.NEUTRAL[fold](self.program.results[0])
         present = self.program.present(self.program.outputs[0], neutral)
         return self.program if present is None else self.program.only((present,))
 
@@ -137,7 +138,7 @@ class Part:
 def mapped(program: Program, inner: Bound, masked: bool = False, number: int = 0) -> Bound:
     """The monoid of a program's outputs, bound to its arrays' dtypes."""
     of, monoid = Map(program, inner, masked, number), inner.monoid
-    folds = chosen.is_known(monoid.fold) and monoid.arity == 1 if masked else monoid.fold is not None
+    folds = masked_rows.is_known(monoid.fold) and monoid.arity == 1 if masked else monoid.fold is not None
     found = replace(
         monoid,
         fields=inner.fields,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..monoid import DType
+from ..operators.monoid import DType
 from . import functions
 
 ARRAY, CONSTANT, CAST = "array", "constant", "cast"

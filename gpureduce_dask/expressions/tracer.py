@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ..monoid import DType
+from ..operators.monoid import DType
 from . import functions
 from .program import ARRAY, CAST, CONSTANT, Constant, Node, Program
 

@@ -11,11 +11,11 @@ from uuid import uuid4
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 
-from .. import operators
 from ..chunk import is_device
 from ..distributed.private import write_to
 from ..errors import ArgumentError, ArgumentTypeError, message
-from ..monoid import Bound, Monoid
+from ..operators import table as operators
+from ..operators.monoid import Bound, Monoid
 from ..public import is_labelled, xarray
 from . import array_expressions  # noqa: F401  # by which public functions are called
 from . import graph_arrays as da

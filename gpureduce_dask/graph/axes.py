@@ -11,7 +11,7 @@ from typing import Any
 import dask
 
 from ..errors import ArgumentError, AxisError, EmptyError, message
-from ..monoid import Bound
+from ..operators.monoid import Bound
 from .settings import setting
 
 Axes = tuple[int, ...]

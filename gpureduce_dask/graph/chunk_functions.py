@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import chunk, operators
+from .. import chunk
 from ..device import faults
 from ..errors import ArgumentError, message
-from ..monoid import Bound, Monoid
+from ..operators import table as operators
+from ..operators.monoid import Bound, Monoid
 from . import meta, reduce_tasks
 from .apply import bind
 from .axes import Axes

@@ -25,8 +25,8 @@ from ..distributed.private import DataNode, Task, TaskRef
 from ..expressions import functions, tracer
 from ..expressions.mapped import map_of, mapped
 from ..expressions.program import Program
-from ..monoid import Bound
-from ..rows.product import Product, product
+from ..operators.monoid import Bound
+from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
 from .settings import setting
 

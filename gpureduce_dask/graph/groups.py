@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from dask.base import tokenize
 
-from .. import operators
-from ..binned import Bins, Labels, binned
 from ..chunk import is_device, require_plain_chunk
-from ..chunk.labels import boxes, refuse
 from ..device import faults
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, EmptyError, message
-from ..monoid import Bound, Monoid
+from ..labels import boxes, refuse
+from ..operators import table as operators
+from ..operators.grouped import Bins, Labels, binned
+from ..operators.monoid import Bound, Monoid
 from . import deferred, meta, reduce_tasks
 from . import graph_arrays as da
 from .apply import align, bind, operands

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection, tokenize
 
-from ..binned import COUNT
 from ..chunk import is_device, require_plain_chunk
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, ArgumentTypeError, message
+from ..operators.grouped import COUNT
 from . import graph_arrays as da
 from . import meta
 from .apply import apply, as_dask

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import operators
 from ..distributed.private import write_to
 from ..errors import ArgumentError, message
 from ..expressions.mapped import mapped
 from ..expressions.program import Program
-from ..monoid import Bound, Monoid
+from ..operators import table as operators
+from ..operators.monoid import Bound, Monoid
 from . import map_statistics, masks, scan_apply
 from .apply import apply, bind
 from .operands import Function, Operands, same, traceable

@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from .. import operators
 from ..dtypes import kind
 from ..errors import ArgumentError, message
 from ..expressions.mapped import mapped
 from ..expressions.program import Program
-from ..monoid import Bound, DType, Monoid
-from ..rows.pairs import present_finalise
-from ..rows.product import Product, product
-from ..rows.weighted import SPREADS as WEIGHTED_SPREADS
+from ..operators import table as operators
+from ..operators.monoid import Bound, DType, Monoid
+from ..operators.pairs import present_finalise
+from ..operators.product_monoid import Product, product
+from ..operators.weighted import SPREADS as WEIGHTED_SPREADS
 from . import masks
 from .apply import as_dask, bind
 from .fallback import require_plain

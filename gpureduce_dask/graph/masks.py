@@ -14,10 +14,10 @@ import numpy as np
 
 from ..dtypes import kind
 from ..errors import DtypeError, message
-from ..monoid import DType, Monoid
-from ..rows.chosen import REFUSALS
-from ..rows.limits import highest, lowest, void
-from ..rows.weighted import SPREADS
+from ..operators.limits import highest, lowest, void
+from ..operators.masked import REFUSALS
+from ..operators.monoid import DType, Monoid
+from ..operators.weighted import SPREADS
 from .apply import as_dask
 from .fallback import require_plain
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..chunk import is_device
-from ..monoid import DType
+from ..operators.monoid import DType
 
 
 class DeviceMeta(np.ndarray[Any, DType]):

@@ -12,11 +12,11 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from .. import operators
 from ..distributed.private import write_to
 from ..dtypes import kind
 from ..errors import ArgumentError, DtypeError, message
-from ..monoid import Monoid
+from ..operators import table as operators
+from ..operators.monoid import Monoid
 from . import graph_arrays as da
 from . import map_reduce, map_statistics
 from .apply import apply, as_dask

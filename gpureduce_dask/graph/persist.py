@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..distributed import workers
-from ..operators import OPERATORS
+from ..operators.table import OPERATORS
 from ..public import is_labelled, public
 from . import graph_arrays as da
 from . import sources

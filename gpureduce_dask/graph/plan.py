@@ -10,11 +10,11 @@ from typing import Any
 
 from dask.highlevelgraph import HighLevelGraph
 
-from .. import operators
 from ..distributed import workers
 from ..distributed.private import DataNode, GraphNode
 from ..errors import ArgumentError, message
-from ..monoid import Bound, Monoid
+from ..operators import table as operators
+from ..operators.monoid import Bound, Monoid
 from ..public import public
 from . import fusion, meta
 from .apply import align, as_dask, bind

@@ -18,8 +18,8 @@ from .. import planner
 from ..distributed import private, worker_to_worker, workers
 from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
-from ..monoid import Bound
-from ..rows.product import Product
+from ..operators.monoid import Bound
+from ..operators.product_monoid import Product
 from . import deferred, fusion, meta, reduce_tasks, sources
 from . import graph_arrays as da
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages

@@ -13,15 +13,15 @@ import numpy as np
 
 from .. import chunk, planner
 from ..chunk import Place, Places
-from ..chunk.ahead import ahead
 from ..device import faults
 from ..distributed import worker_to_worker
 from ..distributed.handles import Coords, Handle
 from ..errors import ArgumentError, message
-from ..monoid import Bound
-from ..rows.product import Product
+from ..operators.monoid import Bound
+from ..operators.product_monoid import Product
 from . import deferred
 from .axes import Axes, empty_slice
+from .positions import shift_positions
 
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
 # would pass for a value.
@@ -47,7 +47,7 @@ def reduce_chunk(
         return None
     if deferred.is_fused() and bound.monoid.commutative and (size := chunk.partial_bytes(read, of, axes)):
         return deferred.UnreducedChunk(read, of, axes, place, size)
-    partial = ahead(chunk.reduce(read, of, axes, place), of, axes, place)
+    partial = shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if deferred.is_fused() else chunk.leave(partial, bound)
 
@@ -352,7 +352,7 @@ def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[C
     places = where.places([o for _, o in found])
     partial = chunk.reduce_many([b for b, _ in found], bound, where.axes, places)
     # Chunks of a run lie side by side: along the axes that wait, all of them begin where the first does.
-    return chunk.leave(ahead(partial, bound, where.axes, places[0] if places else None), bound)
+    return chunk.leave(shift_positions(partial, bound, where.axes, places[0] if places else None), bound)
 
 
 def in_order(groups: list[Runs], close: Callable[[list[Partial]], Any]) -> Any:

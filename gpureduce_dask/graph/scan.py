@@ -29,7 +29,7 @@ from .. import planner
 from ..distributed import handles, workers
 from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
-from ..monoid import Bound
+from ..operators.monoid import Bound
 from . import deferred, fusion, meta, scan_fusion, sources
 from . import graph_arrays as da
 from .axes import needs_places, place_chunks

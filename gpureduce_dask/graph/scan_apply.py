@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import chunk, dtypes, operators
+from .. import chunk, dtypes
 from ..distributed.private import write_to
 from ..dtypes import refuse
 from ..errors import ArgumentError, AxisError, EmptyError, message
-from ..monoid import Bound, Monoid
+from ..operators import table as operators
+from ..operators.monoid import Bound, Monoid
 from . import graph_arrays as da
 from . import meta
 from .apply import align, as_dask, bind, operands

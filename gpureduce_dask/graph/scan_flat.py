@@ -25,15 +25,15 @@ import numpy as np
 from dask.base import tokenize
 
 from .. import chunk, planner
-from ..chunk import host_scan
-from ..chunk.place import Place, whole
 from ..device import faults
 from ..distributed import workers
 from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
-from ..monoid import INDEX, Bound
-from ..operators import OPERATORS
+from ..host import scan as host_scan
+from ..operators.monoid import INDEX, Bound
+from ..operators.table import OPERATORS
+from ..place import Place, whole
 from . import fusion, meta, sources
 from .axes import needs_places, place_chunks
 from .fusion import Tasks

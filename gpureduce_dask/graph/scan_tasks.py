@@ -9,10 +9,11 @@ from typing import Any, cast
 import numpy as np
 
 from .. import chunk
-from ..chunk import Place, host_scan
+from ..chunk import Place
 from ..device import faults
 from ..distributed.private import Task
-from ..monoid import Bound
+from ..host import scan as host_scan
+from ..operators.monoid import Bound
 from . import deferred
 from .reduce_tasks import Partial, merge
 

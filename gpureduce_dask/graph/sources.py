@@ -22,7 +22,7 @@ from ..chunk import is_device
 from ..distributed import handles, worker_to_worker, workers
 from ..distributed.handles import Coords, HandleSet, origins
 from ..distributed.private import GraphNode, List, Task, TaskRef
-from ..monoid import Bound
+from ..operators.monoid import Bound
 from . import meta, reduce_tasks
 from .axes import FAN_IN, Axes, needs_places, place_chunks, stages
 

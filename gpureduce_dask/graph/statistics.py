@@ -15,14 +15,14 @@ from typing import Any
 
 from dask.base import tokenize
 
-from .. import operators
-from ..chunk.device_operator import LARGEST_STATE
+from ..device.operator import LARGEST_STATE
 from ..dtypes import kind
 from ..errors import ArgumentError, DtypeError, message
-from ..monoid import Bound, DType, Monoid
-from ..rows import counts
-from ..rows.moments import F4, centre
-from ..rows.product import Product, product
+from ..operators import counts
+from ..operators import table as operators
+from ..operators.moments import F4, centre
+from ..operators.monoid import Bound, DType, Monoid
+from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
 from . import meta, reduce_tasks
 from .apply import as_dask, bind

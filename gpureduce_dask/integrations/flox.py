@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from .. import operators
 from ..graph import graph_arrays as da
 from ..graph.groups import grouped, reduce_cohorts, reduce_stretches, stretches
 from ..graph.meta import promises_device
 from ..graph.statistics import COUNTS, SPREADS
-from ..monoid import Monoid
+from ..operators import table as operators
+from ..operators.monoid import Monoid
 from .decisions import Arguments, Left, Rule, check
 from .match_stock import WithoutWarnings
 

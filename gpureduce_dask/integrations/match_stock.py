@@ -22,7 +22,7 @@ from dask.array import reductions
 
 from ..distributed import private
 from ..graph.options import HIGHEST
-from ..monoid import Array, Bound, DType, State
+from ..operators.monoid import Array, Bound, DType, State
 
 Arguments = Mapping[str, Any]  # of a call, by the names of the stock function's parameters, defaults filled in
 Function = tuple[Any, ...]  # a function, and the arguments that partials of it hold

@@ -17,7 +17,7 @@ import numpy as np
 from dask.array import reductions, routines
 from dask.utils import funcname
 
-from .. import dtypes, operators
+from .. import dtypes
 from ..distributed import private
 from ..errors import GpureduceError
 from ..graph import deferred, histograms
@@ -27,7 +27,8 @@ from ..graph.axes import group_size
 from ..graph.meta import is_ours, promises_device
 from ..graph.reduce import reduce_array
 from ..graph.scan_apply import apply as scan_array
-from ..monoid import Bound
+from ..operators import table as operators
+from ..operators.monoid import Bound
 from . import flox, match_stock
 from .decisions import Left, Rule, check, record
 from .match_stock import Arguments, Found, without_warnings

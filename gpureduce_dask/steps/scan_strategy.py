@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import chunk, operators
+from .. import chunk
 from ..device import faults
 from ..errors import ArgumentError, message
 from ..graph import chunk_functions, meta, scan_apply
 from ..graph.apply import as_dask
 from ..history import Step, get
+from ..operators import table as operators
 from . import runs
 from .strategy import check_side, summed_in
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import chunk, operators
+from .. import chunk
 from ..device import faults
 from ..errors import ArgumentError, DtypeError, message
 from ..graph import meta
@@ -17,6 +17,7 @@ from ..graph.apply import apply, as_dask, bind
 from ..graph.axes import normalise_axes
 from ..graph.chunk_functions import reduction_functions as stock_recipe
 from ..history import Step, get
+from ..operators import table as operators
 from . import runs
 from .host import pairwise
 

@@ -30,7 +30,7 @@ GR_HD f64 scaled_by(f64 x, f64 factor) { return x * factor; }
 GR_HD c128 scaled_by(c128 x, f64 factor) { return {x.re * factor, x.im * factor}; }
 
 // A number times a power of two. Its value lies within 2^-500 and 2^500, so that no product of two leaves the range; or
-// it is zero, infinite or NaN, with any exponent. rows/products.py keeps to the same.
+// it is zero, infinite or NaN, with any exponent. operators/prod.py keeps to the same.
 template <class Number> struct Scaled {
     Number value;
     i64 exponent;

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gpureduce_dask import cuda_types
 from gpureduce_dask.errors import DtypeError
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators import cuda_types
+from gpureduce_dask.operators.table import OPERATORS
 
 DTYPES = [np.dtype(d) for d in "? i1 u1 i2 u2 i4 u4 i8 u8 f2 f4 f8 c8 c16".split()]
 

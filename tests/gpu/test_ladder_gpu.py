@@ -8,8 +8,8 @@ import pytest
 
 import gpureduce_dask as gr
 from gpureduce_dask import history
-from gpureduce_dask.ladder.measure import answer, exact, numbers
 from gpureduce_dask.steps.runs import run
+from gpureduce_dask.tools.ladder.measure import answer, exact, numbers
 
 pytestmark = pytest.mark.gpu
 SUMS = [step for step in history.STEPS if step.family == "reduce" and step.kernel]

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import gpureduce_dask as gr
-from gpureduce_dask.bench import memory
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.expressions import whole
 from gpureduce_dask.graph import deferred, fusion
+from gpureduce_dask.tools.bench import memory
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 cp = pytest.importorskip("cupy")

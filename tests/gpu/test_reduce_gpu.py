@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from gpureduce_dask.chunk import Place, host
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.chunk import Place
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.operators.table import OPERATORS
 
 from .samples import DTYPES, LAYOUTS, close, make, rows, view_of
 
@@ -18,9 +19,9 @@ cp = pytest.importorskip("cupy")
 
 @pytest.fixture(scope="module")
 def gpu():
-    from gpureduce_dask.chunk import device
+    from gpureduce_dask.device import reduce as device_reduce
 
-    return device
+    return device_reduce
 
 
 def _empty_has_no_answer(monoid, x, axes):
@@ -44,7 +45,7 @@ def test_every_row_and_layout(gpu, dtype, number):
         if name not in every or _empty_has_no_answer(OPERATORS[name], x, axes):
             continue
         bound = OPERATORS[name].bind(x.dtype)
-        wanted = host.finalise(host.reduce((x,), bound, axes), bound)
+        wanted = host_reduce.finalise(host_reduce.reduce((x,), bound, axes), bound)
         partial = gpu.reduce((chunk,), bound, axes)
         close(gpu.finalise(partial, bound).get(), wanted, bound, n)
         close(gpu.reduce((chunk,), bound, axes, final=True).get(), wanted, bound, n)
@@ -59,13 +60,13 @@ def test_nan(gpu, dtype, axes):
     x[7, :] = 1
     for name in rows(dtype):
         bound = OPERATORS[name].bind(x.dtype)
-        wanted = host.reduce((x,), bound, axes)
+        wanted = host_reduce.reduce((x,), bound, axes)
         partial = gpu.reduce((cp.asarray(x),), bound, axes)
         packed = partial.get().view(bound.state)[..., 0]
         if bound.indexed:
             np.testing.assert_array_equal(packed["index"], wanted["index"])
         elif not name.startswith("nanarg"):
-            close(gpu.finalise(partial, bound).get(), host.finalise(wanted, bound), bound, 301)
+            close(gpu.finalise(partial, bound).get(), host_reduce.finalise(wanted, bound), bound, 301)
 
 
 @pytest.mark.parametrize("finish", ["ticket", "two-pass", "atomic"])
@@ -75,7 +76,7 @@ def test_finishes_agree(gpu, finish, number):
     x = make(shape, "int32", number)
     for name in ("sum", "max", "any", "count_nonzero"):
         bound = OPERATORS[name].bind(x.dtype)
-        wanted = host.finalise(host.reduce((x,), bound, axes), bound)
+        wanted = host_reduce.finalise(host_reduce.reduce((x,), bound, axes), bound)
         partial = gpu.reduce((cp.asarray(x),), bound, axes, finish=finish)
         np.testing.assert_array_equal(gpu.finalise(partial, bound).get(), wanted)
 
@@ -91,7 +92,7 @@ def test_batches(gpu, axes, count):
     places = [Place(o, whole.shape) for o in offsets]
     for name in ("sum", "argmax", "argmin", "var", "max"):
         bound = OPERATORS[name].bind(whole.dtype)
-        wanted = host.finalise(host.reduce((whole,), bound, axes), bound)
+        wanted = host_reduce.finalise(host_reduce.reduce((whole,), bound, axes), bound)
         partial = gpu.reduce_many([(cp.asarray(c),) for c in chunks], bound, axes, places)
         close(gpu.finalise(partial, bound).get(), wanted, bound, whole.size)
 
@@ -100,7 +101,7 @@ def test_combine_and_fold(gpu):
     x = make((64, 500), "float64", 1)
     bound = OPERATORS["var"].bind(x.dtype)
     partials = [gpu.reduce((cp.asarray(x[i : i + 16]),), bound, (0,)) for i in range(0, 64, 16)]
-    wanted = host.finalise(host.reduce((x,), bound, (0,)), bound)
+    wanted = host_reduce.finalise(host_reduce.reduce((x,), bound, (0,)), bound)
     close(gpu.finalise(gpu.combine(partials, bound), bound).get(), wanted, bound, 64)
     stacked = cp.concatenate(partials, axis=0)
     close(gpu.finalise(gpu.combine_axis(stacked, bound, 0), bound).get(), wanted, bound, 64)
@@ -113,9 +114,9 @@ def test_dot_and_average(gpu):
             if name == "average":
                 y = y + 3 if y.dtype.kind == "c" else np.abs(y) + 1
             bound = OPERATORS[name].bind(x.dtype, y.dtype)
-            wanted = host.finalise(host.reduce((x, y), bound, axes), bound)
+            wanted = host_reduce.finalise(host_reduce.reduce((x, y), bound, axes), bound)
             for cx, cy in [(x, y), (x[:, 1:], y[:, :-1]), (x.T, y.T), (x, y[::-1])]:
-                wanted = host.finalise(host.reduce((cx, cy), bound, axes), bound)
+                wanted = host_reduce.finalise(host_reduce.reduce((cx, cy), bound, axes), bound)
                 base_x, base_y = cp.asarray(x), cp.asarray(y)
                 gx = base_x[:, 1:] if cx.shape != x.shape and cx.shape[1] == 99 else base_x
                 gy = base_y[:, :-1] if cx.shape != x.shape and cx.shape[1] == 99 else base_y
@@ -139,7 +140,7 @@ def test_float32_subnormals_survive(gpu):
     x = cp.full(100_000, tiny)
     for name in ("sum", "max", "min", "nansum"):
         bound = OPERATORS[name].bind(np.dtype("f4"))
-        wanted = host.finalise(host.reduce((x.get(),), bound, (0,)), bound)
+        wanted = host_reduce.finalise(host_reduce.reduce((x.get(),), bound, (0,)), bound)
         assert gpu.finalise(gpu.reduce((x,), bound, (0,)), bound).get() == wanted
         assert wanted > 0
 
@@ -205,7 +206,8 @@ def test_beyond_two_to_the_32_by_axis(gpu, shape, axis):
 @pytest.mark.parametrize(("dtype", "most"), [("f8", 1000), ("f4", 120), ("f2", 14), ("c16", 400)])
 def test_products_leave_the_range_only_where_the_result_does(gpu, dtype, most):
     """Powers of two and their inverses in random order, a zero, an infinity and NaN: running products too."""
-    from gpureduce_dask.chunk import device_scan, host_scan
+    from gpureduce_dask.device import scan as device_scan
+    from gpureduce_dask.host import scan as host_scan
 
     rng = np.random.default_rng(10)
     half = np.exp2(rng.integers(-most, most, (20_000, 40)))
@@ -217,7 +219,7 @@ def test_products_leave_the_range_only_where_the_result_does(gpu, dtype, most):
     bound = OPERATORS["prod"].bind(dtype)
     for given in (x, np.ascontiguousarray(x.T), x[:, 4:5], x[:, 4]):
         for axis in range(given.ndim):
-            wanted = host.finalise(host.reduce((given,), bound, (axis,)), bound)
+            wanted = host_reduce.finalise(host_reduce.reduce((given,), bound, (axis,)), bound)
             np.testing.assert_array_equal(gpu.reduce((cp.asarray(given),), bound, (axis,), final=True).get(), wanted)
             running = device_scan.scan((cp.asarray(given),), bound, axis)[0].get()
             np.testing.assert_array_equal(running, host_scan.scan((given,), bound, axis)[0])

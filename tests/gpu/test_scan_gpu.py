@@ -12,10 +12,11 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from gpureduce_dask.chunk import host, host_scan
 from gpureduce_dask.device.scan_methods import METHODS
-from gpureduce_dask.monoid import Bound
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.host import scan as host_scan
+from gpureduce_dask.operators.monoid import Bound
+from gpureduce_dask.operators.table import OPERATORS
 
 from .samples import DTYPES, close, make, rows, view_of
 
@@ -79,7 +80,7 @@ SCANNED = (
 
 
 def device_scan(*arguments, **options):
-    from gpureduce_dask.chunk import device_scan as gpu
+    from gpureduce_dask.device import scan as gpu
 
     return gpu.scan(*arguments, **options)
 
@@ -108,7 +109,7 @@ def compare(chunk, x, bound, axis, **options):
     n = x.shape[axis]
     near(got.get(), wanted, bound, n)
     packed = got_total.get().view(bound.state)[..., 0]
-    close(host.finalise(packed, bound), host.finalise(total, bound), bound, n)
+    close(host_reduce.finalise(packed, bound), host_reduce.finalise(total, bound), bound, n)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -127,7 +128,7 @@ def test_every_row_and_layout(dtype, number):
         compare(chunk, x, bound, axis, exclusive=exclusive, reverse=reverse)
         ends = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
         if 0 not in x.shape:
-            carry = host.reduce((make(ends, dtype, 7),), bound, (axis,))
+            carry = host_reduce.reduce((make(ends, dtype, 7),), bound, (axis,))
             compare(chunk, x, bound, axis, carry=carry, reverse=reverse)
             compare(chunk, x, bound, axis, carry=carry, resets=np.random.default_rng(1).random(x.shape) < 0.02)
 
@@ -138,7 +139,7 @@ def test_every_row_and_layout(dtype, number):
 )
 def test_columns_enough_for_all_of_the_gpu(name, dtype, columns):
     array, bound = make((301, columns), dtype), OPERATORS[name].bind(np.dtype(dtype))
-    carry = host.reduce((make((1, columns), dtype, 7),), bound, (0,))
+    carry = host_reduce.reduce((make((1, columns), dtype, 7),), bound, (0,))
     compare(cp.asarray(array), array, bound, 0, carry=carry)
     compare(cp.asarray(array), array, bound, 0, reverse=True)
     array = array[:, : columns // 2].reshape(301, 2, -1).transpose(1, 0, 2).copy()
@@ -166,7 +167,7 @@ def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
     monkeypatch.setattr(scan_allies, "TILES", 1)
     x = make((30_011, columns), dtype, 3)
     bound = OPERATORS[name].bind(x.dtype)
-    carry = host.reduce((make((1, columns), dtype, 7),), bound, (0,))
+    carry = host_reduce.reduce((make((1, columns), dtype, 7),), bound, (0,))
     for exclusive, reverse in ((False, False), (True, False), (False, True)):
         if not (exclusive and name in BEST):
             compare(cp.asarray(x), x, bound, 0, carry=carry, exclusive=exclusive, reverse=reverse)
@@ -328,7 +329,7 @@ def test_methods_agree(dtype, method):
         array = make(shape, dtype)
         bound = OPERATORS["sum"].bind(array.dtype)
         ends = tuple(1 if a == axis else n for a, n in enumerate(shape))
-        carry = host.reduce((make(ends, dtype, 7),), bound, (axis,))
+        carry = host_reduce.reduce((make(ends, dtype, 7),), bound, (axis,))
         compare(cp.asarray(array), array, bound, axis, carry=carry, method=method)
         compare(cp.asarray(array), array, bound, axis, reverse=True, exclusive=True, method=method)
 
@@ -349,7 +350,7 @@ def test_methods_agree_bit_for_bit(name):
                 np.testing.assert_array_equal(got.get(), wanted)
                 assert (got + 0).tobytes() == (found[0][0] + 0).tobytes()  # zeros have one sign
                 np.testing.assert_array_equal(
-                    *(host.finalise(t.get().view(bound.state)[..., 0], bound) for t in (total, found[0][1]))
+                    *(host_reduce.finalise(t.get().view(bound.state)[..., 0], bound) for t in (total, found[0][1]))
                 )
 
 
@@ -414,12 +415,14 @@ FAMILIES = {
 
 def as_planned(family: Family) -> Any:
     """What an H200 prepares, without one: of arrays that are not there."""
-    from gpureduce_dask.chunk import device_scan as gpu
-    from gpureduce_dask.chunk import room
+    from gpureduce_dask.device import scan as gpu
+    from gpureduce_dask.device import scan_results
 
     def operand(dtype: str) -> SimpleNamespace:
         size = np.dtype(dtype).itemsize
-        x = np.lib.stride_tricks.as_strided(np.empty(1, dtype), family.shape, room.c_strides(family.shape, size))
+        x = np.lib.stride_tricks.as_strided(
+            np.empty(1, dtype), family.shape, scan_results.c_strides(family.shape, size)
+        )
         begin, x = x.ctypes.data, view_of(x, family.view)
         data = SimpleNamespace(ptr=x.ctypes.data - begin)
         return SimpleNamespace(shape=x.shape, strides=x.strides, ndim=x.ndim, itemsize=size, data=data)
@@ -498,7 +501,7 @@ def test_plans_that_share_a_kernel_have_the_shared_memory_they_ask_for():
 @pytest.mark.large
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_beyond_two_to_the_32(name):
-    from gpureduce_dask.chunk import device_scan as gpu
+    from gpureduce_dask.device import scan as gpu
 
     family = FAMILIES[name]
     bound, size, sizes = family.bound(), np.dtype(family.dtype).itemsize, as_planned(family)

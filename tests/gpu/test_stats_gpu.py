@@ -9,8 +9,9 @@ import pytest
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk
-from gpureduce_dask.chunk import Place, host
+from gpureduce_dask.chunk import Place
 from gpureduce_dask.graph.statistics import plan_parts
+from gpureduce_dask.host import reduce as host_reduce
 
 from .samples import DTYPES, LAYOUTS, close, make, view_of
 
@@ -24,9 +25,9 @@ ASKED = {"b": ["min", "argmax", "sum", "mean", "any", "count_nonzero"], "c": ["m
 
 @pytest.fixture(scope="module")
 def gpu():
-    from gpureduce_dask.chunk import device
+    from gpureduce_dask.device import reduce as device_reduce
 
-    return device
+    return device_reduce
 
 
 def check(partial, x, axes, whole, statistics):
@@ -34,14 +35,14 @@ def check(partial, x, axes, whole, statistics):
     packed = chunk.to_host(partial, whole)
     for statistic in statistics:
         bound = statistic.bound
-        wanted = host.reduce((x,), bound, axes)
+        wanted = host_reduce.reduce((x,), bound, axes)
         terms = max(1, x.size // max(1, wanted.size)) * (10000 if bound.name == "skew" else 1)
         mine = chunk.cut(packed, bound, statistic.offset)
         if bound.indexed:
             np.testing.assert_array_equal(mine["index"], wanted["index"], err_msg=bound.name)
-        close(host.finalise(mine, bound), host.finalise(wanted, bound), bound, terms)
+        close(host_reduce.finalise(mine, bound), host_reduce.finalise(wanted, bound), bound, terms)
         finished = chunk.finalise(chunk.cut(partial, bound, statistic.offset), bound)
-        close(finished.get(), host.finalise(wanted, bound), bound, terms)
+        close(finished.get(), host_reduce.finalise(wanted, bound), bound, terms)
 
 
 @pytest.mark.parametrize("number", range(len(LAYOUTS)))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.bench import memory
+from gpureduce_dask.tools.bench import memory
 
 pytestmark = pytest.mark.gpu
 cp = pytest.importorskip("cupy")

@@ -18,13 +18,14 @@ from unittest import mock
 import numpy as np
 
 import gpureduce_dask as gr
-from gpureduce_dask.chunk import device, device_scan
 from gpureduce_dask.device import compile as compiler
+from gpureduce_dask.device import reduce as device_reduce
+from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import scan_allies, scan_launch
 from gpureduce_dask.device.scan_methods import METHODS
 from gpureduce_dask.history import STEPS, Step
-from gpureduce_dask.ladder.measure import answer
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.operators.table import OPERATORS
+from gpureduce_dask.tools.ladder.measure import answer
 
 from .samples import LAYOUTS, make, rows, view_of
 
@@ -77,11 +78,11 @@ def _layout(number: int) -> None:
             if monoid.empty == "raise" and 0 in shape:
                 continue
             bound = monoid.bind(x.dtype)
-            folded = device.reduce((chunk,), bound, axes)
-            device.finalise(folded, bound).get()
+            folded = device_reduce.reduce((chunk,), bound, axes)
+            device_reduce.finalise(folded, bound).get()
             if name == "sum" and dtype == "uint8" and number % 3 == 0:
                 for finish in ("atomic", "two-pass"):
-                    device.reduce((chunk,), bound, axes, finish=finish).get()
+                    device_reduce.reduce((chunk,), bound, axes, finish=finish).get()
 
 
 def _many_chunks() -> None:
@@ -91,7 +92,7 @@ def _many_chunks() -> None:
     chunks = [(cp.asarray(make((60, 90), "float32", i)),) for i in range(5)]
     bound = OPERATORS["sum"].bind(np.dtype("f4"))
     for axes in ((0,), (1,), (0, 1)):
-        device.finalise(device.reduce_many(chunks, bound, axes), bound).get()
+        device_reduce.finalise(device_reduce.reduce_many(chunks, bound, axes), bound).get()
 
 
 SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of one

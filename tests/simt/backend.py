@@ -1,6 +1,6 @@
 """The device side of the package on the emulated machine.
 
-:class:`Emulator` stands in for the GPU under :mod:`gpureduce_dask.chunk.device`: plans, task bytes, scratch memory and
+:class:`Emulator` stands in for the GPU under :mod:`gpureduce_dask.device.reduce`: plans, task bytes, scratch memory and
 the order of launches are the package's own; only compiling, starting a kernel and asking CUDA for memory are replaced.
 Arrays are CuPy arrays over host memory that ends at a page nobody may touch.
 """
@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 from gpureduce_dask import chunk
-from gpureduce_dask.chunk import device
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import launch, sources
+from gpureduce_dask.device import reduce as device_reduce
 
 from . import SCHEDULES, Guarded, Kernels, Unit
 
@@ -159,8 +159,8 @@ class Emulator:
             patch.setattr(launch, "_runtime", lambda: RUNTIME)
             patch.setattr(cupy.cuda, "Device", lambda number: nullcontext())
             patch.setattr(cupy, "stack", lambda arrays: put(np.stack([get(a) for a in arrays])))
-            device.clear()
+            device_reduce.clear()
             try:
                 yield self
             finally:
-                device.clear()
+                device_reduce.clear()

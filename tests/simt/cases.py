@@ -15,10 +15,12 @@ import pytest
 from gpu.samples import DTYPES, close, make, rows, view_of
 
 from gpureduce_dask import chunk, errors
-from gpureduce_dask.chunk import Place, device, host
+from gpureduce_dask.chunk import Place
+from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device import tuning
-from gpureduce_dask.monoid import Bound, Monoid
-from gpureduce_dask.operators import OPERATORS
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.operators.monoid import Bound, Monoid
+from gpureduce_dask.operators.table import OPERATORS
 
 from .backend import Emulator, get, put
 
@@ -102,20 +104,20 @@ class Case:
         hosts = tuple(view_of(a, layout.view) for a in arrays)
         chunks = tuple(put(a, lambda x: view_of(x, layout.view), self.seed % 2 == 1) for a in arrays)
         for final in self.forms:
-            ours = device.reduce(chunks, bound, layout.axes, finish=self.finish, final=final)
+            ours = device_reduce.reduce(chunks, bound, layout.axes, finish=self.finish, final=final)
             if not machine.collecting:
                 self.compare(get(ours) if final else unpacked(ours, bound), hosts, final)
 
     def compare(self, ours: np.ndarray[Any, Any], hosts: tuple[np.ndarray[Any, Any], ...], final: bool) -> None:
         bound = self.bound
-        wanted = host.reduce(hosts, bound, LAYOUTS[self.layout].axes)
+        wanted = host_reduce.reduce(hosts, bound, LAYOUTS[self.layout].axes)
         if bound.name.startswith("nanarg"):  # a slice of NaN has no answer, but it has a state
             np.testing.assert_array_equal(ours if final else ours["index"], wanted["index"])
             return
         terms = max(1, hosts[0].size // max(1, wanted.size))
         if bound.name in ("skew", "kurtosis"):
             terms *= 10000  # differences of moments that are close to each other
-        ours, wanted = ours if final else host.finalise(ours, bound), host.finalise(wanted, bound)
+        ours, wanted = ours if final else host_reduce.finalise(ours, bound), host_reduce.finalise(wanted, bound)
         if wanted.dtype == BFLOAT16:
             ours, wanted = ours.view("u2").astype("i4"), wanted.view("u2").astype("i4")
             np.testing.assert_allclose(ours, wanted, atol=1)  # neighbours, or the same
@@ -298,7 +300,7 @@ def check_zeros(machine: Emulator, bound: Bound) -> None:
     np.fill_diagonal(x[3 + 2 * width :], lowest.view(dtype)[0])  # the top bit alone
     if dtype.kind in "fc":
         x[1], x[2] = -x[1], np.nan
-    partial = device.reduce((put(x),), bound, (1,))
+    partial = device_reduce.reduce((put(x),), bound, (1,))
     if not machine.collecting:
         wanted = {"any": np.any, "all": np.all, "count_nonzero": np.count_nonzero}[bound.name](x, axis=1, keepdims=True)
         np.testing.assert_array_equal(unpacked(partial, bound)["value"], wanted)
@@ -307,7 +309,7 @@ def check_zeros(machine: Emulator, bound: Bound) -> None:
 def check_nothing(machine: Emulator) -> None:
     """Lines of zeros: a state of nothing but zeros is a state, and a tie with the identity goes to the element."""
     for bound in (DEEP["sum"], OPERATORS["argmax"].bind("u1")):
-        state = device.reduce((put(np.zeros(70001, bound.dtypes[0])),), bound, (0,))
+        state = device_reduce.reduce((put(np.zeros(70001, bound.dtypes[0])),), bound, (0,))
         if not machine.collecting:
             assert all(field == 0 for field in bound.unpack(unpacked(state, bound)))
 
@@ -317,7 +319,7 @@ def check_exact(machine: Emulator) -> None:
     bound = DEEP["sum"]
     x = np.random.default_rng(8).standard_normal(20000) * 10.0 ** np.arange(20000).clip(0, 15)
     x = np.concatenate([x, [0.7], -x[::-1]])
-    result = device.reduce((put(x),), bound, (0,), final=True)
+    result = device_reduce.reduce((put(x),), bound, (0,), final=True)
     if not machine.collecting:
         assert get(result)[0] == pytest.approx(math.fsum(x), rel=1e-12, abs=0)
 
@@ -334,9 +336,9 @@ def check_products(machine: Emulator) -> None:
         x[0], x[5, 1], x[7, 2], x[8:10, 3] = 3, 0, np.inf, (-0.0, np.nan)
         for axes in ((0,), (0, 1)):
             for given in (x, *(np.ascontiguousarray(x[:, i : i + 1]) for i in range(3))):
-                result = device.reduce((put(given),), bound, axes, final=True)
+                result = device_reduce.reduce((put(given),), bound, axes, final=True)
                 if not machine.collecting:
-                    wanted = host.finalise(host.reduce((given,), bound, axes), bound)
+                    wanted = host_reduce.finalise(host_reduce.reduce((given,), bound, axes), bound)
                     np.testing.assert_array_equal(get(result), wanted)
 
 
@@ -349,10 +351,10 @@ def check_far(machine: Emulator) -> None:
         x = ((2.0**31 if dtype == "u4" else 2.0**42) + steps * unit).astype(dtype)
         bound = OPERATORS[name].bind(dtype)
         for axes, exact in zip([(0,), (1,), (0, 1)], wanted, strict=True):
-            halves = [device.reduce((put(h),), bound, axes) for h in (x[:, :70], x[:, 70:])]
-            results = [device.reduce((put(x),), bound, axes, final=True)]
+            halves = [device_reduce.reduce((put(h),), bound, axes) for h in (x[:, :70], x[:, 70:])]
+            results = [device_reduce.reduce((put(x),), bound, axes, final=True)]
             if axes != (0,):
-                results.append(device.finalise(device.combine(halves, bound), bound))
+                results.append(device_reduce.finalise(device_reduce.combine(halves, bound), bound))
             for result in [] if machine.collecting else results:
                 np.testing.assert_allclose(get(result).ravel(), exact * unit**2, rtol=1e-13)
 
@@ -364,10 +366,10 @@ def check_batch(machine: Emulator, name: str) -> None:
     for axis, axes in [(0, (0,)), (1, (1,)), (0, (0, 1))]:
         whole = np.concatenate(chunks, axis)
         places = [Place((30 * i, 0) if axis == 0 else (0, 90 * i), whole.shape) for i in range(5)]
-        partial = device.reduce_many([(put(c),) for c in chunks], bound, axes, places)
+        partial = device_reduce.reduce_many([(put(c),) for c in chunks], bound, axes, places)
         if not machine.collecting:
-            wanted = host.finalise(host.reduce((whole,), bound, axes), bound)
-            close(host.finalise(unpacked(partial, bound), bound), wanted, bound, whole.size)
+            wanted = host_reduce.finalise(host_reduce.reduce((whole,), bound, axes), bound)
+            close(host_reduce.finalise(unpacked(partial, bound), bound), wanted, bound, whole.size)
 
 
 def check_fold(machine: Emulator, name: str) -> None:
@@ -375,16 +377,16 @@ def check_fold(machine: Emulator, name: str) -> None:
     bound = DEEP[name]
     x = make((24, 50), bound.dtypes[0], 1)
     places = [Place((i, 0), x.shape) for i in range(0, 24, 8)]
-    partials = [device.reduce((put(x[p.offsets[0] : p.offsets[0] + 8]),), bound, (0,), p) for p in places]
-    folded = [device.combine(partials, bound)]
+    partials = [device_reduce.reduce((put(x[p.offsets[0] : p.offsets[0] + 8]),), bound, (0,), p) for p in places]
+    folded = [device_reduce.combine(partials, bound)]
     stacked = partials[0] if machine.collecting else put(np.concatenate([get(p) for p in partials]))
-    folded.append(device.combine_axis(stacked, bound, 0))
-    finished = None if bound.monoid.unsafe_cuda else device.finalise(folded[0], bound)
+    folded.append(device_reduce.combine_axis(stacked, bound, 0))
+    finished = None if bound.monoid.unsafe_cuda else device_reduce.finalise(folded[0], bound)
     if machine.collecting:
         return
-    wanted = host.finalise(host.reduce((x,), bound, (0,)), bound)
+    wanted = host_reduce.finalise(host_reduce.reduce((x,), bound, (0,)), bound)
     for partial in folded:
-        close(host.finalise(unpacked(partial, bound), bound), wanted, bound, 24)
+        close(host_reduce.finalise(unpacked(partial, bound), bound), wanted, bound, 24)
     if finished is not None:
         close(get(finished), wanted, bound, 24)
 
@@ -418,6 +420,6 @@ def check_empty(machine: Emulator) -> None:
     """The reduction of nothing is the identity in every cell."""
     for name in ("sum", "var", "affine"):
         bound = DEEP[name]
-        partial = device.reduce((put(np.empty((0, 5), bound.dtypes[0])),), bound, (0,))
+        partial = device_reduce.reduce((put(np.empty((0, 5), bound.dtypes[0])),), bound, (0,))
         if not machine.collecting:
             np.testing.assert_array_equal(unpacked(partial, bound), bound.identities((1, 5)))

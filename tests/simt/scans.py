@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 
-from gpureduce_dask.chunk import device_scan, host, host_scan
+from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import (
     scan_allies,
     scan_columns,
@@ -23,7 +23,9 @@ from gpureduce_dask.device import (
     scan_teams,
     sources,
 )
-from gpureduce_dask.monoid import Bound
+from gpureduce_dask.host import reduce as host_reduce
+from gpureduce_dask.host import scan as host_scan
+from gpureduce_dask.operators.monoid import Bound
 
 from . import Kernels, Unit
 
@@ -178,5 +180,5 @@ def check(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> None:
         np.testing.assert_allclose(got, wanted, rtol=1e-3 if few_digits else 1e-6, atol=1e-12)
     if not call.totals:
         return
-    pairs = [host.finalise(partial, call.bound) for partial in (total, behind)]
+    pairs = [host_reduce.finalise(partial, call.bound) for partial in (total, behind)]
     np.testing.assert_allclose(*pairs, rtol=1e-6, atol=1e-12)

@@ -1,0 +1,1 @@
+"""The public functions: a docstring and one call each."""

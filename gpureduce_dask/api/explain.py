@@ -1,0 +1,96 @@
+"""What ``gr.accelerate()`` took and what it left to dask, of an array or a dataset: ``gr.explain(x.mean())``."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..errors import ArgumentError, message
+
+MOST = 20  # lines of each kind that are printed
+
+
+class Explanation(NamedTuple):
+    """What :func:`explain` found; prints as a line for each call.
+
+    Parameters
+    ----------
+    taken : tuple of str
+        Calls that this package computes.
+    left : tuple of str
+        Calls that dask, or flox, computes, each with the reason.
+    """
+
+    taken: tuple[str, ...]
+    left: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [*_lines("taken", self.taken), *_lines("left to dask", self.left)]
+        return "\n".join(lines) or (
+            "nothing was asked of this package: built while gr.accelerate() was off, or of operations that are no "
+            "reductions, scans or groups that it knows"
+        )
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def explain(x: Any) -> Explanation:
+    """Say which reductions, scans and groups of a lazy result are taken under :func:`accelerate`, and why others not.
+
+    Parameters
+    ----------
+    x : dask array, xarray.DataArray, xarray.Dataset or any other dask collection
+        Built under :class:`accelerate` in this process, and not yet computed. What was built elsewhere is told by the
+        names of its layers alone: those of this package begin with ``gr-``.
+
+    Returns
+    -------
+    Explanation
+        A named tuple of ``taken`` and ``left``, in the order of the graph, that prints as a line for each.
+
+    Raises
+    ------
+    ArgumentError
+        If ``x`` is not a dask collection, as NumPy arrays and computed results are not.
+
+    Examples
+    --------
+    >>> import dask.array as da, gpureduce_dask as gr
+    >>> x = da.ones((100, 20), chunks=(10, 20))
+    >>> with gr.accelerate(numpy=True):
+    ...     gr.explain(x.mean(axis=0))
+    taken: mean of (100, 20) float64 over axis 0
+    """
+    from dask.base import is_dask_collection
+
+    from ..integrations import decisions
+
+    if not is_dask_collection(x):
+        remedy = "Explain the lazy result, before compute()."
+        raise ArgumentError(message("explain", type(x).__name__, "a dask array, a DataArray or a Dataset", remedy))
+    graph = x.__dask_graph__()
+    layers = list(graph.layers) if hasattr(graph, "layers") else _names(x)
+    found = decisions.recorded(layers)
+    taken = [d.call for d in found if d.reason is None]
+    left = [f"{d.call}: {d.reason}" for d in found if d.reason is not None]
+    if not found:
+        taken = [name for name in layers if name.startswith("gr-")]
+    return Explanation(tuple(taken), tuple(left))
+
+
+def _names(x: Any) -> list[str]:
+    """The names of the arrays of a collection whose graph has no layers."""
+    from ..graph.fusion import flat_keys
+
+    if hasattr(x, "expr"):
+        return [each._name for each in x.expr.walk()][::-1]
+    return list(dict.fromkeys(key[0] if isinstance(key, tuple) else key for key in flat_keys(x.__dask_keys__())))
+
+
+def _lines(what: str, calls: tuple[str, ...]) -> list[str]:
+    """Equal calls once, and how often."""
+    counts: dict[str, int] = {}
+    for call in calls:
+        counts[call] = counts.get(call, 0) + 1
+    lines = [f"{what}: {call}" + (f" ({n} times)" if n > 1 else "") for call, n in counts.items()]
+    return lines if len(lines) <= MOST else [*lines[:MOST], f"{what}: {len(lines) - MOST} more"]

@@ -1,0 +1,88 @@
+"""Chunks whose elements fall into groups, to the states of all groups: on the host or on a GPU, chosen here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import chunk as protocol
+from .errors import ArgumentError, DtypeError, EmptyError, message
+from .host import groups as host_groups
+from .operators.grouped import Binned, Bins
+from .operators.monoid import Array
+from .place import Place
+
+Chunks = tuple[Any, ...]
+Axes = tuple[int, ...]
+
+
+def reduce_many(chunks: Sequence[Chunks], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Any:
+    """The partial of several chunks of one kept shape, folded left to right: of size 1 along ``axes``, and behind all
+    axes one of the groups.
+
+    Where ``axes`` are the last of the reduced axes, the others keep their size until a later stage folds them.
+    """
+    split = [_split(each, bound) for each in chunks]
+    device = any(protocol.is_device(a) for arrays, _ in split for a in arrays)
+    if not device:
+        near = [(arrays, None if labels is None else protocol.move(labels, False)) for arrays, labels in split]
+        return host_groups.reduce_many(near, bound, axes, places)
+    from .device.groups import reduce_many as on_device
+
+    moved = [(tuple(protocol.move(a, True) for a in arrays), labels) for arrays, labels in split]
+    return on_device(moved, bound, axes, places)
+
+
+def _split(chunk: Chunks, bound: Binned) -> tuple[Chunks, Any]:
+    """A chunk's arrays, and its labels where they do not lie in the graph."""
+    bins = bound.bins
+    if bins.known is not None:
+        return protocol.admit(chunk, bound.cells), None
+    if bins.is_own:
+        return protocol.admit(chunk, bound.cells), chunk[0]
+    *arrays, labels = chunk
+    protocol.require_plain_chunk(bins.name, labels)
+    shape = tuple(arrays[0].shape[a] for a in bins.axes)
+    if labels.shape != shape:
+        remedy = "Call compute_chunk_sizes() on both, and rechunk."
+        received = f"a chunk of labels of shape {labels.shape} for one of shape {arrays[0].shape}"
+        raise ArgumentError(message(bins.name, received, f"{shape}", remedy))
+    if labels.dtype.kind not in "biu":
+        raise DtypeError(message(bins.name, f"labels of {labels.dtype}", "integers", "Convert them with astype."))
+    return protocol.admit(tuple(arrays), bound.cells), labels
+
+
+def finalise(partial: Any, bound: Binned) -> Any:
+    """The results of all groups. Those without elements get the fill value where the operator has no answer."""
+    if not bound.is_counted:
+        return protocol.finalise(partial, bound.cells)
+    inner, count = bound.cells.parts
+    found = protocol.cut(partial, inner, 0)
+    offset: int = bound.cells.offsets[1]  # type: ignore[attr-defined]
+    counts = protocol.to_host(protocol.cut(partial, count, offset), count)
+    absent = counts[counts.dtype.names[0]] == 0
+    if not np.any(absent):
+        return protocol.finalise(found, inner)
+    if bound.fill is None:
+        raise EmptyError(
+            message(
+                bound.bins.name,
+                f"{inner.name} of {_groups(absent, bound.bins)} without elements",
+                "at least one element in each group",
+                "Pass fill_value=, or number the groups without gaps.",
+            )
+        )
+    device = protocol.is_device(partial)
+    out = np.full(absent.shape, bound.fill, inner.result)
+    present = protocol.to_host(found, inner)[~absent]
+    if present.size:
+        out[~absent] = protocol.finalise(present, inner)
+    return protocol.move(out, device)
+
+
+def _groups(absent: Array, bins: Bins) -> str:
+    groups = np.flatnonzero(absent.reshape(-1, bins.count).any(axis=0))
+    first = ", ".join(map(str, groups[:5])) + (", ..." if len(groups) > 5 else "")
+    return f"{len(groups)} of {bins.count} groups ({first})"

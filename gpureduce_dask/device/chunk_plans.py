@@ -1,0 +1,178 @@
+"""What it takes to reduce CuPy chunks of one layout: kernels, grids and parameters, found once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, message
+from ..operators.monoid import Bound
+from ..place import Place
+from . import launch
+from .layout import EMPTY, MAX_OPERANDS, Layout, collapse
+from .operator import as_map, cuda_operator, options, own_text
+from .plan_cache import Plans
+from .plans import Launch, Operator
+from .specialise import Plan, still
+from .task import Work
+from .tuning import GRID, THREADS
+
+Chunks = tuple[Any, ...]
+Array = np.ndarray[Any, np.dtype[Any]]
+Addresses = Sequence[tuple[int, ...]] | Array  # of the operands' first elements: one chunk's, or many's
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything about reducing chunks of one layout that does not change from call to call."""
+
+    steps: tuple[launch.Ready, ...]
+    layout: Layout
+    shape: tuple[int, ...]  # of the array it writes, and its dtype and bytes
+    dtype: Any
+    nbytes: int
+    state_bytes: int
+
+
+def of_steps(
+    steps: tuple[launch.Ready, ...], layout: Layout, cells: tuple[int, ...], bound: Bound, final: bool
+) -> Prepared:
+    """A plan of launches that write so many cells: states, or results."""
+    state = bound.state.itemsize
+    shape, dtype = (cells, bound.result) if final else ((*cells, state), np.dtype(np.uint8))
+    return Prepared(steps, layout, shape, dtype, max(1, math.prod(shape) * dtype.itemsize), state)
+
+
+known: Plans[Prepared] = Plans()  # by what they depend on
+
+
+def plan(
+    chunk: Chunks,
+    count: int,
+    bound: Bound,
+    axes: tuple[int, ...],
+    place: Place | None,
+    finish: str = "ticket",
+    final: bool = False,
+) -> Prepared:
+    """How so many chunks as this one are reduced together. Their GPU is current."""
+    key = key_of(chunk, count, bound, axes, place, finish, final)
+    prepared = known.get(key)
+    if prepared is None:
+        prepared = known[key] = _prepare(chunk, count, bound, axes, key[-4], finish, final, key[-1])
+    return prepared
+
+
+def bases_of(
+    addresses: Addresses, layout: Layout, starts: Sequence[int] | Array | None
+) -> Sequence[launch.Base] | Array:
+    """Of many chunks all at once: a GPU reads a small one in less time than a line of Python takes."""
+    first, second = layout.offset_a, layout.offset_b
+    if isinstance(addresses, np.ndarray):
+        bases = np.zeros((len(addresses), 3), np.int64)
+        bases[:, 0] = addresses[:, 0] + first
+        if addresses.shape[1] > 1:
+            bases[:, 1] = addresses[:, 1] + second
+        if starts is not None:
+            bases[:, 2] = starts
+        return bases
+    a, *others = addresses[0]
+    return [(a + first, others[0] + second if others else 0, starts[0] if starts is not None else 0)]
+
+
+def more_of(addresses: Addresses, layout: Layout) -> Array | None:
+    """The addresses of a third and fourth operand, a row a chunk; None where there is none."""
+    if not layout.more:
+        return None
+    pointers = np.zeros((len(addresses), MAX_OPERANDS - 2), np.int64)
+    for k, (offset, _, _) in enumerate(layout.more):
+        pointers[:, k] = np.asarray(addresses)[:, 2 + k] + offset
+    return pointers
+
+
+def key_of(
+    chunk: Chunks, count: int, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
+) -> tuple[Any, ...]:
+    """What a plan depends on."""
+    steps = _index_steps(chunk[0].shape, axes, place) if bound.indexed else ()
+    layouts = [(a.shape, a.strides, a.data.ptr % 16) for a in chunk]
+    return (*layouts, count, bound, axes, steps, finish, final, chunk[0].data.device_id)
+
+
+def _index_steps(shape: tuple[int, ...], axes: tuple[int, ...], place: Place | None) -> tuple[int, ...]:
+    """The step of the index along each reduced axis: C order in the whole array."""
+    whole = place.shape if place else shape
+    return tuple(math.prod(whole[b] for b in axes[i + 1 :]) for i in range(len(axes)))
+
+
+def _prepare(
+    chunk: Chunks,
+    count: int,
+    bound: Bound,
+    axes: tuple[int, ...],
+    steps: tuple[int, ...],
+    finish: str,
+    final: bool,
+    device: int,
+) -> Prepared:
+    op = cuda_operator(bound, final)
+    if finish not in ("ticket", "atomic", "two-pass"):
+        raise ArgumentError(
+            message(bound.name, f"finish={finish!r}", "'ticket', 'atomic' or 'two-pass'", "Leave it out for the best.")
+        )
+    if finish == "atomic":
+        _check_atomic(bound, op, final)
+    shape = chunk[0].shape
+    keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    fixed: tuple[int, ...] = ()
+    if math.prod(shape) == 0:
+        layout = EMPTY
+        launches = [fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
+    else:
+        strides = tuple(a.strides for a in chunk)
+        sizes = tuple(a.itemsize for a in chunk)
+        index = steps or (0,) * len(axes)
+        layout = collapse(shape, strides, sizes, axes, index, op.commutative, bound.indexed)
+        of = as_map(bound) if len(chunk) > 1 else None
+        if of is not None and (fixed := still(layout)):
+            bound, op = of, cuda_operator(of, final, fixed)
+        phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
+        for a in chunk:
+            check_aligned(a, bound.name)
+        launches = Plan(op, layout, phases, count, finish, options(bound)).launches()
+    ready = launch.ready(launches, device, *own_text(bound, fixed))
+    return of_steps(ready, layout, keepdims, bound, final)
+
+
+def check_aligned(array: Any, name: str) -> None:
+    """A GPU faults on an element at no multiple of its size: of 16 for the largest."""
+    size = min(16, array.itemsize)
+    steps = [s for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+    if array.data.ptr % size or any(s % size for s in steps):
+        where = f"{array.dtype} data at address ...{array.data.ptr % 16:x} with strides {array.strides}"
+        raise ArgumentError(message(name, where, f"multiples of {size}", "Copy the array."))
+
+
+def fill(op: Operator, cells: int, bound: Bound) -> Launch:
+    blocks = min(-(-cells // THREADS), GRID)
+    name = f"fill_cells<{op.type}, {op.emits}, {THREADS}, 1>"
+    return Launch(name, blocks, Work(rows=cells, cells=cells, option=options(bound)))
+
+
+def _check_atomic(bound: Bound, op: Operator, final: bool) -> None:
+    order_free = ("any", "all", "count_nonzero", "min", "max", "sum")
+    exact = bound.elements[0].kind in "biu" or bound.name in ("any", "all", "count_nonzero")
+    narrow = bound.name in ("min", "max") and bound.elements[0].itemsize < 4
+    if final or bound.name not in order_free or not exact or narrow:
+        raise ArgumentError(
+            message(
+                bound.name,
+                f"finish='atomic' for {bound.elements[0]}",
+                "an operator that is exact in any order",
+                "Use finish='ticket'.",
+            )
+        )

@@ -1,0 +1,311 @@
+"""Launches that reduce groups: which kernel of ``kernels/bins``, on which grid. Only where additions are exact does a
+grid depend on the GPU it is for: the answer then has the same bits on any."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..operators import cuda_types
+from . import launch
+from .layout import Dim
+from .plans import Launch, Operator
+from .scan_launch import limits
+from .task import Work, base_bytes
+
+# H200, sums of 2^28 float32 with labels of int32, 2026-11-21, shares of 4,680 GB/s: 0.91 into 10 groups, 0.88 into
+# 1,000, 0.84 into 6,000, 0.79 into 20,000, 0.41 into 50,000, 0.22 into 100,000; 0.15 into 10^6, where L2 takes 105 G
+# atomics a second, of 32 bits as of 64, and of vectors of four: that allows 0.18. Blocks of a cluster reach each
+# other's shared memory no faster: 82 G atomics a second in clusters of 8, 71 in those of 16, of which 7 find room, 124
+# with half of them to L2; 1,500 stay within their block. Stores of 16 bytes: 132 G at random, 239 side by side
+#
+# Maxima of 2^28 float32, 2026-11-22, by calls one after another, as words that all raise and as before: into 10 groups
+# 0.73 and 0.58, 1,000 0.73 and 0.16, 9,000 0.68 and 0.012, 50,000 0.59 and 0.012, of elements that rise as of those at
+# random (sums into 1,000 in that measure 0.70). Their positions 0.62 and 0.12 into 1,000, 0.58 and 0.012 into 9,000 (of
+# elements that rise 0.36).
+PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
+PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
+PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most
+WARP_BYTES = 110 * 1024  # of a block's states, one a warp and group: two blocks an SM
+WARPS = (12, 10, 8, 6, 4)  # of such a block: a thread may have 128 registers and more
+ONE_BLOCK_BYTES = 220 * 1024  # where two do not fit
+WINDOW_THREADS = 1024  # of a block that has an SM to itself, and its shared memory
+WINDOW_BYTES = 144 * 1024  # what it takes where that is enough: loads on their way need L1, which has the rest
+WINDOW_HEAD = 16  # bytes of it that are no group's
+WINDOW_COLUMNS = (32, 16, 4)  # of words that most additions go to, where there is room beside the
+WINDOW_LIMBS = (3, 15)  # limbs of a float's group: no fewer then, and never more
+WINDOW_BATCH = 8  # elements a thread has at hand, at most, and as many on their way: it has 64 registers
+WINDOW_SHARE = 2**22  # elements a block, at most: window.cuh counts on it
+WINDOW_RANGES = 4  # of groups, at most: as many blocks read an element
+WINDOW_LEAST = 256  # elements a group, at least: each block adds its groups to memory, and a float's limbs take memory
+BEST_LEAST = 2**14  # elements of a row, at least, for blocks of so many threads that raise extremes
+BLOCKS = 2112  # that share all rows, sixteen an SM
+WARP_BLOCKS = 264  # two an SM: each of them clears and folds as many states as there are groups
+THREADS = 256
+LOADS = 4  # of 16 bytes in flight a thread
+LEAST_SLOTS = 4  # that a thread of a block takes
+PIECE = 4096  # elements of a group that one warp folds
+COLUMN_PIECE = 512  # and that one thread folds, where columns lie side by side
+JOIN_BLOCKS = 4224
+EXPONENTS = 254  # of finite binary32
+MARGIN = 32  # and those that sums of a block reach beyond
+APART = 16  # bits from one limb to the next, at most: sums of blocks are of 32 bits
+
+# Operators whose additions are exact, by what integers and floats of 32 bits at most add
+_WHOLE = re.compile(r"Sum<.*, [iu]64>|CountNonzero<.*>|Tally<.*>|Mean<.*, i64>")
+_FLOATS = re.compile(r"(Sum|Mean)<(Value|NonNan)<(f32|half|bfloat16), f64>, f64>")
+
+# Extremes, or their positions, beside a count that says whether there are any.
+_EXTREMES = re.compile(r"Both<(MinMax|Arg)<(\w+), \w+, \w+>, Tally<\2, false>>")
+
+PRIVATE, WARP, WINDOW, BEST = "private", "warps", "window", "best"
+ATOMIC, EXACT, PIECES = "atomic", "exact", "pieces"
+
+_POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
+
+_ready: dict[tuple[Launch, int, str], launch.Ready] = {}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is reduced: rows of elements, ``inner`` of which lie side by side, all with the same labels."""
+
+    rows: int
+    length: int
+    inner: int
+    groups: int
+    label: str  # CUDA type of the labels
+    vector: int  # elements of one load
+    steps: tuple[Dim, ...]  # of positions along a row, where the state has one
+    strict: bool = False
+    nbytes: int = 8  # of an element and its label
+
+    @property
+    def indexed(self) -> str:
+        return str(bool(self.steps)).lower()
+
+    def work(self, **more: Any) -> Work:
+        given: dict[str, Any] = {"rows": self.rows, "length": self.length, "cells": self.groups, "tiles": self.inner}
+        return Work(**{**given, "run": self.steps, "tail": int(self.strict), "batch": 2, **more})
+
+
+def adds_whole(op: Operator) -> bool:
+    """Whether elements add integers."""
+    return bool(_WHOLE.fullmatch(op.type))
+
+
+def adds_floats(op: Operator) -> bool:
+    """Whether elements add floats that limbs hold exactly."""
+    return bool(_FLOATS.fullmatch(op.type))
+
+
+def is_counted(op: Operator) -> bool:
+    """Whether states of such operators count their elements, too."""
+    return op.type.startswith("Mean<")
+
+
+def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
+    """How groups are reduced: ``is_exact`` where one atomic adds an element, with the same answer in any order."""
+    if not op.commutative or rows.inner > 1:
+        return PIECES
+    if rows.length >= BEST_LEAST and best_columns(op, rows.groups, limits(device)[0]):
+        return BEST
+    each = (rows.groups + 1) * op.state_bytes
+    if each * 256 <= PRIVATE_FULL:
+        return PRIVATE
+    if (
+        (adds_whole(op) or adds_floats(op))
+        and rows.length >= WINDOW_LEAST * rows.groups
+        and window_ranges(op, rows.groups, limits(device)[0])
+    ):
+        return WINDOW
+    if each * 128 <= PRIVATE_MOST:
+        return PRIVATE
+    if rows.groups * op.state_bytes * WARPS[-1] <= ONE_BLOCK_BYTES:
+        return WARP
+    return ATOMIC if is_exact else EXACT if adds_floats(op) else PIECES
+
+
+def private(op: Operator, rows: Rows) -> Launch:
+    """A state a thread and group."""
+    each = (rows.groups + 1) * op.state_bytes  # one for what is in no group
+    threads = next((t for t in (256, 128) if each * t <= PRIVATE_BYTES), 128)
+    return _shared("private", op, rows, threads, each * threads, BLOCKS)
+
+
+def warps(op: Operator, rows: Rows) -> Launch:
+    """A state a warp and group."""
+    each = rows.groups * op.state_bytes
+    count = next((w for w in WARPS if w * each <= WARP_BYTES), None)
+    count = count or next(w for w in WARPS if w * each <= ONE_BLOCK_BYTES)
+    return _shared("warps", op, rows, 32 * count, each * count, WARP_BLOCKS)
+
+
+def _shared(kind: str, op: Operator, rows: Rows, threads: int, nbytes: int, blocks: int) -> Launch:
+    splits = _splits(rows, threads, blocks)
+    name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}>"
+    return Launch(name, rows.rows * splits, rows.work(splits=splits), max(16, nbytes), threads=threads)
+
+
+def _loads(rows: Rows, op: Operator) -> int:
+    """Fewer loads where one has many elements, or labels take more bytes than they."""
+    return max(1, LOADS * 4 // max(rows.vector, 4) // max(1, op.state_bytes // 16))
+
+
+def _splits(rows: Rows, threads: int, blocks: int) -> int:
+    slots = -(-rows.length // rows.vector)
+    return max(1, min(-(-slots // (threads * LEAST_SLOTS)), -(-blocks // rows.rows)))
+
+
+def window_shape(op: Operator, groups: int, room: int) -> tuple[int, int] | None:
+    """Columns and limbs of groups that share so many bytes; None where there are too many of them."""
+    times = 2 if is_counted(op) else 1
+    least, most = WINDOW_LIMBS if adds_floats(op) else (1, 1)
+    for nbytes in (min(room, WINDOW_BYTES), room):
+        words = (nbytes - WINDOW_HEAD) // (4 * groups)  # a group
+        for columns in WINDOW_COLUMNS:
+            if words >= columns * times + 2 * least:
+                return columns, min(most, (words - columns * times) // 2)
+        few = (words - times + 1) // 2
+        if few > 0:
+            return 1, min(most, few)
+    return None
+
+
+def window_ranges(op: Operator, groups: int, room: int) -> int:
+    """Into how many ranges groups are cut, each for blocks of its own; 0 where there are too many."""
+    fits = (n for n in range(1, WINDOW_RANGES + 1) if window_shape(op, -(-groups // n), room))
+    return next(fits, 0)
+
+
+def window(op: Operator, rows: Rows, device: int) -> Launch:
+    """Groups in shared memory that all threads of a block add to."""
+    room, processors = limits(device)
+    ranges = window_ranges(op, rows.groups, room)
+    each = -(-rows.groups // ranges)
+    shape = window_shape(op, each, room)
+    assert shape is not None
+    columns, count = shape
+    words = (columns if columns > 1 else 0) + (columns if is_counted(op) else 0) + 2 * count
+    splits = max(_splits(rows, WINDOW_THREADS, processors), -(-rows.length // WINDOW_SHARE))
+    vector, loads = _at_hand(rows)
+    name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
+    more = dict(zip(("chunks", "slots"), limbs(rows.length, True), strict=True)) if adds_floats(op) else {}
+    work = rows.work(splits=splits, runs=count, tiles=ranges, **more)
+    return Launch(name, rows.rows * splits * ranges, work, WINDOW_HEAD + 4 * each * words, threads=WINDOW_THREADS)
+
+
+def _at_hand(rows: Rows) -> tuple[int, int]:
+    """Elements of a pack, and packs that a thread of a block of 1024 has at hand."""
+    vector = min(rows.vector, WINDOW_BATCH)
+    return vector, max(1, min(64 // rows.nbytes, WINDOW_BATCH) // vector)
+
+
+def best_columns(op: Operator, groups: int, room: int) -> int:
+    """Words of a group of extremes in shared memory; 0 where there is no room, or states are others."""
+    size, more = _word(op)
+    fits = (n for n in (*WINDOW_COLUMNS, 1) if groups * (n + more) * size <= (WINDOW_BYTES if n > 1 else room))
+    return next(fits, 0) if size else 0
+
+
+def _word(op: Operator) -> tuple[int, int]:
+    """Bytes of a word that orders as elements do, and how many more a group has for zeros (kernels/bins/order.cuh); 0
+    where there is none."""
+    extremes = _EXTREMES.fullmatch(op.type)
+    kind, element = extremes.groups() if extremes else ("", "")
+    if kind == "MinMax":
+        return 8 if element.endswith("64") else 4, 0 if element in ("f32", "f64", "half", "bfloat16") else 1
+    return 8 if kind == "Arg" and element[-2:] not in ("64", "28") else 0, 0
+
+
+def best(op: Operator, rows: Rows, device: int) -> Launch:
+    """Groups in shared memory whose extremes all threads of a block raise."""
+    room, processors = limits(device)
+    columns, (size, more) = best_columns(op, rows.groups, room), _word(op)
+    splits = _splits(rows, WINDOW_THREADS, processors)
+    vector, loads = _at_hand(rows)
+    name = f"bins_best<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
+    nbytes = max(16, rows.groups * (columns + more) * size)
+    return Launch(name, rows.rows * splits, rows.work(splits=splits), nbytes, threads=WINDOW_THREADS)
+
+
+def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
+    """Every element to its group in memory: ``kind`` is ATOMIC or EXACT."""
+    splits = _splits(rows, THREADS, 2 * BLOCKS)
+    name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {THREADS}, 1>"
+    more = dict(zip(("chunks", "slots"), limbs(rows.length), strict=True)) if kind == EXACT else {}
+    return Launch(name, rows.rows * splits, rows.work(splits=splits, **more))
+
+
+def limbs(length: int, of_blocks: bool = False) -> tuple[int, int]:
+    """Limbs of an exact sum of so many binary32, and the bits of the exponent from one to the next.
+
+    A limb's numbers have 24 bits, shifted by less than the second, and as many of them as there are elements fit; sums
+    of blocks have 32 bits, and may reach beyond.
+    """
+    apart, exponents = 40 - max(length, 2).bit_length(), EXPONENTS
+    if of_blocks:
+        apart, exponents = min(apart - 1, APART), EXPONENTS + MARGIN
+    return -(-exponents // apart), apart
+
+
+def rounding(op: Operator, rows: Rows, adding: Launch) -> Launch:
+    """Limbs that ``adding`` added to, to sums."""
+    blocks = max(1, min(-(-rows.rows * rows.groups // THREADS), JOIN_BLOCKS))
+    work = rows.work(chunks=adding.work.chunks, slots=adding.work.slots)
+    return Launch(f"bins_round<{op.type}, {THREADS}>", blocks, work)
+
+
+def piece_of(rows: Rows) -> int:
+    """Elements of a piece, at most."""
+    return PIECE if rows.inner == 1 else COLUMN_PIECE
+
+
+def pieces(op: Operator, rows: Rows) -> tuple[Launch, Launch]:
+    """Sorted positions, piece by piece, and the pieces of each group."""
+    size = piece_of(rows)
+    most = rows.groups + rows.length // size
+    warps_a_block = THREADS // 32
+    arguments = f"<{op.type}, {rows.indexed}, {THREADS}>"
+    if rows.inner == 1:
+        tiles = -(-most // warps_a_block)
+        work = rows.work(chunks=most, slots=size, splits=tiles)
+        first = Launch(f"bins_pieces{arguments}", rows.rows * tiles, work)
+    else:
+        tiles = -(-rows.inner // THREADS)
+        work = rows.work(chunks=most, slots=size, runs=tiles)
+        first = Launch(f"bins_columns{arguments}", rows.rows * most * tiles, work)
+    cells = rows.rows * rows.groups * rows.inner
+    blocks = max(1, min(-(-cells // warps_a_block), JOIN_BLOCKS))
+    return first, Launch(f"bins_join<{op.type}, {THREADS}>", blocks, rows.work(chunks=most, slots=size))
+
+
+def vector_of(itemsizes: Sequence[int], label_bytes: int, addresses: Sequence[int], rows: int, length: int) -> int:
+    """How many elements one load may take: of 16 bytes, where every row and the labels begin at a multiple of that."""
+    widest = max(itemsizes)
+    vector = max(1, min(16 // widest, 32 // label_bytes))
+    sizes = [*itemsizes, label_bytes]
+    starts = all(a % 16 == 0 for a in addresses)
+    steps = rows == 1 or all(length * size % 16 == 0 for size in sizes)
+    return vector if starts and steps else 1
+
+
+def label_type(dtype: Any) -> str | None:
+    """The CUDA type of labels."""
+    return cuda_types.element(np.dtype(dtype))
+
+
+def run(step: Launch, device: int, text: str, pointers: tuple[int, int, int], bases: list[launch.Base]) -> None:
+    """Launch on the current stream of the device, which is current; ``pointers`` are the first members of a Task."""
+    key = (step, device, text)
+    found = _ready.get(key)
+    if found is None:
+        (found,) = launch.ready([step], device, text)
+        _ready[key] = found
+    task = _POINTERS.pack(*pointers) + found.words + base_bytes(bases, step.work.batch)
+    launch.start(found, task, launch.current_stream())

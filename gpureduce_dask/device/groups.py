@@ -1,0 +1,332 @@
+"""Groups on a GPU: states in shared memory where they fit, atomics where these are exact, sorted labels otherwise."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, message
+from ..labels import View, refuse
+from ..operators.grouped import Binned, Bins
+from ..place import Place, whole
+from . import chunk_plans, launch
+from . import group_plans as plans
+from . import operator as device_operator
+from . import reduce as device_reduce
+from .layout import MAX_DIMS, Dim
+from .plans import Launch, Operator
+
+Axes = tuple[int, ...]
+Chunk = tuple[tuple[Any, ...], Any]
+
+SIDE = 32  # columns that lie side by side from which on a thread folds one
+KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
+ATOMIC = ("sum", "count", "count_nonzero", "any", "all", "min", "max")
+
+_codes: OrderedDict[Any, Codes] = OrderedDict()
+_lock = threading.Lock()
+
+
+@dataclass(eq=False)
+class Codes:
+    """The groups of a row's elements, on a GPU."""
+
+    array: Any
+    groups: int
+    stretches: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)  # by the size of pieces
+
+    @property
+    def nbytes(self) -> int:
+        """On the GPU, with the order that may come."""
+        return int(self.array.nbytes + 8 * self.array.size)
+
+    def sorted(self, piece: int) -> tuple[Any, Any, Any]:
+        """Positions by group, where groups begin among them, and where their pieces do: found once."""
+        if piece not in self.stretches:
+            self.stretches[piece] = sort_labels(self.array, self.groups, piece)
+        return self.stretches[piece]
+
+
+def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Any:
+    """The partial of chunks of one kept shape, folded left to right, as CuPy bytes. Where labels come with the chunks
+    it waits for the GPU, to hear of those that no group has."""
+    partial, flags = begin_many(chunks, bound, axes, places)
+    if flags is not None:
+        _check(bound.bins, read_flags(flags))
+    return partial
+
+
+def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> tuple[Any, Any]:
+    """The partial, and a word on the GPU that will say whether a label is wrong; None where labels are known."""
+    import cupy
+
+    with cupy.cuda.Device(chunks[0][0][0].data.device_id):
+        flags = None if bound.bins.known is not None else _zeros(4)
+        partial: Any = None
+        for i, (arrays, labels) in enumerate(chunks):
+            place = places[i] if places else whole(arrays[0].shape)
+            mine = _reduce(arrays, labels, bound, View(arrays[0].shape, bound.bins.axes, axes), place, flags)
+            partial = mine if partial is None else device_reduce.combine([partial, mine], bound.cells)
+        return partial, flags
+
+
+def _reduce(arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, place: Place, flags: Any) -> Any:
+    groups, cells = view.rows * bound.bins.count, bound.cells
+    turned = 1 < view.inner < SIDE
+    kept_last = () if turned else view.after
+    ahead = (*view.before, *(view.after if turned else ()))
+    order = (*ahead, *view.reduced, *kept_last)
+    laid = [_contiguous(a, order) for a in arrays]
+    outer, length, inner = view.size(ahead), view.size(view.reduced), view.size(kept_last)
+    if 0 in view.shape:
+        states = _identities(outer * groups * inner, bound)
+    else:
+        codes = _codes_of(labels, bound.bins, view, place, length)
+        rows = _rows(laid, codes, bound, view, place, (outer, length, inner))
+        states = _States(laid, codes, rows, bound, place.start(view.reduced), flags).states()
+    size = cells.state.itemsize
+    if turned:
+        states = states.reshape(view.outer, view.inner, groups, size).transpose(0, 2, 1, 3)
+    return _as_partial(states.reshape(view.outer, groups, view.inner, size), view, size, bound.bins.count)
+
+
+def _contiguous(array: Any, order: Axes) -> Any:
+    turned = array.transpose(order) if order else array
+    return turned if turned.flags.c_contiguous else copied(turned)
+
+
+def _as_partial(states: Any, view: View, size: int, groups: int) -> Any:
+    """States of (outer, groups, inner) as a partial."""
+    shape, order, kept = view.turned(groups)
+    apart = states.reshape(*shape, size)
+    turned = apart.transpose(*order, apart.ndim - 1)
+    return (turned if turned.flags.c_contiguous else copied(turned)).reshape(*kept, size)
+
+
+def _rows(
+    laid: list[Any], codes: Codes, bound: Binned, view: View, place: Place, sizes: tuple[int, int, int]
+) -> plans.Rows:
+    outer, length, inner = sizes
+    label = plans.label_type(codes.array.dtype)
+    assert label is not None
+    for each in (*laid, codes.array):
+        chunk_plans.check_aligned(each, bound.bins.name)
+    addresses = [a.data.ptr for a in (*laid, codes.array)]
+    itemsizes = [a.itemsize for a in laid]
+    vector = plans.vector_of(itemsizes, codes.array.itemsize, addresses, outer, length)
+    steps: tuple[Dim, ...] = ()
+    if bound.cells.indexed or bound.inner.monoid.unsafe_cuda:
+        axes = view.reduced
+        steps = tuple(Dim(view.shape[a], 0, 0, s) for a, s in zip(axes, place.steps(axes), strict=True))
+        steps = steps or (Dim(1, 0),)
+        if len(steps) > MAX_DIMS:
+            received = f"positions along {len(steps)} reduced axes on a GPU"
+            raise ArgumentError(message(bound.bins.name, received, f"at most {MAX_DIMS}", "Reshape the array."))
+    nbytes = sum(itemsizes) + codes.array.itemsize
+    return plans.Rows(outer, length, inner, codes.groups, label, vector, steps, bound.bins.strict, nbytes)
+
+
+class _States:
+    """One chunk's states, by the method that suits its groups."""
+
+    def __init__(self, laid: list[Any], codes: Codes, rows: plans.Rows, bound: Binned, start: int, flags: Any) -> None:
+        self.laid, self.codes, self.rows, self.bound, self.flags = laid, codes, rows, bound, flags
+        self.op: Operator = device_operator.cuda_operator(bound.cells)
+        self.text, _ = device_operator.own_text(bound.cells)
+        self.device = laid[0].data.device_id
+        self.operands = (laid[0].data.ptr, laid[-1].data.ptr if len(laid) > 1 else 0, start)
+        self.size = bound.cells.state.itemsize
+
+    def states(self) -> Any:
+        """CuPy bytes, those of (rows, groups, inner) one after another."""
+        ways: dict[str, Callable[[], Any]] = {
+            plans.PRIVATE: partial(self._blocks, plans.private),
+            plans.WARP: partial(self._blocks, plans.warps),
+            plans.WINDOW: self._window,
+            plans.BEST: partial(self._blocks, partial(plans.best, device=self.device)),
+            plans.ATOMIC: lambda: self._whole(plans.scattered(plans.ATOMIC, self.op, self.rows)),
+            plans.EXACT: lambda: self._floats(plans.scattered(plans.EXACT, self.op, self.rows)),
+            plans.PIECES: self._pieces,
+        }
+        inner = self.bound.cells.parts[0]
+        alone = not self.bound.is_counted
+        dtype = inner.elements[0]
+        whole_words = alone and inner.name in ATOMIC and self._is_exact(inner.name, dtype)
+        return ways[plans.method(self.op, self.rows, whole_words, self.device)]()
+
+    def _is_exact(self, name: str, dtype: Any) -> bool:
+        if name in ("any", "all", "count", "count_nonzero"):
+            return True
+        return bool(dtype.kind in "biu" and (name == "sum" or dtype.itemsize >= 4))
+
+    def _run(self, step: Launch, out: int, partials: int = 0, labels: int | None = None, more: int = 0) -> None:
+        flags = 0 if self.flags is None else self.flags.ptr
+        at = self.codes.array.data.ptr if labels is None else labels
+        plans.run(step, self.device, self.text, (out, partials, flags), [self.operands, (at, more, 0)])
+
+    def _new(self, states: int) -> tuple[Any, int]:
+        nbytes = max(1, states * self.size)
+        return launch.new_array((states, self.size), np.dtype(np.uint8), nbytes)
+
+    def _blocks(self, plan: Callable[[Operator, plans.Rows], Launch]) -> Any:
+        """A partial a block, which are folded in order."""
+        step, rows = plan(self.op, self.rows), self.rows
+        states, out = self._new(step.blocks * rows.groups)
+        self._run(step, out)
+        if step.work.splits == 1:
+            return states
+        shape = (rows.rows, step.work.splits, rows.groups, self.size)
+        return device_reduce.combine_axis(states.reshape(shape), self.bound.cells, 1)
+
+    def _window(self) -> Any:
+        step = plans.window(self.op, self.rows, self.device)
+        return self._whole(step) if plans.adds_whole(self.op) else self._floats(step)
+
+    def _whole(self, step: Launch) -> Any:
+        """Integers, added to states."""
+        states = _identities(self.rows.rows * self.rows.groups, self.bound)
+        self._run(step, states.data.ptr)
+        return states
+
+    def _floats(self, step: Launch) -> Any:
+        """Floats, added to limbs, which are rounded to states."""
+        cells, planes = self.rows.rows * self.rows.groups, step.work.chunks + plans.is_counted(self.op)
+        limbs, seen = _zeros(cells * planes * 8), _zeros(cells * 4)
+        self._run(step, limbs.ptr, seen.ptr)
+        states, out = self._new(cells)
+        last = plans.rounding(self.op, self.rows, step)
+        plans.run(last, self.device, "", (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)])
+        return states
+
+    def _pieces(self) -> Any:
+        rows = self.rows
+        order, starts, pieces = self.codes.sorted(plans.piece_of(rows))
+        if self.flags is not None:
+            _check(self.bound.bins, flags_of(self.codes, order))
+        first, last = plans.pieces(self.op, rows)
+        parts, at = self._new(rows.rows * first.work.chunks * rows.inner)
+        self._run(first, at, starts.data.ptr, order.data.ptr, pieces.data.ptr)
+        states, out = self._new(rows.rows * rows.groups * rows.inner)
+        bases = [(at, 0, 0), (0, pieces.data.ptr, 0)]
+        plans.run(last, self.device, self.text, (out, 0, 0), bases)
+        del parts
+        return states
+
+
+def _identities(cells: int, bound: Binned) -> Any:
+    size = bound.cells.state.itemsize
+    states, out = launch.new_array((cells, size), np.dtype(np.uint8), max(1, cells * size))
+    if cells:
+        text, _ = device_operator.own_text(bound.cells)
+        fill = chunk_plans.fill(device_operator.cuda_operator(bound.cells), cells, bound.cells)
+        launch.run(launch.ready([fill], states.data.device_id, text), [(0, 0, 0)], out, size, states.data.device_id)
+    return states
+
+
+def _codes_of(labels: Any, bins: Bins, view: View, place: Place, length: int) -> Codes:
+    """Labels of all elements of a row; those that lie in the graph stay on the GPU for other chunks."""
+    groups = view.rows * bins.count
+    if bins.known is None:
+        array = on_device(labels).reshape(-1)
+        array = array if array.flags.c_contiguous else copied(array)
+        return Codes(array if view.rows == 1 else paired(array, view, bins), groups)
+    sizes = tuple(view.shape[a] for a in bins.axes)
+    offsets = tuple(place.offsets[a] for a in bins.axes)
+    key = (bins.known, bins.sizes, sizes, offsets, view.rows, launch.current_device())
+    with _lock:
+        found = _codes.pop(key, None)
+    if found is None:
+        array = _known_labels(bins, sizes, offsets)
+        found = Codes(array if view.rows == 1 else paired(array, view, bins), groups)
+    with _lock:
+        _codes[key] = found
+        while len(_codes) > 1 and sum(c.nbytes for c in _codes.values()) > KEPT:
+            _codes.popitem(last=False)
+    return found
+
+
+def _known_labels(bins: Bins, sizes: Axes, offsets: Axes) -> Any:
+    """The labels of a chunk, from those that lie in the graph."""
+    assert bins.known is not None
+    parts = [slice(o, o + n) for o, n in zip(offsets, sizes, strict=True)]
+    if len(bins.sizes) == 1:
+        return on_device(np.ascontiguousarray(bins.known.arrays[0][tuple(parts)]).reshape(-1))
+    return boxed([a[p] for a, p in zip(bins.known.arrays, parts, strict=True)], bins.sizes)
+
+
+def _zeros(nbytes: int) -> Any:
+    memory = launch.allocate(max(1, nbytes))
+    launch.fill_zeros(memory.ptr, nbytes, launch.current_stream())
+    return memory
+
+
+def _check(bins: Bins, flags: int) -> None:
+    """Raise for labels that kernels met and no group has."""
+    large = f"{bins.count} or more" if flags & 1 else None
+    refuse(bins, large, bool(flags & 2 and bins.strict))
+
+
+# ---- what CuPy does: replaced where the kernels run on a CPU
+
+
+def on_device(array: Any) -> Any:
+    import cupy
+
+    return cupy.asarray(array)
+
+
+def copied(array: Any) -> Any:
+    import cupy
+
+    return cupy.ascontiguousarray(array)
+
+
+def read_flags(memory: Any) -> int:
+    """Waits for the GPU."""
+    return int(launch.array_at((1,), np.dtype(np.uint32), memory, (4,)).get()[0])
+
+
+def sort_labels(codes: Any, groups: int, piece: int) -> tuple[Any, Any, Any]:
+    """Positions in the order of their groups, where each group begins among them, and the number of its first piece."""
+    import cupy
+
+    wide = codes.astype(np.int32 if codes.itemsize < 4 else np.int64, copy=False)
+    order = cupy.argsort(wide, kind="stable")
+    starts = cupy.searchsorted(wide[order], cupy.arange(groups + 1, dtype=wide.dtype)).astype(np.int64)
+    pieces = cupy.zeros(groups + 1, np.int64)
+    pieces[1:] = cupy.cumsum(-(-cupy.diff(starts) // piece))
+    return order.astype(np.int64, copy=False), starts, pieces
+
+
+def flags_of(codes: Codes, order: Any) -> int:
+    """What kernels would say of sorted labels. Waits for the GPU."""
+    first, last = (int(codes.array[order[i]]) for i in (0, -1))
+    return (last >= codes.groups) + 2 * (first < 0)
+
+
+def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:
+    """Numbers of the boxes that labels along each axis make, in C order."""
+    import cupy
+
+    number, outside = cupy.zeros((), np.int64), cupy.zeros((), bool)
+    for axis, (line, count) in enumerate(zip(lines, counts, strict=True)):
+        mine = cupy.asarray(line).reshape([-1 if a == axis else 1 for a in range(len(lines))]).astype(np.int64)
+        number, outside = number * count + mine, (mine < 0) | outside
+    total = int(np.prod(counts, dtype=np.int64))
+    return cupy.where(outside, -1, number).astype(np.min_scalar_type(-total)).reshape(-1)
+
+
+def paired(labels: Any, view: View, bins: Bins) -> Any:
+    """Numbers of groups that are counted in rows. Waits for the GPU, to look for labels that no group has."""
+    import cupy
+
+    wide = labels.astype(np.int64)
+    _check(bins, int(wide.max() >= bins.count) + 2 * int(wide.min() < 0))
+    row = cupy.arange(wide.size) // view.size(view.now)
+    return cupy.where(wide < 0, -1, row * bins.count + wide)

@@ -1,0 +1,351 @@
+"""Groups on the host, over panels that stay in cache.
+
+Where an operator combines states field by field with a ufunc, the ufunc's own ``at`` adds each element to its group.
+Otherwise the labels of a panel are sorted, and runs of equal labels are cut into stretches of powers of two: all
+stretches of one length are a block, which the operator's fold reduces in one call. Panels meet the groups' states in
+order, so that left stays earlier.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..labels import Panel, View, check_range, labels_at
+from ..operators import counts, extrema, logic, moments, native, prod, sums
+from ..operators.grouped import Binned, Bins
+from ..operators.monoid import Array, Bound, State
+from ..operators.product_monoid import split
+from ..operators.table import OPERATORS
+from ..place import Place, whole
+from . import box_groups
+from .reduce import as_fields, halve, reduce
+
+Axes = tuple[int, ...]
+Chunk = tuple[tuple[Array, ...], Any]
+
+# Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, float32, 2026-11
+PANEL = 1 << 16  # elements that are looked at together: their labels and positions are temporaries
+LARGEST = 1 << 22  # and where there are more groups than that
+LEAST = 1 << 10  # labels of a panel, where cells lie side by side
+STRIP = 1 << 12  # cells side by side that are looked at together: narrower strips take more calls than they save
+SIDE = 16  # cells side by side up to which a ufunc's at beats sorting
+LINE = 1 << 20  # labels that are looked at for runs at once
+RUN, LABELS = 1 << 13, 8  # elements of a run, and labels, from which on a call for each costs little
+
+# Operators whose states combine field by field.
+AT: dict[Any, tuple[np.ufunc, ...]] = {
+    prod.combine: (np.multiply, np.add),
+    counts.combine: (np.add,),
+    logic.count_combine: (np.add,),
+    logic.either: (np.logical_or,),
+    logic.both: (np.logical_and,),
+    extrema.min_combine: (np.minimum,),
+    extrema.max_combine: (np.maximum,),
+    extrema.nanmin_combine: (np.fmin,),
+    extrema.nanmax_combine: (np.fmax,),
+    extrema.ptp_combine: (np.minimum, np.maximum),
+}
+DECIDES = {np.logical_or: True, np.logical_and: False}  # one such element does; their at takes ten times as long
+SPREADS = frozenset({moments.fold, moments.fold_present})
+# Folds whose sums compiled loops add up, and whether they leave NaN out.
+COMPILED: dict[Any, bool] = {
+    sums.fold: False,
+    sums.mean_fold: False,
+    sums.fold_present: True,
+    sums.mean_fold_present: True,
+}
+ADDED: dict[Any, int] = {sums.combine: 0, sums.mean_combine: 1}  # a sum, and how many counts behind it
+
+
+def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Array:
+    """The partial of chunks of one kept shape: their elements meet the states of the groups in order."""
+    if box_groups.takes(bound, axes, chunks):
+        return box_groups.reduce_many([arrays for arrays, _ in chunks], bound, axes, places)
+    cells: State | None = None
+    fields = bound.cells.fields
+    for i, (arrays, labels) in enumerate(chunks):
+        arrays = tuple(np.asarray(a) for a in arrays)
+        shape = arrays[0].shape
+        place = places[i] if places else whole(shape)
+        view = View(shape, bound.bins.axes, axes)
+        if cells is None:
+            shape_of_cells = (view.outer, view.rows * bound.bins.count, view.inner)
+            cells = tuple(np.full(shape_of_cells, v, d) for v, (_, d) in zip(bound.cells.identity, fields, strict=True))
+        if 0 not in shape:
+            with np.errstate(all="ignore"):
+                _reduce(cells, arrays, labels, bound, view, place)
+    assert cells is not None
+    return view.partial(bound.cells.pack(cells), bound.bins.count)
+
+
+def _reduce(cells: State, arrays: tuple[Array, ...], labels: Any, bound: Binned, view: View, place: Place) -> None:
+    bins = bound.bins
+    sizes = tuple(view.shape[a] for a in view.reduced)
+    for outer, along, blocks in view.blocks(arrays):
+        mine = tuple(f[outer] for f in cells)
+        if runs := _long_runs(bins, labels, sizes, place, along, blocks[0].size, view, bound):
+            _fold_slices(mine, blocks, runs, bound)
+            continue
+        inner = blocks[0].shape[2]
+        # Its temporaries are then as large as the states.
+        panel_of_many = max(PANEL, min(4 * view.rows * bins.count, LARGEST))
+        step = max(1, panel_of_many // inner) if inner <= SIDE else max(LEAST, PANEL // inner)
+        for start in range(along.start, along.stop, step):
+            stretch = slice(start, min(along.stop, start + step))
+            panel = Panel(labels_at(bins, labels, sizes, place, stretch), view, bins, place, stretch)
+            if not panel.codes.size:
+                continue
+            at = slice(start - along.start, stretch.stop - along.start)
+            for first in range(0, inner, STRIP):
+                strip = (..., slice(first, first + STRIP))
+                _panel(tuple(f[strip] for f in mine), tuple(b[:, at][strip] for b in blocks), panel, bound)
+
+
+def _long_runs(
+    bins: Bins, labels: Any, sizes: Axes, place: Place, along: slice, elements: int, view: View, bound: Binned
+) -> list[tuple[int, int, int]]:
+    """Where equal labels lie together and each run has many elements: start, stop and group of each run, else nothing.
+
+    Positions within a run are not those of the array: operators that need them take the other way.
+    """
+    length = along.stop - along.start
+    if length > LINE or view.rows > 1 or any(p.indexed or p.monoid.fold is None for p in bound.parts):
+        return []
+    mine = labels_at(bins, labels, sizes, place, along)
+    check_range(bins, mine)
+    changes = mine[1:] != mine[:-1]
+    runs = np.count_nonzero(changes) + 1
+    if elements < runs * RUN or length < runs * LABELS:
+        return []
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
+    return list(zip(starts, [*starts[1:], length], mine[starts].tolist(), strict=True))
+
+
+def _fold_slices(cells: State, blocks: tuple[Array, ...], runs: list[tuple[int, int, int]], bound: Binned) -> None:
+    """Each run as a chunk of its own, where it is; those of one length that follow one another as one chunk."""
+    for start, stop, groups in _of_one_length(runs):
+        for part, fields in zip(bound.parts, split(bound.parts, cells), strict=True):
+            together = (b[:, start:stop] for b in blocks)
+            shape = blocks[0].shape[0], len(groups), -1, blocks[0].shape[2]
+            partial = reduce(tuple(b.reshape(shape) for b in together), part, (2,))
+            mine = tuple(f[:, groups] for f in fields)
+            later = tuple(f[:, :, 0] for f in part.unpack(partial))
+            both = as_fields(part.monoid.combine(mine, later), part, mine[0].shape)
+            for field, values in zip(fields, both, strict=True):
+                field[:, groups] = values
+
+
+def _of_one_length(runs: list[tuple[int, int, int]]) -> Iterator[tuple[int, int, list[int]]]:
+    """Neighbours of one length, each of another group: where they start and stop, and their groups."""
+    begin, end, groups = 0, 0, list[int]()
+    for start, stop, group in runs:
+        if group < 0:
+            continue
+        if groups and end == start and start - begin == len(groups) * (stop - start) and group > groups[-1]:
+            groups.append(group)
+        else:
+            if groups:
+                yield begin, end, groups
+            begin, groups = start, [group]
+        end = stop
+    if groups:
+        yield begin, end, groups
+
+
+def _panel(cells: State, blocks: tuple[Array, ...], panel: Panel, bound: Binned) -> None:
+    """The elements of a panel, into the states of their groups, fields of shape (outer, groups, inner)."""
+    blocks = tuple(panel.take(b) for b in blocks)
+    for part, mine in zip(bound.parts, split(bound.parts, cells), strict=True):
+        given = tuple(b.astype(d, copy=False) for b, d in zip(blocks, part.elements, strict=True))
+        if (sums_of := _sums(mine[0].shape, given[0], panel, part)) is not None:
+            _combine(mine, sums_of, part)
+            continue
+        ufuncs = _ufuncs(part) if given[0].shape[2] <= SIDE else None
+        rows = max(1, PANEL // (given[0].shape[1] * given[0].shape[2]))
+        for start in range(0, len(mine[0]), rows):
+            some = slice(start, start + rows)
+            tile, states = tuple(b[some] for b in given), tuple(f[some] for f in mine)
+            fits = math.prod(states[0].shape) <= tile[0].size
+            if fits and part.monoid.fold in SPREADS and tile[0].shape[2] <= SIDE and tile[0].dtype.kind in "biuf":
+                _combine(states, _spreads(states[0].shape, tile[0], panel, part), part)
+            elif ufuncs is None:
+                _fold_runs(states, tile, panel, part)
+            elif part.monoid.combine is prod.combine and len(states) > 1:
+                _multiply(states, ufuncs, tile, panel, part, fits)
+            elif not _is_pair(part):
+                _at(states, ufuncs, tile, panel, part)
+            elif fits:
+                _combine(states, _at_apart(states[0].shape, ufuncs, tile, panel, part), part)
+            else:
+                _fold_runs(states, tile, panel, part)
+
+
+def _sums(shape: tuple[int, ...], block: Array, panel: Panel, bound: Bound) -> State | None:
+    """The panel's own sums, and counts, by compiled loops; None of other operators, and where there are too many."""
+    skips = COMPILED.get(bound.monoid.fold)
+    narrow = block.shape[2] <= SIDE or block.dtype.itemsize < 8  # else stretches of float64 are added up in pairs
+    if skips is None or not narrow or math.prod(shape) > block.size:
+        return None
+    found = native.grouped(block, panel.codes, shape[1], skips)
+    if found is None:
+        return None
+    total, count = found
+    state = [total]
+    if _is_pair(bound):
+        state.append(np.zeros(shape))
+    if bound.monoid.combine is sums.mean_combine:
+        each = np.bincount(panel.codes, minlength=shape[1])[:, None] if count is None else count
+        state.append(np.broadcast_to(each, shape))
+    return as_fields(tuple(state), bound, shape)
+
+
+def _ufuncs(bound: Bound) -> tuple[np.ufunc, ...] | None:
+    """What combines each field, where that is a ufunc."""
+    if bound.monoid.combine in ADDED:
+        return (np.add,) * len(bound.fields)
+    found = AT.get(bound.monoid.combine)
+    if bound.monoid.combine is prod.combine:  # of integers there are no exponents
+        return None if found is None else found[: len(bound.fields)]
+    return found if found and len(found) == len(bound.fields) else None
+
+
+def _is_pair(bound: Bound) -> bool:
+    """True for sums whose rounding errors are kept: these are added up a panel at a time."""
+    fields = len(bound.fields) - ADDED.get(bound.monoid.combine, 0)
+    return bound.monoid.combine in ADDED and fields > 1 and bound.fields[0][1].kind == "f"
+
+
+def _at(states: State, ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], panel: Panel, bound: Bound) -> None:
+    where = _cells(panel, states[0].shape)
+    lifted = as_fields(bound.monoid.lift(*blocks, np.zeros((), np.int64)), bound, blocks[0].shape)
+    for ufunc, field, values in zip(ufuncs, states, lifted, strict=False):
+        flat, given = _plain(field.reshape(-1)), _plain(values.reshape(-1))  # lines of a contiguous array: a view
+        if ufunc in DECIDES:
+            flat[where[given == DECIDES[ufunc]]] = DECIDES[ufunc]
+        else:
+            ufunc.at(flat, where, given)
+
+
+def _multiply(
+    states: State, ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], panel: Panel, bound: Bound, fits: bool
+) -> None:
+    """Products of floats: plainly where that stays in range, else by runs, which look at the exponents."""
+    if fits:
+        tried = np.array(states[0], order="C")
+        try:
+            with np.errstate(over="raise", under="raise"):
+                _at((tried,), ufuncs[:1], blocks, panel, bound)
+            states[0][...] = tried
+            return
+        except FloatingPointError:
+            pass
+    _fold_runs(states, blocks, panel, bound)
+
+
+def _cells(panel: Panel, shape: tuple[int, ...]) -> Array:
+    """The cell of each element of a block, of states of shape (outer, groups, inner) one after another."""
+    outer, groups, inner = shape
+    if inner == outer == 1:
+        return panel.codes
+    lines = np.arange(outer)[:, None, None] * groups + panel.codes[:, None]
+    return np.asarray((lines * inner + np.arange(inner)).reshape(-1))
+
+
+def _plain(values: Array) -> Array:
+    """The same elements with NumPy's own instance of their dtype: with an equal one, a ufunc's at takes 30 times as
+    long."""
+    return values.view(values.dtype.type) if values.dtype.kind in "biufc" else values
+
+
+def _at_apart(
+    shape: tuple[int, ...], ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], panel: Panel, bound: Bound
+) -> State:
+    """The panel's own states."""
+    mine = tuple(np.full(shape, value, d) for value, (_, d) in zip(bound.identity, bound.fields, strict=True))
+    _at(mine, ufuncs, blocks, panel, bound)
+    return mine
+
+
+def _spreads(shape: tuple[int, ...], block: Array, panel: Panel, bound: Bound) -> State:
+    """The panel's own counts, means and central sums: deviations from each group's mean, put right by their own."""
+    where, x, size = _cells(panel, shape), block.reshape(-1), math.prod(shape)
+    if bound.monoid.fold is moments.fold_present and x.dtype.kind == "f":
+        there = ~np.isnan(x)
+        where, x = where[there], x[there]
+    count = np.bincount(where, minlength=size).astype(np.float64)
+    mean = _added(where, x.astype(np.float64), size) / np.maximum(count, 1)
+    away = x - mean[where]
+    slip = _added(where, away, size) / np.maximum(count, 1)
+    spread = np.maximum(_added(where, away * away, size) - slip * slip * count, 0)
+    state = (count, *moments.shifted(mean, slip, block.dtype), spread)
+    return tuple(f.reshape(shape) for f in as_fields(state, bound, count.shape))
+
+
+def _added(where: Array, values: Array, size: int) -> Array:
+    total = np.zeros(size)
+    np.add.at(total, where, _plain(values))
+    return total
+
+
+def _combine(states: State, later: State, bound: Bound) -> None:
+    """The later states into those that are there."""
+    both = as_fields(bound.monoid.combine(states, later), bound, states[0].shape)
+    for field, values in zip(states, both, strict=True):
+        field[...] = values
+
+
+def _fold_runs(states: State, blocks: tuple[Array, ...], panel: Panel, bound: Bound) -> None:
+    runs = panel.runs
+    before = tuple(f[:, runs.groups] for f in states)
+    mine = as_fields(bound.monoid.combine(before, _states_of(blocks, panel, bound)), bound, before[0].shape)
+    for field, values in zip(states, mine, strict=True):
+        field[:, runs.groups] = values
+
+
+def _states_of(blocks: tuple[Array, ...], panel: Panel, bound: Bound) -> State:
+    """The state of each run, of shape (outer, runs, inner)."""
+    runs, (outer, _, inner) = panel.runs, blocks[0].shape
+    begins, done = runs.starts.copy(), np.zeros(len(runs.starts), bool)
+    found = tuple(np.empty((outer, len(begins), inner), d) for _, d in bound.fields)
+    positions = panel.positions if bound.indexed or bound.monoid.fold is None else None
+    for bit in reversed(range(int(runs.lengths.max()).bit_length())):
+        size = 1 << bit
+        (which,) = np.nonzero(runs.lengths & size)
+        if not len(which):
+            continue
+        where = begins[which][:, None] + np.arange(size)
+        begins[which] += size
+        where = where if runs.order is None else runs.order[where]
+        state = _fold(tuple(b[:, where] for b in blocks), where, positions, bound)
+        is_later = done[which]
+        earlier, fresh = which[is_later], which[~is_later]
+        both = bound.monoid.combine(tuple(f[:, earlier] for f in found), tuple(f[:, is_later] for f in state))
+        both = as_fields(both, bound, (outer, len(earlier), inner))
+        for field, first, joined in zip(found, state, both, strict=True):
+            field[:, fresh] = first[:, ~is_later]
+            field[:, earlier] = joined
+        done[which] = True
+    return found
+
+
+def _fold(blocks: tuple[Array, ...], where: Array, positions: Array | None, bound: Bound) -> State:
+    """The states of stretches of one length: blocks of shape (outer, stretches, length, inner)."""
+    outer, count, size, inner = blocks[0].shape
+    monoid = bound.monoid
+    if monoid.fold is None or (bound.indexed and OPERATORS.get(bound.name) != monoid):
+        assert positions is not None
+        lifted = as_fields(monoid.lift(*blocks, positions[where][None, :, :, None]), bound, blocks[0].shape)
+        return tuple(f[:, :, 0] for f in halve(lifted, bound, 2))
+    flat = tuple(b.reshape(outer * count, size, inner) for b in blocks)
+    state = as_fields(monoid.fold(*flat, np.arange(size) if bound.indexed else None), bound, (outer * count, inner))
+    state = tuple(f.reshape(outer, count, inner) for f in state)
+    if positions is None:
+        return state
+    # A fold finds where in its stretch an element lies.
+    lines = np.broadcast_to(np.arange(count)[:, None], state[-1].shape)
+    at = positions[where[lines, np.maximum(state[-1], 0)]]
+    return (*state[:-1], np.where(state[-1] < 0, -1, at))

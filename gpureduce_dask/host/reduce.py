@@ -1,0 +1,369 @@
+"""The chunk protocol on the host, over blocks that stay in cache.
+
+A chunk of any strides is walked tile by tile. Each tile reaches the monoid as a block of shape (outer, n, inner),
+whose middle axis is reduced to the states of (outer, inner) cells; the states of one cell's tiles are combined as
+they come. Nothing of the chunk's size is made but the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..errors import ArgumentError, message
+from ..expressions.mapped import Map, map_of, unmapped
+from ..operators import fused_folds, native
+from ..operators.monoid import Array, Bound, State
+from ..operators.table import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING, WIDENING
+from ..place import Place, whole
+from .stack import Stacker
+from .tiles import Budget, Positions, Slices, Walk, plan
+
+Chunks = tuple[Array, ...]
+
+# Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
+WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
+PANELS = Budget(1 << 22, 1 << 20, 1 << 20, 1 << 16)  # folds that cut their block themselves
+LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone, in NumPy
+FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
+STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
+SHARED = Budget(0, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn: where each takes more, and of rows less
+SHARED_WORKED, SHARED_LIFTED = 1 << 17, 1 << 15  # where one makes temporaries; where it lifts each element
+MAPPED = Budget(1 << 17, 1 << 17, 0, 1 << 18)  # functions of elements: at least, and as many as
+MAPPED_BYTES = 1 << 21  # give values of so many bytes: fewer are computed faster than a tile costs. What they read
+# passes once: a comparison, which gives a byte an element, takes as many elements as NumPy does in this time
+COPIED_BYTES = 1 << 20  # of a tile that is copied: smaller ones take more calls, larger ones more memory
+SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
+COMPARED = 128  # bytes of such a row, for folds that compare
+LOOKED_UP = 224  # and for those that look up positions
+PENDING = 32  # states that wait to be combined together, by halves, where they are
+PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
+BLOCK = 1 << 20  # bytes of chunks of which some cells are reduced together
+JOINED = 1 << 14  # cells whose partials are combined at a time: what combine makes of them stays in cache
+DEEP = 64  # elements of n at least for each cell
+WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: short inner loops cost a call each, and
+# more states than these leave no room for elements in the first level of cache
+
+
+def reduce(
+    chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None, before: Array | None = None
+) -> Array:
+    """The partial of one chunk, of size 1 along every axis in ``axes``.
+
+    ``before`` is the partial of what comes before, to which the chunk is added where it is: a chunk of few elements a
+    cell makes a partial larger than itself, which costs more to write and to read again than the chunk to reduce.
+    """
+    arrays = tuple(np.asarray(c) for c in chunks)
+    shape = arrays[0].shape
+    keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
+    if 0 in shape:
+        return bound.identities(keepdims) if before is None else before
+    place = place or whole(shape)
+    placed, ordered = any(p.indexed or p.monoid.fold is None for p in bound.parts), not bound.monoid.commutative
+    # Where order and positions mean nothing, what lies upside down is read from its lowest address on.
+    given = arrays
+    turn = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in arrays[0].strides)
+    turned = not (placed or ordered) and any(stride < 0 for stride in arrays[0].strides)
+    if turned:
+        arrays = tuple(x[turn] for x in arrays)
+    layout = plan(
+        shape,
+        tuple(x.strides for x in arrays),
+        axes,
+        place.steps(axes) if placed else (0,) * len(axes),
+        _budget(bound),
+        placed or ordered,
+        ordered,
+        bool(_maps(bound))
+        or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
+    )
+    apart = () if layout.direct or placed or ordered else layout.apart(shape)
+    if apart:
+        folded = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
+        for axis in apart:
+            folded = combine_axis(folded, bound, axis)
+        return folded if before is None else combine([before, folded], bound)
+    sizes = tuple(d.size for d in (*layout.outer, *layout.inner))
+    back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
+    walk, start = Walk(arrays, bound.elements, layout), place.start(axes) if placed else 0
+    with np.errstate(all="ignore"):
+        if before is not None and not turned and before.flags.c_contiguous and back == [*range(len(back))]:
+            _fill(before.reshape(sizes), walk, bound, start, is_added=True)
+            return before
+        cells = np.zeros(sizes, bound.state)
+        _fill(cells, walk, bound, start)
+    partial = cells.reshape([keepdims[a] for a in layout.kept]).transpose(back).reshape(keepdims)
+    found: Array = np.ascontiguousarray(partial[turn] if turned else partial).reshape(keepdims)
+    return found if before is None else combine([before, found], bound)
+
+
+def reduce_side_by_side(
+    chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], before: Array | None = None
+) -> Array:
+    """The partial of chunks of one kept shape and of what comes before, as :func:`reduce`.
+
+    Some cells of all chunks are copied into one block at a time: a state is made of as many elements as these have for
+    a cell together.
+    """
+    shape = np.shape(chunks[0][0])
+    kept = [a for a in range(len(shape)) if a not in axes]
+    if len(chunks) == 1 or not kept:
+        return _one_by_one(chunks, bound, axes, before)
+    cut = kept[0]  # those ahead of it have size 1 in partials, of which a part is so a stretch of memory
+    most = max(1, BLOCK * shape[cut] // max(1, sum(c.nbytes for each in chunks for c in each)))
+    if before is None:
+        before = bound.identities(tuple(1 if a in axes else n for a, n in enumerate(shape)))
+    for start in range(0, shape[cut], most):
+        at = (*(slice(None),) * cut, slice(start, start + most))
+        block = tuple(np.concatenate([c[at] for c in column], axes[0]) for column in zip(*chunks, strict=True))
+        part = before[at]
+        found = reduce(block, bound, axes, before=part)
+        if found is not part:
+            part[...] = found
+    return before
+
+
+def _one_by_one(chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], before: Array | None) -> Array:
+    for each in chunks:
+        before = reduce(each, bound, axes, before=before)
+    assert before is not None
+    return before
+
+
+def _budget(bound: Bound) -> Budget:
+    """How much of a chunk this monoid's fold takes at once; of several, what all of them find in cache."""
+    budgets = [_budget_of(part) for part in bound.parts]
+    if len(budgets) == 1:
+        return budgets[0]
+    unit, short, narrow = (max(getattr(b, name) for b in budgets) for name in ("unit", "short", "narrow"))
+    most = SHARED_LIFTED if any(p.monoid.fold is None for p in bound.parts) else SHARED_WORKED
+    rows = min(max(b.rows, most) for b in budgets)
+    columns = SHARED.columns if rows > most else most
+    copy = min(b.copy for b in budgets)
+    return replace(SHARED, rows=rows, columns=columns, copy=copy, unit=unit, short=short, narrow=narrow)
+
+
+def _budget_of(bound: Bound) -> Budget:
+    fold = bound.monoid.fold
+    budget = WORKED if fold is None or (of := map_of(bound)) is None else _mapped_budget(of)
+    if all(d.kind in "biufc" for d in bound.elements):
+        if fold in POSITIONS:
+            budget = FLAGGED if fold in SKIPPING else LOCATED
+            if native.finds_extrema(bound.elements[0]):
+                budget = replace(budget, columns=STREAMED.columns, cells=STREAMED.cells)
+        elif fold in PANELLED:
+            budget = PANELS
+        elif fold in STREAMING and not bound.indexed:
+            budget = STREAMED
+    if budget is not WORKED:
+        size = COPIED_BYTES // 2 if fold in WIDENING else COPIED_BYTES
+        budget = replace(budget, copy=size // bound.elements[0].itemsize)
+    return replace(
+        budget,
+        unit=bound.elements[0].itemsize if fold in POSITIONS or fold in PANELLED else 0,
+        short=_short(bound),
+        narrow=SHORT if fold is None or fold in POSITIONS else 0,
+    )
+
+
+@lru_cache(maxsize=256)
+def _mapped_budget(of: Map) -> Budget:
+    widest = max((node.dtype.itemsize for node in of.computed.nodes if not node.is_leaf), default=1)
+    size = max(MAPPED_BYTES // widest, MAPPED.rows)
+    return replace(MAPPED, rows=size, columns=size)
+
+
+def _short(bound: Bound) -> int:
+    """Elements of a row up to which it is copied into a column."""
+    fold = bound.monoid.fold
+    if fold is None:
+        return SHORT
+    size = LOOKED_UP if fold in POSITIONS else COMPARED if fold in ACROSS else 0
+    return min(SHORT, size // bound.elements[0].itemsize)
+
+
+def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = False) -> None:
+    """Every cell's state, from its tiles in order; where these ``is_added``, from what it is as well."""
+    runs = walk.runs()
+    for outer, inner in walk.cells():
+        cell: Any = (*outer, *inner, ...)
+        pending: list[State] = []
+        for run in runs:
+            state = _state(walk, (outer, run, inner), bound, start)
+            if is_added and run is runs[0]:
+                pending = [tuple(f[cell].reshape(state[0].shape) for f in bound.unpack(cells))]
+            pending.append(state)
+            if len(pending) == (PENDING if state[0].size <= PENDING_CELLS else 2):
+                pending = [_together(pending, bound)]
+        for (name, _), values in zip(bound.fields, _together(pending, bound), strict=True):
+            target = cells[name][cell]
+            target[...] = values.reshape(target.shape)
+
+
+def _together(states: list[State], bound: Bound) -> State:
+    """States of the same cells to one, in order."""
+    if len(states) == 1:
+        return states[0]
+    if len(states) == 2:
+        return as_fields(bound.monoid.combine(*states), bound, states[0][0].shape)
+    stacked = tuple(np.stack(f) for f in zip(*states, strict=True))
+    return tuple(f[0] for f in halve(stacked, bound, 0))
+
+
+def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start: int) -> State:
+    """The states of one tile's cells, of shape (outer, inner)."""
+    where = walk.positions(tile[1], start)
+    state: list[Array] = []
+    if maps := _maps(bound):  # computed of tiles as they lie: only what is reduced has to lie as a block
+        views = walk.views_of(*tile)
+        for of in maps:
+            values = [walk.as_block(value) for value in of.values(views)]
+            state += map(_own, _state_of(values, where, of.taker))
+        return tuple(state)
+    blocks = walk.blocks(*tile)
+    found = fused_folds.states(bound.parts, blocks[0], where) if len(bound.parts) > 1 else {}
+    for part in bound.parts:
+        state += map(_own, found.get(part.name) or _state_of(blocks, where, part))
+    return tuple(state)
+
+
+def _maps(bound: Bound) -> list[Map]:
+    """The maps of all parts, or nothing where one of them takes elements as they are."""
+    maps = [of for part in bound.parts if (of := map_of(part)) is not None]
+    return maps if len(maps) == len(bound.parts) else []
+
+
+def _own(field: Array) -> Array:
+    """A field that shows no scratch, which what is computed next overwrites."""
+    return field if field.base is None else field.copy()
+
+
+def _state_of(blocks: list[Array], where: Positions, bound: Bound) -> State:
+    monoid = bound.monoid
+    blocks = [b.astype(d, copy=False) for b, d in zip(blocks, bound.elements, strict=True)]
+    outer, _, inner = blocks[0].shape
+    if monoid.fold is None:
+        index = where.all()[None, :, None]
+        lifted = as_fields(monoid.lift(*blocks, index), bound, blocks[0].shape)
+        state = tuple(f[:, 0] for f in halve(lifted, bound, 1))
+    elif bound.indexed:
+        state = monoid.fold(*blocks, where if unmapped(bound).monoid.fold in POSITIONS else where.all())
+    else:
+        state = _fold(blocks, bound)
+    return as_fields(state, bound, (outer, inner))
+
+
+def _fold(blocks: list[Array], bound: Bound) -> State:
+    """A block's states. Where a few cells lie side by side, stretches of n become cells of their own first."""
+    fold, commutes = bound.monoid.fold, bound.monoid.commutative
+    assert fold is not None
+    outer, n, inner = blocks[0].shape
+    times = min(WIDE // inner, n // DEEP)
+    if not commutes or inner == 1 or times < 2 or any(not _packed(b) for b in blocks):
+        return fold(*blocks, None)
+    even = n - n % times
+    wide = (outer, even // times, times * inner)
+    state = as_fields(fold(*(b[:, :even].reshape(wide) for b in blocks), None), bound, (outer, times * inner))
+    state = tuple(f[:, 0] for f in halve(tuple(f.reshape(outer, times, inner) for f in state), bound, 1))
+    if even == n:
+        return state
+    rest = as_fields(fold(*(b[:, even:] for b in blocks), None), bound, (outer, inner))
+    return _together([state, rest], bound)
+
+
+def _packed(block: Array) -> bool:
+    """True where the last two axes lie together in memory."""
+    return block.strides[1:] == (block.shape[2] * block.itemsize, block.itemsize)
+
+
+def as_fields(state: State, bound: Bound, shape: tuple[int, ...]) -> State:
+    """What a monoid's function gave, in the dtypes of the fields and of this shape."""
+    if isinstance(state, np.ndarray) or len(state) != len(bound.fields):
+        given = "an array" if isinstance(state, np.ndarray) else f"{len(state)} arrays"
+        names = ", ".join(name for name, _ in bound.fields)
+        raise ArgumentError(
+            message(
+                bound.name, f"{given} from lift, combine or fold", f"a tuple, one array a field: {names}", "See Monoid."
+            )
+        )
+    return tuple(
+        f
+        if isinstance(f, np.ndarray) and f.dtype == dtype and f.shape == shape
+        else np.broadcast_to(np.asarray(f).astype(dtype, copy=False), shape)
+        for f, (_, dtype) in zip(state, bound.fields, strict=True)
+    )
+
+
+def halve(state: State, bound: Bound, axis: int) -> State:
+    """Fold an axis by combining neighbours until one is left; left stays earlier."""
+    ahead: Any = (slice(None),) * axis
+    while (n := state[0].shape[axis]) > 1:
+        even = tuple(f[(*ahead, slice(0, n - 1, 2))] for f in state)
+        odd = tuple(f[(*ahead, slice(1, n, 2))] for f in state)
+        folded = as_fields(bound.monoid.combine(even, odd), bound, even[0].shape)
+        if n % 2:
+            last = tuple(f[(*ahead, slice(n - 1, n))] for f in state)
+            folded = tuple(np.concatenate(pair, axis) for pair in zip(folded, last, strict=True))
+        state = folded
+    return state
+
+
+def reduce_many(
+    chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
+) -> Array:
+    """The partial of several chunks of one kept shape, folded left to right. Small ones are reduced side by side."""
+    stacker = Stacker(chunks, bound, axes, places)
+    pending: list[Array] = []
+    for stretch in stacker.stretches():
+        if stretch.is_single:
+            before = pending.pop() if pending and pending[-1].size > PENDING_CELLS else None
+            place = places[stretch.start] if places else None
+            pending.append(reduce(chunks[stretch.start], bound, axes, place, before))
+        else:
+            block = reduce(stacker.block(stretch), bound, stretch.axes(axes))
+            pending.append(stacker.locate(block, stretch))
+        if len(pending) == (PENDING if pending[0].size <= PENDING_CELLS else 2):
+            pending = [combine(pending, bound)]
+    return combine(pending, bound)
+
+
+def combine(partials: Sequence[Array], bound: Bound) -> Array:
+    """Partials of one shape to one, cell by cell; the first is the earliest."""
+    if len(partials) == 1:
+        return partials[0]
+    if len(partials) > 2 and partials[0].size <= PENDING_CELLS:
+        folded: Array = combine_axis(np.stack(partials), bound, 0)[0]
+        return folded
+    flat = [p.reshape(-1) for p in partials]
+    joined = np.zeros(flat[0].size, bound.state)
+    with np.errstate(all="ignore"):
+        for start in range(0, joined.size, JOINED):
+            cells = slice(start, start + JOINED)
+            state, *rest = (bound.unpack(p[cells]) for p in flat)
+            for later in rest:
+                state = as_fields(bound.monoid.combine(state, later), bound, state[0].shape)
+            for target, values in zip(bound.unpack(joined[cells]), state, strict=True):
+                target[...] = values
+    return joined.reshape(partials[0].shape)
+
+
+def combine_axis(partial: Array, bound: Bound, axis: int) -> Array:
+    """A partial folded in order along one of its own axes, which keeps size 1."""
+    axis %= partial.ndim
+    shape = tuple(1 if a == axis else n for a, n in enumerate(partial.shape))
+    if partial.shape[axis] == 0:
+        return bound.identities(shape)
+    with np.errstate(all="ignore"):
+        return bound.pack(halve(bound.unpack(partial), bound, axis))
+
+
+def finalise(partial: Array, bound: Bound) -> Array:
+    """A partial's results, of the same shape."""
+    monoid = bound.monoid
+    with np.errstate(all="ignore"):
+        values = monoid.finalise(bound.unpack(partial), bound.result, **dict(monoid.options))
+        return np.asarray(values).astype(bound.result, copy=False).reshape(partial.shape)

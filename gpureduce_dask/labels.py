@@ -1,0 +1,190 @@
+"""The labels of a chunk's elements, as far as they are needed at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import ArgumentError, message
+from .operators.grouped import Bins
+from .operators.monoid import Array
+from .place import Place
+
+
+def labels_at(bins: Bins, labels: Any, sizes: tuple[int, ...], place: Place, stretch: slice) -> Array:
+    """Labels of a stretch of the reduced axes, flattened in C order; -1 or less for none.
+
+    ``sizes`` are the chunk's along these axes, ``labels`` its own, where they come with it.
+    """
+    if bins.known is None:
+        found: Array = np.asarray(labels).reshape(-1)[stretch]
+        return found
+    offsets = [place.offsets[a] for a in bins.axes]
+    parts = [slice(o, o + n) for o, n in zip(offsets, sizes, strict=True)]
+    if len(bins.sizes) == 1:
+        whole = bins.known.arrays[0][tuple(parts)]
+        return whole.reshape(-1)[stretch]
+    return boxes([a[p] for a, p in zip(bins.known.arrays, parts, strict=True)], bins.sizes, stretch)
+
+
+def boxes(lines: list[Array], counts: tuple[int, ...], stretch: slice) -> Array:
+    """Numbers of the boxes that labels along each axis make, in a stretch of their C order."""
+    along = np.unravel_index(np.arange(stretch.start, stretch.stop), [len(line) for line in lines])
+    number, outside = np.zeros(stretch.stop - stretch.start, np.int64), np.zeros(stretch.stop - stretch.start, bool)
+    for line, at, count in zip(lines, along, counts, strict=True):
+        mine = line[at]
+        number = number * count + mine
+        outside |= mine < 0
+    number[outside] = -1
+    return number
+
+
+def check_range(bins: Bins, labels: Array) -> None:
+    """Raise for labels that no group has."""
+    if bins.known is None and labels.size:
+        refuse(bins, int(labels.max()) if labels.max() >= bins.count else None, bool(bins.strict and labels.min() < 0))
+
+
+def refuse(bins: Bins, large: int | str | None, is_negative: bool) -> None:
+    """Raise for a label that is too large, or negative where that is an error."""
+    if large is not None:
+        remedy = "Pass a larger num_groups (minlength in bincount), or label what is left out -1."
+        raise ArgumentError(message(bins.name, f"label {large}", f"labels below {bins.count}", remedy))
+    if is_negative:
+        raise ArgumentError(message(bins.name, "a negative label", "labels from 0 on", "Use gr.grouped to leave out."))
+
+
+Axes = tuple[int, ...]
+
+ROOM = 1 << 20  # elements of a part of a chunk that has to be copied
+
+
+@dataclass(frozen=True)
+class View:
+    """A chunk as (outer, n, inner): kept axes, all reduced ones, and the kept axes behind the last of these."""
+
+    shape: tuple[int, ...]
+    reduced: Axes
+    now: Axes  # those that are folded now; the others, ahead of them, count rows of groups
+
+    @property
+    def pending(self) -> Axes:
+        return tuple(a for a in self.reduced if a not in self.now)
+
+    @property
+    def before(self) -> Axes:
+        last = max(self.reduced, default=len(self.shape))
+        return tuple(a for a in range(last) if a not in self.reduced)
+
+    @property
+    def after(self) -> Axes:
+        return tuple(range(max(self.reduced, default=len(self.shape)) + 1, len(self.shape)))
+
+    def size(self, axes: Axes) -> int:
+        return math.prod(self.shape[a] for a in axes)
+
+    @property
+    def outer(self) -> int:
+        return self.size(self.before)
+
+    @property
+    def rows(self) -> int:
+        return self.size(self.pending)
+
+    @property
+    def inner(self) -> int:
+        return self.size(self.after)
+
+    def partial(self, cells: Array, groups: int) -> Array:
+        """States of shape (outer, groups, inner) as a partial: the chunk's axes, then the groups."""
+        shape, order, kept = self.turned(groups)
+        return np.ascontiguousarray(cells.reshape(shape).transpose(order)).reshape(kept)
+
+    def turned(self, groups: int) -> tuple[Axes, Axes, Axes]:
+        """For :meth:`partial`: axes of what is kept and the groups, their order in a partial, and its shape."""
+        parts, ahead = (*self.before, *self.pending, *self.after), len(self.before) + len(self.pending)
+        shape = (*(self.shape[a] for a in parts[:ahead]), groups, *(self.shape[a] for a in self.after))
+        order = (*(parts.index(a) + (a in self.after) for a in sorted(parts)), ahead)
+        return shape, order, (*(1 if a in self.now else n for a, n in enumerate(self.shape)), groups)
+
+    def blocks(self, arrays: tuple[Array, ...]) -> Iterator[tuple[slice, slice, tuple[Array, ...]]]:
+        """The chunk in blocks of (outer, n, inner), in C order, and where they lie along the first two."""
+        order = (*self.before, *self.reduced, *self.after)
+        laid = [a.transpose(order) for a in arrays]
+        outer, n, inner = self.outer, self.size(self.reduced), self.inner
+        views = all(_is_view(a, (outer, n, inner)) for a in laid)
+        lead = laid[0].shape[0] if laid[0].ndim else 1
+        step = lead if views else max(1, ROOM * lead // laid[0].size)
+        each = (outer if self.before else n) // lead
+        for start in range(0, lead, step):
+            stop = min(lead, start + step)
+            here, count = slice(start * each, stop * each), (stop - start) * each
+            shape = (count, n, inner) if self.before else (1, count, inner)
+            along = (here, slice(0, n)) if self.before else (slice(0, 1), here)
+            yield *along, tuple((a[start:stop] if a.ndim else a).reshape(shape) for a in laid)
+
+
+def _is_view(array: Array, shape: tuple[int, int, int]) -> bool:
+    return np.shares_memory(array, array.reshape(shape)) if array.size > ROOM else True
+
+
+class Panel:
+    """A stretch of the reduced axes: the group of each element, and its position."""
+
+    def __init__(self, labels: Array, view: View, bins: Bins, place: Place, stretch: slice) -> None:
+        check_range(bins, labels)
+        self.view, self.place, self.stretch = view, place, stretch
+        codes = labels.astype(np.intp, copy=False)
+        self.kept = np.flatnonzero(codes >= 0) if codes.size and codes.min() < 0 else None
+        if view.rows > 1:
+            row = np.arange(stretch.start, stretch.stop) // view.size(view.now)
+            codes = np.where(codes < 0, codes, row * bins.count + codes)
+        self.codes = codes if self.kept is None else codes[self.kept]
+        self._runs: Runs | None = None
+
+    def take(self, block: Array) -> Array:
+        """A block's elements that are in a group."""
+        return block if self.kept is None else block[:, self.kept]
+
+    @property
+    def positions(self) -> Array:
+        """Positions in the whole array, in C order over all reduced axes."""
+        at = np.arange(self.stretch.start, self.stretch.stop)
+        at = at if self.kept is None else at[self.kept]
+        axes = self.view.reduced
+        steps, start = self.place.steps(axes), self.place.start(axes)
+        along = np.unravel_index(at, [self.view.shape[a] for a in axes]) if axes else ()
+        return np.asarray(start + sum((i * s for i, s in zip(along, steps, strict=True)), np.zeros(at.shape, np.int64)))
+
+    @property
+    def runs(self) -> Runs:
+        if self._runs is None:
+            self._runs = Runs(self.codes)
+        return self._runs
+
+
+class Runs:
+    """Equal labels brought together, each run in order of position."""
+
+    def __init__(self, codes: Array) -> None:
+        self.order = None
+        if np.any(codes[1:] < codes[:-1]):
+            self.order = _argsort(codes)
+            codes = codes[self.order]
+        self.starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
+        self.lengths = np.diff(self.starts, append=len(codes))
+        self.groups = codes[self.starts]
+
+
+def _argsort(codes: Array) -> Array:
+    """A stable order. NumPy sorts 16 bits by their digits: wider labels take two such sorts."""
+    low = np.argsort((codes & 0xFFFF).astype(np.uint16), kind="stable")
+    if (codes.max() >> 16) == 0:
+        return low
+    if (codes.max() >> 32) != 0:
+        return np.argsort(codes, kind="stable")
+    return low[np.argsort((codes >> 16).astype(np.uint16)[low], kind="stable")]

@@ -1,0 +1,316 @@
+"""Host loops in C, ``kernels/host``, where they were compiled with the installation; elsewhere there are none.
+
+They do what NumPy does not do at the speed of memory, or not for all shapes: sum float32 in float64 and float64 in
+pairs, sum squares of deviations without an array of them, multiply with exponents, leave NaN out of all these, find
+positions along rows, do several of these from one read, and scan lines with a carry.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import hashlib
+import sysconfig
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .monoid import Array, DType, State
+
+PACKAGE = Path(__file__).parent.parent
+FOLDERS = (PACKAGE / "_kernels" / "host", PACKAGE.parent / "kernels" / "host")
+LEAST = 1 << 12  # elements of a block below which a call costs more than it saves
+# What is scanned: a ufunc, or last, and elements, and the dtypes that are accumulated and written.
+INTEGERS = tuple(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))
+SCANNED = {
+    ("add", "b1"): ("i8", "i8"),
+    ("add", "f4"): ("f8", "f4"),
+    ("add", "c8"): ("c16", "c8"),
+    ("products", "f4"): ("f8", "f4"),
+    ("products", "f8"): ("f8", "f8"),
+    ("products", "c8"): ("c16", "c8"),
+    ("products", "c16"): ("c16", "c16"),
+    **{(name, kind): (f"{kind[0]}8",) * 2 for name in ("add", "multiply") for kind in INTEGERS},
+    **{(name, kind): (kind, kind) for name in ("maximum", "minimum") for kind in (*INTEGERS, "f2", "f4", "f8")},
+    **{("last", kind): (kind, kind) for kind in ("f4", "f8")},
+    ("logical_or", "b1"): ("b1", "b1"),
+    ("logical_and", "b1"): ("b1", "b1"),
+}
+SPREAD = ("f4", "f8", *INTEGERS)  # of whose elements there are variances, and extrema of columns
+SUM, DEVIATIONS, LOW, HIGH = 1, 2, 4, 8  # of several reductions at once
+ROW = 128  # elements of a row below which NumPy finds positions as fast
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled loops, if what was compiled are the texts that are here."""
+    for folder in FOLDERS:
+        texts = sorted(folder.glob("*.[ch]"))
+        if texts:
+            digest = hashlib.sha256(b"".join(text.read_bytes() for text in texts)).hexdigest()[:12]
+            return _load(folder / f"loops-{digest}-{sysconfig.get_platform()}.so")
+    return None
+
+
+def _load(path: Path) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        return None
+
+
+def sums(block: Array) -> State | None:
+    """The state of the sum over the middle axis of a block of shape (outer, n, inner); None if not done here.
+
+    Of float32 and complex64 a float64 for each part, of float64 and complex128 a pair for each part.
+    """
+    real = block.dtype.type(0).real.dtype if block.dtype.kind in "fc" else block.dtype
+    loops = _loops_for(block) if real in ("f4", "f8") else None
+    if loops is None:
+        return None
+    outer, n, inner = block.shape
+    parts = block.itemsize // real.itemsize  # which lie side by side as columns do
+    hi, lo = (np.empty((outer, inner, parts)) for _ in range(2))
+    _reduce(loops[f"sum_{real.name}"], block, (outer, n, inner * parts), hi, lo if real == "f8" else None)
+    if real == "f4":
+        return (hi.view("c16" if parts == 2 else "f8")[..., 0],)
+    return tuple(each[..., part] for part in range(parts) for each in (hi, lo))
+
+
+def present(block: Array) -> tuple[Array, Array, Array] | None:
+    """The sums over the middle axis of what is not NaN, as pairs, and how many there are; None if not done here.
+
+    Of float32 and float64 blocks of shape (outer, n, inner).
+    """
+    loops = _loops_for(block) if block.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    hi, lo, count = (np.empty((block.shape[0], block.shape[2]), kind) for kind in "ddq")
+    _reduce(loops[f"present_{block.dtype.name}"], block, block.shape, hi, lo, count)
+    return hi, lo, count
+
+
+def product(block: Array, skip: bool) -> tuple[Array, Array] | None:
+    """The product over the middle axis as a value and an exponent of two; None if not done here.
+
+    Of float32 and float64 blocks of shape (outer, n, inner). ``skip`` leaves NaN out.
+    """
+    loops = _loops_for(block) if block.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    value, exponent = (np.empty((block.shape[0], block.shape[2]), kind) for kind in "dq")
+    _reduce(loops[f"product{'_present' if skip else ''}_{block.dtype.name}"], block, block.shape, value, exponent)
+    return value, exponent
+
+
+def spread(block: Array, skip: bool, paired: bool) -> State | None:
+    """Counts, means and sums of squared deviations from them over the middle axis; None if not done here.
+
+    Of blocks of shape (outer, n, inner), floats or integers. ``skip`` leaves NaN out; ``paired`` means are pairs.
+    """
+    loops = _loops_for(block) if _kind(block) in SPREAD else None
+    if loops is None:
+        return None
+    fields = [np.empty((block.shape[0], block.shape[2])) if wanted else None for wanted in (True, True, paired, True)]
+    name = "spread_present" if skip and block.dtype.kind == "f" else "spread"
+    _reduce(loops[f"{name}_{block.dtype.name}"], block, block.shape, *fields)
+    return tuple(field for field in fields if field is not None)
+
+
+def grouped(block: Array, codes: Array, groups: int, skip: bool) -> tuple[Array, Array | None] | None:
+    """The sums by groups over the middle axis, of shape (outer, groups, inner), and with ``skip``, which leaves NaN
+    out, how many elements they have; None if not done here.
+
+    Of float32 and float64 blocks of shape (outer, n, inner); ``codes`` are the groups of n elements.
+    """
+    lie = block.shape[2] == 1 or block.strides[2] == block.itemsize
+    loops = _loops_of(block) if lie and block.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    shape = block.shape[0], groups, block.shape[2]
+    total, count = np.zeros(shape), np.zeros(shape, np.int64) if skip else None
+    labels = np.ascontiguousarray(codes, np.int64)
+    name, several = f"grouped{'_present' if skip else ''}_{block.dtype.name}", ctypes.c_int64(groups)
+    _reduce(loops[name], block, block.shape, labels, several, total, *(() if count is None else (count,)))
+    return total, count
+
+
+@dataclass(frozen=True)
+class Several:
+    """What was asked for of each row, of shape (outer, 1); the rest holds nothing of meaning."""
+
+    total: Array
+    first: Array  # the sum of deviations from the pivot,
+    second: Array  # and of their squares
+    low: Array
+    low_at: Array
+    high: Array
+    high_at: Array
+
+
+def several(block: Array, what: int, pivot: Array | None) -> Several | None:
+    """Several reductions of float rows from one read, of shape (outer, n, 1); None if not done here.
+
+    ``what`` adds up SUM, DEVIATIONS from one pivot a row, LOW and HIGH: the least and the greatest element, or NaN, and
+    where the first of them is.
+    """
+    outer, n, _ = block.shape
+    loops = _rows_for(block[:, :, 0]) if block.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    kinds = ("f8", "f8", "f8", block.dtype, "i8", block.dtype, "i8")
+    found = Several(*(np.empty((outer, 1), kind) for kind in kinds))
+    pivots = np.zeros(outer) if pivot is None else np.ascontiguousarray(pivot, "f8")
+    fields = (getattr(found, f.name) for f in dataclass_fields(found))
+    asked = np.array([what], np.int64)
+    _call(loops[f"several_{block.dtype.name}"], block, *_sizes(outer, block.strides[0], n), asked, pivots, *fields)
+    return found
+
+
+def positions(name: str, rows: Array) -> Array | None:
+    """Where along each row ``argmax`` or ``argmin`` finds the first extremum or NaN; None if not done here."""
+    outer, n = rows.shape
+    loops = _rows_for(rows) if rows.dtype in ("f4", "f8") else None
+    if loops is None:
+        return None
+    out = np.empty(outer, np.int64)
+    _call(loops[f"{name}_{rows.dtype.name}"], rows, *_sizes(outer, rows.strides[0], n), out)
+    return out
+
+
+def finds_extrema(dtype: DType) -> bool:
+    """True where :func:`extrema` takes elements of this dtype."""
+    return f"{dtype.kind}{dtype.itemsize}" in SPREAD and library() is not None
+
+
+def extrema(name: str, block: Array) -> State | None:
+    """The extrema over the middle axis that ``argmin``, ``argmax``, ``nanargmin`` or ``nanargmax`` finds, and where the
+    first of each is, -1 where there is nothing but NaN to leave out; None if not done here.
+
+    Of blocks of shape (outer, n, inner), floats or integers, columns alone.
+    """
+    if block.dtype.kind != "f":
+        name = name.removeprefix("nan")
+    is_done = finds_extrema(block.dtype) and 1 < block.shape[1] < 2**31 and block.shape[2] > 1
+    loops = _loops_for(block) if is_done else None
+    if loops is None:
+        return None
+    shape = block.shape[0], block.shape[2]
+    best, at = np.empty(shape, block.dtype), np.empty(shape, np.int64)
+    _reduce(loops[f"{name}_columns_{block.dtype.name}"], block, block.shape, best, at)
+    return best, at
+
+
+def scan(name: str, block: Array, carry: Array, out: Array) -> Array | None:
+    """Running results of a ufunc, or of last, over the middle axis into ``out``, and the states behind; else None.
+
+    ``block`` and ``out`` have shape (outer, n, inner), ``carry`` (outer, inner) and the dtype that is accumulated in.
+    """
+    kind, state, result = (_kind(a) for a in (block, carry, out))
+    loops = _scans_for(block, out) if SCANNED.get((name, kind)) == (state, result) else None
+    if loops is None:
+        return None
+    behind = np.array(carry != 0 if state == "b1" else carry, order="C")
+    _scan(loops[f"{name}_{block.dtype.name}"], block, out, behind)
+    return behind
+
+
+def products(block: Array, value: Array, exponent: Array, out: Array) -> tuple[Array, Array] | None:
+    """Running products of floats, of values with exponents, as :func:`scan` gives them."""
+    kind, state, result = (_kind(a) for a in (block, value, out))
+    loops = _scans_for(block, out) if SCANNED.get(("products", kind)) == (state, result) else None
+    if loops is None:
+        return None
+    behind = np.array(value, order="C"), np.array(exponent, order="C")
+    _scan(loops[f"products_{block.dtype.name}"], block, out, *behind)
+    return behind
+
+
+def pairs(block: Array, hi: Array, lo: Array, out: Array) -> tuple[Array, Array] | None:
+    """Running sums of float64 or complex128 in pairs, as :func:`scan` gives them."""
+    same = {_kind(a) for a in (block, hi, lo, out)}
+    loops = _scans_for(block, out) if same in ({"f8"}, {"c16"}) else None
+    if loops is None:
+        return None
+    behind = np.empty((*hi.shape, 2), hi.dtype)
+    behind[..., 0], behind[..., 1] = hi, lo
+    _scan(loops[f"pairs_{block.dtype.name}"], block, out, behind)
+    return behind[..., 0], behind[..., 1]
+
+
+def packed_pairs(block: Array, carry: State, out: Array) -> State | None:
+    """As :func:`pairs`, of states that lie as in a partial, hi and lo of each part: those behind take their place.
+
+    Of lines of two elements the states are as large as the lines. Taken apart and put together again they cost more
+    than the sums: of 2**22 lines of float64, 60 ms of 110.
+    """
+    kind = {2: "f8", 4: "c16"}[len(carry)]
+    loops = _scans_for(block, out) if {_kind(block), _kind(out)} == {kind} and _are_packed(carry) else None
+    if loops is None:
+        return None
+    _scan(loops[f"packed_pairs_{block.dtype.name}"], block, out, carry[0])
+    return carry
+
+
+def _are_packed(fields: State) -> bool:
+    """True for float64 fields of states that lie one after another without a gap."""
+    first, nbytes = fields[0], 8 * len(fields)
+    gapless = (nbytes * first.shape[1], nbytes)
+    return all(
+        _kind(field) == "f8"
+        and field.ctypes.data == first.ctypes.data + 8 * number
+        and all(n == 1 or step == wanted for n, step, wanted in zip(field.shape, field.strides, gapless, strict=True))
+        for number, field in enumerate(fields)
+    )
+
+
+def _kind(array: Array) -> str:
+    """Kind and bytes of the elements; nothing where they are swapped."""
+    return f"{array.dtype.kind}{array.dtype.itemsize}" if array.dtype.isnative else ""
+
+
+def _scan(function: Callable[..., Any], block: Array, out: Array, *behind: Array) -> None:
+    steps = np.array([*block.strides[:2], *out.strides[:2]], np.int64)
+    _call(function, block, *_sizes(*block.shape), steps, out, *behind)
+
+
+def _scans_for(block: Array, out: Array) -> ctypes.CDLL | None:
+    """The loops, if it is worth a call and lines side by side are neighbours in memory."""
+    if block.size < LEAST or not (block.flags.aligned and out.flags.aligned):
+        return None
+    lie = all(a.shape[2] == 1 or a.strides[2] == a.itemsize for a in (block, out))
+    return library() if lie else None
+
+
+def _reduce(function: Callable[..., Any], block: Array, shape: tuple[int, ...], *results: Any) -> None:
+    steps = np.array(block.strides[:2], np.int64)
+    _call(function, block, *_sizes(*shape), steps, *results)
+
+
+def _sizes(*numbers: int) -> Iterator[ctypes.c_int64]:
+    return map(ctypes.c_int64, numbers)
+
+
+def _loops_for(block: Array) -> ctypes.CDLL | None:
+    """The loops, if it is worth a call and cells side by side, or else elements, are neighbours in memory."""
+    step = block.strides[2] if block.shape[2] > 1 else block.strides[1]
+    return _loops_of(block) if step == block.itemsize or block.shape[1:] == (1, 1) else None
+
+
+def _loops_of(block: Array) -> ctypes.CDLL | None:
+    """The loops, if it is worth a call."""
+    return library() if block.size >= LEAST and block.flags.aligned and block.dtype.isnative else None
+
+
+def _rows_for(rows: Array) -> ctypes.CDLL | None:
+    """The loops of rows, if it is worth a call and neighbours in a row are neighbours in memory."""
+    return _loops_for(rows[:, :, None]) if rows.shape[1] >= ROW else None
+
+
+def _call(function: Callable[..., Any], array: Array, *others: Any) -> None:
+    pointers = (ctypes.c_void_p(o.ctypes.data) if isinstance(o, np.ndarray) else o for o in others)
+    function(ctypes.c_void_p(array.ctypes.data), *pointers)

@@ -1,0 +1,193 @@
+"""``python -m gpureduce_dask bench``: arguments, and what is written where."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from ...errors import DeviceError, ExtraError, message
+
+CHUNKS = (16, 128, 512, 1024, 4096)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what",
+        choices=["kernels", "trees", "host", "soak", "workflows", "random", "report"],
+        help="measure kernels, whole trees, NumPy chunks, memory over time, daily work with files or random calls, "
+        "or write tables again",
+    )
+    suites = parser.add_mutually_exclusive_group()
+    suites.add_argument("--scans", action="store_true", help="kernels, trees: of scans, not of reductions")
+    suites.add_argument("--one-read", action="store_true", help="kernels, trees: of what one read answers")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help="results, written and for report read (default: kernels.json, trees.json or soak.json; of scans "
+        "scan_kernels.json, scan_trees.json; of one read one_read_kernels.json, one_read_trees.json)",
+    )
+    parser.add_argument("--plot", type=Path, help="PNG: shares of the ceiling, or time against chunks")
+    parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
+    kernels = parser.add_argument_group("kernels")
+    kernels.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
+    kernels.add_argument("--only", default="", help="kernels, workflows: regular expression over the rows' labels")
+    kernels.add_argument("--no-peers", action="store_true", help="time ours alone")
+    trees = parser.add_argument_group("trees and soak")
+    trees.add_argument(
+        "--gpus",
+        type=int,
+        nargs="+",
+        help="workers, one a GPU, one number after another; 0 for NumPy workers (default: all GPUs there are)",
+    )
+    trees.add_argument("--workers", type=int, default=4, help="NumPy workers where no GPU is used (default: 4)")
+    trees.add_argument("--mib", type=float, help="data of one worker (default: 8192 on a GPU, 128 on NumPy, 4 to soak)")
+    trees.add_argument("--chunks", type=int, nargs="+", default=list(CHUNKS), help="numbers of chunks to try")
+    trees.add_argument("--repeats", type=int, default=7, help="of each of ours (default: 7)")
+    trees.add_argument("--no-stock", action="store_true", help="time ours alone")
+    trees.add_argument("--budget", type=float, default=280, help="seconds for each number of GPUs (default: 280)")
+    trees.add_argument("--minutes", type=float, default=20, help="how long to soak (default: 20)")
+    flows = parser.add_argument_group("workflows")
+    flows.add_argument("--scheduler", choices=["threads", "processes", "distributed"], default="threads")
+    flows.add_argument("--data", type=Path, help="folder for files (default: one that is deleted behind the run)")
+    flows.add_argument("--small", action="store_true", help="a few MiB in place of a GiB, and no times")
+    flows.add_argument("--persisted", action="store_true", help="of data in memory, not from files")
+    flows.add_argument("--gpu", action="store_true", help="of CuPy chunks, read on the host")
+    flows.add_argument("--latency", type=float, default=0, help="milliseconds that a read of a chunk waits")
+    drawn = parser.add_argument_group("random")
+    drawn.add_argument("--seed", type=int, help="of the draws (default: one from the clock, which is printed)")
+    drawn.add_argument("--count", type=int, default=200, help="calls (default: 200)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure or only report; 1 where a result was wrong."""
+    commands = {"kernels": _kernels, "trees": _trees, "host": _host, "soak": _soak, "workflows": _workflows}
+    return {**commands, "random": _random, "report": _report}[args.what](args)
+
+
+def _kernels(args: argparse.Namespace) -> int:
+    need_gpu("bench kernels")
+    from . import kernels, one_read, scans
+
+    suite = scans.SCANS if args.scans else one_read.ONE_READ if args.one_read else kernels.REDUCTIONS
+    result = kernels.run(suite, args.gib, args.only, not args.no_peers, _path(args, "kernels.json"))
+    return _report_kernels(args, result)
+
+
+def _path(args: argparse.Namespace, name: str) -> Path:
+    return args.json or Path(f"scan_{name}" if args.scans else f"one_read_{name}" if args.one_read else name)
+
+
+def _report(args: argparse.Namespace) -> int:
+    result = json.loads(_path(args, "kernels.json").read_text())
+    if "host" in result:
+        return _report_host(args, result)
+    if "workflows" in result:
+        return _report_workflows(args, result)
+    return _report_trees(args, result) if "runs" in result else _report_kernels(args, result)
+
+
+def _report_kernels(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    from . import report
+
+    print(report.summary(result))
+    if args.plot:
+        report.plot(result, args.plot)
+    if args.readme:
+        args.readme.write_text(report.into_readme(args.readme.read_text(), result))
+    return 0 if report.is_clean(result) else 1
+
+
+def _trees(args: argparse.Namespace) -> int:
+    from ...cluster import count_gpus
+    from . import one_read_trees, scan_trees, trees
+
+    path = _path(args, "trees.json")
+    suite = scan_trees.SCANS if args.scans else one_read_trees.ONE_READ if args.one_read else trees.REDUCTIONS
+    for gpus in [count_gpus()] if args.gpus is None else args.gpus:
+        mib = args.mib or (8192 if gpus else 128)
+        trees.run(suite, gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path, args.budget)
+    return _report_trees(args, json.loads(path.read_text()))
+
+
+def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    from . import scan_trees_report, trees_report
+
+    told = scan_trees_report if result.get("what") == "scans" else trees_report
+    for run in result["runs"]:
+        print(told.summary(run))
+    if args.plot:
+        told.plot(result, args.plot)
+    if args.readme:
+        picture = args.plot and os.path.relpath(args.plot, args.readme.parent)
+        args.readme.write_text(told.into_readme(args.readme.read_text(), result, picture))
+    return 0 if all(map(trees_report.is_clean, result["runs"])) else 1
+
+
+def _host(args: argparse.Namespace) -> int:
+    from . import host
+
+    return _report_host(args, host.run(args.mib or 64, 6, args.repeats, args.json or Path("host.json")))
+
+
+def _report_host(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    from . import host
+
+    if args.readme:
+        args.readme.write_text(host.into_readme(args.readme.read_text(), result))
+    return 0 if host.is_clean(result) else 1
+
+
+def _soak(args: argparse.Namespace) -> int:
+    from . import soak
+
+    result = soak.run(args.workers, args.mib or 4, args.minutes, args.json or Path("soak.json"))
+    print(soak.summary(result))
+    return 0 if soak.is_clean(result) else 1
+
+
+def _workflows(args: argparse.Namespace) -> int:
+    try:
+        from .workflows import data, measure, run
+    except ImportError as error:
+        remedy = 'Install the test extra: pip install "gpureduce-dask[test]".'
+        raise ExtraError(message("bench workflows", str(error), "xarray, zarr, h5netcdf and flox", remedy)) from error
+    size, repeats = (data.SMALL, (0, 0)) if args.small else (data.FULL, measure.REPEATS)
+    path = args.json or Path("workflows.json")
+    how = {"only": args.only, "persisted": args.persisted, "gpu": args.gpu, "latency": args.latency / 1e3}
+    with tempfile.TemporaryDirectory() as folder:
+        where = args.data or Path(folder)
+        result = run.run(args.scheduler, where, path, size=size, repeats=repeats, **how)
+    return _report_workflows(args, result)
+
+
+def _report_workflows(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    from .workflows import run
+
+    print(run.summary(result))
+    if args.readme:
+        args.readme.write_text(run.into_page(args.readme.read_text(), result))
+    return 0 if run.is_clean(result) else 1
+
+
+def _random(args: argparse.Namespace) -> int:
+    from . import random_calls
+
+    seed = int(time.time()) if args.seed is None else args.seed
+    result = random_calls.run(seed, args.count, args.mib or 200, args.json or Path("random.json"))
+    print(random_calls.summary(result))
+    return 0 if random_calls.is_clean(result) else 1
+
+
+def need_gpu(command: str, remedy: str = "Install the cuda13 extra.") -> None:
+    """Raise DeviceError where there is none."""
+    try:
+        import cupy
+
+        cupy.cuda.runtime.getDeviceCount()
+    except Exception as error:  # no CuPy, no driver or no device: CuPy raises a different error for each
+        raise DeviceError(message(command, f"no usable GPU ({error})", "CuPy and a CUDA GPU", remedy)) from error
