@@ -163,7 +163,7 @@ _TODAY = (
     ),
     Step(
         "reduce", 20, "the library", "api/reductions.py",
-        "Loads of 16 bytes, wide totals, any layout, axis and operator, one launch; the last block ends it.",
+        "Loads of 16 bytes, wide accumulators, any layout, axis and operator, one launch; the last block ends it.",
         "this library", "", "It adds float32 in float64, at the speed of memory.",
     ),
 )  # fmt: skip

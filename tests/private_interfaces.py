@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "gpureduce_dask"
 PAGE = PACKAGE.parent / "docs" / "layout.md"
 MODULE = PACKAGE / "distributed" / "private.py"
 UPSTREAMS = {"dask", "distributed"}
-TOOLS = {"bench", "ladder", "demo.py", "doctor.py"}  # which only measure and report
+TOOLS = {"tools"}  # which only measure and report
 
 # What is documented, or named in the docstring of what is: https://docs.dask.org, https://distributed.dask.org.
 DOCUMENTED = frozenset(
@@ -31,7 +31,7 @@ DOCUMENTED = frozenset(
 )
 OURS = frozenset({"_asdict", "_getframe", "_number", "_tape", "_meta"})  # Python's, the tracer's own, and one of NAMES
 # What every expression has, where it is made one: of those of EXPRESSIONS, as ``_meta`` is of an array.
-EXPRESSION_FILES = {"graph/array_expressions.py", "explain.py"}
+EXPRESSION_FILES = {"graph/array_expressions.py", "api/explain.py"}
 OF_EXPRESSIONS = frozenset("._name ._layer ._parameters ._expr ._replace_expr".split())
 
 

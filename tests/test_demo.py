@@ -14,7 +14,7 @@ REFUSE = """
 import importlib.util, sys
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == {name!r} else found(name, *rest)
-from gpureduce_dask.cli import main
+from gpureduce_dask.tools.cli import main
 sys.exit(main({arguments!r}))
 """
 

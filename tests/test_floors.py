@@ -70,11 +70,11 @@ def test_the_walk_sees_relative_absolute_and_nested_imports(tmp_path, monkeypatc
         "from ..graph import reduce\n"
         "from . import place\n"
         "def f():\n"
-        "    from gpureduce_dask.cli import main\n"
+        "    from gpureduce_dask.tools.cli import main\n"
         "    import gpureduce_dask as gr\n"
     )
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
-    assert imported_units(module) == {"graph", "chunk", "cli", ""}
+    assert imported_units(module) == {"graph", "chunk", "tools", ""}
 
 
 def test_kernels_hold_no_python():

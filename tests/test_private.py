@@ -39,8 +39,8 @@ def test_the_walk_finds_them(tmp_path):
         "from dask._expr import FinalizeCompute\nfrom dask.layers import Blockwise\n"
         "def f(client):\n    import distributed.core\n    return client._handle_scheduler_coroutine\n"
     )
-    (tmp_path / "bench").mkdir()
-    (tmp_path / "bench" / "file.py").write_text("import dask._expr\n")
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "file.py").write_text("import dask._expr\n")
     found = private_interfaces.elsewhere(tmp_path, tmp_path / "none.py")
     assert set(found) == {
         "dask._expr.FinalizeCompute",
