@@ -69,10 +69,10 @@ def client(cluster):
         yield client
 
 
-def run(client, array):
+def run(client, array, compute=dask.array.Array.compute):
     """The result, and the tasks that ran for it."""
     client.run_on_scheduler(taken)
-    value = array.compute()
+    value = compute(array)
     return value, client.run_on_scheduler(taken)
 
 
@@ -227,10 +227,19 @@ def test_slices_share_the_tasks_of_their_worker(client):
     gr.sum(p).compute()
     got, tasks = run(client, gr.max(p, axis=0))
     np.testing.assert_array_equal(got, ref.max(0))
-    assert len(tasks) == 4 + 8 + 1  # a worker, a chunk of the result, and what joins those
+    assert len(tasks) == 4 + 1  # a worker, and the one that joins all blocks of the result
+    held, tasks = run(client, gr.mean(p, axis=0), lambda x: persisted(client, x))
+    np.testing.assert_array_equal(held.compute(), ref.mean(0))
+    assert len(tasks) == 4 + 8
+    least = gr.min(p, axis=0)
+    (whole, more), tasks = run(client, (least, least + 1), lambda each: dask.compute(*each))
+    np.testing.assert_array_equal(whole, ref.min(0))
+    np.testing.assert_array_equal(more, ref.min(0) + 1)
+    assert len(tasks) == 4 + 8 + 8 + 2  # others need the blocks too
+    assert least.compute(optimize_graph=False).tolist() == ref.min(0).tolist()
     with dask.config.set({"gpureduce.group": 100}):
-        got, tasks = run(client, gr.min(p, axis=0))
-    np.testing.assert_array_equal(got, ref.min(0))
+        got, tasks = run(client, gr.ptp(p, axis=0))
+    np.testing.assert_array_equal(got, np.ptp(ref, 0))
     assert len(tasks) > 8 + 8
 
 
@@ -256,7 +265,7 @@ def test_slices_of_views_share_the_tasks_of_their_worker(client, view):
             continue
         got, tasks = run(client, gr.nanmax(y, axis=axis))
         np.testing.assert_array_equal(got, np.nanmax(want, axis))
-        assert len(tasks) == 4 + 8 + 1
+        assert len(tasks) == 4 + 1
         several = dask.compute(*(op(y, axis=axis) for op in ops))
         for op, found in zip(ops, several, strict=True):
             np.testing.assert_allclose(found, getattr(np, op.__name__)(want, axis), rtol=1e-12, err_msg=op.__name__)

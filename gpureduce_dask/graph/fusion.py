@@ -32,6 +32,7 @@ from ..planner import in_order
 from . import fused_task, scan_fusion
 from . import graph_arrays as da
 from .fused_task import Key, Step
+from .output_fusion import finish_together
 from .reduce_tasks import combine, finish
 from .scan_fusion import users_of
 
@@ -153,8 +154,8 @@ class Optimize:
         if any(isinstance(node, Group) for node in low.values()):
             low = private.fuse_linear(move_in_chains(low, wanted, known), wanted | known)
         # Each alias that fusion leaves would run as a task.
-        users = users_of(low)
-        low = scan_fusion.move_in_steps(private.resolve_aliases(low, wanted | known, users), wanted | known)
+        low = private.resolve_aliases(low, wanted | known, users_of(low))
+        low = finish_together(scan_fusion.move_in_steps(low, wanted | known), wanted, known)
         return {key: fused_task.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from dask.highlevelgraph import HighLevelGraph
 
 from ..distributed import workers
-from ..distributed.private import DataNode, GraphNode
+from ..distributed.private import DataNode, GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
 from ..operators import table as operators
 from ..operators.monoid import Bound, Monoid
@@ -143,12 +143,13 @@ def _describe(tree: Tree, bound: Bound, name: str, results: list[Any]) -> Plan:
 
 
 def _tasks(results: list[Any], is_local: bool) -> int:
-    """Tasks of ``compute(*results)``: those of the graph as it is optimised, and one more to join the blocks of each
-    result that has several."""
-    keys = [each.__dask_keys__() for each in results]
-    graph = dict(fusion.OPTIMIZE(HighLevelGraph.merge(*(each.dask for each in results)), keys))
-    joins: int = sum(each.npartitions > 1 for each in results)
-    return joins + sum(not workers.is_future(node) and not (is_local and _is_data(node)) for node in graph.values())
+    """Tasks of ``compute(*results)``: those of the graph as it is optimised, in which a task joins the blocks of each
+    result."""
+    blocks = [List(*map(TaskRef, fusion.flat_keys(x.__dask_keys__()))) for x in results]
+    joins: dict[Any, Task] = {f"join-{i}": Task(f"join-{i}", list, each) for i, each in enumerate(blocks)}
+    joined = HighLevelGraph.from_collections("join", joins, dependencies=results)
+    nodes = dict(fusion.OPTIMIZE(joined, list(joins))).values()
+    return len([node for node in nodes if not workers.is_future(node) and not (is_local and _is_data(node))])
 
 
 def _is_data(node: Any) -> bool:
@@ -174,8 +175,8 @@ def _moved(tree: Tree, partial: float, known: workers.Workers) -> float:
     if known.client is None or workers_there < 2:
         return 0.0
     slices = max(1, tree.array.npartitions)
-    if tree.bundles:  # each has partials of all slices, and goes wherever one of them is finished
-        return float(tree.bundles * (min(workers_there, slices) - 1) * slices * partial)
+    if tree.bundles:  # each has partials of many slices, which meet where all are finished
+        return float((tree.bundles - tree.bundles // workers_there) * slices * partial)
     groups = len(tree.dealt)
     if all(worker is None for worker, _ in tree.dealt):
         return float(max(0, groups - max(slices, -(-groups // workers_there))) * partial)
