@@ -10,6 +10,7 @@ import pytest
 
 import gpureduce_dask as gr
 from gpureduce_dask.graph.histograms import counts_of
+from gpureduce_dask.operators import native
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, which counts bool as bytes
 
@@ -68,3 +69,35 @@ def test_bins_and_ranges_that_are_known_when_they_are_computed():
                 np.testing.assert_array_equal(found.compute(scheduler="sync"), want)
     edges = x[:3].cumsum(axis=0)
     np.testing.assert_array_equal(gr.histogram(x, edges)[0], np.histogram(u, edges.compute(scheduler="sync"))[0])
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_bins_of_one_width_at_their_edges(dtype):
+    """Elements on edges and beside them, outside, infinite and NaN; ranges that are wide, narrow or far from zero."""
+    rng = np.random.default_rng(7)
+    far = 2.0 ** (20 if dtype == "f4" else 49)
+    huge = float(np.finfo(dtype).max)
+    spans = [(0, 1), (-1, 3), (0.1, 0.7), (far, far + 100), (-huge / 4, huge / 2), (0, 1e-38), (0, 1e-44)]
+    for span in spans:
+        for bins in (1, 7, 10, 1000, 65536):
+            try:
+                edges = np.histogram_bin_edges(np.empty(0, dtype), bins, span)
+            except ValueError:  # too many for this range
+                continue
+            with np.errstate(all="ignore"):
+                inner = (rng.random(5000) * (span[1] - span[0]) + span[0]).astype(dtype)
+            near = [np.nextafter(edges, sign * np.inf, dtype=edges.dtype) for sign in (-1, 1)]
+            x = np.concatenate([edges, *near, inner, [np.nan, np.inf, -np.inf, -0.0, 0.0]]).astype(dtype)
+            x = rng.permutation(x)[: x.size // 6 * 6].reshape(2, -1, 3)
+            with np.errstate(all="ignore"):
+                for layout in (x, x.T, x[:, ::-1, ::2].copy()[:, ::-1]):
+                    want = np.histogram(layout, bins, span)[0]
+                    got = counts_of(layout, edges, span)
+                    np.testing.assert_array_equal(got.ravel(), want, err_msg=f"{span} {bins}")
+
+
+def test_bins_of_one_width_without_loops(monkeypatch):
+    monkeypatch.setattr(native, "library", lambda: None)
+    u = np.random.default_rng(2).normal(size=(70, 90))
+    x = da.from_array(u, chunks=40)
+    np.testing.assert_array_equal(gr.histogram(x, 50, (-2, 2))[0], np.histogram(u, 50, (-2, 2))[0])

@@ -14,6 +14,7 @@ from dask.base import is_dask_collection, tokenize
 from ..chunk import is_device, require_plain_chunk
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, ArgumentTypeError, message
+from ..operators import native
 from ..operators.grouped import COUNT
 from . import graph_arrays as da
 from . import meta
@@ -140,8 +141,9 @@ def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
 def counts_of(block: Any, edges: Any, span: Any = None, masks: bool = False) -> Any:
     """How many elements of a NumPy chunk lie in each bin, behind as many axes of size 1 as it has.
 
-    Single bytes are counted by value. Where bins are of one width, from ``span[0]`` to ``span[1]``, numpy.histogram
-    counts; else as it counts: blocks are sorted, and the edges looked up in them. With ``masks`` masks are ignored.
+    Single bytes are counted by value. Where bins are of one width, from ``span[0]`` to ``span[1]``, a loop in C counts,
+    or numpy.histogram; else as it counts: blocks are sorted, and the edges looked up in them. With ``masks`` masks are
+    ignored.
     """
     block = np.ma.getdata(block) if masks and isinstance(block, np.ma.MaskedArray) else block
     require_plain_chunk("histogram", block)
@@ -150,7 +152,11 @@ def counts_of(block: Any, edges: Any, span: Any = None, masks: bool = False) -> 
     if block.dtype.itemsize == 1:
         found = _counts_of_bytes(block, edges)
     elif span is not None:
-        found, _ = np.histogram(block.ravel(order="K"), count, span)
+        found = None
+        if block.dtype == edges.dtype and block.flags.aligned:
+            found = native.histogram(_flat_parts(block), edges)
+        if found is None:
+            found, _ = np.histogram(block.ravel(order="K"), count, span)
     else:
         behind = np.zeros(count + 1, np.int64)  # the elements before each edge
         for part in _flat_parts(block):

@@ -2,7 +2,7 @@
 
 They do what NumPy does not do at the speed of memory, or not for all shapes: sum float32 in float64 and float64 in
 pairs, sum squares of deviations without an array of them, multiply with exponents, leave NaN out of all these, find
-positions along rows, do several of these from one read, and scan lines with a carry.
+positions along rows, do several of these from one read, scan lines with a carry, and count in bins of one width.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ctypes
 import functools
 import hashlib
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
 from pathlib import Path
@@ -42,6 +42,7 @@ SCANNED = {
 }
 SPREAD = ("f4", "f8", *INTEGERS)  # of whose elements there are variances, and extrema of columns
 SUM, DEVIATIONS, LOW, HIGH = 1, 2, 4, 8  # of several reductions at once
+TABLES = 4  # of counts, as in histogram.c
 ROW = 128  # elements of a row below which NumPy finds positions as fast
 
 
@@ -119,6 +120,25 @@ def spread(block: Array, skip: bool, paired: bool) -> State | None:
     name = "spread_present" if skip and block.dtype.kind == "f" else "spread"
     _reduce(loops[f"{name}_{block.dtype.name}"], block, block.shape, *fields)
     return tuple(field for field in fields if field is not None)
+
+
+def histogram(parts: Iterable[Array], edges: Array) -> Array | None:
+    """How many elements of contiguous parts lie in each bin, as numpy.histogram counts them; None if not done here.
+
+    Of float32 and float64, with edges of the same dtype for bins of one width.
+    """
+    loops = library()
+    with np.errstate(over="ignore"):
+        width = edges[-1] - edges[0]
+        is_wide = np.isfinite(width) and np.isfinite((len(edges) - 1) / width) and (edges[1:] > edges[:-1]).all()
+    if loops is None or edges.dtype not in ("f4", "f8") or not is_wide:
+        return None
+    bins = len(edges) - 1
+    counts = np.zeros((TABLES, bins + 1), np.int64)
+    for part in parts:
+        _call(loops[f"histogram_{edges.dtype.name}"], part, *_sizes(part.size), edges, *_sizes(bins), counts)
+    found: Array = counts.sum(0)[:-1]
+    return found
 
 
 def grouped(block: Array, codes: Array, groups: int, skip: bool) -> tuple[Array, Array | None] | None:
