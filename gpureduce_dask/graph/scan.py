@@ -34,7 +34,7 @@ from . import deferred, fusion, meta, scan_fusion, sources
 from . import graph_arrays as da
 from .axes import needs_places, place_chunks
 from .fusion import Deferred, Tasks
-from .scan_tasks import Scan, Section, TotalsTask, bases, only_section, scan_chunk, scan_whole, totals
+from .scan_tasks import Scan, Section, TotalsTask, bases, bases_of_lines, only_section, scan_chunk, scan_whole, totals
 from .sources import HandleSource
 
 Ref = tuple[str, tuple[int, ...]]  # an array's name, and its numbers of chunks
@@ -46,8 +46,8 @@ class ScanGraph:
 
     ``starts`` is the array that says where segments start, of the same numbers of chunks or of one. ``name`` begins the
     keys of results, ``parts`` those of totals and of what stands before chunks. ``offsets`` are those of chunks along
-    the axis, or in C order, where positions matter. ``dealt`` says for each line which chunks' totals one task finds,
-    and ``section`` how many chunks' bases.
+    the axis, or in C order, where positions matter. ``dealt`` says which chunks' totals one task finds: for each line,
+    or, where lines go ``together``, for all of them as one. ``section`` is how many chunks' bases one task finds.
     """
 
     arrays: tuple[Ref, ...]
@@ -58,12 +58,16 @@ class ScanGraph:
     offsets: Sequence[int] | None
     dealt: Sequence[Sequence[Sequence[int]]]
     section: int
+    together: bool = False
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
-        written = _Written(self)
-        for line, dealt in zip(lines_of(self.arrays[0][1], self.scan), self.dealt, strict=True):
-            written.line(line, dealt)
+        written, lines = _Written(self), list(lines_of(self.arrays[0][1], self.scan))
+        if self.together:
+            written.lines(lines, *self.dealt)
+        else:
+            for line, dealt in zip(lines, self.dealt, strict=True):
+                written.line(line, dealt)
         return written.tasks
 
 
@@ -98,8 +102,7 @@ class _Written:
         if len(dealt) == len(sections) == 1 and len(dealt[0]) + 1 == len(line):
             self._results(line, self._add(only_section, *self._columns(line[:-1]), offsets, scan))
             return
-        where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
-        refs = [self._add(totals, *self._columns([line[i] for i in m]), [offsets[i] for i in m], scan) for m in dealt]
+        refs, where = self._totals(line, dealt)
         before = None
         for section in sections:
             wanted = [i for i in section.members if i + 1 < len(line)]
@@ -110,10 +113,32 @@ class _Written:
             before = self._add(bases, List(*(refs[g] for g in used)), order, mine, before, scan)
             self._results([line[i] for i in section.members], before)
 
-    def _results(self, members: Sequence[Coords], section: Any) -> None:
+    def lines(self, lines: Sequence[list[Coords]], dealt: Sequence[Sequence[int]]) -> None:
+        """Totals by group of all lines, the bases of all in one task, and a task for each chunk of the result."""
+        refs, where = self._totals([c for line in lines for c in line[:-1]], dealt)
+        each = len(lines[0]) - 1
+        orders = [[where[number * each + i] for i in range(each)] for number in range(len(lines))]
+        offsets = [self._offset(c) for c in lines[0]]
+        sections = self._add(bases_of_lines, List(*refs), orders, offsets, self.graph.scan)
+        for number, line in enumerate(lines):
+            self._results(line, sections, number)
+
+    def _totals(
+        self, chunks: Sequence[Coords], dealt: Sequence[Sequence[int]]
+    ) -> tuple[list[TaskRef], dict[int, tuple[int, int]]]:
+        """A task for each group of chunks, and for each chunk which of these has its total, and where."""
+        where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
+        refs = []
+        for members in dealt:
+            mine = [chunks[i] for i in members]
+            refs.append(self._add(totals, *self._columns(mine), [self._offset(c) for c in mine], self.graph.scan))
+        return refs, where
+
+    def _results(self, members: Sequence[Coords], section: Any, line: int | None = None) -> None:
         """A task for each chunk: as short as can be, for there are many."""
         arrays = [name for name, _ in self.graph.arrays]
-        for at, coords in enumerate(members):
+        for number, coords in enumerate(members):
+            at = number if line is None else (line, number)
             key = self._key(coords)
             blocks = [TaskRef((name, *coords)) for name in arrays]
             if self.graph.starts is not None:
@@ -224,7 +249,12 @@ class ScanTree:
         """Lines of several chunks each; ``source`` is None for chunks that have yet to be made."""
         known, holders, is_lazy = self._where(source)
         lines = list(lines_of(self.x.numblocks, self.scan))
-        dealt = [self._deal(line, len(lines), is_lazy, holders, known) for line in lines]
+        ends = [c for line in lines for c in line[:-1]]  # nothing stands behind the last of a line
+        together = not is_lazy and len(lines) > 1 and len(ends) <= self._section(False)
+        if together:
+            dealt = [self._deal_in_memory(ends, 1, holders, known)]
+        else:
+            dealt = [self._deal(line, len(lines), is_lazy, holders, known) for line in lines]
         self._name_by(tokenize(self.token, str(dealt), is_lazy))
         graph = ScanGraph(
             tuple((a.name, a.numblocks) for a in self.arrays),
@@ -235,6 +265,7 @@ class ScanTree:
             None if self.scan.shape is None else self._offsets(),
             dealt,
             self._section(is_lazy),
+            together,
         )
         return self._array(Deferred(graph), [*self.arrays, *self._flags()], self._chunks())
 
@@ -263,13 +294,17 @@ class ScanTree:
         if is_lazy and (known.client is None or len(known.threads) == 1):
             sections = planner.in_order(len(line), self._section(True))
             return [[i for i in g.members if i + 1 < len(line)] for g in sections]
-        ahead = line[:-1]  # nothing stands behind the last
         if is_lazy or self._section(False) < len(line):
-            return [(i,) for i in range(len(ahead))]
+            return [(i,) for i in range(len(line) - 1)]
+        return self._deal_in_memory(line[:-1], lines, holders, known)
+
+    def _deal_in_memory(
+        self, chunks: Sequence[Coords], lines: int, holders: Any, known: workers.Workers
+    ) -> list[Sequence[int]]:
         if holders is None:
-            size = planner.in_memory(len(ahead), lines, known.total, self.todo.chunk_bytes)
-            return [g.members for g in planner.in_order(len(ahead), size)]
-        held = [holders[c] for c in ahead]
+            size = planner.in_memory(len(chunks), lines, known.total, self.todo.chunk_bytes)
+            return [g.members for g in planner.in_order(len(chunks), size)]
+        held = [holders[c] for c in chunks]
         return [g.members for g in planner.by_worker(held, known.threads, lines, self.todo.chunk_bytes, known.memory)]
 
     def _section(self, is_lazy: bool) -> int:

@@ -234,6 +234,17 @@ class Section:
         return [None if p is None else next(there) for p in self.found]
 
 
+class Sections(list[Section]):
+    """What the chunks of several lines need."""
+
+    __slots__ = ()
+
+    def run(self, at: tuple[int, int], *blocks: Any) -> Any:
+        """A chunk of a line scanned from what stands before it."""
+        line, number = at
+        return self[line].run(number, *blocks)
+
+
 class TotalsTask(Task):
     """The task of :func:`totals`. dask fuses that of one chunk with nothing: whether it then fuses the chunk with what
     makes it would depend on which of them it comes to first, and be another in another graph of the same keys."""
@@ -293,6 +304,14 @@ def bases(
     return Section(found, offsets, before is None, scan)
 
 
+@faults.task
+def bases_of_lines(
+    groups: Sequence[Totals], orders: Sequence[Sequence[tuple[int, int]]], offsets: Sequence[int], scan: Scan
+) -> Sections:
+    """What the chunks of several lines need, which all have the same offsets."""
+    return Sections(bases(groups, order, offsets, None, scan) for order in orders)
+
+
 @deferred.reads
 @faults.task
 def only_section(
@@ -318,8 +337,8 @@ def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
 
 @deferred.reads
 @faults.task
-def scan_chunk(section: Section, at: int, *blocks: Any) -> Any:
-    """One chunk of a section."""
+def scan_chunk(section: Section | Sections, at: Any, *blocks: Any) -> Any:
+    """One chunk of a section, or of those of several lines."""
     return section.run(at, *blocks)
 
 
