@@ -243,6 +243,20 @@ def test_slices_share_the_tasks_of_their_worker(client):
     assert len(tasks) > 8 + 8
 
 
+def test_slices_of_one_chunk_share_the_tasks_of_their_worker(client):
+    ref, x = values((128, 6), (2, 6))
+    p = persisted(client, x)
+    for op in (gr.sum, gr.argmax, gr.std):
+        got, tasks = run(client, op(p, axis=1))
+        np.testing.assert_allclose(got, getattr(np, op.__name__)(ref, axis=1), rtol=1e-12)
+        assert len([key for key in tasks if "handle" not in key]) == 4 + 1
+    held, tasks = run(client, gr.mean(p, axis=1, keepdims=True), lambda x: persisted(client, x))
+    assert held.chunks == ((2,) * 64, (1,)) and len(tasks) == 4 + 64
+    np.testing.assert_array_equal(held.compute(), ref.mean(1, keepdims=True))
+    np.testing.assert_allclose((p - gr.mean(p, axis=1, keepdims=True)).compute(), ref - ref.mean(1, keepdims=True))
+    assert not copies(client, p)
+
+
 VIEWS = {
     "mapped": lambda x: (x + 1) * 2,
     "sliced": lambda x: x[::2, 1:],

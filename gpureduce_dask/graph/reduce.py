@@ -27,6 +27,8 @@ from .fusion import Tasks
 from .sources import Part, Reduction, Source, Spread, bundles, slices_of, task_of_all
 
 Key = tuple[str | int, ...]  # a name, and where the chunk lies
+# Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
+MANY, MANY_A_THREAD = 32, 4
 
 
 def reduce_array(
@@ -70,10 +72,10 @@ def build_tree(
     fusion.install()
     todo = Reduction(arrays, bound, axes, size)
     is_whole = all(x.numblocks[a] == 1 for a in axes)
-    source = None if is_whole else sources.select_source(todo, dry_run)
+    source = None if is_whole and x.npartitions < MANY else sources.select_source(todo, dry_run)
     if source is None:
         workers.current()  # raises where a worker lacks what the tasks need
-    if is_whole:
+    if is_whole and (source is None or not _is_worth_sharing(source)):
         return Tree(todo, bool(keepdims), f"gr-{name}", split).one_chunk_a_slice()
     if source is not None:
         return Tree(todo, bool(keepdims), f"gr-{name}", (split, size, str(source.mark))).of_memory(source, split)
@@ -81,6 +83,15 @@ def build_tree(
         return Tree(todo, bool(keepdims), f"gr-{name}", split).by_fan_in(split)
     dealer = sources.partitioner(todo)
     return Tree(todo, bool(keepdims), f"gr-{name}", (split, str(dealer))).of_chains(dealer, split)
+
+
+def _is_worth_sharing(source: Source) -> bool:
+    """True for slices of one chunk each where workers had better reduce all of theirs in a task a thread: whole, such
+    a result then takes no task for each of its chunks."""
+    todo, known = source.todo, source.known
+    stage = stages(todo.bound, todo.x.numblocks, todo.axes)[0]
+    is_spread = known.client is not None and todo.x.npartitions >= MANY_A_THREAD * known.total
+    return is_spread and not todo.size and sources.partials_travel(todo, stage)
 
 
 class Tree:
