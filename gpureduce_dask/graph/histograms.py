@@ -180,9 +180,10 @@ def _counts_of_bytes(block: Any, edges: Any) -> Any:
 
 
 def _flat_parts(block: Any) -> Any:
-    """The elements of a chunk in lines of so many, in the order of memory."""
+    """The elements of a chunk in contiguous lines of so many, in the order of memory."""
     flags: Any = ["external_loop", "buffered", "zerosize_ok"]
-    return np.nditer(block, flags, order="K", buffersize=LINE)
+    contiguous: Any = [["readonly", "contig"]]
+    return np.nditer(block, flags, contiguous, order="K", buffersize=LINE)
 
 
 def codes_of(block: Any, edges: Any, even: bool) -> Any:

@@ -26,7 +26,8 @@ from ..operators.monoid import Bound
 from . import meta, reduce_tasks
 from .axes import FAN_IN, Axes, needs_places, place_chunks, stages
 
-BUNDLE_BYTES = 256 * 1024  # of the partials that one task gives for all slices: they may go to every worker
+BUNDLE_BYTES = 256 * 1024  # of the partials that one task gives for all slices: they may go to every worker,
+WHOLE_BYTES = 2**24  # but those of slices of one chunk each are finished where they are, or go to one worker
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,9 +122,10 @@ def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coor
 
 def partials_travel(todo: Reduction, stage: Axes) -> bool:
     """True where the partials of all slices together are small enough to go to all that need one of them."""
+    is_whole = all(n == 1 for a, n in enumerate(todo.x.numblocks) if a in stage)
     kept = [sizes for a, sizes in enumerate(todo.x.chunks) if a not in stage]
     nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * todo.bound.cell_bytes
-    return bool(nbytes <= BUNDLE_BYTES)
+    return bool(nbytes <= (WHOLE_BYTES if is_whole else BUNDLE_BYTES))
 
 
 def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes) -> list[list[Part]]:
