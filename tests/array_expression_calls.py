@@ -1,11 +1,13 @@
-"""Calls on arrays that are expressions, each with NumPy's answer: ``python array_expression_calls.py dask.array``.
+"""Calls on arrays that are expressions, with NumPy's answers: ``python array_expression_calls.py dask.array calls``.
 
 A program of its own, for dask decides about query planning when ``dask.array`` is first imported. It prints a JSON
-object of each call's name and what is wrong with its result, which is nothing.
+object of each call's name and what is wrong with its result, which is nothing. Each part has a process to itself, which
+on Linux begins with what has been imported already: that takes longer than most parts.
 """
 
 import importlib
 import json
+import multiprocessing
 import sys
 import traceback
 from types import SimpleNamespace
@@ -451,7 +453,8 @@ def attempt_check(check, gr, xp):
     return ""
 
 
-def main(package, part):
+def prepared(package):
+    """The package, with query planning on, and ours."""
     if package == "dask.array":
         import dask
 
@@ -459,12 +462,36 @@ def main(package, part):
     xp = importlib.import_module(package)
     import gpureduce_dask as gr
 
+    return gr, xp
+
+
+def found_by(package, part):
+    gr, xp = prepared(package)
     if part != "calls":
         return {part: attempt_check(CHECKS[part], gr, xp)}
     given = arrays(xp)
     found = {k: attempt(lambda f=f: f(gr, given), wanted, xp.Array) for k, (f, wanted) in CALLS.items()}
     if package == "dask.array":
         found |= {k: attempt(lambda f=f: f(gr), wanted, xp.Array) for k, (f, wanted) in OF_NUMPY.items()}
+    return found
+
+
+def send(connection, package, part):
+    connection.send(found_by(package, part))
+
+
+def main(package, *parts):
+    gr, xp = prepared(package)
+    gr.sum(arrays(xp).y, axis=0).compute(scheduler="sync")  # imports for all parts; threads would not outlive a fork
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    found = {}
+    for part in parts:
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=send, args=(sender, package, part))
+        process.start()
+        sender.close()
+        found |= receiver.recv()  # an EOFError where the process died
+        process.join()
     return found
 
 

@@ -7,7 +7,6 @@ import tracemalloc
 import warnings
 from fractions import Fraction
 
-import dask.array as da
 import numpy as np
 import pytest
 import scipy.stats
@@ -28,7 +27,6 @@ from strategies import (
     values,
 )
 
-import gpureduce_dask as gr
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import Place
 from gpureduce_dask.host import reduce as host_reduce
@@ -76,7 +74,10 @@ def nanarg(arg):
         there = np.flatnonzero(~np.isnan(row))
         return there[arg(row[there])]
 
-    return lambda x, **k: np.apply_along_axis(of_row, -1, x) if x.size and x.dtype.kind not in "mM" else arg(x, **k)
+    def of_rows(x, **k):
+        return np.apply_along_axis(of_row, -1, x) if x.dtype.kind in "fc" and np.isnan(x).any() else arg(x, **k)
+
+    return of_rows
 
 
 def kept(end):
@@ -88,7 +89,12 @@ def kept(end):
             raise ValueError("no element")
         return there[end] if there.size else row[0]
 
-    return lambda x, **k: np.apply_along_axis(of_row, -1, x)
+    def of_rows(x, **k):
+        if x.size and (x.dtype.kind in "biu" or not np.isnan(x).any()):
+            return x[..., end]
+        return np.apply_along_axis(of_row, -1, x)
+
+    return of_rows
 
 
 REFERENCE = {
@@ -585,10 +591,3 @@ def test_no_temporary_of_two_chunks(dtype, large):
     for name in ("vdot", "average") if dtype != "c8" else ("vdot",):
         for axes in ((0,), (1,), (0, 1)):
             assert peak_of((x, x), get(name).bind(dtype, dtype), axes) < 0.05 * large.nbytes, (name, axes)
-
-
-@pytest.mark.parametrize("name", ["argmin", "argmax", "nanargmin", "nanargmax"])
-def test_positions_of_many_cells_in_chunks_that_are_stacked(name):
-    x = RNG.integers(0, 250, (509, 75, 2)).astype("u1")
-    got = getattr(gr, name)(da.from_array(x, chunks=(509, 75, 1)), axis=2).compute()
-    np.testing.assert_array_equal(got, getattr(np, name)(x, axis=2))

@@ -230,3 +230,10 @@ def test_nan_that_is_skipped_into_integers(name, dtype):
     with pytest.raises(errors.DtypeError):
         operator = OPERATORS["nansum"]
         (gr.scan if "cum" in name else gr.reduction)(da.from_array(x, chunks=2), operator, axis=0, dtype=dtype)
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax", "nanargmin", "nanargmax"])
+def test_positions_of_many_cells_in_chunks_that_are_stacked(name):
+    x = np.random.default_rng(1).integers(0, 250, (509, 75, 2)).astype("u1")
+    got = getattr(gr, name)(da.from_array(x, chunks=(509, 75, 1)), axis=2)
+    np.testing.assert_array_equal(computed(got), getattr(np, name)(x, axis=2))
