@@ -7,6 +7,7 @@ import sys
 import dask.array as da
 import numpy as np
 import pytest
+from test_readme import between
 
 from gpureduce_dask.tools import cli, demo, earth
 
@@ -34,6 +35,18 @@ def test_demo_answers(demo_run):
         assert abs(sum(share(text, f"{name} hemisphere") for name in pair) / 2 - 28.93) < 0.01
     assert 20 < float(re.search(r"north of ([\d.]+) degrees north", text)[1]) < 30
     assert chart.read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_readme_shows_the_demo_s_output(demo_run):
+    """Every line but for the figures of time."""
+
+    def timeless(text: str) -> list[str]:
+        return [
+            re.sub(r"[\d.]+ (s|GB/s)\b", r"_ \1", line).rstrip() for line in text.splitlines() if "chart" not in line
+        ]
+
+    shown = [line for line in timeless(between("demo")) if "```" not in line]
+    assert [re.sub(" +", " ", line) for line in shown] == [re.sub(" +", " ", line) for line in timeless(demo_run[0])]
 
 
 def test_demo_shows_progress_and_speed(demo_run):
