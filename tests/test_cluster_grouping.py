@@ -253,8 +253,58 @@ def test_slices_of_one_chunk_share_the_tasks_of_their_worker(client):
     held, tasks = run(client, gr.mean(p, axis=1, keepdims=True), lambda x: persisted(client, x))
     assert held.chunks == ((2,) * 64, (1,)) and len(tasks) == 4 + 64
     np.testing.assert_array_equal(held.compute(), ref.mean(1, keepdims=True))
-    np.testing.assert_allclose((p - gr.mean(p, axis=1, keepdims=True)).compute(), ref - ref.mean(1, keepdims=True))
     assert not copies(client, p)
+    np.testing.assert_allclose((p - gr.mean(p, axis=1, keepdims=True)).compute(), ref - ref.mean(1, keepdims=True))
+
+
+def test_groups_together_are_one_task_whatever_the_order_of_the_calls(client):
+    def slow(block):
+        time.sleep(0.1)
+        return block + 1.0
+
+    x = da.ones((16, 16), chunks=(1, 8)).map_blocks(slow, dtype="f8")
+    for n in range(4):
+        pending = dask.persist(gr.sum(x, axis=1) + n, gr.max(x, axis=1) + n)
+        time.sleep(0.2)  # the scheduler knows the tasks by now
+        total, most = dask.compute(gr.sum(x, axis=1) * (n + 2), gr.max(x, axis=1) * (n + 2))
+        assert (total == 32 * (n + 2)).all() and (most == 2 * (n + 2)).all()
+        dask.compute(*pending)
+
+
+def test_a_result_and_what_is_made_of_it_leave_no_task_behind(client):
+    ref, x = values((160, 200), (16, 20))
+    x = persisted(client, x)
+    spread = gr.stats(x, ["mean", "std"], axis=0)[1]
+    alone, more = client.compute(spread), client.compute(spread + 1)
+    np.testing.assert_allclose(alone.result() + 1, more.result())
+    del alone, more
+    assert left(client) == []
+
+
+def left(client, seconds=5.0):
+    """Our tasks that the scheduler still knows, once it has had the time to forget them; not handles to chunks."""
+    end = time.monotonic() + seconds
+    while True:
+        gc.collect()
+        found = [key for key in map(str, client.run_on_scheduler(task_keys)) if "gr-" in key and "handle" not in key]
+        if not found or time.monotonic() > end:
+            return found
+        time.sleep(0.05)
+
+
+def task_keys(dask_scheduler):
+    return list(dask_scheduler.tasks)
+
+
+def test_an_array_of_no_axes_made_wider(client):
+    x = persisted(client, da.from_array(np.array(3.0)))
+    wide = da.broadcast_to(x, (1, 2))
+    assert gr.cumsum(wide).compute().tolist() == [3, 6] and gr.sum(x[None]).compute() == 3
+
+
+def test_two_results_of_a_slice_that_leaves_chunks_out(client):
+    x = persisted(client, da.arange(18, chunks=3))
+    assert dask.compute(gr.sum(x[:7]), gr.max(x[:7])) == (21, 6)
 
 
 VIEWS = {

@@ -315,7 +315,7 @@ def _order(x: Any, name: str, numblocks: Coords) -> list[int] | None:
     begin = _source(x, name, (0,) * x.ndim)
     if begin is None or math.prod(numblocks) != x.npartitions:
         return None
-    steps = np.cumprod([1, *numblocks[:0:-1]])[::-1]
+    steps = np.cumprod([1, *numblocks[:0:-1]])[::-1][: len(numblocks)]
     found = np.full(x.numblocks, int(np.dot(steps, begin)))
     for axis, n in enumerate(x.numblocks):
         if n == 1:

@@ -16,6 +16,7 @@ from typing import Any
 import dask
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
 from dask.array.core import Array
+from dask.core import toposort
 
 from ..errors import ArgumentError, message
 
@@ -64,9 +65,16 @@ def _of(owner: Any, name: str) -> Any:
 
 
 def fuse_linear(graph: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
-    """The graph with each chain of tasks as one, or as it is."""
+    """The graph with each chain of tasks as one, or as it is.
+
+    dask begins with the tasks that come first in the graph. Were these not those that others need, a wanted task would
+    be fused with what it needs in one graph and not in another, and a scheduler would have it under one key twice.
+    """
     fuse = _get("dask._task_spec.fuse_linear_task_spec")
-    found: dict[Any, Any] = graph if fuse is None else fuse(graph, wanted)
+    if fuse is None:
+        return graph
+    needs = {key: (node.dependencies & graph.keys()) - {key} for key, node in graph.items()}
+    found: dict[Any, Any] = fuse({key: graph[key] for key in toposort(graph, needs)}, wanted)
     return found
 
 

@@ -151,7 +151,7 @@ class Optimize:
         one = _of_one_layer(dsk, wanted)
         known = set() if one is not None else workers.known_keys(dsk, wanted)
         low: Any = da.optimize(dsk, wanted | known, **kwargs) if one is None else one
-        if any(isinstance(node, Group) for node in low.values()):
+        if known or any(isinstance(node, Group) for node in low.values()):
             low = private.fuse_linear(move_in_chains(low, wanted, known), wanted | known)
         # Each alias that fusion leaves would run as a task.
         low = private.resolve_aliases(low, wanted | known, users_of(low))
@@ -232,7 +232,8 @@ def move_in_chains(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) ->
     them. What one task alone needs, and needs alone, is made again with it, as dask's fusion makes it.
     """
     users = users_of(graph)
-    ends = (key for key in known if len(users[key]) != 1 or any(len(graph[u].dependencies) > 1 for u in users[key]))
+    there = {key: users[key] for key in known if key in users}
+    ends = (key for key, mine in there.items() if len(mine) != 1 or any(len(graph[u].dependencies) > 1 for u in mine))
     wanted = wanted.union(ends)
     moved = dict(graph)
     apart: set[Key] = set()  # groups whose chunks stay tasks of their own
@@ -319,7 +320,8 @@ def _together(graph: Graph, groups: list[Group], users: Mapping[Key, set[Key]]) 
         has_own = all(any(counts[name, key] == 1 for key in keys) for name, keys in mine)
         chunks = tuple(keys for _, keys in mine) if has_own else group.key
         found.setdefault(chunks, []).append(group)
-    return found.values()
+    # In one order, whatever the graph's is: a scheduler may know the task of them all, and its list of results.
+    return [sorted(each, key=lambda group: str(group.key)) for each in found.values()]
 
 
 def _made_by(members: set[Key], graph: Graph, users: Mapping[Key, set[Key]]) -> set[Key]:
