@@ -272,7 +272,7 @@ def test_groups_together_are_one_task_whatever_the_order_of_the_calls(client):
 
 
 def test_a_result_and_what_is_made_of_it_leave_no_task_behind(client):
-    ref, x = values((160, 200), (16, 20))
+    _, x = values((160, 200), (16, 20))
     x = persisted(client, x)
     spread = gr.stats(x, ["mean", "std"], axis=0)[1]
     alone, more = client.compute(spread), client.compute(spread + 1)

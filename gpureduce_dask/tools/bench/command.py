@@ -12,8 +12,6 @@ from typing import Any
 
 from ...errors import DeviceError, ExtraError, message
 
-CHUNKS = (16, 128, 512, 1024, 4096)
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -25,13 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     suites = parser.add_mutually_exclusive_group()
     suites.add_argument("--scans", action="store_true", help="kernels, trees: of scans, not of reductions")
     suites.add_argument("--one-read", action="store_true", help="kernels, trees: of what one read answers")
+    suites.add_argument("--grids", action="store_true", help="trees: of daily calls on a grid of 16 x 16 chunks")
+    suites.add_argument("--mechanisms", action="store_true", help="trees: each mechanism on and off in turn")
     parser.add_argument(
         "--json",
         type=Path,
         help="results, written and for report read (default: kernels.json, trees.json or soak.json; of scans "
-        "scan_kernels.json, scan_trees.json; of one read one_read_kernels.json, one_read_trees.json)",
+        "scan_kernels.json, scan_trees.json; of one read one_read_kernels.json, one_read_trees.json; of the others "
+        "grids.json, mechanisms.json)",
     )
-    parser.add_argument("--plot", type=Path, help="PNG: shares of the ceiling, or time against chunks")
+    parser.add_argument("--plot", type=Path, help="PNG: shares of the ceiling, or time against chunks (not of grids)")
     parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
     kernels = parser.add_argument_group("kernels")
     kernels.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
@@ -46,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     trees.add_argument("--workers", type=int, default=4, help="NumPy workers where no GPU is used (default: 4)")
     trees.add_argument("--mib", type=float, help="data of one worker (default: 8192 on a GPU, 128 on NumPy, 4 to soak)")
-    trees.add_argument("--chunks", type=int, nargs="+", default=list(CHUNKS), help="numbers of chunks to try")
+    trees.add_argument(
+        "--chunks", type=int, nargs="+", help="numbers of chunks to try (default: 16 to 4096; of grids 256)"
+    )
     trees.add_argument("--repeats", type=int, default=7, help="of each of ours (default: 7)")
     trees.add_argument("--no-stock", action="store_true", help="time ours alone")
     trees.add_argument("--budget", type=float, default=280, help="seconds for each number of GPUs (default: 280)")
@@ -79,6 +82,8 @@ def _kernels(args: argparse.Namespace) -> int:
 
 
 def _path(args: argparse.Namespace, name: str) -> Path:
+    if args.grids or args.mechanisms:
+        return args.json or Path("grids.json" if args.grids else "mechanisms.json")
     return args.json or Path(f"scan_{name}" if args.scans else f"one_read_{name}" if args.one_read else name)
 
 
@@ -104,10 +109,11 @@ def _report_kernels(args: argparse.Namespace, result: dict[str, Any]) -> int:
 
 def _trees(args: argparse.Namespace) -> int:
     from ...cluster import count_gpus
-    from . import one_read_trees, scan_trees, trees
+    from . import grids, mechanisms, one_read_trees, scan_trees, trees
 
     path = _path(args, "trees.json")
     suite = scan_trees.SCANS if args.scans else one_read_trees.ONE_READ if args.one_read else trees.REDUCTIONS
+    suite = grids.GRIDS if args.grids else mechanisms.SUITE if args.mechanisms else suite
     for gpus in [count_gpus()] if args.gpus is None else args.gpus:
         mib = args.mib or (8192 if gpus else 128)
         trees.run(suite, gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path, args.budget)
@@ -115,12 +121,13 @@ def _trees(args: argparse.Namespace) -> int:
 
 
 def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
-    from . import scan_trees_report, trees_report
+    from . import grids_report, scan_trees_report, trees_report
 
-    told = scan_trees_report if result.get("what") == "scans" else trees_report
+    of_suite: dict[str, Any] = {"scans": scan_trees_report, "grids": grids_report, "mechanisms": grids_report}
+    told = of_suite.get(result.get("what", ""), trees_report)
     for run in result["runs"]:
         print(told.summary(run))
-    if args.plot:
+    if args.plot and told is not grids_report:
         told.plot(result, args.plot)
     if args.readme:
         picture = args.plot and os.path.relpath(args.plot, args.readme.parent)

@@ -62,11 +62,11 @@ def _whole(bench: Bench, held: list[Any], row: Row) -> None:
         row["checked"] = is_right(row["case"], x, y)
     del y
     _with_peak(bench, row, x, partial(scanned, bench, ours, x), x.nbytes)
-    row["later"] = _seconds(bench, ours, x, 3 * ENOUGH)
+    row["later"] = whole_seconds(bench, ours, x, 3 * ENOUGH)
     if stock is not None and bench.with_stock and row["chunks"] <= MOST_LAZY:
-        x = _for_stock(bench, x)
-        row["stock"] = _seconds(bench, partial(stock, method="blelloch"), x)
-        row["sequential"] = _seconds(bench, partial(stock, method="sequential"), x)
+        x = for_stock(bench, x)
+        row["stock"] = whole_seconds(bench, partial(stock, method="blelloch"), x)
+        row["sequential"] = whole_seconds(bench, partial(stock, method="sequential"), x)
 
 
 def _reduced(bench: Bench, held: list[Any], row: Row) -> None:
@@ -78,19 +78,19 @@ def _reduced(bench: Bench, held: list[Any], row: Row) -> None:
     _with_peak(bench, row, x, ours, 0)
     row["later"], value = median_seconds(ours, bench.repeats, ENOUGH)
     if bench.with_stock and row["chunks"] <= MOST_LAZY:
-        call = partial(bench.compute, lambda x: stock_end(stock(x, "blelloch")), _for_stock(bench, x))
+        call = partial(bench.compute, lambda x: stock_end(stock(x, "blelloch")), for_stock(bench, x))
         call()  # kernels compile
         row["stock"], other = median_seconds(call, bench.repeats, ENOUGH)
         row["checked"] = bool(np.isclose(float(value), float(other), rtol=CLOSE, atol=0))
 
 
-def _for_stock(bench: Bench, x: Any) -> Any:
+def for_stock(bench: Bench, x: Any) -> Any:
     """The array with a meta that stock dask computes with: it makes its first sums from it."""
     if not bench.gpus:
         return x
     import cupy
 
-    return da.Array(x.dask, x.name, x.chunks, meta=cupy.empty(0, x.dtype))
+    return da.Array(x.dask, x.name, x.chunks, meta=cupy.empty((0,) * x.ndim, x.dtype))
 
 
 def _with_peak(bench: Bench, row: Row, x: Any, call: Callable[[], Any], written: int) -> None:
@@ -102,7 +102,7 @@ def _with_peak(bench: Bench, row: Row, x: Any, call: Callable[[], Any], written:
         row["peak"] = (above + held * (row["kind"] == "persisted")) / (held + written / bench.workers)
 
 
-def _seconds(bench: Bench, scan: Scan, x: Any, enough: float = ENOUGH) -> float:
+def whole_seconds(bench: Bench, scan: Scan, x: Any, enough: float = ENOUGH) -> float:
     """The median of some whole scans, behind one in which kernels compile; each is let go before the next."""
     times: list[float] = []
     while len(times) <= bench.repeats and sum(times[1:]) < enough:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,13 @@ import numpy as np
 import gpureduce_dask as gr
 
 from . import local_cupy, memory
+from .host import processor
 from .timing import median_seconds, seconds
 
 Result = dict[str, Any]
 Row = dict[str, Any]
 
+CHUNKS = (16, 128, 512, 1024, 4096)
 OPS = ("sum", "mean", "max", "var", "argmax")
 EXACT = ("max", "argmax")
 FIRST = "sum, the first of an array"
@@ -72,9 +75,13 @@ class Bench:
         return lazy_array(chunks, self.nbytes, self.gpus > 0)
 
     def persist(self, chunks: int) -> Any:
+        return self.hold(self.array(chunks))
+
+    def hold(self, x: Any) -> Any:
+        """The array in the workers' memory."""
         from distributed import wait
 
-        x = self.client.persist(self.array(chunks))
+        x = self.client.persist(x)
         wait(x, timeout=PATIENCE)
         return x
 
@@ -96,21 +103,27 @@ def cluster(gpus: int, workers: int) -> Iterator[Any]:
 
 def make_chunk(on_gpu: bool, block_info: Any = None) -> Any:
     """Random float32 in [0, 1), another for each chunk."""
-    low, high = block_info[None]["array-location"][0]
+    about = block_info[None]
+    shape = about["chunk-shape"]
+    number = int(np.ravel_multi_index(about["chunk-location"], about["num-chunks"]))
     if on_gpu:
         import cupy
 
         # CuPy's default, XORWOW, takes 578 us for 64 MiB, which an H200 reads in 15: nothing of the tree would show.
-        bits = cupy.random.Philox4x3210(low % 2**31)
-        return cupy.random.Generator(bits).random(high - low, dtype="f4")
-    return np.random.default_rng(low % 2**31).random(high - low, dtype="f4")
+        return cupy.random.Generator(cupy.random.Philox4x3210(number)).random(shape, dtype="f4")
+    return np.random.default_rng(number).random(shape, dtype="f4")
 
 
 def lazy_array(chunks: int, nbytes: int, on_gpu: bool) -> Any:
     """An array of so many chunks and bytes, which is yet to be made."""
-    size = max(1, nbytes // 4 // chunks)
-    meta = gr.device_meta(1, "f4") if on_gpu else np.empty(0, "f4")
-    return da.map_blocks(make_chunk, on_gpu, chunks=((size,) * chunks,), dtype="f4", meta=meta)
+    return random_array(((max(1, nbytes // 4 // chunks),) * chunks,), on_gpu)
+
+
+def random_array(chunks: tuple[tuple[int, ...], ...], on_gpu: bool) -> Any:
+    """An array of random chunks of these sizes along each axis, which is yet to be made."""
+    ndim = len(chunks)
+    meta = gr.device_meta(ndim, "f4") if on_gpu else np.empty((0,) * ndim, "f4")
+    return da.map_blocks(make_chunk, on_gpu, chunks=chunks, dtype="f4", meta=meta)
 
 
 def round_trip(client: Any, repeats: int = 25) -> float:
@@ -192,11 +205,13 @@ def both(bench: Bench, chunks: int) -> None:
 
 @dataclass(frozen=True)
 class Suite:
-    """What is measured of each number of chunks."""
+    """What is measured of each number of chunks; on GPUs of 128 a worker too, but for a suite ``of_one_size``."""
 
     what: str
     cases: Callable[[Bench, int], None]
     with_local_cupy: bool = False
+    counts: tuple[int, ...] = CHUNKS
+    of_one_size: bool = False
 
 
 REDUCTIONS = Suite("reductions", both, with_local_cupy=True)
@@ -207,7 +222,7 @@ def run(
     gpus: int,
     workers: int,
     mib: float,
-    counts: Iterable[int],
+    counts: Iterable[int] | None,
     repeats: int,
     with_stock: bool,
     path: Path,
@@ -222,6 +237,7 @@ def run(
     result: Result = json.loads(path.read_text()) if path.exists() else {"what": suite.what, "runs": []}
     workers = gpus or workers
     mine: Result = {"date": time.strftime("%Y-%m-%d"), "gpus": gpus, "workers": workers, "rows": []}
+    mine |= {"processor": processor(), "dask": version("dask"), "repeats": repeats}
     mine["nbytes"] = int(mib * 2**20) * workers
     result["runs"] = sorted(
         [r for r in result["runs"] if (r["gpus"], r["workers"]) != (gpus, workers)] + [mine],
@@ -243,8 +259,8 @@ def run(
         with_local_cupy = suite.with_local_cupy and with_stock and gpus > 0
         until = begin + budget - local_cupy.SECONDS * with_local_cupy
         bench = Bench(client, gpus, workers, mine["nbytes"], repeats, with_stock, until, write, mine["rows"])
-        counts = {*counts, bench.reference} if gpus else set(counts)
-        for chunks in sorted(counts, key=lambda n: (abs(n - bench.reference), n)):  # what matters most comes first
+        wanted = set(counts or suite.counts) | ({bench.reference} if gpus and not suite.of_one_size else set())
+        for chunks in sorted(wanted, key=lambda n: (abs(n - bench.reference), n)):  # what matters most comes first
             suite.cases(bench, chunks)
     if with_local_cupy:
         mine["local_cupy"] = local_cupy.run(gpus, until=begin + budget)

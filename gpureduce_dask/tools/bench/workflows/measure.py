@@ -9,6 +9,7 @@ import time
 import warnings
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ import dask
 import dask.base
 from dask.callbacks import Callback
 from distributed import wait
-from distributed.diagnostics.plugin import SchedulerPlugin
 
 import gpureduce_dask as gr
 
+from .. import tasks
 from ..side_by_side import RATIO, is_slower
 from . import compare
 from .data import Log
@@ -89,11 +90,7 @@ class Cluster(Local):
         self.client = client
 
     def counted(self, result: Any) -> tuple[Any, int]:
-        self.client.run_on_scheduler(_count_tasks)
-        try:
-            return self.compute(result), int(self.client.run_on_scheduler(_count_of_tasks))
-        finally:
-            self.client.unregister_scheduler_plugin(TaskCounter.name)
+        return tasks.counted(self.client, partial(self.compute, result))
 
     def persist(self, fields: Fields) -> Fields:
         found = fields.persisted()
@@ -107,27 +104,6 @@ class Cluster(Local):
     def peak(self) -> int:
         by_worker: dict[str, int] = self.client.run(peak)
         return max(peak(), *by_worker.values())
-
-
-class TaskCounter(SchedulerPlugin):
-    """Counts the tasks that workers are done with."""
-
-    name = "count-tasks"
-
-    def __init__(self) -> None:
-        self.tasks = 0
-
-    def transition(self, key: Any, start: str, finish: str, *args: Any, **kwargs: Any) -> None:
-        self.tasks += (start, finish) == ("processing", "memory")
-
-
-def _count_tasks(dask_scheduler: Any) -> None:
-    dask_scheduler.add_plugin(TaskCounter())
-
-
-def _count_of_tasks(dask_scheduler: Any) -> int:
-    counter: TaskCounter = dask_scheduler.plugins[TaskCounter.name]
-    return counter.tasks
 
 
 def reset_peak() -> None:
