@@ -91,7 +91,7 @@ def _is_worth_sharing(source: Source) -> bool:
     todo, known = source.todo, source.known
     stage = stages(todo.bound, todo.x.numblocks, todo.axes)[0]
     is_spread = known.client is not None and todo.x.npartitions >= MANY_A_THREAD * known.total
-    return is_spread and not todo.size and sources.partials_travel(todo, stage)
+    return is_spread and not todo.size and sources.partials_travel(todo, stage, 1)
 
 
 class Tree:
@@ -199,7 +199,8 @@ class Tree:
         """What takes each slice's partials out of tasks that make those of many slices, a task a thread of the workers
         that hold what the chunks are made of; nothing where these partials are too large to go together."""
         is_plain = dealer.holders and not dealer.size and isinstance(split, int) and split >= FAN_IN
-        if not is_plain or len(dealt) == 1 or not sources.partials_travel(self.todo, self.order[0]):
+        homes = len({group.worker for found in dealt.values() for group in found})
+        if not is_plain or len(dealt) == 1 or not sources.partials_travel(self.todo, self.order[0], homes):
             return {}
         mine: dict[str | None, list[tuple[Coords, planner.Group]]] = {}
         for outer, found in dealt.items():

@@ -26,8 +26,8 @@ from ..operators.monoid import Bound
 from . import meta, reduce_tasks
 from .axes import FAN_IN, Axes, needs_places, place_chunks, stages
 
-BUNDLE_BYTES = 256 * 1024  # of the partials that one task gives for all slices: they may go to every worker,
-WHOLE_BYTES = 2**24  # but those of slices of one chunk each are finished where they are, or go to one worker
+TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
+BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,12 +120,13 @@ def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coor
     return found
 
 
-def partials_travel(todo: Reduction, stage: Axes) -> bool:
-    """True where the partials of all slices together are small enough to go to all that need one of them."""
+def partials_travel(todo: Reduction, stage: Axes, homes: int) -> bool:
+    """True where each of so many workers may take the partials of all slices from every other. Those of slices of one
+    chunk each are finished where they are, or go to one worker."""
     is_whole = all(n == 1 for a, n in enumerate(todo.x.numblocks) if a in stage)
     kept = [sizes for a, sizes in enumerate(todo.x.chunks) if a not in stage]
     nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * todo.bound.cell_bytes
-    return bool(nbytes <= (WHOLE_BYTES if is_whole else BUNDLE_BYTES))
+    return bool(nbytes <= (TAKEN_BYTES if is_whole else max(BUNDLE_BYTES, TAKEN_BYTES // homes)))
 
 
 def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes) -> list[list[Part]]:
@@ -136,7 +137,8 @@ def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes
     for _, parts in slices:
         for part in parts:
             mine.setdefault(part.worker, []).append(part)
-    if len(slices) == 1 or todo.size or not partials_travel(todo, stage):
+    homes = max(1, len(source.known.threads)) if None in mine else len(mine)
+    if len(slices) == 1 or todo.size or not partials_travel(todo, stage, homes):
         return []
     found = []
     for worker, parts in mine.items():
