@@ -180,6 +180,12 @@ def are_futures(values: Iterable[Any]) -> bool:
     return module is not None and all(issubclass(kind, module.Future) for kind in set(map(type, values)))
 
 
+def are_of_futures(layer: Any) -> bool:
+    """True for the layer of a persisted array, or of handles."""
+    mapping = getattr(layer, "mapping", None)
+    return mapping is not None and is_future(next(iter(mapping.values()), None))
+
+
 def _client() -> Any:
     """The client that ``compute`` would use, or None: one that dask's configuration has, or else the current one. A
     client of an event loop, which cannot compute, is none."""
@@ -242,7 +248,7 @@ def known_keys(graph: Any, wanted: set[Any]) -> set[Any]:
     """
     held = [each.tasks for each in private.schedulers_here() if each.status.name == "running"]
     names = {key[0] if isinstance(key, tuple) else key for tasks in held for key in tasks}
-    if names.isdisjoint(graph.layers):
+    if not any(name in names and not are_of_futures(layer) for name, layer in graph.layers.items()):
         return set()
     keys = (key for layer in graph.cull(wanted).layers.values() for key in layer.get_output_keys())
     return {key for key in keys if any(key in tasks and tasks[key].state in KNOWN_STATES for tasks in held)}

@@ -177,7 +177,7 @@ def flat_keys(keys: Any) -> Iterator[Key]:
 def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
     """What dask's optimisation gives of a graph of chunks in memory and one layer of our tasks; None of others. dask
     would look at each task five times, which for a scan of many chunks takes as long as some of its tasks."""
-    layers = [layer for layer in graph.layers.values() if not _is_of_futures(layer)]
+    layers = [layer for layer in graph.layers.values() if not workers.are_of_futures(layer)]
     if len(layers) != 1 or not isinstance(layers[0], Tasks) or not wanted <= layers[0].mapping.keys():
         return None
     tasks: Mapping[Key, GraphNode] = layers[0].mapping
@@ -190,12 +190,6 @@ def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
             ahead.extend(tasks[key].dependencies)
     fused: Graph = private.fuse_linear(found, wanted)
     return fused
-
-
-def _is_of_futures(layer: Any) -> bool:
-    """True for the layer of a persisted array, or of handles."""
-    mapping = getattr(layer, "mapping", None)
-    return mapping is not None and workers.is_future(next(iter(mapping.values()), None))
 
 
 class _Resolved:
