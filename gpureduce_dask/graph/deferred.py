@@ -28,24 +28,37 @@ from ..expressions.program import Program
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
+from .positions import shift_positions
 from .settings import setting
 
-_group: ContextVar[bool] = ContextVar("gpureduce_group", default=False)
+# Where the inputs of a group's task lie on a GPU, while it runs.
+_inputs: ContextVar[frozenset[int] | None] = ContextVar("gpureduce_inputs", default=None)
 
 
 def is_fused() -> bool:
     """True where a group's task makes and reduces its chunks."""
-    return _group.get()
+    return _inputs.get() is not None
 
 
 @contextmanager
-def fused_task() -> Iterator[None]:
-    """What runs in the block is part of a group's task."""
-    token = _group.set(True)
+def fused_task(inputs: Sequence[Any] = ()) -> Iterator[None]:
+    """What runs in the block is part of a group's task, which has these inputs."""
+    token = _inputs.set(frozenset(map(_memory, filter(is_device, inputs))))
     try:
         yield
     finally:
-        _group.reset(token)
+        _inputs.reset(token)
+
+
+def are_inputs(blocks: Sequence[Any]) -> bool:
+    """True for arrays of a GPU that are inputs of the group's task or views of them: to hold them takes no memory."""
+    inputs = _inputs.get() or ()
+    return all(is_device(block) and _memory(block) in inputs for block in blocks)
+
+
+def _memory(x: Any) -> int:
+    """What tells the memory of a GPU's array from that of others, while it is there."""
+    return id(x.data.mem)
 
 
 LEAST = 1 << 12  # elements of an array below which its temporaries cost nothing
@@ -116,13 +129,15 @@ class DeferredArray:
 
 @dataclass(frozen=True, eq=False)
 class UnreducedChunk:
-    """A chunk that is reduced when it is folded with others of its group."""
+    """A chunk that is reduced when it is folded with others of its group: one of a host until there are as many bytes
+    as its partial has, one that takes no memory with all such of its group."""
 
     blocks: tuple[Any, ...]
     bound: Bound
     axes: tuple[int, ...]
     place: Any
-    partial_bytes: int
+    partial_bytes: int = 0
+    is_input: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -130,7 +145,7 @@ class UnreducedChunk:
 
     def follows(self, other: UnreducedChunk) -> bool:
         """True where both may be reduced in one call."""
-        same = self.bound == other.bound and self.place is None is other.place
+        same = self.bound == other.bound and self.is_input == other.is_input
         pairs = zip(self.blocks, other.blocks, strict=True) if same else ()
         return same and all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
 
@@ -212,13 +227,23 @@ def _argument(value: Any, have: Any) -> Any:
 def made(x: Any) -> Any:
     """The array that dask would have made, or a chunk's partial; anything else itself."""
     if isinstance(x, UnreducedChunk):
-        return chunk.add(None, [x.blocks], x.bound, x.axes, x.place)
+        return reduced([x])
     if not isinstance(x, DeferredArray):
         return x
     if x.function is not None:
         x.value = x.function(*(made(a) for a in x.args), **x.options)
         x.function, x.args, x.leaves = None, (), {}
     return x.value
+
+
+def reduced(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any:
+    """The partial of chunks that follow each other; of those of a host it is added to the one before, where it lies."""
+    first = chunks[0]
+    if not first.is_input:
+        return chunk.add(before, [c.blocks for c in chunks], first.bound, first.axes, first.place)
+    places = None if first.place is None else [c.place for c in chunks]
+    partial = chunk.reduce_many([c.blocks for c in chunks], first.bound, first.axes, places)
+    return shift_positions(partial, first.bound, first.axes, first.place)
 
 
 def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[tuple[Any, ...], Bound]:

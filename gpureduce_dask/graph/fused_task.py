@@ -27,7 +27,7 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
     uses = Counter(key for _, _, nodes in steps for node in nodes for key in node.dependencies)
     uses.update(member for _, member, _ in steps)
     folds = [Folding(close.keywords["bound"]) for close in closes]  # type: ignore[attr-defined]
-    with deferred.fused_task():
+    with deferred.fused_task(values):
         for number, member, nodes in steps:
             for node in nodes:
                 _make(node, have)

@@ -45,8 +45,11 @@ def reduce_chunk(
     read, of = deferred.read_with(blocks, bound, fuse)
     if lacks_answer(read[0], bound, axes):
         return None
-    if deferred.is_fused() and bound.monoid.commutative and (size := chunk.partial_bytes(read, of, axes)):
-        return deferred.UnreducedChunk(read, of, axes, place, size)
+    if deferred.is_fused() and bound.monoid.commutative:
+        if deferred.are_inputs(read):
+            return deferred.UnreducedChunk(read, of, axes, place, is_input=True)
+        if size := chunk.partial_bytes(read, of, axes):
+            return deferred.UnreducedChunk(read, of, axes, place, size)
     partial = shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if deferred.is_fused() else chunk.leave(partial, bound)
@@ -196,8 +199,8 @@ class Runs:
 class Folding:
     """Partials and chunks that come one at a time, in order, folded before they pile up.
 
-    Chunks of fewer bytes than their partial has wait until they have as many: a state costs what it is made of a few
-    elements or of many.
+    Chunks of a host of fewer bytes than their partial has wait until they have as many: a state costs what it is made
+    of a few elements or of many. Those that take no memory wait for all others: a launch reduces them.
     """
 
     bound: Bound
@@ -211,7 +214,8 @@ class Folding:
             self._reduce()
         if isinstance(found, deferred.UnreducedChunk):
             self.chunks.append(found)
-            if found.place is not None or sum(c.nbytes for c in self.chunks) >= found.partial_bytes:
+            is_enough = found.place is not None or sum(c.nbytes for c in self.chunks) >= found.partial_bytes
+            if is_enough and not found.is_input:
                 self._reduce()
             return
         self.partials.append(found)
@@ -228,12 +232,14 @@ class Folding:
     def _reduce(self) -> None:
         if not self.chunks:
             return
-        first, blocks = self.chunks[0], [c.blocks for c in self.chunks]
+        chunks, self.chunks = self.chunks, []
+        if chunks[0].is_input:
+            self.add(deferred.reduced(chunks))
+            return
         is_last = self.own is not None and bool(self.partials) and self.partials[-1] is self.own
         before = self.partials.pop() if is_last else None
         self.nbytes -= getattr(before, "nbytes", 0)
-        self.chunks = []
-        self.own = chunk.add(before, blocks, first.bound, first.axes, first.place)
+        self.own = deferred.reduced(chunks, before)
         self.add(self.own)
 
 

@@ -225,3 +225,41 @@ def test_a_chain_takes_no_memory_of_a_chunks_size():
     finally:
         most = memory.unwatch()
     assert most < 0.05 * u[0].nbytes
+
+
+IN_MEMORY = {
+    "view": lambda x: x[::3, 1:],
+    "transpose": lambda x: x.T,
+    "mapped": lambda x: (x - x.dtype.type(0.5)) ** 2,
+    "where": lambda x: da.where(x > 0, x, np.nan),
+}
+
+
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.mark.parametrize("name", ["sum", "nanmean", "var", "argmax", "nanmax"])
+@pytest.mark.parametrize("form", IN_MEMORY)
+def test_chunks_in_memory_are_reduced_in_one_launch_a_slice(client, monkeypatch, form, name):
+    x = np.random.default_rng(5).normal(size=(400, 600)).astype("f4")
+    make = IN_MEMORY[form]
+    name = "nanargmax" if (form, name) == ("where", "argmax") else name
+    held = client.persist(device(x, (100, 150)))
+    together = []
+    reduce_many = deferred.chunk.reduce_many
+    monkeypatch.setattr(
+        deferred.chunk, "reduce_many", lambda c, *more: together.append(len(c)) or reduce_many(c, *more)
+    )
+    for axis in (0, 1, None):
+        got = getattr(gr, name)(make(held), axis=axis).compute().get()
+        expected = getattr(np, name)(make(da.from_array(x)).compute(), axis=axis)
+        np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-3)
+        assert together == [16 if axis is None else 4] * len(together) and sum(together) == 16
+        together.clear()
