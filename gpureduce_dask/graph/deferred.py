@@ -145,7 +145,7 @@ class UnreducedChunk:
 
     def follows(self, other: UnreducedChunk) -> bool:
         """True where both may be reduced in one call."""
-        same = self.bound == other.bound and self.is_input == other.is_input
+        same = self.bound == other.bound and self.place is None is other.place
         pairs = zip(self.blocks, other.blocks, strict=True) if same else ()
         return same and all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
 
@@ -237,12 +237,14 @@ def made(x: Any) -> Any:
 
 
 def reduced(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any:
-    """The partial of chunks that follow each other; of those of a host it is added to the one before, where it lies."""
+    """The partial of chunks of a host that follow each other, added to the one before, where it lies; or of inputs of
+    one operator, those of each shape together."""
     first = chunks[0]
     if not first.is_input:
         return chunk.add(before, [c.blocks for c in chunks], first.bound, first.axes, first.place)
-    places = None if first.place is None else [c.place for c in chunks]
-    partial = chunk.reduce_many([c.blocks for c in chunks], first.bound, first.axes, places)
+    alike = sorted(chunks, key=lambda c: [block.shape for block in c.blocks])
+    places = None if first.place is None else [c.place for c in alike]
+    partial = chunk.reduce_many([c.blocks for c in alike], first.bound, first.axes, places)
     return shift_positions(partial, first.bound, first.axes, first.place)
 
 

@@ -200,22 +200,25 @@ class Folding:
     """Partials and chunks that come one at a time, in order, folded before they pile up.
 
     Chunks of a host of fewer bytes than their partial has wait until they have as many: a state costs what it is made
-    of a few elements or of many. Those that take no memory wait for all others: a launch reduces them.
+    of a few elements or of many. Those that take no memory wait to the end: a launch reduces all of one shape.
     """
 
     bound: Bound
     partials: list[Partial] = field(default_factory=list)
     nbytes: int = 0
     chunks: list[deferred.UnreducedChunk] = field(default_factory=list)  # behind the partials
+    inputs: dict[Bound, list[deferred.UnreducedChunk]] = field(default_factory=dict)  # that take no memory, by operator
     own: Partial = None  # the partial that was made of chunks here, and may be written to
 
     def add(self, found: Partial | deferred.UnreducedChunk) -> None:
+        if isinstance(found, deferred.UnreducedChunk) and found.is_input:
+            self.inputs.setdefault(found.bound, []).append(found)
+            return
         if self.chunks and not (isinstance(found, deferred.UnreducedChunk) and found.follows(self.chunks[0])):
             self._reduce()
         if isinstance(found, deferred.UnreducedChunk):
             self.chunks.append(found)
-            is_enough = found.place is not None or sum(c.nbytes for c in self.chunks) >= found.partial_bytes
-            if is_enough and not found.is_input:
+            if found.place is not None or sum(c.nbytes for c in self.chunks) >= found.partial_bytes:
                 self._reduce()
             return
         self.partials.append(found)
@@ -227,15 +230,15 @@ class Folding:
     def pending(self) -> list[Partial]:
         """What is left to combine."""
         self._reduce()
+        inputs, self.inputs = self.inputs, {}
+        for chunks in inputs.values():
+            self.add(deferred.reduced(chunks))
         return self.partials
 
     def _reduce(self) -> None:
         if not self.chunks:
             return
         chunks, self.chunks = self.chunks, []
-        if chunks[0].is_input:
-            self.add(deferred.reduced(chunks))
-            return
         is_last = self.own is not None and bool(self.partials) and self.partials[-1] is self.own
         before = self.partials.pop() if is_last else None
         self.nbytes -= getattr(before, "nbytes", 0)
