@@ -16,7 +16,7 @@ from typing import Any
 import dask
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
 from dask.array.core import Array
-from dask.core import toposort
+from dask.core import reverse_dict, toposort
 
 from ..errors import ArgumentError, message
 
@@ -67,14 +67,19 @@ def _of(owner: Any, name: str) -> Any:
 def fuse_linear(graph: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
     """The graph with each chain of tasks as one, or as it is.
 
-    dask begins with the tasks that come first in the graph. Were these not those that others need, a wanted task would
-    be fused with what it needs in one graph and not in another, and a scheduler would have it under one key twice.
+    dask begins at the tasks that come first in the graph, and a chain that it meets from without stays apart from the
+    task where it met it. So each chain comes by its last task here: else a task would be fused with what it needs in
+    one graph and not in another, and a scheduler would have it under one key twice.
     """
     fuse = _get("dask._task_spec.fuse_linear_task_spec")
     if fuse is None:
         return graph
     needs = {key: (node.dependencies & graph.keys()) - {key} for key, node in graph.items()}
-    found: dict[Any, Any] = fuse({key: graph[key] for key in toposort(graph, needs)}, wanted)
+    users = reverse_dict(needs)
+    order = toposort(graph, needs)
+    # Those that another chain may end at come first; the others end at a task of several needs, which has its own.
+    ends = dict.fromkeys(key for key in order if key in wanted or len(users[key]) != 1)
+    found: dict[Any, Any] = fuse({key: graph[key] for key in [*ends, *reversed(order)]}, wanted)
     return found
 
 

@@ -58,7 +58,7 @@ def are_inputs(blocks: Sequence[Any]) -> bool:
 
 def _memory(x: Any) -> int:
     """What tells the memory of a GPU's array from that of others, while it is there."""
-    return id(x.data.mem)
+    return id(getattr(x.data, "mem", x))
 
 
 LEAST = 1 << 12  # elements of an array below which its temporaries cost nothing
@@ -76,7 +76,14 @@ def _cast_function() -> Any:
     return found if getattr(found, "__name__", "") == "astype" else np.ndarray.astype
 
 
+def _slice_function() -> Any:
+    """What slicing of dask's arrays runs on each chunk."""
+    x = da.zeros(4)[::2]
+    return getattr(dict(x.__dask_graph__()).get((x.name, 0)), "func", None)
+
+
 CAST = _cast_function()
+SLICE = _slice_function()
 PLAIN = frozenset(
     {*(getattr(operator, name) for name in OPERATORS), *functions.UFUNCS, abs, CAST, np.where, np.clip}
     | {np.real, np.imag, np.angle}
@@ -173,6 +180,16 @@ def defer_elementwise(node: Task, have: Any) -> DeferredArray | None:
     if max(x.size for x in leaves.values()) < LEAST:
         return None
     return DeferredArray(function, args, dict(node.kwargs), leaves, True in sides)
+
+
+def view_of(node: Task, have: Any) -> Any:
+    """A slice of a group's input on a GPU, where a task is one; else None. dask copies what is a small part of a chunk,
+    so that the rest need not stay: inputs do."""
+    if node.func is not SLICE or len(node.args) != 2:
+        return None
+    x, index = (_argument(a, have) for a in node.args)
+    is_plain = isinstance(index, tuple) and all(isinstance(each, slice | int) for each in index)
+    return x[index] if is_plain and is_device(x) and are_inputs((x,)) else None
 
 
 def function_of(node: Task) -> Any:

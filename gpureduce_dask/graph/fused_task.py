@@ -83,9 +83,10 @@ def _is_fused(node: GraphNode) -> TypeGuard[Task]:
 def _step(node: GraphNode, have: Mapping[Key, Any]) -> Any:
     """What one task gives: put off where the reduction can compute it as it reads."""
     if type(node) is Task:
-        later = deferred.defer_elementwise(node, have)
-        if later is not None:
-            return later
+        for put_off in (deferred.defer_elementwise, deferred.view_of):
+            later = put_off(node, have)
+            if later is not None:
+                return later
         if deferred.is_reader(node.func):
             return node({key: have[key] for key in node.dependencies})
     return node({key: deferred.made(have[key]) for key in node.dependencies})
