@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import numpy as np
 from . import chunk as protocol
 from .errors import ArgumentError, DtypeError, EmptyError, message
 from .host import groups as host_groups
-from .operators.grouped import Binned, Bins
+from .host import histogram as host_histogram
+from .operators.grouped import Binned, Bins, Edges
 from .operators.monoid import Array
 from .place import Place
 
@@ -24,6 +26,8 @@ def reduce_many(chunks: Sequence[Chunks], bound: Binned, axes: Axes, places: Seq
 
     Where ``axes`` are the last of the reduced axes, the others keep their size until a later stage folds them.
     """
+    if bound.bins.edges is not None:
+        return _histogram([each[0] for each in chunks], bound, bound.bins.edges)
     split = [_split(each, bound) for each in chunks]
     device = any(protocol.is_device(a) for arrays, _ in split for a in arrays)
     if not device:
@@ -33,6 +37,41 @@ def reduce_many(chunks: Sequence[Chunks], bound: Binned, axes: Axes, places: Seq
 
     moved = [(tuple(protocol.move(a, True) for a in arrays), labels) for arrays, labels in split]
     return on_device(moved, bound, axes, places)
+
+
+def _histogram(blocks: list[Any], bound: Binned, edges: Edges) -> Any:
+    """The partial of chunks of one kept shape, all of whose axes are folded."""
+    blocks = [_plain(each, edges.masks) for each in blocks]
+    states = (*(1 for _ in np.shape(blocks[0])), bound.bins.count)
+    if not any(map(protocol.is_device, blocks)):
+        each = [host_histogram.counts_of(block, edges) for block in blocks]
+        return bound.cells.pack((np.sum(each, axis=0),)).reshape(states)
+    from .device import histogram as on_device
+
+    blocks = [protocol.move(each, True) for each in blocks]
+    found = on_device.counts_of(blocks, edges)
+    if found is None:
+        codes = [codes_of(each, edges) for each in blocks]
+        own = replace(bound, dtypes=(codes[0].dtype,), bins=replace(bound.bins, edges=None, is_own=True))
+        return reduce_many([(each,) for each in codes], own, bound.bins.axes, None)
+    return found.view(np.uint8).reshape(*states, -1)
+
+
+def codes_of(block: Any, edges: Edges) -> Any:
+    """The bin of each element of a chunk, int32, -1 for none."""
+    block = _plain(block, edges.masks)
+    if not protocol.is_device(block):
+        return host_histogram.codes_of(block, edges)
+    from .device import histogram as on_device
+
+    return on_device.codes_of(block, edges)
+
+
+def _plain(block: Any, masks: bool) -> Any:
+    """A chunk without its mask, where it has one and ``masks`` allows it."""
+    block = np.ma.getdata(block) if masks and isinstance(block, np.ma.MaskedArray) else block
+    protocol.require_plain_chunk("histogram", block)
+    return block if protocol.is_device(block) else np.asarray(block)
 
 
 def _split(chunk: Chunks, bound: Binned) -> tuple[Chunks, Any]:

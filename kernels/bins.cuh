@@ -4,6 +4,7 @@
 #include "bins/atomic.cuh"
 #include "bins/best.cuh"
 #include "bins/exact.cuh"
+#include "bins/histogram.cuh"
 #include "bins/pieces.cuh"
 #include "bins/private.cuh"
 #include "bins/warps.cuh"

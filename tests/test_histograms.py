@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.graph.histograms import counts_of
+from gpureduce_dask.host.histogram import counts_of
 from gpureduce_dask.operators import native
+from gpureduce_dask.operators.grouped import Edges
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, which counts bool as bytes
 
@@ -38,10 +39,10 @@ def test_histogram_of_any_layout(dtype):
 
 def test_nothing_of_a_chunks_size_is_made():
     chunk, edges = np.random.default_rng(0).normal(size=1 << 20), np.array([-3, -1, 0, 0.5, 4])
-    counts_of(chunk, edges)
+    counts_of(chunk, Edges(edges))
     tracemalloc.start()
     try:
-        counts_of(chunk, edges)
+        counts_of(chunk, Edges(edges))
         assert tracemalloc.get_traced_memory()[1] < 0.15 * chunk.nbytes
     finally:
         tracemalloc.stop()
@@ -92,7 +93,7 @@ def test_bins_of_one_width_at_their_edges(dtype):
             with np.errstate(all="ignore"):
                 for layout in (x, x.T, x[:, ::-1, ::2], x[:1, :2, 1:], x[..., :1]):
                     want = np.histogram(layout, bins, span)[0]
-                    got = counts_of(layout, edges, span)
+                    got = counts_of(layout, Edges(edges, span))
                     np.testing.assert_array_equal(got.ravel(), want, err_msg=f"{span} {bins}")
 
 

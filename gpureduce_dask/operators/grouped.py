@@ -47,6 +47,28 @@ class Labels:
         return Labels, (self.arrays,)
 
 
+class Edges(Labels):
+    """The edges of a histogram's bins, which label elements as they are read.
+
+    Parameters
+    ----------
+    edges : array of shape (bins + 1,)
+        As numpy.histogram_bin_edges gives them.
+    span : tuple of two numbers or None
+        The range that bins of one width divide; None for other bins.
+    masks : bool
+        True where elements that a chunk masks count too.
+    """
+
+    def __init__(self, edges: Array, span: tuple[Any, Any] | None = None, masks: bool = False) -> None:
+        super().__init__([edges])
+        self.edges, self.span, self.masks = self.arrays[0], span, masks
+        self.digest += f"{span}{masks}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Edges, (self.edges, self.span, self.masks)
+
+
 @dataclass(frozen=True)
 class Bins:
     """Which group each element is of.
@@ -66,6 +88,8 @@ class Bins:
         True where the elements are their own labels.
     strict : bool
         True where negative labels are an error; otherwise they leave elements out.
+    edges : Edges or None
+        Those of a histogram's bins, where they label the elements.
     """
 
     name: str
@@ -74,6 +98,7 @@ class Bins:
     known: Labels | None = None
     is_own: bool = False
     strict: bool = False
+    edges: Edges | None = None
 
     @property
     def count(self) -> int:
