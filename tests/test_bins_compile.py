@@ -12,6 +12,7 @@ pytest.importorskip("cupy", reason="its binding of NVRTC compiles")
 
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import group_plans as plans
+from gpureduce_dask.device import histogram
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import Dim
 from gpureduce_dask.operators.grouped import Bins, binned
@@ -43,6 +44,9 @@ def rows(groups, indexed=False, label="i32", vector=4, length=2**28, inner=1):
 
 
 def kernels():
+    for types in ("f32, f32, 4, true", "f64, f64, 2, false", "u8, i64, 16, false", "half, f32, 8, false"):
+        yield f"bins_histogram<{types}, {histogram.THREADS}, {histogram.LOADS}>"
+    yield f"bins_codes<i16, f64, true, {histogram.THREADS}>"
     for i, (name, dtype) in enumerate(OPS):
         bound = binned(OPERATORS[name].bind(dtype), Bins("grouped", (2,), (0,))).cells
         op, label = device_operator.cuda_operator(bound), ("i32", "i64", "u8", "i16")[i % 4]

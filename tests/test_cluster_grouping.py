@@ -367,6 +367,9 @@ def test_histograms_of_chunks_in_memory_need_a_task_a_worker(client):
     (found, _), want = gr.histogram(p, 5, (-3, 3)), np.histogram(ref, 5, (-3, 3))[0]
     got, tasks = run(client, found)
     np.testing.assert_array_equal(got, want)
+    assert len(tasks) == 4 + 4 + 1  # handles, which are the later calls', too
+    got, tasks = run(client, gr.histogram(p, [-3, 0, 3])[0])
+    np.testing.assert_array_equal(got, np.histogram(ref, [-3, 0, 3])[0])
     assert len(tasks) == 4 + 1
     with gr.accelerate(numpy=True):
         got, tasks = run(client, da.histogram(p * 2, 5, (-6, 6))[0])

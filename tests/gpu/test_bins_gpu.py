@@ -158,7 +158,8 @@ def test_counts_and_histograms(dtype):
 @pytest.mark.parametrize("dtype", "? i1 u1 i2 i4 i8 u8 f4 f8".split())
 def test_bins_are_numpys_at_their_edges(dtype):
     """Numbers beside edges, subnormal ones among them."""
-    from gpureduce_dask.graph.histograms import codes_of
+    from gpureduce_dask.chunk_groups import codes_of
+    from gpureduce_dask.operators.grouped import Edges
 
     for span, bins in (((-3, 3), 40), ((0.1, 0.7), 7), ((-100, 100), 3000), ((220.0, 330.0), 40), ((0, 1), 10)):
         x = (np.random.default_rng(0).standard_normal(100_003) * span[1]).astype(dtype)
@@ -167,7 +168,21 @@ def test_bins_are_numpys_at_their_edges(dtype):
             beside = np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)
             some = np.concatenate([edges, *beside, [np.nan, np.inf, -np.inf, -0.0]])
             x[: some.size] = some
-        np.testing.assert_array_equal(codes_of(cp.asarray(x), edges, True).get(), codes_of(x, edges, True))
+        known = Edges(edges, span)
+        np.testing.assert_array_equal(codes_of(cp.asarray(x), known).get(), codes_of(x, known))
+        counts, _ = gr.histogram(cp.asarray(x), bins, span)
+        np.testing.assert_array_equal(counts.compute().get(), np.histogram(x, bins, span)[0])
+
+
+@pytest.mark.parametrize("dtype", "? u1 i4 f4 f8".split())
+def test_histograms_of_many_chunks_of_any_layout(dtype):
+    x = (np.random.default_rng(2).standard_normal((300, 70, 41)) * 40 + 50).astype(dtype)
+    host = da.from_array(x, chunks=(30, 20, 41))
+    d = host.map_blocks(cp.asarray).persist()
+    for view in (lambda a: a, lambda a: a.T, lambda a: a[:, ::2, 1:], lambda a: a[::-1], lambda a: a * 2):
+        for bins, span in ((64, (0, 100)), (30_000, (0, 100)), ([0, 10, 50, 80], None), (1, (0, 1e9))):
+            counts, _ = gr.histogram(view(d), bins, span)
+            np.testing.assert_array_equal(counts.compute().get(), np.histogram(view(x), bins, span)[0])
 
 
 @pytest.mark.large
