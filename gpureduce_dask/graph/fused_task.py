@@ -7,12 +7,13 @@ reduction itself, a hundredth of the copy.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeGuard
 
-from ..device import launch
+from ..device import launch, upload
 from ..distributed.private import GraphNode, Task, TaskRef
 from . import deferred
 from .reduce_tasks import Folding
@@ -81,15 +82,27 @@ def _is_fused(node: GraphNode) -> TypeGuard[Task]:
 
 
 def _step(node: GraphNode, have: Mapping[Key, Any]) -> Any:
-    """What one task gives: put off where the reduction can compute it as it reads."""
+    """What one task gives: put off where the reduction can compute it as it reads, moved by threads to a GPU."""
     if type(node) is Task:
-        for put_off in (deferred.defer_elementwise, deferred.view_of):
-            later = put_off(node, have)
+        for way in (deferred.defer_elementwise, deferred.view_of, _uploaded):
+            later = way(node, have)
             if later is not None:
                 return later
         if deferred.is_reader(node.func):
             return node({key: have[key] for key in node.dependencies})
     return node({key: deferred.made(have[key]) for key in node.dependencies})
+
+
+def _uploaded(node: Task, have: Mapping[Key, Any]) -> Any:
+    """An array that ``cupy.asarray`` moves to the GPU, where it is large; else None."""
+    if (
+        "cupy" not in sys.modules
+        or len(node.args) != 1
+        or deferred.function_of(node) is not sys.modules["cupy"].asarray
+    ):
+        return None
+    array = deferred.made(_argument(node.args[0], have))
+    return upload.upload(array) if upload.takes(array) else None
 
 
 def execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:

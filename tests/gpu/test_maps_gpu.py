@@ -266,3 +266,21 @@ def test_chunks_in_memory_are_reduced_in_one_launch_a_slice(client, monkeypatch,
         np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-3)
         assert together == [16 if axis is None else 4] * len(together) and sum(together) == 16
         together.clear()
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+def test_large_chunks_of_the_host_are_moved_by_threads(dtype, tmp_path, monkeypatch):
+    """Mapped files and views of every layout, in turn on one stream: the sums are those of the host."""
+    from gpureduce_dask.device import upload
+
+    sent = []
+    monkeypatch.setattr(upload, "upload", lambda a, was=upload.upload: sent.append(a.shape) or was(a))
+    x = np.random.default_rng(4).integers(-50, 50, (6000, 3000)).astype(dtype)
+    np.save(tmp_path / "x.npy", x)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    for source in (x, mapped, x.T, x[::-1, 1:], np.asfortranarray(x)):
+        lazy = da.from_array(source, chunks=(2000, 1500)).map_blocks(cp.asarray)
+        for axis in (None, 0, 1):
+            got = gr.sum(lazy, axis=axis).compute(scheduler="threads", num_workers=2)
+            np.testing.assert_array_equal(cp.asnumpy(got), np.sum(np.asarray(source), axis=axis))
+    assert sent

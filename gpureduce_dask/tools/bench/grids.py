@@ -22,7 +22,7 @@ from .trees import ENOUGH, PATIENCE, Bench, Row, Suite, random_array
 
 GROUPS = 365
 CLOSE = 1e-4  # relative: stock dask adds float32 in float32
-FILE_BYTES = 1 << 30  # in files, at most, for each worker
+FILE_BYTES = 4 << 30  # in files, at most, for each worker
 LINK_BYTES = 1 << 28  # of the copy that says how fast the link is
 
 
@@ -100,7 +100,11 @@ def in_files(folder: Path, chunks: tuple[tuple[int, ...], ...], on_gpu: bool) ->
         shape = [sizes[i] for sizes, i in zip(chunks, place, strict=True)]
         np.save(_path(folder, place), rng.random(shape, dtype="f4"))
     x = da.map_blocks(_opened, folder, chunks=chunks, dtype="f4", meta=np.empty((0, 0), "f4"))
-    return x.map_blocks(_on_gpu, dtype="f4", meta=gr.device_meta(2, "f4")) if on_gpu else x
+    if not on_gpu:
+        return x
+    import cupy
+
+    return x.map_blocks(cupy.asarray, dtype="f4", meta=gr.device_meta(2, "f4"))
 
 
 def _path(folder: Path, place: tuple[int, ...]) -> Path:
@@ -109,12 +113,6 @@ def _path(folder: Path, place: tuple[int, ...]) -> Path:
 
 def _opened(folder: Path, block_info: Any = None) -> Any:
     return np.load(_path(folder, block_info[None]["chunk-location"]), mmap_mode="r")
-
-
-def _on_gpu(block: Any) -> Any:
-    import cupy
-
-    return cupy.asarray(block)
 
 
 def _on_host(block: Any) -> Any:
