@@ -12,7 +12,7 @@ from . import chunk as protocol
 from .errors import ArgumentError, DtypeError, EmptyError, message
 from .host import groups as host_groups
 from .host import histogram as host_histogram
-from .operators.grouped import Binned, Bins, Edges
+from .operators.grouped import Binned, Bins, Edges, binned
 from .operators.monoid import Array
 from .place import Place
 
@@ -52,7 +52,7 @@ def _histogram(blocks: list[Any], bound: Binned, edges: Edges) -> Any:
     found = on_device.counts_of(blocks, edges)
     if found is None:
         codes = [codes_of(each, edges) for each in blocks]
-        own = replace(bound, dtypes=(codes[0].dtype,), bins=replace(bound.bins, edges=None, is_own=True))
+        own = binned(bound.inner.monoid.bind(codes[0].dtype), replace(bound.bins, edges=None, is_own=True))
         return reduce_many([(each,) for each in codes], own, bound.bins.axes, None)
     return found.view(np.uint8).reshape(*states, -1)
 

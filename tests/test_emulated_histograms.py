@@ -15,8 +15,10 @@ pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 from simt import build
 from simt.backend import Emulator, get, put
 
+from gpureduce_dask import chunk_groups
 from gpureduce_dask.device import group_plans, histogram, launch, sources
-from gpureduce_dask.operators.grouped import Edges
+from gpureduce_dask.operators.grouped import COUNT, Bins, Edges, binned
+from tests.test_emulated_bins import machine as groups_on
 from tests.test_emulated_bins import seen
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, which counts bool as bytes
@@ -87,6 +89,8 @@ def emulator() -> Emulator:
             for case in CASES:
                 counted(*case)
                 coded(*case)
+        with groups_on(found), machine(found, room=100):
+            by_codes()
 
     found.adopt(build(found.collect(calls, 8), 2))
     return found
@@ -119,7 +123,16 @@ def test_more_chunks_than_a_launch_takes(emulator):
     np.testing.assert_array_equal(get(got), want)
 
 
-def test_many_bins_are_left_to_codes(emulator):
-    blocks, edges = chunks("f4", "powers")
-    with machine(emulator, room=100):
-        assert histogram.counts_of([put(blocks[0])], edges) is None
+def by_codes() -> Any:
+    """The partial of bytes where a block has no room for the bins."""
+    bins = Bins("histogram", (6,), (0, 1), edges=Edges(np.array([-1, 0, 1, 5, 5, 70, 90])))
+    block = np.random.default_rng(1).integers(0, 99, (40, 30)).astype("u1")
+    return chunk_groups.reduce_many([(put(block),)], binned(COUNT.bind("u1"), bins), (0, 1), None), block, bins
+
+
+def test_many_bins_are_groups_of_codes(emulator):
+    with groups_on(emulator), machine(emulator, room=100):
+        partial, block, bins = by_codes()
+        got = get(partial).view("i8")
+    np.testing.assert_array_equal(got.ravel(), np.histogram(block, bins.edges.edges)[0])
+    assert got.shape == (1, 1, 6, 1)

@@ -18,6 +18,7 @@ from gpureduce_dask.tools.bench import memory
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
 cp = pytest.importorskip("cupy")
+distributed = pytest.importorskip("distributed")
 
 
 def device(x, chunks=(20, 50)):
@@ -237,7 +238,6 @@ IN_MEMORY = {
 
 @pytest.fixture(scope="module")
 def client():
-    distributed = pytest.importorskip("distributed")
     with (
         distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
@@ -252,6 +252,7 @@ def test_chunks_in_memory_are_reduced_in_one_launch_a_slice(client, monkeypatch,
     make = IN_MEMORY[form]
     name = "nanargmax" if (form, name) == ("where", "argmax") else name
     held = client.persist(device(x, (100, 150)))
+    distributed.wait(held)
     together = []
     reduce_many = deferred.chunk.reduce_many
 
@@ -275,11 +276,11 @@ def test_large_chunks_of_the_host_are_moved_by_threads(dtype, tmp_path, monkeypa
 
     sent = []
     monkeypatch.setattr(upload, "upload", lambda a, was=upload.upload: sent.append(a.shape) or was(a))
-    x = np.random.default_rng(4).integers(-50, 50, (6000, 3000)).astype(dtype)
+    x = np.random.default_rng(4).integers(-50, 50, (6000, 4500)).astype(dtype)
     np.save(tmp_path / "x.npy", x)
     mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
     for source in (x, mapped, x.T, x[::-1, 1:], np.asfortranarray(x)):
-        lazy = da.from_array(source, chunks=(2000, 1500)).map_blocks(cp.asarray)
+        lazy = da.from_array(source, chunks=(2000, 2250)).map_blocks(cp.asarray)
         for axis in (None, 0, 1):
             got = gr.sum(lazy, axis=axis).compute(scheduler="threads", num_workers=2)
             np.testing.assert_array_equal(cp.asnumpy(got), np.sum(np.asarray(source), axis=axis))
