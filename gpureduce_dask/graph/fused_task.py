@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeGuard
 
 from ..device import launch, upload
-from ..distributed.private import GraphNode, Task, TaskRef
+from ..distributed.private import Alias, GraphNode, Task, TaskRef
 from . import deferred
 from .reduce_tasks import Folding
 
@@ -83,6 +83,8 @@ def _is_fused(node: GraphNode) -> TypeGuard[Task]:
 
 def _step(node: GraphNode, have: Mapping[Key, Any]) -> Any:
     """What one task gives: put off where the reduction can compute it as it reads, moved by threads to a GPU."""
+    if isinstance(node, Alias):
+        return have[node.target]
     if type(node) is Task:
         for way in (deferred.defer_elementwise, deferred.view_of, _uploaded):
             later = way(node, have)
