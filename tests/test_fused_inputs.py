@@ -3,6 +3,8 @@ CuPy arrays over memory of the host."""
 
 from __future__ import annotations
 
+import itertools
+
 import dask
 import dask.array as da
 import numpy as np
@@ -56,5 +58,5 @@ def test_a_slice_is_reduced_at_once(x, monkeypatch, form, axis):
     assert sum(map(len, together)) == x.npartitions
     assert len(together) == (1 if axis is None else x.numblocks[1 - axis if "transposed" not in form else axis])
     for shapes in together:  # those of one shape next to each other, for one launch
-        changes = sum(a != b for a, b in zip(shapes, shapes[1:], strict=False))
+        changes = sum(a != b for a, b in itertools.pairwise(shapes))
         assert changes == len(set(shapes)) - 1
