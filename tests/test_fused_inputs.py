@@ -24,8 +24,7 @@ FORMS = {
     "slices": lambda x: x[::3, 1:],
     "one element of each row": lambda x: x[:, ::50],
     "slices of slices": lambda x: x[1:-1][:, ::-1],
-    "transposed": lambda x: x.T,
-    "slices, transposed": lambda x: x[::2].T,
+    "cast": lambda x: x.astype("f8") + 1,
     "mapped": lambda x: (x - np.float32(0.5)) ** 2,
     "mapped slices": lambda x: da.where(x[1:] > 0.5, x[1:], np.nan),
 }

@@ -179,6 +179,11 @@ class HandleSet:
     futures: dict[str, Any] = field(default_factory=dict)
     layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
 
+    @property
+    def is_placed(self) -> bool:
+        """True where it is known where in the array the chunks lie."""
+        return not any(-1 in axis for share in self.shares.values() for axis in share.starts)
+
     def keys(self, for_one: bool) -> dict[str, str]:
         """The key of each worker's handle, for one task that takes all of them or for a task a group."""
         kind = "all" if for_one else "each"

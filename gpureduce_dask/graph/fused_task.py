@@ -11,12 +11,17 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeGuard
 
-from ..device import launch, upload
+from ..device import faults, launch, upload
+from ..distributed import worker_to_worker
+from ..distributed.handles import Coords, Handle
 from ..distributed.private import Alias, GraphNode, Task, TaskRef
+from ..operators.monoid import Bound
 from . import deferred
-from .reduce_tasks import Folding
+from .reduce_tasks import Folding, Where, combine, reduce_chunk
 
 Key = Any
 Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
@@ -38,6 +43,52 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
             _drop((member,), uses, have)
     results = tuple(close(fold.pending()) for close, fold in zip(closes, folds, strict=True))
     return results[0] if len(results) == 1 else results
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The tasks that make a chunk of what ``takes`` names, sources first. Each piece has its own cuts for slices."""
+
+    takes: Key
+    gives: Key
+    nodes: tuple[Task, ...]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A chunk that is a part of one of a handle's: that one's number there, the cuts that make it, and where the array
+    that it is reduced as has it."""
+
+    pick: int
+    cuts: tuple[Any, ...]
+    offset: Coords
+
+
+@faults.task
+def reduce_pieces(
+    handles: list[Handle], pieces: Sequence[Piece], chain: Chain, bound: Bound, where: Where, is_asked: bool = False
+) -> Any:
+    """The partial of what a chain makes of parts of the chunks that a handle refers to; of another worker's, there."""
+    (handle,) = handles
+    if not handle.is_here and not is_asked:
+        run = partial(reduce_pieces, pieces=pieces, chain=chain, bound=bound, where=where)
+        found = worker_to_worker.at_home(handles, run)
+        if found:
+            return found[0]
+    folding = Folding(bound)
+    with deferred.fused_task(handle.take(p.pick for p in pieces) if handle.is_here else ()):
+        for piece in pieces:
+            with _named(handle.share.keys[piece.pick]):
+                have, cuts = {chain.takes: handle.take([piece.pick])[0]}, iter(piece.cuts)
+                for node in chain.nodes:
+                    if node.func is deferred.SLICE:
+                        have[node.key] = have[node.args[0].key][next(cuts)]
+                    else:
+                        _make(node, have)
+                place = () if where.shape is None else (tuple(slice(at, None) for at in piece.offset),)
+                chunk = have[chain.gives]
+                folding.add(reduce_chunk(chunk, *place, bound=bound, axes=where.axes, shape=where.shape))
+    return combine(folding.pending(), bound=bound)
 
 
 def made(node: GraphNode, have: dict[Key, Any]) -> Any:

@@ -20,7 +20,7 @@ from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product
-from . import deferred, fusion, meta, reduce_tasks, sources
+from . import deferred, fusion, meta, reduce_tasks, sources, views
 from . import graph_arrays as da
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .fusion import Tasks
@@ -72,7 +72,9 @@ def build_tree(
     fusion.install()
     todo = Reduction(arrays, bound, axes, size)
     is_whole = all(x.numblocks[a] == 1 for a in axes)
-    source = None if is_whole and x.npartitions < MANY else sources.select_source(todo, dry_run)
+    source: Source | None = None
+    if not is_whole or x.npartitions >= MANY:
+        source = sources.select_source(todo, dry_run) or views.select_source(todo, dry_run)
     if source is None:
         workers.current()  # raises where a worker lacks what the tasks need
     if is_whole and (source is None or not _is_worth_sharing(source)):

@@ -97,6 +97,16 @@ class Reduction:
             return None
         return tuple(sum(s) for s in place_chunks(self.bound.name, self.x.chunks, self.axes))
 
+    def offsets_of(self, chunks: Sequence[Coords]) -> list[Coords]:
+        """The coordinates of the first elements of chunks, where positions matter."""
+        return [self._offsets[c] for c in chunks] if self.shape else [()] * len(chunks)
+
+    @cached_property
+    def _offsets(self) -> dict[Coords, Coords]:
+        sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
+        starts = [list(accumulate(s, initial=0)) for s in sizes]
+        return {c: tuple(starts[a][i] for a, i in enumerate(c)) for c in product(*(range(len(s)) for s in sizes))}
+
     def where(self, stage: Axes, members: Any) -> reduce_tasks.Where:
         return reduce_tasks.Where(stage, self.shape, reduce_tasks.runs_of(self.bound, members))
 
@@ -191,17 +201,11 @@ class PersistedSource:
         run = partial(
             reduce_tasks.reduce_chunks,
             bound=todo.bound,
-            offsets=[self._offsets[c] for c in mine] if todo.shape else [()] * len(mine),
+            offsets=todo.offsets_of(mine),
             where=todo.where(stage, group.members),
             keys=keys[0],
         )
         return Part(run, columns, group.worker, len(mine))
-
-    @cached_property
-    def _offsets(self) -> dict[Coords, Coords]:
-        sizes = place_chunks(self.todo.bound.name, self.todo.x.chunks, self.todo.axes)
-        starts = [list(accumulate(s, initial=0)) for s in sizes]
-        return {c: tuple(starts[a][i] for a, i in enumerate(c)) for c in product(*(range(len(s)) for s in sizes))}
 
 
 class HandleSource:
@@ -305,6 +309,7 @@ def _on_workers(todo: Reduction, layers: list[Any], dry_run: bool) -> Source | N
     if client is None:
         return None
     held = [handles.find_handles(layer, client) for layer in layers]
+    held = [h if h is None or h.is_placed or todo.shape is None else None for h in held]
     good = [h for h in held if h is not None]
     if len(good) == len(held) and all(h.homes == good[0].homes for h in good[1:]):
         known = workers.of_client(client)
@@ -317,7 +322,7 @@ def _on_workers(todo: Reduction, layers: list[Any], dry_run: bool) -> Source | N
             return None
         homes = [*map(min, found[0])]
         apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
-        if apart or not _fit(todo, homes, known):
+        if apart or not fit(todo, homes, known):
             return PersistedSource(todo, found[0], known)
         good = []
         for h, a, layer in zip(held, todo.arrays, layers, strict=True):
@@ -339,7 +344,7 @@ def _is_for_one(todo: Reduction, homes: Collection[str], known: workers.Workers)
     )
 
 
-def _fit(todo: Reduction, homes: list[str], known: workers.Workers) -> bool:
+def fit(todo: Reduction, homes: list[str], known: workers.Workers) -> bool:
     """True where handles are worth their tasks, and the workers hold their chunks with ease: a handle keeps them from
     going to a disk. ``homes`` has each chunk's worker."""
     share = Counter(homes)

@@ -40,7 +40,7 @@ def _as_it_is(graph: Any, *args: Any) -> Any:
 # By name: what stands in for which function of which module while a mechanism is off. All of it is asked where graphs
 # are built and optimised, in the process of the client and the scheduler; workers run what they are given.
 MECHANISMS: dict[str, tuple[tuple[Any, str, Callable[..., Any]], ...]] = {
-    "handles": ((handles, "find_handles", _nothing), (sources, "_fit", _no)),
+    "handles": ((handles, "find_handles", _nothing), (sources, "fit", _no)),
     "partials from worker to worker": ((worker_to_worker, "pays", _no),),
     "bundles of slices": ((sources, "partials_travel", _no),),
     "blocks finished in the joining task": ((fusion, "finish_together", _as_it_is),),

@@ -1,0 +1,167 @@
+"""Arrays that are views of a persisted one: which are, what their chunks are made of, and their reductions."""
+
+from __future__ import annotations
+
+import itertools
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpureduce_dask as gr
+from gpureduce_dask.graph import deferred, fused_task, meta, views
+from gpureduce_dask.operators.table import OPERATORS
+
+distributed = pytest.importorskip("distributed")
+pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
+
+SHAPE, CHUNKS = (300, 420), (100, 140)
+VIEWS = {
+    "slices": lambda x: x[::3, 1:],
+    "whole blocks and parts": lambda x: x[20:, :-1],
+    "some blocks": lambda x: x[:150],
+    "reversed": lambda x: x[::-1, ::-2],
+    "slices of slices": lambda x: x[1:-1][:, ::-1],
+    "transposed": lambda x: x.T,
+    "slices, transposed": lambda x: x[::2].T,
+    "transposed, slices": lambda x: x.T[5:, ::3],
+    "one row of each block": lambda x: x[::100],
+    "an axis more": lambda x: x[:, None, 3:],
+}
+FUNCTIONS = {
+    "mapped": lambda x: (x - np.float32(0.5)) ** 2,
+    "where": lambda x: da.where(x > 0.5, x, np.nan),
+    "of slices": lambda x: da.where(x[1:] > 0.5, abs(x[1:]), np.nan),
+    "cast": lambda x: x.astype("f8") + 1,
+    "turned": lambda x: da.sqrt(x[::-1].T[:, ::-1] + 1),
+}
+OTHERS = {
+    "itself": lambda x: x,
+    "of two blocks": lambda x: x[:280, :280] + x[:280, :280].T,
+    "neighbours": lambda x: x[1:] - x[:-1],
+    "of a result": lambda x: x - x.mean(),
+    "of an array of the host": lambda x: x * np.arange(420, dtype="f4"),
+    "that knows its place": lambda x: x.map_blocks(lambda b, block_info=None: b, dtype="f4"),
+    "of any function": lambda x: x.map_blocks(np.sort),
+    "other chunks": lambda x: x.rechunk((150, 420)),
+    "two of them": lambda x: da.concatenate([x, x]),
+    "chosen rows": lambda x: x[[0, 150, 299]],
+    "slices of what is made": lambda x: (x * 2)[::2],
+    "with overlap": lambda x: x.map_overlap(lambda b: b, depth=1),
+}
+
+
+@pytest.fixture(scope="module")
+def ref():
+    return np.random.default_rng(0).random(SHAPE, dtype="f4")
+
+
+@pytest.fixture(scope="module")
+def x(ref):
+    one = distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None)
+    with one as cluster, distributed.Client(cluster):
+        found = da.from_array(ref, chunks=CHUNKS).persist()
+        distributed.wait(found)
+        yield found
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """Arrays pass for those of a GPU where graphs are built."""
+    monkeypatch.setattr(meta, "promises_device", lambda _: True)
+
+
+def made(view, coords, ref):
+    """A chunk, as the task of a group makes it."""
+    at, cuts = view.parts[coords]
+    part = tuple(slice(n * i, n * (i + 1)) for n, i in zip(CHUNKS, at, strict=True))
+    have, cuts = {view.chain.takes: ref[part]}, iter(cuts)
+    for node in view.chain.nodes:
+        is_slice = node.func is deferred.SLICE
+        have[node.key] = have[node.args[0].key][next(cuts)] if is_slice else node(have)
+    return have[view.chain.gives]
+
+
+@pytest.mark.parametrize("form", [*VIEWS, *FUNCTIONS])
+def test_each_chunk_is_made_as_dask_makes_it(x, ref, on_gpu, form):
+    y = {**VIEWS, **FUNCTIONS}[form](x)
+    view = views.find_view(y)
+    assert view is not None and (view.name, view.numblocks) == (x.name, x.numblocks)
+    for coords in itertools.product(*map(range, y.numblocks)):
+        np.testing.assert_array_equal(made(view, coords, ref), y.blocks[coords].compute(), err_msg=f"{form} {coords}")
+
+
+@pytest.mark.parametrize("form", OTHERS)
+def test_what_is_no_view(x, on_gpu, form):
+    assert views.find_view(OTHERS[form](x)) is None
+
+
+def test_functions_are_computed_by_tasks_on_the_host(x):
+    assert all(views.find_view(make(x)) is None for make in FUNCTIONS.values())
+    assert all(views.find_view(make(x)) is not None for make in VIEWS.values())
+
+
+def test_functions_stay_tasks_without_fusion(x, on_gpu):
+    with dask.config.set({"gpureduce.fuse": False}):
+        assert views.find_view(FUNCTIONS["mapped"](x)) is None
+        assert views.find_view(VIEWS["slices"](x)) is not None
+
+
+@pytest.mark.parametrize("form", VIEWS)
+def test_reductions(x, ref, form):
+    gr.argmax(x).compute()  # makes handles
+    y, want = VIEWS[form](x), VIEWS[form](ref)
+    for name in ("sum", "argmax", "var", "nanmin"):
+        for axis in (0, y.ndim - 1, None):
+            got = getattr(gr, name)(y, axis=axis)
+            np.testing.assert_allclose(got.compute(), getattr(np, name)(want, axis=axis), rtol=1e-4, err_msg=name)
+            assert len(got.__dask_graph__().layers) == 2  # of tasks and of handles
+    counts, edges = gr.histogram(y, 9, (0, 1))
+    np.testing.assert_array_equal(counts.compute(), np.histogram(want, edges)[0])
+    labels = np.arange(want.shape[0]) % 2
+    got = gr.grouped(y, labels, "mean", axis=0).compute()
+    np.testing.assert_allclose(got[..., 1], want[labels == 1].mean(axis=0), rtol=1e-5)
+
+
+def test_handles_of_slices_do_not_say_where_chunks_lie(x, ref, monkeypatch):
+    p = (x + 1).persist()
+    distributed.wait(p)
+    with monkeypatch.context() as patch:
+        patch.setattr(meta, "promises_device", lambda _: True)
+        source = views.select_source(reduction(p[::2], "sum"))
+    assert source is not None and not source.held[0].is_placed
+    np.testing.assert_array_equal(gr.argmax(p, axis=0).compute(), ref.argmax(axis=0))
+    np.testing.assert_array_equal(gr.argmax(p[::2], axis=0).compute(), ref[::2].argmax(axis=0))
+
+
+def reduction(y, name):
+    return views.Reduction((y,), OPERATORS[name].bind(y.dtype), (0,), None)
+
+
+@pytest.mark.parametrize("axis", [0, 1, None])
+@pytest.mark.parametrize("form", [*VIEWS, *FUNCTIONS])
+def test_chunks_on_a_gpu_are_reduced_together(x, on_gpu, monkeypatch, form, axis):
+    """With CuPy arrays over memory of the host: a call for each slice, in which chunks of one shape are neighbours."""
+    pytest.importorskip("cupy")
+    from simt.backend import put
+
+    y = {**VIEWS, **FUNCTIONS}[form](x)
+    if y.ndim > 2:
+        return
+    together = []
+
+    def reduce_many(chunks, bound, axes, places=None):
+        together.append([each[0].shape for each in chunks])
+        return np.zeros([1 if a in axes else n for a, n in enumerate(chunks[0][0].shape)], bound.state)
+
+    monkeypatch.setattr(deferred.chunk, "reduce_many", reduce_many)
+    monkeypatch.setattr(deferred.chunk, "reduce", lambda *given: pytest.fail("a chunk is reduced alone"))
+    source = views.select_source(reduction(y, "nanmax"))
+    handle = fused_task.Handle(source.held[0].shares[source.held[0].homes[0]], [put(np.ones(CHUNKS, "f4"))] * 9)
+    parts = [part for _, each in source.slices((0, 1) if axis is None else (axis,)) for part in each]
+    for part in parts:
+        part.run([handle])
+    assert sum(map(len, together)) == y.npartitions and len(together) == len(parts)
+    for shapes in together:
+        assert sum(a != b for a, b in itertools.pairwise(shapes)) == len(set(shapes)) - 1
