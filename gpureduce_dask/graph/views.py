@@ -53,19 +53,20 @@ def find_view(x: Any) -> View | None:
     names = [name for name, layer in layers.items() if workers.are_of_futures(layer)]
     if len(names) != 1 or x.name in names or len(layers) > LAYERS:
         return None
-    (name,), graph = names, x.dask.to_dict()
+    (name,), first = names, (x.name, *(0,) * x.ndim)
     functions = deferred.PLAIN if meta.promises_device(x._meta) and deferred.fuses() else frozenset()
-    parts, chains, forms = {}, [], set()
+    chain = _chain(first, name, x.dask.cull({first}).to_dict()) if all(x.numblocks) else None
+    form = chain and _form(chain, functions)
+    if chain is None or form is None:
+        return None  # as most arrays are: the graph of one chunk tells
+    graph, parts = x.dask.to_dict(), {}
     for coords in product(*map(range, x.numblocks)):
-        chain = _chain((x.name, *coords), name, graph)
-        form = chain and _form(chain, functions)
-        if chain is None or form is None:
+        each = _chain((x.name, *coords), name, graph)
+        if each is None or _form(each, functions) != form:
             return None
-        cuts = tuple(node.args[1] for node in chain.nodes if node.func is deferred.SLICE)
-        parts[coords] = chain.takes[1:], cuts
-        chains.append(chain)
-        forms.add(form)
-    return View(name, layers[name], parts, chains[0]) if len(forms) == 1 else None
+        cuts = tuple(node.args[1] for node in each.nodes if node.func is deferred.SLICE)
+        parts[coords] = each.takes[1:], cuts
+    return View(name, layers[name], parts, chain)
 
 
 def _chain(key: Any, name: str, graph: Mapping[Any, Any]) -> Chain | None:
