@@ -72,12 +72,12 @@ def _rounds(client: Any, nbytes: int) -> Iterator[tuple[int, int]]:
 
 def _sample(client: Any) -> Row:
     gc.collect()
-    by_worker = client.run(_resident)
-    tasks = client.run_on_scheduler(_tidy)
-    return {"client": _resident(), "workers": [by_worker[w] for w in sorted(by_worker)], "tasks": tasks}
+    by_worker = client.run(resident)
+    tasks = client.run_on_scheduler(tidy)
+    return {"client": resident(), "workers": [by_worker[w] for w in sorted(by_worker)], "tasks": tasks}
 
 
-def _tidy(dask_scheduler: Any) -> int:
+def tidy(dask_scheduler: Any) -> int:
     """How many tasks a scheduler has. It forgets old spans: one for each computation, kept for good, 10 KiB each."""
     spans = dask_scheduler.extensions["spans"]
     for old in list(spans.spans)[:-SPANS]:
@@ -87,7 +87,7 @@ def _tidy(dask_scheduler: Any) -> int:
     return len(dask_scheduler.tasks)
 
 
-def _resident() -> int:
+def resident() -> int:
     """Bytes of this process's memory that are resident, without the last 100,000 keys that dask splits: 27 MiB."""
     import psutil  # type: ignore[import-untyped]
 
