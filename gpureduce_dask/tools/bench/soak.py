@@ -97,17 +97,22 @@ def resident() -> int:
 
 def growth(result: Result) -> dict[str, float]:
     """By process, by how many bytes its memory grew from the first to the last quarter of the time since it settled."""
-    end = result["samples"][-1]["seconds"]
-    samples = [s for s in result["samples"] if s["seconds"] >= SETTLED * end]
-    quarter = max(1, len(samples) // 4)
-
-    def grown(series: Sequence[float]) -> float:
-        return statistics.median(series[-quarter:]) - statistics.median(series[:quarter])
-
+    samples = settled(result["samples"])
     found = {"client and scheduler": grown([s["client"] for s in samples])}
     for i in range(result["workers"]):
         found[f"worker {i}"] = grown([s["workers"][i] for s in samples])
     return found
+
+
+def settled(samples: Sequence[Row]) -> list[Row]:
+    """Those since memory settled."""
+    return [s for s in samples if s["seconds"] >= SETTLED * samples[-1]["seconds"]]
+
+
+def grown(series: Sequence[float]) -> float:
+    """From the median of the first quarter to that of the last."""
+    quarter = max(1, len(series) // 4)
+    return statistics.median(series[-quarter:]) - statistics.median(series[:quarter])
 
 
 def is_clean(result: Result) -> bool:

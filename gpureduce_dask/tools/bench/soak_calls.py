@@ -190,8 +190,3 @@ def is_right(got: Any, wanted: Array) -> bool:
     if found.dtype.kind not in "fc":
         return bool(np.array_equal(found, wanted))
     return are_close(found, np.asarray(wanted), ROUGH)
-
-
-def kinds(rng: Rng) -> list[str]:
-    """Every kind of call once."""
-    return [str(kind) for kind in rng.permutation(list(CALLS))]
