@@ -1,4 +1,7 @@
-"""``python -m gpureduce_dask bench soak``: reductions of all kinds for minutes: does memory stay flat?"""
+"""``python -m gpureduce_dask bench soak``: reductions of all kinds for minutes: does memory stay flat?
+
+Its other part, in which workers die while calls are asked, is ``soak_rounds``.
+"""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Lazy = Any  # of dask
 GRIDS = 8
 DTYPES = ("f8", "f4", "i4")
 SLOW = 3  # every so many grids one whose chunks take time, for faults to come upon
-SECONDS = 0.02  # of such a chunk
+SECONDS = 0.01  # of such a chunk
 ROUGH = 1e-4  # of the largest result: stock dask sums float32 in float32
 REDUCTIONS = (
     "sum mean max min var std any all ptp argmax argmin count_nonzero nansum nanmean nanmax nanmin nanstd".split()
@@ -74,7 +74,7 @@ def values(number: int) -> Array:
 def grid(number: int, on_gpu: bool) -> Lazy:
     """The same as a dask array that is yet to be made, in a grid of uneven chunks."""
     rng, whole = np.random.default_rng(number), values(number)
-    cuts = [np.sort(rng.choice(np.arange(1, n), int(rng.integers(1, 5)), replace=False)) for n in whole.shape]
+    cuts = [np.sort(rng.choice(np.arange(1, n), int(rng.integers(1, 4)), replace=False)) for n in whole.shape]
     chunks = tuple(tuple(np.diff([0, *cut, n]).tolist()) for cut, n in zip(cuts, whole.shape, strict=True))
     meta = gr.device_meta(whole.ndim, whole.dtype) if on_gpu else np.empty((0,) * whole.ndim, whole.dtype)
     return da.map_blocks(make_chunk, number, on_gpu, chunks=chunks, dtype=whole.dtype, meta=meta)
