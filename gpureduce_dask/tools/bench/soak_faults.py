@@ -51,28 +51,33 @@ class Asker:
 
     def __init__(self, cluster: Any) -> None:
         self.cluster, self.client = cluster, connect(cluster)
+        self.connection = self.client.scheduler_comm
+        self.lock = threading.Lock()  # of what a closed client held
         self.held: dict[int, Any] = {}
         self.lost: set[int] = set()  # arrays whose chunks were cancelled
         self.running: Any = None  # the futures of its call, where they are known
         self.faults = 0  # that could reach the call which it has under way
 
-    def array(self, number: int, on_gpu: bool) -> Any:
-        """An array that it holds, from now on where it did not."""
+    def array(self, client: Any, number: int, on_gpu: bool) -> Any:
+        """An array that this client of its holds, from now on where it did not."""
         x = self.held.get(number)
         if x is None:
             for old in list(self.held)[: 1 - HELD]:
                 self.held.pop(old, None)
-            x = self.held[number] = self.client.persist(soak_calls.grid(number, on_gpu))
-            self.lost.discard(number)
+            x = client.persist(soak_calls.grid(number, on_gpu))
+            with self.lock:
+                if client is self.client:
+                    self.held[number] = x
+                    self.lost.discard(number)
         return x
 
-    def compute(self, lazy: list[Any], how: str) -> Any:
+    def compute(self, client: Any, lazy: list[Any], how: str) -> Any:
         """The results: by one blocking call, as futures, or of arrays that stay on the workers."""
         if how == "persisted":
-            lazy = self.running = list(self.client.persist(lazy))
+            lazy = self.running = list(client.persist(lazy))
         if how == "futures":
-            self.running = self.client.compute(lazy)
-            return self.client.gather(self.running)
+            self.running = client.compute(lazy)
+            return client.gather(self.running)
         return dask.base.compute(*lazy)
 
     def let_go(self) -> None:
@@ -80,12 +85,23 @@ class Asker:
         self.lost.clear()
         self.running = None
 
+    def is_cut_off(self) -> bool:
+        """True where the scheduler has closed the connection, with which a client loses all of its futures.
+
+        A stock scheduler does so, by ``assert ts.who_wants`` in ``Scheduler.stimulus_cancel``, where a client cancels
+        an array of which it has anything computed just now: tasks between the two are wanted by no client.
+        """
+        before, self.connection = self.connection, self.client.scheduler_comm
+        return self.connection is not before
+
     def come_back(self) -> None:
         """Close the client, whatever it has under way, and connect another."""
-        old = self.client
-        self.faults += 1
-        self.let_go()
-        self.client = connect(self.cluster)
+        new = connect(self.cluster)
+        with self.lock:
+            old, self.client = self.client, new
+            self.connection = new.scheduler_comm
+            self.faults += 1
+            self.let_go()
         within(PATIENCE, old.close)
 
 
@@ -112,14 +128,17 @@ class Site:
         return {at: each["name"] for at, each in self.operator.scheduler_info(n_workers=-1)["workers"].items()}
 
 
-def is_loss(error: BaseException) -> bool:
-    """True for what a call may raise whose input, result or client the soak took away."""
+def is_loss(error: BaseException, is_closed: bool) -> bool:
+    """True for what a call may raise whose input or result the soak took away, or whose client it closed."""
     from concurrent.futures import CancelledError
 
     import distributed
+    from distributed.comm.core import CommClosedError
 
     if isinstance(error, ArgumentError):
-        return "given up" in str(error)
+        return "which its cluster has given up" in str(error)
+    if isinstance(error, CommClosedError):
+        return is_closed  # of Client.gather, which asks the scheduler by a connection that the client closes
     return isinstance(error, (CancelledError, distributed.CancelledError))
 
 

@@ -99,14 +99,15 @@ class Soak:
         """Compute one call, and compare it with NumPy."""
         number, is_held = int(rng.integers(soak_calls.GRIDS)), bool(rng.random() < 0.6)
         how = str(rng.choice(["blocking", "futures", "persisted"]))
-        faults, about = asker.faults, {"kind": kind, "grid": number, "held": is_held, "how": how}
+        client, faults = asker.client, asker.faults
+        about = {"kind": kind, "grid": number, "held": is_held, "how": how}
 
         def answer() -> tuple[soak_calls.Call, Any]:
-            with asker.client.as_current():
-                x = asker.array(number, self.on_gpu) if is_held else soak_calls.grid(number, self.on_gpu)
+            with client.as_current():
+                x = asker.array(client, number, self.on_gpu) if is_held else soak_calls.grid(number, self.on_gpu)
                 call = soak_calls.draw(rng, x, soak_calls.values(number), kind)
                 about["call"] = call.about
-                return call, asker.compute(call.results, how)
+                return call, asker.compute(client, call.results, how)
 
         try:
             call, got = within(soak_faults.PATIENCE, answer)
@@ -117,8 +118,12 @@ class Soak:
             self.note("hangs", **about, **self.state())
             asker.come_back()
         except Exception as error:
-            is_ours = asker.faults != faults or (is_held and number in asker.lost)
-            if is_ours and is_loss(error):
+            is_lost = number in asker.lost  # for who makes it at the same time, too: these are the same keys
+            if asker.is_cut_off():
+                self.errors["connections that the scheduler closed"] += 1
+                asker.let_go()
+                is_lost = True
+            if (is_lost or asker.faults != faults) and is_loss(error, asker.client is not client):
                 self.errors[type(error).__name__] += 1
             else:
                 self.note("failed", **about, error=traceback.format_exc())
