@@ -81,7 +81,7 @@ def test_what_is_planted_is_found(monkeypatch, tmp_path, capsys, plant, what):
     assert what in found and found <= {what, "leaks"}
     first = result[what][0]
     if what == "leaks":
-        assert first["key"] == "kept" and first["task"]["state"] == "memory" and first["task"]["wanted by"]
+        assert first["key"] == "kept" and first["state"] == "memory" and first["wanted by"]
     else:
         assert first["kind"] == what and first["grid"] in range(soak_calls.GRIDS)
     if what == "hangs":
@@ -93,7 +93,15 @@ def test_memory_and_workers_that_are_short_are_told():
     def result(growth, **bad):
         samples = [{"seconds": 60.0 * i, "client": 10**8 + growth * i, "workers": [10**8]} for i in range(20)]
         counts = {"calls": {"scan": 3}, "faults": {"kill": 2}, "errors": {}}
-        return {"seed": 1, "workers": 1, "samples": samples, **{what: [] for what in soak_rounds.BAD}, **counts, **bad}
+        return {
+            "seed": 1,
+            "workers": 1,
+            "samples": samples,
+            "orphans": [],
+            **{what: [] for what in soak_rounds.BAD},
+            **counts,
+            **bad,
+        }
 
     assert soak_rounds.is_clean(result(0)) and "GROWS" not in soak_rounds.summary(result(0))
     assert not soak_rounds.is_clean(result(10**7)) and "GROWS" in soak_rounds.summary(result(10**7))

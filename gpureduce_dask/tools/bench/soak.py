@@ -30,6 +30,7 @@ CHUNKS = (16, 100, 300)
 OPS = ("sum", "mean", "max", "var", "argmax", "nansum", "std", "count_nonzero")
 # What dask remembers of messages, events and samples has an end too, but not within an hour.
 SHORT_LOGS = {
+    "distributed.scheduler.events-cleanup-delay": "1s",  # of workers and clients that are gone
     "distributed.admin.log-length": 100,
     "distributed.admin.low-level-log-length": 100,
     "distributed.admin.system-monitor.log-length": 100,
@@ -81,10 +82,15 @@ def _sample(client: Any) -> Row:
 
 
 def tidy(dask_scheduler: Any) -> int:
-    """How many tasks a scheduler has. It forgets old spans: one for each computation, kept for good, 10 KiB each."""
+    """How many tasks a scheduler has. It forgets old spans: one for each computation, kept for good, 10 KiB each.
+
+    Not those of tasks that are left: a scheduler that does not know their span fails, and their worker then ends.
+    """
     spans = dask_scheduler.extensions["spans"]
+    used = {group.span_id for group in dask_scheduler.task_groups.values()}
     for old in list(spans.spans)[:-SPANS]:
-        del spans.spans[old]
+        if old not in used:
+            del spans.spans[old]
     for kept in (spans.root_spans, *spans.spans_search_by_name.values(), *spans.spans_search_by_tag.values()):
         del kept[:-SPANS]
     return len(dask_scheduler.tasks)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -19,6 +20,7 @@ from .soak_calls import Rng
 
 PATIENCE = 90.0  # seconds until an answer counts as never coming: a worker starts anew within ten, or several at once
 PAUSE = (0.1, 2.5)  # seconds between faults
+LATE = 1.0  # seconds after a cancel in which what it took may be asked for
 HELD = 4  # arrays that a client keeps in memory
 
 
@@ -47,28 +49,26 @@ def within(seconds: float, function: Callable[[], Any]) -> Any:
 
 
 class Asker:
-    """A client, the arrays that it holds by number, and what a fault took from it."""
+    """A client, and the arrays that it holds: by number, since when, and the array."""
 
     def __init__(self, cluster: Any) -> None:
         self.cluster, self.client = cluster, connect(cluster)
         self.connection = self.client.scheduler_comm
         self.lock = threading.Lock()  # of what a closed client held
-        self.held: dict[int, Any] = {}
-        self.lost: set[int] = set()  # arrays whose chunks were cancelled
+        self.held: dict[int, tuple[float, Any]] = {}
         self.running: Any = None  # the futures of its call, where they are known
-        self.faults = 0  # that could reach the call which it has under way
+        self.closed = -math.inf  # when its client was
 
     def array(self, client: Any, number: int, on_gpu: bool) -> Any:
         """An array that this client of its holds, from now on where it did not."""
-        x = self.held.get(number)
-        if x is None:
-            for old in list(self.held)[: 1 - HELD]:
-                self.held.pop(old, None)
-            x = client.persist(soak_calls.grid(number, on_gpu))
-            with self.lock:
-                if client is self.client:
-                    self.held[number] = x
-                    self.lost.discard(number)
+        if number in self.held:
+            return self.held[number][1]
+        for old in list(self.held)[: 1 - HELD]:
+            self.held.pop(old, None)
+        since, x = time.monotonic(), client.persist(soak_calls.grid(number, on_gpu))
+        with self.lock:
+            if client is self.client:
+                self.held[number] = since, x
         return x
 
     def compute(self, client: Any, lazy: list[Any], how: str) -> Any:
@@ -82,7 +82,6 @@ class Asker:
 
     def let_go(self) -> None:
         self.held.clear()
-        self.lost.clear()
         self.running = None
 
     def is_cut_off(self) -> bool:
@@ -100,7 +99,7 @@ class Asker:
         with self.lock:
             old, self.client = self.client, new
             self.connection = new.scheduler_comm
-            self.faults += 1
+            self.closed = time.monotonic()
             self.let_go()
         within(PATIENCE, old.close)
 
@@ -118,10 +117,20 @@ class Site:
     operator: Any
     workers: int
     askers: list[Asker]
+    cancelled: dict[int | None, float] = field(default_factory=dict)  # when: arrays by number, and results
 
     @property
     def cluster(self) -> Any:
         return self.operator.cluster
+
+    def took(self, asker: Asker, number: int, since: float, begin: float) -> bool:
+        """True where a fault took an array since it is there, or may have taken a result of a call that began then.
+
+        It may be of the other client's: a scheduler tells all clients which keys one has cancelled, so that one that
+        asks for the same just then gives up too (``Scheduler.stimulus_cancel``).
+        """
+        array, result = (self.cancelled.get(key, -math.inf) for key in (number, None))
+        return array > since - LATE or max(result, asker.closed) > begin - LATE
 
     def addresses(self) -> dict[str, Any]:
         """The names of the workers that the scheduler knows, by address."""
@@ -154,8 +163,8 @@ def cancel_array(site: Site, rng: Rng) -> None:
     asker = site.askers[int(rng.integers(2))]
     held = list(asker.held.items())
     if held:
-        number, x = held[int(rng.integers(len(held)))]
-        asker.lost.add(number)
+        number, (_, x) = held[int(rng.integers(len(held)))]
+        site.cancelled[number] = time.monotonic()
         asker.client.cancel(x)
 
 
@@ -164,7 +173,7 @@ def cancel_result(site: Site, rng: Rng) -> None:
     asker = site.askers[int(rng.integers(2))]
     futures = asker.running
     if futures:
-        asker.faults += 1
+        site.cancelled[None] = time.monotonic()
         asker.client.cancel(futures)
 
 

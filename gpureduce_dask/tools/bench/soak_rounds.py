@@ -30,13 +30,15 @@ Row = dict[str, Any]
 Result = dict[str, Any]
 
 CALM = 20.0  # seconds that a scheduler and its workers have to forget what nobody holds
+HEARTBEAT = 2.0  # seconds in which workers have told of every task
 SHORT = 5  # seconds that a worker has to say what it does
 MOST_KEYS = 200  # of each state that a report lists
 MOST_TEXT = 2000  # of it on the screen
 ENOUGH = 10  # quiet points from which memory is judged: modules load and pools fill before
 # A task may lose as many workers as die in a round, and still is no task that kills them.
 FAULTY = {"distributed.scheduler.allowed-failures": 1000}
-# Both at the same time, with draws of their own; with the same draws, of one scheduler's keys; one after another.
+# Both at the same time, with draws of their own; with the same draws, of one scheduler's keys; one after another. In
+# rounds of the first kind one client may hold an array that the other makes as it goes.
 ROUNDS = ("apart", "alike", "in turn")
 BAD = ("wrong", "failed", "hangs", "leaks", "short", "grown")
 
@@ -47,6 +49,7 @@ class Soak:
     def __init__(self, operator: Any, on_gpu: bool, workers: int, seed: int, result: Result) -> None:
         self.site = Site(operator, workers, [Asker(operator.cluster) for _ in range(2)])
         self.operator, self.on_gpu, self.seed, self.result = operator, on_gpu, seed, result
+        self.number = 0  # of the round
         self.calls: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.errors: Counter[str] = Counter()
@@ -63,8 +66,9 @@ class Soak:
 
     def round(self, number: int) -> None:
         """Both ask until every fault has come."""
+        self.number = number
         self.is_over.clear()
-        threads = [threading.Thread(target=self.ask, args=(number, i), daemon=True) for i in range(2)]
+        threads = [threading.Thread(target=self.ask, args=(i,), daemon=True) for i in range(2)]
         for thread in threads:
             thread.start()
         rng = self.rng(number, 2)
@@ -84,10 +88,13 @@ class Soak:
             self.note("failed", call=name, error=traceback.format_exc())
         self.faults[name] += 1
 
-    def ask(self, number: int, which: int) -> None:
+    def is_mixed(self) -> bool:
+        return ROUNDS[self.number % len(ROUNDS)] == "apart"
+
+    def ask(self, which: int) -> None:
         """One client's calls of a round."""
-        kind = ROUNDS[number % len(ROUNDS)]
-        rng = self.rng(number, 0 if kind == "alike" else which)
+        kind = ROUNDS[self.number % len(ROUNDS)]
+        rng = self.rng(self.number, 0 if kind == "alike" else which)
         turn: AbstractContextManager[Any] = self.turn if kind == "in turn" else nullcontext()
         while not self.is_over.is_set():
             for name in rng.permutation(list(soak_calls.CALLS)):
@@ -98,8 +105,11 @@ class Soak:
     def call(self, asker: Asker, kind: str, rng: Rng) -> None:
         """Compute one call, and compare it with NumPy."""
         number, is_held = int(rng.integers(soak_calls.GRIDS)), bool(rng.random() < 0.6)
+        if not self.is_mixed():
+            is_held = (number + self.number) % 2 == 0
         how = str(rng.choice(["blocking", "futures", "persisted"]))
-        client, faults = asker.client, asker.faults
+        client, begin = asker.client, time.monotonic()
+        since, _ = asker.held.get(number, (begin, None))
         about = {"kind": kind, "grid": number, "held": is_held, "how": how}
 
         def answer() -> tuple[soak_calls.Call, Any]:
@@ -118,12 +128,12 @@ class Soak:
             self.note("hangs", **about, **self.state())
             asker.come_back()
         except Exception as error:
-            is_lost = number in asker.lost  # for who makes it at the same time, too: these are the same keys
+            is_lost = self.site.took(asker, number, since, begin)
             if asker.is_cut_off():
                 self.errors["connections that the scheduler closed"] += 1
                 asker.let_go()
                 is_lost = True
-            if (is_lost or asker.faults != faults) and is_loss(error, asker.client is not client):
+            if is_lost and is_loss(error, asker.client is not client):
                 self.errors[type(error).__name__] += 1
             else:
                 self.note("failed", **about, error=traceback.format_exc())
@@ -147,10 +157,16 @@ class Soak:
         self.site.cluster.scale(self.site.workers)
         if not until(soak_faults.PATIENCE, lambda: len(self.site.addresses()) == self.site.workers):
             self.note("short", **self.state())
-        known = {each["key"] for each in self.result["leaks"]}
-        until(CALM, lambda: not self.left() - known)
-        for key in sorted(self.left() - known):
-            self.note("leaks", key=key, task=self.operator.run_on_scheduler(about_task, key))
+        known = {each["key"] for what in ("leaks", "orphans") for each in self.result[what]}
+        until(CALM, lambda: not self.left().keys() - known)
+        left = self.left()
+        for key in sorted(left.keys() - known):
+            if self.is_mixed() and is_orphan(left[key]):
+                self.result["orphans"].append({"key": key})
+            else:
+                self.note("leaks", key=key, **left[key])
+        time.sleep(HEARTBEAT)
+        self.operator.run_on_scheduler(soak.tidy)
         sizes = self.operator.run_on_scheduler(scheduler_sizes)
         first = self.result.setdefault("sizes", sizes)
         for name in sizes:
@@ -161,13 +177,15 @@ class Soak:
         self.result["samples"].append({"seconds": seconds, "client": soak.resident(), "workers": workers})
         self.result |= {"calls": dict(self.calls), "faults": dict(self.faults), "errors": dict(self.errors)}
 
-    def left(self) -> set[str]:
-        """The keys that the scheduler or a worker still has."""
+    def left(self) -> dict[str, Row]:
+        """The tasks that the scheduler or a worker still has."""
         gc.collect()
-        self.operator.run_on_scheduler(soak.tidy)
-        by_worker = self.operator.run(worker_state, on_error="ignore")
-        on_workers = (key for states in by_worker.values() for keys in states.values() for key in keys)
-        return {*self.operator.run_on_scheduler(scheduler_keys), *on_workers}
+        found: dict[str, Row] = self.operator.run_on_scheduler(scheduler_tasks)
+        for at, states in self.operator.run(worker_state, on_error="ignore").items():
+            for state, keys in states.items():
+                for key in keys:
+                    found.setdefault(key, {}).setdefault("workers", {})[at] = state
+        return found
 
 
 def until(seconds: float, is_so: Callable[[], bool]) -> bool:
@@ -178,38 +196,42 @@ def until(seconds: float, is_so: Callable[[], bool]) -> bool:
     return found
 
 
-def scheduler_keys(dask_scheduler: Any) -> list[str]:
-    return [str(key) for key in dask_scheduler.tasks]
+def is_orphan(task: Row) -> bool:
+    """True for a task that nobody waits for and that never ran.
+
+    Stock graphs leave such: where one client holds an array that another makes as it goes, a scheduler is given a task
+    under one key twice, with other dependencies. It warns of a "different run_spec" and keeps the first, and with it
+    for good the dependencies of the second, which no task needs.
+    """
+    return task.get("state") == "released" and not task["wanted by"] and not task["waiters"]
 
 
 def scheduler_state(dask_scheduler: Any) -> Row:
     """Its tasks by state, and what its workers have to do."""
     found: dict[str, list[Row]] = {}
-    for key, task in dask_scheduler.tasks.items():
-        rows = found.setdefault(task.state, [])
-        if len(rows) < MOST_KEYS:
-            rows.append({"key": str(key), **_about(task)})
+    for key, task in scheduler_tasks(dask_scheduler).items():
+        found.setdefault(task["state"], []).append({"key": key, **task})
     workers = {
         w.address: {"name": str(w.name), "status": w.status.name, "processing": [str(t.key) for t in w.processing]}
         for w in dask_scheduler.workers.values()
     }
-    return {"tasks": found, "workers": workers}
+    return {"tasks": {state: rows[:MOST_KEYS] for state, rows in found.items()}, "workers": workers}
 
 
-def about_task(key: str, dask_scheduler: Any) -> Row | None:
-    """The same of the task whose key reads so."""
-    return next((_about(task) for each, task in dask_scheduler.tasks.items() if str(each) == key), None)
-
-
-def _about(task: Any) -> Row:
-    """Who waits for a task, and where it is."""
+def scheduler_tasks(dask_scheduler: Any) -> dict[str, Row]:
+    """By key, who waits for a task, and where it is. Of clients that want it, which ones the scheduler knows."""
+    known = {id(each) for each in dask_scheduler.clients.values()}
     return {
-        "state": task.state,
-        "on": task.processing_on.address if task.processing_on else None,
-        "held by": [w.address for w in task.who_has or ()],
-        "wanted by": [c.client_key for c in task.who_wants or ()],
-        "waiters": [str(t.key) for t in task.waiters or ()],
-        "waits for": [str(t.key) for t in task.waiting_on or ()],
+        str(key): {
+            "state": task.state,
+            "on": task.processing_on.address if task.processing_on else None,
+            "held by": [w.address for w in task.who_has or ()],
+            "wanted by": [c.client_key if id(c) in known else f"{c.client_key}, gone" for c in task.who_wants or ()],
+            "waiters": [str(t.key) for t in task.waiters or ()],
+            "waits for": [str(t.key) for t in task.waiting_on or ()],
+            "dependents": [str(t.key) for t in task.dependents],
+        }
+        for key, task in dask_scheduler.tasks.items()
     }
 
 
@@ -230,7 +252,7 @@ def scheduler_sizes(dask_scheduler: Any) -> dict[str, int]:
 def run(gpus: int, workers: int, minutes: float, seed: int, path: Path) -> Result:
     """Rounds until the time is up, at least one; the JSON is written behind each."""
     result: Result = {"seed": seed, "date": time.strftime("%Y-%m-%d"), "workers": gpus or workers, "samples": []}
-    result |= {what: [] for what in BAD}
+    result |= {what: [] for what in (*BAD, "orphans")}
     print(f"seed {seed}", flush=True)
     with dask.config.set(soak.SHORT_LOGS | FAULTY), trees.cluster(gpus, workers) as operator:
         it = Soak(operator, gpus > 0, gpus or workers, seed, result)
@@ -265,7 +287,8 @@ def summary(result: Result) -> str:
     mark = "" if growth(result) <= soak.ALLOWED else "  GROWS"
     return "\n".join(
         [
-            f"seed {result['seed']}, {result['workers']} workers, {last['seconds'] / 60:.1f} minutes: {bad}",
+            f"seed {result['seed']}, {result['workers']} workers, {last['seconds'] / 60:.1f} minutes: {bad}; "
+            f"{len(result['orphans'])} orphans, as stock dask leaves them",
             *(f"  {what}: {_listed(result[what])}" for what in ("calls", "faults", "errors")),
             f"  clients and scheduler: {_mib(first['client'])} MiB before, {_mib(last['client'])} at the end, "
             f"{growth(result) / 2**20:+.1f} MiB since it settled{mark}",
