@@ -164,7 +164,9 @@ class Soak:
             if self.is_mixed() and is_orphan(left[key]):
                 self.result["orphans"].append({"key": key})
             else:
-                self.note("leaks", key=key, **left[key])
+                clients = [asker.client for asker in self.site.askers]
+                futures = [client.id for client in clients if key in map(str, client.futures)]
+                self.note("leaks", key=key, futures=futures, **left[key])
         time.sleep(HEARTBEAT)
         self.operator.run_on_scheduler(soak.tidy)
         sizes = self.operator.run_on_scheduler(scheduler_sizes)
