@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 import time
+import weakref
 
 import dask
 import dask.array as da
@@ -128,6 +129,18 @@ def test_a_scheduler_is_left_as_it_was(client):
         assert op(p).compute() == getattr(ref, op.__name__)()
     gr.warm(client, ops=())
     assert not client.run_on_scheduler(ours)
+
+
+def test_a_client_that_is_closed_is_let_go(cluster):
+    """What is known of its workers does not keep it."""
+    client = distributed.Client(cluster)  # not in a block, whose context would keep it a while
+    known = workers.of_client(client)
+    assert known.client is workers.of_client(client).client is client and known.total == 4
+    client.close()
+    found = weakref.ref(client)
+    del client, known
+    gc.collect()
+    assert found() is None
 
 
 def test_keys_are_those_of_the_input(client):

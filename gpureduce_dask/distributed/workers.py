@@ -10,7 +10,7 @@ import sys
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -42,7 +42,7 @@ class Workers:
 @dataclass
 class _Heard:
     """What a scheduler said, under the name that it has until it is started anew, and which workers have this
-    package."""
+    package. Without the client, which would keep itself."""
 
     scheduler: str
     asked: set[str] = field(default_factory=set)
@@ -73,7 +73,7 @@ def of_client(client: Any) -> Workers:
     """A cluster's workers. A client of an event loop answers nothing here, for nobody here can wait for it."""
     heard = _heard.get(client)
     if heard is not None and heard.workers is not None and time.monotonic() - heard.when < FRESH:
-        return heard.workers
+        return replace(heard.workers, client=client)
     return _note(client, {"id": "", "workers": {}} if client.asynchronous else client.scheduler_info(n_workers=-1))
 
 
@@ -89,11 +89,10 @@ def _note(client: Any, info: Mapping[str, Any]) -> Workers:
         {name: each["nthreads"] for name, each in known.items()} or {"": CPU_COUNT},
         limits,
         frozenset(name for name, limit in limits.items() if _is_crowded(known[name].get("metrics", {}), limit)),
-        client,
     )
     if known:
         heard.when, heard.workers = time.monotonic(), workers
-    return workers
+    return replace(workers, client=client)
 
 
 def _require_package(client: Any, names: Set[str], asked: set[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -17,8 +18,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what",
         choices=["kernels", "trees", "host", "soak", "workflows", "random", "report"],
-        help="measure kernels, whole trees, NumPy chunks, memory over time, daily work with files or random calls, "
-        "or write tables again",
+        help="measure kernels, whole trees, NumPy chunks, memory over time and answers while workers die, daily work "
+        "with files or random calls, or write tables again",
     )
     suites = parser.add_mutually_exclusive_group()
     suites.add_argument("--scans", action="store_true", help="kernels, trees: of scans, not of reductions")
@@ -30,13 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="results, written and for report read (default: kernels.json, trees.json or soak.json; of scans "
         "scan_kernels.json, scan_trees.json; of one read one_read_kernels.json, one_read_trees.json; of the others "
-        "grids.json, mechanisms.json)",
+        "grids.json, mechanisms.json). What soak finds with faults goes to a second file, soak_faults.json",
     )
     parser.add_argument("--plot", type=Path, help="PNG: shares of the ceiling, or time against chunks (not of grids)")
     parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
     kernels = parser.add_argument_group("kernels")
     kernels.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
-    kernels.add_argument("--only", default="", help="kernels, workflows: regular expression over the rows' labels")
+    kernels.add_argument(
+        "--only",
+        default="",
+        help="kernels, workflows: regular expression over the rows' labels; soak: over its parts, memory and faults",
+    )
     kernels.add_argument("--no-peers", action="store_true", help="time ours alone")
     trees = parser.add_argument_group("trees and soak")
     trees.add_argument(
@@ -53,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     trees.add_argument("--repeats", type=int, default=7, help="of each of ours (default: 7)")
     trees.add_argument("--no-stock", action="store_true", help="time ours alone")
     trees.add_argument("--budget", type=float, default=280, help="seconds for each number of GPUs (default: 280)")
-    trees.add_argument("--minutes", type=float, default=20, help="how long to soak (default: 20)")
+    trees.add_argument("--minutes", type=float, default=20, help="how long to soak, each part (default: 20)")
     flows = parser.add_argument_group("workflows")
     flows.add_argument("--scheduler", choices=["threads", "processes", "distributed"], default="threads")
     flows.add_argument("--data", type=Path, help="folder for files (default: one that is deleted behind the run)")
@@ -61,9 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flows.add_argument("--persisted", action="store_true", help="of data in memory, not from files")
     flows.add_argument("--gpu", action="store_true", help="of CuPy chunks, read on the host")
     flows.add_argument("--latency", type=float, default=0, help="milliseconds that a read of a chunk waits")
-    drawn = parser.add_argument_group("random")
+    drawn = parser.add_argument_group("random and soak")
     drawn.add_argument("--seed", type=int, help="of the draws (default: one from the clock, which is printed)")
-    drawn.add_argument("--count", type=int, default=200, help="calls (default: 200)")
+    drawn.add_argument("--count", type=int, default=200, help="random: calls (default: 200)")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -150,11 +155,25 @@ def _report_host(args: argparse.Namespace, result: dict[str, Any]) -> int:
 
 
 def _soak(args: argparse.Namespace) -> int:
-    from . import soak
+    """Whether memory stays flat, then faults, each for so many minutes."""
+    from . import soak, soak_rounds
 
-    result = soak.run(args.workers, args.mib or 4, args.minutes, args.json or Path("soak.json"))
-    print(soak.summary(result))
-    return 0 if soak.is_clean(result) else 1
+    path, are_clean = args.json or Path("soak.json"), []
+    if re.search(args.only, "memory"):
+        result = soak.run(args.workers, args.mib or 4, args.minutes, path)
+        print(soak.summary(result))
+        are_clean.append(soak.is_clean(result))
+    if re.search(args.only, "faults"):
+        gpus = args.gpus[0] if args.gpus else 0
+        with_faults = path.with_stem(f"{path.stem}_faults")
+        result = soak_rounds.run(gpus, args.workers, args.minutes, _seed(args), with_faults)
+        print(soak_rounds.summary(result))
+        are_clean.append(soak_rounds.is_clean(result))
+    return 0 if all(are_clean) else 1
+
+
+def _seed(args: argparse.Namespace) -> int:
+    return int(time.time()) if args.seed is None else args.seed
 
 
 def _workflows(args: argparse.Namespace) -> int:
@@ -184,8 +203,7 @@ def _report_workflows(args: argparse.Namespace, result: dict[str, Any]) -> int:
 def _random(args: argparse.Namespace) -> int:
     from . import random_calls
 
-    seed = int(time.time()) if args.seed is None else args.seed
-    result = random_calls.run(seed, args.count, args.mib or 200, args.json or Path("random.json"))
+    result = random_calls.run(_seed(args), args.count, args.mib or 200, args.json or Path("random.json"))
     print(random_calls.summary(result))
     return 0 if random_calls.is_clean(result) else 1
 

@@ -1,4 +1,7 @@
-"""``python -m gpureduce_dask bench soak``: reductions of all kinds for minutes: does memory stay flat?"""
+"""``python -m gpureduce_dask bench soak``: reductions of all kinds for minutes: does memory stay flat?
+
+Its other part, in which workers die while calls are asked, is ``soak_rounds``.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ CHUNKS = (16, 100, 300)
 OPS = ("sum", "mean", "max", "var", "argmax", "nansum", "std", "count_nonzero")
 # What dask remembers of messages, events and samples has an end too, but not within an hour.
 SHORT_LOGS = {
+    "distributed.scheduler.events-cleanup-delay": "1s",  # of workers and clients that are gone
     "distributed.admin.log-length": 100,
     "distributed.admin.low-level-log-length": 100,
     "distributed.admin.system-monitor.log-length": 100,
@@ -72,22 +76,27 @@ def _rounds(client: Any, nbytes: int) -> Iterator[tuple[int, int]]:
 
 def _sample(client: Any) -> Row:
     gc.collect()
-    by_worker = client.run(_resident)
-    tasks = client.run_on_scheduler(_tidy)
-    return {"client": _resident(), "workers": [by_worker[w] for w in sorted(by_worker)], "tasks": tasks}
+    by_worker = client.run(resident)
+    tasks = client.run_on_scheduler(tidy)
+    return {"client": resident(), "workers": [by_worker[w] for w in sorted(by_worker)], "tasks": tasks}
 
 
-def _tidy(dask_scheduler: Any) -> int:
-    """How many tasks a scheduler has. It forgets old spans: one for each computation, kept for good, 10 KiB each."""
+def tidy(dask_scheduler: Any) -> int:
+    """How many tasks a scheduler has. It forgets old spans: one for each computation, kept for good, 10 KiB each.
+
+    Not those of tasks that are left: a scheduler that does not know their span fails, and their worker then ends.
+    """
     spans = dask_scheduler.extensions["spans"]
+    used = {group.span_id for group in dask_scheduler.task_groups.values()}
     for old in list(spans.spans)[:-SPANS]:
-        del spans.spans[old]
+        if old not in used:
+            del spans.spans[old]
     for kept in (spans.root_spans, *spans.spans_search_by_name.values(), *spans.spans_search_by_tag.values()):
         del kept[:-SPANS]
     return len(dask_scheduler.tasks)
 
 
-def _resident() -> int:
+def resident() -> int:
     """Bytes of this process's memory that are resident, without the last 100,000 keys that dask splits: 27 MiB."""
     import psutil  # type: ignore[import-untyped]
 
@@ -97,17 +106,22 @@ def _resident() -> int:
 
 def growth(result: Result) -> dict[str, float]:
     """By process, by how many bytes its memory grew from the first to the last quarter of the time since it settled."""
-    end = result["samples"][-1]["seconds"]
-    samples = [s for s in result["samples"] if s["seconds"] >= SETTLED * end]
-    quarter = max(1, len(samples) // 4)
-
-    def grown(series: Sequence[float]) -> float:
-        return statistics.median(series[-quarter:]) - statistics.median(series[:quarter])
-
+    samples = settled(result["samples"])
     found = {"client and scheduler": grown([s["client"] for s in samples])}
     for i in range(result["workers"]):
         found[f"worker {i}"] = grown([s["workers"][i] for s in samples])
     return found
+
+
+def settled(samples: Sequence[Row]) -> list[Row]:
+    """Those since memory settled."""
+    return [s for s in samples if s["seconds"] >= SETTLED * samples[-1]["seconds"]]
+
+
+def grown(series: Sequence[float]) -> float:
+    """From the median of the first quarter to that of the last."""
+    quarter = max(1, len(series) // 4)
+    return statistics.median(series[-quarter:]) - statistics.median(series[:quarter])
 
 
 def is_clean(result: Result) -> bool:
