@@ -82,12 +82,12 @@ def add(before: Any, chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ..
 
 def partial_bytes(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> int:
     """Bytes of a host chunk's partial where it had better be added to the one before it; 0 for others, as of masked
-    chunks."""
+    chunks and of lists."""
     cells = math.prod(int(n) for a, n in enumerate(np.shape(chunks[0])) if a not in axes)
     if (
         isinstance(bound, Binned)
         or cells <= host_reduce.PENDING_CELLS
-        or any(is_device(c) or _is_masked(c) for c in chunks)
+        or any(not isinstance(c, np.ndarray) or _is_masked(c) for c in chunks)
     ):
         return 0
     return cells * bound.state.itemsize * math.prod(bound.extra)

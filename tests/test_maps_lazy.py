@@ -178,3 +178,11 @@ def test_positions_of_steps_are_not_made_for_every_element(monkeypatch):
     monkeypatch.setattr("gpureduce_dask.host.tiles.Positions.all", lambda where: pytest.fail("positions of all"))
     x = make()
     assert gr.argmax(x * -2 + 1).compute(scheduler="sync") == np.argmax(x.compute() * -2 + 1)
+
+
+def test_chunks_that_are_lists_of_arrays():
+    """As dask's histogramdd makes them: their states are many, and they have no bytes of their own."""
+    u = np.random.default_rng(3).random((6, 50, 400))
+    rows = da.from_array(u, chunks=(1, 50, 400)).map_blocks(lambda b: (b[0],), dtype=u.dtype)
+    with dask.config.set(scheduler="threads", num_workers=1):
+        np.testing.assert_allclose(gr.sum(rows, axis=0).compute(), u.sum(axis=0))
