@@ -116,9 +116,7 @@ def _form(chain: Chain, functions: frozenset[Any]) -> Any:
 def _told(value: Any) -> Any:
     """What tells a task's argument from others: objects are shared by all tasks of a layer."""
     value = value.value if isinstance(value, DataNode) else value
-    return (
-        ("value", repr(value)) if isinstance(value, str | int | float | np.generic | tuple) else ("object", id(value))
-    )
+    return ("value", repr(value)) if isinstance(value, VALUES) else ("object", id(value))
 
 
 class ViewSource(sources.HandleSource):
