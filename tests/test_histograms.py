@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
+from gpureduce_dask import errors
 from gpureduce_dask.host.histogram import counts_of
 from gpureduce_dask.operators import native
 from gpureduce_dask.operators.grouped import Edges
@@ -55,6 +56,19 @@ def test_empty_chunks_and_many_bins():
     edges = np.linspace(0, 1, 4000)  # labels then, not sorted lines
     np.testing.assert_array_equal(gr.histogram(da.from_array(u, chunks=999), edges)[0], np.histogram(u, edges)[0])
     assert gr.histogram(da.from_array(np.float64(0.5)), [0, 1])[0].compute() == [1]
+
+
+def test_no_bins_and_bins_that_only_data_could_tell():
+    u = np.arange(5.0)
+    x = da.from_array(u, chunks=2)
+    for bins in ([], [1]):
+        for weights in (None, x):
+            counts, edges = gr.histogram(x, bins, weights=weights)
+            want = np.histogram(u, bins, weights=None if weights is None else u)
+            np.testing.assert_array_equal(counts.compute(), want[0])
+            np.testing.assert_array_equal(edges, want[1])
+    with pytest.raises(errors.ArgumentError, match="Only data could tell"):
+        gr.histogram(x, "auto", (0, 5))
 
 
 def test_bins_and_ranges_that_are_known_when_they_are_computed():

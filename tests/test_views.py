@@ -8,6 +8,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask.graph_manipulation import clone
 
 import gpureduce_dask as gr
 from gpureduce_dask.graph import deferred, fused_task, meta, views
@@ -124,6 +125,14 @@ def test_reductions(x, ref, form):
     labels = np.arange(want.shape[0]) % 2
     got = gr.grouped(y, labels, "mean", axis=0).compute()
     np.testing.assert_allclose(got[..., 1], want[labels == 1].mean(axis=0), rtol=1e-5)
+
+
+def test_graphs_whose_layers_do_not_say_what_they_need(x, ref):
+    """As dask's clone makes them, of which its own optimisation makes nothing."""
+    y = clone(x[::2])
+    assert views.find_view(y) is None
+    got = gr.sum(y, axis=0).compute(optimize_graph=False)
+    np.testing.assert_allclose(got, ref[::2].sum(axis=0), rtol=1e-4)
 
 
 def test_handles_of_slices_do_not_say_where_chunks_lie(x, ref, monkeypatch):

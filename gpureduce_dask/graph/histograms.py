@@ -70,7 +70,9 @@ def histogram(
     if x.dtype.kind not in "biuf" or not (x.dtype.kind != "f" or x.dtype.itemsize <= 8):
         raise refuse_dtype(name, x.dtype, "bool, integer or float", "Convert the array with astype.")
     bins_of = Edges(edges, tuple(range) if np.ndim(bins) == 0 else None, masks)
-    if weights is None:
+    if len(edges) < 2:
+        found = da.zeros(0, dtype=np.int64 if weights is None else as_dask(name, weights).dtype)
+    elif weights is None:
         found = _counts(name, x if x.ndim else x.reshape(1), bins_of)
     else:
         found = _weighted(name, x, bins_of, weights)
@@ -108,7 +110,7 @@ def is_lazy(bins: Any) -> bool:
 
 def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
     """The edges of the bins, in NumPy's dtype."""
-    if bins is None or (np.ndim(bins) == 0 and range is None):
+    if bins is None or isinstance(bins, str) or (np.ndim(bins) == 0 and range is None):
         received = f"bins={bins!r} and range={range!r}"
         raise ArgumentError(
             message(name, received, "edges, or a number of bins and a range", "Only data could tell: pass both.")

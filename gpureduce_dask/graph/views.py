@@ -76,7 +76,7 @@ def _chain(key: Any, name: str, graph: Mapping[Any, Any]) -> Chain | None:
     ahead = [(key, False)]
     while ahead:
         at, is_ready = ahead.pop()
-        node = graph[at]
+        node = graph.get(at)  # none where a graph was made anew, as by clone, and layers do not say what they need
         if isinstance(node, Alias):  # of a block that a slice has whole
             node = Task(at, deferred.SLICE, TaskRef(node.target), (...,))
         if at in nodes:
