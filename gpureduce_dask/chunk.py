@@ -87,7 +87,7 @@ def partial_bytes(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> int:
     if (
         isinstance(bound, Binned)
         or cells <= host_reduce.PENDING_CELLS
-        or any(not isinstance(c, np.ndarray) or _is_masked(c) for c in chunks)
+        or any(is_device(c) or _is_masked(c) or isinstance(c, list | tuple) for c in chunks)
     ):
         return 0
     return cells * bound.state.itemsize * math.prod(bound.extra)
