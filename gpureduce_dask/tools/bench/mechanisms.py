@@ -14,7 +14,7 @@ import numpy as np
 import gpureduce_dask as gr
 
 from ...distributed import handles, worker_to_worker
-from ...graph import fusion, sources
+from ...graph import fusion, sources, views
 from . import memory
 from .grids import CLOSE, agree, grid_chunks
 from .scan_trees import for_stock
@@ -41,6 +41,7 @@ def _as_it_is(graph: Any, *args: Any) -> Any:
 # are built and optimised, in the process of the client and the scheduler; workers run what they are given.
 MECHANISMS: dict[str, tuple[tuple[Any, str, Callable[..., Any]], ...]] = {
     "handles": ((handles, "find_handles", _nothing), (sources, "fit", _no)),
+    "views by handles": ((views, "select_source", _nothing),),
     "partials from worker to worker": ((worker_to_worker, "pays", _no),),
     "bundles of slices": ((sources, "partials_travel", _no),),
     "blocks finished in the joining task": ((fusion, "finish_together", _as_it_is),),
@@ -56,6 +57,7 @@ def _squares(x: Any) -> Any:
 CASES: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "max": (lambda x: gr.max(x), True),
     "sum, axis 0": (lambda x: gr.sum(x, axis=0), True),
+    "mean of x[::3, 1:], axis 0": (lambda x: gr.mean(x[::3, 1:], axis=0), True),
     "sum of squares about 0.5, axis 0": (_squares, True),
     "sum of squares about 0.5, axis 0, of lazy chunks": (_squares, False),
 }
