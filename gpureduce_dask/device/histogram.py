@@ -12,6 +12,7 @@ from ..host.histogram import CODES, bins_of
 from ..operators import cuda_types
 from ..operators.grouped import Edges
 from . import chunk_plans, group_plans, launch
+from .groups import copied, on_device
 from .plans import Launch
 from .scan_launch import limits
 from .task import BATCH, Work
@@ -112,18 +113,3 @@ def _in_memory_order(block: Any) -> Any:
 @lru_cache(maxsize=16)
 def _edges_on(device: int, edges: Edges, dtype: Any) -> Any:
     return on_device(edges.edges.astype(dtype))
-
-
-# ---- what CuPy does: replaced where the kernels run on a CPU
-
-
-def on_device(array: Any) -> Any:
-    import cupy
-
-    return cupy.asarray(array)
-
-
-def copied(array: Any) -> Any:
-    import cupy
-
-    return cupy.ascontiguousarray(array)
