@@ -22,11 +22,13 @@ from gpureduce_dask.device import group_plans as plans
 from gpureduce_dask.device import groups as device_groups
 from gpureduce_dask.device import launch, sources
 from gpureduce_dask.device import operator as device_operator
+from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.host import groups as host_groups
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.labels import View, boxes
 from gpureduce_dask.operators.grouped import Bins, Labels, binned
 from gpureduce_dask.operators.table import OPERATORS
+from gpureduce_dask.place import Place
 from tests.strategies import values
 
 # What each method is made to take: groups, and the limits that lead there.
@@ -147,6 +149,9 @@ RAISED = {
 }
 
 
+JOINED, SIDES = ("sum", "var", "nanargmax"), (1, 1 << 16)  # by a thread a cell, and by a warp
+
+
 def cases(method: str) -> list[str]:
     return [*CASES, *{plans.WINDOW: ADDED, plans.BEST: RAISED}.get(method, ())]
 
@@ -177,6 +182,10 @@ def emulator() -> Emulator:
                     reduced(case)
         with machine(found):
             in_stages()
+            shapes_combined()
+        for op, many in itertools.product(JOINED, SIDES):
+            with machine(found, MANY_CELLS=many):
+                chunks_of_columns(op)
         for limits, op in itertools.product(EXACT.values(), ("sum", "mean")):
             with machine(found, **limits):
                 magnitudes(op)
@@ -226,6 +235,46 @@ def in_stages() -> Any:
     """Rows that later stages fold keep their groups apart."""
     bound, x, labels = labelled("first", "f4", (4, 30), (0, 1), 3, True)
     return device_groups.reduce_many([((put(x),), put(labels))], bound, (1,), None), bound, x, labels
+
+
+def chunks_of_columns(op: str) -> Any:
+    """Several chunks of columns, folded in order: those of a later chunk behind those of the chunks before."""
+    rng = np.random.default_rng(7)
+    parts = [labelled(op, "f4", (n, 40), (0,), 4, True) for n in (37, 5, 20)]
+    for _, x, _ in parts:
+        x[:] = rng.normal(size=x.shape)
+    chunks = [((put(x),), put(labels)) for _, x, labels in parts]
+    places = [Place((start, 0), (62, 0)) for start in (0, 37, 42)]
+    return device_groups.reduce_many(chunks, parts[0][0], (0,), places), parts, places
+
+
+@pytest.mark.parametrize("many", SIDES)
+@pytest.mark.parametrize("op", JOINED)
+def test_columns_of_several_chunks(emulator, op, many):
+    with machine(emulator, MANY_CELLS=many):
+        states, parts, places = chunks_of_columns(op)
+        got = get(states).view(parts[0][0].state)[..., 0]
+    bound = parts[0][0]
+    expected = host_groups.reduce_many([((x,), labels) for _, x, labels in parts], bound, (0,), places)
+    part = bound.inner
+    mine, theirs = (host_reduce.finalise(p.getfield(part.state, 0), part) for p in (got, expected))
+    close(mine, theirs, op)
+
+
+def shapes_combined() -> list[set[Any]]:
+    """The shapes of states that are combined, of chunks that are so long that their groups are found otherwise."""
+    shapes: list[set[Any]] = []
+    parts = [labelled("sum", "f4", shape, (0,), 5, True) for shape in ((8192,), (9,), (0,), (1024,))]
+    chunks = [((put(x),), put(labels)) for _, x, labels in parts]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device_reduce, "combine", lambda both, _: shapes.append({b.shape for b in both}) or both[0])
+        device_groups.reduce_many(chunks, parts[0][0], (0,), None)
+    return shapes
+
+
+def test_states_of_chunks_are_combined_in_one_shape(emulator):
+    with machine(emulator):
+        assert [len(each) for each in shapes_combined()] == [1, 1]
 
 
 def test_rows_that_later_stages_fold(emulator):

@@ -52,6 +52,7 @@ LEAST_SLOTS = 4  # that a thread of a block takes
 PIECE = 4096  # elements of a group that one warp folds
 COLUMN_PIECE = 512  # and that one thread folds, where columns lie side by side
 JOIN_BLOCKS = 4224
+MANY_CELLS = 1 << 16  # from which on threads alone keep a GPU busy, one each
 EXPONENTS = 254  # of finite binary32
 MARGIN = 32  # and those that sums of a block reach beyond
 APART = 16  # bits from one limb to the next, at most: sums of blocks are of 32 bits
@@ -239,7 +240,7 @@ def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
     splits = _splits(rows, THREADS, 2 * BLOCKS)
     name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {THREADS}, 1>"
     more = dict(zip(("chunks", "slots"), limbs(rows.length), strict=True)) if kind == EXACT else {}
-    return Launch(name, rows.rows * splits, rows.work(splits=splits, **more))
+    return Launch(name, rows.rows * splits, rows.work(splits=splits, **more), threads=THREADS)
 
 
 def limbs(length: int, of_blocks: bool = False) -> tuple[int, int]:
@@ -258,7 +259,7 @@ def rounding(op: Operator, rows: Rows, adding: Launch) -> Launch:
     """Limbs that ``adding`` added to, to sums."""
     blocks = max(1, min(-(-rows.rows * rows.groups // THREADS), JOIN_BLOCKS))
     work = rows.work(chunks=adding.work.chunks, slots=adding.work.slots)
-    return Launch(f"bins_round<{op.type}, {THREADS}>", blocks, work)
+    return Launch(f"bins_round<{op.type}, {THREADS}>", blocks, work, threads=THREADS)
 
 
 def piece_of(rows: Rows) -> int:
@@ -275,14 +276,16 @@ def pieces(op: Operator, rows: Rows) -> tuple[Launch, Launch]:
     if rows.inner == 1:
         tiles = -(-most // warps_a_block)
         work = rows.work(chunks=most, slots=size, splits=tiles)
-        first = Launch(f"bins_pieces{arguments}", rows.rows * tiles, work)
+        first = Launch(f"bins_pieces{arguments}", rows.rows * tiles, work, threads=THREADS)
     else:
         tiles = -(-rows.inner // THREADS)
         work = rows.work(chunks=most, slots=size, runs=tiles)
-        first = Launch(f"bins_columns{arguments}", rows.rows * most * tiles, work)
+        first = Launch(f"bins_columns{arguments}", rows.rows * most * tiles, work, threads=THREADS)
     cells = rows.rows * rows.groups * rows.inner
-    blocks = max(1, min(-(-cells // warps_a_block), JOIN_BLOCKS))
-    return first, Launch(f"bins_join<{op.type}, {THREADS}>", blocks, rows.work(chunks=most, slots=size))
+    side = rows.inner > 1 and cells >= MANY_CELLS
+    blocks = max(1, min(-(-cells // (THREADS if side else warps_a_block)), JOIN_BLOCKS))
+    join = f"bins_join<{op.type}, {str(side).lower()}, {THREADS}>"
+    return first, Launch(join, blocks, rows.work(chunks=most, slots=size), threads=THREADS)
 
 
 def vector_of(itemsizes: Sequence[int], label_bytes: int, addresses: Sequence[int], rows: int, length: int) -> int:

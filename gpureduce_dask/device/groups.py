@@ -68,32 +68,33 @@ def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Seque
 
     with cupy.cuda.Device(chunks[0][0][0].data.device_id):
         flags = None if bound.bins.known is not None else _zeros(4)
-        partial: Any = None
+        states: Any = None
         for i, (arrays, labels) in enumerate(chunks):
             place = places[i] if places else whole(arrays[0].shape)
-            mine = _reduce(arrays, labels, bound, View(arrays[0].shape, bound.bins.axes, axes), place, flags)
-            partial = mine if partial is None else device_reduce.combine([partial, mine], bound.cells)
-        return partial, flags
+            states = _reduce(arrays, labels, bound, View(arrays[0].shape, bound.bins.axes, axes), place, flags, states)
+        return _as_partial(states, View(chunks[0][0][0].shape, bound.bins.axes, axes), bound), flags
 
 
-def _reduce(arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, place: Place, flags: Any) -> Any:
-    groups, cells = view.rows * bound.bins.count, bound.cells
-    turned = 1 < view.inner < SIDE
-    kept_last = () if turned else view.after
-    ahead = (*view.before, *(view.after if turned else ()))
-    order = (*ahead, *view.reduced, *kept_last)
-    laid = [_contiguous(a, order) for a in arrays]
+def _reduce(
+    arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, place: Place, flags: Any, before: Any
+) -> Any:
+    """A chunk's states of (outer, groups, inner) behind those ``before``, one after another."""
+    groups = view.rows * bound.bins.count
+    ahead, kept_last = _order(view)
+    laid = [_contiguous(a, (*ahead, *view.reduced, *kept_last)) for a in arrays]
     outer, length, inner = view.size(ahead), view.size(view.reduced), view.size(kept_last)
     if 0 in view.shape:
-        states = _identities(outer * groups * inner, bound)
-    else:
-        codes = _codes_of(labels, bound.bins, view, place, length)
-        rows = _rows(laid, codes, bound, view, place, (outer, length, inner))
-        states = _States(laid, codes, rows, bound, place.start(view.reduced), flags).states()
-    size = cells.state.itemsize
-    if turned:
-        states = states.reshape(view.outer, view.inner, groups, size).transpose(0, 2, 1, 3)
-    return _as_partial(states.reshape(view.outer, groups, view.inner, size), view, size, bound.bins.count)
+        return _identities(outer * groups * inner, bound) if before is None else before
+    codes = _codes_of(labels, bound.bins, view, place, length)
+    rows = _rows(laid, codes, bound, view, place, (outer, length, inner))
+    return _States(laid, codes, rows, bound, place.start(view.reduced), flags).states(before)
+
+
+def _order(view: View) -> tuple[Axes, Axes]:
+    """The kept axes that are laid ahead of the reduced ones, and behind them: few columns become rows."""
+    if 1 < view.inner < SIDE:
+        return (*view.before, *view.after), ()
+    return view.before, view.after
 
 
 def _contiguous(array: Any, order: Axes) -> Any:
@@ -101,8 +102,11 @@ def _contiguous(array: Any, order: Axes) -> Any:
     return turned if turned.flags.c_contiguous else copied(turned)
 
 
-def _as_partial(states: Any, view: View, size: int, groups: int) -> Any:
-    """States of (outer, groups, inner) as a partial."""
+def _as_partial(states: Any, view: View, bound: Binned) -> Any:
+    """States of all chunks as a partial."""
+    groups, size = bound.bins.count, bound.cells.state.itemsize
+    if view.inner > 1 and not _order(view)[1]:  # columns that became rows
+        states = states.reshape(view.outer, view.inner, view.rows * groups, size).transpose(0, 2, 1, 3)
     shape, order, kept = view.turned(groups)
     apart = states.reshape(*shape, size)
     turned = apart.transpose(*order, apart.ndim - 1)
@@ -143,8 +147,8 @@ class _States:
         self.operands = (laid[0].data.ptr, laid[-1].data.ptr if len(laid) > 1 else 0, start)
         self.size = bound.cells.state.itemsize
 
-    def states(self) -> Any:
-        """CuPy bytes, those of (rows, groups, inner) one after another."""
+    def states(self, before: Any) -> Any:
+        """CuPy bytes, those of (rows, groups, inner) one after another, each behind what is there of chunks before."""
         ways: dict[str, Callable[[], Any]] = {
             plans.PRIVATE: partial(self._blocks, plans.private),
             plans.WARP: partial(self._blocks, plans.warps),
@@ -152,13 +156,16 @@ class _States:
             plans.BEST: partial(self._blocks, partial(plans.best, device=self.device)),
             plans.ATOMIC: lambda: self._whole(plans.scattered(plans.ATOMIC, self.op, self.rows)),
             plans.EXACT: lambda: self._floats(plans.scattered(plans.EXACT, self.op, self.rows)),
-            plans.PIECES: self._pieces,
         }
         inner = self.bound.cells.parts[0]
         alone = not self.bound.is_counted
         dtype = inner.elements[0]
         whole_words = alone and inner.name in ATOMIC and self._is_exact(inner.name, dtype)
-        return ways[plans.method(self.op, self.rows, whole_words, self.device)]()
+        way = plans.method(self.op, self.rows, whole_words, self.device)
+        if way == plans.PIECES:
+            return self._pieces(before)
+        mine = ways[way]()
+        return mine if before is None else device_reduce.combine([before, mine.reshape(before.shape)], self.bound.cells)
 
     def _is_exact(self, name: str, dtype: Any) -> bool:
         if name in ("any", "all", "count", "count_nonzero"):
@@ -204,7 +211,8 @@ class _States:
         plans.run(last, self.device, "", (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)])
         return states
 
-    def _pieces(self) -> Any:
+    def _pieces(self, before: Any) -> Any:
+        """Elements in the order of their groups; what was there of chunks before is written over."""
         rows = self.rows
         order, starts, pieces = self.codes.sorted(plans.piece_of(rows))
         if self.flags is not None:
@@ -212,8 +220,8 @@ class _States:
         first, last = plans.pieces(self.op, rows)
         parts, at = self._new(rows.rows * first.work.chunks * rows.inner)
         self._run(first, at, starts.data.ptr, order.data.ptr, pieces.data.ptr)
-        states, out = self._new(rows.rows * rows.groups * rows.inner)
-        bases = [(at, 0, 0), (0, pieces.data.ptr, 0)]
+        states, out = self._new(rows.rows * rows.groups * rows.inner) if before is None else (before, before.data.ptr)
+        bases = [(at, 0 if before is None else out, 0), (0, pieces.data.ptr, 0)]
         plans.run(last, self.device, self.text, (out, 0, 0), bases)
         del parts
         return states
@@ -240,10 +248,12 @@ def _codes_of(labels: Any, bins: Bins, view: View, place: Place, length: int) ->
     offsets = tuple(place.offsets[a] for a in bins.axes)
     key = (bins.known, bins.sizes, sizes, offsets, view.rows, launch.current_device())
     with _lock:
-        found = _codes.pop(key, None)
-    if found is None:
-        array = _known_labels(bins, sizes, offsets)
-        found = Codes(array if view.rows == 1 else paired(array, view, bins), groups)
+        found = _codes.get(key)
+        if found is not None:
+            _codes.move_to_end(key)
+            return found
+    array = _known_labels(bins, sizes, offsets)
+    found = Codes(array if view.rows == 1 else paired(array, view, bins), groups)
     with _lock:
         _codes[key] = found
         while len(_codes) > 1 and sum(c.nbytes for c in _codes.values()) > KEPT:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
 from ..dtypes import accumulates_exactly, is_nan_capable, kind
@@ -26,6 +28,7 @@ _NAMES = {
 }
 
 
+@cache  # a dtype finds out its name anew each time
 def element(dtype: DType) -> str | None:
     """The CUDA element type of a dtype, or None where a GPU array cannot hold it."""
     return _NAMES.get(dtype.name) if dtype.isnative else None

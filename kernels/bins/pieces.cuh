@@ -79,23 +79,33 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_columns(const __grid_
         fold_stretch<Op, Indexed>(task, a, b, piece.start, piece.stop, 1);
 }
 
-// Grid: any number of blocks; a warp takes a row, group and column. Folds its pieces, which base[0].a holds, in order.
-template <class Op, int Threads>
+// The pieces of one row, group and column from `from` to `to`, in order.
+template <class Op> GR_HD typename Op::State join_pieces(const Task<2>& task, u64 row, u64 column, u64 from, u64 to) {
+    typedef typename Op::State State;
+    const State* states = (const State*)task.base[0].a;
+    State state = Op::identity();
+    for (u64 i = from; i < to; i++) {
+        const State next = load_state(states + (row * task.chunks + i) * task.tiles + column);
+        state = i == from ? next : Op::combine(state, next);
+    }
+    return state;
+}
+
+// Grid: any number of blocks; a warp takes a row, group and column, or a thread where `Side`: columns lie side by side.
+// Folds its pieces, which base[0].a holds, in order, behind what base[0].b holds of chunks before, if anything.
+template <class Op, bool Side, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_join(const __grid_constant__ Task<2> task) {
     typedef typename Op::State State;
+    const int lanes = Side ? 1 : 32;
     const i64* pieces = (const i64*)task.base[1].b;
-    const State* states = (const State*)task.base[0].a;
-    const u64 lane = threadIdx.x % 32, cells = task.rows * task.cells * task.tiles, warps = gridDim.x * (Threads / 32);
-    for (u64 cell = (u64)blockIdx.x * (Threads / 32) + threadIdx.x / 32; cell < cells; cell += warps) {
+    const State* before = (const State*)task.base[0].b;
+    const u64 lane = threadIdx.x % lanes, cells = task.rows * task.cells * task.tiles, step = gridDim.x * (Threads / lanes);
+    for (u64 cell = (u64)blockIdx.x * (Threads / lanes) + threadIdx.x / lanes; cell < cells; cell += step) {
         const u64 column = cell % task.tiles, group = cell / task.tiles % task.cells, row = cell / task.tiles / task.cells;
-        const u64 begin = pieces[group], end = pieces[group + 1], each = (end - begin + 31) / 32;
+        const u64 begin = pieces[group], end = pieces[group + 1], each = (end - begin + lanes - 1) / lanes;
         const u64 from = begin + lane * each, to = from + each < end ? from + each : end;
-        State state = Op::identity();
-        for (u64 i = from; i < to; i++) {
-            const State next = load_state(states + (row * task.chunks + i) * task.tiles + column);
-            state = i == from ? next : Op::combine(state, next);
-        }
-        state = warp_reduce<Op, 32>(state);
-        if (lane == 0) ((State*)task.out)[cell] = state;
+        State state = join_pieces<Op>(task, row, column, from, to);
+        if (!Side) state = warp_reduce<Op, 32>(state);
+        if (lane == 0) ((State*)task.out)[cell] = before ? Op::combine(load_state(before + cell), state) : state;
     }
 }
