@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import weakref
 from contextlib import contextmanager
 
 import dask
@@ -265,3 +266,21 @@ def test_a_chunk_that_two_groups_need_is_held_by_neither():
     assert most == 1
     for got, want in zip(values, (VALUES.sum(0), VALUES.max(1)), strict=True):
         np.testing.assert_allclose(got, want + (64 if want.size == 48 else 1), rtol=1e-4, atol=1e-4)
+
+
+def test_a_chunk_of_which_small_slices_are_needed_is_gone_once_they_are_cut():
+    made_ones, most = [], 0
+
+    def make(block_info=None):
+        nonlocal most
+        x = np.ones(block_info[None]["chunk-shape"])
+        made_ones.append(weakref.ref(x))
+        most = max(most, sum(one() is not None for one in made_ones))
+        return x
+
+    x = da.map_blocks(make, chunks=((80,) * 16, (25,) * 4), dtype="f8", meta=np.empty((0, 0)))
+    rows = da.map_blocks(np.sort, x.rechunk(((20,) * 64, (100,))), dtype="f8")  # each of four chunks' slices
+    with dask.config.set(scheduler="threads", num_workers=1):
+        assert gr.sum(rows).compute() == x.size
+    assert len(made_ones) == x.npartitions
+    assert most == 1

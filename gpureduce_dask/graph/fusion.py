@@ -29,7 +29,7 @@ from ..distributed.private import (
     TaskRef,
 )
 from ..planner import in_order
-from . import fused_task, scan_fusion
+from . import deferred, fused_task, scan_fusion
 from . import graph_arrays as da
 from .fused_task import Key, Step
 from .output_fusion import finish_together
@@ -485,9 +485,20 @@ class _Bundle:
             if key in done:
                 continue
             if is_ready:
-                done.add(key)
-                yield self.graph[key]
+                for each in (key, *self._cuts(key)):
+                    done.add(each)
+                    yield self.graph[each]
                 continue
             ahead.append((key, True))
             inner = sorted(self.graph[key].dependencies & self.inside - done, key=str, reverse=True)
             ahead.extend((dep, False) for dep in inner)
+
+    def _cuts(self, key: Key) -> list[Key]:
+        """The slices of a chunk of which nothing else is needed, by any of the members: dask copies small ones, and the
+        chunk need not stay for the last of them."""
+        cuts = sorted(self.users[key], key=str)
+        return cuts if all(u in self.inside and _is_cut(self.graph[u]) for u in cuts) else []
+
+
+def _is_cut(node: GraphNode) -> bool:
+    return type(node) is Task and deferred.function_of(node) is deferred.SLICE and len(node.dependencies) == 1

@@ -23,10 +23,12 @@ from .scan_tasks import Scan
 Graph = Mapping[Key, GraphNode]
 
 READERS = (scan_tasks.totals, scan_tasks.only_section, scan_tasks.scan_chunk)
+# Not ``clip``, ``maximum`` and ``where``, which take NumPy 4 to 30 times as long as a sum: a scan of chunks that a
+# difference and a clip make took 404 ms with them, 307 without (Epyc, one thread, float32 (3652, 90, 180), 2026-11).
 CHEAP = frozenset(
     {getattr(operator, name) for name in "add sub mul truediv neg pos invert and_ or_ xor lt le gt ge eq ne".split()}
-    | {abs, deferred.CAST, np.abs, np.add, np.clip, np.divide, np.isfinite, np.isnan, np.maximum, np.minimum}
-    | {np.multiply, np.negative, np.square, np.subtract, np.where}
+    | {abs, deferred.CAST, np.abs, np.add, np.divide, np.isfinite, np.isnan, np.multiply, np.negative, np.square}
+    | {np.subtract}
 )
 
 
