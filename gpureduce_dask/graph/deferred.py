@@ -274,6 +274,14 @@ def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[t
     return (tuple(map(made, blocks)), bound) if found is None else found
 
 
+def operator_of(x: Any, leaf: Any, bound: Bound) -> Bound | None:
+    """The operator that reduces what was put off, from one array alone; None where it takes others, or nothing was."""
+    if not isinstance(x, DeferredArray) or [*x.leaves] != [id(leaf)]:
+        return None
+    found = _fused((x,), bound)
+    return None if found is None else found[1]
+
+
 def _fused(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound] | None:
     leaves: dict[int, Any] = {}
     shapes = set()

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeGuard
 
+import numpy as np
+
 from ..device import faults, launch, upload
 from ..distributed import worker_to_worker
 from ..distributed.handles import Coords, Handle
@@ -75,19 +77,26 @@ def reduce_pieces(
         found = worker_to_worker.at_home(handles, run)
         if found:
             return found[0]
-    folding = Folding(bound)
+    folding, views = Folding(bound), [node for node in chain.nodes if node.func in (deferred.SLICE, np.transpose)]
+    viewed = views[-1].key if views else chain.takes
+    known: dict[Any, Bound] = {}  # the operator of what the chain computes of a view, by the view's dtype
     with deferred.fused_task(handle.take(p.pick for p in pieces) if handle.is_here else ()):
         for piece in pieces:
             with _named(handle.share.keys[piece.pick]):
                 have, cuts = {chain.takes: handle.take([piece.pick])[0]}, iter(piece.cuts)
-                for node in chain.nodes:
+                own = known.get(have[chain.takes].dtype)
+                for node in chain.nodes if own is None else views:
                     if node.func is deferred.SLICE:
                         have[node.key] = have[node.args[0].key][next(cuts)]
                     else:
                         _make(node, have)
+                if own is None:
+                    own = deferred.operator_of(have[chain.gives], have[viewed], bound)
+                    if own is not None:
+                        known[have[chain.takes].dtype] = own
+                chunk = have[chain.gives if own is None else viewed]
                 place = () if where.shape is None else (tuple(slice(at, None) for at in piece.offset),)
-                chunk = have[chain.gives]
-                folding.add(reduce_chunk(chunk, *place, bound=bound, axes=where.axes, shape=where.shape))
+                folding.add(reduce_chunk(chunk, *place, bound=own or bound, axes=where.axes, shape=where.shape))
     return combine(folding.pending(), bound=bound)
 
 

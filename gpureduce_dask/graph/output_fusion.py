@@ -25,16 +25,24 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
         return graph
     users, moved = users_of(graph), dict(graph)
     for key in joining:
-        inside = _finished_for(key, graph, wanted | known, users)
-        partials = {need for each in inside for need in graph[each].dependencies} - inside
+        finished = {each: _at_once(graph[each]) for each in _finished_for(key, graph, wanted | known, users)}
+        inside = finished.keys()
+        partials = {need for node in finished.values() for need in node.dependencies} - inside
         if len(partials) >= len(inside):
             continue
         names = tuple(sorted((partials | graph[key].dependencies) - inside, key=str))
-        inner = {each: graph[each] for each in (*inside, key)}
-        moved[key] = Task(key, fused_task.execute, inner, key, names, *map(TaskRef, names))
+        moved[key] = Task(key, fused_task.execute, {**finished, key: graph[key]}, key, names, *map(TaskRef, names))
         for each in inside:
             del moved[each]
+        for need in {need for each in inside for need in graph[each].dependencies} - partials - inside:
+            if users[need] <= inside:
+                moved.pop(need, None)
     return moved
+
+
+def _at_once(node: GraphNode) -> GraphNode:
+    """A task that finishes a block, without what it awaits to be sent together with the others."""
+    return Task(node.key, node.func, node.args[0]) if isinstance(node, Task) and len(node.args) > 1 else node
 
 
 def _finished_for(key: Key, graph: Mapping[Key, GraphNode], apart: set[Key], users: Mapping[Key, set[Key]]) -> set[Key]:

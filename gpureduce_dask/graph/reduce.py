@@ -29,6 +29,9 @@ from .sources import Part, Reduction, Source, Spread, bundles, slices_of, task_o
 Key = tuple[str | int, ...]  # a name, and where the chunk lies
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
 MANY, MANY_A_THREAD = 32, 4
+# A scheduler takes many tasks with fewer dependencies than so many, in all, for ones that read files: it holds them
+# back, and sends each when another ends (dask's worker-saturation), at a round trip a task.
+DEPENDENCIES = 5
 
 
 def reduce_array(
@@ -123,6 +126,7 @@ class Tree:
         self.source: Source | None = None
         self.dealt: list[tuple[str | None, int]] = []  # each group's worker, where it is known, and chunks
         self.bundles = 0  # tasks that make the partials of many slices
+        self.awaited: list[TaskRef] = []  # by the tasks that finish blocks
 
     def one_chunk_a_slice(self) -> Tree:
         """Every slice lies in one chunk: one task a chunk, in a layer that fuses with its neighbours."""
@@ -140,6 +144,8 @@ class Tree:
         most = split if isinstance(split, int) else math.prod(split.values())
         slices = list(source.slices(self.order[0]))
         together = self._bundles(source, slices)
+        if together:
+            self._send_at_once(len(slices), source.known.threads)
         level = {}
         inputs: list[Any]
         for outer, parts in slices:
@@ -176,6 +182,8 @@ class Tree:
         refs = {outer: [TaskRef((self.chunk_name, *c)) for c in members] for outer, members in slices.items()}
         dealt = {outer: dealer.groups(members) for outer, members in slices.items()}
         together = self._placed_groups(dealer, dealt, refs, split)
+        if together:
+            self._send_at_once(len(slices), dealer.threads)
         level = {}
         for outer, found in dealt.items():
             self.dealt += [(g.worker, len(g.members)) for g in found]
@@ -306,6 +314,16 @@ class Tree:
         self.graph[key] = make(key)
         return TaskRef(key)
 
+    def _send_at_once(self, blocks: int, threads: Mapping[str, int]) -> None:
+        """Give the tasks that finish blocks as many dependencies as it takes to be sent together, once there are few
+        tasks whose partials they all need: tasks of nothing, each of a name of its own, for the scheduler counts by
+        name."""
+        if len(self.order) == 1 and blocks > 2 * sum(threads.values()):
+            for i in range(self.bundles, DEPENDENCIES):
+                key = (f"{self.name}-at-once-{i}", 0)
+                self.graph[key] = Task(key, int)
+                self.awaited.append(TaskRef(key))
+
     def _close(
         self,
         refs: list[Any],
@@ -329,7 +347,7 @@ class Tree:
             run = partial(worker_to_worker.reduce_spread, run=one.run, close=run)
         at = (*(outer[a] for a in self.kept), *(0 for _ in self.bound.extra))
         key: Key = (self.name, *at) if is_last else (self.combine_name, len(self.graph))
-        self.graph[key] = kind(key, run, List(*refs))
+        self.graph[key] = kind(key, run, List(*refs), *self.awaited)
         return TaskRef(key)
 
     def _inputs(self) -> tuple[Any, ...]:

@@ -94,7 +94,7 @@ def combine_each(partials: list[Partial], bound: Bound, sizes: Sequence[int]) ->
 
 
 @faults.task
-def finish(partials: list[Partial], bound: Bound, drop: Axes | None, device: bool) -> Any:
+def finish(partials: list[Partial], *_awaited: Any, bound: Bound, drop: Axes | None, device: bool) -> Any:
     """The last partials of a tree to results, of a product to one; ``drop`` are the axes to lose, None keeps all."""
     return result(merge(partials, bound), bound, drop, device)
 
@@ -364,7 +364,7 @@ def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[C
     return chunk.leave(shift_positions(partial, bound, where.axes, places[0] if places else None), bound)
 
 
-def in_order(groups: list[Runs], close: Callable[[list[Partial]], Any]) -> Any:
+def in_order(groups: list[Runs], *_awaited: Any, close: Callable[[list[Partial]], Any]) -> Any:
     """Runs of several groups, brought in order, to what ``close`` makes of them."""
     pairs = [pair for group in groups for pair in zip(group.starts, group.partials, strict=True)]
     return close([partial for _, partial in sorted(pairs, key=lambda pair: pair[0])])
