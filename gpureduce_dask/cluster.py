@@ -193,10 +193,7 @@ async def _warm(client: Any, bounds: Sequence[Bound]) -> dict[str, dict[str, Any
 def warm_here(bounds: Sequence[Bound]) -> dict[str, Any]:
     """What :func:`warm` does on each worker."""
     begin = time.perf_counter()
-    from .distributed import reduce_actor
-
     importlib.import_module("gpureduce_dask.api.reductions")
-    reduce_actor.here()
     name = _gpu_name()
     if name is not None:
         import cupy

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.distributed import handles, worker_to_worker
+from gpureduce_dask.distributed import handles
 
 distributed = pytest.importorskip("distributed")
 
@@ -197,12 +197,11 @@ FAULTS = (
 )
 
 
-def test_workers_that_are_restarted(client, monkeypatch):
+def test_workers_that_are_restarted(client):
     """Chunks are gone, and with them the array: an error that says so, and the next array is as good as ever.
 
     The first test, for a scheduler waits in vain for nannies whose workers were killed shortly before.
     """
-    monkeypatch.setattr(worker_to_worker, "pays", lambda *_: True)  # tasks that ask workers are right before and after
     x = held(client)
     check(client, x, OPS[:1])
     client.restart(timeout=PATIENCE, wait_for_workers=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import time
 from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +19,10 @@ import cupy
 from dask._task_spec import Task, TaskRef
 
 from gpureduce_dask.device import launch, upload
-from gpureduce_dask.graph import fused_task
+from gpureduce_dask.graph import fused_task, reduce_tasks
+from gpureduce_dask.operators import table
+
+SUM = table.get("sum").bind(np.dtype("f8"))
 
 LAYOUTS = {
     "in C order": lambda a: a,
@@ -53,6 +59,7 @@ def moved(monkeypatch):
 
     runtime = SimpleNamespace(memcpyAsync=copy, eventRecord=lambda event, stream: None)
     monkeypatch.setattr(cupy.cuda, "runtime", runtime)
+    monkeypatch.setattr(cupy, "asarray", np.array)
     monkeypatch.setattr(cupy.cuda, "Device", lambda number: nullcontext())
     monkeypatch.setattr(cupy.cuda, "Event", lambda **how: SimpleNamespace(ptr=0, synchronize=lambda: None))
     monkeypatch.setattr(cupy.cuda, "alloc_pinned_memory", lambda n: np.zeros(n, "u1").view(Pinned))
@@ -72,7 +79,7 @@ def moved(monkeypatch):
 def test_arrays_of_any_layout_arrive(moved, layout, dtype):
     for shape in ((40, 61), (3, 2003), (1999, 2)):
         array = LAYOUTS[layout](np.random.default_rng(0).integers(0, 200, shape).astype(dtype))
-        np.testing.assert_array_equal(upload.upload(array), array)
+        np.testing.assert_array_equal(upload.Upload(array).finish(), array)
     assert max(moved) <= 1000 and len(moved) > 5
 
 
@@ -80,7 +87,7 @@ def test_a_mapped_file_arrives(moved, tmp_path):
     np.save(tmp_path / "x.npy", np.arange(9000, dtype="f8").reshape(90, 100))
     array = np.load(tmp_path / "x.npy", mmap_mode="r")
     assert upload.takes(array)
-    np.testing.assert_array_equal(upload.upload(array), array)
+    np.testing.assert_array_equal(upload.Upload(array).finish(), array)
 
 
 def test_what_is_left_to_cupy(moved, monkeypatch):
@@ -97,14 +104,87 @@ def test_an_error_is_raised_once_all_threads_are_done(moved, monkeypatch):
 
     monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", fail)
     with pytest.raises(RuntimeError, match="no such address"):
-        upload.upload(np.zeros(1000))
+        upload.Upload(np.zeros(1000)).finish()
 
 
 def test_tasks_of_a_group_move_their_chunks_so(moved):
     large, small = np.arange(1000.0), np.arange(10.0)
     node = Task("k", cupy.asarray, TaskRef("a"))
-    found = fused_task._uploaded(node, {"a": large})
+    found = fused_task.execute({"k": node}, "k", ["a"], large)
     np.testing.assert_array_equal(found, large)
     assert found is not large and moved
-    assert fused_task._uploaded(node, {"a": small}) is None
-    assert fused_task._uploaded(Task("k", np.asarray, TaskRef("a")), {"a": large}) is None
+    moved.clear()
+    for other, array in ((node, small), (Task("k", np.asarray, TaskRef("a")), large)):
+        np.testing.assert_array_equal(fused_task.execute({"k": other}, "k", ["a"], array), array)
+    assert not moved
+
+
+def steps_of(load, chunks):
+    """What a group folds: chunks that are made on the host, copied, and reduced there."""
+    run = partial(reduce_tasks.reduce_chunk, bound=SUM, axes=(0,))
+    return [
+        (
+            0,
+            ("part", i),
+            (
+                Task(("load", i), load, i),
+                Task(("copy", i), cupy.asarray, TaskRef(("load", i))),
+                Task(("part", i), run, TaskRef(("copy", i))),
+            ),
+        )
+        for i in range(chunks)
+    ]
+
+
+def test_chunks_are_begun_ahead_and_folded_in_order(moved, monkeypatch):
+    """As many as the bytes under way allow, however late they arrive."""
+    events: list[Any] = []
+    finish, reduce = upload.Upload.finish, reduce_tasks.chunk.reduce
+
+    def late(self):
+        time.sleep(0.01)
+        return finish(self)
+
+    def load(i):
+        events.append(("load", i))
+        return np.full(1000, float(i))
+
+    def note(blocks, *how):
+        events.append(("reduce", int(blocks[0][0])))
+        return reduce(blocks, *how)
+
+    monkeypatch.setattr(upload.Upload, "finish", late)
+    monkeypatch.setattr(reduce_tasks.chunk, "reduce", note)
+    monkeypatch.setattr(reduce_tasks.chunk, "partial_bytes", lambda *how: 0)  # each is reduced when it is there
+    close = partial(reduce_tasks.finish, bound=SUM, drop=(0,), device=False)
+    for limit, ahead in ((0, 1), (8000, 1), (8001, 2), (10**9, 6)):
+        monkeypatch.setattr(fused_task, "AHEAD_BYTES", limit)
+        events.clear()
+        assert fused_task.run([close], steps_of(load, 6), []) == 15_000
+        assert [i for what, i in events if what == "reduce"] == [*range(6)]
+        assert events.index(("reduce", 0)) == ahead
+
+
+def test_an_error_waits_for_what_is_under_way(moved, monkeypatch):
+    """Else its memory would be another's while threads still write to it."""
+    done: list[int] = []
+    copy = cupy.cuda.runtime.memcpyAsync
+
+    def slow(*args: Any) -> None:
+        time.sleep(0.02)
+        copy(*args)
+        done.append(1)
+
+    def load(i):
+        if i == 2:
+            raise OSError("no such file")
+        return np.full(1000, float(i))
+
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", slow)
+    close = partial(reduce_tasks.finish, bound=SUM, drop=(0,), device=False)
+    with pytest.raises(OSError, match="no such file") as caught:
+        fused_task.run([close], steps_of(load, 4), [])
+    assert any("load" in note for note in caught.value.__notes__)
+    del caught
+    gc.collect()
+    assert len(done) == 2 * 8  # pieces of two chunks

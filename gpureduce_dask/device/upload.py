@@ -42,17 +42,29 @@ def takes(array: Any) -> bool:
     )
 
 
-def upload(array: Any) -> Any:
-    """A copy on the current GPU, in order with its stream. The array may change once this returns."""
-    if array.flags.f_contiguous and not array.flags.c_contiguous:
-        return upload(array.T).T
-    out, address = launch.new_array(array.shape, array.dtype, array.nbytes)
-    device, stream = launch.current_device(), launch.current_stream()
-    jobs = [_pool().submit(_send, piece, address + offset, device, stream) for offset, piece in pieces(array)]
-    wait(jobs)  # those that still copy where another failed
-    for job in jobs:
-        job.result()
-    return out
+class Upload:
+    """A copy on the current GPU that threads have begun to make, in order with its stream. Until it is finished the
+    array must not change, and nobody may read the copy."""
+
+    def __init__(self, array: Any) -> None:
+        self.nbytes = array.nbytes
+        is_turned = array.flags.f_contiguous and not array.flags.c_contiguous
+        array = array.T if is_turned else array
+        out, address = launch.new_array(array.shape, array.dtype, array.nbytes)
+        device, stream = launch.current_device(), launch.current_stream()
+        self._copy = out.T if is_turned else out
+        self._jobs = [_pool().submit(_send, piece, address + offset, device, stream) for offset, piece in pieces(array)]
+
+    def finish(self) -> Any:
+        """The copy, once all of it is on its way."""
+        wait(self._jobs)  # those that still copy where another failed
+        for job in self._jobs:
+            job.result()
+        return self._copy
+
+    def __del__(self) -> None:
+        """Keep the memory until nothing writes to it: an error elsewhere may drop an upload that nobody waits for."""
+        wait(getattr(self, "_jobs", ()))
 
 
 def pieces(array: Any) -> Iterator[tuple[int, Any]]:

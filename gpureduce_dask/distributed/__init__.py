@@ -1,1 +1,1 @@
-"""What talks to clusters: their workers, the homes of chunks, handles, and partials from worker to worker."""
+"""What talks to clusters: their workers, the homes of chunks, and handles."""

@@ -7,8 +7,8 @@ shared by all of its reductions.
 from __future__ import annotations
 
 import math
-import pickle
 import threading
+import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,14 +22,14 @@ import numpy as np
 from dask.array.optimization import optimize
 from dask.base import annotate, tokenize
 
-from ..chunk import is_device
-from ..device import faults
 from ..errors import ArgumentError, message
 from ..planner import as_range
-from . import reduce_actor, workers
+from . import workers
 from .private import List, Task, TaskRef
 
 Coords = tuple[int, ...]
+
+STALE = 10.0  # seconds after which a scheduler is asked again where chunks lie that have handles
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,24 @@ class Share:
 
 
 class Handle:
-    """An array's chunks on this worker. ``key`` is the handle's own, and ``home`` the worker where it was made."""
+    """An array's chunks on one worker. A copy that travels leaves them there, and finds them again where they are.
 
-    __slots__ = ("__weakref__", "_chunks", "_found", "home", "key", "share")
+    A memory manager that drops one of two copies may drop the one that had the chunks.
+    """
 
-    def __init__(
-        self, share: Share, chunks: Sequence[Any] | None = None, key: str = "", home: str | None = None
-    ) -> None:
-        self.share, self._chunks, self.key, self.home = share, chunks, key, home
+    __slots__ = ("_chunks", "_found", "share")
+
+    def __init__(self, share: Share, chunks: Sequence[Any] | None = None) -> None:
+        self.share, self._chunks = share, chunks
         self._found: dict[Any, Any] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Handle, (self.share, None, self.key, self.home)
+        return Handle, (self.share,)
 
-    @property
     def is_here(self) -> bool:
-        """False in a copy that travelled: its chunks stayed where they were."""
+        """True where this worker has all of the chunks; asked by the thread of a task."""
+        if self._chunks is None:
+            self._chunks = workers.from_memory(self.share.keys)
         return self._chunks is not None
 
     def take(self, picks: Iterable[int]) -> list[Any]:
@@ -83,19 +85,6 @@ class Handle:
         if self._chunks is None:
             return [_fetch(self.share.keys[i]) for i in picks]
         return [self._chunks[i] for i in picks]
-
-    def restored(self, data: Mapping[Any, Any]) -> Handle | None:
-        """The handle with its chunks, where all are among what a worker has. Called by the worker's event loop: no
-        other thread may read its data, which may come from a disk."""
-        keys = self.share.keys
-        if not all(key in data for key in keys):
-            return None
-        return Handle(self.share, [data[key] for key in keys], self.key, self.home)
-
-    def packed(self) -> bytes:
-        """The handle as it travels."""
-        packed: bytes = self.once("packed", lambda: pickle.dumps(self))
-        return packed
 
     def once(self, about: Any, find: Callable[[], Any]) -> Any:
         """What ``find`` says about some of the chunks, found once."""
@@ -106,28 +95,7 @@ class Handle:
 
 def handle_task(key: str, share: Share) -> Task:
     """The task that makes a handle of chunks, where these are."""
-    return Task(key, hold, share, key, List(*map(TaskRef, share.keys)))
-
-
-def hold(share: Share, key: str, chunks: list[Any]) -> Handle:
-    """A handle, which others can ask this worker for as long as it is here."""
-    mine = reduce_actor.here()
-    handle = Handle(share, chunks, key, mine.worker.address if mine else None)
-    if mine is not None:
-        _wait_for(chunks[0])
-        mine.handles[key] = handle
-    return handle
-
-
-@faults.task
-def _wait_for(chunk: Any) -> None:
-    """Until the GPU has made what its stream was asked for: the thread of a worker's actor, which reads the chunks too,
-    may have another."""
-    if is_device(chunk):
-        import cupy
-
-        with chunk.device:
-            cupy.cuda.get_current_stream().synchronize()
+    return Task(key, Handle, share, List(*map(TaskRef, share.keys)))
 
 
 def _fetch(key: Any) -> Any:
@@ -135,12 +103,7 @@ def _fetch(key: Any) -> Any:
     made again for that: an array that was let go by now has nobody else who asks for it."""
     from distributed import CancelledError, get_client
 
-    worker = workers.mine()
-
-    async def ask() -> Any:
-        return [worker.data[key]] if key in worker.data else None
-
-    found = workers.on_loop(worker, ask)
+    found = workers.from_memory([key])
     if found:
         return found[0]
     again = f"gr-again-{key}"
@@ -166,16 +129,14 @@ Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown
 
 @dataclass(eq=False)
 class HandleSet:
-    """An array's handles, and where its chunks are.
-
-    There are two of each: copies of those that one task takes lie where that task ran, and would draw the tasks of
-    groups there, away from the chunks. Keys tell which chunks, and where, so that who asks again gets the same.
-    """
+    """An array's handles, and where its chunks are. Keys tell which chunks, and where, so that who asks again gets the
+    same."""
 
     shares: dict[str, Share]  # the chunks of each worker
     homes: list[str]  # the worker of each chunk, in C order
     numblocks: Coords
     token: str
+    when: float = -math.inf  # the scheduler said last that the chunks are there
     futures: dict[str, Any] = field(default_factory=dict)
     layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
 
@@ -184,10 +145,16 @@ class HandleSet:
         """True where it is known where in the array the chunks lie."""
         return not any(-1 in axis for share in self.shares.values() for axis in share.starts)
 
-    def keys(self, for_one: bool) -> dict[str, str]:
-        """The key of each worker's handle, for one task that takes all of them or for a task a group."""
-        kind = "all" if for_one else "each"
-        return {worker: f"gr-handle-{kind}-{self.token}-{i}" for i, worker in enumerate(self.shares)}
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """The key of each worker's handle."""
+        return {worker: f"gr-handle-{self.token}-{i}" for i, worker in enumerate(self.shares)}
+
+    @cached_property
+    def anchors(self) -> dict[str, Any]:
+        """The key of one chunk of each worker's. Tasks that take a handle take this chunk too: a handle is small, and a
+        scheduler would send its tasks to wherever a copy of it lies, away from the chunks."""
+        return {worker: share.keys[0] for worker, share in self.shares.items()}
 
     @cached_property
     def places(self) -> dict[Coords, str]:
@@ -208,20 +175,21 @@ class HandleSet:
         """The one worker of each chunk, as the scheduler would say it."""
         return {coords: (worker,) for coords, worker in self.places.items()}
 
-    def to_make(self, for_one: bool) -> int:
+    @property
+    def to_make(self) -> int:
         """How many handles are yet to be made."""
-        return sum(key not in self.futures for key in self.keys(for_one).values())
+        return sum(key not in self.futures for key in self.keys.values())
 
-    def made(self, client: Any, for_one: bool) -> dict[str, Any]:
+    def made(self, client: Any) -> dict[str, Any]:
         """The futures of handles by key, which are made while the caller goes on, for all reductions of the array."""
         with _making:
-            missing = {key: w for w, key in self.keys(for_one).items() if key not in self.futures}
+            missing = {key: w for w, key in self.keys.items() if key not in self.futures}
             if missing:
                 graph = {key: handle_task(key, self.shares[worker]) for key, worker in missing.items()}
                 with annotate(workers=missing.get, allow_other_workers=True):
                     futures = client.get(graph, [*graph], sync=False)
                 self.futures = self.futures | dict(zip(graph, futures, strict=True))
-        return {key: self.futures[key] for key in self.keys(for_one).values()}
+        return self.futures
 
     def is_good(self, known: Mapping[str, int]) -> bool:
         """True while every worker is there, and no handle came to grief."""
@@ -235,9 +203,17 @@ _held: dict[int, HandleSet] = {}  # by layer of futures; an entry goes with its 
 
 
 def find_handles(layer: Any, client: Any) -> HandleSet | None:
-    """The handles of an array's layer of futures, if it has any that are still good."""
+    """The handles of a layer of futures, if it has any that are still good, whose chunks were there lately."""
     held = _held.get(id(layer))
-    return held if held is not None and held.is_good(workers.of_client(client).threads) else None
+    if held is None or time.monotonic() - held.when > STALE:
+        return None
+    return held if held.is_good(workers.of_client(client).threads) else None
+
+
+def homes_of(layer: Any, holders: Sequence[tuple[str, ...]]) -> list[str]:
+    """One of the workers that hold each chunk of an array's layer of futures: the one of its handles, if it can be."""
+    before = _held[id(layer)].homes if id(layer) in _held else [""] * len(holders)
+    return [home if home in each else min(each) for home, each in zip(before, holders, strict=True)]
 
 
 def plan_handles(name: str, chunks: Chunks, homes: list[str]) -> HandleSet:
@@ -251,11 +227,19 @@ def plan_handles(name: str, chunks: Chunks, homes: list[str]) -> HandleSet:
     return HandleSet(shares, homes, tuple(map(len, chunks)), tokenize(name, str(starts), " ".join(homes)))
 
 
-def keep_handles(held: HandleSet, layer: Any) -> None:
-    """For all reductions of a layer's chunks."""
-    if id(layer) not in _held:
+def keep_handles(
+    layer: Any, name: str, chunks: Chunks, homes: list[str], known: workers.Workers, is_placed: bool
+) -> HandleSet:
+    """The handles of an array's layer of futures, for all of its reductions: those that there are, where the chunks lie
+    where they did, or ones that have yet to be made. With ``is_placed`` they know where in the array the chunks lie."""
+    held = _held.get(id(layer))
+    if held is None:
         weakref.finalize(layer, _held.pop, id(layer), None)
-    _held[id(layer)] = held
+    is_same = held is not None and held.homes == homes and (held.is_placed or not is_placed)
+    if held is None or not is_same or not held.is_good(known.threads):
+        held = _held[id(layer)] = plan_handles(name, chunks, homes)
+    held.when = time.monotonic()
+    return held
 
 
 def _whole(start: float) -> int:

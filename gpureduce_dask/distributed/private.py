@@ -34,9 +34,6 @@ NAMES: Mapping[str, str] = {
     "dask.array.Array._meta": "the kind of an array's chunks",
     "dask.array.reductions.arg_reduction": "plain argmin and argmax under accelerate",
     "distributed.scheduler.Scheduler._instances": "tasks that a scheduler has already are not made again",
-    "distributed.Worker.handlers": "workers ask each other for partials",
-    "distributed.core.ConnectionPool.connect": "a worker that is gone is found out in two seconds",
-    "distributed.core.send_recv": "the same",
 }
 
 # What arrays that are expressions are made by: no documentation says yet how.
@@ -57,11 +54,6 @@ def _get(name: str) -> Any:
         module, _, kind = owner.rpartition(".")
         found = getattr(importlib.import_module(module), kind, None)
     return getattr(found, attribute, None)
-
-
-def _of(owner: Any, name: str) -> Any:
-    """What an object of dask or distributed has by this name of ``NAMES``, or None."""
-    return getattr(owner, name.rpartition(".")[2], None)
 
 
 def fuse_linear(graph: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
@@ -148,27 +140,6 @@ def schedulers_here() -> list[Any]:
     if "distributed.scheduler" not in sys.modules:
         return []
     return list(_get("distributed.scheduler.Scheduler._instances") or ())
-
-
-def answers_requests(worker: Any, operation: str, make: Callable[[], Callable[..., Any]]) -> Any:
-    """What answers requests of this name that other workers send to this one: what did before, or what ``make`` gives
-    from now on. None where a worker takes no such handlers."""
-    handlers = _of(worker, "distributed.Worker.handlers")
-    if handlers is None:
-        return None
-    return handlers[operation] if operation in handlers else handlers.setdefault(operation, make())
-
-
-async def send_request(worker: Any, home: str, operation: str, timeout: float, **arguments: Any) -> Any:
-    """What another worker answers. One that cannot be reached within ``timeout`` seconds is an OSError."""
-    send, connect = _get("distributed.core.send_recv"), _of(worker.rpc, "distributed.core.ConnectionPool.connect")
-    if send is None or connect is None:
-        return await getattr(worker.rpc(home), operation)(**arguments)
-    comm = await connect(home, timeout=timeout)
-    try:
-        return await send(comm, op=operation, **arguments)
-    finally:
-        worker.rpc.reuse(home, comm)
 
 
 def expression_class(package: str) -> Any:

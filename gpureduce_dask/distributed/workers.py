@@ -9,7 +9,7 @@ import math
 import sys
 import time
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
@@ -148,10 +148,18 @@ def mine() -> Any:
         return None
 
 
-def on_loop(worker: Any, ask: Callable[..., Coroutine[Any, Any, Any]], *arguments: Any) -> Any:
-    """What a worker's event loop finds, for a thread that waits: the loop alone may read the worker's data, and never
-    waits for a thread."""
-    return asyncio.run_coroutine_threadsafe(ask(*arguments), worker.loop.asyncio_loop).result()
+def from_memory(keys: Sequence[Any]) -> list[Any] | None:
+    """What the worker that runs the calling task has under these keys, where it has all of them.
+
+    Its event loop reads them, which never waits for a thread: the worker's data may come from a disk, and no other
+    thread may read it.
+    """
+    worker = mine()
+
+    async def read() -> list[Any] | None:
+        return [worker.data[key] for key in keys] if all(key in worker.data for key in keys) else None
+
+    return None if worker is None else asyncio.run_coroutine_threadsafe(read(), worker.loop.asyncio_loop).result()
 
 
 def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:

@@ -1,24 +1,24 @@
 """What the task of a group of lazy chunks runs: the chain of each chunk, one chunk after another.
 
 Nothing here waits for a GPU: while it reduces one chunk this thread makes the next, and memory that is freed is taken
-again in the order of the stream, so that chunks do not pile up. A second stream for copies would hide no more than the
-reduction itself, a hundredth of the copy.
+again in the order of the stream, so that chunks do not pile up. Chunks that threads copy to a GPU are begun some ahead,
+for one alone does not keep the threads busy. A second stream for copies would hide no more than the reduction itself, a
+hundredth of the copy.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
 from ..device import faults, launch, upload
-from ..distributed import worker_to_worker
+from ..device.upload import Upload
 from ..distributed.handles import Coords, Handle
 from ..distributed.private import Alias, GraphNode, Task, TaskRef
 from ..operators.monoid import Bound
@@ -27,6 +27,10 @@ from .reduce_tasks import Folding, Where, combine, reduce_chunk
 
 Key = Any
 Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
+T = TypeVar("T")
+Making = Generator[Upload, None, T]  # of a value: it stops where a copy to a GPU is needed that may not be finished
+
+AHEAD_BYTES = 64 * 2**20  # of copies to a GPU under way, above which no other chunk is begun
 
 
 def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequence[Key], *values: Any) -> Any:
@@ -35,16 +39,51 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
     uses = Counter(key for _, _, nodes in steps for node in nodes for key in node.dependencies)
     uses.update(member for _, member, _ in steps)
     folds = [Folding(close.keywords["bound"]) for close in closes]  # type: ignore[attr-defined]
+    begun: deque[tuple[Step, Making[None], int]] = deque()  # in order, and the bytes that each has under way
+
+    def fold_first() -> None:
+        (number, member, _), making, _ = begun.popleft()
+        _finished(making)
+        with _named(member):
+            folds[number].add(have[member])
+        _drop((member,), uses, have)
+
     with deferred.fused_task(values):
-        for number, member, nodes in steps:
-            for node in nodes:
-                _make(node, have)
-                _drop(node.dependencies, uses, have)
-            with _named(member):
-                folds[number].add(have[member])
-            _drop((member,), uses, have)
+        for step in steps:
+            needs = _needs(step)
+            while begun and (sum(under_way for *_, under_way in begun) >= AHEAD_BYTES or not needs <= have.keys()):
+                fold_first()
+            making = _make_all(step[2], have, uses)
+            upload = next(making, None)
+            begun.append((step, making, upload.nbytes if upload else 0))
+            while begun and not begun[0][2]:
+                fold_first()
+        while begun:
+            fold_first()
     results = tuple(close(fold.pending()) for close, fold in zip(closes, folds, strict=True))
     return results[0] if len(results) == 1 else results
+
+
+def _needs(step: Step) -> set[Key]:
+    """What a step takes of steps before it, and of the task."""
+    _, member, nodes = step
+    return {member, *(key for node in nodes for key in node.dependencies)} - {node.key for node in nodes}
+
+
+def _make_all(nodes: Iterable[GraphNode], have: dict[Key, Any], uses: Counter[Key]) -> Making[None]:
+    for node in nodes:
+        yield from _make(node, have)
+        _drop(node.dependencies, uses, have)
+
+
+def _finished(making: Making[T]) -> T:
+    """What is made, with every wait on the way."""
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            found: T = end.value
+            return found
 
 
 @dataclass(frozen=True)
@@ -68,19 +107,19 @@ class Piece:
 
 @faults.task
 def reduce_pieces(
-    handles: list[Handle], pieces: Sequence[Piece], chain: Chain, bound: Bound, where: Where, is_asked: bool = False
+    handles: list[Handle],
+    _anchors: list[Any],
+    pieces: Sequence[Piece],
+    chain: Chain,
+    bound: Bound,
+    where: Where,
 ) -> Any:
-    """The partial of what a chain makes of parts of the chunks that a handle refers to; of another worker's, there."""
+    """The partial of what a chain makes of parts of the chunks that a handle refers to."""
     (handle,) = handles
-    if not handle.is_here and not is_asked:
-        run = partial(reduce_pieces, pieces=pieces, chain=chain, bound=bound, where=where)
-        found = worker_to_worker.at_home(handles, run)
-        if found:
-            return found[0]
     folding, views = Folding(bound), [node for node in chain.nodes if node.func in (deferred.SLICE, np.transpose)]
     viewed = views[-1].key if views else chain.takes
     known: dict[Any, Bound] = {}  # the operator of what the chain computes of a view, by the view's dtype
-    with deferred.fused_task(handle.take(p.pick for p in pieces) if handle.is_here else ()):
+    with deferred.fused_task(handle.take(p.pick for p in pieces) if handle.is_here() else ()):
         for piece in pieces:
             with _named(handle.share.keys[piece.pick]):
                 have, cuts = {chain.takes: handle.take([piece.pick])[0]}, iter(piece.cuts)
@@ -89,7 +128,7 @@ def reduce_pieces(
                     if node.func is deferred.SLICE:
                         have[node.key] = have[node.args[0].key][next(cuts)]
                     else:
-                        _make(node, have)
+                        _finished(_make(node, have))
                 if own is None:
                     own = deferred.operator_of(have[chain.gives], have[viewed], bound)
                     if own is not None:
@@ -103,19 +142,24 @@ def reduce_pieces(
 def made(node: GraphNode, have: dict[Key, Any]) -> Any:
     """A chunk that its group's task makes, named in the notes of what it raises."""
     with deferred.fused_task():
-        _make(node, have)
-    return deferred.made(have.pop(node.key))
+        _finished(_make(node, have))
+    return _whole(have.pop(node.key))
 
 
-def _make(node: GraphNode, have: dict[Key, Any]) -> None:
+def _whole(value: Any) -> Any:
+    """The array that dask would have made."""
+    return value.finish() if isinstance(value, Upload) else deferred.made(value)
+
+
+def _make(node: GraphNode, have: dict[Key, Any]) -> Making[None]:
     with _named(node.key):
         try:
-            have[node.key] = _value(node, have)
+            have[node.key] = yield from _value(node, have)
         except MemoryError:
             if _is_fused(node):  # whose step has been tried again
                 raise
             launch.free_pool()
-            have[node.key] = _value(node, have)
+            have[node.key] = yield from _value(node, have)
 
 
 @contextmanager
@@ -128,53 +172,60 @@ def _named(key: Key) -> Iterator[None]:
         raise
 
 
-def _value(node: GraphNode, have: Mapping[Key, Any]) -> Any:
+def _value(node: GraphNode, have: dict[Key, Any]) -> Making[Any]:
     """What a task gives. Tasks that dask fused into one run as they need each other: dask itself would find out their
     order for each chunk again, which takes longer than to launch their kernels."""
     if not _is_fused(node):
-        return _step(node, have)
+        return (yield from _step(node, have))
     inner, out, names, *given = node.args
-    return execute(inner, out, names, *(_argument(value, have) for value in given))
+    arguments = []
+    for value in given:
+        arguments.append((yield from _argument(value, have)))
+    return (yield from _execute(inner, out, names, *arguments))
 
 
 def _is_fused(node: GraphNode) -> TypeGuard[Task]:
     return isinstance(node, Task) and node.has_subgraph()
 
 
-def _step(node: GraphNode, have: Mapping[Key, Any]) -> Any:
+def _step(node: GraphNode, have: dict[Key, Any]) -> Making[Any]:
     """What one task gives: put off where the reduction can compute it as it reads, moved by threads to a GPU."""
     if isinstance(node, Alias):
         return have[node.target]
+    for key in node.dependencies:
+        if isinstance(have[key], Upload):
+            yield have[key]
+            have[key] = have[key].finish()
     if type(node) is Task:
-        for way in (deferred.defer_elementwise, deferred.view_of, _uploaded):
+        for way in (deferred.defer_elementwise, deferred.view_of):
             later = way(node, have)
             if later is not None:
                 return later
+        if _is_upload(node) and upload.takes(array := deferred.made(have[node.args[0].key])):
+            return Upload(array)
         if deferred.is_reader(node.func):
             return node({key: have[key] for key in node.dependencies})
     return node({key: deferred.made(have[key]) for key in node.dependencies})
 
 
-def _uploaded(node: Task, have: Mapping[Key, Any]) -> Any:
-    """An array that ``cupy.asarray`` moves to the GPU, where it is large; else None."""
-    if (
-        "cupy" not in sys.modules
-        or len(node.args) != 1
-        or deferred.function_of(node) is not sys.modules["cupy"].asarray
-    ):
-        return None
-    array = deferred.made(_argument(node.args[0], have))
-    return upload.upload(array) if upload.takes(array) else None
+def _is_upload(node: Task) -> bool:
+    """True for ``cupy.asarray`` of an array, which threads do where it is large."""
+    cupy = sys.modules.get("cupy")
+    is_plain = len(node.args) == 1 and isinstance(node.args[0], TaskRef)
+    return cupy is not None and is_plain and deferred.function_of(node) is cupy.asarray
 
 
 def execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:
     """The result of tasks that run as one."""
+    found = _finished(_execute(inner, out, names, *given))
+    return found.finish() if isinstance(found, Upload) else found
+
+
+def _execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Making[Any]:
     values = dict(zip(names, given, strict=True))
     order = list(_sources_first(inner, out))
     uses = Counter(key for each in order for key in each.dependencies)
-    for each in order:
-        _make(each, values)
-        _drop(each.dependencies, uses, values)
+    yield from _make_all(order, values, uses)
     return values[out]
 
 
@@ -196,10 +247,10 @@ def run_whole(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *g
     return deferred.made(execute(inner, out, names, *given))
 
 
-def _argument(value: Any, have: Mapping[Key, Any]) -> Any:
+def _argument(value: Any, have: dict[Key, Any]) -> Making[Any]:
     if isinstance(value, TaskRef):
         return have[value.key]
-    return _value(value, have) if isinstance(value, GraphNode) else value
+    return (yield from _value(value, have)) if isinstance(value, GraphNode) else value
 
 
 def _sources_first(graph: Mapping[Key, GraphNode], out: Key) -> Iterator[GraphNode]:

@@ -15,7 +15,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from .. import planner
-from ..distributed import private, worker_to_worker, workers
+from ..distributed import private, workers
 from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..operators.monoid import Bound
@@ -24,7 +24,7 @@ from . import deferred, fusion, meta, reduce_tasks, sources, views
 from . import graph_arrays as da
 from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
 from .fusion import Tasks
-from .sources import Part, Reduction, Source, Spread, bundles, slices_of, task_of_all
+from .sources import Part, Reduction, Source, bundles, slices_of, task_of_all
 
 Key = tuple[str | int, ...]  # a name, and where the chunk lies
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
@@ -139,7 +139,7 @@ class Tree:
         return self
 
     def of_memory(self, source: Source, split: int | dict[int, int]) -> Tree:
-        """Chunks in memory: a task for each group of the source, then combines, or one that asks each worker."""
+        """Chunks in memory: a task for each group of the source, then combines."""
         self.source = source
         most = split if isinstance(split, int) else math.prod(split.values())
         slices = list(source.slices(self.order[0]))
@@ -150,18 +150,15 @@ class Tree:
         inputs: list[Any]
         for outer, parts in slices:
             self.dealt += [(part.worker, part.chunks) for part in parts]
-            one = source.spread(self.order[0], parts) if len(slices) == 1 and len(parts) <= most else None
-            if one:
-                inputs = one.takes
-            elif together:
+            if together:
                 inputs = [together[part] for part in parts]
             elif len(parts) == 1:
                 inputs = [parts[0].task()]
             else:
                 inputs = [self._add(part.task, self.group_name) for part in parts]
-            if self.bound.monoid.commutative and not one:
+            if self.bound.monoid.commutative:
                 inputs = self._narrow({(i,): each for i, each in enumerate(inputs)}, (most,), Task)
-            level[outer] = self._close(inputs, outer, 0, Task, not self.bound.monoid.commutative, one)
+            level[outer] = self._close(inputs, outer, 0, Task, not self.bound.monoid.commutative)
         return self._later_stages(level, split, source.dependencies, source.futures)
 
     def _bundles(self, source: Source, slices: list[tuple[Coords, list[Part]]]) -> dict[Part, GraphNode]:
@@ -324,17 +321,8 @@ class Tree:
                 self.graph[key] = Task(key, int)
                 self.awaited.append(TaskRef(key))
 
-    def _close(
-        self,
-        refs: list[Any],
-        outer: Coords,
-        stage: int,
-        kind: type[Task],
-        in_runs: bool = False,
-        one: Spread | None = None,
-    ) -> TaskRef:
-        """The task that ends a stage and folds the next one's axes, or that ends the tree. With ``one`` it sees to
-        its partials too."""
+    def _close(self, refs: list[Any], outer: Coords, stage: int, kind: type[Task], in_runs: bool = False) -> TaskRef:
+        """The task that ends a stage and folds the next one's axes, or that ends the tree."""
         is_last = stage + 1 == len(self.order)
         if is_last:
             drop = None if self.keepdims else self.axes
@@ -343,8 +331,6 @@ class Tree:
             run = partial(reduce_tasks.combine, bound=self.bound, then=self.order[stage + 1])
         if in_runs:
             run = partial(reduce_tasks.in_order, close=run)
-        if one:
-            run = partial(worker_to_worker.reduce_spread, run=one.run, close=run)
         at = (*(outer[a] for a in self.kept), *(0 for _ in self.bound.extra))
         key: Key = (self.name, *at) if is_last else (self.combine_name, len(self.graph))
         self.graph[key] = kind(key, run, List(*refs), *self.awaited)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 from .. import chunk, planner
 from ..chunk import Place, Places
 from ..device import faults
-from ..distributed import worker_to_worker
 from ..distributed.handles import Coords, Handle
 from ..errors import ArgumentError, message
 from ..operators.monoid import Bound
@@ -258,10 +256,10 @@ def reduce_chunks(
 
 @faults.task
 def reduce_held(
-    handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where, is_asked: bool = False
+    handles: list[Handle], _anchors: list[Any], picks: Sequence[int], bound: Bound, where: Where
 ) -> Partial | Runs:
-    """Chunks that handles refer to. Those of another worker are reduced there, unless it ``is_asked`` already."""
-    if all(h.is_here for h in handles):
+    """Chunks that handles refer to; where they have moved since, they are fetched one by one."""
+    if all(h.is_here() for h in handles):
         first = handles[0]
 
         def blocks() -> list[tuple[Any, ...]]:
@@ -271,15 +269,7 @@ def reduce_held(
             if len(handles) == 1 and where.runs is None:
                 return _reduce_again(first, picks, bound, where)
             return _reduce(blocks(), bound, [first.share.offsets[i] for i in picks], where)
-    run = functools.partial(reduce_held, picks=picks, bound=bound, where=where)
-    found = None if is_asked else worker_to_worker.at_home(handles, run)
-    return found[0] if found else _reduce_from_afar(handles, picks, bound, where)
-
-
-def reduce_all(handles: list[Handle], bound: Bound, where: Where, is_asked: bool = False) -> Partial | Runs:
-    """All chunks that handles refer to, of the only slice."""
-    numbers = handles[0].share.numbers
-    return reduce_held(handles, range(len(numbers)), bound, replace(where, runs=runs_of(bound, numbers)), is_asked)
+    return _reduce_from_afar(handles, picks, bound, where)
 
 
 def runs_of(bound: Bound, members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:

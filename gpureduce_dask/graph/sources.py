@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate, product
@@ -19,12 +19,12 @@ from dask.highlevelgraph import MaterializedLayer
 
 from .. import planner
 from ..chunk import is_device
-from ..distributed import handles, worker_to_worker, workers
+from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet, origins
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..operators.monoid import Bound
 from . import meta, reduce_tasks
-from .axes import FAN_IN, Axes, needs_places, place_chunks, stages
+from .axes import Axes, needs_places, place_chunks, stages
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
 BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
@@ -35,21 +35,13 @@ class Part:
     """One group: what its task runs, on what, and on which worker as far as that is known."""
 
     run: Callable[..., Any]
-    takes: GraphNode
+    takes: tuple[GraphNode, ...]
     worker: str | None
     chunks: int
 
     def task(self, key: Any = None) -> Task:
         """The group's task; without a key it is for another task to run."""
-        return Task(key, self.run, self.takes)
-
-
-@dataclass(frozen=True)
-class Spread:
-    """The only slice for one task, that asks each worker for its share: lists of handles, and what runs on each."""
-
-    takes: list[Any]
-    run: Callable[..., Any]
+        return Task(key, self.run, *self.takes)
 
 
 class Source(Protocol):
@@ -63,9 +55,6 @@ class Source(Protocol):
     @property
     def futures(self) -> list[Any]:
         """Layers that they depend on."""
-
-    def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
-        """What one task takes and runs for all groups of the only slice; None where each had better have its own."""
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
@@ -109,15 +98,6 @@ class Reduction:
 
     def where(self, stage: Axes, members: Any) -> reduce_tasks.Where:
         return reduce_tasks.Where(stage, self.shape, reduce_tasks.runs_of(self.bound, members))
-
-    def run_of_all(self, stage: Axes) -> Callable[..., Any]:
-        """What reduces all chunks that a worker's handles refer to, of the only slice."""
-        return partial(reduce_tasks.reduce_all, bound=self.bound, where=reduce_tasks.Where(stage, self.shape))
-
-    def partial_bytes(self, stage: Axes) -> float:
-        """Bytes of the largest chunk's partial."""
-        kept = (max(sizes, default=0) for a, sizes in enumerate(self.x.chunks) if a not in stage)
-        return float(math.prod(kept) * self.bound.cell_bytes)
 
 
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
@@ -180,9 +160,6 @@ class PersistedSource:
         for outer, members in found.items():
             yield outer, [self._part(stage, members, g) for g in self._deal(members, len(found))]
 
-    def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
-        return None
-
     def _deal(self, members: list[Coords], slices: int) -> list[planner.Group]:
         todo, known = self.todo, self.known
         if todo.size:
@@ -205,37 +182,40 @@ class PersistedSource:
             where=todo.where(stage, group.members),
             keys=keys[0],
         )
-        return Part(run, columns, group.worker, len(mine))
+        return Part(run, (columns,), group.worker, len(mine))
 
 
 class HandleSource:
-    """The chunks of arrays that have handles on the same workers, for a task a group, or ``for_one`` that sees to all.
-    A dry run makes none."""
+    """The chunks of arrays that have handles on the same workers. ``layers`` are the chunks' own, of futures. A dry run
+    makes no handles."""
 
     def __init__(
-        self, todo: Reduction, held: list[HandleSet], known: workers.Workers, for_one: bool, dry_run: bool
+        self, todo: Reduction, held: list[HandleSet], layers: list[Any], known: workers.Workers, dry_run: bool
     ) -> None:
-        self.todo, self.held, self.known, self.for_one, self.dry_run = todo, held, known, for_one, dry_run
+        self.todo, self.held, self.layers, self.known, self.dry_run = todo, held, layers, known, dry_run
         self.dependencies: list[Any] = []
-        self.names = [h.keys(for_one) for h in held]  # by worker
-        self.mark = [sorted(names.values()) for names in self.names]
+        self.mark = [sorted(h.keys.values()) for h in held]
 
     @property
     def futures(self) -> list[Any]:
-        made = [{} if self.dry_run else h.made(self.known.client, self.for_one) for h in self.held]
-        return [MaterializedLayer(futures) for futures in made]
+        if self.dry_run:
+            return [MaterializedLayer({}) for _ in self.held]
+        return [
+            MaterializedLayer(h.made(self.known.client) | {key: layer.mapping[key] for key in h.anchors.values()})
+            for h, layer in zip(self.held, self.layers, strict=True)
+        ]
 
     @property
     def to_make(self) -> int:
         """How many handles are made before the reduction runs."""
-        return sum(h.to_make(self.for_one) for h in self.held)
+        return sum(h.to_make for h in self.held)
 
-    def spread(self, stage: Axes, parts: list[Part]) -> Spread | None:
-        """Where one task is to see to all, and a group is what a worker has."""
-        if not self.for_one or any([*names] != [part.worker for part in parts] for names in self.names):
-            return None
-        takes = [List(*map(TaskRef, names.values())) for names in self.names]
-        return Spread(takes, self.todo.run_of_all(stage))
+    def refs(self, worker: str) -> tuple[List, List]:
+        """A worker's handles, and chunks that keep their task there."""
+        return tuple(  # type: ignore[return-value]
+            List(*(TaskRef(keys[worker]) for keys in of))
+            for of in ([h.keys for h in self.held], [h.anchors for h in self.held])
+        )
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         layouts = self.held[0].layouts
@@ -272,9 +252,8 @@ class HandleSource:
 
     def _part(self, stage: Axes, group: planner.Group, picks: Any) -> Part:
         todo = self.todo
-        refs = List(*(TaskRef(names[str(group.worker)]) for names in self.names))
         run = partial(reduce_tasks.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
-        return Part(run, refs, group.worker, len(picks))
+        return Part(run, self.refs(str(group.worker)), group.worker, len(picks))
 
 
 def select_source(todo: Reduction, dry_run: bool = False) -> Source | None:
@@ -320,28 +299,16 @@ def _on_workers(todo: Reduction, layers: list[Any], dry_run: bool) -> Source | N
             for layer in layers:
                 workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
             return None
-        homes = [*map(min, found[0])]
+        homes = handles.homes_of(layers[0], found[0])
         apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
         if apart or not fit(todo, homes, known):
             return PersistedSource(todo, found[0], known)
-        good = []
-        for h, a, layer in zip(held, todo.arrays, layers, strict=True):
-            good.append(h if h is not None and h.homes == homes else handles.plan_handles(a.name, a.chunks, homes))
-            handles.keep_handles(good[-1], layer)
-    return HandleSource(todo, good, known, _is_for_one(todo, good[0].shares.keys(), known), dry_run)
-
-
-def _is_for_one(todo: Reduction, homes: Collection[str], known: workers.Workers) -> bool:
-    """True where one task had better ask each worker for its small partial of the only slice."""
-    stage = stages(todo.bound, todo.x.numblocks, todo.axes)[0]
-    is_only = all(n == 1 for a, n in enumerate(todo.x.numblocks) if a not in stage)
-    is_small = todo.partial_bytes(stage) <= worker_to_worker.MOST_BYTES and len(homes) <= FAN_IN
-    return (
-        not todo.size
-        and is_only
-        and is_small
-        and worker_to_worker.pays(homes, known, meta.promises_device(todo.x._meta))
-    )
+        is_placed = todo.shape is not None
+        good = [
+            handles.keep_handles(layer, a.name, a.chunks, homes, known, is_placed)
+            for a, layer in zip(todo.arrays, layers, strict=True)
+        ]
+    return HandleSource(todo, good, layers, known, dry_run)
 
 
 def fit(todo: Reduction, homes: list[str], known: workers.Workers) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 from .. import planner
 from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
-from ..distributed.private import Alias, DataNode, List, Task, TaskRef
+from ..distributed.private import Alias, DataNode, Task, TaskRef
 from . import deferred, fused_task, meta, sources
 from .axes import Axes
 from .fused_task import Chain, Piece
@@ -123,7 +123,7 @@ class ViewSource(sources.HandleSource):
     """The chunks of a view, where the handles of a persisted array refer to the blocks that they are parts of."""
 
     def __init__(self, todo: Reduction, view: View, held: HandleSet, known: workers.Workers, dry_run: bool) -> None:
-        super().__init__(todo, [held], known, False, dry_run)
+        super().__init__(todo, [held], [view.layer], known, dry_run)
         self.view = view
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
@@ -143,7 +143,7 @@ class ViewSource(sources.HandleSource):
             bound=todo.bound,
             where=todo.where(stage, ()),
         )
-        return Part(run, List(TaskRef(self.names[0][str(worker)])), worker, len(mine))
+        return Part(run, self.refs(str(worker)), worker, len(mine))
 
 
 def select_source(todo: Reduction, dry_run: bool = False) -> ViewSource | None:
@@ -157,11 +157,11 @@ def select_source(todo: Reduction, dry_run: bool = False) -> ViewSource | None:
     held, known = handles.find_handles(view.layer, client), workers.of_client(client)
     if held is None:
         known, found = handles.survey(client, [(view.name, view.numblocks, view.layer)])
-        homes = [*map(min, found[0])] if found else []
+        homes = handles.homes_of(view.layer, found[0]) if found else []
         is_cut = any(cuts for _, cuts in view.parts.values())
         is_known = meta.promises_device(todo.x._meta) or not is_cut  # how much a handle would keep in memory
         if not homes or not is_known or not sources.fit(todo, homes, known):
             return None
-        held = handles.plan_handles(view.name, tuple((math.nan,) * n for n in view.numblocks), homes)
-        handles.keep_handles(held, view.layer)
+        unknown = tuple((math.nan,) * n for n in view.numblocks)
+        held = handles.keep_handles(view.layer, view.name, unknown, homes, known, is_placed=False)
     return ViewSource(todo, view, held, known, dry_run)

@@ -13,7 +13,7 @@ import numpy as np
 
 import gpureduce_dask as gr
 
-from ...distributed import handles, worker_to_worker
+from ...distributed import handles
 from ...graph import fusion, sources, views
 from . import memory
 from .grids import CLOSE, agree, grid_chunks
@@ -42,7 +42,6 @@ def _as_it_is(graph: Any, *args: Any) -> Any:
 MECHANISMS: dict[str, tuple[tuple[Any, str, Callable[..., Any]], ...]] = {
     "handles": ((handles, "find_handles", _nothing), (sources, "fit", _no)),
     "views by handles": ((views, "select_source", _nothing),),
-    "partials from worker to worker": ((worker_to_worker, "pays", _no),),
     "bundles of slices": ((sources, "partials_travel", _no),),
     "blocks finished in the joining task": ((fusion, "finish_together", _as_it_is),),
     "groups of lazy chunks fused": ((fusion, "move_in_chains", _as_it_is),),

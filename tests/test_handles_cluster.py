@@ -1,14 +1,11 @@
-"""One task for an array on several workers: it asks the others, and is right whatever becomes of them."""
+"""Handles of an array on several workers: tasks go where the chunks are, and are right whatever becomes of either."""
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import os
 import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
-from unittest import mock
 
 import dask
 import dask.array as da
@@ -20,7 +17,7 @@ from test_faults import wait_for_all
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.distributed import handles, reduce_actor, worker_to_worker
+from gpureduce_dask.distributed import handles
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -46,10 +43,7 @@ def cluster():
 
 
 @pytest.fixture
-def client(cluster, monkeypatch):
-    """Its reductions ask workers of NumPy chunks too."""
-    pays = worker_to_worker.pays
-    monkeypatch.setattr(worker_to_worker, "pays", lambda homes, known, _: pays(homes, known, True))
+def client(cluster):
     with distributed.Client(cluster) as client:
         wait_for_all(client)
         yield client
@@ -98,65 +92,32 @@ def pinned(worker):
     return dask.annotate(workers=[worker], allow_other_workers=False)
 
 
-def on_request(client, worker, what):
-    """Let a worker do something before it answers once."""
-
-    def change(dask_worker):
-        answer = dask_worker.handlers[reduce_actor.OPERATION]
-
-        async def changed(request):
-            dask_worker.handlers[reduce_actor.OPERATION] = answer
-            await what()
-            return await answer(request)
-
-        changed.__self__ = answer.__self__
-        dask_worker.handlers[reduce_actor.OPERATION] = changed
-
-    client.run(change, workers=[worker])
-
-
-async def die():
-    os._exit(1)
-
-
-async def doze():
-    await asyncio.sleep(0.5)
-
-
 def handled(client, ref=REF):
-    """Chunks on every worker, their handles, a worker on which tasks are to run, and one that these ask."""
+    """Chunks on every worker, their handles by worker, and the futures of these."""
     x = held(client, ref)
     value(client, gr.sum(x))
-    lead, asked, *_ = sorted(client.nthreads())
-    return x, lead, asked
+    found = handles._held[id(x.dask.layers[x.name])]
+    return x, found.keys, found.futures
 
 
-def test_one_task_and_the_same_bits(client, monkeypatch):
+def ask_again(x):
+    """As after some seconds."""
+    handles._held[id(x.dask.layers[x.name])].when = 0
+
+
+def test_a_task_a_worker_where_the_chunks_are(client):
     x, ops = held(client), [gr.sum, gr.var, gr.argmax, gr.mean]
     found, tasks = tasks_of(client, lambda: gr.sum(x))
-    assert len(tasks) == WORKERS + 1  # handles and the total
+    assert len(tasks) == WORKERS + WORKERS + 1  # handles, groups and the total
     found, tasks = zip(*(tasks_of(client, lambda op=op: op(x)) for op in ops), strict=True)
-    assert [len(each) for each in tasks] == [1] * len(ops)
-    found = [*found, *dask.compute(*gr.stats(x, ["min", "std"]))]
-    assert dask.compute(*(op(x) for op in ops)) == tuple(found[:4])
+    assert [len(each) for each in tasks] == [WORKERS + 1] * len(ops)
+    assert found[2] == REF.argmax() and found[1] == pytest.approx(REF.var())
     integers = np.arange(24 * 15).reshape(24, 15) % 5
     p = held(client, integers)
     assert value(client, gr.reduction(p, AFFINE)) == compose(integers, (0, 1))
     assert value(client, gr.vdot(p, held(client, integers))) == (integers * integers).sum()
     np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), REF.max(1))  # by groups, each where its chunks are
-    monkeypatch.setattr(worker_to_worker, "MOST_BYTES", 0)
-    want = [value(client, op(x)) for op in ops]
-    want += dask.compute(*gr.stats(x, ["min", "std"]))
-    for a, b in zip(found, want, strict=True):
-        np.testing.assert_array_equal(a, b)
     assert fetched(client) == 0
-
-
-def test_where_it_pays():
-    known = gr.distributed.workers.Workers({"a": 1, "b": 1, "c": 2})
-    assert worker_to_worker.pays(["a", "b"], known, True)
-    for homes, is_device in ((["a"], True), (["a", "c"], True), (["a", "b"], False)):
-        assert not worker_to_worker.pays(homes, known, is_device)
 
 
 def test_a_plan_knows(client):
@@ -164,7 +125,7 @@ def test_a_plan_knows(client):
     for made, op in ((WORKERS, gr.sum), (0, gr.argmax)):
         plan = gr.plan(x, op.__name__)
         assert plan.handles == made and plan.moved_bytes > 0 and len(plan.shares) == WORKERS
-        assert plan.tasks == made + 1 == len(tasks_of(client, lambda op=op: op(x))[1])
+        assert plan.tasks == made + WORKERS + 1 == len(tasks_of(client, lambda op=op: op(x))[1])
 
 
 def test_copies_of_its_graph(client):
@@ -178,19 +139,6 @@ def test_copies_of_its_graph(client):
     time.sleep(0.2)
     for copy in copies:
         assert value(client, copy) == pytest.approx(REF.sum())
-
-
-def test_workers_that_ask_each_other(client):
-    """In their one thread each, they would wait for ever."""
-    x, *_ = handled(client)
-    for worker in client.nthreads():
-        on_request(client, worker, doze)
-    futures = [
-        client.compute(op(x), workers=[worker], allow_other_workers=False)
-        for worker, op in zip(client.nthreads(), (gr.max, gr.min, gr.argmax), strict=True)
-    ]
-    assert [f.result(timeout=PATIENCE) for f in futures] == [REF.max(), REF.min(), REF.argmax()]
-    assert fetched(client) == 0
 
 
 def test_threads_of_one_client(client):
@@ -209,6 +157,7 @@ def test_all_goes_with_the_array(client, how):
     wait_until(lambda: not client.run_on_scheduler(left))
     x, *_ = handled(client)
     assert client.run_on_scheduler(left)
+    del _
     if how == "cancelled":
         client.cancel(x)
     else:
@@ -218,13 +167,20 @@ def test_all_goes_with_the_array(client, how):
 
 
 def test_groups_on_another_worker(client):
-    """As where a copy of a handle drew them there: their chunks stay where they are."""
+    """They fetch the chunks, and leave copies behind that others might follow, until the memory manager drops them: it
+    may drop those that were there first. Where the scheduler is asked again, groups follow the chunks."""
     x, *_ = handled(client)
-    value(client, gr.max(x, axis=0))
     before = fetched(client)
     for worker in client.nthreads():
         with pinned(worker):
             np.testing.assert_array_equal(gr.max(x, axis=0).compute(optimize_graph=False), REF.max(0))
+    assert fetched(client) > before
+    client.amm.run_once()
+    wait_until(lambda: all(len(each) == 1 for each in client.who_has(x).values()))
+    ask_again(x)
+    value(client, gr.argmin(x))
+    before = fetched(client)
+    assert value(client, gr.argmin(x)) == REF.argmin()
     assert fetched(client) == before
 
 
@@ -232,49 +188,44 @@ def drop(key, worker, dask_scheduler):
     dask_scheduler.request_remove_replicas(worker, [key], stimulus_id="test")
 
 
-def test_a_handle_that_is_dropped(client):
-    """As dask's memory manager does with what is on two workers: its home finds the chunks again."""
-    x, lead, asked = handled(client)
-    with pinned(lead):
-        assert value(client, gr.max(x)) == REF.max()  # which leaves copies there
-    key = handles._held[id(x.dask.layers[x.name])].keys(for_one=True)[asked]
-    client.run_on_scheduler(drop, key, asked)
-    wait_until(lambda: asked not in client.run_on_scheduler(homes_of_handles)[key])
-    sent = fetched(client)
-    for worker in client.nthreads():
-        with pinned(worker):
-            assert value(client, gr.argmin(x)) == REF.argmin()
-    assert fetched(client) == sent
-
-
-def forget(dask_worker):
-    del dask_worker.handlers[reduce_actor.OPERATION]
-
-
-def test_a_worker_that_does_not_know_the_question(client):
-    x, lead, asked = handled(client)
-    client.run(forget, workers=[asked])
-    with pinned(lead):
-        assert value(client, gr.max(x)) == REF.max()
-    assert fetched(client)
-    assert value(client, gr.sum(held(client))) == pytest.approx(REF.sum())  # it knows again
-
-
-def test_a_worker_that_takes_too_long(client):
-    x, lead, asked = handled(client)
-    on_request(client, asked, doze)
-
-    def hasten(seconds):
-        reduce_actor.PATIENCE = seconds
-
-    client.run(hasten, 0.1)
+@pytest.mark.parametrize("how", ["by hand", "by the memory manager"])
+def test_a_handle_that_is_dropped(client, how):
+    """As dask's memory manager does with what is on two workers, where the chunks may be on neither. Tasks go to the
+    chunks, and a copy that comes there finds them again."""
+    x, keys, futures = handled(client)
+    client.replicate([*futures.values()])
+    assert all(len(each) == WORKERS for each in client.run_on_scheduler(homes_of_handles).values())
+    if how == "by hand":
+        for home, key in keys.items():
+            client.run_on_scheduler(drop, key, home)
+    else:
+        client.amm.run_once()
+    wait_until(lambda: any(keys[w] not in client.has_what([w])[w] for w in keys))
     before = fetched(client)
-    try:
-        with pinned(lead):
-            assert value(client, gr.max(x)) == REF.max()
-    finally:
-        client.run(hasten, reduce_actor.PATIENCE)
-    assert fetched(client) > before
+    for op in (gr.argmin, gr.max):
+        found, tasks = tasks_of(client, lambda op=op: op(x))
+        assert found == getattr(REF, op.__name__)()
+        assert not any("again" in str(key) for key in tasks)
+    np.testing.assert_array_equal(value(client, gr.max(x[1::2], axis=0)), REF[1::2].max(0))
+    assert fetched(client) == before
+
+
+def test_a_chunk_that_moves_from_its_worker(client):
+    """It is fetched, and the others are read where they are."""
+    x, keys, _ = handled(client)
+    home, other = list(keys)[:2]
+    chunk = next(f for f in distributed.futures_of(x) if home in client.who_has([f])[f.key])
+    client.replicate([chunk, *_.values()], workers=[home, other])
+    client.run_on_scheduler(drop, chunk.key, home)
+    client.run_on_scheduler(drop, keys[home], home)
+    wait_until(lambda: home not in client.who_has([chunk])[chunk.key])
+    for op in (gr.argmin, gr.max):
+        assert value(client, op(x)) == getattr(REF, op.__name__)()
+    ask_again(x)
+    for op in (gr.argmin, gr.max):
+        before = fetched(client)
+        assert value(client, op(x)) == getattr(REF, op.__name__)()
+    assert fetched(client) == before
 
 
 def narrow(block, block_info=None):
@@ -294,59 +245,21 @@ def test_a_chunk_that_cannot_be_reduced_is_named(client):
         assert "while reducing ('tiles', 5, 2)" in caught.value.__notes__, worker == home
 
 
+def late(block):
+    time.sleep(0.5)
+    return block
+
+
 def test_an_array_that_goes_while_it_is_reduced(client):
+    """Workers are busy when its tasks come, and the array is gone before they run."""
     x, *_ = handled(client)
-    for worker in client.nthreads():
-        on_request(client, worker, doze)
+    del _
+    slow = [client.submit(late, i, workers=[w], pure=False) for i, w in enumerate(client.nthreads())]
     future = client.compute(gr.max(x))
     del x
     gc.collect()
     assert future.result(timeout=PATIENCE) == REF.max()
-
-
-def test_an_array_that_goes_and_then_a_worker_of_it(client):
-    """Its handle is a copy on the worker that asks, from which dask cannot tell that chunks are gone: they are made
-    again."""
-    x, lead, asked = handled(client)
-    on_request(client, asked, die)
-    with pinned(lead):
-        future = client.compute(gr.max(x))
-    del x
-    gc.collect()
-    assert future.result(timeout=PATIENCE) == REF.max()
-
-
-def check_again(client, x, total):
-    """After a loss: right, for a graph of before too, and new ones soon as quick as before."""
-    assert value(client, total) == pytest.approx(REF.sum())
-    assert value(client, gr.max(x)) == REF.max()
-    wait_for_all(client)
-    gr.distributed.workers._heard[client].workers = None  # as after some seconds
-    before = fetched(client)
-    assert value(client, gr.min(x)) == REF.min()
-    assert fetched(client) == before
-
-
-def test_the_asked_worker_dies(client):
-    x, lead, asked = handled(client)
-    total = gr.sum(x)
-    on_request(client, asked, die)
-    with pinned(lead):
-        assert value(client, gr.argmax(x)) == REF.argmax()
-    check_again(client, x, total)
-
-
-def test_the_asking_worker_dies(client):
-    x, lead, asked = handled(client)
-    total = gr.sum(x)
-    on_request(client, asked, doze)
-    pid = client.run(os.getpid, workers=[lead])[lead]
-    with dask.annotate(workers=[lead], allow_other_workers=True):
-        future = client.compute(gr.argmax(x))
-    time.sleep(0.2)
-    os.kill(pid, 9)
-    assert future.result(timeout=PATIENCE) == REF.argmax()
-    check_again(client, x, total)
+    client.gather(slow)
 
 
 @pytest.mark.parametrize("count", [2, None])
@@ -369,24 +282,10 @@ def test_chunks_that_move_before_a_handle_is_made(client, monkeypatch, count):
     np.testing.assert_array_equal(value(client, gr.min(x, axis=1)), REF.min(1))
 
 
-def end(handles):
-    raise SystemExit("CUDA is lost")
-
-
-def test_a_fault_that_ends_the_asked_worker():
-    """It is not answered, and its nanny starts the worker anew."""
-    worker = mock.Mock(executors={})
-    request = pickle.dumps((end, []))
-    with pytest.raises(ConnectionError, match="CUDA is lost"):
-        asyncio.run(reduce_actor.ReduceActor(worker).answer(request))
-    (close,), how = worker.loop.add_callback.call_args
-    assert close is worker.close and how["nanny"] is how["executor_wait"] is False
-
-
 def test_a_worker_that_retires(client):
     """The last test: it leaves a worker less. Chunks that have moved are fetched, for a graph of before."""
-    x, _, asked = handled(client)
+    x, keys, _ = handled(client)
     total = gr.sum(x)
-    client.retire_workers([asked])
+    client.retire_workers([list(keys)[1]])
     assert value(client, total + 2) == pytest.approx(REF.sum() + 2)
     assert value(client, gr.max(x)) == REF.max()
