@@ -62,7 +62,7 @@ def test_a_small_run_of_mechanisms(tmp_path, capsys, monkeypatch):
         ("groups of lazy chunks fused", "sum of squares about 0.5, axis 0, of lazy chunks"),
     ):
         assert rows[mechanism, case]["tasks"] < rows[mechanism, case]["tasks_off"]
-    assert capsys.readouterr().out.count("partials from worker to worker") == len(mechanisms.CASES)
+    assert capsys.readouterr().out.count("views by handles") == len(mechanisms.CASES)
     assert page.read_text().count("| bundles of slices |") == len(mechanisms.CASES)
 
 

@@ -92,9 +92,9 @@ def pinned(worker):
     return dask.annotate(workers=[worker], allow_other_workers=False)
 
 
-def handled(client, ref=REF):
+def handled(client, ref=REF, chunks=(2, 4)):
     """Chunks on every worker, their handles by worker, and the futures of these."""
-    x = held(client, ref)
+    x = held(client, ref, chunks)
     value(client, gr.sum(x))
     found = handles._held[id(x.dask.layers[x.name])]
     return x, found.keys, found.futures
@@ -192,7 +192,8 @@ def drop(key, worker, dask_scheduler):
 def test_a_handle_that_is_dropped(client, how):
     """As dask's memory manager does with what is on two workers, where the chunks may be on neither. Tasks go to the
     chunks, and a copy that comes there finds them again."""
-    x, keys, futures = handled(client)
+    ref = np.random.default_rng(4).normal(size=(480, 600))
+    x, keys, futures = handled(client, ref, (40, 150))  # of more bytes than a handle
     client.replicate([*futures.values()])
     assert all(len(each) == WORKERS for each in client.run_on_scheduler(homes_of_handles).values())
     if how == "by hand":
@@ -200,13 +201,14 @@ def test_a_handle_that_is_dropped(client, how):
             client.run_on_scheduler(drop, key, home)
     else:
         client.amm.run_once()
-    wait_until(lambda: any(keys[w] not in client.has_what([w])[w] for w in keys))
+    gone = WORKERS if how == "by hand" else (WORKERS - 1) * WORKERS  # of WORKERS copies of as many handles
+    wait_until(lambda: sum(map(len, client.run_on_scheduler(homes_of_handles).values())) == WORKERS**2 - gone)
     before = fetched(client)
     for op in (gr.argmin, gr.max):
         found, tasks = tasks_of(client, lambda op=op: op(x))
-        assert found == getattr(REF, op.__name__)()
+        assert found == getattr(ref, op.__name__)()
         assert not any("again" in str(key) for key in tasks)
-    np.testing.assert_array_equal(value(client, gr.max(x[1::2], axis=0)), REF[1::2].max(0))
+    np.testing.assert_array_equal(value(client, gr.max(x[1::2], axis=0)), ref[1::2].max(0))
     assert fetched(client) == before
 
 

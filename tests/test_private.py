@@ -24,7 +24,7 @@ def test_they_stand_in_one_module():
 
 
 def test_they_are_few():
-    assert len(private.NAMES) <= 12
+    assert len(private.NAMES) <= 9
     assert len(private.EXPRESSIONS) <= 4
 
 

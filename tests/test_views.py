@@ -172,7 +172,7 @@ def test_chunks_on_a_gpu_are_reduced_together(x, on_gpu, monkeypatch, form, axis
     handle = fused_task.Handle(source.held[0].shares[source.held[0].homes[0]], [put(np.ones(CHUNKS, "f4"))] * 9)
     parts = [part for _, each in source.slices((0, 1) if axis is None else (axis,)) for part in each]
     for part in parts:
-        part.run([handle])
+        part.run([handle], [])
     assert sum(map(len, together)) == y.npartitions and len(together) == len(parts)
     for shapes in together:
         assert sum(a != b for a, b in itertools.pairwise(shapes)) == len(set(shapes)) - 1
