@@ -15,8 +15,9 @@ import pytest
 from gpureduce_dask import chunk
 from gpureduce_dask.operators.table import OPERATORS
 from gpureduce_dask.tools import cli
-from gpureduce_dask.tools.bench import ceilings, command, random_chunks, random_report, reference, timing
-from gpureduce_dask.tools.bench.random_chunks import BATCH, CHUNKS, GROUPS, KINDS, REDUCTIONS, SCANS, draws, prepare
+from gpureduce_dask.tools.bench import ceilings, command, random_chunks, random_draws, random_report, reference, timing
+from gpureduce_dask.tools.bench.random_chunks import prepare
+from gpureduce_dask.tools.bench.random_draws import BATCH, CHUNKS, GROUPS, KINDS, REDUCTIONS, SCANS, draws
 
 MIB = 1 / 256
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -26,14 +27,14 @@ class Stand(ModuleType):
     """NumPy, and of CuPy's own what the judge asks for."""
 
     cuda = SimpleNamespace(
-        Device=lambda: SimpleNamespace(id=0, attributes={"L2CacheSize": 4096}),
+        Device=lambda: SimpleNamespace(id=0, attributes={"L2CacheSize": 4096}, mem_info=(0, 1 << 40)),
         runtime=SimpleNamespace(getDeviceProperties=lambda _: {"name": b"no GPU"}, getDeviceCount=lambda: 1),
         get_current_stream=lambda: SimpleNamespace(synchronize=lambda: None),
     )
 
     @staticmethod
     def get_default_memory_pool():
-        return SimpleNamespace(free_all_blocks=lambda: None)
+        return SimpleNamespace(free_all_blocks=lambda: None, total_bytes=lambda: 0)
 
     def __getattr__(self, name):
         return getattr(np, name)
@@ -48,39 +49,34 @@ def stand(monkeypatch):
     random_chunks._ceiling.cache_clear()
 
 
-def is_numpys(draw):
-    """NumPy makes no such arrays of bfloat16 that its functions take."""
-    return draw.dtype != "bfloat16"
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_hosts_results_are_right(kind, seed):
-    for draw in islice(filter(is_numpys, draws(seed, [MIB / (CHUNKS if kind == BATCH else 1)], [kind])), 60):
+    for draw in islice(draws(seed, [MIB / (CHUNKS if kind == BATCH else 1)], [kind]), 60):
         job = prepare(draw, 1)
         assert job.is_right(job.calls[0]()), draw
 
 
 def spoilt(found):
-    """The largest result is another: by 1 % where it is a float."""
+    """The largest result is another: by 3 % where it is a float."""
     wrong = found.copy()
     values = wrong.reshape(-1)
     at = np.argmax(np.abs(np.nan_to_num(values, posinf=0, neginf=0)))
     if values.dtype.kind in "biu":
         values[at] = ~values[at]
     else:
-        values[at] = values[at] + values[at] / 99 if values[at] else np.finfo(values.dtype).max
+        values[at] = values[at] + values[at] / 33 if values[at] else reference._precision(values.dtype)[0] ** -4
     return wrong
 
 
 @pytest.mark.parametrize("kind", [REDUCTIONS, SCANS, BATCH])
 def test_one_wrong_result_is_found(kind, monkeypatch):
     seen, finalise = set(), chunk.finalise
-    for draw in islice(filter(is_numpys, draws(9, [MIB / (CHUNKS if kind == BATCH else 1)], [kind])), 120):
+    for draw in islice(draws(9, [MIB / (CHUNKS if kind == BATCH else 1)], [kind]), 120):
         monkeypatch.setattr(chunk, "finalise", finalise)
         job = prepare(draw, 1)
         found = job.calls[0]()
-        told = finalise(found, OPERATORS[draw.op].bind(draw.dtype)) if kind == BATCH else found
+        told = finalise(found, OPERATORS[draw.op].bind(random_draws.dtype_of(draw.dtype))) if kind == BATCH else found
         wrong = spoilt(told)
         if draw.op in ("skew", "kurtosis") or np.array_equal(told, wrong, equal_nan=told.dtype.kind in "fc"):
             continue  # of few elements nearly alike nothing is known; NaN and infinity stay what they are
@@ -118,7 +114,7 @@ def test_scans_that_lose_what_stood_before_are_found():
 def test_pieces_make_no_difference(monkeypatch):
     """What is cut for want of memory is folded as the whole is."""
     for kind in (REDUCTIONS, SCANS):
-        for draw in islice(filter(is_numpys, draws(3, [MIB], [kind])), 80):
+        for draw in islice(draws(3, [MIB], [kind]), 80):
             job = prepare(draw, 1)
             with monkeypatch.context() as patch:
                 patch.setattr(reference, "MOST_ELEMENTS", 300)
@@ -126,26 +122,34 @@ def test_pieces_make_no_difference(monkeypatch):
 
 
 def test_every_view_dtype_and_operator_is_drawn():
-    some = list(islice(draws(0, [4, 64]), 3000))
-    assert some == list(islice(draws(0, [4, 64]), 3000))
+    some = list(islice(draws(0, [4, 64]), 1000))
+    assert some == list(islice(draws(0, [4, 64]), 1000))
     assert [(draw.kind, draw.mib) for draw in some[:4]] == [(REDUCTIONS, 4), (SCANS, 4), (REDUCTIONS, 64), (SCANS, 64)]
-    assert {draw.op for draw in some} == {*random_chunks.REDUCED, *random_chunks.SCANNED}
-    assert {draw.dtype for draw in some} == {*random_chunks.DTYPES}
+    assert {draw.op for draw in some} == {*random_draws.REDUCED, *random_draws.SCANNED}
+    assert {draw.dtype for draw in some} == {*random_draws.DTYPES}
     assert {len(draw.base) for draw in some} == {1, 2, 3, 4, 5}
     cuts = {cut for draw in some for cut in draw.cuts}
     assert cuts == {(None, None, None), (None, None, 2), (None, None, 3), (None, None, -1), (1, -1, None)}
     assert any(draw.spread for draw in some) and any(draw.order != tuple(sorted(draw.order)) for draw in some)
     assert {draw.mode for draw in some} == {"", "exclusive", "reverse"}
     for draw in some:
-        width = random_chunks.widest(draw.op, draw.dtype) if draw.kind == SCANS else 0
-        width = width or random_chunks.dtype_of(draw.dtype).itemsize
+        width = random_draws.widest(draw.op, draw.dtype) if draw.kind == SCANS else 0
+        width = width or random_draws.dtype_of(draw.dtype).itemsize
         assert 0.75 < math.prod(draw.shape) * width / (draw.mib * 2**20) <= 1, draw
     counts = {draw.groups for draw in islice(draws(0, [64], [GROUPS]), 300)}
     assert min(counts) == 2 and max(counts) > 10_000
 
 
 def case(ours, kind="scans", mib=64, **more):
-    some = {"case": f"sum float32 ({ours})", "right": True, "ours_s": 1.0, "kernels": ["scan_lines<Sum>"]}
+    some = {
+        "case": f"sum float32 ({ours})",
+        "right": True,
+        "ours_s": 1.0,
+        "wall_s": 0.5,
+        "first_call_s": 0.25,
+        "check_s": 0.1,
+        "kernels": ["scan_lines<Sum>"],
+    }
     return {"kind": kind, "mib": mib, "ours": ours, **some, **more}
 
 
@@ -161,6 +165,7 @@ def test_what_is_told():
     assert text.startswith("a GPU, 2026-11-25, seed 7: 22 cases, 0 wrong, 0 failed, 1 slower than a peer\n")
     assert "| scans, 64 | 20 | 0.55 | 0.15 | 0.05 |  |  |" in text
     assert "| reductions, 4 | 2 | 0.60 | 0.50 | 0.50 | 2, 0.61 | 1, 0.10 |" in text
+    assert "seconds: 11, of them first calls 6 and checks 2\n" in text
     worst = text.partition("the worst 10:")[2]
     assert worst.count("scan_lines<Sum>") == 10 and worst.splitlines()[1].startswith("  0.050  64 MiB scans: sum")
     assert "  1.11 times a peer's time: 0.500  CuPy 0.600  torch 0.100  4 MiB" in text
@@ -175,7 +180,7 @@ def test_what_is_told():
 @pytest.mark.parametrize("kind", ["reductions", "scans", "groups", "batch", ""])
 def test_a_run_from_the_command_line(kind, tmp_path, capsys, monkeypatch):
     """All but the clock of a GPU: cases are drawn, checked, written as they come, told and plotted."""
-    monkeypatch.setattr(random_chunks, "DTYPES", ["float32", "int16", "complex64"])
+    monkeypatch.setattr(random_draws, "DTYPES", ["float32", "int16", "complex64"])
     monkeypatch.setattr(random_chunks.device_reduce, "reduce", None)  # CuPy's arrays alone are taken there
     path, picture = tmp_path / "random.json", tmp_path / "random.png"
     asked = ["bench", "random", "--seed", "5", "--count", "6", "--mib", "0.004,0.008", "--compilers", "0"]
@@ -209,7 +214,7 @@ def test_a_wrong_run_ends_with_a_status(tmp_path, monkeypatch, capsys):
         return spoilt(found) if len(calls) == 1 else found
 
     monkeypatch.setattr(chunk, "results", broken)
-    monkeypatch.setattr(random_chunks, "DTYPES", ["int32"])
+    monkeypatch.setattr(random_draws, "DTYPES", ["int32"])
     asked = ["bench", "random", "--seed", "1", "--count", "4", "--mib", "0.004", "--compilers", "0", "--reductions"]
     assert cli.main([*asked, "--json", str(tmp_path / "random.json")]) == 1
     printed = capsys.readouterr().out
@@ -258,7 +263,7 @@ def test_compiling_ahead_says_nothing_of_what_fails(monkeypatch):
     called, checked = [], []
     monkeypatch.setattr(random_chunks, "is_near", lambda ours, wanted: checked.append(ours.shape))
     for kind in KINDS:
-        draw = next(filter(is_numpys, draws(4, [MIB], [kind])))
+        draw = next(draws(4, [MIB], [kind]))
         job = prepare(draw, 1)
         fake = replace(job, calls=[lambda: called.append(1)], peers={})
         monkeypatch.setattr(random_chunks, "prepare", lambda draw, count, fake=fake: fake)
@@ -275,3 +280,21 @@ def test_one_case_again(tmp_path, capsys):
     assert cli.main([*asked, "--only", "kurtosis", "--no-peers"]) == 0
     (found,) = json.loads((tmp_path / "random.json").read_text())["cases"]
     assert found["op"] == "kurtosis" and "1 cases" in capsys.readouterr().out
+
+
+def test_a_gpu_that_is_lost_ends_the_run(tmp_path, monkeypatch, capsys):
+    """After some errors nothing runs on a GPU any more."""
+    lost = []
+    monkeypatch.setattr(Stand.cuda, "get_current_stream", lambda: SimpleNamespace(synchronize=lambda: lost and 1 / 0))
+    monkeypatch.setattr(random_chunks, "measure", lambda draw, with_peers: lost.append(1) or 1 / 0)
+    asked = ["bench", "random", "--seed", "5", "--count", "6", "--mib", "0.004", "--compilers", "0"]
+    assert cli.main([*asked, "--json", str(tmp_path / "random.json")]) == 1
+    assert "1 cases, 0 wrong, 1 failed" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_processes_compile_ahead(tmp_path, capsys):
+    """Without a GPU each draw fails there, which stops nothing."""
+    asked = ["bench", "random", "--seed", "5", "--count", "3", "--mib", "0.004", "--compilers", "1", "--no-peers"]
+    assert cli.main([*asked, "--json", str(tmp_path / "random.json"), "--only", "float|int"]) == 0
+    assert "1 processes compile ahead" in capsys.readouterr().out

@@ -245,10 +245,9 @@ def _random(args: argparse.Namespace) -> int:
 
         random_calls.run(_seed(args), args.count, _one_size(args, 200), path, args.seconds)
     else:
-        from . import random_chunks
+        from . import random_chunks, random_draws
 
-        named = [kind for kind in random_chunks.KINDS if getattr(args, kind)]
-        kinds = named or (random_chunks.REDUCTIONS, random_chunks.SCANS)
+        kinds = [kind for kind in random_draws.KINDS if getattr(args, kind)] or random_draws.BOTH
         how = {"only": args.only, "seconds": args.seconds, "with_peers": not args.no_peers, "processes": args.compilers}
         random_chunks.run(_seed(args), args.count, args.mib, kinds, path, **how)
     return _report_random(args, json.loads(path.read_text()))

@@ -15,6 +15,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
@@ -27,265 +28,40 @@ import numpy as np
 from ... import chunk
 from ...device import compile as compiler
 from ...device import reduce as device_reduce
-from ...errors import DtypeError
 from ...operators import table as operators
 from ...operators.grouped import Bins, binned
 from ...place import Place, Places
 from . import ceilings, peers, scan_peers
 from .cases import dtype_of
+from .kernels import SCRUB_SECONDS
+from .random_draws import (
+    BATCH,
+    BOTH,
+    CHUNKS,
+    GROUPS,
+    REDUCTIONS,
+    SCANS,
+    STARTED,
+    Draw,
+    draws,
+    make_base,
+    make_labels,
+    module_of,
+)
 from .random_report import describe
 from .reference import is_near, reduced, scanned
-from .scan_cases import widest
 from .timing import Rotation, buffers, device_seconds
 
 Case = dict[str, Any]
 Result = dict[str, Any]
-Cut = tuple[int | None, int | None, int | None]
 
-REDUCTIONS, SCANS, GROUPS, BATCH = KINDS = ("reductions", "scans", "groups", "batch")
 CEILING = {REDUCTIONS: "R", SCANS: "C", GROUPS: "R", BATCH: "R"}
-SIZES = {REDUCTIONS: (4, 64, 256, 1024), SCANS: (4, 64, 256, 1024), GROUPS: (4, 64, 256), BATCH: (4, 64)}  # MiB
-CHUNKS = 24  # of a batch: as many as a task of a tree reduces in one launch
-
-DTYPES = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 bfloat16 complex64 complex128".split()
-DTYPES += ["float32", "float64"] * 2
-FREQUENT = "sum mean max var".split()  # drawn twice as often as others
-REDUCED = [name for name, row in operators.OPERATORS.items() if row.arity == 1 and name != "moments"] + FREQUENT
-SCANNED = "sum prod min max any all count_nonzero sumsq mean var std argmin argmax first last".split() + FREQUENT
-SCANNED += "nansum nanprod nanmin nanmax nanmean nanvar".split()
-STARTED = {"sum": 0, "nansum": 0, "prod": 1, "nanprod": 1, "count_nonzero": 0, "any": 0, "all": 1}
-SYMMETRIC = {*SCANNED} - {"argmin", "argmax", "first", "last"}  # mean the same from either end
-GAPPED = "nansum nanprod nanmin nanmax nanmean nanvar nanstd first last".split()  # answer where NaN stands
-LOGIC, EXTREME = ("any", "all", "count_nonzero"), ("min", "max", "ptp", "norminf", "argmin", "argmax")
-LABELS = ("random", "sorted", "in turn")
-
 SLOW = 1.0  # a peer that takes longer is timed once,
 PARTS = 32  # and one that would take PATIENCE is known by one part of so many
 PATIENCE = 3.0
 PROBED = 32 << 20  # bytes from which on a part is timed first
 FEW_GROUPS = 16  # at each end of the labels that are checked, and somewhere between
 BLOCK = 4  # draws that are compiled ahead of their measurement, for each process that compiles
-
-
-@dataclass(frozen=True)
-class Draw:
-    """One case: an array of shape ``base``, of which ``cuts`` take parts, spread along ``spread`` and transposed."""
-
-    kind: str
-    op: str
-    dtype: str
-    mib: float
-    base: tuple[int, ...]
-    cuts: tuple[Cut, ...]
-    order: tuple[int, ...]
-    axes: tuple[int, ...]
-    spread: tuple[int, int] | None = None  # an axis of one element, and how often it is repeated
-    mode: str = ""  # how a scan departs from the plain one
-    gaps: bool = False  # some elements are NaN
-    rare: bool = False  # the elements that decide are few
-    groups: int = 0
-    labels: str = ""
-    seed: int = 0
-
-    def view(self, base: Any) -> Any:
-        """The chunk, of an array of shape ``base``."""
-        x = base[tuple(slice(*cut) for cut in self.cuts)]
-        if self.spread is not None:
-            axis, count = self.spread
-            shape = tuple(count if a == axis else n for a, n in enumerate(x.shape))
-            x = _module_of(x).broadcast_to(x, shape)
-        return x.transpose(self.order)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the chunk."""
-        found: tuple[int, ...] = self.view(np.broadcast_to(np.int8(0), self.base)).shape
-        return found
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        return tuple(a for a in range(len(self.base)) if a not in self.axes)
-
-    @property
-    def label(self) -> str:
-        parts = [":".join("" if e is None else str(e) for e in (cut if cut[2] else cut[:2])) for cut in self.cuts]
-        view = "" if all(cut == (None, None, None) for cut in self.cuts) else f"[{', '.join(parts)}]"
-        if self.spread is not None:
-            view += f" axis {self.spread[0]} repeated {self.spread[1]} times"
-        if self.order != tuple(sorted(self.order)):
-            view += f" transposed {self.order}"
-        axes = f"axis {self.axes[0]}" if len(self.axes) == 1 else f"axes {self.axes}"
-        extra = [self.mode, f"into {self.groups} groups, {self.labels}" if self.groups else ""]
-        extra += ["some NaN" if self.gaps else "", f"{CHUNKS} chunks" if self.kind == BATCH else ""]
-        return " ".join(filter(None, [self.op, self.dtype, f"{self.base}{view}", axes, *extra]))
-
-
-# ---- what is drawn
-
-
-def draws(seed: int, sizes: Sequence[float] = (), kinds: Sequence[str] = (REDUCTIONS, SCANS)) -> Iterator[Draw]:
-    """Cases without end, of kinds and sizes in turn."""
-    rng, number = np.random.default_rng(seed), 0
-    while True:
-        kind = kinds[number % len(kinds)]
-        given = tuple(sizes) or SIZES[kind]
-        found = _draw(rng, kind, given[number // len(kinds) % len(given)])
-        if found is not None:
-            number += 1
-            yield found
-
-
-def _draw(rng: np.random.Generator, kind: str, mib: float) -> Draw | None:
-    """One case; None where the operator does not take the dtype."""
-    dtype, op = str(rng.choice(DTYPES)), str(rng.choice(SCANNED if kind == SCANS else REDUCED))
-    try:
-        width = widest(op, dtype)
-    except DtypeError:
-        return None
-    width = width if kind == SCANS else dtype_of(dtype).itemsize
-    ndim = int(rng.integers(1, 6))
-    shape = _extents(rng, ndim, max(1, int(mib * 2**20) // width))
-    base, spread = list(shape), None
-    cuts: list[Cut] = [(None, None, None)] * ndim
-    how, axis = str(rng.choice(("", "step", "reversed", "offset", "spread"), p=(0.5, 0.15, 0.15, 0.15, 0.05))), -1
-    if how:
-        axis = int(rng.integers(ndim))
-        count = int(rng.integers(2, 4))
-        if how == "step":
-            base[axis] = shape[axis] * count
-            cuts[axis] = (None, None, count)
-        elif how == "reversed":
-            cuts[axis] = (None, None, -1)
-        elif how == "offset":
-            base[axis] += 2
-            cuts[axis] = (1, -1, None)
-        elif shape[axis] < max(shape):  # the longest repeated would leave little to read
-            base[axis], spread = 1, (axis, shape[axis])
-    order = tuple(map(int, rng.permutation(ndim))) if rng.random() < 0.4 else tuple(range(ndim))
-    many = 1 if kind == SCANS else int(rng.integers(1, ndim + 1))
-    axes = tuple(sorted(map(int, rng.choice(ndim, many, replace=False))))
-    found = Draw(kind, op, dtype, mib, tuple(base), tuple(cuts), order, axes, spread, seed=int(rng.integers(1 << 31)))
-    is_float = dtype.startswith(("float", "bfloat")) or (dtype.startswith("complex") and op[3:] in ("sum", "mean"))
-    chance = rng.random(4)
-    gaps = is_float and op in GAPPED and bool(chance[0] < 0.5)
-    found = replace(found, gaps=gaps, rare=bool(chance[1] < 0.5))
-    if kind == SCANS:
-        mode = "exclusive" if chance[2] < 0.1 else "reverse" if chance[2] < 0.2 else ""
-        return replace(found, mode=mode if op in (STARTED if mode == "exclusive" else SYMMETRIC) else "")
-    if kind == GROUPS:
-        return replace(found, groups=_group_count(rng, found), labels=str(rng.choice(LABELS)))
-    return found
-
-
-def _extents(rng: np.random.Generator, ndim: int, elements: int) -> tuple[int, ...]:
-    """Extents of about so many elements: even, odd, very small and very large ones."""
-    while True:
-        shape = [max(1, round(elements**share)) for share in rng.dirichlet(np.ones(ndim))]
-        shape = [int(rng.integers(1, 40)) if rng.random() < 0.3 else n for n in shape]
-        if rng.random() < 0.25:
-            shape = [n // 32 * 32 if n > 64 else n for n in shape]
-        last = int(rng.integers(ndim))
-        rest = elements // max(1, math.prod(n for a, n in enumerate(shape) if a != last))
-        shape[last] = rest - (rest > 16 and rng.random() < 0.5)
-        if math.prod(shape) >= 0.8 * elements:
-            return tuple(map(int, shape))
-
-
-def _group_count(rng: np.random.Generator, draw: Draw) -> int:
-    """A number of groups, whose states take no more than half of the chunk's elements do."""
-    cells = math.prod(draw.shape[a] for a in draw.kept)
-    most = max(2.0, draw.mib * 2**19 / (32 * cells))
-    return max(2, int(min(10 ** rng.uniform(0.3, 6), most)))
-
-
-# ---- their data
-
-
-def make_base(draw: Draw) -> Any:
-    """The array of a draw, with elements such that a result depends on all of a line, and no product leaves its range
-    soon."""
-    import cupy as cp
-
-    rng, dtype = cp.random.default_rng(draw.seed), dtype_of(draw.dtype)
-    size = math.prod(draw.base)
-    lines = math.prod(draw.shape[a] for a in draw.kept)  # a few elements for each, where few decide
-    base = draw.op.removeprefix("nan")
-    if dtype.kind == "b" or base in LOGIC:
-        is_rare = base != "all"
-        flat = cp.full(size, not is_rare)
-        many = lines if base in ("any", "all") else size // 3
-        flat[_places(rng, size, many)] = is_rare
-        return flat.astype("f4" if dtype.name == "bfloat16" else dtype).astype(dtype, copy=False).reshape(draw.base)
-    if dtype.kind in "iu":
-        return _integers(draw, base, dtype, rng, lines).reshape(draw.base)
-    part = "f8" if dtype.itemsize == 16 or dtype.name == "float64" else "f4"
-    real = rng.random(size * (2 if dtype.kind == "c" else 1), dtype=part)
-    real -= real.dtype.type(0.5)
-    if base == "prod":
-        return _factors(draw, real, rng, size, lines).astype(dtype).reshape(draw.base)
-    flat = real.view(f"c{2 * real.itemsize}") if dtype.kind == "c" else real
-    if base in EXTREME and draw.rare:
-        flat *= flat.dtype.type(0.5)
-        low = base in ("min", "argmin")
-        flat[_places(rng, size, lines)] = -1 if low else 1
-    if draw.gaps:
-        flat[_places(rng, size, max(1, size // 50))] = np.nan
-    return flat.astype(dtype, copy=False).reshape(draw.base)
-
-
-def _places(rng: Any, size: int, count: int) -> Any:
-    return rng.integers(0, size, max(1, min(count, size // 2)), dtype="i8")
-
-
-def _integers(draw: Draw, base: str, dtype: Any, rng: Any, lines: int) -> Any:
-    size = math.prod(draw.base)
-    words = rng.integers(0, 1 << 62, size * dtype.itemsize // 8 + 1, dtype="i8")
-    if dtype.itemsize == 8:
-        words >>= 22  # so that means and powers stay within what float64 counts
-        if dtype.kind == "i":
-            words -= 1 << 39
-    flat = words.view(dtype)[:size]
-    if base == "prod":
-        flat |= flat.dtype.type(1)
-    if base in EXTREME and draw.rare:
-        flat //= flat.dtype.type(2)
-        top = min(int(np.iinfo(dtype).max), 1 << 41)
-        low = base in ("min", "argmin")
-        flat[_places(rng, size, lines)] = (0 if dtype.kind == "u" else -top) if low else top
-    return flat
-
-
-def _factors(draw: Draw, real: Any, rng: Any, size: int, lines: int) -> Any:
-    """Numbers about 1 and -1, of complex ones about i and -i too, and few about 2 and a half."""
-    import cupy as cp
-
-    length = max(1, math.prod(draw.shape) // max(1, lines))
-    real *= real.dtype.type(min(0.5, length**-0.5))
-    flat = real[:size] + real.dtype.type(1)
-    flat[_places(rng, size, 8 * lines)] *= real.dtype.type(2)
-    flat[_places(rng, size, 8 * lines)] *= real.dtype.type(0.5)
-    turns = rng.integers(0, 256, size, dtype="u1")
-    flat = cp.where(turns & 1, -flat, flat)
-    if draw.gaps:
-        flat[_places(rng, size, max(1, size // 50))] = np.nan
-    if not draw.dtype.startswith("complex"):
-        return flat
-    found = cp.zeros(size, f"c{2 * flat.itemsize}")
-    found.real = cp.where(turns & 2, flat, 0)
-    found.imag = cp.where(turns & 2, 0, flat)
-    return found
-
-
-def make_labels(draw: Draw) -> Any:
-    """The group of each place along the reduced axes, int32."""
-    import cupy as cp
-
-    shape = tuple(draw.shape[a] for a in draw.axes)
-    size = math.prod(shape)
-    if draw.labels == "in turn":
-        return (cp.arange(size) % draw.groups).astype("i4").reshape(shape)
-    flat = cp.random.default_rng(draw.seed + 1).integers(0, draw.groups, size, dtype="i4")
-    return (cp.sort(flat) if draw.labels == "sorted" else flat).reshape(shape)
 
 
 # ---- what is done with them
@@ -394,7 +170,7 @@ def _batch(draw: Draw, xs: list[Any], bound: Any) -> Job:
         return lambda: chunk.reduce_many(batch, bound, draw.axes, places)
 
     def is_right(ours: Any) -> bool:
-        joined = _module_of(xs[0]).concatenate(parts[0], first)
+        joined = module_of(xs[0]).concatenate(parts[0], first)
         return is_near(_drop(chunk.finalise(ours, bound), draw), reduced(draw.op, joined, draw.axes, bound.result))
 
     return Job(
@@ -483,14 +259,6 @@ def _are_groups_right(draw: Draw, x: Any, labels: Any, found: Any, result: Any) 
         if not is_near(found[..., group], wanted):
             return False
     return True
-
-
-def _module_of(x: Any) -> Any:
-    if not chunk.is_device(x):
-        return np
-    import cupy
-
-    return cupy
 
 
 # ---- one case
@@ -608,8 +376,6 @@ def compile_ahead(draw: Draw, with_peers: bool) -> None:
     try:
         job = prepare(draw, 1)
         job.calls[0]()
-        for peer in [job.peers["CuPy"]] if with_peers and "CuPy" in job.peers else []:
-            _all([call for call in peer([_part(job.arrays[0][0], max(draw.shape))]) if call])
         small = _small(draw)
         x, result = small.view(make_base(small)), operators.get(draw.op).bind(dtype_of(draw.dtype)).result
         if draw.kind == SCANS:
@@ -617,6 +383,8 @@ def compile_ahead(draw: Draw, with_peers: bool) -> None:
         else:
             wanted = reduced(draw.op, x, draw.axes, result)
         is_near(cp.zeros(wanted.values.shape, result), wanted)
+        if with_peers and "CuPy" in job.peers:
+            _all([call for call in job.peers["CuPy"]([_part(job.arrays[0][0], max(draw.shape))]) if call])
         cp.cuda.get_current_stream().synchronize()
         del job
     except Exception:  # the measurement meets it too, and tells
@@ -640,8 +408,11 @@ def _compilers(processes: int) -> Iterator[Callable[[Sequence[Draw], bool, float
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
 
     def ahead(chosen: Sequence[Draw], with_peers: bool, until: float) -> None:
-        pending = [pool.submit(compile_ahead, draw, with_peers) for draw in chosen]
-        wait(pending, max(0.0, until - time.monotonic()))
+        try:
+            pending = [pool.submit(compile_ahead, draw, with_peers) for draw in chosen]
+        except BrokenProcessPool:  # a process died: what it had to do is compiled where it is measured
+            return
+        wait(pending, None if math.isinf(until) else max(0.0, until - time.monotonic()))
         for each in pending:
             each.cancel()
         wait(pending)  # those that run: nothing else may run while a kernel is timed
@@ -656,7 +427,7 @@ def run(
     seed: int,
     count: int,
     sizes: Sequence[float] = (),
-    kinds: Sequence[str] = (REDUCTIONS, SCANS),
+    kinds: Sequence[str] = BOTH,
     path: Path | None = None,
     seconds: float = math.inf,
     with_peers: bool = True,
@@ -680,12 +451,15 @@ def run(
     with _compilers(processes) as ahead:
         for start in range(0, len(chosen), block):
             ahead(chosen[start : start + block], with_peers, until)
+            time.sleep(SCRUB_SECONDS if processes else 0)
             for draw in chosen[start : start + block]:
                 if time.monotonic() > until:
                     return result
                 result["cases"].append(_safely(draw, with_peers))
                 print(describe(result["cases"][-1]), flush=True)
                 _write(result, path)
+                if result["cases"][-1].get("is_lost"):
+                    return result
     return result
 
 
@@ -695,6 +469,7 @@ def _write(result: Result, path: Path | None) -> None:
 
 
 def _safely(draw: Draw, with_peers: bool) -> Case:
+    """What was measured, or why it failed; ``is_lost`` where nothing runs on the GPU behind such an error."""
     import cupy as cp
 
     begin = time.perf_counter()
@@ -702,5 +477,12 @@ def _safely(draw: Draw, with_peers: bool) -> Case:
         case = measure(draw, with_peers)
     except Exception as error:
         case = {"case": draw.label, **asdict(draw), "error": f"{type(error).__name__}: {error}"[:2000]}
-    cp.get_default_memory_pool().free_all_blocks()
+    try:
+        cp.cuda.get_current_stream().synchronize()
+        pool = cp.get_default_memory_pool()
+        if pool.total_bytes() > cp.cuda.Device().mem_info[1] // 2:
+            pool.free_all_blocks()
+            time.sleep(SCRUB_SECONDS)
+    except Exception:
+        case["is_lost"] = True
     return {**case, "wall_s": time.perf_counter() - begin}

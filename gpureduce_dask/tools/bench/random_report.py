@@ -62,6 +62,10 @@ def summary(result: Result, worst: int = 10) -> str:
         table(result),
     ]
     if ran:
+        lines.append(
+            f"seconds: {sum(case['wall_s'] for case in ran):.0f}, of them first calls "
+            f"{sum(case['first_call_s'] for case in ran):.0f} and checks {sum(case['check_s'] for case in ran):.0f}"
+        )
         lines.append(f"the worst {min(worst, len(ran))}:")
     for case in sorted(ran, key=lambda case: float(case["ours"]))[:worst]:
         kernels = "; ".join(name[:SHOWN] for name in case["kernels"])

@@ -147,9 +147,10 @@ def is_near(ours: Any, wanted: Wanted) -> bool:
 
     if ours.shape != wanted.values.shape:
         return False
+    slack = cp.broadcast_to(cp.asarray(wanted.slack), ours.shape)
     if ours.ndim == 0:
-        return _all_near(ours, wanted.values, wanted.slack)
-    slack, split = cp.broadcast_to(cp.asarray(wanted.slack), ours.shape), _longest(ours)
+        return _all_near(ours, wanted.values, slack)
+    split = _longest(ours)
     for (_, mine), (_, there), (_, off) in zip(
         *(_pieces(each, split) for each in (ours, wanted.values, slack)), strict=True
     ):
@@ -165,7 +166,7 @@ def _all_near(ours: Any, values: Any, slack: Any) -> bool:
         return bool((ours == values.astype(ours.dtype)).all())
     epsilon, least = _precision(ours.dtype)
     mine, there = wide(ours), wide(values)
-    near = cp.abs(mine - there) <= 2 * epsilon * cp.abs(there) + slack + least
+    near = cp.abs(mine - there) <= epsilon * cp.abs(there) + slack + least
     near |= mine == wide(there.astype(ours.dtype))  # infinities among them
     near |= (cp.isnan(mine) & cp.isnan(there)) | cp.isnan(slack)
     return bool(near.all())
