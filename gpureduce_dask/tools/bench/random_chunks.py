@@ -187,7 +187,7 @@ def _groups(draw: Draw, xs: list[Any], bound: Any) -> Job:
     labels = make_labels(draw)
     of_groups = binned(bound, Bins("grouped", (draw.groups,), draw.axes), fill=0)
 
-    def call(x: Any) -> Callable[[], Any]:
+    def call(x: Any, labels: Any) -> Callable[[], Any]:
         if chunk.is_device(x):
             from ...device import groups as device_groups  # which says of labels without a group later
 
@@ -201,7 +201,7 @@ def _groups(draw: Draw, xs: list[Any], bound: Any) -> Job:
 
     is_line = draw.op == "sum" and not draw.kept and xs[0].dtype.kind in "biuf"
     return Job(
-        [call(x) for x in xs],
+        [call(x, labels if x is xs[0] else labels.copy()) for x in xs],
         is_right,
         xs[0].nbytes + labels.nbytes,
         _results(draw, xs[0], draw.groups) * of_groups.cells.state.itemsize,
