@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import tempfile
@@ -11,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from ...errors import DeviceError, ExtraError, message
+from ...errors import ArgumentError, DeviceError, ExtraError, message
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,10 +20,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what",
         choices=["kernels", "trees", "host", "soak", "workflows", "random", "report"],
         help="measure kernels, whole trees, NumPy chunks, memory over time and answers while workers die, daily work "
-        "with files or random calls, or write tables again",
+        "with files, random chunks of a GPU or random calls on NumPy, or write tables again",
     )
     suites = parser.add_mutually_exclusive_group()
-    suites.add_argument("--scans", action="store_true", help="kernels, trees: of scans, not of reductions")
+    suites.add_argument("--scans", action="store_true", help="kernels, trees, random: of scans, not of reductions")
+    suites.add_argument("--reductions", action="store_true", help="random: of reductions alone")
+    suites.add_argument("--groups", action="store_true", help="random: of groups")
+    suites.add_argument("--batch", action="store_true", help="random: of 24 chunks in one launch, as trees reduce them")
     suites.add_argument("--one-read", action="store_true", help="kernels, trees: of what one read answers")
     suites.add_argument("--grids", action="store_true", help="trees: of daily calls on a grid of 16 x 16 chunks")
     suites.add_argument("--mechanisms", action="store_true", help="trees: each mechanism on and off in turn")
@@ -31,16 +35,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="results, written and for report read (default: kernels.json, trees.json or soak.json; of scans "
         "scan_kernels.json, scan_trees.json; of one read one_read_kernels.json, one_read_trees.json; of the others "
-        "grids.json, mechanisms.json). What soak finds with faults goes to a second file, soak_faults.json",
+        "grids.json, mechanisms.json; random.json). What soak finds with faults goes to a second file, "
+        "soak_faults.json",
     )
-    parser.add_argument("--plot", type=Path, help="PNG: shares of the ceiling, or time against chunks (not of grids)")
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        help="PNG: shares of the ceiling, or time against chunks (not of grids); "
+        "random: how many cases are above each share",
+    )
     parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
     kernels = parser.add_argument_group("kernels")
     kernels.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
     kernels.add_argument(
         "--only",
         default="",
-        help="kernels, workflows: regular expression over the rows' labels; soak: over its parts, memory and faults",
+        help="kernels, workflows, random on a GPU: regular expression over the rows' labels; soak: over its parts, "
+        "memory and faults",
     )
     kernels.add_argument("--no-peers", action="store_true", help="time ours alone")
     trees = parser.add_argument_group("trees and soak")
@@ -51,7 +62,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="workers, one a GPU, one number after another; 0 for NumPy workers (default: all GPUs there are)",
     )
     trees.add_argument("--workers", type=int, default=4, help="NumPy workers where no GPU is used (default: 4)")
-    trees.add_argument("--mib", type=float, help="data of one worker (default: 8192 on a GPU, 128 on NumPy, 4 to soak)")
+    trees.add_argument(
+        "--mib",
+        type=_sizes,
+        default=[],
+        help="data of one worker (default: 8192 on a GPU, 128 on NumPy, 4 to soak); random: sizes of chunks, as "
+        "4,64,256,1024 (default: these; of groups to 256, of batches to 64), on NumPy of arrays (default: 200)",
+    )
     trees.add_argument(
         "--chunks", type=int, nargs="+", help="numbers of chunks to try (default: 16 to 4096; of grids 256)"
     )
@@ -68,7 +85,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     flows.add_argument("--latency", type=float, default=0, help="milliseconds that a read of a chunk waits")
     drawn = parser.add_argument_group("random and soak")
     drawn.add_argument("--seed", type=int, help="of the draws (default: one from the clock, which is printed)")
-    drawn.add_argument("--count", type=int, default=200, help="random: calls (default: 200)")
+    drawn.add_argument("--count", type=int, default=200, help="random: cases (default: 200)")
+    drawn.add_argument("--seconds", type=float, default=math.inf, help="random: of time, behind which no case begins")
+    drawn.add_argument("--numpy", action="store_true", help="random: calls on NumPy chunks, where there is a GPU too")
+    drawn.add_argument(
+        "--compilers",
+        type=int,
+        help="random: processes that compile ahead on a GPU (default: all processors but one, 12 at most; 0: none)",
+    )
+
+
+def _sizes(text: str) -> list[float]:
+    return [float(size) for size in text.split(",")]
+
+
+def _one_size(args: argparse.Namespace, default: float) -> float:
+    """The size that was given, or the default."""
+    if len(args.mib) > 1:
+        expected = "one size"
+        raise ArgumentError(message(f"bench {args.what}", f"--mib of {len(args.mib)} sizes", expected, "Give one."))
+    return args.mib[0] if args.mib else default
 
 
 def run(args: argparse.Namespace) -> int:
@@ -94,6 +130,8 @@ def _path(args: argparse.Namespace, name: str) -> Path:
 
 def _report(args: argparse.Namespace) -> int:
     result = json.loads(_path(args, "kernels.json").read_text())
+    if "random" in result:
+        return _report_random(args, result)
     if "host" in result:
         return _report_host(args, result)
     if "workflows" in result:
@@ -120,7 +158,7 @@ def _trees(args: argparse.Namespace) -> int:
     suite = scan_trees.SCANS if args.scans else one_read_trees.ONE_READ if args.one_read else trees.REDUCTIONS
     suite = grids.GRIDS if args.grids else mechanisms.SUITE if args.mechanisms else suite
     for gpus in [count_gpus()] if args.gpus is None else args.gpus:
-        mib = args.mib or (8192 if gpus else 128)
+        mib = _one_size(args, 8192 if gpus else 128)
         trees.run(suite, gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path, args.budget)
     return _report_trees(args, json.loads(path.read_text()))
 
@@ -143,7 +181,7 @@ def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
 def _host(args: argparse.Namespace) -> int:
     from . import host
 
-    return _report_host(args, host.run(args.mib or 64, 6, args.repeats, args.json or Path("host.json")))
+    return _report_host(args, host.run(_one_size(args, 64), 6, args.repeats, args.json or Path("host.json")))
 
 
 def _report_host(args: argparse.Namespace, result: dict[str, Any]) -> int:
@@ -160,7 +198,7 @@ def _soak(args: argparse.Namespace) -> int:
 
     path, are_clean = args.json or Path("soak.json"), []
     if re.search(args.only, "memory"):
-        result = soak.run(args.workers, args.mib or 4, args.minutes, path)
+        result = soak.run(args.workers, _one_size(args, 4), args.minutes, path)
         print(soak.summary(result))
         are_clean.append(soak.is_clean(result))
     if re.search(args.only, "faults"):
@@ -201,11 +239,36 @@ def _report_workflows(args: argparse.Namespace, result: dict[str, Any]) -> int:
 
 
 def _random(args: argparse.Namespace) -> int:
-    from . import random_calls
+    path = args.json or Path("random.json")
+    if args.numpy or not _has_gpu():
+        from . import random_calls
 
-    result = random_calls.run(_seed(args), args.count, args.mib or 200, args.json or Path("random.json"))
-    print(random_calls.summary(result))
-    return 0 if random_calls.is_clean(result) else 1
+        random_calls.run(_seed(args), args.count, _one_size(args, 200), path, args.seconds)
+    else:
+        from . import random_chunks, random_draws
+
+        kinds = [kind for kind in random_draws.KINDS if getattr(args, kind)] or random_draws.BOTH
+        how = {"only": args.only, "seconds": args.seconds, "with_peers": not args.no_peers, "processes": args.compilers}
+        random_chunks.run(_seed(args), args.count, args.mib, kinds, path, **how)
+    return _report_random(args, json.loads(path.read_text()))
+
+
+def _report_random(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    from . import random_calls, random_report
+
+    told: Any = random_report if "gpu" in result else random_calls
+    print(told.summary(result))
+    if args.plot and told is random_report:
+        random_report.plot(result, args.plot)
+    return 0 if told.is_clean(result) else 1
+
+
+def _has_gpu() -> bool:
+    try:
+        need_gpu("bench random")
+    except DeviceError:
+        return False
+    return True
 
 
 def need_gpu(command: str, remedy: str = "Install the cuda13 extra.") -> None:

@@ -1,5 +1,6 @@
-"""``python -m gpureduce_dask bench random``: calls of ``dask.array`` that nobody chose, plain and accelerated in turn.
+"""``python -m gpureduce_dask bench random --numpy``, and without a GPU: calls of ``dask.array`` that nobody chose.
 
+They run plain and accelerated in turn.
 A seed draws shapes, chunks, dtypes, axes and calls, of NumPy chunks that are views of one array, as ``da.from_array``
 makes them, or lie by themselves. Tables show what was tuned; this shows what was not.
 """
@@ -140,11 +141,12 @@ def agree(plain: Any, ours: Any) -> bool:
     return are_close(a, b, ROUGH)
 
 
-def run(seed: int, count: int, mib: float, path: Path) -> Result:
-    """Measure so many calls, and write them as JSON."""
+def run(seed: int, count: int, mib: float, path: Path, seconds: float = math.inf) -> Result:
+    """Measure so many calls, or as many as there is time for, and write them as JSON."""
+    until = time.monotonic() + seconds
     chosen = draws(seed, mib * 2**20)
     result: Result = {"random": seed, "processor": processor(), "date": time.strftime("%Y-%m-%d"), "cases": []}
-    for _ in range(count):
+    while len(result["cases"]) < count and (time.monotonic() < until or not result["cases"]):
         result["cases"].append(measure(next(chosen)))
         path.write_text(json.dumps(result, indent=1))
     return result

@@ -8,7 +8,7 @@ from typing import Any
 from ...operators import table as operators
 from .cases import Case
 from .kernels import Measured, Suite
-from .reference import agrees, wide
+from .reference import agrees, doubled, wide
 from .scan_cases import SEGMENT, SMALL_SCANS, scan_cases
 from .scan_peers import SCAN_PEERS
 
@@ -104,16 +104,9 @@ def _moments(op: str, x: Any, axis: int) -> Any:
 
 
 def doubling(join: str, values: Any, axis: int) -> Any:
-    """A scan in as many passes as the length has binary digits: each element with that 1, 2, 4, … before it."""
+    """A scan by one of CuPy's functions of two arrays."""
     import cupy
 
     ufunc: Callable[..., Any] = getattr(cupy, join)
-    ahead = (slice(None),) * axis
-    before, after, step = values.copy(), cupy.empty_like(values), 1
-    while step < values.shape[axis]:
-        after[(*ahead, slice(step))] = before[(*ahead, slice(step))]
-        ufunc(
-            before[(*ahead, slice(-step))], before[(*ahead, slice(step, None))], out=after[(*ahead, slice(step, None))]
-        )
-        before, after, step = after, before, 2 * step
-    return before
+    (found,) = doubled((values,), lambda a, b: (ufunc(a[0], b[0]),), axis)
+    return found

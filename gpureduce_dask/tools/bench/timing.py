@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import statistics
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any
 
 REPEATS = 15
@@ -13,6 +15,28 @@ PATIENCE = 1.0  # seconds a measurement may take before it settles for fewer rep
 FEWEST = 3
 SPIN_CYCLES = 300_000  # about 0.15 ms on an H200: longer than any call takes on the host
 SPIN = 'extern "C" __global__ void spin(long long n) { long long t = clock64(); while (clock64() - t < n) {} }'
+
+
+PAST = 3  # times the size of the L2 cache that buffers take turns over, so that none is still in it
+
+
+class Rotation:
+    """Calls that do the same on buffers of their own, one after another. As many results stay, so that none is written
+    where the one before it was."""
+
+    def __init__(self, calls: Sequence[Callable[[], Any]]) -> None:
+        self.calls = itertools.cycle(calls)
+        self.results: deque[Any] = deque(maxlen=max(1, len(calls) - 1))
+
+    def __call__(self) -> None:
+        self.results.append(next(self.calls)())
+
+
+def buffers(nbytes: int) -> int:
+    """How many buffers of this size it takes to get past the L2 cache of the GPU at hand."""
+    import cupy
+
+    return max(1, -(-PAST * int(cupy.cuda.Device().attributes["L2CacheSize"]) // max(nbytes, 1)))
 
 
 @functools.cache
