@@ -4,6 +4,7 @@ tasks, reads or processes: each operation of ``bench workflows`` at a small size
 from __future__ import annotations
 
 import dask
+import numpy as np
 import pytest
 
 from gpureduce_dask.tools.bench.workflows import data, measure, run
@@ -58,3 +59,20 @@ def test_on_other_schedulers(scheduler, lazy, opener):
     with run.place(scheduler) as where:
         for name in ELSEWHERE:
             check(name, lazy, opener, where)
+
+
+@pytest.mark.skipif(not measure.peak(), reason="nothing tells of a process's memory")
+def test_memory_of_processes_that_run_tasks_counts():
+    held = 200 * 2**20
+    with run.place("processes") as where:
+        where.compute(dask.delayed(abs)(-1))  # starts one
+        where.reset()
+        before = where.peak()
+        assert where.compute(dask.delayed(fill)(held)) == held
+        assert where.peak() > before + held // 2
+        where.reset()
+        assert where.peak() < before + held // 2
+
+
+def fill(size):
+    return int(np.ones(size, "u1").sum())
