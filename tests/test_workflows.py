@@ -76,3 +76,26 @@ def test_memory_of_processes_that_run_tasks_counts():
 
 def fill(size):
     return int(np.ones(size, "u1").sum())
+
+
+def test_fewer_reads_at_a_time_are_worse_where_reads_wait():
+    runs = {"plain": measure.Run(at_a_time=4), "ours": measure.Run(at_a_time=3)}
+    assert not measure.worse(runs, latency=0.05)
+    runs["ours"].at_a_time = 2
+    assert measure.worse(runs, latency=0.05) == ["2 reads at a time for 4"]
+    assert not measure.worse(runs)
+
+
+def test_a_row_says_why_calls_were_left(lazy, opener):
+    names = ["t.resample(MS).mean", "t.median(time)", "t.mean(time)", "to_zarr of results"]
+    rows = [{"operation": name} | check(name, lazy, opener) for name in names]
+    told = [run.describe(row) for row in rows]
+    assert "left to dask: nanmean of (6, 8, 730) float32 over axis 2 in 24 groups: each group lies in few" in told[0]
+    assert told[1].endswith("left to dask: no reduction, scan or group that this package has")
+    assert told[2].endswith("taken: nanmean")
+    assert "taken: nanmax, nanmean, nanstd" in told[3]
+    table = run.table({"workflows": rows}).splitlines()
+    assert table[2].endswith(
+        "| left to dask: each group lies in few chunks, and flox reduces these by themselves as fast |"
+    )
+    assert table[4].endswith("| nanmean |")
