@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask
 import dask.array as da
 import numpy as np
 import pytest
@@ -49,6 +50,24 @@ def test_what_is_left_to_dask(make, reason):
 def test_numpy_chunks_are_asked_for():
     with gr.accelerate():
         assert "numpy=True" in gr.explain(X.sum()).left[0]
+
+
+def test_what_is_delayed():
+    def delayed():
+        return dask.delayed(max)(X.mean(axis=0).to_delayed()[0], X.astype(object).sum().to_delayed().item())
+
+    found = explained(delayed)
+    assert found.taken == ("mean of (12, 20) float64 over axis 0",)
+    assert len(found.left) == 1 and "objects" in found.left[0]
+
+
+def test_what_is_written_later(tmp_path):
+    xr = pytest.importorskip("xarray")
+    pytest.importorskip("zarr")
+    field = xr.DataArray(X, dims=("t", "x")).to_dataset(name="a")
+    how = {"compute": False, "consolidated": False}
+    found = explained(lambda: field.mean("t").to_zarr(tmp_path / "mean.zarr", **how))
+    assert found.taken == ("nanmean of (12, 20) float64 over axis 0",)
 
 
 def test_what_nobody_asked_about():

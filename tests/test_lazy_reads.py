@@ -220,11 +220,13 @@ def test_workers_read_at_the_same_time_as_planned(way, folder, reads, client):
     assert len(reads.workers) > 2
     plan = gr.plan(x, "sum")
     assert (plan.groups, plan.tasks) == (len(reads.tasks), ran.count)
-    reads.clear()
-    for got, expected in zip(dask.compute(*calls(x)["two"]), EXPECTED["two"], strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-6)
-    assert reads.count == STORED
-    assert len(reads.workers) > 2
+    for name in ("along an axis", "two"):
+        todo = calls(x)[name]
+        reads.clear()
+        for got, expected in zip(dask.compute(*todo), EXPECTED[name], strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-6)
+        assert reads.count == STORED, name
+        assert len(reads.workers) > 2, name
 
 
 def run(*results):

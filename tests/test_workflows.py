@@ -4,6 +4,7 @@ tasks, reads or processes: each operation of ``bench workflows`` at a small size
 from __future__ import annotations
 
 import dask
+import numpy as np
 import pytest
 
 from gpureduce_dask.tools.bench.workflows import data, measure, run
@@ -58,3 +59,43 @@ def test_on_other_schedulers(scheduler, lazy, opener):
     with run.place(scheduler) as where:
         for name in ELSEWHERE:
             check(name, lazy, opener, where)
+
+
+@pytest.mark.skipif(not measure.peak(), reason="nothing tells of a process's memory")
+def test_memory_of_processes_that_run_tasks_counts():
+    held = 200 * 2**20
+    with run.place("processes") as where:
+        where.compute(dask.delayed(abs)(-1))  # starts one
+        where.reset()
+        before = where.peak()
+        assert where.compute(dask.delayed(fill)(held)) == held
+        assert where.peak() > before + held // 2
+        where.reset()
+        assert where.peak() < before + held // 2
+
+
+def fill(size):
+    return int(np.ones(size, "u1").sum())
+
+
+def test_fewer_reads_at_a_time_are_worse_where_reads_wait():
+    runs = {"plain": measure.Run(at_a_time=4), "ours": measure.Run(at_a_time=3)}
+    assert not measure.worse(runs, latency=0.05)
+    runs["ours"].at_a_time = 2
+    assert measure.worse(runs, latency=0.05) == ["2 reads at a time for 4"]
+    assert not measure.worse(runs)
+
+
+def test_a_row_says_why_calls_were_left(lazy, opener):
+    names = ["t.resample(MS).mean", "t.median(time)", "t.mean(time)", "to_zarr of results"]
+    rows = [{"operation": name} | check(name, lazy, opener) for name in names]
+    told = [run.describe(row) for row in rows]
+    assert "left to dask: nanmean of (6, 8, 730) float32 over axis 2 in 24 groups: each group lies in few" in told[0]
+    assert told[1].endswith("left to dask: no reduction, scan or group that this package has")
+    assert told[2].endswith("taken: nanmean")
+    assert "taken: nanmax, nanmean, nanstd" in told[3]
+    table = run.table({"workflows": rows}).splitlines()
+    assert table[2].endswith(
+        "| left to dask: each group lies in few chunks, and flox reduces these by themselves as fast |"
+    )
+    assert table[4].endswith("| nanmean |")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, message
 
 MOST = 20  # lines of each kind that are printed
+OURS = "gr-"  # what the names of this package's arrays begin with
+ARRAY = re.compile(r"(.+?)(?:-(?:chunk|group|combine))?(-[0-9a-f]{32})")  # in the name of one of its tasks
 
 
 class Explanation(NamedTuple):
@@ -71,10 +75,13 @@ def explain(x: Any) -> Explanation:
     graph = x.__dask_graph__()
     layers = list(graph.layers) if hasattr(graph, "layers") else _names(x)
     found = decisions.recorded(layers)
+    if not found and not any(str(name).startswith(OURS) for name in layers):
+        layers = _of_tasks(graph)
+        found = decisions.recorded(layers)
     taken = [d.call for d in found if d.reason is None]
     left = [f"{d.call}: {d.reason}" for d in found if d.reason is not None]
     if not found:
-        taken = [name for name in layers if name.startswith("gr-")]
+        taken = [name for name in layers if name.startswith(OURS)]
     return Explanation(tuple(taken), tuple(left))
 
 
@@ -85,6 +92,23 @@ def _names(x: Any) -> list[str]:
     if hasattr(x, "expr"):
         return [each._name for each in x.expr.walk()][::-1]
     return list(dict.fromkeys(key[0] if isinstance(key, tuple) else key for key in flat_keys(x.__dask_keys__())))
+
+
+def _of_tasks(graph: Mapping[Any, Any]) -> list[str]:
+    """The names of the arrays that the tasks of a graph make: that of a Delayed, such as ``to_zarr(compute=False)``
+    gives, has no layer an array."""
+    keys = (key[0] if isinstance(key, tuple) else key for key in _keys(graph))
+    found = (ARRAY.match(key) for key in keys if isinstance(key, str))
+    return list(dict.fromkeys("".join(match.groups()) for match in found if match))
+
+
+def _keys(graph: Mapping[Any, Any]) -> Iterator[Any]:
+    """The keys of all tasks, also of those that dask has made one task of."""
+    for key, task in graph.items():
+        yield key
+        for arg in getattr(task, "args", ()):
+            if isinstance(arg, dict):
+                yield from arg
 
 
 def _lines(what: str, calls: tuple[str, ...]) -> list[str]:

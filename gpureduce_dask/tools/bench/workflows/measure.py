@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
+import multiprocessing
 import statistics
 import time
 import warnings
@@ -15,6 +17,7 @@ from typing import Any
 
 import dask
 import dask.base
+from dask.base import is_dask_collection
 from dask.callbacks import Callback
 from distributed import wait
 
@@ -30,6 +33,7 @@ Row = dict[str, Any]
 
 LEAST_SECONDS = 0.010  # the difference in time below which nothing is made of it
 LEAST_BYTES = 16 * 2**20  # as of memory: what allocators keep comes and goes
+LEAST_LATENCY = 0.02  # seconds that a read waits, from which on reads overlap that can
 REPEATS = (3, 9)  # at first, and where ours seems worse
 
 
@@ -83,6 +87,18 @@ class _Counter(Callback):
         self.tasks += 1
 
 
+class Processes(Local):
+    """dask's scheduler of processes: a pool that this process started and hands tasks to."""
+
+    def reset(self) -> None:
+        reset_peak()
+        for child in multiprocessing.active_children():
+            clear_peak(child.pid)
+
+    def peak(self) -> int:
+        return max(map(peak, (None, *(child.pid for child in multiprocessing.active_children()))))
+
+
 class Cluster(Local):
     """A client's workers."""
 
@@ -111,17 +127,26 @@ def reset_peak() -> None:
     gc.collect()
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
+    clear_peak()
 
 
-def peak() -> int:
-    """The most bytes of this process's memory that were resident since :func:`reset_peak`; 0 where nothing tells."""
+def clear_peak(pid: int | None = None) -> None:
+    """Count anew the peak of this process, or of another of this user's (Linux)."""
     with suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
+        _proc(pid, "clear_refs").write_text("5")
+
+
+def peak(pid: int | None = None) -> int:
+    """The most bytes of a process's memory that were resident since :func:`clear_peak`; 0 where nothing tells."""
+    with suppress(OSError):
+        for line in _proc(pid, "status").read_text().splitlines():
             if line.startswith("VmHWM"):
                 return int(line.split()[1]) * 1024
     return 0
+
+
+def _proc(pid: int | None, name: str) -> Path:
+    return Path("/proc", "self" if pid is None else str(pid), name)
 
 
 def measure(
@@ -156,16 +181,16 @@ def measure(
             if not any(compare.differences(host, runs["ours"].value, kinds=False)):
                 row["plain_differs"], wrong = wrong, []  # and ours is as NumPy has it
         row["wrong"] = [*compare.lazy_differences(lazy["plain"], lazy["ours"]), *wrong]
-        row["taken"] = taken(lazy["ours"])
+        row["taken"], row["left"] = taken(lazy["ours"]), left(lazy["ours"])
         lazy.clear()
         for run in runs.values():
             run.value = None
         if repeats[0]:
             _time(operation, sources, where, runs, repeats[0])
-            if worse(runs):
+            if worse(runs, log.latency):
                 _time(operation, sources, where, runs, repeats[1])
     if "plain_fails" not in row:
-        row["worse"] = worse(runs)
+        row["worse"] = worse(runs, log.latency)
     return row | {name: _told(run) for name, run in runs.items()}
 
 
@@ -197,8 +222,9 @@ def _time(operation: Operation, sources: dict[str, Fields], where: Local, runs: 
         run.peak = int(statistics.median(peaks[name]))
 
 
-def worse(runs: dict[str, Run]) -> list[str]:
-    """In which of its columns ours is worse than plain."""
+def worse(runs: dict[str, Run], latency: float = 0) -> list[str]:
+    """In which of its columns ours is worse than plain. How many reads run at a time says little of those that take no
+    time: it counts where each waits."""
     plain, ours = runs["plain"], runs["ours"]
     found = []
     if plain.seconds and is_slower(plain.seconds, ours.seconds, LEAST_SECONDS):
@@ -208,6 +234,8 @@ def worse(runs: dict[str, Run]) -> list[str]:
         found.append(f"memory {ours.peak / 2**20:.0f} for {plain.peak / 2**20:.0f} MiB")
     if ours.reads > plain.reads:
         found.append(f"{ours.reads} reads for {plain.reads}")
+    if latency >= LEAST_LATENCY and 2 * ours.at_a_time <= plain.at_a_time:
+        found.append(f"{ours.at_a_time} reads at a time for {plain.at_a_time}")
     if ours.tasks > RATIO * plain.tasks:
         found.append(f"{ours.tasks} tasks for {plain.tasks}")
     return found
@@ -221,10 +249,18 @@ def _told(run: Run) -> Row:
 
 def taken(result: Any) -> list[str]:
     """The operators of the reductions and scans of this package that a lazy result takes."""
-    names = set()
+    names: set[str] = set()
     for _, each in compare.flat(result):
         graph = each.__dask_graph__() if hasattr(each, "__dask_graph__") else None
         for name in getattr(graph, "layers", ()):
             if str(name).startswith("gr-"):
                 names.add("-".join(part for part in str(name).split("-")[1:-1] if part not in ("chunk", "group")))
+        if is_dask_collection(each) and not names:  # what is delayed has no layer an array
+            names.update(call.split(" ")[0] for call in gr.explain(each).taken)
     return sorted(names)
+
+
+def left(result: Any) -> list[str]:
+    """The calls of a lazy result that were left to dask or flox, each with the reason."""
+    found = (gr.explain(each).left for _, each in compare.flat(result) if is_dask_collection(each))
+    return list(dict.fromkeys(itertools.chain.from_iterable(found)))

@@ -8,7 +8,7 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -27,6 +27,7 @@ Result = dict[str, Any]
 SCHEDULERS = ("threads", "processes", "distributed")
 WORKERS = 2  # of processes and distributed
 THREADS = 4  # beside one GPU: each compiles what CuPy has not compiled yet
+NOT_OURS = "no reduction, scan or group that this package has"
 
 
 def run(
@@ -86,7 +87,7 @@ def place(scheduler: str, threads: int | None = None) -> Iterator[measure.Local]
             ProcessPoolExecutor(WORKERS, multiprocessing.get_context("spawn")) as pool,
             dask.config.set(scheduler="processes", pool=pool),
         ):
-            yield measure.Local()
+            yield measure.Processes()
     else:
         from distributed import Client, LocalCluster
 
@@ -114,8 +115,15 @@ def describe(row: Result) -> str:
         cells += [f"{plain['seconds']:7.3f} {ours['seconds']:7.3f} s", f"{_mib(plain)} {_mib(ours)} MiB"]
     if plain["reads"]:
         cells.append(f"reads {plain['reads']} {ours['reads']}, at a time {plain['at_a_time']} {ours['at_a_time']}")
-    taken = f"taken: {', '.join(row['taken'])}" if row["taken"] else "left to dask"
-    return "  ".join([name, *cells, taken, *(f"WRONG {each}" for each in row["wrong"]), *row["worse"]])
+    taken = [f"taken: {', '.join(row['taken'])}"] if row["taken"] else []
+    wrong = (f"WRONG {each}" for each in row["wrong"])
+    return "  ".join([name, *cells, *taken, *_left(row, row["left"]), *wrong, *row["worse"]])
+
+
+def _left(row: Result, why: Iterable[str]) -> list[str]:
+    """What was left to dask, and why: this package was not asked of what it does not have."""
+    reasons = "; ".join(why) or ("" if row["taken"] else NOT_OURS)
+    return [f"left to dask: {reasons}"] if reasons else []
 
 
 def _mib(run: Result) -> int:
@@ -188,10 +196,15 @@ def table(result: Result) -> str:
             f"{times:.2f}",
             *map(str, (_mib(plain), _mib(ours), plain["tasks"], ours["tasks"])),
             f"{plain['at_a_time']}, {ours['at_a_time']}" if plain["reads"] else "",
-            ", ".join(row["taken"]) or "left to dask",
+            "; ".join(filter(None, [", ".join(row["taken"]), *_left(row, _reasons(row))])),
         ]
         lines.append(f"| {row['operation']} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _reasons(row: Result) -> list[str]:
+    """Why calls were left, without the calls: ``mean of (3, 2) float32 over axis 0: each result ...``."""
+    return list(dict.fromkeys(each.split(": ", 1)[-1] for each in row["left"]))
 
 
 def _cell(text: str) -> str:
