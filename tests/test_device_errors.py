@@ -28,9 +28,10 @@ from simt.backend import Emulator, put
 from strategies import takes
 
 from gpureduce_dask.device import compile as compiler
-from gpureduce_dask.device import launch
+from gpureduce_dask.device import launch, plan_cache
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device import reduce as device_reduce
+from gpureduce_dask.device.launch import PER_THREAD_STREAM
 from gpureduce_dask.errors import ArgumentError, CompileError, DeviceError, DeviceMemoryError, DtypeError
 from gpureduce_dask.operators.monoid import LONGEST_NAME, Monoid
 from gpureduce_dask.operators.table import OPERATORS
@@ -172,6 +173,83 @@ def test_what_compiles_is_compiled_once_a_text_and_architecture(compiles: list[s
     compiler.clear()
     compiler.cubin(KERNEL, "sm_90", GOOD)
     assert len(compiles) == 4
+
+
+def test_a_kernel_that_takes_long_to_compile_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ends, found = threading.Event(), threading.Event(), []
+
+    def compiled(kernel: str, arch: str, text: str, more: tuple[str, ...] = ()) -> tuple[bytes, str, str]:
+        if kernel == "slow":
+            begun.set()
+            assert ends.wait(20)
+        return b"code", kernel, "ptxas info"
+
+    def load(kernel: str) -> None:
+        found.append(compiler.function(kernel, 0))
+
+    monkeypatch.setattr(compiler, "_compile", compiled)
+    monkeypatch.setattr(compiler, "_function_of", lambda code, name: name)
+    monkeypatch.setattr(compiler, "architecture", lambda device: "sm_90")
+    slow = [threading.Thread(target=load, args=("slow",)) for _ in range(2)]
+    for thread in slow:
+        thread.start()
+    assert begun.wait(20)
+    quick = threading.Thread(target=load, args=("quick",))
+    quick.start()
+    quick.join(20)
+    assert found == ["quick"]
+    ends.set()
+    for thread in slow:
+        thread.join(20)
+    assert found == ["quick", "slow", "slow"] and not compiler._makers
+
+
+def test_kernels_are_forgotten_where_there_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "_compile", lambda kernel, arch, text, more=(): (b"code", kernel, "ptxas info"))
+    monkeypatch.setattr(compiler, "_function_of", lambda code, name: name)
+    monkeypatch.setattr(compiler, "architecture", lambda device: "sm_90")
+    for i in range(plan_cache.MOST + 5):
+        assert compiler.function(f"kernel_{i}", 0) == f"kernel_{i}"
+    assert len(compiler._cubins) == len(compiler._functions) == plan_cache.MOST
+    compiler.clear()
+
+
+# ---- streams
+
+
+class Tickets:
+    def __init__(self) -> None:
+        self.data = SimpleNamespace(ptr=id(self))
+
+
+@pytest.fixture
+def streams(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """What the driver says of handles."""
+    numbers = {PER_THREAD_STREAM: 2, 0x1000: 7}
+    monkeypatch.setattr(launch, "_tickets", {})
+    monkeypatch.setattr(launch, "_runtime", lambda: SimpleNamespace(stream_id=numbers.__getitem__))
+    monkeypatch.setattr(cupy, "zeros", lambda shape, dtype: Tickets())
+    return numbers
+
+
+@pytest.mark.parametrize("handle", [0x1000, PER_THREAD_STREAM])
+def test_a_stream_that_gets_the_handle_of_another_has_tickets_of_its_own(streams, handle) -> None:
+    """Launches on a stream that is destroyed run on; so do those of a thread that ends."""
+    first = launch._tickets_of(0, handle)
+    assert launch._tickets_of(0, handle) is first
+    streams[handle] += 100
+    second = launch._tickets_of(0, handle)
+    assert second is not first and launch._tickets_of(0, handle) is second
+
+
+def test_gpus_do_not_share_tickets(streams) -> None:
+    assert len({id(launch._tickets_of(device, handle)) for device in (0, 1) for handle in (0, 0x1000)}) == 4
+
+
+def test_tickets_of_few_streams_are_kept(streams) -> None:
+    for streams[0x1000] in range(3 * launch.STREAMS):
+        launch._tickets_of(0, 0x1000)
+    assert len(launch._tickets) == launch.STREAMS
 
 
 @pytest.mark.parametrize("text", [GOOD, "struct Largest {};"], ids=["good", "bad"])

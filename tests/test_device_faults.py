@@ -105,6 +105,7 @@ def test_a_fault_that_ends_cuda_says_so(status):
     with pytest.raises(DeviceError, match=rf"process {os.getpid()} \(fault {status}\).*anew") as caught:
         fail(status)
     assert isinstance(caught.value.__cause__, Fault)
+    assert ("a scan, too, whose tile waits in vain" in str(caught.value)) == (status in (715, 719))
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 

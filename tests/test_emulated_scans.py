@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from unittest import mock
 
@@ -11,7 +12,7 @@ import pytest
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from gpu.test_scan_gpu import FAMILIES, as_planned, launches
-from simt import SCHEDULES, Kernels, SimtError, build, scans
+from simt import SCHEDULES, Kernels, SimtError, Unit, build, scans
 from simt.scans import Call, aligned, check, run, unit
 
 from gpureduce_dask.device import scan_methods, scan_plans, sources
@@ -581,7 +582,7 @@ DEFECTS = {
         ("variances in lines of many",),
     ),
     "numbers are taken before they are there": (
-        "posted = posted && from[j] != 0;",
+        "posted = posted && seen[j] != 0;",
         "",
         ("variances", "variances in lines"),
     ),
@@ -616,33 +617,40 @@ DEFECTS = {
     "nobody waits for copies": ("wait_copies<1>();", "", ("tiles",)),
     "one copy too many is left under way": ("wait_copies<1>();", "wait_copies<2>();", ("tiles",)),
     "a state is read before it is posted": (
-        "posted = posted && seen.y == mark && seen.w == mark;",
+        "there = there && seen[i] >> 32 == mark;",
         "",
         ("tiles", "more than a stretch"),
     ),
+    "half of a number is seen before the other": ("sizeof words[0]);", "4);", ("in pairs", "variances")),
+    "a state is seen before its mark, or behind it": ("sizeof words[0]);", "4);", ("tiles", "more than a stretch")),
+    "a warp's lanes do not come to a barrier together": (
+        "GR_HD void wait_at(u32 barrier, u32 threads) {\n    __syncwarp();",
+        "GR_HD void wait_at(u32 barrier, u32 threads) {",
+        ("many strands", "allies"),
+    ),
     "half of a state is read before it is posted": (
-        "posted = posted && seen.y == mark && seen.w == mark;",
-        "posted = posted && seen.y == mark;",
+        "there = there && seen[i] >> 32 == mark;",
+        "there = there && (i % 2 == 1 || seen[i] >> 32 == mark);",
         ("tiles", "more than a stretch"),
     ),
     "the other half is read before it is posted": (
-        "posted = posted && seen.y == mark && seen.w == mark;",
-        "posted = posted && seen.w == mark;",
+        "there = there && seen[i] >> 32 == mark;",
+        "there = there && (i % 2 == 0 || seen[i] >> 32 == mark);",
         ("wider results",),
     ),
     "a number is taken when the one beside it is there": (
-        "posted = posted && from[j] != 0;",
-        "posted = posted && (j > 0 || from[j] != 0);",
+        "posted = posted && seen[j] != 0;",
+        "posted = posted && (j > 0 || seen[j] != 0);",
         ("in pairs",),
     ),
     "half of a post is taken that is looked for at once": (
-        "return words[0] != 0 && words[Post::words - 1] != 0;",
-        "return words[0] != 0;",
+        "return seen[0] != 0 && seen[width - 1] != 0;",
+        "return seen[0] != 0;",
         ("strands in pairs at once",),
     ),
     "half of a deep chain's post is taken": (
-        "words[i].y == 1 && words[i].w == 1",
-        "words[i].y == 1",
+        "there = there && seen[i] >> 32 == mark;",
+        "there = there && (i % 2 == 1 || seen[i] >> 32 == mark);",
         ("columns of few chains",),
     ),
     "tiles are dealt out in the order of blocks": (
@@ -674,8 +682,8 @@ DEFECTS = {
     "what decides is sought one pack too late": ("pack += __ffs(lanes) - 1;", "pack += __ffs(lanes);", ("any", "all")),
     "a tile looks back at itself": ("one >= begin && one < tile", "one >= begin && one <= tile", ("tiles",)),
     "few tiles leave out the last": (
-        "fold_few<Op>(singles + begin, (u32)(tile - begin), start)",
-        "fold_few<Op>(singles + begin, (u32)(tile - begin) - (tile > begin), start)",
+        "fold_few<Op>(task, singles + begin, (u32)(tile - begin), start)",
+        "fold_few<Op>(task, singles + begin, (u32)(tile - begin) - (tile > begin), start)",
         ("lines of tiles",),
     ),
     "a stretch leaves out its last tile": (
@@ -795,7 +803,7 @@ DEFECTS = {
         ("more than a span of strands",),
     ),
     "posts are taken before they are there": (
-        "return words[0] != 0 && words[Post::words - 1] != 0;",
+        "return seen[0] != 0 && seen[width - 1] != 0;",
         "return true;",
         ("strands looked for at once", "strands in pairs at once"),
     ),
@@ -976,6 +984,45 @@ DEFECTS = {
         ("every other line",),
     ),
 }
+
+
+WAITS = """
+struct Wait { u32* ticket; u64 *post, draws, each; };
+__global__ void wait_for_a_tile(const __grid_constant__ Wait task) {
+    Posted<u32, 16>* const post = (Posted<u32, 16>*)task.post;
+    if (blockIdx.x == 0) {
+        for (u64 drawn = 0; drawn < task.draws; drawn++) {
+            for (u64 work = 0; work < task.each; work++) drawn_until_now(task.ticket);
+            if (threadIdx.x == 0) atomicAdd(task.ticket, 1u);
+        }
+        if (threadIdx.x == 0 && task.draws > 0) post->post(7);
+        return;
+    }
+    Seen<Posted<u32, 16>> seen[1];
+    seen[0].clear();
+    await_seen(task.ticket, seen, 1u, [&](u32) { return post; });
+    if (threadIdx.x == 0) task.post[2] = seen[0].state();
+}
+"""
+
+
+def test_who_waits_gives_up_where_no_tile_is_drawn_and_not_before():
+    """As long as blocks draw tiles, they go on: on a slow GPU one tile may take more polls than any number."""
+    text, sees = sources.source("scan.cuh"), "if (drawn_until_now(ticket) != drawn) return 0;"
+    assert "SPINS = 1u << 25;" in text and sees in text
+    quick = text.replace("SPINS = 1u << 25;", "SPINS = 1u << 5;") + WAITS
+    right, blind = build([Unit(each, ("wait_for_a_tile",)) for each in (quick, quick.replace(sees, ""))])
+
+    def wait(kernels: Kernels, draws: int) -> int:
+        ticket, post = np.zeros(1, "u4"), aligned(np.zeros(4, "u8"), 0)
+        task = struct.pack("4Q", ticket.ctypes.data, post.ctypes.data, draws, 20)
+        kernels.launch("wait_for_a_tile", task, 2, 32, 16, "round_robin")
+        return int(post[2])
+
+    assert wait(right, 30) == 7
+    for kernels, draws in ((right, 0), (blind, 30)):
+        with pytest.raises(SimtError, match="trap"):
+            wait(kernels, draws)
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ class Player:
         self.bound, self.axis, self.resets, self.options = bound, axis, resets, options
         self.plans, self.zeros = [], []
 
-    def plan(self, op, arrays, exclusive, reverse, limit, processors, method):
+    def plan(self, op, arrays, exclusive, reverse, limit, processors, method, clusters):
         self.op, self.arrays = op, arrays
         self.plans.append((exclusive, reverse))
         return scan_task.Plan((scan_task.Step("k", 7, 64),), b"words", SCRATCH, True, (0,) * len(arrays.strides))
@@ -81,6 +81,7 @@ def played(monkeypatch):
         monkeypatch.setattr(scan_plans, "plan", player.plan)
         monkeypatch.setattr(cupy, "ascontiguousarray", lambda array: put(np.ascontiguousarray(seen(array))))
         monkeypatch.setattr(scan_launch, "limits", lambda number: (48 << 10, 3))
+        monkeypatch.setattr(scan_launch, "has_clusters", lambda number: False)
         monkeypatch.setattr(
             scan_launch, "load", lambda plan, *_: ([(3, s.blocks, s.threads, s.shared_bytes) for s in plan.steps], ())
         )

@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("cupy", reason="its binding of NVRTC compiles")
 
+import kernel_facts
 from kernel_facts import ARCHITECTURES, MAIN, batched, facts_of
 from test_emulated_scans import CALLS, METHODS
 
@@ -98,6 +99,18 @@ def test_kernels_compile_without_spills(arch):
     with ThreadPoolExecutor(2) as pool:
         for facts in pool.map(lambda some: facts_of(some, arch, "", TOP), batched(share, TOGETHER)):
             assert not {kernel: fact for kernel, fact in facts.items() if fact.spilled}
+
+
+def test_blocks_read_and_write_posts_by_relaxed_accesses_of_whole_words():
+    """Others would race, and two halves of a word need not be seen together."""
+    ways = ("scan_rows<Sum", "scan_rows<Var", "scan_columns<Sum", "scan_strands<Sum", "scan_braid", "scan_until")
+    some = [next(kernel for kernel in KERNELS if kernel.startswith(way)) for way in ways]
+    for kernel, (_, code) in kernel_facts._compiled(some, MAIN, "", TOP, 0).items():
+        assert "st.global.cg" not in code, kernel
+        writes = set(re.findall(r"\bst\.relaxed\S*", code))
+        reads = set(re.findall(r"\bld\.relaxed\S*", code)) - {"ld.relaxed.gpu.global.u32"}  # the ticket
+        assert reads and reads <= {"ld.relaxed.gpu.global.u64", "ld.relaxed.gpu.global.v2.u64"}, kernel
+        assert writes and writes <= {"st.relaxed.gpu.global.u64", "st.relaxed.gpu.global.v2.u64"}, kernel
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -19,14 +19,14 @@ KINDS = tuple(
 )
 
 
-def planned(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0) -> scan_task.Plan:
+def planned(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, clusters: bool = True) -> scan_task.Plan:
     size = np.dtype(dtype).itemsize
     op = device_scan._operator(OPERATORS[name].bind(np.dtype(dtype)), True, False, (size,))
     strides = tuple(
         tuple(n * int(np.prod(shape[i + 1 :], dtype="i8")) for i in range(len(shape))) for n in (size, op.out_bytes)
     )
     arrays = scan_task.Operands(shape, axis, strides, (0, 0))
-    return scan_plans.plan(op, arrays, False, False, LIMIT, PROCESSORS)
+    return scan_plans.plan(op, arrays, False, False, LIMIT, PROCESSORS, clusters=clusters)
 
 
 def numbers(plan: scan_task.Plan) -> list[str]:
@@ -126,6 +126,30 @@ def test_there_is_room_for_all_posts(name, dtype):
             rows = links + spans * (tile + 1) + left // tile + 1
             wide = -(-columns * nbytes // 128) * 128
             assert rows * wide <= plan.scratch_bytes - 16, (columns, length)
+            assert (links + (spans + 1) * (tile + 1)) * wide <= plan.scratch_bytes - 16  # the whole stride
+
+
+@pytest.mark.parametrize("stretch", [8, 16])
+def test_chains_that_are_looked_for_at_once_have_room_for_their_posts(stretch):
+    """As AtOnceChain counts them (kernels/scan/at_once.cuh)."""
+    for links in range(1, 3000):
+        tiles, stretches, anchors = links, -(-links // stretch), links // stretch**2
+        assert tiles + stretches + anchors <= scan_task.posts_of(links, True, stretch)
+        assert scan_task.posts_of(links, True, stretch) == links + (links // stretch**2 + 1) * (stretch + 1)
+
+
+def test_gpus_without_clusters_take_none():
+    """However much shared memory a block of theirs may have."""
+    assert by_allies(planned("sum", "f4", (10**7, 100)))
+    assert not by_allies(planned("sum", "f4", (10**7, 100), clusters=False))
+
+
+@pytest.mark.parametrize(("lines", "length"), [((1 << 31) + 5, 2), ((1 << 31) + 5, 40), (1 << 33, 33), (7000, 3)])
+def test_positions_of_any_number_of_lines_can_be_launched(lines, length):
+    plan = planned("argmax", "u1", (lines, length), 1)
+    assert all(0 < step.blocks < 1 << 31 for step in plan.steps)
+    by_threads = plan.steps[0].kernel.startswith("scan_lines<")
+    assert by_threads == (length <= scan_plans.SHORT and lines >= scan_plans.ENOUGH)
 
 
 def strips_of(plan: scan_task.Plan) -> tuple[int, int, int]:

@@ -10,11 +10,13 @@ import functools
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ..errors import CompileError, DeviceError, message
 from . import sources
+from .plan_cache import Plans
 from .tuning import THREADS
 
 OPTIONS = ("-std=c++17", "-lineinfo", "--ptxas-options=-v")
@@ -30,10 +32,27 @@ OLDEST = 70  # compute capability 7.0: independent thread scheduling, which the 
 Compiled = tuple[bytes, str, str]  # machine code, the kernel's name in it and the compiler's log
 Constants = tuple[tuple[str, bytes], ...]  # what a kernel reads from constant memory, by the memory's name
 
-_cubins: dict[tuple[str, str, str], Compiled | CompileError] = {}
-_functions: dict[tuple[str, str, int], Any] = {}
+_cubins: Plans[Compiled | CompileError] = Plans()  # by kernel, architecture and text
+_functions: Plans[Any] = Plans()  # by kernel, text and GPU
 _variants: OrderedDict[tuple[str, str, int, Constants], Any] = OrderedDict()
-_lock = threading.RLock()
+_lock = threading.Lock()  # never held while a kernel is compiled or loaded
+_makers: dict[tuple[Any, ...], list[Any]] = {}  # of what is being made: a lock, and how many threads want it
+
+
+@contextmanager
+def _alone(*key: Any) -> Iterator[None]:
+    """One thread at a time makes what has this key; those that want something else go on."""
+    with _lock:
+        mine = _makers.setdefault(key, [threading.Lock(), 0])
+        mine[1] += 1
+    try:
+        with mine[0]:
+            yield
+    finally:
+        with _lock:
+            mine[1] -= 1
+            if mine[1] == 0:
+                del _makers[key]
 
 
 def clear() -> None:
@@ -55,13 +74,16 @@ def cubin(kernel: str, arch: str, text: str = "") -> tuple[bytes, str]:
 def _compiled(kernel: str, arch: str, text: str) -> Compiled:
     """Machine code, its name in it and the compiler's log."""
     key = (kernel, arch, text)
-    with _lock:
-        if key not in _cubins:
-            try:
-                _cubins[key] = _compile(kernel, arch, text)
-            except CompileError as error:
-                _cubins[key] = error
-        found = _cubins[key]
+    found = _cubins.get(key)
+    if found is None:
+        with _alone("cubin", *key):
+            found = _cubins.get(key)
+            if found is None:
+                try:
+                    found = _compile(kernel, arch, text)
+                except CompileError as error:
+                    found = error
+                _cubins[key] = found
     if isinstance(found, CompileError):
         raise CompileError(str(found))
     return found
@@ -195,23 +217,26 @@ def function(kernel: str, device: int, text: str = "", constants: Constants = ()
     key = (kernel, text, device)
     found = _functions.get(key)
     if found is None:
-        with _lock:
-            if key not in _functions:
-                _functions[key] = _load(kernel, architecture(device), text)
-            found = _functions[key]
+        with _alone("function", *key):
+            found = _functions.get(key)
+            if found is None:
+                found = _functions[key] = _load(kernel, architecture(device), text)
     return found
 
 
 def _variant(kernel: str, device: int, text: str, constants: Constants) -> Any:
     key = (kernel, text, device, constants)
-    with _lock:
-        if key not in _variants:
-            _variants[key] = _load(kernel, architecture(device), text)
-            _write(_variants[key].module, constants)
+    with _alone("variant", *key):
+        found = _variants.get(key)
+        if found is None:
+            found = _load(kernel, architecture(device), text)
+            _write(found.module, constants)
+        with _lock:
+            _variants[key] = found
+            _variants.move_to_end(key)
             if len(_variants) > VARIANTS:
                 _variants.popitem(last=False)  # a plan that uses it holds it
-        _variants.move_to_end(key)
-        return _variants[key]
+    return found
 
 
 def _write(module: Any, constants: Constants) -> None:

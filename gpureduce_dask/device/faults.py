@@ -18,6 +18,7 @@ UNUSABLE = frozenset({3, 34, 35, 46, 100, 802, 803, 804})
 # stack error, illegal instruction, misaligned address, invalid address space, invalid program counter, launch failure,
 # tensor memory leak.
 STICKY = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 721})
+TRAPPED = frozenset({715, 719})  # what a kernel's own end is among (kernels/scan/look_back.cuh)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -65,7 +66,7 @@ def task(function: Callable[P, T]) -> Callable[P, T]:
             if status in UNUSABLE:
                 raise _unusable(error) from error
             if status in STICKY:
-                raise _ended(error) from error
+                raise _ended(error, status) from error
             raise
 
     return run
@@ -82,10 +83,11 @@ def _unusable(error: RuntimeError) -> DeviceError:
     )
 
 
-def _ended(error: RuntimeError) -> BaseException:
+def _ended(error: RuntimeError, status: int) -> BaseException:
+    waits = "; so ends a scan, too, whose tile waits in vain for one before it" if status in TRAPPED else ""
     text = message(
         "reduce",
-        f"CUDA is lost to process {os.getpid()} ({error})",
+        f"CUDA is lost to process {os.getpid()} ({error}){waits}",
         "kernels that keep to their memory",
         "Start the process anew; compute-sanitizer names the kernel.",
     )

@@ -14,6 +14,7 @@ import numpy as np
 from ..operators import cuda_types
 from . import launch
 from .layout import Dim
+from .plan_cache import Plans
 from .plans import Launch, Operator
 from .scan_launch import limits
 from .task import Work, base_bytes
@@ -69,7 +70,7 @@ ATOMIC, EXACT, PIECES = "atomic", "exact", "pieces"
 
 _POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
 
-_ready: dict[tuple[Launch, int, str], launch.Ready] = {}
+_ready: Plans[launch.Ready] = Plans()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import functools
 import struct
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -21,12 +21,14 @@ from .task import base_bytes, more_bytes
 
 TICKETS = 16896  # groups of blocks in a launch: never more than it has blocks
 MOST_BYTES = 4096  # of a kernel's parameters
-PER_THREAD_STREAM = 2  # one handle, another stream in each thread
+STREAMS = 64  # whose tickets are kept
+PER_THREAD_STREAM = 2  # one handle, another stream in each thread; those below are the device's own, for good
 
 _POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
 
 Base = tuple[int, int, int]
 _tickets: dict[tuple[int, int, int], Any] = {}
+_tickets_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -127,16 +129,22 @@ def _allocate_again(nbytes: int) -> Any:
         ) from error
 
 
-def _tickets_of(device: int, stream: int) -> int:
-    """Address of this stream's counters: zero before and after every launch, so its launches may share them."""
-    owner = threading.get_ident() if stream == PER_THREAD_STREAM else 0
-    key = (device, stream, owner)
+def _tickets_of(device: int, stream: int) -> Any:
+    """This stream's counters: zero before and after every launch, so its launches may share them.
+
+    A handle does not name a stream for good: the next one may get that of a stream whose launches still run.
+    """
+    key = (device, stream, _runtime().stream_id(stream) if stream >= PER_THREAD_STREAM else 0)
     found = _tickets.get(key)
     if found is None:
         import cupy
 
-        found = _tickets.setdefault(key, cupy.zeros(TICKETS, "u4"))
-    return int(found.data.ptr)
+        zeros = cupy.zeros(TICKETS, "u4")
+        with _tickets_lock:
+            found = _tickets.setdefault(key, zeros)
+            if len(_tickets) > STREAMS:
+                del _tickets[next(iter(_tickets))]  # who launches with them still holds them
+    return found
 
 
 def run(
@@ -158,6 +166,7 @@ def run(
     stream = _runtime().current_stream().ptr
     partials: Any = None
     flat: Any = None
+    tickets: Any = None  # kept until the launch is on the stream
     for step in steps:
         launch = step.launch
         read = partials  # kept until the launch that reads it is on the stream
@@ -167,10 +176,12 @@ def run(
             partials = allocate(launch.partial_states * state_bytes)
         if launch.writes == FLAT and flat is None:
             flat = allocate(launch.work.cells * state_bytes)
+        if launch.tickets and tickets is None:
+            tickets = _tickets_of(device, stream)
         pointers = _POINTERS.pack(
             flat.ptr if launch.writes == FLAT else out,
             partials.ptr if launch.partial_states else 0,
-            _tickets_of(device, stream) if launch.tickets else 0,
+            tickets.data.ptr if launch.tickets else 0,
         )
         behind = step.more + more_bytes(more, launch.work.batch) if step.more else b""
         start(step, pointers + step.words + base_bytes(bases, launch.work.batch) + behind, stream)
@@ -224,4 +235,23 @@ def _runtime() -> Any:
         ndarray=cupy.ndarray,
         alloc=cupy.cuda.alloc,
         memset=cupy.cuda.runtime.memsetAsync,
+        stream_id=_stream_ids(),
     )
+
+
+def _stream_ids() -> Callable[[int], int]:
+    """What tells streams apart as long as the process lives; that of a thread by the thread where the driver is older
+    than CUDA 12 and does not say."""
+    try:
+        ask = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1").cuStreamGetId
+    except (OSError, AttributeError):
+        return lambda stream: threading.get_ident() if stream == PER_THREAD_STREAM else 0
+    ask.argtypes = ctypes.c_void_p, ctypes.POINTER(ctypes.c_ulonglong)
+
+    def number(stream: int) -> int:
+        context.enter()
+        found = ctypes.c_ulonglong()
+        ask(stream, ctypes.byref(found))  # where that fails, so does the launch, which says why
+        return found.value
+
+    return number

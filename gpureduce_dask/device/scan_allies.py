@@ -10,7 +10,7 @@ from .scan_task import LAG, SPOTS, Operator, Plan, flag
 
 # Blocks of a cluster: of four, sums of float32 down (n, 100), (n, 65) 0.86, 0.81 of a copy, and of two 0.92, 0.88.
 ALLIES = 2
-LIMIT = 227 << 10  # bytes of shared memory of a block: of GPUs that have clusters, and room for tiles as large
+LIMIT = 227 << 10  # bytes of shared memory of a block, at least: with less, tiles are too small to pay
 # Columns. H200, CUDA 13.0, 4 GiB of float32, 2026-11, shares of a copy as strands (or in strips) and by allies: sums
 # down (n, 8), (n, 10), (n, 12), (n, 16), (n, 20), (n, 28), (n, 32), (n, 33), (n, 40), (n, 52), (n, 65), (n, 80), (n,
 # 100), (n, 113), (n, 128) 0.93, 0.88, 0.94, 0.95, 0.89, 0.90, 0.94, 0.89, 0.90, 0.82, 0.87, 0.88, 0.86, 0.83, 0.88 and
@@ -48,7 +48,7 @@ LINE, ASTRAY = 128, {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 
 def plan(op: Operator, dense: Dense, exclusive: bool, reverse: bool, limit: int, processors: int) -> Plan | None:
-    """The launch, where it pays."""
+    """The launch, where it pays, of a GPU that has clusters."""
     sums, width = scan_lanes.adds_floats(op), dense.width
     if limit < LIMIT or dense.count > 1 or not _suits(op, dense):
         return None
@@ -63,7 +63,9 @@ def plan(op: Operator, dense: Dense, exclusive: bool, reverse: bool, limit: int,
     numbers = (gangs, warps, lookers, flag(exclusive), STRETCH, rows, ALLIES)
     kernel = f"scan_allies<{', '.join((op.type, op.emits, *map(str, numbers)))}>"
     posted = ALLIES * lookers * LANES * (8 if sums or op.state_bytes <= 4 else 16)
-    tiles = Tiles(teams, rows, gangs * warps + LAG * lookers, nbytes, posts_bytes=posted, allies=ALLIES)
+    tiles = Tiles(
+        teams, rows, gangs * warps + LAG * lookers, nbytes, stretch=STRETCH, posts_bytes=posted, allies=ALLIES
+    )
     return scan_dense.launch(op, dense, kernel, tiles, reverse, processors)
 
 

@@ -12,6 +12,7 @@ from .layout import Dim
 from .scan_lanes import LANES
 from .scan_task import LAG, SECTOR, SPOTS, STAGES, Operands, Operator, Plan, Step, flag, posts_of
 from .task import div_words, walk_words
+from .tuning import PROCESSORS
 
 SLOTS = LAG + 1
 # Warps of a block, those that look back among them: the most that leave lanes some rows. H200, CUDA 13.0, 4 GiB,
@@ -33,7 +34,7 @@ TILES = 512  # as many at least, if that leaves lanes some rows
 # (n, 128), (n, 200) of float32 0.86 and 0.88, 0.87 and 0.90, 0.87 and 0.91, 0.79 and 0.86 of a copy; of float16 down
 # (n, 256), (n, 512), (n, 1024), (n, 2048) 0.79 and 0.83 to 0.85. But two columns of float32 a lane, down (n, 256),
 # (n, 512), (n, 1000), 0.89 and 0.83, 0.91 and 0.88, 0.88 and 0.84; float64 down (n, 128) 0.86 and 0.82.
-FEW_CHAINS = 66
+FEW_CHAINS = PROCESSORS // 2
 # Means of which a warp finds the reciprocals of its rows once for all columns (kernels/scan/counted.cuh). H200, 4 GiB,
 # 2026-11, down (n, 64), (n, 1024), (n, 8192) of float32 0.77, 0.79, 0.91 and 0.83, 0.83, 0.96, of float16 down
 # (n, 1024), (n, 8192) 0.51, 0.57 and 0.58, 0.65.
@@ -140,11 +141,9 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         cut.shared_bytes,
     )
     members = words(cut, (length, columns.size, lead, chains), (own, steps[-1]), op.option, bands, planes)
-    each = 16 * -(-cut.taken * op.state_bytes // 8)
-    count = posts_of(cut.links, anchored)
-    if _looks_at_once(op, cut, chains):
-        count, each = cut.links + (cut.links // STRETCH**2 + 1) * (STRETCH + 1), 8
-    posts = chains * count * LANES * cut.lookers * each
+    stretch = STRETCH if _looks_at_once(op, cut, chains) else 0
+    each = 8 if stretch else 16 * -(-cut.taken * op.state_bytes // 8)
+    posts = chains * posts_of(cut.links, anchored, stretch) * LANES * cut.lookers * each
     return Plan((step,), members, posts + 16, True, tuple(starts))
 
 

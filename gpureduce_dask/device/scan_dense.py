@@ -55,7 +55,8 @@ class Tiles:
     joined: bool = False  # planes are one chain
     posted: int = 8  # bytes of states that one of their lanes does so for
     anchored: bool = True
-    posts_bytes: int = 0  # of a tile, where they are not of a post for each column
+    stretch: int = 0  # tiles of one, where posts are looked for at once
+    posts_bytes: int = 0  # of a tile, where they are
     allies: int = 1  # tiles that are posted as one
 
 
@@ -81,7 +82,7 @@ def launch(op: Operator, dense: Dense, kernel: str, tiles: Tiles, reverse: bool,
     positions = dense.length * dense.width * dense.count // planes + (dense.lead if planes == 1 else PACK - 1)
     links = -(-positions // (tiles.allies * tiles.teams * tiles.rows * dense.width)) * tiles.allies
     each = tiles.posts_bytes or max(FEWEST_POSTS, dense.width) * 16 * -(-tiles.posted // 8)
-    posts = planes * posts_of(links // tiles.allies, tiles.anchored) * each
+    posts = planes * posts_of(links // tiles.allies, tiles.anchored, tiles.stretch) * each
     shape = (dense.length, dense.width, 1, dense.width, 0, dense.count)
     divisors = (dense.count, 1, dense.width, dense.length)
     members = (

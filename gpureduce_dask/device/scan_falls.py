@@ -13,6 +13,7 @@ from .layout import Dim
 from .scan_columns import PART, Cut
 from .scan_lanes import LANES
 from .scan_task import SECTOR, Operands, Operator, Plan, Step, flag
+from .tuning import PROCESSORS  # that strips are dealt to evenly
 
 # Operators with much to do for each byte. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy in tiles and alone, down
 # (32768, 32768) of float32 or as many bytes: var 0.64 and 0.97 (float64 0.77 and 0.97, float16 0.40 and 0.93, int32
@@ -33,8 +34,6 @@ SHORTEST = 256  # rows: of as many var 0.73 by a thread a line and 0.88, of 512 
 STAGES = 4  # kernels/scan/falls.cuh
 FEWEST = 8  # rows of a tile
 RESERVED = 1024  # bytes of shared memory that a block takes besides
-# Processors that strips are dealt to evenly. Not those of the GPU at hand: bits would depend on them.
-PROCESSORS = 132
 # Warps of a processor, and their share of what as many could do: best where its four quarters have as many each. As
 # above, var down 24576, 32768, 40960 and 49152 columns, with 3, 4, 5 and 3 (in two waves): 0.96, 0.97, 0.86 and 0.97.
 CROWDS = {8: 1.0, 4: 1.0, 3: 1.0, 7: 0.97, 6: 0.95, 5: 0.9}

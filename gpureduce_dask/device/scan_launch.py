@@ -9,6 +9,8 @@ from . import compile as compiler
 from . import shared
 from .scan_task import Plan
 
+CLUSTERS = 90  # compute capability from which on GPUs have them
+
 Ready = tuple[int, int, int, int]  # a function's handle, blocks, threads, bytes of shared memory
 
 
@@ -19,6 +21,14 @@ def limits(number: int) -> tuple[int, int]:
 
     attributes = cupy.cuda.Device(number).attributes
     return attributes["MaxSharedMemoryPerBlockOptin"], attributes["MultiProcessorCount"]
+
+
+@functools.cache
+def has_clusters(number: int) -> bool:
+    """True of a GPU whose blocks may reach into each other's shared memory."""
+    import cupy
+
+    return int(cupy.cuda.Device(number).compute_capability) >= CLUSTERS
 
 
 def load(

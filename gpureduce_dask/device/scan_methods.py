@@ -10,6 +10,7 @@ METHODS = (SINGLE_PASS, "reduce-then-scan", "two-level", "scan-then-fan")
 
 THREADS, ITEMS = 256, 8  # of a block; elements that a thread takes at once
 FEW = 1024  # parts of a chunk with two levels
+MOST_BLOCKS = (1 << 31) - 1  # of a launch: of more parts each takes several
 
 
 def check(method: str) -> str:
@@ -54,21 +55,22 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, method:
 
 def _steps(op: Operator, lines: int, counts: list[int], exclusive: bool, local: bool) -> tuple[Step, ...]:
     shape, shared = f"{THREADS}, {ITEMS}", THREADS // 32 * op.state_bytes
+    blocks = [min(lines * count, MOST_BLOCKS) for count in counts]
     top = len(counts) - 1  # the source of which a line has one part
 
     def scan(source: int, based: bool, alone: bool = False) -> Step:
         flags = ", ".join(flag(x) for x in (based, exclusive and source == 0, alone))
         name = f"scan_method_scan<{op.type}, {op.emits}, {shape}, {source}, {flags}>"
-        return Step(name, lines * counts[source], THREADS, shared)
+        return Step(name, blocks[source], THREADS, shared)
 
     up = [
-        Step(f"scan_method_fold<{op.type}, {shape}, {source}>", lines * counts[source], THREADS, shared)
+        Step(f"scan_method_fold<{op.type}, {shape}, {source}>", blocks[source], THREADS, shared)
         for source in range(top)
     ]
     down = [scan(source, source < top) for source in range(top, -1, -1)]
     if local:
         up[0], down[-1] = (
             scan(0, False, True),
-            Step(f"scan_method_fan<{op.type}, {op.emits}, {shape}>", lines * counts[0], THREADS),
+            Step(f"scan_method_fan<{op.type}, {op.emits}, {shape}>", blocks[0], THREADS),
         )
     return (*up, *down)

@@ -5,7 +5,7 @@ scan_until.py); lines that lie side by side in strips of columns (scan_columns.p
 scan_falls.py), or, where they are few and fill memory, in stretches of it (scan_strands.py), the fewest as if they were
 one line (scan_braid.py); short ones whole by a thread (scan_short.py), longer ones by a team of a warp's lanes
 (scan_teams.py); other lines by a thread each, or by several; and any by the textbook's methods (scan_methods.py). How
-lines are cut follows from shapes and dtypes, and from the GPU's shared memory alone.
+lines are cut follows from shapes and dtypes, and from the GPU's shared memory and whether it has clusters.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ BATCH = 128  # bytes of elements that a thread loads at once; as much again wher
 FEW = 1 << 17  # threads
 ENOUGH = 1 << 13  # lines from which on a thread takes a whole one; fewer are shared by FEW
 SHORTEST = 64  # elements of a part
+SHORT = 32  # elements of a line with positions that a thread takes where lines are many; a block takes longer ones
 
 
 def plan(
@@ -72,6 +73,8 @@ def plan(
     limit: int,
     processors: int,
     method: str = scan_methods.SINGLE_PASS,
+    *,
+    clusters: bool = True,
 ) -> Plan:
     """Cut a scan.
 
@@ -83,11 +86,14 @@ def plan(
         Of the GPU: blocks of the single pass stay until all tiles are done.
     method : str
         One of ``scan_methods.METHODS``.
+    clusters : bool
+        Of the GPU: its blocks may reach into each other's shared memory.
     """
     if method != scan_methods.SINGLE_PASS:
         return scan_methods.plan(op, arrays, exclusive, reverse, method)
     if op.indexed or len(op.itemsizes) > 2:  # the single pass knows no positions, and two operands
-        if arrays.axis == len(arrays.shape) - 1:
+        is_short = arrays.lines >= ENOUGH and arrays.shape[arrays.axis] <= SHORT
+        if arrays.axis == len(arrays.shape) - 1 and not is_short:
             return scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
         return _by_lines(op, arrays, exclusive, reverse)
     is_dense = all(dense(op, arrays, i) for i in range(len(arrays.strides)))
@@ -99,7 +105,7 @@ def plan(
     rows = rows or scan_teams.plan(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or _in_rows(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or scan_braid.plan(op, arrays, exclusive, reverse, limit, processors)
-    rows = rows or scan_strands.plan(op, arrays, exclusive, reverse, limit, processors)
+    rows = rows or scan_strands.plan(op, arrays, exclusive, reverse, limit, processors, clusters)
     rows = rows or scan_falls.plan(op, arrays, exclusive, reverse, limit)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from . import scan_allies, scan_dense, scan_lanes
 from .scan_dense import LANES, NOTES, PACK, SLOTS, Dense, Tiles
 from .scan_task import LAG, SECTOR, Operands, Operator, Plan, flag
+from .tuning import PROCESSORS
 
 # Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as strands and in strips: sums of float32
 # down (n, 5) 0.85 and 0.55, (n, 16) 0.87 and 0.70, (n, 33) 0.79 and 0.55, (n, 65) 0.72 and 0.57, (n, 100) 0.64 and
@@ -50,7 +51,7 @@ WIDEST = 128  # columns
 SEVERAL, LOOKERS = 8, 4  # columns of a warp that looks back, where so many warps are enough: lanes share their posts
 LOOKERS_OF_SPREADS = 8
 LARGE = 16  # bytes of a state: of larger ones a lane that looks back has too few registers
-FEW_CHAINS = 66
+FEW_CHAINS = PROCESSORS // 2
 # Columns from which on posts are looked for at once (kernels/scan/at_once.cuh): of sums of float32; of pairs; of narrow
 # elements; and of all else with small states. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by steps of eight or
 # sixteen (or in strips) and at once: sums of float32 down (n, 5), (n, 12), (n, 24), (n, 32), (n, 33), (n, 48), (n, 63),
@@ -113,12 +114,14 @@ class _Cut:
     shared_bytes: int
 
 
-def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int) -> Plan | None:
+def plan(
+    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int, clusters: bool
+) -> Plan | None:
     """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
     dense = scan_dense.found(op, arrays)
     if dense is None:
         return None
-    if allied := scan_allies.plan(op, dense, exclusive, reverse, limit, processors):
+    if clusters and (allied := scan_allies.plan(op, dense, exclusive, reverse, limit, processors)):
         return allied
     look = _look(op, dense)
     if not _pays(op, dense, look):
@@ -142,7 +145,10 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     flags = (flag(anchored), flag(joined), flag(exclusive))
     kernel = f"scan_strands<{', '.join((op.type, op.emits, *map(str, numbers), *flags, *look.template))}>"
     posted, warps = op.flow_bytes if joined else op.state_bytes, cut.gangs * cut.warps + LAG * look.lookers
-    tiles = Tiles(cut.teams, cut.rows, warps, cut.shared_bytes, joined, posted, anchored, look.wide * look.post_bytes)
+    tiles = Tiles(
+        *(cut.teams, cut.rows, warps, cut.shared_bytes, joined, posted, anchored),
+        *(look.stretch, look.wide * look.post_bytes),
+    )
     return scan_dense.launch(op, dense, kernel, tiles, reverse, processors)
 
 

@@ -120,10 +120,16 @@ def posts(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def posts_of(links: int, anchored: bool) -> int:
-    """Posted states of a chain of so many tiles, for each of its columns: room for those of either kind of chain."""
+def posts_of(links: int, anchored: bool, stretch: int = 0) -> int:
+    """Posted states of a chain of so many tiles, for each of its columns: from one chain to the next.
+
+    With ``stretch``, posts are looked for at once (kernels/scan/at_once.cuh); else there is room for those of a chain
+    of two steps or of three.
+    """
     if not anchored:
         return 1
+    if stretch:
+        return links + (links // stretch**2 + 1) * (stretch + 1)
     two_steps = (links // LINKS**2 + 1) * (LINKS + 1)
     three_steps = links // EACH + 1 + (links // EACH**3 + 1) * EACH + 1
     return links + max(two_steps, three_steps)

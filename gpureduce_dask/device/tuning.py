@@ -45,7 +45,8 @@ CROWDED_STATE_BYTES = 256  # of crowded operators (products, weighted means): fi
 CROWDED_ITEMS = {1: 16, 2: 8, 4: 8}  # loads in flight a thread, by its columns: 0.92 R, 4: 0.86
 CROWDED_BLOCKS = {1: 4, 2: 3, 4: 2}  # that share an SM, as kernels/grid/columns.cuh has it
 CROWDED_ROWS = 320  # that their blocks could read in the time they take to end; so they come in few waves of
-PROCESSORS = 132  # SMs: five statistics 978 us in one wave, 1001 in three; of 4096 x 4096 61 us, 91 in many
+PROCESSORS = 132  # SMs of an H200: five statistics 978 us in one wave, 1001 in three; of 4096 x 4096 61 us, 91 in many.
+# Chunks are cut for as many on any GPU, so that bits stay; how many blocks a launch has, the GPU at hand says.
 COLUMN_WIDTH = 32  # threads across a tile of columns where there are runs enough to fill a block
 PHASES = 8  # in a vector, at least, that runs of narrow elements begin at, for a block to read one after another
 PHASED_BYTES = 65536  # of a line, at least: 131071 uint8: var 0.87 R, laid end to end 0.81; 10001: 0.80, 0.85

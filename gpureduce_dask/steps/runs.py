@@ -108,8 +108,8 @@ def _resident(step: Step, dtype: Any, device: int) -> int:
         raise DeviceError(
             message(step.label, f"GPU {device} launches no cooperative grids", "one that does", "Use reduce-18.")
         )
-    entry = compiler.function(step.kernel.format(T=TYPES[dtype]), device).ptr
-    each = driver.occupancyMaxActiveBlocksPerMultiprocessor(entry, step.threads, 0)
+    function = compiler.function(step.kernel.format(T=TYPES[dtype]), device)
+    each = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, step.threads, 0)
     return int(each * attributes["MultiProcessorCount"])
 
 

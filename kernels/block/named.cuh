@@ -1,4 +1,5 @@
-// Barriers that some warps of a block wait at and others only arrive at, numbered 1 to 15.
+// Barriers that some warps of a block wait at and others only arrive at, numbered 1 to 15. The hardware counts warps, whose lanes
+// have to come together.
 #pragma once
 #include "checked.cuh"
 
@@ -18,6 +19,7 @@ GR_HD void begin_named(u32 first, u32 last, u32 threads) {
 
 // All threads of a warp call. Waits until `threads` threads have come, this warp's among them.
 GR_HD void wait_at(u32 barrier, u32 threads) {
+    __syncwarp();
 #ifdef GR_EMULATED
     simt::meet_named(barrier, threads, true, __FILE__, __LINE__);
 #elif defined(GR_CHECKED)
@@ -29,6 +31,7 @@ GR_HD void wait_at(u32 barrier, u32 threads) {
 
 // All threads of a warp call. Counts as having come, and goes on: what the warp wrote is seen by those who wait.
 GR_HD void arrive_at(u32 barrier, u32 threads) {
+    __syncwarp();
 #ifdef GR_EMULATED
     simt::meet_named(barrier, threads, false, __FILE__, __LINE__);
 #elif defined(GR_CHECKED)

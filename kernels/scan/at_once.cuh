@@ -14,52 +14,27 @@ template <class Op, int Count> struct OfFloats<Several<Op, Count>> : OfFloats<Op
 // A published state without a mark beside each word: what stands there before is zero, and no word is. Floats are hidden
 // (look_back.cuh); beside a word of a small state stands a one.
 template <class State> struct __align__(sizeof(State) <= 8 ? 8 : 16) Brief {
-    static const int words = sizeof(State) <= 8 ? 1 : 2;
-    u64 at[words];
+    typedef State Value;
+    static const int width = sizeof(State) <= 8 ? 1 : 2;
+    u64 at[width];
 
     // One lane calls. Other blocks see the state sooner or later.
     GR_HD void post(State state) {
         Exchanged<State> from(state);
-        u64 to[words];
+        u64 to[width];
 #pragma unroll
-        for (int i = 0; i < words; i++) {
+        for (int i = 0; i < width; i++) {
             const u64 word = (u64)from.words[(2 * i + 1) % from.count] << 32 | from.words[2 * i];
             to[i] = sizeof(State) <= 4 ? 1ull << 32 | from.words[0] : hidden(word);
         }
-#ifdef GR_EMULATED
-        simt::store_relaxed(at, to, sizeof to);
-#else
-        if constexpr (words == 1) __stcg(at, to[0]);
-        else __stcg((ulonglong2*)at, make_ulonglong2(to[0], to[1]));
-#endif
+        post_words(at, to);
     }
-};
-template <class State> struct Seen<Brief<State>> {
-    typedef Brief<State> Post;
-    u64 words[Post::words];
-    GR_HD void clear() {
-#pragma unroll
-        for (int i = 0; i < Post::words; i++) words[i] = 0;
-    }
-    // Nothing is read that is not wanted.
-    GR_HD void look(const Post* post, bool wanted) {
-#ifdef GR_EMULATED
-        if (wanted) simt::load_relaxed(words, post->at, sizeof words);
-#else
-        if constexpr (Post::words == 1)
-            asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.relaxed.gpu.global.u64 %0, [%1];}"
-                         : "+l"(words[0]) : "l"(post->at), "r"((u32)wanted) : "memory");
-        else
-            asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];}"
-                         : "+l"(words[0]), "+l"(words[1]) : "l"(post->at), "r"((u32)wanted) : "memory");
-#endif
-    }
-    GR_HD bool is_there() const { return words[0] != 0 && words[Post::words - 1] != 0; }
-    GR_HD State state() const {
+    static GR_HD bool is_there(const u64 (&seen)[width]) { return seen[0] != 0 && seen[width - 1] != 0; }
+    static GR_HD State state_of(const u64 (&seen)[width]) {
         Exchanged<State> to;
 #pragma unroll
         for (int i = 0; i < to.count; i++)
-            to.words[i] = (u32)((sizeof(State) <= 4 ? words[0] : shown(words[i / 2])) >> (i % 2 * 32));
+            to.words[i] = (u32)((sizeof(State) <= 4 ? seen[0] : shown(seen[i / 2])) >> (i % 2 * 32));
         return to.value;
     }
 };
@@ -108,12 +83,13 @@ template <class Op, int Stretch, int Slots> struct AtOnceChain {
     typedef typename Either<Part::floats || sizeof(State) <= 4, Brief<Rest>, Posted<Rest, 16>>::type Post;
     static const u32 LINE = 128 / sizeof(Post);  // columns whose posts fill a line of memory: no two warps write to one
     static const u32 EACH = Stretch, SPAN = EACH * EACH;
+    const Strips& task;
     Post *singles, *spans;  // of this lane's column
     u64 wide;
     bool active, posts;  // the lane has a column; and posts its states
 
-    GR_HD AtOnceChain(const Strips& task, u64 links, u64 chain, u32 column, bool has, bool first, u64 columns)
-        : wide(columns), active(has), posts(first) {
+    GR_HD AtOnceChain(const Strips& scan, u64 links, u64 chain, u32 column, bool has, bool first, u64 columns)
+        : task(scan), wide(columns), active(has), posts(first) {
         const u64 each = links + (links / SPAN + 1) * (EACH + 1);
         singles = (Post*)task.states + chain * each * wide + column;
         spans = singles + links * wide;
@@ -152,8 +128,8 @@ template <class Op, int Stretch, int Slots> struct AtOnceChain {
             return counts.before(link + (i + 1) * hop) - counts.before(link + i * hop) + (i == 0 ? ahead : 0);
         }
         // All lanes of a warp call.
-        GR_HD State fold() {
-            await_seen(seen, wanted, [&](u32 i) { return at(i); });
+        GR_HD State fold(const u32* ticket) {
+            await_seen(ticket, seen, wanted, [&](u32 i) { return at(i); });
             State state = Op::identity();
 #pragma unroll
             for (u32 i = 0; i < Slots; i++)
@@ -173,9 +149,9 @@ template <class Op, int Stretch, int Slots> struct AtOnceChain {
         const u32 first = span * SPAN - EACH;
         const i64 more = span > 0 ? counts.before(first) + Part::count(start) : 0;
         Step stretches(anchor, wide, begin, end, span > 0 ? 0 : 1, far + 1, first, EACH, counts, more);
-        const State behind = by.template all<Op>(tiles.fold());
+        const State behind = by.template all<Op>(tiles.fold(task.ticket));
         if (posts && near == EACH - 1 && far < EACH - 1) anchor[(1 + far) * wide].post(Part::of(Op::combine(behind, own)));
-        State state = by.template all<Op>(stretches.fold());
+        State state = by.template all<Op>(stretches.fold(task.ticket));
         state = Op::combine(span > 0 ? state : Op::combine(start, state), behind);
         if (posts && link % SPAN == SPAN - 1) anchor[(EACH + 1) * wide].post(Part::of(Op::combine(state, own)));
         return state;

@@ -9,15 +9,16 @@ const u64 SPAN = LINKS * LINKS;  // tiles from one anchor to the next
 
 // All lanes of a warp call, the active ones with addresses of posts. Loads all before any is waited for.
 template <class Op, int Count, class Post>
-GR_HD void await_posts(const Post* const (&from)[Count], bool (&wanted)[Count], u32 mark, typename Op::State (&read)[Count]) {
+GR_HD void await_posts(const u32* ticket, const Post* const (&from)[Count], bool (&wanted)[Count], u32 mark,
+                       typename Op::State (&read)[Count]) {
     bool there[Count], all = true;
 #pragma unroll
     for (int i = 0; i < Count; i++) {
         there[i] = from[i]->read(read[i], mark) || !wanted[i];
         all = all && there[i];
     }
-    for (u32 spins = 0; !__all_sync(0xffffffffu, all); spins++) {
-        if (spins == SPINS) __trap();
+    for (u32 spins = 1; !__all_sync(0xffffffffu, all); spins++) {
+        if (spins % SPINS == 0) spins = keep_waiting(ticket, spins);
         all = true;
 #pragma unroll
         for (int i = 0; i < Count; i++) {
@@ -50,7 +51,8 @@ struct Dealt {
 // Folds `count` posts, `stride` apart, onto a state, left to right. All lanes of a warp call with the same count; each gets
 // the state.
 template <class Op, int Batch, class Post>
-GR_HD typename Op::State fold_posts(const Post* from, u64 stride, u32 count, bool active, typename Op::State state, Dealt by) {
+GR_HD typename Op::State fold_posts(const u32* ticket, const Post* from, u64 stride, u32 count, bool active,
+                                    typename Op::State state, Dealt by) {
     const u32 share = by.share(count), first = by.group * share, end = first + share < count ? first + share : count;
     if (by.group > 0) state = Op::identity();
     for (u32 at = first; at < first + share; at += Batch) {
@@ -62,7 +64,7 @@ GR_HD typename Op::State fold_posts(const Post* from, u64 stride, u32 count, boo
             wanted[i] = active && at + i < end;
             posts[i] = from + (at + i < end ? at + i : 0) * stride;
         }
-        await_posts<Op, Batch>(posts, wanted, 1, read);
+        await_posts<Op, Batch>(ticket, posts, wanted, 1, read);
 #pragma unroll
         for (int i = 0; i < Batch; i++)
             if (wanted[i]) state = Op::combine(state, read[i]);
@@ -77,11 +79,13 @@ template <class Op, bool Anchored, bool Shared = false> struct Chain {
     typedef Posted<State, 16> Post;
     // Posts read at once: fewer where lanes share them, of narrow and of large states, for want of registers.
     static const int batch = alignof(State) < 4 ? (sizeof(State) > 2 ? 4 : 2) : Post::vectors > 2 || Shared ? 4 : 8;
+    const Strips& task;
     Post *singles, *spans;  // of this lane's column
     u64 links, wide;
     bool active;  // the lane has a column
 
-    GR_HD Chain(const Strips& task, u64 chain, u32 column, bool has, u64 posts) : links(task.links), wide(posts), active(has) {
+    GR_HD Chain(const Strips& scan, u64 chain, u32 column, bool has, u64 posts)
+        : task(scan), links(scan.links), wide(posts), active(has) {
         const u64 each = Anchored ? links + (links / SPAN + 1) * (LINKS + 1) : 1;
         singles = (Post*)task.states + chain * each * wide + column;
         spans = singles + links * wide;
@@ -96,7 +100,7 @@ template <class Op, bool Anchored, bool Shared = false> struct Chain {
             const Post* from[1] = {singles};
             bool wanted[1] = {active};
             State read[1];
-            await_posts<Op, 1>(from, wanted, (u32)link, read);
+            await_posts<Op, 1>(task.ticket, from, wanted, (u32)link, read);
             state = read[0];
         }
         if (active && by.group == 0 && link + 1 < links) singles->post(Op::combine(state, own), (u32)link + 1);
@@ -107,11 +111,11 @@ template <class Op, bool Anchored, bool Shared = false> struct Chain {
         if (posts) singles[link * wide].post(own);
         const u64 stretch = link / LINKS, span = link / SPAN;
         Post* before = spans + span * (LINKS + 1) * wide;
-        const State near = fold_posts<Op, batch>(singles + stretch * LINKS * wide, wide, (u32)(link - stretch * LINKS), active,
-                                                 Op::identity(), by);
+        const State near = fold_posts<Op, batch>(task.ticket, singles + stretch * LINKS * wide, wide, (u32)(link - stretch * LINKS),
+                                                 active, Op::identity(), by);
         if (posts && link % LINKS == LINKS - 1) before[(1 + stretch % LINKS) * wide].post(Op::combine(near, own));
         const u32 skip = span > 0 ? 0 : 1;  // nothing is posted before the first span
-        State state = fold_posts<Op, batch>(before + skip * wide, wide, (u32)(stretch % LINKS) + 1 - skip, active,
+        State state = fold_posts<Op, batch>(task.ticket, before + skip * wide, wide, (u32)(stretch % LINKS) + 1 - skip, active,
                                             skip ? start : Op::identity(), by);
         state = Op::combine(state, near);
         if (posts && link % SPAN == SPAN - 1) before[(LINKS + 1) * wide].post(Op::combine(state, own));

@@ -8,49 +8,30 @@ const u32 REACH = EACH * EACH * EACH;  // tiles from one anchor to the next
 
 // A post as it stands in memory, word by word.
 template <class Post> struct Seen {
-    uint4 words[Post::vectors];
+    static const int count = sizeof(Post::at) / 8;
+    u64 words[count];
     GR_HD void clear() {
 #pragma unroll
-        for (int i = 0; i < Post::vectors; i++) words[i] = make_uint4(0, 0, 0, 0);
+        for (int i = 0; i < count; i++) words[i] = 0;
     }
     // Nothing is read that is not wanted.
     GR_HD void look(const Post* post, bool wanted) {
 #pragma unroll
-        for (int i = 0; i < Post::vectors; i++) {
-#ifdef GR_EMULATED
-            if (wanted) simt::load_relaxed(&words[i], post->at + i, sizeof words[i]);
-#else
-            asm volatile("{.reg .pred p; setp.ne.u32 p, %5, 0; @p ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
-                         : "+r"(words[i].x), "+r"(words[i].y), "+r"(words[i].z), "+r"(words[i].w)
-                         : "l"(post->at + i), "r"((u32)wanted) : "memory");
-#endif
-        }
+        for (int i = 0; i < count; i += Post::width) look_words(post->at + i, *(u64(*)[Post::width])(words + i), wanted);
     }
-    GR_HD bool is_there() const {
-        bool there = true;
-#pragma unroll
-        for (int i = 0; i < Post::vectors; i++) there = there && words[i].y == 1 && words[i].w == 1;
-        return there;
-    }
-    GR_HD typename Post::Value state() const {
-        Exchanged<typename Post::Value> to;
-#pragma unroll
-        for (int i = 0; i < Post::vectors; i++) {
-            to.words[2 * i] = words[i].x;
-            if (2 * i + 1 < Post::words) to.words[2 * i + 1] = words[i].z;
-        }
-        return to.value;
-    }
+    GR_HD bool is_there() const { return Post::is_there(words); }
+    GR_HD typename Post::Value state() const { return Post::state_of(words); }
 };
 
 // All lanes of a warp call. Waits until the posts `at(i)` are there whose bits are in `wanted`.
-template <class Post, int Count, class At> GR_HD void await_seen(Seen<Post> (&seen)[Count], u32 wanted, At at) {
-    for (u32 spins = 0;; spins++) {
+template <class Post, int Count, class At>
+GR_HD void await_seen(const u32* ticket, Seen<Post> (&seen)[Count], u32 wanted, At at) {
+    for (u32 spins = 1;; spins++) {
 #pragma unroll
         for (int i = 0; i < Count; i++)
             if (seen[i].is_there()) wanted &= ~(1u << i);
         if (!__any_sync(0xffffffffu, wanted)) return;
-        if (spins == SPINS) __trap();
+        if (spins % SPINS == 0) spins = keep_waiting(ticket, spins);
 #pragma unroll
         for (int i = 0; i < Count; i++) seen[i].look(at(i), wanted >> i & 1);
     }
@@ -61,11 +42,12 @@ template <class Post, int Count, class At> GR_HD void await_seen(Seen<Post> (&se
 template <class Op, int Slots> struct DeepChain {
     typedef typename Op::State State;
     typedef Posted<State, 16> Post;
+    const Strips& task;
     Post *singles, *stretches, *spans;  // of this lane's column
     u64 wide;
     bool active;  // the lane has a column
 
-    GR_HD DeepChain(const Strips& task, u64 chain, u32 column, bool has, u64 posts) : wide(posts), active(has) {
+    GR_HD DeepChain(const Strips& scan, u64 chain, u32 column, bool has, u64 posts) : task(scan), wide(posts), active(has) {
         const u64 many = task.links / EACH + 1, each = task.links + many + (task.links / REACH + 1) * EACH + 1;
         singles = (Post*)task.states + chain * each * wide + column;
         stretches = singles + task.links * wide;
@@ -97,12 +79,12 @@ template <class Op, int Slots> struct DeepChain {
             }
         }
         // All lanes of a warp call, after a look at the first ones.
-        GR_HD State fold(u32 share) {
+        GR_HD State fold(const u32* ticket, u32 share) {
             State state = Op::identity();
 #pragma unroll 1
             for (u32 done = 0;;) {
                 const u32 bits = wanted(done);
-                await_seen(seen, bits, [&](u32 i) { return at(done + i); });
+                await_seen(ticket, seen, bits, [&](u32 i) { return at(done + i); });
 #pragma unroll
                 for (u32 i = 0; i < Slots; i++)
                     if (bits >> i & 1) state = Op::combine(state, seen[i].state());
@@ -127,13 +109,13 @@ template <class Op, int Slots> struct DeepChain {
         tiles.look(0);
         many.look(0);
         more.look(0);
-        State behind = by.template all<Op>(tiles.fold(share));
+        State behind = by.template all<Op>(tiles.fold(task.ticket, share));
         const bool ends = near == EACH - 1;
         if (posts && ends && middle < EACH - 1) stretches[link / EACH * wide].post(Op::combine(behind, own));
-        behind = Op::combine(by.template all<Op>(many.fold(share)), behind);
+        behind = Op::combine(by.template all<Op>(many.fold(task.ticket, share)), behind);
         Post* const next = spans + (link / (EACH * EACH) + 1) * wide;
         if (posts && ends && middle == EACH - 1 && far < EACH - 1) next->post(Op::combine(behind, own));
-        State state = by.template all<Op>(more.fold(share));
+        State state = by.template all<Op>(more.fold(task.ticket, share));
         state = Op::combine(span > 0 ? state : Op::combine(start, state), behind);
         if (posts && link % REACH == REACH - 1) next->post(Op::combine(state, own));
         return state;

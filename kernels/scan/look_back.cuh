@@ -17,54 +17,94 @@
 const int STRETCH = 16, GROUP = 8;  // tiles of a stretch; stretches of a group: two, and an anchor, are as many again
 const u32 NEAR = 0xffffffffu << (32 - STRETCH);  // lanes that read single tiles
 const int FEW = 4;  // tiles that are read one by one and folded by every lane
-const u32 SPINS = 1u << 25;  // polls, half a minute: then another block died, and so does this one
+const u32 SPINS = 1u << 25;  // polls, half a minute or more
 
-// A published state: every word of it beside a mark, both written at once. No word counts before its mark stands there,
-// so neither side needs a fence.
+GR_HD u32 drawn_until_now(const u32* ticket) {
+    u32 drawn;
+#ifdef GR_EMULATED
+    simt::load_relaxed(&drawn, ticket, sizeof drawn);
+#else
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(drawn) : "l"(ticket));
+#endif
+    return drawn;
+}
+// Any thread calls, after SPINS polls in vain, and gets how many count from then on. As long as blocks go on, however slowly,
+// they draw tiles: who sees none drawn in as many looks at the ticket polls on, and the second time ends the launch.
+GR_HD u32 keep_waiting(const u32* ticket, u32 spins) {
+    const u32 drawn = drawn_until_now(ticket);
+#pragma unroll 1
+    do {
+        if (drawn_until_now(ticket) != drawn) return 0;
+    } while (++spins % SPINS != 0);
+    if (spins == 4 * SPINS) __trap();
+    return spins;
+}
+
+// Any thread calls. Each of the words is seen whole or not at all, sooner or later, in any order.
+template <int Count> GR_HD void post_words(u64* to, const u64 (&words)[Count]) {
+#ifdef GR_EMULATED
+    simt::store_relaxed(to, words, sizeof words, sizeof words[0]);
+#else
+    if constexpr (Count == 1) asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(to), "l"(words[0]));
+    else asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(words[0]), "l"(words[1]));
+#endif
+}
+// Reads nothing that is not wanted.
+template <int Count> GR_HD void look_words(const u64* from, u64 (&words)[Count], bool wanted) {
+#ifdef GR_EMULATED
+    if (wanted) simt::load_relaxed(words, from, sizeof words);
+#else
+    if constexpr (Count == 1)
+        asm volatile("{.reg .pred p; setp.ne.u32 p, %2, 0; @p ld.relaxed.gpu.global.u64 %0, [%1];}"
+                     : "+l"(words[0]) : "l"(from), "r"((u32)wanted) : "memory");
+    else
+        asm volatile("{.reg .pred p; setp.ne.u32 p, %3, 0; @p ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];}"
+                     : "+l"(words[0]), "+l"(words[1]) : "l"(from), "r"((u32)wanted) : "memory");
+#endif
+}
+GR_HD void read_words(const u64* from, u64 (&words)[2]) {
+#ifdef GR_EMULATED
+    simt::load_relaxed(words, from, sizeof words);
+#else
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(words[0]), "=l"(words[1]) : "l"(from));
+#endif
+}
+
+// A published state: every word of it beside a mark, in one of 64 bits. No word counts before its mark stands there, so neither
+// side needs a fence.
 template <class State, int Align = 128> struct __align__(Align) Posted {
     typedef State Value;
-    static const int words = (sizeof(State) + 3) / 4, vectors = (words + 1) / 2;
-    uint4 at[vectors];
+    static const int words = (sizeof(State) + 3) / 4, vectors = (words + 1) / 2, width = 2;
+    u64 at[2 * vectors];
 
     // One lane calls. Other blocks see the state sooner or later.
     GR_HD void post(State state, u32 mark = 1) {
         Exchanged<State> from(state);
 #pragma unroll
-        for (int i = 0; i < vectors; i++)
-            post_words(at + i, make_uint4(from.words[2 * i], mark, 2 * i + 1 < words ? from.words[2 * i + 1] : 0, mark));
+        for (int i = 0; i < vectors; i++) {
+            const u64 high = (u64)mark << 32, to[2] = {high | from.words[2 * i], high | (2 * i + 1 < words ? from.words[2 * i + 1] : 0)};
+            post_words(at + 2 * i, to);
+        }
+    }
+    static GR_HD bool is_there(const u64 (&seen)[2 * vectors], u32 mark = 1) {
+        bool there = true;
+#pragma unroll
+        for (int i = 0; i < 2 * vectors; i++) there = there && seen[i] >> 32 == mark;
+        return there;
+    }
+    static GR_HD State state_of(const u64 (&seen)[2 * vectors]) {
+        Exchanged<State> to;
+#pragma unroll
+        for (int i = 0; i < words; i++) to.words[i] = (u32)seen[i];
+        return to.value;
     }
     // The state, where it has been posted; says whether it has.
     GR_HD bool read(State& state, u32 mark = 1) const {
-        Exchanged<State> to;
-        bool posted = true;
+        u64 seen[2 * vectors];
 #pragma unroll
-        for (int i = 0; i < vectors; i++) {
-            const uint4 seen = read_words(at + i);
-            posted = posted && seen.y == mark && seen.w == mark;
-            to.words[2 * i] = seen.x;
-            if (2 * i + 1 < words) to.words[2 * i + 1] = seen.z;
-        }
-        state = to.value;
-        return posted;
-    }
-    static GR_HD void post_words(uint4* to, uint4 words) {
-#ifdef GR_EMULATED
-        simt::store_relaxed(to, &words, sizeof words);
-#else
-        __stcg(to, words);
-#endif
-    }
-    static GR_HD uint4 read_words(const uint4* from) {
-#ifdef GR_EMULATED
-        uint4 words;
-        simt::load_relaxed(&words, from, sizeof words);
-        return words;
-#else
-        uint4 words;
-        asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w) : "l"(from));
-        return words;
-#endif
+        for (int i = 0; i < vectors; i++) read_words(at + 2 * i, *(u64(*)[2])(seen + 2 * i));
+        state = state_of(seen);
+        return is_there(seen, mark);
     }
 };
 
@@ -76,7 +116,7 @@ GR_HD u64 hidden(u64 word) { return (word == SPARE ? OTHER : word) ^ SPARE; }
 GR_HD u64 shown(u64 word) { return word ^ SPARE; }
 template <class State> struct __align__(128) PostedNumbers {
     static const int words = sizeof(State) / 8, vectors = (words + 1) / 2;
-    uint4 at[vectors];
+    u64 at[2 * vectors];
 
     GR_HD void post(State state) {
         Exchanged<State> from(state);
@@ -86,7 +126,7 @@ template <class State> struct __align__(128) PostedNumbers {
 #pragma unroll
             for (int j = 0; j < 2 && 2 * i + j < words; j++)
                 to[j] = hidden((u64)from.words[4 * i + 2 * j + 1] << 32 | from.words[4 * i + 2 * j]);
-            Posted<State>::post_words(at + i, make_uint4((u32)to[0], (u32)(to[0] >> 32), (u32)to[1], (u32)(to[1] >> 32)));
+            post_words(at + 2 * i, to);
         }
     }
     GR_HD bool read(State& state) const {
@@ -94,13 +134,13 @@ template <class State> struct __align__(128) PostedNumbers {
         bool posted = true;
 #pragma unroll
         for (int i = 0; i < vectors; i++) {
-            const uint4 seen = Posted<State>::read_words(at + i);
-            const u64 from[2] = {(u64)seen.y << 32 | seen.x, (u64)seen.w << 32 | seen.z};
+            u64 seen[2];
+            read_words(at + 2 * i, seen);
 #pragma unroll
             for (int j = 0; j < 2 && 2 * i + j < words; j++) {
-                posted = posted && from[j] != 0;
-                to.words[4 * i + 2 * j] = (u32)shown(from[j]);
-                to.words[4 * i + 2 * j + 1] = (u32)(shown(from[j]) >> 32);
+                posted = posted && seen[j] != 0;
+                to.words[4 * i + 2 * j] = (u32)shown(seen[j]);
+                to.words[4 * i + 2 * j + 1] = (u32)(shown(seen[j]) >> 32);
             }
         }
         state = to.value;
@@ -123,7 +163,8 @@ struct Reach {
 
 // All lanes of a warp call with the same, and get the same. Folds posts one after another onto a state.
 template <class Op>
-GR_HD typename Op::State fold_few(const typename PostOf<typename Op::State>::type* from, u32 count, typename Op::State state) {
+GR_HD typename Op::State fold_few(const Scan& task, const typename PostOf<typename Op::State>::type* from, u32 count,
+                                  typename Op::State state) {
     typename Op::State read[FEW];
     bool there[FEW], all = true;
 #pragma unroll
@@ -131,8 +172,8 @@ GR_HD typename Op::State fold_few(const typename PostOf<typename Op::State>::typ
         there[i] = i >= (int)count || from[i].read(read[i]);
         all = all && there[i];
     }
-    for (u32 spins = 0; !__all_sync(0xffffffffu, all); spins++) {
-        if (spins == SPINS) __trap();
+    for (u32 spins = 1; !__all_sync(0xffffffffu, all); spins++) {
+        if (spins % SPINS == 0) spins = keep_waiting(task.ticket, spins);
         all = true;
 #pragma unroll
         for (int i = 0; i < FEW; i++) {
@@ -177,7 +218,7 @@ GR_HD typename Op::State look_back(const Scan& task, u64 tile, Reach reach, type
     if (lane == 0) singles[tile].post(own);
     const u64 begin = reach.fresh ? tile : reach.begin;
     const bool ends = tile % STRETCH == STRETCH - 1;
-    if (Recent && tile - begin <= FEW && (!ends || reach.few)) return fold_few<Op>(singles + begin, (u32)(tile - begin), start);
+    if (Recent && tile - begin <= FEW && (!ends || reach.few)) return fold_few<Op>(task, singles + begin, (u32)(tile - begin), start);
     // The first lane reads the last anchor but one, posted a while ago; others the stretches behind it; half of them the tiles
     // of this stretch.
     const u64 stretch = tile / STRETCH, group = stretch / GROUP;
@@ -187,8 +228,8 @@ GR_HD typename Op::State look_back(const Scan& task, u64 tile, Reach reach, type
     const bool wanted = is_near ? one >= begin && one < tile : lane > 0 ? many >= begin / STRETCH && many < stretch : anchored;
     State read = lane == 0 ? start : Op::identity();
     bool there = !wanted, posted = !ends;
-    for (u32 spins = 0;; spins++) {
-        if (spins == SPINS) __trap();
+    for (u32 spins = 1;; spins++) {
+        if (spins % SPINS == 0) spins = keep_waiting(task.ticket, spins);
         State seen;
         if (!there && from->read(seen)) {
             read = seen;

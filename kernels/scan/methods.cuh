@@ -48,13 +48,14 @@ template <class Op, int Fan> struct Cuts {
             share = Fan;
         }
     }
-    // Of block number `block`: its line, and where in it the part begins and ends.
-    GR_HD u64 line(u64 block) const { return block / count; }
-    GR_HD u64 begin(u64 block) const {
-        const u64 at = block % count * share;
+    GR_HD u64 all() const { return task.lines * count; }
+    // Of a part's number: its line, and where in it the part begins and ends.
+    GR_HD u64 line(u64 part) const { return part / count; }
+    GR_HD u64 begin(u64 part) const {
+        const u64 at = part % count * share;
         return at < length ? at : length;
     }
-    GR_HD u64 end(u64 block) const { return begin(block) + share < length ? begin(block) + share : length; }
+    GR_HD u64 end(u64 part) const { return begin(part) + share < length ? begin(part) + share : length; }
 };
 
 // Elements of a line, or states in place of them.
@@ -84,22 +85,24 @@ template <class Op> struct States {
 template <class Op, int Source> struct ItemsOf { typedef States<Op> type; };
 template <class Op> struct ItemsOf<Op, 0> { typedef Elements<Op> type; };
 
-// Grid: a block a part. States of the parts of a source.
+// Grid: any number of blocks, a part after another. States of the parts of a source.
 template <class Op, int Threads, int Items, int Source>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fold(const __grid_constant__ Scan task) {
     typedef typename Op::State State;
     const Cuts<Op, Threads * Items> parts(task, Source);
-    const u64 end = parts.end(blockIdx.x);
-    const typename ItemsOf<Op, Source>::type line(task, parts.line(blockIdx.x), parts.from, parts.length);
-    State state = Op::identity(), through;
-    for (u64 at = parts.begin(blockIdx.x); at < end; at += Threads * Items) {
-        State own = Op::identity();
-        const u64 first = at + threadIdx.x * Items;
-        for (u64 k = first; k < first + Items && k < end; k++) own = line.add(own, line.get(k), k);
-        block_before<Op, Threads>(own, through);
-        state = Op::combine(state, through);
+    for (u64 part = blockIdx.x; part < parts.all(); part += gridDim.x) {
+        const u64 end = parts.end(part);
+        const typename ItemsOf<Op, Source>::type line(task, parts.line(part), parts.from, parts.length);
+        State state = Op::identity(), through;
+        for (u64 at = parts.begin(part); at < end; at += Threads * Items) {
+            State own = Op::identity();
+            const u64 first = at + threadIdx.x * Items;
+            for (u64 k = first; k < first + Items && k < end; k++) own = line.add(own, line.get(k), k);
+            block_before<Op, Threads>(own, through);
+            state = Op::combine(state, through);
+        }
+        if (threadIdx.x == 0) parts.to[part] = state;
     }
-    if (threadIdx.x == 0) parts.to[blockIdx.x] = state;
 }
 
 // What is before an element, or with it.
@@ -109,45 +112,50 @@ GR_HD typename Op::State shown(typename Op::State before, typename Op::State wit
     else return with;
 }
 
-// Grid: a block a part. Scans a source from the bases of its parts; without Based there is one part a line, and carries are
-// its bases. With Local from none, and results are states behind those of all parts, for scan_method_fan.
+// Grid: any number of blocks, a part after another. Scans a source from the bases of its parts; without Based there is one part
+// a line, and carries are its bases. With Local from none, and results are states behind those of all parts, for
+// scan_method_fan.
 template <class Op, class Emit, int Threads, int Items, int Source, bool Based, bool Exclusive, bool Local>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __grid_constant__ Scan task) {
     typedef typename Op::State State;
     const Cuts<Op, Threads * Items> parts(task, Source);
-    const u64 end = parts.end(blockIdx.x), number = parts.line(blockIdx.x);
-    const typename ItemsOf<Op, Source>::type line(task, number, parts.from, parts.length);
-    State *const locals = (State*)task.states + task.parts + number * task.length, state = Op::identity(), through;
-    if (Based) state = parts.to[blockIdx.x];
-    else if (!Local && task.carry) state = ((const State*)task.carry)[number];
-    for (u64 at = parts.begin(blockIdx.x); at < end; at += Threads * Items) {
-        const u64 first = at + threadIdx.x * Items, last = first + Items < end ? first + Items : end;
-        State own = Op::identity();
-        for (u64 k = first; k < last; k++) own = line.add(own, line.get(k), k);
-        State before = Op::combine(state, block_before<Op, Threads>(own, through));
-        for (u64 k = first; k < last; k++) {
-            const auto x = line.get(k);
-            const State with = line.add(before, x, k);
-            if constexpr (Source > 0) line.template put<Emit>(k, before);
-            else if constexpr (Local) locals[k] = shown<Op, Exclusive>(before, with, x);
-            else line.template put<Emit>(k, shown<Op, Exclusive>(before, with, x));
-            before = with;
+    for (u64 part = blockIdx.x; part < parts.all(); part += gridDim.x) {
+        const u64 end = parts.end(part), number = parts.line(part);
+        const typename ItemsOf<Op, Source>::type line(task, number, parts.from, parts.length);
+        State *const locals = (State*)task.states + task.parts + number * task.length, state = Op::identity(), through;
+        if (Based) state = parts.to[part];
+        else if (!Local && task.carry) state = ((const State*)task.carry)[number];
+        for (u64 at = parts.begin(part); at < end; at += Threads * Items) {
+            const u64 first = at + threadIdx.x * Items, last = first + Items < end ? first + Items : end;
+            State own = Op::identity();
+            for (u64 k = first; k < last; k++) own = line.add(own, line.get(k), k);
+            State before = Op::combine(state, block_before<Op, Threads>(own, through));
+            for (u64 k = first; k < last; k++) {
+                const auto x = line.get(k);
+                const State with = line.add(before, x, k);
+                if constexpr (Source > 0) line.template put<Emit>(k, before);
+                else if constexpr (Local) locals[k] = shown<Op, Exclusive>(before, with, x);
+                else line.template put<Emit>(k, shown<Op, Exclusive>(before, with, x));
+                before = with;
+            }
+            state = Op::combine(state, through);
         }
-        state = Op::combine(state, through);
+        if (threadIdx.x != 0) continue;
+        if (Local) parts.to[part] = state;
+        else if (!Based && task.totals) ((State*)task.totals)[number] = state;
     }
-    if (threadIdx.x != 0) return;
-    if (Local) parts.to[blockIdx.x] = state;
-    else if (!Based && task.totals) ((State*)task.totals)[number] = state;
 }
 
-// Grid: a block a part. Each element's state behind its part's base.
+// Grid: any number of blocks, a part after another. Each element's state behind its part's base.
 template <class Op, class Emit, int Threads, int Items>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fan(const __grid_constant__ Scan task) {
     typedef typename Op::State State;
     const Cuts<Op, Threads * Items> parts(task, 0);
-    const u64 end = parts.end(blockIdx.x), number = parts.line(blockIdx.x);
-    const Elements<Op> line(task, number, nullptr, 0);
-    const State base = parts.to[blockIdx.x], *locals = (const State*)task.states + task.parts + number * task.length;
-    for (u64 k = parts.begin(blockIdx.x) + threadIdx.x; k < end; k += Threads)
-        line.template put<Emit>(k, Op::combine(base, locals[k]));
+    for (u64 part = blockIdx.x; part < parts.all(); part += gridDim.x) {
+        const u64 end = parts.end(part), number = parts.line(part);
+        const Elements<Op> line(task, number, nullptr, 0);
+        const State base = parts.to[part], *locals = (const State*)task.states + task.parts + number * task.length;
+        for (u64 k = parts.begin(part) + threadIdx.x; k < end; k += Threads)
+            line.template put<Emit>(k, Op::combine(base, locals[k]));
+    }
 }

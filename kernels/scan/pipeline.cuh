@@ -78,19 +78,20 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
             wait_at(folded(round), meeting);
             if (spot(round).tile >= tiles) return;
             work.find_bases(spot(round), round % SLOTS, looker);
-            __syncwarp();
             if (Work::meets) {
                 arrive_at(found(round), meeting);
-            } else if (speaks(lane)) {  // in turn
-                await(&work.rounds().found, round * Lookers + looker);
-                raise(&work.rounds().found, round * Lookers + looker + 1);
+            } else {
+                __syncwarp();
+                if (speaks(lane)) {  // in turn
+                    await(&work.rounds().found, round * Lookers + looker);
+                    raise(&work.rounds().found, round * Lookers + looker + 1);
+                }
             }
             if (!Work::draws_early && looker == 0 && lane == 0) {  // a trip to memory for which those that scan need not wait
                 await(&work.rounds().drawn, round + STAGES);
                 spot(round + STAGES) = drawn_spot(round + STAGES, draw());
                 raise(&work.rounds().drawn, round + STAGES + 1);
             }
-            __syncwarp();
         }
     }
 
@@ -114,7 +115,6 @@ template <class Work, int Warps, int Lookers> struct Pipeline {
                 __syncwarp();
                 now = work.fold(spot(round), round % stages, round % SLOTS);
             }
-            __syncwarp();
             if (round >= LAG && spot(round - LAG).tile >= tiles) return;
             arrive_at(folded(round), meeting);
             if (round >= LAG) {

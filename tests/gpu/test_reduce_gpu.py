@@ -168,6 +168,24 @@ def test_streams_do_not_share_tickets(gpu):
     assert {int(r[0]) for r in results} == {3_000_000 * 2_999_999 // 2}
 
 
+def test_streams_that_come_and_go_do_not_share_tickets(gpu):
+    """Neither do those of threads that do, of which all have one handle."""
+    x = cp.arange(3_000_000, dtype="i8")
+    bound = OPERATORS["sum"].bind(x.dtype)
+    cp.cuda.Device().synchronize()
+
+    def total(stream):
+        with stream:
+            return gpu.reduce((x,), bound, (0,), final=True)
+
+    results = [total(cp.cuda.Stream(non_blocking=True)) for _ in range(200)]
+    for _ in range(20):
+        with ThreadPoolExecutor(1) as thread:
+            results.append(thread.submit(total, cp.cuda.Stream.ptds).result())
+    cp.cuda.Device().synchronize()
+    assert {int(r[0]) for r in results} == {3_000_000 * 2_999_999 // 2}
+
+
 @pytest.mark.large
 @pytest.mark.parametrize("dtype", ["int8", "bool"])
 def test_beyond_two_to_the_32(gpu, dtype):

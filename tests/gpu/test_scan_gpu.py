@@ -431,6 +431,7 @@ def as_planned(family: Family) -> Any:
     options = (False, family.reverse, True if family.segmented else None, 0, family.method)
     with (
         mock.patch.object(gpu.scan_launch, "limits", return_value=H200),
+        mock.patch.object(gpu.scan_launch, "has_clusters", return_value=True),
         mock.patch.object(gpu.scan_launch, "load", return_value=((), ())),
     ):
         return gpu._prepare(operands, None, family.bound(), family.axis, *options)

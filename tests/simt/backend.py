@@ -155,7 +155,7 @@ class Emulator:
             patch.setattr(compiler, "function", _function)
             patch.setattr(launch, "start", self.start)
             patch.setattr(launch.shared, "allow", lambda function, nbytes: None)
-            patch.setattr(launch, "_tickets_of", lambda device, stream: self._tickets.data.ptr)
+            patch.setattr(launch, "_tickets_of", lambda device, stream: self._tickets)
             patch.setattr(launch, "_runtime", lambda: RUNTIME)
             patch.setattr(cupy.cuda, "Device", lambda number: nullcontext())
             patch.setattr(cupy, "stack", lambda arrays: put(np.stack([get(a) for a in arrays])))

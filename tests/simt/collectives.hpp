@@ -45,12 +45,14 @@ inline void barrier(const char* file, int line) {
 }
 
 // One thread comes to a named barrier for `threads` threads, and waits there or goes on. Once all have come, it is free
-// for the next round.
+// for the next round. A GPU counts warps: lanes that may have parted come to a __syncwarp first.
 inline void meet_named(unsigned id, unsigned threads, bool waits, const char* file, int line) {
     Thread& t = *machine.current;
     Block& block = *t.block;
     Named& barrier = block.named[id];
     ++machine.steps;
+    if (!t.joined) fail("bar at %s:%d: lanes of the warp do not come together", file, line);
+    t.joined = false;
     if (barrier.arrived.empty()) barrier.threads = threads;
     if (barrier.threads != threads || threads % 32)
         fail("bar at %s:%d for %u threads; barrier %u is for %u", file, line, threads, id, barrier.threads);
@@ -114,7 +116,7 @@ inline void complete(Block& block, unsigned warp, unsigned mask) {
             case Wait::ballot: t.value = votes; break;
             case Wait::any: t.value = votes != 0; break;
             case Wait::all: t.value = votes == mask; break;
-            case Wait::sync: t.view = view; break;
+            case Wait::sync: t.view = view, t.joined = mask == block.lanes[warp]; break;
             default: {
                 unsigned source = shuffle_source(t);
                 if (!(mask >> source & 1))

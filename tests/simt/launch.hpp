@@ -62,7 +62,7 @@ inline void start_block(unsigned number) {
         t.stack = machine.stacks.take();
         t.index = {i % r.block.x, i / r.block.x % r.block.y, i / r.block.x / r.block.y};
         t.rank = i, t.lane = i % 32, t.warp = i / 32;
-        t.wait = Wait::none, t.view = 0, t.polls = t.groups = 0, t.file = "start of the kernel", t.line = 0;
+        t.wait = Wait::none, t.view = 0, t.polls = t.groups = 0, t.joined = false, t.file = "start of the kernel", t.line = 0;
         t.copies.clear();
         block.lanes[t.warp] |= 1u << t.lane;
         prepare(t.fibre, t.stack, run_thread);

@@ -49,6 +49,7 @@ struct Thread {
     std::uint64_t value;  // given to the collective, then got from it
     std::uint64_t view;   // it sees every write published up to this time (memory.hpp)
     unsigned polls;
+    bool joined;          // came out of a __syncwarp of all its warp, and to no named barrier since
     unsigned groups;      // of copies it has closed
     std::vector<Copy> copies;
     const char* file;     // the last barrier or collective it came to

@@ -148,10 +148,11 @@ inline void check_whole(const void* at, unsigned bytes, const char* what) {
     if (reinterpret_cast<std::uintptr_t>(at) % bytes) fail("%s of %u bytes at %p: misaligned", what, bytes, at);
 }
 
-inline void store_relaxed(void* to, const void* from, unsigned bytes) {
+// `element`: bytes of it that others see whole.
+inline void store_relaxed(void* to, const void* from, unsigned bytes, unsigned element = 8) {
     check_whole(to, bytes, "relaxed store");
     pause();
-    const unsigned piece = bytes == 16 && machine.weak && draw() % 2 ? 8 : bytes;
+    const unsigned piece = bytes > element && machine.weak && draw() % 2 ? element : bytes;
     for (unsigned i = 0; i < bytes; i += piece)
         write(static_cast<unsigned char*>(to) + i, static_cast<const unsigned char*>(from) + i, piece, true);
 }

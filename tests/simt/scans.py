@@ -114,7 +114,7 @@ class Call:
                 GANGS=((64, (1, 2)), (128, (1, 4))),
                 GANGS_OF_EIGHTS=((64, (1, 2)), (128, (1, 4))),
             ),
-            mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12),
+            mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12, MOST_BLOCKS=7),
         ):
             plan = scan_plans.plan(
                 self.operator(), operands, self.exclusive, self.reverse, LIMIT, self.processors, self.method
