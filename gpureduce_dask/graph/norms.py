@@ -12,10 +12,10 @@ import numpy as np
 from ..dtypes import kind
 from ..errors import ArgumentError, message
 from . import graph_arrays as da
-from . import map_reduce
 from .apply import apply, as_dask
 from .axes import normalise_axes
 from .fallback import belongs_to_stock
+from .map_reduce import map_reduce
 from .options import reduce
 
 ROWS = {1.0: "norm1", 2.0: "norm2", np.inf: "norminf", 0.0: "count_nonzero"}  # vector norms that are operators
@@ -55,9 +55,9 @@ def vector_norm(
     _take(name, f"ord={ord!r}", also, ("where",) if ord != -np.inf else ())
     where = also.get("where")
     if ord == -np.inf:
-        found = map_reduce.map_reduce(magnitude, "min", (x,), axis, None, keepdims, split_every, None, where, {})
+        found = map_reduce(magnitude, "min", (x,), where=where, **shape)
         return found.astype(_result(x))
-    found = map_reduce.map_reduce(Power(float(ord)), "sum", (x,), axis, None, keepdims, split_every, None, where, {})
+    found = map_reduce(Power(float(ord)), "sum", (x,), where=where, **shape)
     return (found ** (1 / float(ord))).astype(_result(x))
 
 
