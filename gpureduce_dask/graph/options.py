@@ -20,7 +20,7 @@ from ..operators.monoid import Monoid
 from . import graph_arrays as da
 from . import masks
 from .apply import apply, as_dask
-from .fallback import belongs_to_stock, call, foreign, given_arguments, require_native, require_plain
+from .fallback import belongs_to_stock, call, foreign, require_native, require_plain
 from .map_reduce import map_reduce
 from .operands import same
 from .statistics import SPREADS, reduce_together
@@ -177,5 +177,5 @@ def central_moment(a: Any, order: Any, also: Mapping[str, Any], **arguments: Any
         x = as_dask("moment", a)
         if not belongs_to_stock("moment", (x,), arguments["dtype"]):
             require_native("moment", x.dtype)
-        return call("moment", (x,), order=int(order), **given_arguments(arguments))
+        return call("moment", (x,), order=int(order), **arguments)
     return reduce("moment", a, also, order=int(order), **arguments)

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import ArgumentError, message
 from . import graph_arrays as da
 from . import meta, reduce_tasks
-from .apply import apply, as_dask
+from .apply import agree, apply, as_dask
 from .axes import normalise_axes
 from .fallback import belongs_to_stock
 
@@ -35,7 +35,7 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
         return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
     given = (axis,) if np.ndim(axis) == 0 else tuple(axis)
     axes = tuple(range(x.ndim)) if axis is None else tuple(normalise_axes("average", a, x.ndim)[0] for a in given)
-    whole = _agree(w.shape, x.shape)
+    whole = agree(w.shape, x.shape)
     spread = w if whole else _spread(x, w, axes)
     mean = apply("average", x, spread, axis=axis, keepdims=keepdims)
     if not returned:
@@ -54,28 +54,17 @@ def _grown(weights: Any, x: Any) -> Any:
     return da.broadcast_to(weights, x.shape, chunks=tuple(theirs if m == 1 else own for m, own, theirs in pairs))
 
 
-def _agree(shape: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    """True where two shapes are one, as far as their sizes are known."""
-    return len(shape) == len(other) and all(m == n or math.isnan(m + n) for m, n in zip(shape, other, strict=True))
-
-
 def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
     """Weights along ``axes`` as an array of ``x``'s shape and chunks whose chunks are views."""
     sizes = tuple(x.shape[a] for a in axes)
     unknown = any(map(math.isnan, (*sizes, *weights.shape)))
-    if not _agree(weights.shape, sizes):
-        raise ArgumentError(
-            message(
-                "average",
-                f"weights of shape {weights.shape} for an array of shape {x.shape} and axes {axes}",
-                "the array's shape, or its sizes along the axes",
-                "Reshape or broadcast the weights.",
-            )
-        )
+    if not agree(weights.shape, sizes):
+        received = f"weights of shape {weights.shape} for an array of shape {x.shape} and axes {axes}"
+        expected = "the array's shape, or its sizes along the axes"
+        raise ArgumentError(message("average", received, expected, "Reshape or broadcast the weights."))
     if unknown and weights.numblocks != tuple(x.numblocks[a] for a in axes):
-        raise ArgumentError(
-            message("average", "unknown chunk sizes", "the same chunks in both", "Call compute_chunk_sizes() first.")
-        )
+        remedy = "Call compute_chunk_sizes() first."
+        raise ArgumentError(message("average", "unknown chunk sizes", "the same chunks in both", remedy))
     inds = tuple(range(x.ndim))
     return da.blockwise(
         partial(reduce_tasks.broadcast_weights, axes=axes),
@@ -95,7 +84,6 @@ def _counts(x: Any, mean: Any, axis: Any) -> Any:
     """How many elements each mean is of, in the mean's dtype and shape."""
     count = math.prod(x.shape[a] for a in normalise_axes("average", axis, x.ndim))
     if math.isnan(count):
-        raise ArgumentError(
-            message("average", "returned=True and unknown sizes", "known sizes", "Call x.compute_chunk_sizes() first.")
-        )
+        remedy = "Call x.compute_chunk_sizes() first."
+        raise ArgumentError(message("average", "returned=True and unknown sizes", "known sizes", remedy))
     return da.full_like(mean, count)
