@@ -53,12 +53,11 @@ def vector_norm(
         found = reduce(row, x, also, name, **shape)
         return found.astype(_result(x)) if ord == 0 else found
     _take(name, f"ord={ord!r}", also, ("where",) if ord != -np.inf else ())
-    where = also.get("where")
     if ord == -np.inf:
-        found = map_reduce(magnitude, "min", (x,), where=where, **shape)
-        return found.astype(_result(x))
-    found = map_reduce(Power(float(ord)), "sum", (x,), where=where, **shape)
-    return (found ** (1 / float(ord))).astype(_result(x))
+        found = map_reduce(magnitude, "min", (x,), **shape)
+    else:
+        found = map_reduce(Power(float(ord)), "sum", (x,), where=also.get("where"), **shape) ** (1 / float(ord))
+    return found.astype(_result(x))
 
 
 def magnitude(x: Any) -> Any:
@@ -86,10 +85,8 @@ def _matrix_norm(
     _take("norm", f"ord={ord!r} of matrices", also, ())
     if ord in SINGULAR:
         if x.ndim != 2:
-            received = f"ord={ord!r} for {x.ndim} dimensions"
-            raise ArgumentError(
-                message("norm", received, "a single matrix", "Singular values are dask.array.linalg's.")
-            )
+            received, remedy = f"ord={ord!r} for {x.ndim} dimensions", "Singular values are dask.array.linalg's."
+            raise ArgumentError(message("norm", received, "a single matrix", remedy))
         return da.linalg.norm(x.astype(np.float64) if kind(x.dtype) in "biu" else x, ord, axes, keepdims)
     if ord not in (1, -1, np.inf, -np.inf):
         raise ArgumentError(message("norm", f"ord {ord!r} of a matrix", MATRICES, "Or call vector_norm."))
