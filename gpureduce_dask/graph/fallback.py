@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def call(name: str, arrays: tuple[Any, ...], **arguments: Any) -> Any:
     given = {k: v for k, v in arguments.items() if v is not None and not (k == "keepdims" and not v)}
     unknown = sorted(set(given) - set(inspect.signature(stock).parameters))
     if unknown:
-        received = f"{', '.join(unknown)} with {_describe(arrays)}"
+        received = f"{', '.join(unknown)} with {describe(arrays)}"
         expected = f"the arguments of dask.array.{name}, which these arrays are handed to"
         raise ArgumentError(message(name, received, expected, "Leave it out, or convert the chunks to NumPy arrays."))
     return stock(*arrays, **given)
@@ -85,7 +86,7 @@ def _stock(name: str) -> Any:
 def foreign(name: str, arrays: tuple[Any, ...]) -> DtypeError:
     """The error for chunks that neither this package nor a stock function of that name reads."""
     remedy = "dask.array has no such function to hand them to; convert them first."
-    return DtypeError(message(name, _describe(arrays), "NumPy or CuPy chunks of at most 64-bit parts", remedy))
+    return DtypeError(message(name, describe(arrays), "NumPy or CuPy chunks of at most 64-bit parts", remedy))
 
 
 def require_plain(name: str, what: str, x: Any) -> None:
@@ -97,5 +98,6 @@ def require_plain(name: str, what: str, x: Any) -> None:
         raise DtypeError(message(name, received, "NumPy or CuPy arrays", "Fill or convert them first."))
 
 
-def _describe(arrays: tuple[Any, ...]) -> str:
+def describe(arrays: Sequence[Any]) -> str:
+    """The kinds of chunks that arrays have, in an error's words."""
     return " and ".join(f"{type(a._meta).__name__} chunks of {a.dtype}" for a in arrays)

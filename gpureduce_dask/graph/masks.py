@@ -22,7 +22,7 @@ from ..operators.monoid import DType, Monoid
 from ..operators.pairs import present_finalise
 from ..operators.weighted import SPREADS
 from .apply import as_dask
-from .fallback import require_plain
+from .fallback import describe, require_plain
 from .operands import Function, same
 
 ZERO = frozenset("sum nansum any count_nonzero sumsq norm1 norm2 norminf vdot average".split())
@@ -75,11 +75,12 @@ def checked(name: str, where: Any) -> Any:
     return mask
 
 
-def unread(name: str, arrays: tuple[Any, ...], keyword: str = "where") -> DtypeError:
+def unread(name: str, arrays: tuple[Any, ...], keywords: str = "where=") -> DtypeError:
     """The error for chunks that are no plain numbers, with a mask or weights beside them."""
-    given = " and ".join(f"{type(a._meta).__name__} chunks of {a.dtype}" for a in arrays if a.dtype.kind != "b")
+    given = [a for a in arrays if a.dtype.kind != "b"] or arrays
     remedy = "Fill masked chunks first, and pass their mask as where=."
-    return DtypeError(message(name, f"{keyword}= with {given}", "NumPy or CuPy chunks of numbers", remedy))
+    received = f"{keywords} with {describe(given)}"
+    return DtypeError(message(name, received, "NumPy or CuPy chunks of numbers", remedy))
 
 
 def refusing(monoid: Monoid) -> Monoid:

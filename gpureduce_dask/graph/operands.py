@@ -16,6 +16,7 @@ from ..expressions.program import Program
 from ..expressions.tracer import Untraceable
 from . import graph_arrays as da
 from .apply import as_dask, broadcast
+from .fallback import describe
 from .meta import is_ours
 
 Function = Callable[..., Any]
@@ -55,7 +56,7 @@ class Operands:
 
     def _attempt(self, function: Function) -> Program | Untraceable:
         if not self.is_ours:
-            return Untraceable(f"{' and '.join(f'{type(a._meta).__name__} chunks of {a.dtype}' for a in self.arrays)}")
+            return Untraceable(describe(self.arrays))
         if self.numbers:
             function = Filled(function, tuple(self.numbers.items()))
         return tracer.attempt(function, self.dtypes, self.order)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..distributed.private import write_to
 from ..dtypes import kind
-from ..errors import ArgumentError, DtypeError, message
+from ..errors import ArgumentError, message
 from ..operators import table as operators
 from ..operators.monoid import Monoid
 from . import graph_arrays as da
@@ -60,7 +60,8 @@ def reduce(op: str, a: Any, also: Mapping[str, Any], name: str | None = None, **
         return apply(op, a, name=name, **arguments)
     x = as_dask(name, a)
     if belongs_to_stock(op, (x,), arguments.get("dtype")):
-        raise _refused(name, x)
+        keywords = "where=, initial=, weights= or min_count="
+        raise foreign(name, (x,)) if x.dtype.kind == "O" else masks.unread(name, (x,), keywords)
     out = arguments.pop("out", None)
     result = _counted(op, x, given, arguments) if "min_count" in given else _reduced(op, x, given, arguments)
     return write_to(out, _begun(op, result, given["initial"]) if "initial" in given else result)
@@ -79,14 +80,6 @@ def _check(op: str, name: str, also: Mapping[str, Any]) -> None:
     least = also.get("min_count")
     if least is not None and not (isinstance(least, int | np.integer) and least >= 0):
         raise ArgumentError(message(name, f"min_count={least!r}", "an integer of 0 or more", "Pass a count."))
-
-
-def _refused(name: str, x: Any) -> DtypeError:
-    if x.dtype.kind == "O":
-        return foreign(name, (x,))
-    received = f"where=, initial=, weights= or min_count= with {type(x._meta).__name__} chunks of {x.dtype}"
-    remedy = "Fill masked chunks first, and pass their mask as where=."
-    return DtypeError(message(name, received, "NumPy or CuPy chunks of numbers", remedy))
 
 
 def _reduced(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:

@@ -29,7 +29,7 @@ from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
 from . import masks, meta, reduce_tasks
 from .apply import as_dask, bind
-from .fallback import belongs_to_stock, require_plain
+from .fallback import belongs_to_stock, describe, require_plain
 from .masks import Masked, Weighing
 from .operands import Function, Operands
 from .reduce import Tree, build_tree
@@ -212,8 +212,8 @@ def build_statistics(
     array = as_dask(operation, x)
     whole, statistics = plan_parts(operation, asked, array.dtype, ddof)
     if belongs_to_stock(operation, (array,), None):
-        received = f"{type(array._meta).__name__} chunks of {array.dtype}"
-        raise DtypeError(message(operation, received, "NumPy or CuPy chunks", "Convert the chunks first."))
+        remedy = "Convert the chunks first."
+        raise DtypeError(message(operation, describe([array]), "NumPy or CuPy chunks", remedy))
     size = whole.state.itemsize
     if meta.promises_device(array._meta) and size > LARGEST_STATE:
         received = f"statistics whose states take {size} bytes together"
@@ -276,7 +276,7 @@ def reduce_together(
     program = operands.trace(todo)
     ddof = options.get("ddof", 0)
     if program is None and beside:
-        raise masks.unread(operation, operands.arrays, "where" if weights is None else "weights")
+        raise masks.unread(operation, operands.arrays, "where=" if weights is None else "weights=")
     if program is None:
         values = operands.whole(function)
         return [build_statistics(operation, x, ops, axis, keepdims, split_every, ddof)[1] for x in values]
