@@ -30,13 +30,18 @@ FAN_IN_UNKNOWN = 8  # where chunk sizes are unknown
 
 def normalise_axes(name: str, axis: Any, ndim: int) -> Axes:
     """``axis`` as a sorted tuple of axes in ``range(ndim)``; None means all of them."""
+    return tuple(sorted(ordered_axes(name, axis, ndim)))
+
+
+def ordered_axes(name: str, axis: Any, ndim: int) -> Axes:
+    """As :func:`normalise_axes`, in the order given."""
     if axis is None:
         return tuple(range(ndim))
     given = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     axes = tuple(_one_axis(name, a, ndim) for a in given)
     if len(set(axes)) < len(axes):
         raise AxisError(message(name, f"axis {axis!r} names one axis twice", "distinct axes", "Name each axis once."))
-    return tuple(sorted(axes))
+    return axes
 
 
 def _one_axis(name: str, axis: Any, ndim: int) -> int:

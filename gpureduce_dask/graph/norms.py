@@ -13,7 +13,7 @@ from ..dtypes import kind
 from ..errors import ArgumentError, message
 from . import graph_arrays as da
 from .apply import apply, as_dask
-from .axes import normalise_axes
+from .axes import ordered_axes
 from .fallback import belongs_to_stock
 from .map_reduce import map_reduce
 from .options import reduce
@@ -30,7 +30,7 @@ def norm(a: Any, ord: Any, axis: Any, keepdims: Any, split_every: Any, also: Map
     x = as_dask("norm", a)
     if belongs_to_stock("norm", (x,), None) and not any(v is not None for v in also.values()):
         return da.linalg.norm(x, ord, axis, keepdims)
-    axes = _axes(x, axis)
+    axes = ordered_axes("norm", axis, x.ndim)  # a matrix's rows come first
     if (axis is None and ord is None) or len(axes) == 1:
         return vector_norm("norm", x, 2 if ord is None else ord, axes, keepdims, split_every, also)
     if len(axes) != 2:
@@ -92,14 +92,6 @@ def _matrix_norm(
         raise ArgumentError(message("norm", f"ord {ord!r} of a matrix", MATRICES, "Or call vector_norm."))
     sums = apply("norm1", x, axis=axes[0] if abs(ord) == 1 else axes[1], keepdims=True, split_every=split_every)
     return apply("max" if ord > 0 else "min", sums, axis=axes, name="norm", **shape)
-
-
-def _axes(x: Any, axis: Any) -> tuple[int, ...]:
-    """Axes in the order given: a matrix's rows come first."""
-    sorted_axes = normalise_axes("norm", axis, x.ndim)
-    if axis is None or len(sorted_axes) < 2:
-        return sorted_axes
-    return tuple(normalise_axes("norm", a, x.ndim)[0] for a in axis)
 
 
 def _take(name: str, what: str, also: Mapping[str, Any], known: tuple[str, ...]) -> None:

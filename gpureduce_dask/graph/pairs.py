@@ -6,13 +6,11 @@ import math
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from ..errors import ArgumentError, message
 from . import graph_arrays as da
 from . import meta, reduce_tasks
 from .apply import agree, apply, as_dask
-from .axes import normalise_axes
+from .axes import ordered_axes
 from .fallback import belongs_to_stock
 
 
@@ -33,8 +31,7 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
     w = _grown(as_dask("average", weights), x)
     if belongs_to_stock("average", (x, w), None):
         return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
-    given = (axis,) if np.ndim(axis) == 0 else tuple(axis)
-    axes = tuple(range(x.ndim)) if axis is None else tuple(normalise_axes("average", a, x.ndim)[0] for a in given)
+    axes = ordered_axes("average", axis, x.ndim)
     whole = agree(w.shape, x.shape)
     spread = w if whole else _spread(x, w, axes)
     mean = apply("average", x, spread, axis=axis, keepdims=keepdims)
@@ -82,7 +79,7 @@ def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
 
 def _counts(x: Any, mean: Any, axis: Any) -> Any:
     """How many elements each mean is of, in the mean's dtype and shape."""
-    count = math.prod(x.shape[a] for a in normalise_axes("average", axis, x.ndim))
+    count = math.prod(x.shape[a] for a in ordered_axes("average", axis, x.ndim))
     if math.isnan(count):
         remedy = "Call x.compute_chunk_sizes() first."
         raise ArgumentError(message("average", "returned=True and unknown sizes", "known sizes", remedy))

@@ -51,13 +51,6 @@ HOLDERS = {
     "nanstd": (("nanvar", "count"),),
     "kurtosis": (("skew", "count"),),
 }
-# The same with weights, from the first field on.
-WEIGHTED_HOLDERS = {
-    "std": ("var", "skew", "kurtosis"),
-    "var": ("skew", "kurtosis"),
-    "kurtosis": ("skew",),
-    "nanstd": ("nanvar",),
-}
 
 # Another statistic whose state holds a statistic's, and from which field on (None: from its beginning).
 Holder = Callable[[str], tuple[str, str | None] | None]
@@ -307,8 +300,9 @@ def _weighted(
     arities = [masks.WEIGHTED[name][1].arity for name in rows]
     step = 1 + sum(arities)
 
-    def holder(name: str) -> tuple[str, None] | None:
-        return next(((each, None) for each in WEIGHTED_HOLDERS.get(name, ()) if each in rows), None)
+    def holder(name: str) -> tuple[str, None] | None:  # with weights, those that begin as others' states do
+        found = (each for each, field in HOLDERS.get(name, ()) if field == "count" and each in rows)
+        return next(((each, None) for each in found), None)
 
     for first in range(0, len(program.outputs), step):
         value, *rest = program.outputs[first : first + step]
