@@ -149,11 +149,8 @@ def align(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arrays of one shape, cut into the same chunks."""
     for other in arrays[1:]:
         if not agree(arrays[0].shape, other.shape):
-            received, remedy = (
-                f"arrays of shapes {arrays[0].shape} and {other.shape}",
-                "Broadcast or reshape one of them.",
-            )
-            raise ArgumentError(message(name, received, "one shape", remedy))
+            received = f"arrays of shapes {arrays[0].shape} and {other.shape}"
+            raise ArgumentError(message(name, received, "one shape", "Broadcast or reshape one of them."))
     return broadcast(name, arrays)
 
 
