@@ -331,7 +331,8 @@ def join(program: Program, asked: Iterator[Asked], keeps_mask: bool) -> tuple[Pr
     whole = product("map_reduce", tuple(parts))
 
     def statistic(b: Bound, number: int, offset: int) -> Statistic:
-        monoid = masks.refusing(b.monoid) if keeps_mask else b.monoid  # nothing may count
-        return Statistic(replace(b, monoid=monoid), whole.offsets[number] + offset)
+        if keeps_mask:  # nothing may count
+            b = Bound(masks.refusing(b.monoid), b.dtypes, b.dtype)
+        return Statistic(b, whole.offsets[number] + offset)
 
     return whole, [[statistic(*each) for each in one] for one in found]
