@@ -14,7 +14,7 @@ from ..distributed import workers
 from ..distributed.private import DataNode, GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
 from ..operators import table as operators
-from ..operators.monoid import Bound, Monoid
+from ..operators.monoid import Monoid
 from ..public import public
 from . import fusion, meta
 from .apply import align, bind, operands
@@ -110,7 +110,7 @@ def plan(
     """
     if not isinstance(monoid, (str, Monoid)):
         tree, results = build_statistics("stats", x, monoid, axis, keepdims, split_every, group=group, dry_run=True)
-        return _describe(tree, tree.bound, f"stats, axis={axis}", results)
+        return _describe(tree, f"stats, axis={axis}", results)
     row = operators.get(monoid)
     arrays = operands(row.name, row, x)
     if belongs_to_stock(row.name, arrays, dtype):
@@ -118,16 +118,16 @@ def plan(
         raise ArgumentError(message("plan", received, "NumPy or CuPy chunks", remedy))
     bound = bind(row, tuple(a.dtype for a in arrays), dtype, {}, row.name)
     tree = build_tree(align(row.name, arrays), bound, axis, keepdims, split_every, row.name, group, dry_run=True)
-    return _describe(tree, bound, f"{row.name}, axis={axis}", [tree.array])
+    return _describe(tree, f"{row.name}, axis={axis}", [tree.array])
 
 
-def _describe(tree: Tree, bound: Bound, name: str, results: list[Any]) -> Plan:
+def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     x = tree.x
     known = tree.source.known if tree.source is not None else workers.current()
     handles = tree.source.to_make if isinstance(tree.source, HandleSource) else 0
     tasks = handles + _tasks(results, is_local=known.client is None)
     cells = math.prod(max(sizes) for a, sizes in enumerate(x.chunks) if a not in tree.order[0])
-    partial = float(cells * bound.cell_bytes)
+    partial = float(cells * tree.bound.cell_bytes)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
     read = float(sum(a.nbytes for a in tree.arrays))
     shares = _shares(tree, read)
