@@ -5,8 +5,10 @@ Each is part of the reduction, which reads the array once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, TypedDict
 
@@ -18,8 +20,9 @@ from ..errors import ArgumentError, message
 from ..operators import table as operators
 from ..operators.monoid import Monoid
 from . import graph_arrays as da
-from . import masks
-from .apply import apply, as_dask
+from . import masks, meta, reduce_tasks
+from .apply import agree, apply, as_dask
+from .axes import ordered_axes
 from .fallback import belongs_to_stock, call, foreign, require_native, require_plain
 from .map_reduce import map_reduce
 from .operands import same
@@ -172,3 +175,70 @@ def central_moment(a: Any, order: Any, also: Mapping[str, Any], **arguments: Any
             require_native("moment", x.dtype)
         return call("moment", (x,), order=int(order), **arguments)
     return reduce("moment", a, also, order=int(order), **arguments)
+
+
+# ---- average
+
+
+def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: bool) -> Any:
+    """The mean by weights of ``a``'s shape or along ``axis``, and with ``returned`` the sum of the weights."""
+    x = as_dask("average", a)
+    if weights is None:
+        mean = apply("mean", x, axis=axis, keepdims=keepdims, name="average")
+        return (mean, _counts(x, mean, axis)) if returned else mean
+    w = _grown(as_dask("average", weights), x)
+    if belongs_to_stock("average", (x, w), None):
+        return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
+    axes = ordered_axes("average", axis, x.ndim)
+    whole = agree(w.shape, x.shape)
+    spread = w if whole else _spread(x, w, axes)
+    mean = apply("average", x, spread, axis=axis, keepdims=keepdims)
+    if not returned:
+        return mean
+    if whole or any(map(math.isnan, mean.shape)):
+        return mean, apply("sum", spread, axis=axes, dtype=mean.dtype, keepdims=keepdims)
+    total = apply("sum", w, dtype=mean.dtype)
+    return mean, da.broadcast_to(total, mean.shape, chunks=mean.chunks)
+
+
+def _grown(weights: Any, x: Any) -> Any:
+    """Weights of as many axes as ``x``, where these are of size 1 broadcast to its shape."""
+    if weights.ndim != x.ndim or not all(m in (1, n) for m, n in zip(weights.shape, x.shape, strict=True)):
+        return weights
+    pairs = zip(weights.shape, weights.chunks, x.chunks, strict=True)
+    return da.broadcast_to(weights, x.shape, chunks=tuple(theirs if m == 1 else own for m, own, theirs in pairs))
+
+
+def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
+    """Weights along ``axes`` as an array of ``x``'s shape and chunks whose chunks are views."""
+    sizes = tuple(x.shape[a] for a in axes)
+    unknown = any(map(math.isnan, (*sizes, *weights.shape)))
+    if not agree(weights.shape, sizes):
+        received = f"weights of shape {weights.shape} for an array of shape {x.shape} and axes {axes}"
+        expected = "the array's shape, or its sizes along the axes"
+        raise ArgumentError(message("average", received, expected, "Reshape or broadcast the weights."))
+    if unknown and weights.numblocks != tuple(x.numblocks[a] for a in axes):
+        remedy = "Call compute_chunk_sizes() first."
+        raise ArgumentError(message("average", "unknown chunk sizes", "the same chunks in both", remedy))
+    inds = tuple(range(x.ndim))
+    return da.blockwise(
+        partial(reduce_tasks.broadcast_weights, axes=axes),
+        inds,
+        x,
+        inds,
+        weights if unknown else weights.rechunk(tuple(x.chunks[a] for a in axes)),
+        axes,
+        token="gr-average-weights",
+        dtype=weights.dtype,
+        meta=meta.like(x._meta, x.ndim, weights.dtype),
+        align_arrays=False,
+    )
+
+
+def _counts(x: Any, mean: Any, axis: Any) -> Any:
+    """How many elements each mean is of, in the mean's dtype and shape."""
+    count = math.prod(x.shape[a] for a in ordered_axes("average", axis, x.ndim))
+    if math.isnan(count):
+        remedy = "Call x.compute_chunk_sizes() first."
+        raise ArgumentError(message("average", "returned=True and unknown sizes", "known sizes", remedy))
+    return da.full_like(mean, count)

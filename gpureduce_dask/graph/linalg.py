@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, by NumPy's rules of which is meant."""
+"""Norms of vectors and matrices, by NumPy's rules of which is meant, and dot products."""
 
 from __future__ import annotations
 
@@ -105,3 +105,11 @@ def _take(name: str, what: str, also: Mapping[str, Any], known: tuple[str, ...])
 def _result(x: Any) -> Any:
     """The dtype of an array's norms."""
     return np.dtype(np.float64) if kind(x.dtype) in "biu" else np.empty(0, x.dtype).real.dtype
+
+
+def dot(a: Any, b: Any) -> Any:
+    """``sum(conj(a) * b)`` over all elements; arrays of two shapes and one size are flattened, as NumPy does."""
+    x, y = as_dask("vdot", a), as_dask("vdot", b)
+    if x.ndim != y.ndim or (x.shape != y.shape and x.size == y.size):
+        x, y = x.ravel(), y.ravel()
+    return apply("vdot", x, y)
