@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from array_expression_calls import CALLS, CHECKS, OF_NUMPY, PLANNED_ONLY
+from array_expression_calls import CALLS, CHECKS, OF_NUMPY
 
 PROGRAM = Path(__file__).parent / "array_expression_calls.py"
 PACKAGES = ("dask.array", "dask_array")
@@ -22,15 +22,13 @@ EACH = [pytest.param(name, marks=needs_dask_array if name == "dask_array" else (
 @functools.cache
 def faults(package: str) -> dict[str, str]:
     """What is wrong with each call, and with each part of the program."""
-    parts = ["calls", *(part for part in CHECKS if can_run(package, part))]
+    parts = ["calls", *(part for part in CHECKS if can_run(part))]
     done = subprocess.run([sys.executable, PROGRAM, package, *parts], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def can_run(package: str, part: str) -> bool:
-    if part in PLANNED_ONLY:
-        return package == "dask.array"
+def can_run(part: str) -> bool:
     needed = {"xarray": "xarray", "cluster": "distributed", "other_arrays": "dask_array"}.get(part)
     return needed is None or importlib.util.find_spec(needed) is not None
 
@@ -47,13 +45,8 @@ def test_results_are_expressions_whatever_is_given(name: str) -> None:
 
 
 @pytest.mark.parametrize("package", EACH)
-@pytest.mark.parametrize("part", [name for name in CHECKS if name not in PLANNED_ONLY])
+@pytest.mark.parametrize("part", CHECKS)
 def test_what_else_holds_of_results(package: str, part: str) -> None:
-    if not can_run(package, part):
+    if not can_run(part):
         pytest.skip(f"{part} needs what is not installed")
     assert faults(package)[part] == ""
-
-
-@pytest.mark.parametrize("part", sorted(PLANNED_ONLY))
-def test_what_holds_with_query_planning_alone(part: str) -> None:
-    assert faults("dask.array")[part] == ""

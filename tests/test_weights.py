@@ -15,8 +15,8 @@ from test_maps import close
 import gpureduce_dask as gr
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions import tracer
-from gpureduce_dask.graph import map_statistics
-from gpureduce_dask.graph.map_statistics import Weighing
+from gpureduce_dask.graph import statistics
+from gpureduce_dask.graph.masks import Weighing
 from gpureduce_dask.graph.operands import same
 from gpureduce_dask.operators import higher_moments
 from gpureduce_dask.operators.weighted import SPREADS
@@ -142,8 +142,9 @@ def test_they_share_states_and_read_once():
     assert len(reads) == 3
     np.testing.assert_allclose(values.mean, np.average([1, 2, 3], weights=w.reshape(3, 10).sum(1)))
     program = tracer.trace(Weighing(same, names, False), (np.dtype("f8"), np.dtype("f8")))
-    (part,) = map_statistics._weighted_parts(program, names, np.dtype("f8"), None, {})
-    assert {each.name for each in part.whole.parts} == {"mean", "skew"}  # whose state holds the others'
+    ((bounds, _, holder),) = statistics._weighted("stats", program, names, np.dtype("f8"), None, {})
+    states, _ = statistics.share_states(bounds, holder)
+    assert {state.name for state in states} == {"mean", "skew"}  # whose state holds the others'
 
 
 def test_functions_of_arrays():

@@ -31,7 +31,7 @@ class Explanation(NamedTuple):
         lines = [*_lines("taken", self.taken), *_lines("left to dask", self.left)]
         return "\n".join(lines) or (
             "nothing was asked of this package: built while gr.accelerate() was off, or of operations that are no "
-            "reductions, scans or groups that it knows"
+            "reductions, scans or groups that it knows, or of dask-array imported after gr.accelerate()"
         )
 
     def __repr__(self) -> str:

@@ -75,7 +75,9 @@ def map_reduce(
     DtypeError
         A dtype that ``op`` does not take, or a mask that is not of bool.
     """
-    found = trees.map_reduce(f, op, arrays, axis, dtype, keepdims, split_every, out, where, options, weights)
+    places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
+    beside = {"where": where, "weights": weights}
+    found = trees.map_reduce(f, op, arrays, dtype=dtype, out=out, **places, **beside, **options)
     return found if isinstance(op, str | Monoid) else _each(op, found)
 
 
@@ -100,7 +102,8 @@ def map_scan(
     """
     if not isinstance(op, str | Monoid):
         field_names("map_scan", op)
-    found = trees.map_scan(f, op, arrays, axis, dtype, exclusive, reverse, segments, include_initial, out)
+    places = {"axis": axis, "exclusive": exclusive, "reverse": reverse, "segments": segments}
+    found = trees.map_scan(f, op, arrays, out, dtype=dtype, initial=include_initial, **places)
     return found if isinstance(op, str | Monoid) else _each(op, found)
 
 

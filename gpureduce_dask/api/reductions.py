@@ -32,11 +32,10 @@ from __future__ import annotations
 from typing import Any, Unpack
 
 from ..errors import ArgumentError, message
-from ..graph import norms
+from ..graph import linalg
 from ..graph.apply import apply_many
 from ..graph.chunk_functions import reduction_functions
 from ..graph.options import Options, reduce
-from ..graph.pairs import dot
 from ..operators.monoid import Monoid
 from ..public import public, reduced
 from ..steps.strategy import recipe as strategy_recipe
@@ -191,7 +190,7 @@ def norm(
     least sum of a column), inf and -inf (of a row), and of a single matrix 2, -2 and 'nuc', which dask makes of
     singular values.
     """
-    return norms.norm(a, ord, axis, keepdims, split_every, also)
+    return linalg.norm(a, ord, axis, keepdims, split_every, also)
 
 
 @public(reduced)
@@ -209,13 +208,13 @@ def vector_norm(
 
     ``ord`` is that of vectors in :func:`norm`.
     """
-    return norms.vector_norm("vector_norm", x, ord, axis, keepdims, split_every, also)
+    return linalg.vector_norm("vector_norm", x, ord, axis, keepdims, split_every, also)
 
 
 @public(reduced)
 def vdot(a: Any, b: Any) -> Any:
     """``sum(conj(a) * b)`` over all elements, 0-d, without an array of products. Sizes must be equal."""
-    return dot(a, b)
+    return linalg.dot(a, b)
 
 
 @public(reduced)

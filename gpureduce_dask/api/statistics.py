@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from ..graph.options import Options, central_moment, reduce
-from ..graph.pairs import weighted_mean
+from ..graph.options import Options, central_moment, reduce, weighted_mean
 from ..public import public, reduced
 
 

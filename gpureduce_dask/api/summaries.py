@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..graph import map_statistics
-from ..graph.map_statistics import reduce_mapped
 from ..graph.operands import same
-from ..graph.statistics import reduce_together
+from ..graph.statistics import build_statistics, reduce_together
 from ..operators.monoid import Monoid
 from ..public import public, reduced
 
@@ -68,17 +66,12 @@ def stats(
     Masked, sparse, object and string arrays are refused, as are on GPUs more statistics than a thread keeps states of
     (192 bytes: some ten of float64).
     """
-    if weights is not None:
-        options = {"ddof": ddof}
-        found = map_statistics.reduce_weighted(
-            same, names, (x,), weights, axis, keepdims, split_every, where, None, options, "stats"
-        )
-        return named(names, found[0])
-    if where is not None:
-        return named(
-            names, reduce_mapped(same, names, (x,), axis, keepdims, split_every, where, options={"ddof": ddof})[0]
-        )
-    return named(names, reduce_together("stats", x, names, axis, keepdims, split_every, ddof))
+    if where is None and weights is None:
+        return named(names, build_statistics("stats", x, names, axis, keepdims, split_every, ddof)[1])
+    places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
+    options = {"ddof": ddof}
+    (found,) = reduce_together("stats", same, names, (x,), where=where, weights=weights, options=options, **places)
+    return named(names, found)
 
 
 @public()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Iterable, Sequence
 from numbers import Number, Real
 from typing import Any
@@ -19,7 +20,7 @@ from ..operators.monoid import Bound, Monoid
 from ..public import is_labelled, xarray
 from . import array_expressions  # noqa: F401  # by which public functions are called
 from . import graph_arrays as da
-from .fallback import belongs_to_stock, call, foreign, given_arguments, require_native
+from .fallback import belongs_to_stock, call, foreign, require_native
 from .reduce import reduce_array
 
 
@@ -43,14 +44,14 @@ def apply(
     monoid = operators.get(op)
     name = name or monoid.name
     arrays = tuple(as_dask(name, x) for x in inputs)
+    places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
     if belongs_to_stock(monoid.name, arrays, dtype):
         if isinstance(op, Monoid):
             raise foreign(name, arrays)
-        given = {"axis": axis, "dtype": dtype, "keepdims": keepdims, "split_every": split_every, "out": out}
-        return call(name, arrays, **given_arguments({**given, **options}))
+        return call(name, arrays, dtype=dtype, out=out, **places, **options)
     if op == "ptp" and arrays[0].dtype.kind == "c":  # whose ends are found by position: two states, not one
-        places = {"axis": axis, "keepdims": keepdims, "split_every": split_every, "group": group, "name": name}
-        return write_to(out, apply("max", *arrays, **places) - apply("min", *arrays, **places))
+        high, low = (apply(end, *arrays, **places, group=group, name=name) for end in ("max", "min"))
+        return write_to(out, high - low)
     bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
     result = reduce_array(align(name, arrays), bound, axis, keepdims, split_every, name, group)
     return write_to(out, result)
@@ -58,15 +59,8 @@ def apply(
 
 def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:
     """:func:`apply` with all inputs in one argument: an array, or a tuple of them for a monoid of arity 2."""
-    arity = operators.get(op).arity
-    if arity == 1:
-        return apply(op, x, **arguments)
-    if not isinstance(x, tuple) or len(x) != arity:
-        received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
-        raise ArgumentError(
-            message(operators.get(op).name, received, f"a tuple of {arity} arrays", "Pass as many as the arity.")
-        )
-    return apply(op, *x, **arguments)
+    monoid = operators.get(op)
+    return apply(op, *operands(monoid.name, monoid, x), **arguments)
 
 
 def as_dask(name: str, x: Any) -> Any:
@@ -83,9 +77,8 @@ def as_dask(name: str, x: Any) -> Any:
     try:
         return da.asanyarray(x)
     except ValueError as error:
-        raise ArgumentError(
-            message(name, str(error).rstrip("."), "rows of one length", "Make an array of it first.")
-        ) from error
+        received = str(error).rstrip(".")
+        raise ArgumentError(message(name, received, "rows of one length", "Make an array of it first.")) from error
 
 
 def _require_array(name: str, x: Any) -> None:
@@ -113,9 +106,8 @@ def operands(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:
         return (as_dask(name, x),)
     if not isinstance(x, tuple) or len(x) != monoid.arity:
         received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
-        raise ArgumentError(
-            message(name, received, f"a tuple of {monoid.arity} arrays", "Pass as many arrays as the arity.")
-        )
+        remedy = "Pass as many arrays as the arity."
+        raise ArgumentError(message(name, received, f"a tuple of {monoid.arity} arrays", remedy))
     return tuple(as_dask(name, each) for each in x)
 
 
@@ -155,18 +147,39 @@ def check_options(monoid: Monoid, options: dict[str, Any], name: str) -> None:
 
 def align(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arrays of one shape, cut into the same chunks."""
-    if len(arrays) == 1:
+    for other in arrays[1:]:
+        if not agree(arrays[0].shape, other.shape):
+            received = f"arrays of shapes {arrays[0].shape} and {other.shape}"
+            raise ArgumentError(message(name, received, "one shape", "Broadcast or reshape one of them."))
+    return broadcast(name, arrays)
+
+
+def agree(shape: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """True where two shapes are one, as far as their sizes are known."""
+    return len(shape) == len(other) and all(m == n or math.isnan(m + n) for m, n in zip(shape, other, strict=True))
+
+
+def broadcast(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays broadcast to one shape, in chunks of one size. Those that grow are views, chunk by chunk."""
+    if len({a.chunks for a in arrays}) == 1:
         return arrays
-    x, y = arrays
-    if x.ndim != y.ndim or any(m != n for m, n in zip(x.shape, y.shape, strict=True) if m == m and n == n):
-        raise ArgumentError(
-            message(name, f"arrays of shapes {x.shape} and {y.shape}", "one shape", "Broadcast or reshape one of them.")
-        )
-    if np.isnan(x.shape).any() or np.isnan(y.shape).any():
-        if x.numblocks != y.numblocks:
-            raise ArgumentError(
-                message(name, "unknown chunk sizes", "the same chunks in both", "Call compute_chunk_sizes() first.")
-            )
+    if any(np.isnan(a.shape).any() for a in arrays):
+        if len({a.numblocks for a in arrays}) > 1:
+            remedy = "Call compute_chunk_sizes() first."
+            raise ArgumentError(message(name, "unknown chunk sizes", "the same chunks in all", remedy))
         return arrays
-    inds = tuple(range(x.ndim))
-    return tuple(da.core.unify_chunks(x, inds, y, inds)[1])
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    except ValueError:
+        received = f"arrays of shapes {' and '.join(str(a.shape) for a in arrays)}"
+        raise ArgumentError(message(name, received, "shapes that broadcast", "Reshape one of them.")) from None
+    inds = [tuple(range(len(shape) - a.ndim, len(shape))) for a in arrays]
+    _, unified = da.core.unify_chunks(*(v for pair in zip(arrays, inds, strict=True) for v in pair))
+    chunks = tuple(_chunks_along(axis - len(shape), size, unified) for axis, size in enumerate(shape))
+    return tuple(a if a.chunks == chunks else da.broadcast_to(a, shape, chunks=chunks) for a in unified)
+
+
+def _chunks_along(axis: int, size: int, arrays: Sequence[Any]) -> tuple[int, ...]:
+    """The chunks of the first array that is of full size along an axis, counted from the last."""
+    found: tuple[int, ...] = next(a.chunks[axis] for a in arrays if a.ndim >= -axis and a.shape[axis] == size)
+    return found

@@ -42,36 +42,24 @@ PLANS = 4  # of one call: of its operands as given, and as they are at each step
 _is_inside: ContextVar[bool] = ContextVar("gpureduce_on_stand_ins", default=False)
 
 
-@dataclass(frozen=True)
-class Package:
-    """A package whose arrays are expressions."""
-
-    name: str
-
-    @property
-    def array(self) -> type:
-        """The class of its arrays."""
-        found: type = sys.modules[self.name].Array
-        return found
-
-    @property
-    def base(self) -> Any:
-        """The class of its expressions."""
-        return private.expression_class(self.name)
+# The packages whose arrays are expressions.
+DASK, DASK_ARRAY = "dask.array", "dask_array"
 
 
-DASK, DASK_ARRAY = Package("dask.array"), Package("dask_array")
+def array_class(package: str) -> Any:
+    """The class of a package's arrays."""
+    return sys.modules[package].Array
 
 
-def packages() -> list[Package]:
+def packages() -> list[str]:
     """Those whose arrays the program may have."""
-    found = [DASK_ARRAY] if hasattr(sys.modules.get("dask_array"), "Array") else []
+    found = [DASK_ARRAY] if hasattr(sys.modules.get(DASK_ARRAY), "Array") else []
     return [*found, DASK] if IS_PLANNED else found
 
 
-def package_of(x: Any) -> Package | None:
+def package_of(x: Any) -> str | None:
     """The package of an array that is an expression, or None."""
-    return next((each for each in packages() if isinstance(x, each.array)), None)
+    return next((each for each in packages() if isinstance(x, array_class(each))), None)
 
 
 # ---- calls
@@ -90,12 +78,11 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         found = call(function, args, {**kwargs, "out": None})
         return _put(function.__name__, _single(out), found, kind)
     given: dict[str, Any] = {}
-    slots = substitute((args, kwargs), tuple(each.array for each in known), lambda x: _slot(x, given))
+    slots = substitute((args, kwargs), tuple(map(array_class, known)), lambda x: _slot(x, given))
     kinds = list(dict.fromkeys(filter(None, map(package_of, given.values()))))
     if len(kinds) > 1:
-        received = f"arrays of {' and of '.join(each.name for each in kinds)}"
-        remedy = "Make all of them with one of the packages."
-        raise ArgumentError(message(_name_of(function), received, "arrays of one package", remedy))
+        name, remedy = getattr(function, "__name__", "gpureduce_dask"), "Make all of them with one of the packages."
+        raise ArgumentError(message(name, f"arrays of {' and of '.join(kinds)}", "arrays of one package", remedy))
     if not kinds and DASK not in known:
         return function(*args, **kwargs)
     recipe = Recipe(kinds[0] if kinds else DASK, function, slots)
@@ -103,27 +90,21 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     return recipe.results(operands, tuple(given.values()))
 
 
-def _name_of(function: Any) -> str:
-    return str(getattr(function, "__name__", "gpureduce_dask"))
-
-
 def _single(out: Any) -> Any:
     return out[0] if isinstance(out, tuple) and len(out) == 1 else out
 
 
-def _put(name: str, out: Any, found: Any, kind: Package) -> Any:
+def _put(name: str, out: Any, found: Any, kind: str) -> Any:
     """Make ``out`` the array of a result, as dask does with arrays of graphs."""
-    if not isinstance(found, kind.array):
-        received = f"out= of {kind.name} and a result of type {type(found).__name__}"
+    if not isinstance(found, array_class(kind)):
+        received = f"out= of {kind} and a result of type {type(found).__name__}"
         raise ArgumentError(message(name, received, "arrays of one package", "Leave out= away."))
-    if out.shape != found.shape:  # type: ignore[attr-defined]
-        received = f"out= of shape {out.shape}"
-        raise ArgumentError(message(name, received, f"shape {found.shape}", "Leave it out."))  # type: ignore[attr-defined]
-    replace = getattr(out, "_replace_expr", None)  # of dask-array, which forgets what follows from the old one
-    if replace is not None:
-        replace(found.expr)  # type: ignore[attr-defined]
+    if out.shape != found.shape:
+        raise ArgumentError(message(name, f"out= of shape {out.shape}", f"shape {found.shape}", "Leave it out."))
+    if hasattr(out, "_replace_expr"):  # of dask-array, which forgets what follows from the old one
+        out._replace_expr(found.expr)
     else:
-        out._expr = found.expr  # type: ignore[attr-defined]
+        out._expr = found.expr
     return out
 
 
@@ -156,7 +137,7 @@ def substitute(value: Any, kinds: Any, by: Callable[[Any], Any]) -> Any:
 class Recipe:
     """A call with its operands left open, and what it gave of the last ones."""
 
-    def __init__(self, package: Package, function: Callable[..., Any], slots: Any) -> None:
+    def __init__(self, package: str, function: Callable[..., Any], slots: Any) -> None:
         self.package, self.function, self.slots = package, function, slots
         self.context = copy_context()
         self.settings = {key: dask.config.get(key) for key in SETTINGS if dask.config.get(key, None) is not None}
@@ -166,7 +147,7 @@ class Recipe:
 
     def results(self, operands: tuple[Any, ...], arrays: tuple[Any, ...]) -> Any:
         """What the call gives, with expressions for the graph-based arrays in it."""
-        standing = [stand_in(x, self.package) for x in operands]
+        standing = [stand_in(x) for x in operands]
         own = {x.name: array for x, array in zip(standing, arrays, strict=True)}
         found = self._run(standing)
         graphs = _graphs(found)
@@ -177,10 +158,9 @@ class Recipe:
             number = next(numbers)
             if x.name in own:  # what was given, untouched
                 return own[x.name]
-            layer = x.dask.layers.get(x.name)
-            if isinstance(layer, Lazy) and layer.package == self.package:  # what the package itself has made of it
-                return self.package.array(layer.expr)
-            return self.package.array(_class(self.package.name)(self, number, (), *operands))
+            # What the package itself has made of it, or the call's.
+            expr = expression_of(x, self.package) or _class(self.package)(self, number, (), *operands)
+            return array_class(self.package)(expr)
 
         return substitute(found, GraphArray, made)
 
@@ -189,7 +169,7 @@ class Recipe:
         names = _names(operands)
         with self.lock:
             if names not in self.plans:
-                standing = [stand_in(x, self.package) for x in operands]
+                standing = [stand_in(x) for x in operands]
                 self.plans[names] = self.context.copy().run(self._again, standing)
                 while len(self.plans) > PLANS:
                     del self.plans[next(iter(self.plans))]
@@ -232,22 +212,26 @@ def _names(operands: Sequence[Any]) -> Names:
 _layers: WeakKeyDictionary[Any, tuple[str, MaterializedLayer]] = WeakKeyDictionary()
 
 
-def stand_in(expr: Any, package: Package) -> Any:
+def stand_in(expr: Any) -> Any:
     """A graph-based array of an expression's name, chunks and meta, whose graph is made when somebody reads it."""
-    name, layer = _layer(expr, package)
+    name, layer = _layer(expr)
     graph = HighLevelGraph({name: layer}, {name: set()})
     return GraphArray(graph, name, expr.chunks, meta=expr._meta)
 
 
-def _layer(expr: Any, package: Package) -> tuple[str, Layer]:
-    if type(expr).__name__ not in ("FromGraph", "FromArray") or expr.dependencies():
-        return expr._name, Lazy(expr, package)
+def _layer(expr: Any) -> tuple[str, Layer]:
+    if not _may_be_data(expr):
+        return expr._name, Lazy(expr)
     if expr not in _layers:
-        _layers[expr] = _layer_of(expr)
+        _layers[expr] = _chunks_of(expr)
     return _layers[expr]
 
 
-def _layer_of(expr: Any) -> tuple[str, MaterializedLayer]:
+def _may_be_data(expr: Any) -> bool:
+    return type(expr).__name__ in ("FromGraph", "FromArray") and not expr.dependencies()
+
+
+def _chunks_of(expr: Any) -> tuple[str, MaterializedLayer]:
     """An expression's chunks: those of a persisted array as they are, for a tree asks where they lie."""
     found = expr._layer()
     futures = [value for value in found.values() if workers.is_future(value)]
@@ -260,9 +244,9 @@ def _layer_of(expr: Any) -> tuple[str, MaterializedLayer]:
 class Lazy(Layer):
     """The tasks of an expression, written when they are first asked for."""
 
-    def __init__(self, expr: Any, package: Package) -> None:
+    def __init__(self, expr: Any) -> None:
         super().__init__()
-        self.expr, self.package = expr, package
+        self.expr = expr
 
     @cached_property
     def _tasks(self) -> dict[Any, GraphNode]:
@@ -287,6 +271,13 @@ class Lazy(Layer):
         return set(_keys(self.expr._name, self.expr.numblocks))
 
 
+def expression_of(x: Any, package: str) -> Any:
+    """The expression of a package that a graph-based array stands for, or None."""
+    layer = x.dask.layers.get(x.name)
+    is_its = isinstance(layer, Lazy) and isinstance(layer.expr, private.expression_class(package))
+    return layer.expr if is_its else None
+
+
 def _tasks(expr: Any, name: str) -> dict[Any, GraphNode]:
     """The tasks of an expression, with this name in the keys of its chunks."""
     lowered = expr.lower_completely()
@@ -309,9 +300,7 @@ def _keys(name: str, numblocks: tuple[int, ...]) -> list[Any]:
 
 def _renamed(expr: Any, name: str) -> dict[Any, Any]:
     """Aliases of an expression's chunks under another name, where it has another."""
-    if expr._name == name:
-        return {}
-    return _aliases(name, expr._name, expr.numblocks)
+    return {} if expr._name == name else _aliases(name, expr._name, expr.numblocks)
 
 
 def _aliases(name: str, old: str, numblocks: tuple[int, ...]) -> dict[Any, Any]:
@@ -376,11 +365,10 @@ class Reduced:
 
     def _tasks_with_operands(self) -> dict[Any, Any] | None:
         """Its tasks and all that they need, where others do not need that; dask drops the tasks that nothing needs."""
-        joint: tuple[Result, ...] = self.operand("joint")
+        joint = dict(self.operand("joint"))
         if not joint:
             return None
-        one = next(x for x in joint if (x.recipe, x.which) == (self.operand("recipe"), self.operand("which")))
-        tasks = _written_together(joint)
+        one, tasks = joint[self.operand("recipe"), self.operand("which")], _written_together(joint)
         return tasks if one.name == self._name else tasks | _aliases(self._name, one.name, one.numblocks)
 
     def _tasks(self) -> dict[Any, Any]:
@@ -390,7 +378,7 @@ class Reduced:
 
     def __reduce__(self) -> Any:
         """Written out: what is sent to a scheduler does not plan there again."""
-        package: Package = self.operand("recipe").package
+        package = self.operand("recipe").package
         whole = self._tasks_with_operands()
         operands = () if whole else self.below
         tasks = whole or self._tasks()
@@ -398,85 +386,59 @@ class Reduced:
 
 
 def _restored(written: Written, *operands: Any) -> Any:
-    return _class(written.package.name)(written, 0, (), *operands)
+    return _class(written.package)(written, 0, (), *operands)
 
 
 @cache
 def _class(package: str) -> Any:
-    base = Package(package).base
-    return type("GpuReduce", (Reduced, base), {"_parameters": list(Reduced._parameters), "__module__": __name__})
+    bases = (Reduced, private.expression_class(package))
+    return type("GpuReduce", bases, {"_parameters": list(Reduced._parameters), "__module__": __name__})
 
 
-@dataclass(frozen=True)
-class Result:
-    """One of the results that are optimised together, as they are before they are lowered."""
-
-    recipe: Recipe
-    which: int
-    below: tuple[Any, ...]
-
-    @property
-    def array(self) -> Any:
-        return self.recipe.plan(self.below)[self.which]
-
-    @property
-    def name(self) -> str:
-        return str(self.array.name)
-
-    @property
-    def numblocks(self) -> tuple[int, ...]:
-        found: tuple[int, ...] = self.array.numblocks
-        return found
+# Results that are optimised together, as arrays of graphs before they are lowered: by recipe, and which of its results.
+Joint = tuple[tuple[tuple[Recipe, int], Any], ...]
 
 
-def _joint(one: Any, dependents: Any) -> tuple[Result, ...]:
+def _joint(one: Any, dependents: Any) -> Joint:
     """All results, this one among them, that alone need what lies below them; nothing where others need some of it.
 
     The chunks of what lies in memory anyone may need.
     """
-    package: Package = one.operand("recipe").package
-    results, below = {one._name: one}, {}
+    results: dict[str, Any] = {one._name: one}
+    above: dict[str, list[Any]] = {}
+    seen: set[str] = set()
     ahead = [*one.below]
     while ahead:
-        while ahead:
-            node = ahead.pop()
-            if node._name in below or _is_data(node, package):
-                continue
-            if isinstance(node, Reduced):
-                return ()
-            below[node._name] = node
-            ahead += node.dependencies()
-        for user in [user for name in below for user in _users(name, dependents)]:
-            if user._name in below or user._name in results:
-                continue
-            above = _results_above(user, dependents)
-            if not above:
-                return ()
-            results |= {x._name: x for x in above}
-            ahead += [operand for x in above for operand in x.below]
-    each = [results[name] for name in sorted(results)]
-    return tuple(Result(x.operand("recipe"), x.operand("which"), tuple(x.below)) for x in each)
+        node = ahead.pop()
+        if node._name in seen or _is_data(node):
+            continue
+        seen.add(node._name)
+        found = _results_above(node, dependents, above)
+        if isinstance(node, Reduced) or not found:
+            return ()
+        ahead += node.dependencies()
+        for each in found:
+            if each._name not in results:
+                results[each._name] = each
+                ahead += each.below
+    each_one = [results[name] for name in sorted(results)]
+    keys = [(x.operand("recipe"), x.operand("which")) for x in each_one]
+    return tuple((key, key[0].plan(tuple(x.below))[key[1]]) for x, key in zip(each_one, keys, strict=True))
 
 
-def _users(name: str, dependents: Any) -> list[Any]:
-    """The expressions that an expression is an operand of."""
-    return [user for ref in dependents[name] if (user := ref()) is not None]
+def _results_above(one: Any, dependents: Any, above: dict[str, list[Any]]) -> list[Any]:
+    """The results that alone need an expression, through others or not; nothing where something else needs it."""
+    if one._name not in above:
+        users = [user for ref in dependents[one._name] if (user := ref()) is not None]
+        each = [[x] if isinstance(x, Reduced) else _results_above(x, dependents, above) for x in users]
+        is_ours = all(each) and all(isinstance(x.operand("recipe"), Recipe) for found in each for x in found)
+        above[one._name] = list({x._name: x for found in each for x in found}.values()) if is_ours else []
+    return above[one._name]
 
 
-def _results_above(one: Any, dependents: Any) -> list[Any]:
-    """The results that alone need an expression, itself among them; nothing where something else needs it."""
-    if isinstance(one, Reduced):
-        return [one] if isinstance(one.operand("recipe"), Recipe) else []
-    each = [_results_above(user, dependents) for user in _users(one._name, dependents)]
-    return [x for found in each for x in found] if all(each) else []
-
-
-def _is_data(expr: Any, package: Package) -> bool:
+def _is_data(expr: Any) -> bool:
     """True for chunks that lie in memory."""
-    if type(expr).__name__ not in ("FromGraph", "FromArray") or expr.dependencies():
-        return False
-    _, layer = _layer(expr, package)
-    return not any(_is_task(value) for value in layer.values())
+    return _may_be_data(expr) and not any(map(_is_task, _layer(expr)[1].values()))
 
 
 def _is_task(value: Any) -> bool:
@@ -484,17 +446,17 @@ def _is_task(value: Any) -> bool:
     return isinstance(value, GraphNode) or (type(value) is tuple and bool(value) and callable(value[0]))
 
 
-def _written_together(results: tuple[Result, ...]) -> dict[Any, GraphNode]:
+def _written_together(joint: dict[tuple[Recipe, int], Any]) -> dict[Any, GraphNode]:
     """Tasks of results with all that lies below them, optimised as graph-based arrays are: groups make their chunks."""
-    recipe = results[0].recipe
-    names = tuple(x.name for x in results)
+    (recipe, _), arrays = next(iter(joint)), list(joint.values())
+    names = tuple(x.name for x in arrays)
     if recipe.together is None or recipe.together[0] != names:
-        graph = HighLevelGraph.merge(*(x.array.dask for x in results))
+        graph = HighLevelGraph.merge(*(x.dask for x in arrays))
         layers = {
             name: MaterializedLayer(_tasks(layer.expr, name)) if isinstance(layer, Lazy) else layer
             for name, layer in graph.layers.items()
         }
-        keys = {key for x in results for key in _keys(x.name, x.numblocks)}
+        keys = {key for x in arrays for key in _keys(x.name, x.numblocks)}
         found = fusion.OPTIMIZE(HighLevelGraph(layers, graph.dependencies), keys)
         recipe.together = names, private.as_tasks(found)
     return recipe.together[1]
@@ -504,7 +466,7 @@ def _written_together(results: tuple[Result, ...]) -> dict[Any, GraphNode]:
 class Written:
     """What stands for a recipe where its tasks are written: they refer to operands by these names."""
 
-    package: Package
+    package: str
     name: str
     chunks: Any
     meta: Any
@@ -528,17 +490,15 @@ class Written:
 
 def as_graph(x: Any) -> Any:
     """A graph-based array of an array of any kind."""
-    package = package_of(x)
-    return x if package is None else stand_in(x.expr, package)
+    return x if package_of(x) is None else stand_in(x.expr)
 
 
 def as_expression(x: Any) -> Any:
     """With query planning on an expression of a graph-based array."""
     if not isinstance(x, GraphArray) or not IS_PLANNED:
         return x
-    layer = x.dask.layers.get(x.name)
-    if isinstance(layer, Lazy) and layer.package == DASK:
-        return DASK.array(layer.expr)
+    if (expr := expression_of(x, DASK)) is not None:
+        return array_class(DASK)(expr)
     return Recipe(DASK, lambda: x, ((), {})).results((), ())
 
 

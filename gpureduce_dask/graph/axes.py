@@ -9,9 +9,14 @@ from numbers import Integral
 from typing import Any
 
 import dask
+import numpy as np
 
+from ..chunk import to_host
 from ..errors import ArgumentError, AxisError, EmptyError, message
+from ..host import masked
+from ..operators.grouped import Binned
 from ..operators.monoid import Bound
+from ..place import Place
 from .settings import setting
 
 Axes = tuple[int, ...]
@@ -25,13 +30,18 @@ FAN_IN_UNKNOWN = 8  # where chunk sizes are unknown
 
 def normalise_axes(name: str, axis: Any, ndim: int) -> Axes:
     """``axis`` as a sorted tuple of axes in ``range(ndim)``; None means all of them."""
+    return tuple(sorted(ordered_axes(name, axis, ndim)))
+
+
+def ordered_axes(name: str, axis: Any, ndim: int) -> Axes:
+    """As :func:`normalise_axes`, in the order given."""
     if axis is None:
         return tuple(range(ndim))
     given = tuple(axis) if isinstance(axis, Sequence) and not isinstance(axis, str) else (axis,)
     axes = tuple(_one_axis(name, a, ndim) for a in given)
     if len(set(axes)) < len(axes):
         raise AxisError(message(name, f"axis {axis!r} names one axis twice", "distinct axes", "Name each axis once."))
-    return tuple(sorted(axes))
+    return axes
 
 
 def _one_axis(name: str, axis: Any, ndim: int) -> int:
@@ -51,36 +61,30 @@ def fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks
         split_every = dask.config.get("split_every", None)
     if split_every is None:
         return _default_fan_in(bound, axes, chunks)
+    expected = "None, an integer of 2 or more, or a dict of axis to such integers"
+    remedy = "A combine takes at least two partials, or it never ends."
+
+    def number(n: Any) -> int:
+        return _at_least(2, n, name, f"split_every {n!r}", expected, remedy)
+
     if isinstance(split_every, dict):
-        given = {_one_axis(name, a, len(chunks)): _at_least_two(name, n) for a, n in split_every.items()}
+        given = {_one_axis(name, a, len(chunks)): number(n) for a, n in split_every.items()}
         split = {a: given.get(a, 2) for a in axes}
         return split[axes[0]] if len(axes) == 1 else split  # one tree, and one name, however it is said
-    return _at_least_two(name, split_every)
-
-
-def _at_least_two(name: str, number: Any) -> int:
-    if not isinstance(number, Integral) or isinstance(number, bool) or int(number) < 2:
-        raise ArgumentError(
-            message(
-                name,
-                f"split_every {number!r}",
-                "None, an integer of 2 or more, or a dict of axis to such integers",
-                "A combine takes at least two partials, or it never ends.",
-            )
-        )
-    return int(number)
+    return number(split_every)
 
 
 def group_size(name: str, group: Any) -> int | None:
     """How many chunks one task takes, or None where nobody says: an argument, or dask's ``gpureduce.group``."""
     group = setting("group") if group is None else group
-    if group is None:
-        return None
-    if not isinstance(group, Integral) or isinstance(group, bool) or int(group) < 1:
-        raise ArgumentError(
-            message(name, f"group {group!r}", "None or an integer of 1 or more", "Pass how many chunks a task takes.")
-        )
-    return int(group)
+    expected, remedy = "None or an integer of 1 or more", "Pass how many chunks a task takes."
+    return None if group is None else _at_least(1, group, name, f"group {group!r}", expected, remedy)
+
+
+def _at_least(least: int, number: Any, name: str, received: str, expected: str, remedy: str) -> int:
+    if not isinstance(number, Integral) or isinstance(number, bool) or int(number) < least:
+        raise ArgumentError(message(name, received, expected, remedy))
+    return int(number)
 
 
 def _default_fan_in(bound: Bound, axes: Axes, chunks: Chunks) -> int:
@@ -101,9 +105,8 @@ def refuse_empty(name: str, bound: Bound, shape: tuple[float, ...], axes: Axes) 
 
 def empty_slice(name: str, received: str) -> EmptyError:
     """The error for a slice that has no element, hence no answer."""
-    return EmptyError(
-        message(name, received, "at least one element in each slice (it has no identity)", "Drop the empty axes first.")
-    )
+    expected = "at least one element in each slice (it has no identity)"
+    return EmptyError(message(name, received, expected, "Drop the empty axes first."))
 
 
 def needs_places(bound: Bound, numblocks: tuple[int, ...], axes: Axes) -> bool:
@@ -119,14 +122,8 @@ def place_chunks(name: str, chunks: Chunks, axes: Axes) -> tuple[tuple[int, ...]
     for axis in axes:
         sizes = chunks[axis][:-1] if axis == axes[0] else chunks[axis]
         if any(math.isnan(n) for n in sizes):
-            raise ArgumentError(
-                message(
-                    name,
-                    f"unknown chunk sizes along axis {axis}",
-                    "known sizes, because the result depends on positions",
-                    "Call x.compute_chunk_sizes() first.",
-                )
-            )
+            received, expected = f"unknown chunk sizes along axis {axis}", "known sizes, because the result depends on"
+            raise ArgumentError(message(name, received, f"{expected} positions", "Call x.compute_chunk_sizes() first."))
     return tuple(
         tuple(0 if a not in axes else 1 if math.isnan(n) else int(n) for n in sizes) for a, sizes in enumerate(chunks)
     )
@@ -148,3 +145,27 @@ def stages(bound: Bound, numblocks: tuple[int, ...], axes: Axes) -> list[Axes]:
             done.append(run)
             run = ()
     return [*done, run] if run or not done else done
+
+
+def shift_positions(partial: Any, bound: Bound, axes: Axes, place: Place | None) -> Any:
+    """A partial of a monoid that does not commute, on the host where it changes, whose positions count over all reduced
+    axes.
+
+    A fold counts along ``axes`` alone, the last of them: here come the steps of those ahead, which wait for a later
+    stage and have kept their size in the partial. The place has a size along reduced axes alone.
+    """
+    if place is None or not bound.positions or isinstance(bound, Binned):
+        return partial
+    reduced = tuple(a for a, n in enumerate(place.shape) if n)
+    steps = {a: s for a, s in zip(reduced, place.steps(reduced), strict=True) if a not in axes}
+    if not steps:
+        return partial
+    if isinstance(partial, masked.MaskedPartial):
+        return masked.with_states(partial, shift_positions(partial.states, bound, axes, place))
+    found = to_host(partial, bound).copy()
+    for axis, step in steps.items():
+        along = place.offsets[axis] + np.arange(found.shape[axis], dtype=np.int64)
+        moved = (along * step).reshape([-1 if a == axis else 1 for a in range(found.ndim)])
+        for name in bound.positions:
+            found[name] += np.where(found[name] < 0, 0, moved)
+    return found

@@ -25,14 +25,9 @@ def reduction_functions(op: str | Monoid, dtype: Any, options: dict[str, Any]) -
     given = tuple(map(np.dtype, dtype)) if isinstance(dtype, tuple) else (np.dtype(dtype),)
     bound = bind(monoid, given, None, options, f"tree by {monoid.name}")
     if bound.indexed:
-        raise ArgumentError(
-            message(
-                "tree",
-                f"{monoid.name} of {given[0]}, which needs the position of every chunk",
-                "an operator without positions",
-                f"dask.array.reduction tells a chunk no position; call gpureduce_dask.reduction(x, {monoid.name!r}).",
-            )
-        )
+        received = f"{monoid.name} of {given[0]}, which needs the position of every chunk"
+        remedy = f"dask.array.reduction tells a chunk no position; call gpureduce_dask.reduction(x, {monoid.name!r})."
+        raise ArgumentError(message("tree", received, "an operator without positions", remedy))
     return {
         "chunk": partial(reduce_chunk, bound=bound),
         "combine": partial(combine, bound=bound),
@@ -118,22 +113,16 @@ def scan_functions(op: str | Monoid, dtype: Any) -> dict[str, Any]:
     """Keyword arguments for ``cumreduction``; ``dtype`` is the array's."""
     monoid = operators.get(op)
     if monoid.name not in JOINS or operators.OPERATORS.get(monoid.name) != monoid:
-        raise ArgumentError(
-            message(
-                "scan_tree",
-                f"{monoid.name}, whose results do not combine as its elements do",
-                f"one of {', '.join(JOINS)}",
-                f"Call gpureduce_dask.scan(x, {monoid.name!r}), which joins states.",
-            )
-        )
+        received = f"{monoid.name}, whose results do not combine as its elements do"
+        remedy = f"Call gpureduce_dask.scan(x, {monoid.name!r}), which joins states."
+        raise ArgumentError(message("scan_tree", received, f"one of {', '.join(JOINS)}", remedy))
     bound = bind(monoid, (np.dtype(dtype),), None, {}, f"scan_tree by {monoid.name}")
     if bound.indexed:
-        raise ArgumentError(
-            message("scan_tree", f"{monoid.name} of {dtype}", "a real dtype", "Call gpureduce_dask.scan instead.")
-        )
+        remedy = "Call gpureduce_dask.scan instead."
+        raise ArgumentError(message("scan_tree", f"{monoid.name} of {dtype}", "a real dtype", remedy))
     return {
         "func": Running(bound),
-        "preop": Whole(bound),
+        "preop": partial(reduce_along, bound=bound),
         "binop": JOINS[monoid.name],
         "ident": chunk.finalise(bound.identities(()), bound)[()],
         "dtype": bound.result,
@@ -155,12 +144,7 @@ class Running:
         return chunk.scan((block,), self.bound, axis)[0]
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A chunk's result along an axis."""
-
-    bound: Bound
-
-    @faults.task
-    def __call__(self, block: Any, axis: int, keepdims: bool = True) -> Any:
-        return chunk.results((block,), self.bound, (axis,))
+@faults.task
+def reduce_along(block: Any, axis: int, keepdims: bool = True, *, bound: Bound) -> Any:
+    """A chunk's results along an axis."""
+    return chunk.results((block,), bound, (axis,))

@@ -28,7 +28,7 @@ from ..expressions.program import Program
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
-from .positions import shift_positions
+from .axes import shift_positions
 from .settings import setting
 
 # Where the inputs of a group's task lie on a GPU, while it runs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -57,26 +58,18 @@ def require_native(name: str, dtype: np.dtype[Any]) -> None:
 
 
 def call(name: str, arrays: tuple[Any, ...], **arguments: Any) -> Any:
-    """The stock dask function of this name, with the arguments that were given."""
+    """The stock dask function of this name, with the arguments that differ from every reduction's defaults: None, and
+    False for keepdims."""
     stock = _stock(name)
     if stock is None:
         raise foreign(name, arrays)
-    unknown = sorted(set(arguments) - set(inspect.signature(stock).parameters))
+    given = {k: v for k, v in arguments.items() if v is not None and not (k == "keepdims" and not v)}
+    unknown = sorted(set(given) - set(inspect.signature(stock).parameters))
     if unknown:
-        raise ArgumentError(
-            message(
-                name,
-                f"{', '.join(unknown)} with {_describe(arrays)}",
-                f"the arguments of dask.array.{name}, which these arrays are handed to",
-                "Leave it out, or convert the chunks to NumPy arrays.",
-            )
-        )
-    return stock(*arrays, **arguments)
-
-
-def given_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that differ from every reduction's defaults: None, and False for keepdims."""
-    return {k: v for k, v in arguments.items() if v is not None and not (k == "keepdims" and not v)}
+        received = f"{', '.join(unknown)} with {describe(arrays)}"
+        expected = f"the arguments of dask.array.{name}, which these arrays are handed to"
+        raise ArgumentError(message(name, received, expected, "Leave it out, or convert the chunks to NumPy arrays."))
+    return stock(*arrays, **given)
 
 
 def _stock(name: str) -> Any:
@@ -92,14 +85,8 @@ def _stock(name: str) -> Any:
 
 def foreign(name: str, arrays: tuple[Any, ...]) -> DtypeError:
     """The error for chunks that neither this package nor a stock function of that name reads."""
-    return DtypeError(
-        message(
-            name,
-            _describe(arrays),
-            "NumPy or CuPy chunks of at most 64-bit parts",
-            "dask.array has no such function to hand them to; convert them first.",
-        )
-    )
+    remedy = "dask.array has no such function to hand them to; convert them first."
+    return DtypeError(message(name, describe(arrays), "NumPy or CuPy chunks of at most 64-bit parts", remedy))
 
 
 def require_plain(name: str, what: str, x: Any) -> None:
@@ -107,11 +94,10 @@ def require_plain(name: str, what: str, x: Any) -> None:
     is missing there says nothing of the elements."""
     meta = x._meta if isinstance(x, da.Array) else x
     if isinstance(meta, np.ma.MaskedArray) or (isinstance(x, da.Array) and not is_ours(meta)):
-        kind = type(meta).__name__
-        raise DtypeError(
-            message(name, f"{what} of {kind} chunks", "NumPy or CuPy arrays", "Fill or convert them first.")
-        )
+        received = f"{what} of {type(meta).__name__} chunks"
+        raise DtypeError(message(name, received, "NumPy or CuPy arrays", "Fill or convert them first."))
 
 
-def _describe(arrays: tuple[Any, ...]) -> str:
+def describe(arrays: Sequence[Any]) -> str:
+    """The kinds of chunks that arrays have, in an error's words."""
     return " and ".join(f"{type(a._meta).__name__} chunks of {a.dtype}" for a in arrays)

@@ -1,12 +1,13 @@
-"""Masks: elements that count for nothing, as the map of an operator's elements.
+"""Masks and weights: which elements count, and how often, as the map of an operator's elements.
 
 Where an operator has an element that changes no result, a masked element becomes that one. Means, variances and moments
-count their elements, and positions are of elements that there are: theirs keep the mask beside the values.
+count their elements, and positions are of elements that there are: theirs keep the mask beside the values. Weights are
+multiplied by, or go to operators of two arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +15,15 @@ import numpy as np
 
 from ..dtypes import kind
 from ..errors import DtypeError, message
+from ..operators import table as operators
 from ..operators.limits import highest, lowest, void
 from ..operators.masked import REFUSALS
 from ..operators.monoid import DType, Monoid
+from ..operators.pairs import present_finalise
 from ..operators.weighted import SPREADS
 from .apply import as_dask
-from .fallback import require_plain
+from .fallback import describe, require_plain
+from .operands import Function, same
 
 ZERO = frozenset("sum nansum any count_nonzero sumsq norm1 norm2 norminf vdot average".split())
 ZERO |= {row.name for row in SPREADS.values()}  # an element without weight does not count
@@ -32,7 +36,7 @@ MISSING = frozenset({"nanmean", "nanvar", "nanstd"})
 class Masked:
     """A function and, as its last argument, which elements count for the operator of this name, or for several."""
 
-    function: Callable[..., Any]
+    function: Function
     op: str = ""
 
     @property
@@ -71,14 +75,85 @@ def checked(name: str, where: Any) -> Any:
     return mask
 
 
-def unread(name: str, arrays: tuple[Any, ...], keyword: str = "where") -> DtypeError:
+def unread(name: str, arrays: tuple[Any, ...], keywords: str = "where=") -> DtypeError:
     """The error for chunks that are no plain numbers, with a mask or weights beside them."""
-    given = " and ".join(f"{type(a._meta).__name__} chunks of {a.dtype}" for a in arrays if a.dtype.kind != "b")
+    given = [a for a in arrays if a.dtype.kind != "b"] or arrays
     remedy = "Fill masked chunks first, and pass their mask as where=."
-    return DtypeError(message(name, f"{keyword}= with {given}", "NumPy or CuPy chunks of numbers", remedy))
+    received = f"{keywords} with {describe(given)}"
+    return DtypeError(message(name, received, "NumPy or CuPy chunks of numbers", remedy))
 
 
 def refusing(monoid: Monoid) -> Monoid:
     """An operator of what may be nothing at all: one that has no answer to that then says so."""
     finalise = REFUSALS.get(monoid.finalise) if monoid.empty == "raise" else None
     return monoid if finalise is None else replace(monoid, finalise=finalise)
+
+
+# ---- weights
+
+
+def present(x: Any, weight: Any) -> Any:
+    """Elements and weights, for an operator of two arrays, with no weight for NaN."""
+    if kind(x.dtype) not in "fc":
+        return x, weight
+    gaps = np.isnan(x)
+    return np.where(gaps, 0, x), np.where(gaps, 0, weight)
+
+
+def squares(x: Any, weight: Any) -> Any:
+    """Squares of magnitudes times weights: of floats in float64, as :func:`~gpureduce_dask.sumsq` adds them up."""
+    if kind(x.dtype) == "c":
+        return (np.square(x.real.astype(np.float64)) + np.square(x.imag.astype(np.float64))) * weight
+    wide = {"f": np.float64, "u": np.uint64}.get(kind(x.dtype), np.int64)
+    return np.square(x.astype(wide)) * weight
+
+
+def rooted(x: Any, weight: Any) -> Any:
+    """Elements times the roots of their weights: the squares of these are weighted."""
+    return x * np.sqrt(weight)
+
+
+AVERAGE = operators.get("average")
+# What takes weights: a function of elements and these, and the operator of what it gives.
+WEIGHTED: dict[str, tuple[Function, Monoid]] = {
+    **{name: (np.multiply, operators.get(name)) for name in ("sum", "nansum", "norm1", "norminf")},
+    "norm2": (rooted, operators.get("norm2")),
+    "sumsq": (squares, operators.get("sum")),
+    "mean": (same, AVERAGE),
+    "nanmean": (present, replace(AVERAGE, finalise=present_finalise)),
+    **{name: (same, row) for name, row in SPREADS.items()},
+    "nanvar": (present, SPREADS["var"]),
+    "nanstd": (present, SPREADS["std"]),
+}
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """A function, and what operators of these names take of each of its results and of weights, the last argument, or,
+    with ``masked``, the last before a mask: the result itself, and then what each operator takes."""
+
+    function: Function
+    names: tuple[str, ...]
+    masked: bool
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        place = len(arrays) - self.masked - 1
+        values = self.function(*arrays[:place])
+        many = values if type(values) in (tuple, list) else [values]  # asks no stand-in for its class
+        return tuple(x for value in many for x in self._taken(value, *arrays[place:]))
+
+    def _taken(self, value: Any, *beside: Any) -> Iterator[Any]:
+        yield value
+        for name in self.names:
+            function = WEIGHTED[name][0]
+            # What does not count is as good as zero to all that take weights.
+            found = (Masked(function, "sum") if self.masked else function)(value, *beside)
+            yield from found if type(found) is tuple else (found,)
+
+
+def weighted(monoid: Monoid, dtype: DType, weight: DType) -> tuple[Function, Monoid, DType | None]:
+    """What a reduction with weights is: a function, an operator, and a dtype of results where it is not theirs."""
+    function, found = WEIGHTED[monoid.name]
+    if monoid.name == "sumsq":
+        return function, found, monoid.bind(np.result_type(dtype, weight)).result
+    return function, found, None

@@ -15,7 +15,8 @@ from ..expressions import tracer
 from ..expressions.program import Program
 from ..expressions.tracer import Untraceable
 from . import graph_arrays as da
-from .apply import as_dask
+from .apply import as_dask, broadcast
+from .fallback import describe
 from .meta import is_ours
 
 Function = Callable[..., Any]
@@ -35,7 +36,7 @@ class Operands:
         unlike: dict[str, int] = {}
         order = tuple(unlike.setdefault(a.name, len(unlike)) for a in arrays)
         single = tuple(arrays[order.index(i)] for i in range(len(unlike)))
-        whole = spread(name, single)
+        whole = broadcast(name, single)
         # A kernel goes by the first: of those that grow, one element stands for many.
         ranks = sorted(range(len(single)), key=lambda i: single[i].shape != whole[i].shape)
         self.order = tuple(ranks.index(i) for i in order)
@@ -55,7 +56,7 @@ class Operands:
 
     def _attempt(self, function: Function) -> Program | Untraceable:
         if not self.is_ours:
-            return Untraceable(f"{' and '.join(f'{type(a._meta).__name__} chunks of {a.dtype}' for a in self.arrays)}")
+            return Untraceable(describe(self.arrays))
         if self.numbers:
             function = Filled(function, tuple(self.numbers.items()))
         return tracer.attempt(function, self.dtypes, self.order)
@@ -134,36 +135,3 @@ def _own(x: Any) -> Any:
     view = x.view()
     view.flags.writeable = False
     return view
-
-
-def spread(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays broadcast to one shape, in chunks of one size. Those that grow are views, chunk by chunk."""
-    if len({a.chunks for a in arrays}) == 1:
-        return arrays
-    unknown = any(np.isnan(a.shape).any() for a in arrays)
-    if unknown:
-        if len({a.numblocks for a in arrays}) > 1 or len({a.ndim for a in arrays}) > 1:
-            raise ArgumentError(
-                message(name, "unknown chunk sizes", "the same chunks in all", "Call compute_chunk_sizes() first.")
-            )
-        return arrays
-    try:
-        shape = np.broadcast_shapes(*(a.shape for a in arrays))
-    except ValueError:
-        shapes = " and ".join(str(a.shape) for a in arrays)
-        raise ArgumentError(
-            message(name, f"arrays of shapes {shapes}", "shapes that broadcast", "Reshape one of them.")
-        ) from None
-    inds = [tuple(range(len(shape) - a.ndim, len(shape))) for a in arrays]
-    _, unified = da.core.unify_chunks(*(v for pair in zip(arrays, inds, strict=True) for v in pair))
-    chunks = tuple(_chunks_along(axis, size, unified, inds) for axis, size in enumerate(shape))
-    return tuple(a if a.chunks == chunks else da.broadcast_to(a, shape, chunks=chunks) for a in unified)
-
-
-def _chunks_along(axis: int, size: int, arrays: Sequence[Any], inds: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The chunks of the first array that is of full size along an axis."""
-    for a, where in zip(arrays, inds, strict=True):
-        if axis in where and a.shape[where.index(axis)] == size:
-            found: tuple[int, ...] = a.chunks[where.index(axis)]
-            return found
-    raise AssertionError("a broadcast shape has each size from some array")

@@ -5,8 +5,10 @@ Each is part of the reduction, which reads the array once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 from typing import Any, TypedDict
 
@@ -14,15 +16,17 @@ import numpy as np
 
 from ..distributed.private import write_to
 from ..dtypes import kind
-from ..errors import ArgumentError, DtypeError, message
+from ..errors import ArgumentError, message
 from ..operators import table as operators
 from ..operators.monoid import Monoid
 from . import graph_arrays as da
-from . import map_reduce, map_statistics
-from .apply import apply, as_dask
-from .fallback import belongs_to_stock, call, foreign, given_arguments, require_native, require_plain
+from . import masks, meta, reduce_tasks
+from .apply import agree, apply, as_dask
+from .axes import ordered_axes
+from .fallback import belongs_to_stock, call, foreign, require_native, require_plain
+from .map_reduce import map_reduce
 from .operands import same
-from .statistics import SPREADS
+from .statistics import SPREADS, reduce_together
 
 STARTS = {  # how a reduction begins with a value
     "sum": np.add,
@@ -37,7 +41,7 @@ STARTS = {  # how a reduction begins with a value
 # Whose results can be NaN.
 COUNTED = frozenset(STARTS) | {"ptp", "sumsq", "norm1", "norm2", "norminf", "moment", "skew", "kurtosis"}
 COUNTED |= {"mean", "nanmean", "var", "nanvar", "std", "nanstd"}
-TAKERS = {"initial": frozenset(STARTS), "weights": map_statistics.TAKERS, "min_count": COUNTED}
+TAKERS = {"initial": frozenset(STARTS), "weights": frozenset(masks.WEIGHTED), "min_count": COUNTED}
 
 
 class Options(TypedDict, total=False):
@@ -52,18 +56,18 @@ class Options(TypedDict, total=False):
 
 def reduce(op: str, a: Any, also: Mapping[str, Any], name: str | None = None, **arguments: Any) -> Any:
     """:func:`~gpureduce_dask.graph.apply.apply` with these as well; ``name`` is the public function's."""
-    _check(op, name or op, also)
+    name = name or op
+    _check(op, name, also)
     given = Options(**{k: v for k, v in also.items() if v is not None})  # type: ignore[typeddict-item]  # checked
     if not given:
         return apply(op, a, name=name, **arguments)
-    x = as_dask(name or op, a)
+    x = as_dask(name, a)
     if belongs_to_stock(op, (x,), arguments.get("dtype")):
-        raise _refused(name or op, x)
+        keywords = "where=, initial=, weights= or min_count="
+        raise foreign(name, (x,)) if x.dtype.kind == "O" else masks.unread(name, (x,), keywords)
     out = arguments.pop("out", None)
     result = _counted(op, x, given, arguments) if "min_count" in given else _reduced(op, x, given, arguments)
-    if "initial" in given:
-        result = _begun(op, result, given["initial"])
-    return write_to(out, result)
+    return write_to(out, _begun(op, result, given["initial"]) if "initial" in given else result)
 
 
 def _check(op: str, name: str, also: Mapping[str, Any]) -> None:
@@ -73,23 +77,12 @@ def _check(op: str, name: str, also: Mapping[str, Any]) -> None:
             raise TypeError(f"{name}() got an unexpected keyword argument {keyword!r}")
         takers = TAKERS.get(keyword)
         if value is not None and takers is not None and op not in takers:
-            public = sorted({"norm" if n.startswith("norm") else n for n in takers})
-            raise ArgumentError(
-                message(name, f"{keyword}=", f"it with one of {', '.join(public)}", "Leave it out, or pass where=.")
-            )
+            public = ", ".join(sorted({"norm" if n.startswith("norm") else n for n in takers}))
+            remedy = "Leave it out, or pass where=."
+            raise ArgumentError(message(name, f"{keyword}=", f"it with one of {public}", remedy))
     least = also.get("min_count")
     if least is not None and not (isinstance(least, int | np.integer) and least >= 0):
         raise ArgumentError(message(name, f"min_count={least!r}", "an integer of 0 or more", "Pass a count."))
-
-
-def _refused(name: str, x: Any) -> DtypeError:
-    received = f"where=, initial=, weights= or min_count= with {type(x._meta).__name__} chunks of {x.dtype}"
-    remedy = "Fill masked chunks first, and pass their mask as where=."
-    return (
-        DtypeError(message(name, received, "NumPy or CuPy chunks of numbers", remedy))
-        if x.dtype.kind != "O"
-        else foreign(name, (x,))
-    )
 
 
 def _reduced(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
@@ -98,33 +91,24 @@ def _reduced(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
     if "initial" in given:
         monoid = replace(monoid, empty="identity")
     elif where is not None and op in STARTS and monoid.empty == "raise":
-        raise ArgumentError(
-            message(op, "where= and no initial=", "both: nothing may be left", "Pass initial=, as inf or -inf.")
-        )
-    if "weights" in given:
-        return _mapped(*_weighted(monoid, x, given, arguments), where, arguments)
-    if where is None:
+        remedy = "Pass initial=, as inf or -inf."
+        raise ArgumentError(message(op, "where= and no initial=", "both: nothing may be left", remedy))
+    if where is None and "weights" not in given:
         return apply(monoid, x, **arguments)
-    return _mapped(same, monoid, (x,), where, arguments)
+    function, monoid, arrays = _weighted(monoid, x, given, arguments)
+    return map_reduce(function, monoid, arrays, where=where, **arguments)
 
 
 def _weighted(monoid: Monoid, x: Any, given: Options, arguments: dict[str, Any]) -> tuple[Any, Monoid, tuple[Any, ...]]:
-    """A function, an operator and the arrays that a reduction with weights is of."""
+    """A function, an operator and the arrays that a reduction is of, which may have weights."""
+    if "weights" not in given:
+        return same, monoid, (x,)
     require_plain(monoid.name, "weights", given["weights"])
     w = as_dask(monoid.name, given["weights"])
-    function, found, dtype = map_statistics.weighted(monoid, x.dtype, w.dtype)
-    asked = arguments.pop("dtype", None) or dtype
-    if asked is not None:
-        arguments["dtype"] = asked
+    function, found, dtype = masks.weighted(monoid, x.dtype, w.dtype)
+    if arguments.get("dtype") is None and dtype is not None:
+        arguments["dtype"] = dtype
     return function, found, (x, w)
-
-
-def _mapped(function: Any, monoid: Monoid, given: tuple[Any, ...], where: Any, arguments: dict[str, Any]) -> Any:
-    options = dict(arguments)
-    named = (options.pop(k, default) for k, default in (("axis", None), ("dtype", None), ("keepdims", False)))
-    axis, dtype, keepdims = named
-    split_every = options.pop("split_every", None)
-    return map_reduce.map_reduce(function, monoid, given, axis, dtype, keepdims, split_every, None, where, options)
 
 
 def _begun(op: str, result: Any, initial: Any) -> Any:
@@ -150,20 +134,20 @@ def _holds(dtype: Any, value: Any) -> bool:
 def _counted(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
     """The reduction where enough elements are no NaN, and NaN elsewhere. One read gives both, but for operators of
     two arrays."""
-    where, least, row = given.get("where"), given["min_count"], operators.get(op)
-    monoid = replace(row, empty="identity") if least and row.empty == "raise" else row
-    function, arrays = same, (x if (dtype := arguments.get("dtype")) is None else x.astype(dtype),)
-    if "weights" in given:
-        function, monoid, arrays = _weighted(monoid, arrays[0], given, arguments)
+    where, least, monoid = given.get("where"), given["min_count"], operators.get(op)
+    if least and monoid.empty == "raise":
+        monoid = replace(monoid, empty="identity")
+    dtype = arguments.get("dtype")
+    function, monoid, arrays = _weighted(monoid, x if dtype is None else x.astype(dtype), given, arguments)
     places = {k: v for k, v in arguments.items() if k in ("axis", "keepdims", "split_every")}
     if monoid.arity == 2:
-        total = _mapped(function, monoid, arrays, where, arguments)
-        ((count,),) = map_statistics.reduce_mapped(same, ["nancount"], (x,), where=where, **places)
+        total = map_reduce(function, monoid, arrays, where=where, **arguments)
+        ((count,),) = reduce_together(op, same, ["nancount"], (x,), where=where, **places)
     else:
         options = {k: v for k, v in arguments.items() if k not in (*places, "dtype")}
         ddof = {"ddof": options.pop("ddof")} if op in SPREADS else {}
-        ops: list[str | Monoid] = [monoid.with_options(**options) if options else monoid, "nancount"]
-        ((total, count),) = map_statistics.reduce_mapped(function, ops, arrays, where=where, options=ddof, **places)
+        ops = [monoid.with_options(**options) if options else monoid, "nancount"]
+        ((total, count),) = reduce_together(op, function, ops, arrays, where=where, options=ddof, **places)
     result = np.dtype(arguments.get("dtype") or total.dtype)
     result = result if kind(result) in "fcmM" else np.dtype(np.float64)
     return da.map_blocks(enough, total, count, least, result, dtype=result, meta=total._meta.astype(result))
@@ -189,5 +173,72 @@ def central_moment(a: Any, order: Any, also: Mapping[str, Any], **arguments: Any
         x = as_dask("moment", a)
         if not belongs_to_stock("moment", (x,), arguments["dtype"]):
             require_native("moment", x.dtype)
-        return call("moment", (x,), order=int(order), **given_arguments(arguments))
+        return call("moment", (x,), order=int(order), **arguments)
     return reduce("moment", a, also, order=int(order), **arguments)
+
+
+# ---- average
+
+
+def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: bool) -> Any:
+    """The mean by weights of ``a``'s shape or along ``axis``, and with ``returned`` the sum of the weights."""
+    x = as_dask("average", a)
+    if weights is None:
+        mean = apply("mean", x, axis=axis, keepdims=keepdims, name="average")
+        return (mean, _counts(x, mean, axis)) if returned else mean
+    w = _grown(as_dask("average", weights), x)
+    if belongs_to_stock("average", (x, w), None):
+        return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
+    axes = ordered_axes("average", axis, x.ndim)
+    whole = agree(w.shape, x.shape)
+    spread = w if whole else _spread(x, w, axes)
+    mean = apply("average", x, spread, axis=axis, keepdims=keepdims)
+    if not returned:
+        return mean
+    if whole or any(map(math.isnan, mean.shape)):
+        return mean, apply("sum", spread, axis=axes, dtype=mean.dtype, keepdims=keepdims)
+    total = apply("sum", w, dtype=mean.dtype)
+    return mean, da.broadcast_to(total, mean.shape, chunks=mean.chunks)
+
+
+def _grown(weights: Any, x: Any) -> Any:
+    """Weights of as many axes as ``x``, where these are of size 1 broadcast to its shape."""
+    if weights.ndim != x.ndim or not all(m in (1, n) for m, n in zip(weights.shape, x.shape, strict=True)):
+        return weights
+    pairs = zip(weights.shape, weights.chunks, x.chunks, strict=True)
+    return da.broadcast_to(weights, x.shape, chunks=tuple(theirs if m == 1 else own for m, own, theirs in pairs))
+
+
+def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
+    """Weights along ``axes`` as an array of ``x``'s shape and chunks whose chunks are views."""
+    sizes = tuple(x.shape[a] for a in axes)
+    unknown = any(map(math.isnan, (*sizes, *weights.shape)))
+    if not agree(weights.shape, sizes):
+        received = f"weights of shape {weights.shape} for an array of shape {x.shape} and axes {axes}"
+        expected = "the array's shape, or its sizes along the axes"
+        raise ArgumentError(message("average", received, expected, "Reshape or broadcast the weights."))
+    if unknown and weights.numblocks != tuple(x.numblocks[a] for a in axes):
+        remedy = "Call compute_chunk_sizes() first."
+        raise ArgumentError(message("average", "unknown chunk sizes", "the same chunks in both", remedy))
+    inds = tuple(range(x.ndim))
+    return da.blockwise(
+        partial(reduce_tasks.broadcast_weights, axes=axes),
+        inds,
+        x,
+        inds,
+        weights if unknown else weights.rechunk(tuple(x.chunks[a] for a in axes)),
+        axes,
+        token="gr-average-weights",
+        dtype=weights.dtype,
+        meta=meta.like(x._meta, x.ndim, weights.dtype),
+        align_arrays=False,
+    )
+
+
+def _counts(x: Any, mean: Any, axis: Any) -> Any:
+    """How many elements each mean is of, in the mean's dtype and shape."""
+    count = math.prod(x.shape[a] for a in ordered_axes("average", axis, x.ndim))
+    if math.isnan(count):
+        remedy = "Call x.compute_chunk_sizes() first."
+        raise ArgumentError(message("average", "returned=True and unknown sizes", "known sizes", remedy))
+    return da.full_like(mean, count)

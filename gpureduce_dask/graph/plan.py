@@ -14,10 +14,10 @@ from ..distributed import workers
 from ..distributed.private import DataNode, GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
 from ..operators import table as operators
-from ..operators.monoid import Bound, Monoid
+from ..operators.monoid import Monoid
 from ..public import public
 from . import fusion, meta
-from .apply import align, as_dask, bind
+from .apply import align, bind, operands
 from .fallback import belongs_to_stock
 from .reduce import Tree, build_tree
 from .sources import HandleSource
@@ -110,32 +110,31 @@ def plan(
     """
     if not isinstance(monoid, (str, Monoid)):
         tree, results = build_statistics("stats", x, monoid, axis, keepdims, split_every, group=group, dry_run=True)
-        return _describe(tree, tree.bound, f"stats, axis={axis}", results)
+        return _describe(tree, f"stats, axis={axis}", results)
     row = operators.get(monoid)
-    given = x if isinstance(x, tuple) else (x,)
-    arrays = tuple(as_dask(row.name, each) for each in given)
+    arrays = operands(row.name, row, x)
     if belongs_to_stock(row.name, arrays, dtype):
-        raise ArgumentError(
-            message("plan", "chunks that stock dask reduces", "NumPy or CuPy chunks", "Convert the chunks first.")
-        )
+        received, remedy = "chunks that stock dask reduces", "Convert the chunks first."
+        raise ArgumentError(message("plan", received, "NumPy or CuPy chunks", remedy))
     bound = bind(row, tuple(a.dtype for a in arrays), dtype, {}, row.name)
     tree = build_tree(align(row.name, arrays), bound, axis, keepdims, split_every, row.name, group, dry_run=True)
-    return _describe(tree, bound, f"{row.name}, axis={axis}", [tree.array])
+    return _describe(tree, f"{row.name}, axis={axis}", [tree.array])
 
 
-def _describe(tree: Tree, bound: Bound, name: str, results: list[Any]) -> Plan:
+def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     x = tree.x
     known = tree.source.known if tree.source is not None else workers.current()
     handles = tree.source.to_make if isinstance(tree.source, HandleSource) else 0
     tasks = handles + _tasks(results, is_local=known.client is None)
-    partial = _partial_bytes(tree, bound)
+    cells = math.prod(max(sizes) for a, sizes in enumerate(x.chunks) if a not in tree.order[0])
+    partial = float(cells * tree.bound.cell_bytes)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
     read = float(sum(a.nbytes for a in tree.arrays))
     shares = _shares(tree, read)
     threads = max(known.threads.values(), default=1) if known.client is not None else known.total
     alive = 0 if tree.source is not None else 2 * each
-    lanes = len(known.threads) if meta.promises_device(x._meta) else known.total
-    rate = DEVICE_RATE if meta.promises_device(x._meta) else HOST_RATE
+    is_device = meta.promises_device(x._meta)
+    lanes, rate = (len(known.threads), DEVICE_RATE) if is_device else (known.total, HOST_RATE)
     round_trip = 0 if known.client is None else ROUND_TRIP_SECONDS
     seconds = read / (rate * min(lanes, len(tree.dealt))) + tasks * TASK_SECONDS + round_trip
     peak = float(threads * (alive + 2 * partial))
@@ -148,17 +147,8 @@ def _tasks(results: list[Any], is_local: bool) -> int:
     blocks = [List(*map(TaskRef, fusion.flat_keys(x.__dask_keys__()))) for x in results]
     joins: dict[Any, Task] = {f"join-{i}": Task(f"join-{i}", list, each) for i, each in enumerate(blocks)}
     joined = HighLevelGraph.from_collections("join", joins, dependencies=results)
-    nodes = dict(fusion.OPTIMIZE(joined, list(joins))).values()
-    return len([node for node in nodes if not workers.is_future(node) and not (is_local and _is_data(node))])
-
-
-def _is_data(node: Any) -> bool:
-    return isinstance(node, DataNode) or not isinstance(node, GraphNode)
-
-
-def _partial_bytes(tree: Tree, bound: Bound) -> float:
-    cells = math.prod(max(sizes) for a, sizes in enumerate(tree.x.chunks) if a not in tree.order[0])
-    return float(cells * bound.cell_bytes)
+    nodes = [x for x in dict(fusion.OPTIMIZE(joined, list(joins))).values() if not workers.is_future(x)]
+    return len([x for x in nodes if not is_local or (isinstance(x, GraphNode) and not isinstance(x, DataNode))])
 
 
 def _shares(tree: Tree, read: float) -> tuple[Share, ...]:

@@ -2,14 +2,15 @@
 
 A state may hold what other statistics are made of as well, so the fewest are kept. The tree ends in the partial of
 their product, out of which a task a statistic cuts its own: each result is an array of its own, and those that are
-computed together read the chunks once.
+computed together read the chunks once. Statistics of what a function gives, of elements that a mask chooses, and with
+weights are the product of mapped monoids.
 """
 
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -18,15 +19,19 @@ from dask.base import tokenize
 from ..device.operator import LARGEST_STATE
 from ..dtypes import kind
 from ..errors import ArgumentError, DtypeError, message
+from ..expressions.mapped import mapped
+from ..expressions.program import Program
 from ..operators import counts
 from ..operators import table as operators
 from ..operators.moments import F4, centre
 from ..operators.monoid import Bound, DType, Monoid
 from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
-from . import meta, reduce_tasks
+from . import masks, meta, reduce_tasks
 from .apply import as_dask, bind
-from .fallback import belongs_to_stock
+from .fallback import belongs_to_stock, describe, require_plain
+from .masks import Masked, Weighing
+from .operands import Function, Operands
 from .reduce import Tree, build_tree
 
 COUNTS = {row.name: row for row in counts.ROWS}
@@ -47,6 +52,9 @@ HOLDERS = {
     "kurtosis": (("skew", "count"),),
 }
 
+# Another statistic whose state holds a statistic's, and from which field on (None: from its beginning).
+Holder = Callable[[str], tuple[str, str | None] | None]
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -56,18 +64,7 @@ class Statistic:
     offset: int
 
 
-@dataclass(frozen=True)
-class Part:
-    """Statistics of one function: the product of the states that they need, each of them in it, and the numbers of the
-    outputs that each state is of, by its name."""
-
-    whole: Product
-    statistics: list[Statistic]
-    outputs: Mapping[str, tuple[int, ...]]
-
-
-# Another statistic whose state holds a statistic's, and from which field on (None: from its beginning).
-Holder = Callable[[str], tuple[str, str | None] | None]
+# ---- which statistics
 
 
 def names() -> list[str]:
@@ -84,46 +81,68 @@ def has_meaning(name: str, dtype: DType) -> bool:
     return True
 
 
-def plan_parts(
+def field_names(operation: str, asked: Sequence[str | Monoid]) -> list[str]:
+    """The names of what is asked for, which become those of a tuple's fields."""
+    if isinstance(asked, (str, Monoid)) or not isinstance(asked, Sequence) or not asked:
+        remedy = "Pass a list, as ['min', 'mean']."
+        raise ArgumentError(message(operation, repr(asked), "a list of one or more operators", remedy))
+    found = [each.name if isinstance(each, Monoid) else str(each) for each in asked]
+    for name in found:
+        if found.count(name) > 1:
+            raise ArgumentError(message(operation, f"{name!r} twice", "each operator once", "Name it once."))
+        if keyword.iskeyword(name) or name.startswith("_"):
+            received = f"an operator called {name!r}"
+            raise ArgumentError(message(operation, received, "a name that a field can have", "Rename it."))
+    return found
+
+
+def _row(name: str) -> Monoid | None:
+    return COUNTS.get(name) or operators.OPERATORS.get(name)
+
+
+def _rows(operation: str, asked: Sequence[str | Monoid]) -> dict[str, Monoid]:
+    """The operators asked for by name."""
+    rows = {}
+    for each, name in zip(asked, field_names(operation, asked), strict=True):
+        row = each if isinstance(each, Monoid) else _row(name)
+        if row is None or row.arity != 1 or (row is not each and name in UNNAMED):
+            expected = f"a Monoid of one array, or one of {', '.join(names())}"
+            received = f"no statistic {name!r} of one array"
+            raise ArgumentError(message(operation, received, expected, "Correct the name."))
+        rows[row.name] = row
+    return rows
+
+
+def _weighted_rows(operation: str, asked: Sequence[Any], has_order: bool) -> tuple[str, ...]:
+    """The names of operators that take weights, of moments too where there is an order."""
+    takers = masks.WEIGHTED.keys() if has_order else masks.WEIGHTED.keys() - UNNAMED
+    found = tuple(field_names(operation, asked))
+    for name, each in zip(found, asked, strict=True):
+        if name not in takers or operators.get(each) != operators.OPERATORS[name]:
+            received, expected = f"weights= with {name!r}", f"them with one of {', '.join(sorted(takers))}"
+            raise ArgumentError(message(operation, received, expected, "Ask for it in a call without weights."))
+    return found
+
+
+# ---- their states
+
+
+def _bind_all(
     operation: str, asked: Sequence[str | Monoid], dtype: DType, ddof: float
-) -> tuple[Product, list[Statistic]]:
-    """The product that the statistics of elements of this dtype need, and each of them in it.
-
-    Raises as the single functions do for elements that an operator has no meaning for.
-    """
+) -> tuple[dict[str, Bound], Holder]:
+    """The operators of elements of this dtype by name, and whose states hold others'."""
     rows = _rows(operation, asked)
-    bounds = {
-        name: bind(row, (dtype,), None, {"ddof": ddof} if name in SPREADS else {}, name) for name, row in rows.items()
-    }
-    return arrange(operation, bounds, lambda name: _holder(name, rows, dtype))
 
+    def holder(name: str) -> tuple[str, str | None] | None:
+        if rows[name] is not _row(name):  # a user's own, of a name of the table
+            return None
+        is_there = (each for each in HOLDERS.get(name, ()) if rows.get(each[0]) is _row(each[0]))
+        return next((each for each in is_there if _holds(each[0], name, dtype)), None)
 
-def arrange(operation: str, bounds: Mapping[str, Bound], holder: Holder) -> tuple[Product, list[Statistic]]:
-    """The product of those states that lie in no other's, and each statistic in it. ``bounds`` are by their names."""
-    # The widest first: fewer gaps between states, and one kernel whatever the order they were asked for in.
-    parts = [b for name, b in bounds.items() if holder(name) is None]
-    parts.sort(key=lambda b: (-b.state.alignment, b.name))
-    whole = product(operation, tuple(parts))
-    begins = dict(zip((part.name for part in parts), whole.offsets, strict=True))
+    def options(name: str) -> dict[str, Any]:
+        return {"ddof": ddof} if name in SPREADS else {}
 
-    def offset(name: str) -> int:
-        found = holder(name)
-        if found is None:
-            return begins[name]
-        fields: Any = bounds[found[0]].state.fields
-        return offset(found[0]) + (0 if found[1] is None else int(fields[found[1]][1]))
-
-    return whole, [Statistic(b, offset(name)) for name, b in bounds.items()]
-
-
-def _holder(name: str, rows: dict[str, Monoid], dtype: DType) -> tuple[str, str | None] | None:
-    """Another statistic whose state holds this one's, and from which field on."""
-    if name not in rows or rows[name] is not _row(name):  # a user's own, of a name of the table
-        return None
-    for holder, field in HOLDERS.get(name, ()):
-        if rows.get(holder) is _row(holder) and _holds(holder, name, dtype):
-            return holder, field
-    return None
+    return {name: bind(row, (dtype,), None, options(name), name) for name, row in rows.items()}, holder
 
 
 def _holds(holder: str, name: str, dtype: DType) -> bool:
@@ -135,41 +154,43 @@ def _holds(holder: str, name: str, dtype: DType) -> bool:
     return True
 
 
-def _row(name: str) -> Monoid | None:
-    return COUNTS.get(name) or operators.OPERATORS.get(name)
+def share_states(bounds: Mapping[str, Bound], holder: Holder) -> tuple[list[Bound], list[tuple[int, int]]]:
+    """The states of operators, by their names, that lie in no other's; and the number of the one that each operator's
+    own lies in, with the bytes before it."""
+    # The widest first: fewer gaps between states, and one kernel whatever the order they were asked for in.
+    states = sorted(
+        (b for name, b in bounds.items() if holder(name) is None), key=lambda b: (-b.state.alignment, b.name)
+    )
+    numbers = {state.name: number for number, state in enumerate(states)}
+
+    def place(name: str) -> tuple[int, int]:
+        found = holder(name)
+        if found is None:
+            return numbers[name], 0
+        (number, offset), fields = place(found[0]), bounds[found[0]].state.fields
+        return number, offset + (0 if found[1] is None else int(fields[found[1]][1]))  # type: ignore[index]
+
+    return states, [place(name) for name in bounds]
 
 
-def _rows(operation: str, asked: Sequence[str | Monoid]) -> dict[str, Monoid]:
-    """The operators asked for by name."""
-    called = field_names(operation, asked)
-    rows = [each if isinstance(each, Monoid) else _row(name) for each, name in zip(asked, called, strict=True)]
-    for each, name, row in zip(asked, called, rows, strict=True):
-        if row is None or row.arity != 1 or (row is not each and name in UNNAMED):
-            expected = f"a Monoid of one array, or one of {', '.join(names())}"
-            raise ArgumentError(
-                message(operation, f"no statistic {name!r} of one array", expected, "Correct the name.")
-            )
-    return {row.name: row for row in rows if row is not None}
+def plan_parts(
+    operation: str, asked: Sequence[str | Monoid], dtype: DType, ddof: float
+) -> tuple[Product, list[Statistic]]:
+    """The product that the statistics of elements of this dtype need, and each of them in it.
+
+    Raises as the single functions do for elements that an operator has no meaning for.
+    """
+    bounds, holder = _bind_all(operation, asked, dtype, ddof)
+    states, places = share_states(bounds, holder)
+    whole = product(operation, tuple(states))
+    pairs = zip(bounds.values(), places, strict=True)
+    return whole, [Statistic(b, whole.offsets[number] + offset) for b, (number, offset) in pairs]
 
 
-def field_names(operation: str, asked: Sequence[str | Monoid]) -> list[str]:
-    """The names of what is asked for, which become those of a tuple's fields."""
-    if isinstance(asked, (str, Monoid)) or not isinstance(asked, Sequence) or not asked:
-        raise ArgumentError(
-            message(operation, repr(asked), "a list of one or more operators", "Pass a list, as ['min', 'mean'].")
-        )
-    found = [each.name if isinstance(each, Monoid) else str(each) for each in asked]
-    for name in found:
-        if found.count(name) > 1:
-            raise ArgumentError(message(operation, f"{name!r} twice", "each operator once", "Name it once."))
-        if keyword.iskeyword(name) or name.startswith("_"):
-            raise ArgumentError(
-                message(operation, f"an operator called {name!r}", "a name that a field can have", "Rename it.")
-            )
-    return found
+# ---- of an array
 
 
-def reduce_together(
+def build_statistics(
     operation: str,
     x: Any,
     asked: Sequence[str | Monoid],
@@ -177,34 +198,20 @@ def reduce_together(
     keepdims: bool = False,
     split_every: Any = None,
     ddof: float = 0,
-) -> list[Any]:
-    """The statistics of an array-like, in the order asked."""
-    return build_statistics(operation, x, asked, axis, keepdims, split_every, ddof)[1]
-
-
-def build_statistics(
-    operation: str,
-    x: Any,
-    asked: Sequence[str | Monoid],
-    axis: Any,
-    keepdims: bool,
-    split_every: Any,
-    ddof: float = 0,
     group: Any = None,
     dry_run: bool = False,
 ) -> tuple[Tree, list[Any]]:
-    """The tree of several statistics, whose result is packed, and the array of each of them."""
+    """The tree of several statistics of an array-like, whose result is packed, and the array of each of them."""
     array = as_dask(operation, x)
     whole, statistics = plan_parts(operation, asked, array.dtype, ddof)
     if belongs_to_stock(operation, (array,), None):
-        received = f"{type(array._meta).__name__} chunks of {array.dtype}"
-        raise DtypeError(message(operation, received, "NumPy or CuPy chunks", "Convert the chunks first."))
+        remedy = "Convert the chunks first."
+        raise DtypeError(message(operation, describe([array]), "NumPy or CuPy chunks", remedy))
     size = whole.state.itemsize
     if meta.promises_device(array._meta) and size > LARGEST_STATE:
         received = f"statistics whose states take {size} bytes together"
-        raise ArgumentError(
-            message(operation, received, f"at most {LARGEST_STATE} on a GPU", "Ask for some of them in a second call.")
-        )
+        remedy = "Ask for some of them in a second call."
+        raise ArgumentError(message(operation, received, f"at most {LARGEST_STATE} on a GPU", remedy))
     tree = build_tree((array,), whole, axis, True, split_every, operation, group, dry_run)
     return tree, [cut_statistic(tree, statistic, keepdims) for statistic in statistics]
 
@@ -214,16 +221,9 @@ def cut_statistic(tree: Tree, statistic: Statistic, keepdims: bool) -> Any:
     packed, bound = tree.array, statistic.bound
     inds = tuple(range(packed.ndim))
     kept = inds if keepdims else tuple(a for a in inds if a not in tree.axes)
-    device = meta.promises_device(tree.x._meta)
-    run = partial(
-        reduce_tasks.cut,
-        bound=bound,
-        offset=statistic.offset,
-        drop=None if keepdims else tree.axes,
-        device=device,
-    )
+    drop, device = None if keepdims else tree.axes, meta.promises_device(tree.x._meta)
     return da.blockwise(
-        run,
+        partial(reduce_tasks.cut, bound=bound, offset=statistic.offset, drop=drop, device=device),
         kept,
         packed,
         inds,
@@ -232,3 +232,107 @@ def cut_statistic(tree: Tree, statistic: Statistic, keepdims: bool) -> Any:
         meta=meta.like(tree.x._meta, len(kept), bound.result),
         align_arrays=False,
     )
+
+
+# ---- of what a function gives, of some elements, with weights
+
+# Of one result of a function: operators by name, the numbers of the outputs that each takes, and whose states hold
+# others'.
+Asked = tuple[Mapping[str, Bound], Mapping[str, tuple[int, ...]], Holder]
+
+
+def reduce_together(
+    operation: str,
+    function: Function,
+    ops: Sequence[Any],
+    given: Sequence[Any],
+    axis: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    where: Any = None,
+    weights: Any = None,
+    dtype: Any = None,
+    options: Mapping[str, Any] | None = None,
+) -> list[list[Any]]:
+    """For each result of the function its statistics, in the order asked. ``ddof`` goes to those that it is for; other
+    options and ``dtype`` are for one operator alone, with weights."""
+    options, is_masked = options or {}, where is not None
+    beside: list[Any] = []
+    todo: Function = Masked(function) if is_masked else function
+    if weights is not None:
+        rows = _weighted_rows(operation, ops, "order" in options)
+        require_plain(operation, "weights", weights)
+        beside, todo = [as_dask(operation, weights)], Weighing(function, rows, is_masked)
+    if is_masked:
+        beside.append(masks.checked(operation, where))
+    operands = Operands(operation, [*given, *beside])
+    program = operands.trace(todo)
+    ddof = options.get("ddof", 0)
+    if program is None and beside:
+        raise masks.unread(operation, operands.arrays, "where=" if weights is None else "weights=")
+    if program is None:
+        values = operands.whole(function)
+        return [build_statistics(operation, x, ops, axis, keepdims, split_every, ddof)[1] for x in values]
+    keeps_mask = is_masked and weights is None
+    if weights is None:
+        asked = _mapped(operation, program, ops, ddof, keeps_mask)
+    else:
+        asked = _weighted(operation, program, rows, beside[0].dtype, dtype, options)
+    whole, statistics = join(program, asked, keeps_mask)
+    tree = build_tree(operands.arrays, whole, axis, True, split_every, whole.name)
+    return [[cut_statistic(tree, statistic, keepdims) for statistic in each] for each in statistics]
+
+
+def _mapped(
+    operation: str, program: Program, ops: Sequence[str | Monoid], ddof: float, keeps_mask: bool
+) -> Iterator[Asked]:
+    """The statistics of each result; with a mask the last output says which elements count."""
+    last = len(program.outputs) - keeps_mask
+    for k in range(last):
+        bounds, holder = _bind_all(operation, ops, program.results[k], ddof)
+        yield bounds, dict.fromkeys(bounds, program.outputs[k : k + 1] + program.outputs[last:]), holder
+
+
+def _weighted(
+    operation: str, program: Program, rows: Sequence[str], weight: DType, dtype: Any, options: Mapping[str, Any]
+) -> Iterator[Asked]:
+    """The statistics of each result, from what :class:`Weighing` gives."""
+    arities = [masks.WEIGHTED[name][1].arity for name in rows]
+    step = 1 + sum(arities)
+
+    def holder(name: str) -> tuple[str, None] | None:  # with weights, those that begin as others' states do
+        found = (each for each, field in HOLDERS.get(name, ()) if field == "count" and each in rows)
+        return next(((each, None) for each in found), None)
+
+    for first in range(0, len(program.outputs), step):
+        value, *rest = program.outputs[first : first + step]
+        bounds, outputs = {}, {}
+        for name, arity in zip(rows, arities, strict=True):
+            outputs[name], rest = tuple(rest[:arity]), rest[arity:]
+            given = tuple(program.nodes[i].dtype for i in outputs[name])
+            _, row, own = masks.weighted(operators.OPERATORS[name], program.nodes[value].dtype, weight)
+            mine = {k: v for k, v in options.items() if k != "ddof" or name in SPREADS | UNNAMED}
+            bounds[name] = bind(replace(row, name=name), given, dtype or own, mine, operation)
+        yield bounds, outputs, holder
+
+
+def join(program: Program, asked: Iterator[Asked], keeps_mask: bool) -> tuple[Product, list[list[Statistic]]]:
+    """The product of all states, and where in it each statistic of each result is."""
+    parts: list[Bound] = []
+    found: list[list[tuple[Bound, int, int]]] = []
+    for bounds, outputs, holder in asked:
+        states, places = share_states(bounds, holder)
+        pairs = zip(bounds.values(), places, strict=True)
+        found.append([(b, len(parts) + number, offset) for b, (number, offset) in pairs])
+        for state in states:
+            number = len(parts)
+            part = mapped(program.only(outputs[state.name]), state, keeps_mask, number)
+            parts.append(Bound(replace(part.monoid, name=f"{state.name}_{number}"), part.dtypes))
+    whole = product("map_reduce", tuple(parts))
+
+    def statistic(b: Bound, number: int, offset: int) -> Statistic:
+        if keeps_mask:  # nothing may count
+            b = Bound(masks.refusing(b.monoid), b.dtypes, b.dtype)
+        return Statistic(b, whole.offsets[number] + offset)
+
+    return whole, [[statistic(*each) for each in one] for one in found]

@@ -51,7 +51,8 @@ class accelerate:
         so does dask's configuration key ``gpureduce.fuse``.
 
     Graphs built meanwhile are those of the functions of this package: they stay valid, and run on workers where
-    nothing was switched on. What this package has no answer for goes to dask untouched.
+    nothing was switched on. Arrays of the package dask-array are taken where it was imported before the call or block,
+    by the names of its reductions and scans. What this package has no answer for goes to dask untouched.
 
     Raises
     ------

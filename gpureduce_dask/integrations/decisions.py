@@ -10,6 +10,8 @@ from typing import Any
 
 import dask.array as da
 
+from ..graph.array_expressions import package_of
+
 Arguments = Mapping[str, Any]  # of a call, by the names of the stock function's parameters, defaults filled in
 
 REMEMBERED = 10_000  # decisions, by the name of the array that the call gave; the oldest are forgotten first
@@ -39,6 +41,11 @@ _decisions: OrderedDict[str, Decision] = OrderedDict()
 _lock = Lock()
 
 
+def is_lazy_array(x: Any) -> bool:
+    """True for arrays of dask and of dask-array."""
+    return isinstance(x, da.Array) or package_of(x) is not None
+
+
 def check(rules: Iterable[Rule], call: Arguments) -> None:
     """Raise Left for the first rule that holds."""
     for rule in rules:
@@ -49,7 +56,7 @@ def check(rules: Iterable[Rule], call: Arguments) -> None:
 def record(found: Any, name: str, call: Arguments, reason: str | None) -> None:
     """Remember what was decided of a call that gave this array, or a tuple that begins with it."""
     array = found[0] if isinstance(found, tuple) and found else found
-    if not isinstance(array, da.Array):
+    if not is_lazy_array(array):
         return
     with _lock:
         _decisions[array.name] = Decision(_describe(name, call), reason)
@@ -66,7 +73,7 @@ def recorded(names: Iterable[str]) -> list[Decision]:
 
 def _describe(name: str, call: Arguments) -> str:
     """A call in words: ``mean of (365, 180, 360) float32 over axis 0``."""
-    x = next(value for value in call.values() if isinstance(value, da.Array))
+    x = next(value for value in call.values() if is_lazy_array(value))
     axis, groups = call.get("axis"), call.get("expected_groups")
     axes = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
     over = "all axes" if axis is None else f"ax{'is' if len(axes) == 1 else 'es'} {', '.join(map(str, axes))}"

@@ -2,7 +2,8 @@
 
 dask's public functions and methods, the NumPy protocol and xarray all end in ``dask.array.reductions.reduction`` or
 ``arg_reduction``, with chunk, combine and aggregate functions that tell one reduction from another. A few public
-functions that make several passes are known by themselves. Some callers stock dask spares NumPy's warnings.
+functions that make several passes are known by their names, as are all of dask-array, whose inner functions are its
+own. Some callers stock dask spares NumPy's warnings.
 """
 
 from __future__ import annotations
@@ -170,21 +171,17 @@ def find_arg_reduction(call: Arguments) -> Found | None:
     return Found(row, np.intp) if row is not None and is_one_or_all else None
 
 
-def find_deviation(row: str, call: Arguments) -> Found | None:
-    """``std`` and ``nanstd``, which stock dask makes of a variance and a task a chunk for its root."""
-    if call["a"].dtype.kind == "c" and call["dtype"] is not None:
+def find_named(row: str, call: Arguments) -> Found | None:
+    """The operator of a public function that is known by its name: of dask those that make several passes, as ``std``
+    of a variance and a task a chunk for its root; of dask-array all."""
+    options = {key: call[key] for key in ("ddof", "order") if key in call}
+    if "ddof" in options and call["a"].dtype.kind == "c" and call["dtype"] is not None:
         return None
-    return Found(row, call["dtype"], {"ddof": call["ddof"]})
-
-
-def find_ptp(call: Arguments) -> Found | None:
-    """``ptp``, which stock dask makes of two reductions."""
-    return Found("ptp")
-
-
-def find_count(call: Arguments) -> Found | None:
-    """``count_nonzero``, which stock dask makes of an array of the chunks' size."""
-    return Found("count_nonzero")
+    order = options.get("order", 2)
+    if order == 2 and row == "moment":
+        return Found("var", call["dtype"], {"ddof": options["ddof"]}, row)
+    is_known = isinstance(order, Integral) and 2 <= int(order) <= HIGHEST
+    return Found(row, call.get("dtype"), options) if is_known else None
 
 
 SPARED = "All-NaN slice encountered|Mean of empty slice|Degrees of freedom <= 0"

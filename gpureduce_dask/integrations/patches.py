@@ -30,7 +30,7 @@ from ..graph.scan_apply import apply as scan_array
 from ..operators import table as operators
 from ..operators.monoid import Bound
 from . import flox, match_stock
-from .decisions import Left, Rule, check, record
+from .decisions import Left, Rule, check, is_lazy_array, record
 from .match_stock import Arguments, Found, without_warnings
 
 TYPED = frozenset("sum prod nansum nanprod mean nanmean var nanvar std nanstd moment".split())  # they take dtype=
@@ -96,9 +96,19 @@ def _scan(call: Arguments) -> Any:
     row, name = _find_scan(call) or ("", "")
     if row == "last":
         wanted = None if wanted == x.dtype else wanted
+    return _scan_by(row, name, x, call["axis"], wanted)
+
+
+def _named_scan(call: Arguments, name: str) -> Any:
+    """The array of dask-array's scan of this name by a tree of ours."""
+    check(REDUCTIONS, call)
+    return _scan_by(match_stock.SCAN_ROWS[name], name, _array(call), call["axis"], call["dtype"])
+
+
+def _scan_by(row: str, name: str, x: Any, axis: Any, wanted: Any) -> Any:
     if wanted is not None and dtypes.kind(np.dtype(wanted)) not in "fc" and dtypes.kind(x.dtype) in "fc":
         raise Left(WRAPS)
-    return scan_array(row, x, call["axis"], wanted, name=name)
+    return scan_array(row, x, axis, wanted, name=name)
 
 
 def _histogram(call: Arguments) -> Any:
@@ -190,49 +200,72 @@ SCAN_RULES = (
 )
 
 
+def _named(row: str) -> Callable[[Arguments], Any]:
+    """What makes a tree of ours of a call of the public function of this name."""
+    return partial(_reduction, find=partial(match_stock.find_named, row))
+
+
+Hooked = Mapping[Any, Callable[[Arguments], Any]]
+
 # dask's functions that are wrapped, and what makes a tree of ours of the arguments of a call, or raises.
-HOOKED: Mapping[Any, Any] = {
+HOOKED: Hooked = {
     da.reduction: partial(_reduction, find=match_stock.find_reduction),
     reductions.cumreduction: _scan,
     private.arg_reduction(): partial(_reduction, find=match_stock.find_arg_reduction),
-    reductions.std: partial(_reduction, find=partial(match_stock.find_deviation, "std")),
-    reductions.nanstd: partial(_reduction, find=partial(match_stock.find_deviation, "nanstd")),
-    routines.ptp: partial(_reduction, find=match_stock.find_ptp),
-    routines.count_nonzero: partial(_reduction, find=match_stock.find_count),
+    reductions.std: _named("std"),
+    reductions.nanstd: _named("nanstd"),
+    routines.ptp: _named("ptp"),
+    routines.count_nonzero: _named("count_nonzero"),
     routines.histogram: _histogram,
 }
 if da.array_expr_enabled():  # whose own variances raise NotImplementedError: an expression has no np.iscomplexobj yet
-    HOOKED = {
-        **HOOKED,
-        reductions.var: partial(_reduction, find=partial(match_stock.find_deviation, "var")),
-        reductions.nanvar: partial(_reduction, find=partial(match_stock.find_deviation, "nanvar")),
-    }
+    HOOKED = {**HOOKED, reductions.var: _named("var"), reductions.nanvar: _named("nanvar")}
 
-_installed: list[Callable[..., Any]] = []
+
+def _of_dask_array() -> Hooked:
+    """The same of the package dask-array, whose reductions are classes of its own: by the names of its functions."""
+    rows = (*match_stock.ROWS, *match_stock.ARG_ROWS, "std", "nanstd", "moment", "ptp", "count_nonzero")
+    grown = {row: _named(row) for row in rows}
+    grown |= {name: partial(_named_scan, name=name) for name in match_stock.SCAN_ROWS}
+    package = sys.modules["dask_array"]
+    return {getattr(package, name): grow for name, grow in grown.items() if hasattr(package, name)}
+
+
+_installed: dict[str, list[Callable[..., Any]]] = {}  # wrappers by package
 _lock = Lock()
 
 
 def install(wanted: Callable[[], bool | str], fuses: Callable[[], bool]) -> None:
-    """Put wrappers in the place of functions of dask and flox, which ask ``wanted`` at every call. Later calls do
-    nothing.
+    """Put wrappers in the place of functions of dask and flox, and of dask-array where the program has imported it,
+    which ask ``wanted`` at every call. Later calls do nothing.
 
     They stay: taking them out could take out what others have put over them.
     """
     with _lock:
-        if _installed:
-            return
-        for learn in (match_stock.known_reductions, match_stock.known_arg_reductions, match_stock.known_scans):
-            learn()
-        hooked = (*HOOKED.items(), *flox.hooks().items())  # which imports flox
-        modules = [m for name, m in list(sys.modules.items()) if name.startswith(("dask.array", "flox."))]
-        for stock, grow in hooked:
-            if stock is None:  # which this dask does not have
-                continue
-            name, hook = stock.__name__, _hook(stock, grow, wanted, fuses)
-            _installed.append(hook)
-            for module in modules:
-                if vars(module).get(name) is stock:
-                    setattr(module, name, hook)
+        if "dask" not in _installed:
+            for learn in (match_stock.known_reductions, match_stock.known_arg_reductions, match_stock.known_scans):
+                learn()
+            hooked = {**HOOKED, **flox.hooks()}  # which imports flox
+            _installed["dask"] = _replace(hooked, ("dask.array", "flox."), wanted, fuses)
+        if "dask_array" not in _installed and hasattr(sys.modules.get("dask_array"), "Array"):
+            _installed["dask_array"] = _replace(_of_dask_array(), ("dask_array",), wanted, fuses)
+
+
+def _replace(
+    hooked: Hooked, prefixes: tuple[str, ...], wanted: Callable[[], bool | str], fuses: Callable[[], bool]
+) -> list[Callable[..., Any]]:
+    """Wrappers of functions, in the place of these in all modules whose names begin so."""
+    modules = [m for name, m in list(sys.modules.items()) if name.startswith(prefixes)]
+    made = []
+    for stock, grow in hooked.items():
+        if stock is None:  # which this dask does not have
+            continue
+        name, hook = stock.__name__, _hook(stock, grow, wanted, fuses)
+        made.append(hook)
+        for module in modules:
+            if vars(module).get(name) is stock:
+                setattr(module, name, hook)
+    return made
 
 
 def _hook(
@@ -253,9 +286,9 @@ def _hook(
         except TypeError:
             return stock(*args, **kwargs)  # which says what is wrong with them
         call.apply_defaults()
-        if not isinstance(_array(call.arguments), da.Array):
+        if not is_lazy_array(_array(call.arguments)):
             return stock(*args, **kwargs)
-        name = _name(stock, call.arguments)
+        name = _name(stock, grow, call.arguments)
         found, reason = _take(name, call.arguments, grow, setting, fuses)
         if reason is not None:
             found = stock(*args, **kwargs)
@@ -280,14 +313,13 @@ def _take(
         return None, str(error)
 
 
-def _name(stock: Callable[..., Any], call: Arguments) -> str:
+def _name(stock: Callable[..., Any], grow: Callable[[Arguments], Any], call: Arguments) -> str:
     """What a call is of: its operator or, where that is not known, its function."""
     if "expected_groups" in call:
         return str(call["agg"].name)
     if "func" in call:
         return (_find_scan(call) or (None, funcname(call["func"])))[1]
-    grow = HOOKED[stock]
+    if "chunk" not in call:
+        return funcname(stock)
     found = grow.keywords["find"](call) if isinstance(grow, partial) else None
-    if found is None:
-        return funcname(call.get("chunk", stock))
-    return str(found.name or found.row)
+    return funcname(call["chunk"]) if found is None else str(found.name or found.row)

@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, by NumPy's rules of which is meant."""
+"""Norms of vectors and matrices, by NumPy's rules of which is meant, and dot products."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 from ..dtypes import kind
 from ..errors import ArgumentError, message
 from . import graph_arrays as da
-from . import map_reduce
 from .apply import apply, as_dask
-from .axes import normalise_axes
+from .axes import ordered_axes
 from .fallback import belongs_to_stock
+from .map_reduce import map_reduce
 from .options import reduce
 
 ROWS = {1.0: "norm1", 2.0: "norm2", np.inf: "norminf", 0.0: "count_nonzero"}  # vector norms that are operators
@@ -30,7 +30,7 @@ def norm(a: Any, ord: Any, axis: Any, keepdims: Any, split_every: Any, also: Map
     x = as_dask("norm", a)
     if belongs_to_stock("norm", (x,), None) and not any(v is not None for v in also.values()):
         return da.linalg.norm(x, ord, axis, keepdims)
-    axes = _axes(x, axis)
+    axes = ordered_axes("norm", axis, x.ndim)  # a matrix's rows come first
     if (axis is None and ord is None) or len(axes) == 1:
         return vector_norm("norm", x, 2 if ord is None else ord, axes, keepdims, split_every, also)
     if len(axes) != 2:
@@ -53,12 +53,11 @@ def vector_norm(
         found = reduce(row, x, also, name, **shape)
         return found.astype(_result(x)) if ord == 0 else found
     _take(name, f"ord={ord!r}", also, ("where",) if ord != -np.inf else ())
-    where = also.get("where")
     if ord == -np.inf:
-        found = map_reduce.map_reduce(magnitude, "min", (x,), axis, None, keepdims, split_every, None, where, {})
-        return found.astype(_result(x))
-    found = map_reduce.map_reduce(Power(float(ord)), "sum", (x,), axis, None, keepdims, split_every, None, where, {})
-    return (found ** (1 / float(ord))).astype(_result(x))
+        found = map_reduce(magnitude, "min", (x,), **shape)
+    else:
+        found = map_reduce(Power(float(ord)), "sum", (x,), where=also.get("where"), **shape) ** (1 / float(ord))
+    return found.astype(_result(x))
 
 
 def magnitude(x: Any) -> Any:
@@ -86,23 +85,13 @@ def _matrix_norm(
     _take("norm", f"ord={ord!r} of matrices", also, ())
     if ord in SINGULAR:
         if x.ndim != 2:
-            received = f"ord={ord!r} for {x.ndim} dimensions"
-            raise ArgumentError(
-                message("norm", received, "a single matrix", "Singular values are dask.array.linalg's.")
-            )
+            received, remedy = f"ord={ord!r} for {x.ndim} dimensions", "Singular values are dask.array.linalg's."
+            raise ArgumentError(message("norm", received, "a single matrix", remedy))
         return da.linalg.norm(x.astype(np.float64) if kind(x.dtype) in "biu" else x, ord, axes, keepdims)
     if ord not in (1, -1, np.inf, -np.inf):
         raise ArgumentError(message("norm", f"ord {ord!r} of a matrix", MATRICES, "Or call vector_norm."))
     sums = apply("norm1", x, axis=axes[0] if abs(ord) == 1 else axes[1], keepdims=True, split_every=split_every)
     return apply("max" if ord > 0 else "min", sums, axis=axes, name="norm", **shape)
-
-
-def _axes(x: Any, axis: Any) -> tuple[int, ...]:
-    """Axes in the order given: a matrix's rows come first."""
-    sorted_axes = normalise_axes("norm", axis, x.ndim)
-    if axis is None or len(sorted_axes) < 2:
-        return sorted_axes
-    return tuple(normalise_axes("norm", a, x.ndim)[0] for a in axis)
 
 
 def _take(name: str, what: str, also: Mapping[str, Any], known: tuple[str, ...]) -> None:
@@ -116,3 +105,11 @@ def _take(name: str, what: str, also: Mapping[str, Any], known: tuple[str, ...])
 def _result(x: Any) -> Any:
     """The dtype of an array's norms."""
     return np.dtype(np.float64) if kind(x.dtype) in "biu" else np.empty(0, x.dtype).real.dtype
+
+
+def dot(a: Any, b: Any) -> Any:
+    """``sum(conj(a) * b)`` over all elements; arrays of two shapes and one size are flattened, as NumPy does."""
+    x, y = as_dask("vdot", a), as_dask("vdot", b)
+    if x.ndim != y.ndim or (x.shape != y.shape and x.size == y.size):
+        x, y = x.ravel(), y.ravel()
+    return apply("vdot", x, y)

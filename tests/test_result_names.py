@@ -1,0 +1,119 @@
+"""Names of results: the same in every process, however Python hashes, and whatever has been computed before."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import gpureduce_dask as gr
+
+ROWS = "sum prod min max mean var any argmax nanmean nanargmin".split()
+
+
+def arrays():
+    """An array, one of the same chunks, and one of unknown chunk sizes."""
+    x = da.from_array(np.arange(240.0).reshape(20, 12), chunks=(4, 3), name="an-array")
+    y = da.from_array(np.arange(240.0).reshape(20, 12) + 1, chunks=(4, 3), name="another")
+    return x, y, x[x[:, 0] > 30]
+
+
+def names(x, y, unknown):
+    results = {f"{row} {axis}": getattr(gr, row)(x, axis=axis) for row in ROWS for axis in (0, None)}
+    results |= {f"{row} of unknown sizes": getattr(gr, row)(unknown, axis=1) for row in ROWS}
+    results |= {f"stats {k}": v for k, v in gr.stats(x, ["max", "argmax", "std"], axis=0)._asdict().items()}
+    results |= {f"where {k}": v for k, v in gr.stats(x, ["max", "std"], where=x > 3)._asdict().items()}
+    results |= {f"weights {k}": v for k, v in gr.stats(x, ["mean", "std"], weights=y)._asdict().items()}
+    results["min_count"] = gr.sum(x, axis=0, min_count=3, initial=2)
+    results["map"] = gr.map_reduce(lambda p, q: p * q + 1, "sum", x, y, axis=0)
+    results["map of many"] = gr.map_reduce(lambda p, q: (p * q, p - q), ["sum", "max"], x, y, axis=0)[1].max
+    results["scan"], results["scan of all"] = gr.cumsum(x, axis=0), gr.cumsum(x, axis=None)
+    results["scan of unknown sizes"] = gr.cumsum(unknown, axis=0)
+    results["norm"], results["average"] = gr.norm(x, ord=3, axis=0), gr.average(x, axis=0, weights=y)
+    return {key: result.name for key, result in results.items()}
+
+
+def test_names_are_the_same_in_every_process():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+    # Which changes what dask makes of functions and tuples for names, its own ones too, as soon as it is imported.
+    also = "dask_array, " if "dask_array" in sys.modules else ""
+    program = f"import {also}json, test_result_names as t; print(json.dumps(t.names(*t.arrays())))"
+    ran = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**environment, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for seed in ("1", "2")
+    ]
+    first, second = (json.loads(each.stdout.splitlines()[-1]) for each in ran)
+    assert first == second
+    here = names(*arrays())
+    functions = {"map", "map of many"}  # a lambda of another module is another function
+    assert {k: v for k, v in here.items() if k not in functions} == {
+        k: v for k, v in first.items() if k not in functions
+    }
+
+
+def test_names_are_the_same_before_and_after_computing():
+    given = arrays()
+    before = names(*given)
+    gr.sum(given[0]).compute(), gr.mean(given[2], axis=1).compute()
+    assert names(*given) == before == names(*arrays())
+
+
+def slow(block):
+    time.sleep(1)
+    return block + 1
+
+
+def test_names_on_a_cluster():
+    """Of chunks in memory they say where these lie, and of chunks that are still made that it is not known: a result
+    that has other tasks below it has another name, for a scheduler that has a key keeps what is new below it for good.
+    """
+    distributed = pytest.importorskip("distributed")
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    with cluster, distributed.Client(cluster) as client:
+        lazy = names(*arrays())
+        x, y, _ = arrays()
+        x = x.map_blocks(slow, name="slow").persist()
+        pending = gr.sum(x)
+        first = pending.persist()
+        distributed.wait([x, first])
+        finished = gr.sum(x)
+        assert (pending.name == finished.name) == (needs(pending) == needs(finished))
+        assert finished.compute() == first.compute() == x.compute().sum()
+        y = y.persist()
+        distributed.wait(y)
+        before = names(y, y, y[y[:, 0] > 30])
+        gr.mean(y, axis=0).compute()
+        assert names(y, y, y[y[:, 0] > 30]) == before and names(*arrays()) == lazy
+        client.publish_dataset(shared=y)
+        with distributed.Client(cluster, set_as_default=False) as other:
+            same = other.get_dataset("shared")
+            distributed.wait([*same.dask.layers[same.name].values()], timeout=30)
+            assert gr.sum(same, axis=0).name == before["sum 0"]
+        client.unpublish_dataset("shared")
+        del first, pending, finished
+        until = time.monotonic() + 10
+        while time.monotonic() < until and client.run_on_scheduler(left):
+            time.sleep(0.1)
+        assert not client.run_on_scheduler(left)
+
+
+def left(dask_scheduler):
+    """Our tasks that a scheduler still has, but for handles, which stay as long as their arrays."""
+    return [key for key in map(str, dask_scheduler.tasks) if "gr-" in key and "gr-handle" not in key]
+
+
+def needs(array):
+    """What the task of a result depends on."""
+    return set(array.dask.layers[array.name][(array.name,)].dependencies)
