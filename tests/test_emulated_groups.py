@@ -127,9 +127,8 @@ def test_totals_of_a_scan_leave_together(machine: Emulator, left: list[int], bou
     left.clear()
     found = scan_tasks.totals([[put(c) for c in CHUNKS]], None, offsets, scan)
     assert len(left) == 2
-    for i in range(COUNT):
-        (ours, reset), (theirs, _) = found[i], wanted[i]
-        assert reset is None
+    assert found[1] == [None] * COUNT
+    for i, (ours, theirs) in enumerate(zip(found[0], wanted[0], strict=True)):
         close(host_reduce.finalise(ours, bound), host_reduce.finalise(theirs, bound), bound, CHUNKS[i].size)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from .axes import normalise_axes
 from .fallback import foreign, loses_nan, require_plain
 from .scan import scan_array
 from .scan_flat import scan_flat
+from .scan_tasks import Scan
 
 METHODS = ("sequential", "blelloch")  # dask's
 STOCK = ("cumsum", "cumprod", "nancumsum", "nancumprod")  # what stock dask has for elements that no row takes
@@ -76,11 +78,16 @@ def scan_bound(
         )
     if exclusive or initial:
         _require_answer_for_nothing(name, bound)
+    scan = Scan(bound, 0, exclusive, reverse, initial)
     if axis is None:
-        return _over_all_axes(name, key, arrays, bound, exclusive, reverse, segments, initial)
-    along = _one_axis(name, axis, arrays[0].ndim)
-    starts = None if segments is None else segment_starts(name, segments, arrays[0], along, reverse)
-    return scan_array(arrays, bound, along, exclusive, reverse, initial, starts, key)
+        if arrays[0].ndim > 1:
+            if segments is not None:
+                raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
+            return scan_flat(name, arrays, replace(scan, flat=True), key)
+        arrays, axis = tuple(a.reshape(1) if a.ndim == 0 else a for a in arrays), 0
+    scan = replace(scan, axis=_one_axis(name, axis, arrays[0].ndim))
+    starts = None if segments is None else segment_starts(name, segments, arrays[0], scan.axis, reverse)
+    return scan_array(arrays, scan, starts, key)
 
 
 def _is_foreign(arrays: tuple[Any, ...], dtype: Any, name: str) -> bool:
@@ -121,28 +128,6 @@ def _one_axis(name: str, axis: Any, ndim: int) -> int:
         return normalise_axes(name, axis if isinstance(axis, bool) else operator.index(axis), ndim)[0]
     except TypeError:
         raise AxisError(message(name, f"axis {axis!r}", "None or one integer", "Scan one axis at a time.")) from None
-
-
-def _over_all_axes(
-    name: str,
-    key: str,
-    arrays: tuple[Any, ...],
-    bound: Bound,
-    exclusive: bool,
-    reverse: bool,
-    segments: Any,
-    initial: bool,
-) -> Any:
-    """A scan of all elements in C order, of one axis."""
-    x = arrays[0]
-    if x.ndim > 1 and segments is not None:
-        raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
-    if x.ndim == 0:
-        arrays = tuple(a.reshape(1) for a in arrays)
-    if arrays[0].ndim == 1:
-        starts = None if segments is None else segment_starts(name, segments, arrays[0], 0, reverse)
-        return scan_array(arrays, bound, 0, exclusive, reverse, initial, starts, key)
-    return scan_flat(name, arrays, bound, exclusive, reverse, initial, key)
 
 
 def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -> Any:

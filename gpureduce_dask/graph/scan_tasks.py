@@ -58,22 +58,9 @@ def running_partials(carry: Partial, partials: Sequence[Partial], bound: Bound) 
     return [*found, *end][1:]
 
 
-# A partial, None for that of nothing; and where a segment starts in the line, None where there are no segments.
-Total = tuple[Partial, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class HostTotals:
-    """Totals of some chunks, of the host."""
-
-    partials: PackedList
-    resets: PackedList
-
-    def __getitem__(self, place: int) -> Total:
-        return self.partials[place], self.resets[place]
-
-
-Totals = HostTotals | list[Total]
+# The partials of some chunks, None for that of nothing; and where a segment starts in their lines, None for each where
+# there are no segments.
+Totals = tuple[list[Partial], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -149,18 +136,17 @@ class Scan:
         out[...] = chunk.finalise(self.bound.identities(()), self.bound)[()]
         return out
 
-    def totals(
-        self, every: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int]
-    ) -> list[Total]:
+    def totals(self, every: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int]) -> Totals:
         """What each of some chunks adds to a line."""
         if starts is None and self._in_order and all(map(self._is_as_read, every)):
             read = [self.read(blocks)[0] for blocks in every]
             places = None if self.shape is None else [cast(Place, self.place(offset)) for offset in offsets]
-            return [(partial, None) for partial in chunk.reduce_each(read, self.bound, (self.axis,), places)]
-        return [self.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+            return chunk.reduce_each(read, self.bound, (self.axis,), places), [None] * len(every)
+        found = [self.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+        return [partial for partial, _ in found], [reset for _, reset in found]
 
-    def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> Total:
-        """What a chunk adds to a line."""
+    def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> tuple[Partial, Any]:
+        """What a chunk adds to a line, and where a segment starts in it."""
         (read, bound), starts = self.read(blocks), deferred.made(starts)
         if read[0].shape[self.axis] == 0:
             return None, None
@@ -190,59 +176,50 @@ def _flip(block: Any, axis: int) -> Any:
 
 
 class Section:
-    """What some chunks of a line need: the partial before each, and last the one behind them all; their offsets along
-    the axis; whether the first is the line's; and the scan, which so travels once and not with each chunk's task."""
+    """What some chunks of one or several lines need: for each line the partial before each chunk, and last the one
+    behind them all; the chunks' offsets along the axis; whether the first is its line's; and the scan, which so travels
+    once and not with each chunk's task."""
 
     __slots__ = ("_there", "found", "is_first", "offsets", "scan")
 
-    def __init__(self, found: Sequence[Partial], offsets: Sequence[int], is_first: bool, scan: Scan) -> None:
-        self.found, self.offsets, self.is_first, self.scan = PackedList(found), offsets, is_first, scan
-        self._there: dict[int, Sequence[Partial]] = {}
+    def __init__(self, found: Sequence[PackedList], offsets: Sequence[int], is_first: bool, scan: Scan) -> None:
+        self.found, self.offsets, self.is_first, self.scan = found, offsets, is_first, scan
+        self._there: dict[tuple[int, int], Sequence[Partial]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Section, (self.found, self.offsets, self.is_first, self.scan)
 
     def __sizeof__(self) -> int:
-        return sum(getattr(partial, "nbytes", 0) for partial in self.found)
+        return sum(getattr(partial, "nbytes", 0) for line in self.found for partial in line)
 
-    def run(self, at: int, *blocks: Any) -> Any:
-        """Chunk number ``at`` scanned from what stands before it. Behind the blocks is where segments start, where
-        they do."""
+    def run(self, line: int, at: int, *blocks: Any) -> Any:
+        """Chunk number ``at`` of a line scanned from what stands before it. Behind the blocks is where segments start,
+        where they do."""
         arity = self.scan.bound.monoid.arity
         starts = blocks[arity] if len(blocks) > arity else None
         read, bound = self.scan.read(blocks[:arity])
-        carry = self._carries(read[0])[at]
+        carry = self._carries(line, read[0])[at]
         return self.scan.run(read, bound, starts, carry, self.offsets[at], self.is_first and at == 0)
 
-    def _carries(self, block: Any) -> Sequence[Partial]:
-        """The partials before each chunk; for a GPU's block there, where all arrive together, once."""
+    def _carries(self, line: int, block: Any) -> Sequence[Partial]:
+        """The partials before each chunk of a line; for a GPU's block there, where all arrive together, once."""
+        found = self.found[line]
         if not chunk.is_device(block):
-            return self.found
+            return found
         device = block.data.device_id
-        if device not in self._there:
-            self._there[device] = self._moved(device)
-        return self._there[device]
+        if (device, line) not in self._there:
+            self._there[device, line] = self._moved(found, device)
+        return self._there[device, line]
 
-    def _moved(self, device: int) -> Sequence[Partial]:
-        one = stacked([p for p in self.found if p is not None])
+    def _moved(self, found: Sequence[Partial], device: int) -> Sequence[Partial]:
+        one = stacked([p for p in found if p is not None])
         if one is None:
-            return self.found
+            return found
         import cupy
 
         with cupy.cuda.Device(device):
             there = iter(chunk.to_device(one, self.scan.bound))
-        return [None if p is None else next(there) for p in self.found]
-
-
-class Sections(list[Section]):
-    """What the chunks of several lines need."""
-
-    __slots__ = ()
-
-    def run(self, at: tuple[int, int], *blocks: Any) -> Any:
-        """A chunk of a line scanned from what stands before it."""
-        line, number = at
-        return self[line].run(number, *blocks)
+        return [None if p is None else next(there) for p in found]
 
 
 class TotalsTask(Task):
@@ -262,13 +239,11 @@ def totals(
     columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
 ) -> Totals:
     """The totals of some chunks; one column for each of the monoid's arity."""
-    every = list(zip(*columns, strict=True))
-    found = scan.totals(every, starts, offsets)
-    partials = _left([p for p, _ in found], scan.bound)
-    resets = [reset for _, reset in found]
+    partials, resets = scan.totals(list(zip(*columns, strict=True)), starts, offsets)
+    partials = _left(partials, scan.bound)
     if any(p is not None and chunk.is_device(p) for p in partials):  # which go from GPU to GPU
-        return list(zip(partials, resets, strict=True))
-    return HostTotals(PackedList(partials), PackedList(resets))
+        return partials, resets
+    return PackedList(partials), PackedList(resets)
 
 
 def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
@@ -287,39 +262,26 @@ def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
     return partials
 
 
-@faults.task
-def bases(
-    groups: Sequence[Totals], order: Sequence[tuple[int, int]], offsets: Sequence[int], before: Any, scan: Scan
-) -> Section:
-    """What the chunks of a section need. ``order`` says where each total is among the groups, ``offsets`` are those of
-    the chunks along the axis, and ``before`` is the section before, if there is one."""
-    carry = None if before is None else before.found[-1]
-    each = [groups[group][place] for group, place in order]
-    ends = (
-        running_partials(carry, [p for p, _ in each], scan.bound) if all(reset is None for _, reset in each) else None
-    )
-    found = [carry, *(ends or ())]
-    for total, reset in each if ends is None else ():
-        found.append(_after(found[-1], total, reset, scan.bound))
-    return Section(found, offsets, before is None, scan)
-
-
-@faults.task
-def bases_of_lines(
-    groups: Sequence[Totals], orders: Sequence[Sequence[tuple[int, int]]], offsets: Sequence[int], scan: Scan
-) -> Sections:
-    """What the chunks of several lines need, which all have the same offsets."""
-    return Sections(bases(groups, order, offsets, None, scan) for order in orders)
-
-
 @deferred.reads
 @faults.task
-def only_section(
-    columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
+def bases(
+    groups: Sequence[Totals],
+    orders: Sequence[Sequence[tuple[int, int]]],
+    offsets: Sequence[int],
+    before: Section | None,
+    scan: Scan,
 ) -> Section:
-    """What the chunks of a line need, where one task finds the totals of all but the last."""
-    found = totals(columns, starts, offsets[:-1], scan)
-    return bases([found], [(0, i) for i in range(len(offsets) - 1)], offsets, None, scan)
+    """What the chunks of a section need. ``orders`` say for each line where its totals are among the groups,
+    ``offsets`` are those of the chunks along the axis, and ``before`` is the section before, if there is one."""
+    found = []
+    for line, order in enumerate(orders):
+        carries = [None if before is None else before.found[line][-1]]
+        partials, resets = ([groups[group][kind][place] for group, place in order] for kind in (0, 1))
+        ends = running_partials(carries[0], partials, scan.bound) if all(r is None for r in resets) else None
+        for total, reset in zip(partials, resets, strict=True) if ends is None else ():
+            carries.append(_after(carries[-1], total, reset, scan.bound))
+        found.append(PackedList([*carries, *(ends or ())]))
+    return Section(found, offsets, before is None, scan)
 
 
 def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
@@ -337,9 +299,9 @@ def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
 
 @deferred.reads
 @faults.task
-def scan_chunk(section: Section | Sections, at: Any, *blocks: Any) -> Any:
-    """One chunk of a section, or of those of several lines."""
-    return section.run(at, *blocks)
+def scan_chunk(section: Section, line: int, at: int, *blocks: Any) -> Any:
+    """One chunk of a section."""
+    return section.run(line, at, *blocks)
 
 
 @deferred.reads
