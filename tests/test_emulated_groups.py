@@ -123,9 +123,9 @@ def test_partials_of_each_chunk_leave_together(machine: Emulator, left: list[int
 def test_totals_of_a_scan_leave_together(machine: Emulator, left: list[int], bound: Bound) -> None:
     scan = Scan(bound, 0, shape=(3 * COUNT, 0) if bound.indexed else None)
     offsets = [3 * i for i in range(COUNT)]
-    wanted = scan_tasks.totals([CHUNKS], None, offsets, scan)
+    wanted = scan_tasks.totals([CHUNKS], offsets, scan)
     left.clear()
-    found = scan_tasks.totals([[put(c) for c in CHUNKS]], None, offsets, scan)
+    found = scan_tasks.totals([[put(c) for c in CHUNKS]], offsets, scan)
     assert len(left) == 2
     assert found[1] == [None] * COUNT
     for i, (ours, theirs) in enumerate(zip(found[0], wanted[0], strict=True)):

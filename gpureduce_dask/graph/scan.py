@@ -11,7 +11,7 @@ To hand a carry from chunk to chunk would read each but once, and takes two task
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, product
@@ -28,17 +28,19 @@ from ..distributed.private import GraphNode, List, Task, TaskRef
 from . import deferred, fusion, meta, scan_fusion, sources
 from . import graph_arrays as da
 from .fusion import Deferred, Tasks
-from .scan_tasks import PackedList, Scan, Section, TotalsTask, bases, scan_chunk, scan_whole, totals
+from .scan_tasks import Scan, TotalsTask, bases, scan_chunk, scan_first, totals
 from .sources import HandleSource, PersistedSource
 
-Ref = tuple[str, tuple[int, ...]]  # an array's name, and its numbers of chunks
+
+def columns_of(columns: Iterable[Iterable[Any]]) -> List:
+    """Chunks by key, as one list for each array."""
+    return List(*(List(*map(TaskRef, column)) for column in columns))
 
 
 @dataclass
 class TaskWriter:
-    """Tasks as they come, of chunks of arrays by name. Those that make no chunk of the result are numbered so."""
+    """Tasks as they come. Those that make no chunk of the result are numbered so."""
 
-    arrays: Sequence[str]
     parts: str
     tasks: dict[Any, GraphNode] = field(default_factory=dict)
 
@@ -47,23 +49,20 @@ class TaskWriter:
         self.tasks[key] = kind(key, run, *arguments)
         return TaskRef(key)
 
-    def columns(self, members: Sequence[Coords]) -> List:
-        """Chunks as one list for each array."""
-        return List(*(List(*(TaskRef((name, *c)) for c in members)) for name in self.arrays))
-
 
 @dataclass(frozen=True)
 class ScanGraph:
-    """A scan of arrays of one chunking along an axis.
+    """A scan of arrays, by name, along an axis.
 
-    ``starts`` is the array that says where segments start, of the same numbers of chunks or of one. ``name`` begins the
+    ``starts`` is the array that says where segments start, and its numbers of chunks: the same or one. ``name`` begins the
     keys of results, ``parts`` those of totals and of what stands before chunks. ``offsets`` are those of chunks along
     the axis, or in C order. ``dealt`` says which chunks' totals one task finds: for each line, or once for all of them
     as one. ``section`` is how many chunks of a line start from what one task finds.
     """
 
-    arrays: tuple[Ref, ...]
-    starts: Ref | None
+    arrays: tuple[str, ...]
+    numblocks: tuple[int, ...]
+    starts: tuple[str, tuple[int, ...]] | None
     scan: Scan
     name: str
     parts: str
@@ -73,8 +72,7 @@ class ScanGraph:
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
-        writer = TaskWriter([name for name, _ in self.arrays], self.parts)
-        lines = lines_of(self.arrays[0][1], self.scan)
+        writer, lines = TaskWriter(self.parts), lines_of(self.numblocks, self.scan)
         together = len(lines) // len(self.dealt)
         for number, dealt in enumerate(self.dealt):
             self._write(writer, lines[number * together : (number + 1) * together], dealt)
@@ -98,35 +96,33 @@ class ScanGraph:
                 before = writer.add(bases, List(*(groups[g] for g in number)), orders, offsets, before, scan)
             for k, line in enumerate(lines):
                 for at, i in enumerate(section.members):
-                    # The first of a line waits for nothing.
-                    start = (before, k, at) if i else (Section([PackedList([None])], offsets[:1], True, scan), 0, 0)
-                    self._result(writer, line[i], *start)
+                    key = (self.name, self._along(line[i])) if scan.flat else (self.name, *line[i])
+                    blocks = map(TaskRef, self._blocks(line[i]))
+                    if i:  # as short as can be, for there are many
+                        writer.tasks[key] = Task(key, scan_chunk, before, k, at, *blocks)
+                    else:  # which waits for nothing
+                        writer.tasks[key] = Task(key, scan_first, *blocks, scan=scan, offset=offsets[0])
 
     def _totals(self, writer: TaskWriter, members: Sequence[Coords], is_one: bool) -> Task | TaskRef:
         """The totals of some chunks: those of only one group are found by the task that puts them in order."""
-        starts = None if self.starts is None else List(*map(self._start, members))
-        arguments = (totals, writer.columns(members), starts, [self._offset(c) for c in members], self.scan)
-        return Task(None, *arguments) if is_one else writer.add(*arguments, kind=TotalsTask)
-
-    def _result(self, writer: TaskWriter, coords: Coords, *start: Any) -> None:
-        """The task of a chunk: as short as can be, for there are many."""
-        blocks = [TaskRef((name, *coords)) for name in writer.arrays]
-        if self.starts is not None:
-            blocks.append(self._start(coords))
-        key = (self.name, self._along(coords)) if self.scan.flat else (self.name, *coords)
-        writer.tasks[key] = Task(key, scan_chunk, *start, *blocks)
+        columns = zip(*map(self._blocks, members), strict=True)
+        arguments = (columns_of(columns), [self._offset(c) for c in members], self.scan)
+        return Task(None, totals, *arguments) if is_one else writer.add(totals, *arguments, kind=TotalsTask)
 
     def _along(self, coords: Coords) -> int:
         """A chunk's number along the axis, or in C order."""
-        return int(np.ravel_multi_index(coords, self.arrays[0][1])) if self.scan.flat else coords[self.scan.axis]
+        return int(np.ravel_multi_index(coords, self.numblocks)) if self.scan.flat else coords[self.scan.axis]
 
     def _offset(self, coords: Coords) -> int:
         return self.offsets[self._along(coords)] if self.offsets else 0
 
-    def _start(self, coords: Coords) -> TaskRef:
-        assert self.starts is not None
-        name, numblocks = self.starts
-        return TaskRef((name, *(0 if n == 1 else c for n, c in zip(numblocks, coords, strict=True))))
+    def _blocks(self, coords: Coords) -> list[Any]:
+        """The keys of what a chunk's tasks take: what says where segments start may be one chunk for many."""
+        found: list[Any] = [(name, *coords) for name in self.arrays]
+        if self.starts is not None:
+            name, numblocks = self.starts
+            found.append((name, *(0 if n == 1 else c for n, c in zip(numblocks, coords, strict=True))))
+        return found
 
 
 def lines_of(numblocks: tuple[int, ...], scan: Scan) -> list[list[Coords]]:
@@ -178,7 +174,7 @@ class ScanTree:
         """A task a chunk, in a layer that fuses with its neighbours."""
         inds = tuple(range(self.x.ndim))
         return da.blockwise(
-            partial(scan_whole, scan=self.scan, segmented=self.starts is not None),
+            partial(scan_first, scan=self.scan),
             inds,
             *(v for a in self._inputs() for v in (a, inds)),
             name=self.name,
@@ -205,7 +201,8 @@ class ScanTree:
             dealt = [[g.members for g in source.deal(line[:-1], len(lines))] for line in lines]
         self._name_by(tokenize(self.token, str(dealt), source is None))
         graph = ScanGraph(
-            tuple((a.name, a.numblocks) for a in self.arrays),
+            tuple(a.name for a in self.arrays),
+            x.numblocks,
             None if self.starts is None else (self.starts.name, self.starts.numblocks),
             scan,
             self.name,

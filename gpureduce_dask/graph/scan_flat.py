@@ -35,7 +35,7 @@ from ..operators.monoid import INDEX
 from ..operators.table import OPERATORS
 from ..place import Place, whole
 from .fusion import Tasks
-from .scan import ScanTree, TaskWriter
+from .scan import ScanTree, TaskWriter, columns_of
 from .scan_tasks import PackedList, Scan
 from .sources import PersistedSource
 
@@ -249,7 +249,7 @@ class _Bands(ScanTree):
         dealt = [self._groups([(*band, *rest) for rest in abreast], len(bands), source, known) for band in bands]
         shares = self._shares(dealt, len(abreast), known)
         self._name_by(tokenize(self.token, str(dealt), shares))
-        self.writer = TaskWriter([a.name for a in self.arrays], self.parts)
+        self.writer = TaskWriter(self.parts)
         cuts = [self._cuts(x.chunks[rows][band[-1]], len(abreast)) for band in bands]
         firsts = list(accumulate((len(each) - 1 for each in cuts), initial=0))
         before: TaskRef | None = None
@@ -296,7 +296,7 @@ class _Bands(ScanTree):
         """The tasks of a band, of which ``first`` is the first chunk of the result; gives what stands behind it."""
         x, rows, last, add = self.x, self.rows, self.last, self.writer.add
         stretches = [[self._stretch(c) for c in members] for members in dealt]
-        columns = [self.writer.columns(members) for members in dealt]
+        columns = [columns_of([(a.name, *c) for c in members] for a in self.arrays) for members in dealt]
         found = List(*(add(band_totals, *each, last, self.scan) for each in zip(columns, stretches, strict=True)))
         where = [stretch for each in stretches for stretch in each]
         shape = (cuts[-1], *x.shape[rows + 1 : last], x.numblocks[last])

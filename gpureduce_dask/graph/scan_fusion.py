@@ -22,7 +22,7 @@ from .scan_tasks import Scan
 
 Graph = Mapping[Key, GraphNode]
 
-READERS = (scan_tasks.totals, scan_tasks.bases, scan_tasks.scan_chunk)
+READERS = (scan_tasks.totals, scan_tasks.bases, scan_tasks.scan_first, scan_tasks.scan_chunk)
 # Not ``clip``, ``maximum`` and ``where``, which take NumPy 4 to 30 times as long as a sum: a scan of chunks that a
 # difference and a clip make took 404 ms with them, 307 without (Epyc, one thread, float32 (3652, 90, 180), 2026-11).
 CHEAP = frozenset(
@@ -76,12 +76,11 @@ def are_computed(arrays: Sequence[Any], scan: Scan) -> bool:
 
 def _scan_of(node: Any, graph: Graph) -> Scan | None:
     """The scan that a task belongs to: its last argument, or that of the task which found what stands before it."""
-    if isinstance(node, Task) and node.func is scan_tasks.scan_chunk:
-        section = node.args[0]
-        if isinstance(section, scan_tasks.Section):
-            return section.scan
-        return _scan_of(graph.get(section.key), graph)
-    scan = node.args[-1] if isinstance(node, Task) and node.args else None
+    if not isinstance(node, Task):
+        return None
+    if node.func is scan_tasks.scan_chunk:
+        return _scan_of(graph.get(node.args[0].key), graph)
+    scan = node.kwargs.get("scan", node.args[-1])
     return scan if isinstance(scan, Scan) else None
 
 

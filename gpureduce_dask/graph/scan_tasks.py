@@ -104,7 +104,7 @@ class Scan:
             carry,
             exclusive=self.exclusive,
             reverse=self.reverse,
-            resets=deferred.made(starts),
+            resets=starts,
             out=inner,
             place=self.place(offset),
             with_total=False,
@@ -115,12 +115,15 @@ class Scan:
             out = np.ma.masked_array(out, hidden)
         return chunk.move(array if out is None else out, self.device)
 
-    def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:
-        """The arrays to read, and the operator of what their chains put off."""
-        blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks]
+    def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound, Any]:
+        """The arrays to read, the operator of what their chains put off, and where segments start, where they do: the
+        last of the blocks."""
+        arity = self.bound.monoid.arity
+        starts = deferred.made(blocks[arity]) if len(blocks) > arity else None
+        blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks[:arity]]
         if self.flat:
-            return tuple(deferred.made(b).reshape(-1) for b in blocks), self.bound
-        return deferred.read_with(blocks, self.bound, self.fuse)
+            return tuple(deferred.made(b).reshape(-1) for b in blocks), self.bound, starts
+        return *deferred.read_with(blocks, self.bound, self.fuse), starts
 
     def empty(self, shape: tuple[int, ...], device: bool) -> Any:
         """An array for results."""
@@ -136,18 +139,18 @@ class Scan:
         out[...] = chunk.finalise(self.bound.identities(()), self.bound)[()]
         return out
 
-    def totals(self, every: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int]) -> Totals:
+    def totals(self, every: Sequence[Sequence[Any]], offsets: Sequence[int]) -> Totals:
         """What each of some chunks adds to a line."""
-        if starts is None and self._in_order and all(map(self._is_as_read, every)):
+        if self._in_order and all(map(self._is_as_read, every)):
             read = [self.read(blocks)[0] for blocks in every]
             places = None if self.shape is None else [cast(Place, self.place(offset)) for offset in offsets]
             return chunk.reduce_each(read, self.bound, (self.axis,), places), [None] * len(every)
-        found = [self.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+        found = list(map(self.total, every, offsets))
         return [partial for partial, _ in found], [reset for _, reset in found]
 
-    def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> tuple[Partial, Any]:
+    def total(self, blocks: Sequence[Any], offset: int) -> tuple[Partial, Any]:
         """What a chunk adds to a line, and where a segment starts in it."""
-        (read, bound), starts = self.read(blocks), deferred.made(starts)
+        read, bound, starts = self.read(blocks)
         if read[0].shape[self.axis] == 0:
             return None, None
         if starts is None and (self._in_order or not bound.indexed):
@@ -165,7 +168,7 @@ class Scan:
 
     def _is_as_read(self, blocks: Sequence[Any]) -> bool:
         """True for what is an array of a GPU, with elements, that nothing is made of to read it."""
-        return all(
+        return len(blocks) == len(self.bound.dtypes) and all(
             chunk.is_device(b) and b.size and b.dtype == dtype and (not self.flat or b.flags.c_contiguous)
             for b, dtype in zip(blocks, self.bound.dtypes, strict=True)
         )
@@ -195,11 +198,9 @@ class Section:
     def run(self, line: int, at: int, *blocks: Any) -> Any:
         """Chunk number ``at`` of a line scanned from what stands before it. Behind the blocks is where segments start,
         where they do."""
-        arity = self.scan.bound.monoid.arity
-        starts = blocks[arity] if len(blocks) > arity else None
-        read, bound = self.scan.read(blocks[:arity])
-        carry = self._carries(line, read[0])[at]
-        return self.scan.run(read, bound, starts, carry, self.offsets[at], self.is_first and at == 0)
+        read = self.scan.read(blocks)
+        carry = self._carries(line, read[0][0])[at]
+        return self.scan.run(*read, carry, self.offsets[at], self.is_first and at == 0)
 
     def _carries(self, line: int, block: Any) -> Sequence[Partial]:
         """The partials before each chunk of a line; for a GPU's block there, where all arrive together, once."""
@@ -235,11 +236,9 @@ class TotalsTask(Task):
 
 @deferred.reads
 @faults.task
-def totals(
-    columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
-) -> Totals:
-    """The totals of some chunks; one column for each of the monoid's arity."""
-    partials, resets = scan.totals(list(zip(*columns, strict=True)), starts, offsets)
+def totals(columns: Sequence[Sequence[Any]], offsets: Sequence[int], scan: Scan) -> Totals:
+    """The totals of some chunks; one column for each of the monoid's arity, and one for where segments start."""
+    partials, resets = scan.totals(list(zip(*columns, strict=True)), offsets)
     partials = _left(partials, scan.bound)
     if any(p is not None and chunk.is_device(p) for p in partials):  # which go from GPU to GPU
         return partials, resets
@@ -306,7 +305,6 @@ def scan_chunk(section: Section, line: int, at: int, *blocks: Any) -> Any:
 
 @deferred.reads
 @faults.task
-def scan_whole(*blocks: Any, scan: Scan, segmented: bool) -> Any:
-    """A chunk that holds all of its lines."""
-    starts = blocks[-1] if segmented else None
-    return scan.run(*scan.read(blocks[: len(blocks) - segmented]), starts, None, 0, True)
+def scan_first(*blocks: Any, scan: Scan, offset: int = 0) -> Any:
+    """The first chunk of a line."""
+    return scan.run(*scan.read(blocks), None, offset, True)
