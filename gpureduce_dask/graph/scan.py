@@ -52,17 +52,16 @@ class TaskWriter:
 
 @dataclass(frozen=True)
 class ScanGraph:
-    """A scan of arrays, by name, along an axis.
+    """A scan along an axis.
 
-    ``starts`` is the array that says where segments start, and its numbers of chunks: the same or one. ``name`` begins the
-    keys of results, ``parts`` those of totals and of what stands before chunks. ``offsets`` are those of chunks along
-    the axis, or in C order. ``dealt`` says which chunks' totals one task finds: for each line, or once for all of them
-    as one. ``section`` is how many chunks of a line start from what one task finds.
+    ``arrays`` are the names and the numbers of chunks of those that are scanned, and of the one that says where
+    segments start, which may have one chunk for many. ``name`` begins the keys of results, ``parts`` those of totals
+    and of what stands before chunks. ``offsets`` are those of chunks along the axis, or in C order. ``dealt`` says
+    which chunks' totals one task finds: for each line, or once for all of them as one. ``section`` is how many chunks
+    of a line start from what one task finds.
     """
 
-    arrays: tuple[str, ...]
-    numblocks: tuple[int, ...]
-    starts: tuple[str, tuple[int, ...]] | None
+    arrays: Sequence[tuple[str, tuple[int, ...]]]
     scan: Scan
     name: str
     parts: str
@@ -72,7 +71,7 @@ class ScanGraph:
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
-        writer, lines = TaskWriter(self.parts), lines_of(self.numblocks, self.scan)
+        writer, lines = TaskWriter(self.parts), lines_of(self.arrays[0][1], self.scan)
         together = len(lines) // len(self.dealt)
         for number, dealt in enumerate(self.dealt):
             self._write(writer, lines[number * together : (number + 1) * together], dealt)
@@ -111,18 +110,14 @@ class ScanGraph:
 
     def _along(self, coords: Coords) -> int:
         """A chunk's number along the axis, or in C order."""
-        return int(np.ravel_multi_index(coords, self.numblocks)) if self.scan.flat else coords[self.scan.axis]
+        return int(np.ravel_multi_index(coords, self.arrays[0][1])) if self.scan.flat else coords[self.scan.axis]
 
     def _offset(self, coords: Coords) -> int:
         return self.offsets[self._along(coords)] if self.offsets else 0
 
     def _blocks(self, coords: Coords) -> list[Any]:
-        """The keys of what a chunk's tasks take: what says where segments start may be one chunk for many."""
-        found: list[Any] = [(name, *coords) for name in self.arrays]
-        if self.starts is not None:
-            name, numblocks = self.starts
-            found.append((name, *(0 if n == 1 else c for n, c in zip(numblocks, coords, strict=True))))
-        return found
+        """The keys of what a chunk's tasks take."""
+        return [(name, *(c if n > 1 else 0 for n, c in zip(n_, coords, strict=True))) for name, n_ in self.arrays]
 
 
 def lines_of(numblocks: tuple[int, ...], scan: Scan) -> list[list[Coords]]:
@@ -158,7 +153,7 @@ class ScanTree:
         fusion.install()
         x = arrays[0]
         self.todo = sources.Reduction(arrays, scan.bound, tuple(range(x.ndim)) if scan.flat else (scan.axis,), None)
-        self.arrays, self.x, self.starts = arrays, x, starts
+        self.arrays, self.x, self.inputs = arrays, x, [*arrays, *([] if starts is None else [starts])]
         self.scan = replace(scan, device=meta.promises_device(x._meta), shape=self.todo.shape, fuse=deferred.fuses())
         chunks = [str(a.chunks) for a in arrays]
         self.prefix = f"gr-{key}"
@@ -176,7 +171,7 @@ class ScanTree:
         return da.blockwise(
             partial(scan_first, scan=self.scan),
             inds,
-            *(v for a in self._inputs() for v in (a, inds)),
+            *(v for a in self.inputs for v in (a, inds)),
             name=self.name,
             dtype=self.scan.bound.result,
             meta=meta.like(self.x._meta, self.x.ndim, self.scan.bound.result),
@@ -201,9 +196,7 @@ class ScanTree:
             dealt = [[g.members for g in source.deal(line[:-1], len(lines))] for line in lines]
         self._name_by(tokenize(self.token, str(dealt), source is None))
         graph = ScanGraph(
-            tuple(a.name for a in self.arrays),
-            x.numblocks,
-            None if self.starts is None else (self.starts.name, self.starts.numblocks),
+            [(a.name, a.numblocks) for a in self.inputs],
             scan,
             self.name,
             self.parts,
@@ -217,7 +210,7 @@ class ScanTree:
         """The result, of these chunks, and one element more along the axis where it has an initial one."""
         sizes = [list(each) for each in chunks]
         sizes[axis][-1 if self.scan.reverse else 0] += self.scan.initial
-        graph = HighLevelGraph.from_collections(self.name, layer, dependencies=self._inputs())
+        graph = HighLevelGraph.from_collections(self.name, layer, dependencies=self.inputs)
         like = meta.like(self.x._meta, len(sizes), self.scan.bound.result)
         return da.Array(graph, self.name, tuple(map(tuple, sizes)), meta=like)
 
@@ -230,9 +223,6 @@ class ScanTree:
         if found is not None and scan_fusion.are_computed(self.arrays, self.scan):
             return PersistedSource(self.todo, [*found[0].values()], found[1])
         return source
-
-    def _inputs(self) -> list[Any]:
-        return [*self.arrays, *([] if self.starts is None else [self.starts])]
 
     def _section(self, is_lazy: bool, many: int) -> int:
         """How many of so many chunks' bases one task finds."""

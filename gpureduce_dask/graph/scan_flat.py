@@ -54,14 +54,13 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a band: where those of each chunk belong, and what stands before them.
+    """Some rows of a band, and where those of each chunk belong.
 
     ``first`` is the first of these rows, ``lead`` how many axes of size 1 stand before them in a chunk, and ``behind``
     the shape of a row in the result.
     """
 
     stretches: Sequence[Stretch]
-    bases: Any
     first: int
     lead: int
     behind: tuple[int, ...]
@@ -143,40 +142,32 @@ def cut(columns: Columns, at: Slices) -> list[list[Any]]:
     return [[block[at].copy() for block in column] for column in columns]
 
 
-def gather(
-    groups: Sequence[Columns],
-    bases: tuple[Any, Any],
-    stretches: Sequence[Stretch],
-    first: int,
-    lead: int,
-    behind: tuple[int, ...],
-) -> tuple[list[list[Any]], Rows]:
-    """Some rows of a band as one thing, that lies where all that scan them run: chunks or pieces, none copied.
+def gather(groups: Sequence[Columns], bases: tuple[Any, Any], rows: Rows) -> tuple[Columns, Any, Rows]:
+    """Some rows of a band, with what stands before them, as one thing, that lies where all that scan them run: chunks
+    or pieces, none copied.
 
     Chunks stand first, and in lists: so a GPU's travel as such, and the scheduler knows what they weigh.
     """
-    columns = [[block for column in each for block in column] for each in zip(*groups, strict=True)]
-    return columns, Rows(stretches, bases[0], first, lead, behind)
+    return [[block for column in each for block in column] for each in zip(*groups, strict=True)], bases[0], rows
 
 
 @faults.task
-def scan_rows(gathered: tuple[Columns, Rows], start: int, stop: int, is_first: bool, scan: Scan) -> Any:
+def scan_rows(gathered: tuple[Columns, Any, Rows], start: int, stop: int, is_first: bool, scan: Scan) -> Any:
     """Some rows of those, scanned where they belong in the result."""
-    columns, rows = gathered
-    device = chunk.is_device(columns[0][0])
-    extra = int(scan.initial and is_first)
+    columns, bases, rows = gathered
+    extra = scan.initial and is_first
     shape = (stop - start, *rows.behind)
-    flat = (scan.filled if extra else scan.empty)((math.prod(shape) + extra,), device)
+    flat = scan.results((math.prod(shape) + extra,), chunk.is_device(columns[0][0]), extra)
     hidden = np.zeros(flat.shape, bool) if any(isinstance(b, np.ma.MaskedArray) for b in columns[0]) else None
 
     def rows_of(line: Any) -> Any:
-        return (line[:-1] if extra and scan.reverse else line[extra:]).reshape(shape)
+        return (line[:-1] if extra and scan.reverse else line[int(extra) :]).reshape(shape)
 
     view = rows_of(flat)
     at = (*(0,) * rows.lead, slice(start - rows.first, stop - rows.first))
     for blocks, stretch in zip(zip(*columns, strict=True), rows.stretches, strict=True):
         target = view[(slice(None), *stretch.results)]
-        carry = rows.bases[(slice(start, stop), *stretch.totals)][..., None]
+        carry = bases[(slice(start, stop), *stretch.totals)][..., None]
         pieces = tuple(b[at].reshape(target.shape) for b in blocks)
         if hidden is not None:
             rows_of(hidden)[(slice(None), *stretch.results)] = np.ma.getmaskarray(pieces[0])
@@ -309,7 +300,7 @@ class _Bands(ScanTree):
             start, stop = cuts[mine[0]], cuts[mine[-1] + 1]
             at = (*(slice(0, 1),) * rows, slice(start, stop))
             pieces: Any = columns if len(mine) == len(parts) else [add(cut, each, at) for each in columns]
-            gathered = (gather, List(*pieces), bases, where, start, rows, behind)
+            gathered = (gather, List(*pieces), bases, Rows(where, start, rows, behind))
             largest = -(-(stop - start) // len(mine)) * self.width * self.scan.bound.result.itemsize
             runs = planner.in_order(len(mine), max(1, TOGETHER_BYTES // max(largest, 1)))
             source = add(*gathered) if len(runs) > 1 else Task(None, *gathered)

@@ -93,7 +93,7 @@ class Scan:
         out, inner, inside = None, None, ()
         if self.initial and is_first:
             shape = tuple(n + (a == self.axis) for a, n in enumerate(read[0].shape))
-            out = self.filled(shape, chunk.is_device(read[0]))
+            out = self.results(shape, chunk.is_device(read[0]), True)
             at = slice(None, -1) if self.reverse else slice(1, None)
             inside = (slice(None),) * self.axis + (at,)
             inner = out[inside]
@@ -125,18 +125,16 @@ class Scan:
             return tuple(deferred.made(b).reshape(-1) for b in blocks), self.bound, starts
         return *deferred.read_with(blocks, self.bound, self.fuse), starts
 
-    def empty(self, shape: tuple[int, ...], device: bool) -> Any:
-        """An array for results."""
-        if not device:
-            return np.empty(shape, self.bound.result)
-        import cupy
+    def results(self, shape: tuple[int, ...], device: bool, is_filled: bool) -> Any:
+        """An array for results, filled with what stands for no element or empty."""
+        library: Any = np
+        if device:
+            import cupy
 
-        return cupy.empty(shape, self.bound.result)
-
-    def filled(self, shape: tuple[int, ...], device: bool) -> Any:
-        """An array of what stands for no element, for results."""
-        out = self.empty(shape, device)
-        out[...] = chunk.finalise(self.bound.identities(()), self.bound)[()]
+            library = cupy
+        out = library.empty(shape, self.bound.result)
+        if is_filled:
+            out[...] = chunk.finalise(self.bound.identities(()), self.bound)[()]
         return out
 
     def totals(self, every: Sequence[Sequence[Any]], offsets: Sequence[int]) -> Totals:
