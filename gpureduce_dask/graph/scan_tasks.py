@@ -88,7 +88,9 @@ class Scan:
             return None
         return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
 
-    def run(self, read: tuple[Any, ...], bound: Bound, starts: Any, carry: Partial, offset: int, is_first: bool) -> Any:
+    def run(
+        self, read: tuple[Any, ...], bound: Bound, starts: Any, carry: Partial, offset: int, is_first: bool = False
+    ) -> Any:
         """One chunk's results, of what :meth:`read` gave."""
         out, inner, inside = None, None, ()
         if self.initial and is_first:
@@ -178,47 +180,42 @@ def _flip(block: Any, axis: int) -> Any:
 
 class Section:
     """What some chunks of one or several lines need: for each line the partial before each chunk, and last the one
-    behind them all; the chunks' offsets along the axis; whether the first is its line's; and the scan, which so travels
-    once and not with each chunk's task."""
+    behind them all; the chunks' offsets along the axis; and the scan, which so travels once and not with each chunk's
+    task."""
 
-    __slots__ = ("_there", "found", "is_first", "offsets", "scan")
+    __slots__ = ("_there", "found", "offsets", "scan")
 
-    def __init__(self, found: Sequence[PackedList], offsets: Sequence[int], is_first: bool, scan: Scan) -> None:
-        self.found, self.offsets, self.is_first, self.scan = found, offsets, is_first, scan
+    def __init__(self, found: Sequence[PackedList], offsets: Sequence[int], scan: Scan) -> None:
+        self.found, self.offsets, self.scan = found, offsets, scan
         self._there: dict[tuple[int, int], Sequence[Partial]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Section, (self.found, self.offsets, self.is_first, self.scan)
+        return Section, (self.found, self.offsets, self.scan)
 
     def __sizeof__(self) -> int:
         return sum(getattr(partial, "nbytes", 0) for line in self.found for partial in line)
 
     def run(self, line: int, at: int, *blocks: Any) -> Any:
-        """Chunk number ``at`` of a line scanned from what stands before it. Behind the blocks is where segments start,
-        where they do."""
+        """Chunk number ``at`` of a line scanned from what stands before it."""
         read = self.scan.read(blocks)
-        carry = self._carries(line, read[0][0])[at]
-        return self.scan.run(*read, carry, self.offsets[at], self.is_first and at == 0)
+        return self.scan.run(*read, self._carries(line, read[0][0])[at], self.offsets[at])
 
     def _carries(self, line: int, block: Any) -> Sequence[Partial]:
         """The partials before each chunk of a line; for a GPU's block there, where all arrive together, once."""
         found = self.found[line]
         if not chunk.is_device(block):
             return found
-        device = block.data.device_id
-        if (device, line) not in self._there:
-            self._there[device, line] = self._moved(found, device)
-        return self._there[device, line]
+        where = (block.data.device_id, line)
+        if where not in self._there:
+            one = stacked([p for p in found if p is not None])
+            if one is None:
+                return found
+            import cupy
 
-    def _moved(self, found: Sequence[Partial], device: int) -> Sequence[Partial]:
-        one = stacked([p for p in found if p is not None])
-        if one is None:
-            return found
-        import cupy
-
-        with cupy.cuda.Device(device):
-            there = iter(chunk.to_device(one, self.scan.bound))
-        return [None if p is None else next(there) for p in found]
+            with cupy.cuda.Device(block.data.device_id):
+                there = iter(chunk.to_device(one, self.scan.bound))
+            self._there[where] = [None if p is None else next(there) for p in found]
+        return self._there[where]
 
 
 class TotalsTask(Task):
@@ -278,7 +275,7 @@ def bases(
         for total, reset in zip(partials, resets, strict=True) if ends is None else ():
             carries.append(_after(carries[-1], total, reset, scan.bound))
         found.append(PackedList([*carries, *(ends or ())]))
-    return Section(found, offsets, before is None, scan)
+    return Section(found, offsets, scan)
 
 
 def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
