@@ -123,13 +123,12 @@ def test_partials_of_each_chunk_leave_together(machine: Emulator, left: list[int
 def test_totals_of_a_scan_leave_together(machine: Emulator, left: list[int], bound: Bound) -> None:
     scan = Scan(bound, 0, shape=(3 * COUNT, 0) if bound.indexed else None)
     offsets = [3 * i for i in range(COUNT)]
-    wanted = scan_tasks.totals([CHUNKS], None, offsets, scan)
+    wanted = scan_tasks.totals([CHUNKS], offsets, scan)
     left.clear()
-    found = scan_tasks.totals([[put(c) for c in CHUNKS]], None, offsets, scan)
+    found = scan_tasks.totals([[put(c) for c in CHUNKS]], offsets, scan)
     assert len(left) == 2
-    for i in range(COUNT):
-        (ours, reset), (theirs, _) = found[i], wanted[i]
-        assert reset is None
+    assert found[1] == [None] * COUNT
+    for i, (ours, theirs) in enumerate(zip(found[0], wanted[0], strict=True)):
         close(host_reduce.finalise(ours, bound), host_reduce.finalise(theirs, bound), bound, CHUNKS[i].size)
 
 

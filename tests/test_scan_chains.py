@@ -68,6 +68,20 @@ def test_totals_are_found_where_chunks_lie(x):
     assert sum(name.startswith("gr-cumsum-part") for name in tasks_of(gr.cumsum(x * 2, 0))) <= 3 * (2 + 1)
 
 
+def test_one_worker_finds_totals_and_puts_them_in_order_in_one_task():
+    """Steps are computed there too."""
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster),
+    ):
+        values = np.random.default_rng(5).random((90, 300))
+        array = da.from_array(values, chunks=(20, 110)).map_blocks(np.copy).persist()
+        distributed.wait(array)
+        got = gr.cumsum((array - 0.5) * 2, 0)
+        assert tasks_of(got) == ["gr-cumsum"] * array.npartitions + ["gr-cumsum-part"]
+        np.testing.assert_allclose(got.compute(), np.cumsum((values - 0.5) * 2, 0), atol=1e-12)
+
+
 def test_two_arrays(x):
     got = gr.scan((x * 0.5, x + 1), "affine", axis=1)
     wanted = gr.scan(tuple(da.from_array(a.compute(), chunks=x.chunks) for a in (x * 0.5, x + 1)), "affine", axis=1)

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpureduce_dask as gr
-from gpureduce_dask import errors
-from gpureduce_dask.graph import scan, scan_flat
+from gpureduce_dask import errors, planner
+from gpureduce_dask.graph import scan, scan_flat, sources
 from gpureduce_dask.graph.meta import promises_device
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import scan as host_scan
@@ -470,9 +470,7 @@ def test_graphs_dealt_otherwise_share_no_key(monkeypatch, flat):
         with dask.config.set(scheduler="threads", num_workers=count):
             array = gr.cumsum(x) if flat else gr.cumsum(x, axis=0)
         graphs.append({k: v.dependencies for k, v in dict(array.dask).items() if str(k[0]).startswith("gr-")})
-        monkeypatch.setattr(
-            scan.ScanTree, "_deal_in_memory", lambda self, chunks, *_: [(i,) for i in range(len(chunks))]
-        )
+        monkeypatch.setattr(sources.PersistedSource, "deal", lambda self, chunks, _: planner.in_order(len(chunks), 1))
     assert [len(needs) for needs in graphs[0].values()] != [len(needs) for needs in graphs[1].values()]
     assert not graphs[0].keys() & graphs[1].keys()
 

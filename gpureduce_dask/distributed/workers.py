@@ -38,6 +38,11 @@ class Workers:
     def total(self) -> int:
         return max(1, sum(self.threads.values()))
 
+    @property
+    def are_one(self) -> bool:
+        """True where all tasks run in one place."""
+        return self.client is None or len(self.threads) == 1
+
 
 @dataclass
 class _Heard:

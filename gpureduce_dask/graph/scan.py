@@ -4,19 +4,15 @@ No chunk waits for the scan of another: only totals are combined in order, a sec
 be made are made once, and each is held until the totals before it are known; sections are short, so that few chunks
 wait.
 
-To hand a carry from chunk to chunk would read each but once, where one worker has them all. It would also need two
-tasks a chunk, since a task gives one key: that costs a worker more than to read twice, and on a GPU, which reads
-a chunk in a fiftieth of the time that a task takes, all of it. One process without workers gains a twentieth, and pays
-for it where a reduction follows: dask runs such a chain to its end before the reduction frees any chunk. (16 to 128
-float32 chunks of 0.5 to 32 MiB on one NumPy worker of one thread: 0.9 to 2.7 times as long; in one thread of this
-process 0.91 to 1.0 times. 2026-11.)
+To hand a carry from chunk to chunk would read each but once, and takes two tasks a chunk, since a task gives one key:
+0.9 to 2.7 times as long on a worker (16 to 128 float32 chunks of 0.5 to 32 MiB, NumPy, one thread, 2026-11).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, product
 from typing import Any
@@ -29,151 +25,107 @@ from .. import planner
 from ..distributed import handles, workers
 from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
-from ..operators.monoid import Bound
 from . import deferred, fusion, meta, scan_fusion, sources
 from . import graph_arrays as da
-from .axes import needs_places, place_chunks
 from .fusion import Deferred, Tasks
-from .scan_tasks import Scan, Section, TotalsTask, bases, bases_of_lines, only_section, scan_chunk, scan_whole, totals
-from .sources import HandleSource
+from .scan_tasks import Scan, TotalsTask, bases, scan_chunk, scan_first, totals
+from .sources import HandleSource, PersistedSource
 
-Ref = tuple[str, tuple[int, ...]]  # an array's name, and its numbers of chunks
+
+def columns_of(columns: Iterable[Iterable[Any]]) -> List:
+    """Chunks by key, as one list for each array."""
+    return List(*(List(*map(TaskRef, column)) for column in columns))
+
+
+@dataclass
+class TaskWriter:
+    """Tasks as they come. Those that make no chunk of the result are numbered so."""
+
+    parts: str
+    tasks: dict[Any, GraphNode] = field(default_factory=dict)
+
+    def add(self, run: Any, *arguments: Any, kind: type[Task] = Task) -> TaskRef:
+        key = (self.parts, len(self.tasks))
+        self.tasks[key] = kind(key, run, *arguments)
+        return TaskRef(key)
 
 
 @dataclass(frozen=True)
 class ScanGraph:
-    """A scan of arrays of one chunking along an axis.
+    """A scan along an axis.
 
-    ``starts`` is the array that says where segments start, of the same numbers of chunks or of one. ``name`` begins the
-    keys of results, ``parts`` those of totals and of what stands before chunks. ``offsets`` are those of chunks along
-    the axis, or in C order, where positions matter. ``dealt`` says which chunks' totals one task finds: for each line,
-    or, where lines go ``together``, for all of them as one. ``section`` is how many chunks' bases one task finds.
+    ``arrays`` are the names and the numbers of chunks of those that are scanned, and of the one that says where
+    segments start, which may have one chunk for many. ``name`` begins the keys of results, ``parts`` those of totals
+    and of what stands before chunks. ``offsets`` are those of chunks along the axis, or in C order. ``dealt`` says
+    which chunks' totals one task finds: for each line, or once for all of them as one. ``section`` is how many chunks
+    of a line start from what one task finds.
     """
 
-    arrays: tuple[Ref, ...]
-    starts: Ref | None
+    arrays: Sequence[tuple[str, tuple[int, ...]]]
     scan: Scan
     name: str
     parts: str
-    offsets: Sequence[int] | None
+    offsets: Sequence[int]
     dealt: Sequence[Sequence[Sequence[int]]]
     section: int
-    together: bool = False
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
-        written, lines = _Written(self), list(lines_of(self.arrays[0][1], self.scan))
-        if self.together:
-            written.lines(lines, *self.dealt)
-        else:
-            for line, dealt in zip(lines, self.dealt, strict=True):
-                written.line(line, dealt)
-        return written.tasks
+        writer, lines = TaskWriter(self.parts), lines_of(self.arrays[0][1], self.scan)
+        together = len(lines) // len(self.dealt)
+        for number, dealt in enumerate(self.dealt):
+            self._write(writer, lines[number * together : (number + 1) * together], dealt)
+        return writer.tasks
 
-
-def lines_of(numblocks: tuple[int, ...], scan: Scan) -> Iterator[list[Coords]]:
-    """The chunks of each line, in the order of the scan: a single line where chunks are flat."""
-    if scan.flat:
-        line = list(product(*map(range, numblocks)))
-        yield line[::-1] if scan.reverse else line
-        return
-    along = list(range(numblocks[scan.axis]))
-    others = (range(1 if a == scan.axis else n) for a, n in enumerate(numblocks))
-    for at in product(*others):
-        line = [(*at[: scan.axis], i, *at[scan.axis + 1 :]) for i in along]
-        yield line[::-1] if scan.reverse else line
-
-
-@dataclass
-class _Written:
-    """The tasks as they come. Parts are numbered so."""
-
-    graph: ScanGraph
-    tasks: dict[Any, GraphNode] = field(default_factory=dict)
-
-    def line(self, line: list[Coords], dealt: Sequence[Sequence[int]]) -> None:
-        """Totals by group, bases by section, and a task for each chunk of the result."""
-        scan = self.graph.scan
-        sections = planner.in_order(len(line), self.graph.section)
-        offsets = [self._offset(c) for c in line]
-        if len(line) == 1:
-            self._results(line, Section([None], offsets, True, scan))
-            return
-        if len(dealt) == len(sections) == 1 and len(dealt[0]) + 1 == len(line):
-            self._results(line, self._add(only_section, *self._columns(line[:-1]), offsets, scan))
-            return
-        refs, where = self._totals(line, dealt)
+    def _write(self, writer: TaskWriter, lines: Sequence[list[Coords]], dealt: Sequence[Sequence[int]]) -> None:
+        """Totals by group, what stands before chunks by section, and a task for each chunk of the result."""
+        scan, each = self.scan, len(lines[0]) - 1  # nothing stands behind the last of a line
+        ends = [c for line in lines for c in line[:-1]]
+        where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
+        sections = planner.in_order(each + 1, self.section)
+        is_one = len(dealt) == len(sections) == 1
+        groups = [self._totals(writer, [ends[i] for i in members], is_one) for members in dealt]
         before = None
         for section in sections:
-            wanted = [i for i in section.members if i + 1 < len(line)]
-            used = sorted({where[i][0] for i in wanted})
-            number = {g: n for n, g in enumerate(used)}
-            order = [(number[where[i][0]], where[i][1]) for i in wanted]
-            mine = [offsets[i] for i in section.members]
-            before = self._add(bases, List(*(refs[g] for g in used)), order, mine, before, scan)
-            self._results([line[i] for i in section.members], before)
+            orders = [[where[k * each + i] for i in section.members if i < each] for k in range(len(lines))]
+            number = {g: n for n, g in enumerate(sorted({g for order in orders for g, _ in order}))}
+            orders = [[(number[g], at) for g, at in order] for order in orders]
+            offsets = [self._offset(lines[0][i]) for i in section.members]
+            if each:
+                before = writer.add(bases, List(*(groups[g] for g in number)), orders, offsets, before, scan)
+            for k, line in enumerate(lines):
+                for at, i in enumerate(section.members):
+                    key = (self.name, self._along(line[i])) if scan.flat else (self.name, *line[i])
+                    blocks = map(TaskRef, self._blocks(line[i]))
+                    if i:  # as short as can be, for there are many
+                        writer.tasks[key] = Task(key, scan_chunk, before, k, at, *blocks)
+                    else:  # which waits for nothing
+                        writer.tasks[key] = Task(key, scan_first, *blocks, scan=scan, offset=offsets[0])
 
-    def lines(self, lines: Sequence[list[Coords]], dealt: Sequence[Sequence[int]]) -> None:
-        """Totals by group of all lines, the bases of all in one task, and a task for each chunk of the result."""
-        refs, where = self._totals([c for line in lines for c in line[:-1]], dealt)
-        each = len(lines[0]) - 1
-        orders = [[where[number * each + i] for i in range(each)] for number in range(len(lines))]
-        offsets = [self._offset(c) for c in lines[0]]
-        sections = self._add(bases_of_lines, List(*refs), orders, offsets, self.graph.scan)
-        for number, line in enumerate(lines):
-            self._results(line, sections, number)
+    def _totals(self, writer: TaskWriter, members: Sequence[Coords], is_one: bool) -> Task | TaskRef:
+        """The totals of some chunks: those of only one group are found by the task that puts them in order."""
+        columns = zip(*map(self._blocks, members), strict=True)
+        arguments = (columns_of(columns), [self._offset(c) for c in members], self.scan)
+        return Task(None, totals, *arguments) if is_one else writer.add(totals, *arguments, kind=TotalsTask)
 
-    def _totals(
-        self, chunks: Sequence[Coords], dealt: Sequence[Sequence[int]]
-    ) -> tuple[list[TaskRef], dict[int, tuple[int, int]]]:
-        """A task for each group of chunks, and for each chunk which of these has its total, and where."""
-        where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
-        refs = []
-        for members in dealt:
-            mine = [chunks[i] for i in members]
-            refs.append(self._add(totals, *self._columns(mine), [self._offset(c) for c in mine], self.graph.scan))
-        return refs, where
-
-    def _results(self, members: Sequence[Coords], section: Any, line: int | None = None) -> None:
-        """A task for each chunk: as short as can be, for there are many."""
-        arrays = [name for name, _ in self.graph.arrays]
-        for number, coords in enumerate(members):
-            at = number if line is None else (line, number)
-            key = self._key(coords)
-            blocks = [TaskRef((name, *coords)) for name in arrays]
-            if self.graph.starts is not None:
-                blocks.append(self._start(coords))
-            self.tasks[key] = Task(key, scan_chunk, section, at, *blocks)
-
-    def _add(self, run: Any, *arguments: Any) -> TaskRef:
-        key = (self.graph.parts, len(self.tasks))
-        self.tasks[key] = (TotalsTask if run is totals else Task)(key, run, *arguments)
-        return TaskRef(key)
-
-    def _columns(self, members: Sequence[Coords]) -> tuple[Any, Any]:
-        """Chunks as one list for each array, and where their segments start."""
-        columns = List(*(List(*(TaskRef((name, *c)) for c in members)) for name, _ in self.graph.arrays))
-        starts = None if self.graph.starts is None else List(*(self._start(c) for c in members))
-        return columns, starts
-
-    def _key(self, coords: Coords) -> tuple[str | int, ...]:
-        return (self.graph.name, self._number(coords)) if self.graph.scan.flat else (self.graph.name, *coords)
-
-    def _number(self, coords: Coords) -> int:
-        return int(np.ravel_multi_index(coords, self.graph.arrays[0][1]))
-
-    def _start(self, coords: Coords) -> Any:
-        assert self.graph.starts is not None
-        name, numblocks = self.graph.starts
-        return TaskRef((name, *(0 if n == 1 else c for n, c in zip(numblocks, coords, strict=True))))
+    def _along(self, coords: Coords) -> int:
+        """A chunk's number along the axis, or in C order."""
+        return int(np.ravel_multi_index(coords, self.arrays[0][1])) if self.scan.flat else coords[self.scan.axis]
 
     def _offset(self, coords: Coords) -> int:
-        if self.graph.offsets is None:
-            return 0
-        return self.graph.offsets[self._number(coords) if self.graph.scan.flat else coords[self.graph.scan.axis]]
+        return self.offsets[self._along(coords)] if self.offsets else 0
+
+    def _blocks(self, coords: Coords) -> list[Any]:
+        """The keys of what a chunk's tasks take."""
+        return [(name, *(c if n > 1 else 0 for n, c in zip(n_, coords, strict=True))) for name, n_ in self.arrays]
 
 
-Chunks = tuple[tuple[float, ...], ...]
+def lines_of(numblocks: tuple[int, ...], scan: Scan) -> list[list[Coords]]:
+    """The chunks of each line, in the order of the scan: a single line where chunks are flat."""
+    axes = tuple(range(len(numblocks))) if scan.flat else (scan.axis,)
+    lines = sources.slices_of(numblocks, axes).values()
+    return [line[::-1] if scan.reverse else line for line in lines]
+
 
 # Of partials that go together to all workers that need one: beyond, each chunk's totals take a task of their own.
 BASES_BYTES = 2**24
@@ -184,160 +136,110 @@ SECTIONS = 64
 LAZY_BYTES = 2**26  # of the chunks of such a section
 
 
-def scan_array(
-    arrays: tuple[Any, ...],
-    bound: Bound,
-    axis: int,
-    exclusive: bool = False,
-    reverse: bool = False,
-    initial: bool = False,
-    starts: Any = None,
-    name_prefix: str | None = None,
-) -> Any:
-    """Scan dask arrays of one chunking along an axis, by a bound monoid.
+def scan_array(arrays: tuple[Any, ...], scan: Scan, starts: Any, key: str) -> Any:
+    """Scan dask arrays of one chunking along an axis.
 
     ``starts`` is a dask array of bool in the same chunks, or of size 1 along other axes: true where a segment starts.
-    With ``initial``, lines are longer by one.
+    ``key`` is a part of the names of tasks.
     """
-    x = arrays[0]
-    shape = None
-    if needs_places(bound, x.numblocks, (axis,)):
-        shape = tuple(sum(s) for s in place_chunks(bound.name, x.chunks, (axis,)))
-    on_device = meta.promises_device(x._meta)
-    scan = Scan(bound, axis, exclusive, reverse, initial, on_device, shape, fuse=deferred.fuses())
-    fusion.install()
-    tree = ScanTree(arrays, starts, scan, f"gr-{name_prefix or bound.name}")
-    if x.numblocks[axis] == 1:
-        return tree.one_chunk_a_line()
-    return tree.of_lines(sources.select_source(tree.todo, dry_run=True))
+    tree = ScanTree(arrays, starts, scan, key)
+    return tree.one_chunk_a_line() if tree.x.numblocks[scan.axis] == 1 else tree.of_lines()
 
 
 class ScanTree:
-    """One scan of one graph."""
+    """One scan of one graph: along an axis, or of chunks that are one stretch of the C order each."""
 
-    def __init__(self, arrays: tuple[Any, ...], starts: Any, scan: Scan, prefix: str) -> None:
-        self.arrays, self.starts, self.scan, self.axis = arrays, starts, scan, scan.axis
-        self.x = arrays[0]
-        self.todo = sources.Reduction(arrays, scan.bound, (scan.axis,), None)  # to the totals of lines
+    def __init__(self, arrays: tuple[Any, ...], starts: Any, scan: Scan, key: str) -> None:
+        fusion.install()
+        x = arrays[0]
+        self.todo = sources.Reduction(arrays, scan.bound, tuple(range(x.ndim)) if scan.flat else (scan.axis,), None)
+        self.arrays, self.x, self.inputs = arrays, x, [*arrays, *([] if starts is None else [starts])]
+        self.scan = replace(scan, device=meta.promises_device(x._meta), shape=self.todo.shape, fuse=deferred.fuses())
         chunks = [str(a.chunks) for a in arrays]
-        token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, scan)
-        self.prefix, self.token = prefix, token
-        self._name_by(token)
+        self.prefix = f"gr-{key}"
+        self.token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, self.scan)
+        self._name_by(self.token)
 
     def _name_by(self, token: str) -> None:
         """Parts, which are totals, bases, and stretches scanned together, are numbered as they come. How many come
         depends on the workers: the token tells one way of dealing from another, of which a graph may still run."""
-        self.name = f"{self.prefix}-{token}"
-        self.parts = f"{self.prefix}-part-{token}"
+        self.name, self.parts = f"{self.prefix}-{token}", f"{self.prefix}-part-{token}"
 
     def one_chunk_a_line(self) -> Any:
         """A task a chunk, in a layer that fuses with its neighbours."""
         inds = tuple(range(self.x.ndim))
-        inputs = [v for a in (*self.arrays, *self._flags()) for v in (a, inds)]
         return da.blockwise(
-            partial(scan_whole, scan=self.scan, segmented=self.starts is not None),
+            partial(scan_first, scan=self.scan),
             inds,
-            *inputs,
+            *(v for a in self.inputs for v in (a, inds)),
             name=self.name,
             dtype=self.scan.bound.result,
             meta=meta.like(self.x._meta, self.x.ndim, self.scan.bound.result),
-            adjust_chunks={self.axis: _longer} if self.scan.initial else None,
+            adjust_chunks={self.scan.axis: _longer} if self.scan.initial else None,
             align_arrays=False,
         )
 
-    def of_lines(self, source: Any) -> Any:
-        """Lines of several chunks each; ``source`` is None for chunks that have yet to be made."""
-        known, holders, is_lazy = self._where(source)
-        lines = list(lines_of(self.x.numblocks, self.scan))
-        ends = [c for line in lines for c in line[:-1]]  # nothing stands behind the last of a line
-        together = not is_lazy and len(lines) > 1 and len(ends) <= self._section(False)
-        if together:
-            dealt = [self._deal_in_memory(ends, 1, holders, known)]
+    def of_lines(self) -> Any:
+        """Lines of several chunks each."""
+        scan, x, source, lines = self.scan, self.x, self.source(), lines_of(self.x.numblocks, self.scan)
+        sizes = [math.prod(s) for s in product(*x.chunks)] if scan.flat else x.chunks[scan.axis]
+        section = self._section(source is None, len(sizes))
+        ends = [c for line in lines for c in line[:-1]]
+        if source is None:
+            size = section if workers.current().are_one else 1
+            dealt = [_apart(len(line), size) for line in lines]
+        elif len(lines) > 1 and len(ends) <= section:
+            dealt = [[g.members for g in source.deal(ends, 1)]]
+        elif section < len(sizes):
+            dealt = [_apart(len(line), 1) for line in lines]
         else:
-            dealt = [self._deal(line, len(lines), is_lazy, holders, known) for line in lines]
-        self._name_by(tokenize(self.token, str(dealt), is_lazy))
+            dealt = [[g.members for g in source.deal(line[:-1], len(lines))] for line in lines]
+        self._name_by(tokenize(self.token, str(dealt), source is None))
         graph = ScanGraph(
-            tuple((a.name, a.numblocks) for a in self.arrays),
-            None if self.starts is None else (self.starts.name, self.starts.numblocks),
-            self.scan,
+            [(a.name, a.numblocks) for a in self.inputs],
+            scan,
             self.name,
             self.parts,
-            None if self.scan.shape is None else self._offsets(),
+            [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else (),
             dealt,
-            self._section(is_lazy),
-            together,
+            section,
         )
-        return self._array(Deferred(graph), [*self.arrays, *self._flags()], self._chunks())
+        return self.array(Deferred(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
 
-    def _array(self, layer: Tasks, dependencies: Sequence[Any], chunks: Chunks) -> Any:
-        graph = HighLevelGraph.from_collections(self.name, layer, dependencies=dependencies)
-        return da.Array(graph, self.name, chunks, meta=meta.like(self.x._meta, len(chunks), self.scan.bound.result))
+    def array(self, layer: Tasks, chunks: Sequence[Sequence[float]], axis: int = 0) -> Any:
+        """The result, of these chunks, and one element more along the axis where it has an initial one."""
+        sizes = [list(each) for each in chunks]
+        sizes[axis][-1 if self.scan.reverse else 0] += self.scan.initial
+        graph = HighLevelGraph.from_collections(self.name, layer, dependencies=self.inputs)
+        like = meta.like(self.x._meta, len(sizes), self.scan.bound.result)
+        return da.Array(graph, self.name, tuple(map(tuple, sizes)), meta=like)
 
-    def _where(self, source: Any) -> tuple[workers.Workers, Any, bool]:
-        """Who computes, what workers hold of each chunk where that is known, and whether chunks have yet to be made:
-        not those that tasks compute as they read what is in memory."""
-        if source is not None:
-            return source.known, holders_of(source), False
-        found = handles.origins(self.x) if self.scan.fuse else None
-        if found is None or not scan_fusion.are_computed(self.arrays, self.scan):
-            return workers.current(), None, True
-        return found[1], found[0], False
+    def source(self) -> PersistedSource | None:
+        """The chunks where they are in memory, or where tasks compute them of what is as they read it; else None."""
+        source = sources.select_source(self.todo, dry_run=True)
+        if isinstance(source, HandleSource):
+            return PersistedSource(self.todo, [*source.held[0].holders().values()], source.known)
+        found = handles.origins(self.x) if source is None and self.scan.fuse else None
+        if found is not None and scan_fusion.are_computed(self.arrays, self.scan):
+            return PersistedSource(self.todo, [*found[0].values()], found[1])
+        return source
 
-    def _flags(self) -> list[Any]:
-        return [] if self.starts is None else [self.starts]
-
-    def _deal(
-        self, line: list[Coords], lines: int, is_lazy: bool, holders: Any, known: workers.Workers
-    ) -> list[Sequence[int]]:
-        """Which chunks' totals one task finds. A task of their own for those whose partials are large, or that have
-        yet to be made by whichever of several workers is free."""
-        if is_lazy and (known.client is None or len(known.threads) == 1):
-            sections = planner.in_order(len(line), self._section(True))
-            return [[i for i in g.members if i + 1 < len(line)] for g in sections]
-        if is_lazy or self._section(False) < len(line):
-            return [(i,) for i in range(len(line) - 1)]
-        return self._deal_in_memory(line[:-1], lines, holders, known)
-
-    def _deal_in_memory(
-        self, chunks: Sequence[Coords], lines: int, holders: Any, known: workers.Workers
-    ) -> list[Sequence[int]]:
-        if holders is None:
-            size = planner.in_memory(len(chunks), lines, known.total, self.todo.chunk_bytes)
-            return [g.members for g in planner.in_order(len(chunks), size)]
-        held = [holders[c] for c in chunks]
-        return [g.members for g in planner.by_worker(held, known.threads, lines, self.todo.chunk_bytes, known.memory)]
-
-    def _section(self, is_lazy: bool) -> int:
-        """How many chunks' bases one task finds."""
-        each = self._cells() * self.scan.bound.state.itemsize
+    def _section(self, is_lazy: bool, many: int) -> int:
+        """How many of so many chunks' bases one task finds."""
+        others = () if self.scan.flat else (s for a, s in enumerate(self.x.chunks) if a != self.scan.axis)
+        each = math.prod(max(sizes, default=0) for sizes in others) * self.scan.bound.state.itemsize
         room = LAZY if math.isnan(each) else max(1, int(BASES_BYTES // max(each, 1)))
         if not is_lazy:
             return room
-        many = math.prod(self.x.numblocks) if self.scan.flat else self.x.numblocks[self.axis]
         held = 0 if math.isnan(self.todo.chunk_bytes) else LAZY_BYTES // max(self.todo.chunk_bytes, 1)
         return min(room, max(LAZY, int(min(many // SECTIONS, held))))
 
-    def _cells(self) -> float:
-        """Lines of the largest chunk."""
-        return float(math.prod(max(s, default=0) for a, s in enumerate(self.x.chunks) if a != self.axis))
 
-    def _offsets(self) -> list[int]:
-        """Of the chunks along the axis."""
-        return [int(n) for n in accumulate(self.x.chunks[self.axis][:-1], initial=0)]
-
-    def _chunks(self) -> Chunks:
-        chunks = [list(sizes) for sizes in self.x.chunks]
-        if self.scan.initial:
-            chunks[self.axis][-1 if self.scan.reverse else 0] += 1
-        return tuple(map(tuple, chunks))
+def _apart(chunks: int, size: int) -> list[Sequence[int]]:
+    """A line's chunks in groups that are ready together, but for the last: nothing stands behind it."""
+    groups = ([i for i in group.members if i + 1 < chunks] for group in planner.in_order(chunks, size))
+    return [members for members in groups if members]
 
 
 def _longer(size: float) -> float:
     return size + 1
-
-
-def holders_of(source: Any) -> Any:
-    """The workers that hold each chunk in memory, where they are known."""
-    if isinstance(source, HandleSource):
-        return source.held[0].holders()
-    return None if source is None else source.holders

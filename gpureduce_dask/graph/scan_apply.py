@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from .axes import normalise_axes
 from .fallback import foreign, loses_nan, require_plain
 from .scan import scan_array
 from .scan_flat import scan_flat
+from .scan_tasks import Scan
 
 METHODS = ("sequential", "blelloch")  # dask's
 STOCK = ("cumsum", "cumprod", "nancumsum", "nancumprod")  # what stock dask has for elements that no row takes
@@ -69,18 +71,24 @@ def scan_bound(
 ) -> Any:
     """Scan dask arrays of one chunking by a bound monoid; ``key`` names the graph's keys."""
     if exclusive and initial:
-        raise ArgumentError(
-            message(
-                name, "exclusive=True and include_initial=True", "one of them", "Both begin with the initial value."
-            )
-        )
+        remedy = "Both begin with the initial value."
+        raise ArgumentError(message(name, "exclusive=True and include_initial=True", "one of them", remedy))
     if exclusive or initial:
         _require_answer_for_nothing(name, bound)
+    scan = Scan(bound, 0, exclusive, reverse, initial)
     if axis is None:
-        return _over_all_axes(name, key, arrays, bound, exclusive, reverse, segments, initial)
-    along = _one_axis(name, axis, arrays[0].ndim)
-    starts = None if segments is None else segment_starts(name, segments, arrays[0], along, reverse)
-    return scan_array(arrays, bound, along, exclusive, reverse, initial, starts, key)
+        if arrays[0].ndim > 1:
+            if segments is not None:
+                raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
+            return scan_flat(name, arrays, replace(scan, flat=True), key)
+        arrays, axis = tuple(a.reshape(1) if a.ndim == 0 else a for a in arrays), 0
+    try:
+        number = axis if isinstance(axis, bool) else operator.index(axis)
+    except TypeError:
+        raise AxisError(message(name, f"axis {axis!r}", "None or one integer", "Scan one axis at a time.")) from None
+    scan = replace(scan, axis=normalise_axes(name, number, arrays[0].ndim)[0])
+    starts = None if segments is None else segment_starts(name, segments, arrays[0], scan.axis, reverse)
+    return scan_array(arrays, scan, starts, key)
 
 
 def _is_foreign(arrays: tuple[Any, ...], dtype: Any, name: str) -> bool:
@@ -106,43 +114,9 @@ def _require_answer_for_nothing(name: str, bound: Bound) -> None:
             warnings.simplefilter("ignore")
             chunk.finalise(bound.identities((1,)), bound)
     except EmptyError as error:
-        raise ArgumentError(
-            message(
-                name,
-                "exclusive=True or include_initial=True",
-                "neither, for an operator that has no answer for nothing",
-                "Scan inclusively, and drop or shift the results.",
-            )
-        ) from error
-
-
-def _one_axis(name: str, axis: Any, ndim: int) -> int:
-    try:
-        return normalise_axes(name, axis if isinstance(axis, bool) else operator.index(axis), ndim)[0]
-    except TypeError:
-        raise AxisError(message(name, f"axis {axis!r}", "None or one integer", "Scan one axis at a time.")) from None
-
-
-def _over_all_axes(
-    name: str,
-    key: str,
-    arrays: tuple[Any, ...],
-    bound: Bound,
-    exclusive: bool,
-    reverse: bool,
-    segments: Any,
-    initial: bool,
-) -> Any:
-    """A scan of all elements in C order, of one axis."""
-    x = arrays[0]
-    if x.ndim > 1 and segments is not None:
-        raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
-    if x.ndim == 0:
-        arrays = tuple(a.reshape(1) for a in arrays)
-    if arrays[0].ndim == 1:
-        starts = None if segments is None else segment_starts(name, segments, arrays[0], 0, reverse)
-        return scan_array(arrays, bound, 0, exclusive, reverse, initial, starts, key)
-    return scan_flat(name, arrays, bound, exclusive, reverse, initial, key)
+        expected = "neither, for an operator that has no answer for nothing"
+        remedy = "Scan inclusively, and drop or shift the results."
+        raise ArgumentError(message(name, "exclusive=True or include_initial=True", expected, remedy)) from error
 
 
 def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -> Any:
@@ -154,11 +128,9 @@ def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -
     flags = as_dask(name, segments)
     if flags.ndim == 1 and x.ndim > 1:
         flags = flags[tuple(slice(None) if a == axis else None for a in range(x.ndim))]
-    pairs = list(zip(flags.shape, x.shape, strict=False))
-    fits = flags.ndim == x.ndim and all(
-        m == n or math.isnan(m) or math.isnan(n) or (m == 1 and a != axis) for a, (m, n) in enumerate(pairs)
-    )
-    if not fits:
+    pairs = enumerate(zip(flags.shape, x.shape, strict=False))
+    fits = (m == n or math.isnan(m) or math.isnan(n) or (m == 1 and a != axis) for a, (m, n) in pairs)
+    if flags.ndim != x.ndim or not all(fits):
         expected = f"the array's shape {x.shape}, or its size along the axis"
         raise ArgumentError(
             message(name, f"segments of shape {np.shape(segments)}", expected, "Broadcast or slice them.")
@@ -172,9 +144,8 @@ def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -
         )
     if flags.dtype != bool:
         flags = _changes(flags, axis, reverse)
-    return (
-        flags if unknown else flags.rechunk({a: c for a, c in enumerate(x.chunks) if flags.shape[a] != 1 or a == axis})
-    )
+    chunks = {a: c for a, c in enumerate(x.chunks) if flags.shape[a] != 1 or a == axis}
+    return flags if unknown else flags.rechunk(chunks)
 
 
 def _changes(labels: Any, axis: int, reverse: bool) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
+from ..distributed.private import Alias, DataNode, GraphNode, Task
 from . import deferred, scan_tasks
 from . import graph_arrays as da
 from .fused_task import Key
@@ -22,7 +22,7 @@ from .scan_tasks import Scan
 
 Graph = Mapping[Key, GraphNode]
 
-READERS = (scan_tasks.totals, scan_tasks.only_section, scan_tasks.scan_chunk)
+READERS = (scan_tasks.totals, scan_tasks.bases, scan_tasks.scan_first, scan_tasks.scan_chunk)
 # Not ``clip``, ``maximum`` and ``where``, which take NumPy 4 to 30 times as long as a sum: a scan of chunks that a
 # difference and a clip make took 404 ms with them, 307 without (Epyc, one thread, float32 (3652, 90, 180), 2026-11).
 CHEAP = frozenset(
@@ -74,13 +74,13 @@ def are_computed(arrays: Sequence[Any], scan: Scan) -> bool:
     return True
 
 
-def _scan_of(node: Task, graph: Graph) -> Scan | None:
+def _scan_of(node: Any, graph: Graph) -> Scan | None:
     """The scan that a task belongs to: its last argument, or that of the task which found what stands before it."""
+    if not isinstance(node, Task):
+        return None
     if node.func is scan_tasks.scan_chunk:
-        section = node.args[0]
-        found = graph.get(section.key) if isinstance(section, TaskRef) else None
-        return found.args[-1] if isinstance(found, Task) and isinstance(found.args[-1], Scan) else None
-    scan = node.args[-1]
+        return _scan_of(graph.get(node.args[0].key), graph)
+    scan = node.kwargs.get("scan", node.args[-1])
     return scan if isinstance(scan, Scan) else None
 
 

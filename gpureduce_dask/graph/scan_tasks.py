@@ -58,22 +58,9 @@ def running_partials(carry: Partial, partials: Sequence[Partial], bound: Bound) 
     return [*found, *end][1:]
 
 
-# A partial, None for that of nothing; and where a segment starts in the line, None where there are no segments.
-Total = tuple[Partial, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class HostTotals:
-    """Totals of some chunks, of the host."""
-
-    partials: PackedList
-    resets: PackedList
-
-    def __getitem__(self, place: int) -> Total:
-        return self.partials[place], self.resets[place]
-
-
-Totals = HostTotals | list[Total]
+# The partials of some chunks, None for that of nothing; and where a segment starts in their lines, None for each where
+# there are no segments.
+Totals = tuple[list[Partial], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -101,12 +88,14 @@ class Scan:
             return None
         return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
 
-    def run(self, read: tuple[Any, ...], bound: Bound, starts: Any, carry: Partial, offset: int, is_first: bool) -> Any:
+    def run(
+        self, read: tuple[Any, ...], bound: Bound, starts: Any, carry: Partial, offset: int, is_first: bool = False
+    ) -> Any:
         """One chunk's results, of what :meth:`read` gave."""
         out, inner, inside = None, None, ()
         if self.initial and is_first:
             shape = tuple(n + (a == self.axis) for a, n in enumerate(read[0].shape))
-            out = self.filled(shape, chunk.is_device(read[0]))
+            out = self.results(shape, chunk.is_device(read[0]), True)
             at = slice(None, -1) if self.reverse else slice(1, None)
             inside = (slice(None),) * self.axis + (at,)
             inner = out[inside]
@@ -117,7 +106,7 @@ class Scan:
             carry,
             exclusive=self.exclusive,
             reverse=self.reverse,
-            resets=deferred.made(starts),
+            resets=starts,
             out=inner,
             place=self.place(offset),
             with_total=False,
@@ -128,40 +117,40 @@ class Scan:
             out = np.ma.masked_array(out, hidden)
         return chunk.move(array if out is None else out, self.device)
 
-    def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound]:
-        """The arrays to read, and the operator of what their chains put off."""
-        blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks]
+    def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound, Any]:
+        """The arrays to read, the operator of what their chains put off, and where segments start, where they do: the
+        last of the blocks."""
+        arity = self.bound.monoid.arity
+        starts = deferred.made(blocks[arity]) if len(blocks) > arity else None
+        blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks[:arity]]
         if self.flat:
-            return tuple(deferred.made(b).reshape(-1) for b in blocks), self.bound
-        return deferred.read_with(blocks, self.bound, self.fuse)
+            return tuple(deferred.made(b).reshape(-1) for b in blocks), self.bound, starts
+        return *deferred.read_with(blocks, self.bound, self.fuse), starts
 
-    def empty(self, shape: tuple[int, ...], device: bool) -> Any:
-        """An array for results."""
-        if not device:
-            return np.empty(shape, self.bound.result)
-        import cupy
+    def results(self, shape: tuple[int, ...], device: bool, is_filled: bool) -> Any:
+        """An array for results, filled with what stands for no element or empty."""
+        library: Any = np
+        if device:
+            import cupy
 
-        return cupy.empty(shape, self.bound.result)
-
-    def filled(self, shape: tuple[int, ...], device: bool) -> Any:
-        """An array of what stands for no element, for results."""
-        out = self.empty(shape, device)
-        out[...] = chunk.finalise(self.bound.identities(()), self.bound)[()]
+            library = cupy
+        out = library.empty(shape, self.bound.result)
+        if is_filled:
+            out[...] = chunk.finalise(self.bound.identities(()), self.bound)[()]
         return out
 
-    def totals(
-        self, every: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int]
-    ) -> list[Total]:
+    def totals(self, every: Sequence[Sequence[Any]], offsets: Sequence[int]) -> Totals:
         """What each of some chunks adds to a line."""
-        if starts is None and self._in_order and all(map(self._is_as_read, every)):
+        if self._in_order and all(map(self._is_as_read, every)):
             read = [self.read(blocks)[0] for blocks in every]
             places = None if self.shape is None else [cast(Place, self.place(offset)) for offset in offsets]
-            return [(partial, None) for partial in chunk.reduce_each(read, self.bound, (self.axis,), places)]
-        return [self.total(b, None if starts is None else starts[i], offsets[i]) for i, b in enumerate(every)]
+            return chunk.reduce_each(read, self.bound, (self.axis,), places), [None] * len(every)
+        found = list(map(self.total, every, offsets))
+        return [partial for partial, _ in found], [reset for _, reset in found]
 
-    def total(self, blocks: Sequence[Any], starts: Any, offset: int) -> Total:
-        """What a chunk adds to a line."""
-        (read, bound), starts = self.read(blocks), deferred.made(starts)
+    def total(self, blocks: Sequence[Any], offset: int) -> tuple[Partial, Any]:
+        """What a chunk adds to a line, and where a segment starts in it."""
+        read, bound, starts = self.read(blocks)
         if read[0].shape[self.axis] == 0:
             return None, None
         if starts is None and (self._in_order or not bound.indexed):
@@ -179,7 +168,7 @@ class Scan:
 
     def _is_as_read(self, blocks: Sequence[Any]) -> bool:
         """True for what is an array of a GPU, with elements, that nothing is made of to read it."""
-        return all(
+        return len(blocks) == len(self.bound.dtypes) and all(
             chunk.is_device(b) and b.size and b.dtype == dtype and (not self.flat or b.flags.c_contiguous)
             for b, dtype in zip(blocks, self.bound.dtypes, strict=True)
         )
@@ -190,59 +179,43 @@ def _flip(block: Any, axis: int) -> Any:
 
 
 class Section:
-    """What some chunks of a line need: the partial before each, and last the one behind them all; their offsets along
-    the axis; whether the first is the line's; and the scan, which so travels once and not with each chunk's task."""
+    """What some chunks of one or several lines need: for each line the partial before each chunk, and last the one
+    behind them all; the chunks' offsets along the axis; and the scan, which so travels once and not with each chunk's
+    task."""
 
-    __slots__ = ("_there", "found", "is_first", "offsets", "scan")
+    __slots__ = ("_there", "found", "offsets", "scan")
 
-    def __init__(self, found: Sequence[Partial], offsets: Sequence[int], is_first: bool, scan: Scan) -> None:
-        self.found, self.offsets, self.is_first, self.scan = PackedList(found), offsets, is_first, scan
-        self._there: dict[int, Sequence[Partial]] = {}
+    def __init__(self, found: Sequence[PackedList], offsets: Sequence[int], scan: Scan) -> None:
+        self.found, self.offsets, self.scan = found, offsets, scan
+        self._there: dict[tuple[int, int], Sequence[Partial]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Section, (self.found, self.offsets, self.is_first, self.scan)
+        return Section, (self.found, self.offsets, self.scan)
 
     def __sizeof__(self) -> int:
-        return sum(getattr(partial, "nbytes", 0) for partial in self.found)
+        return sum(getattr(partial, "nbytes", 0) for line in self.found for partial in line)
 
-    def run(self, at: int, *blocks: Any) -> Any:
-        """Chunk number ``at`` scanned from what stands before it. Behind the blocks is where segments start, where
-        they do."""
-        arity = self.scan.bound.monoid.arity
-        starts = blocks[arity] if len(blocks) > arity else None
-        read, bound = self.scan.read(blocks[:arity])
-        carry = self._carries(read[0])[at]
-        return self.scan.run(read, bound, starts, carry, self.offsets[at], self.is_first and at == 0)
+    def run(self, line: int, at: int, *blocks: Any) -> Any:
+        """Chunk number ``at`` of a line scanned from what stands before it."""
+        read = self.scan.read(blocks)
+        return self.scan.run(*read, self._carries(line, read[0][0])[at], self.offsets[at])
 
-    def _carries(self, block: Any) -> Sequence[Partial]:
-        """The partials before each chunk; for a GPU's block there, where all arrive together, once."""
+    def _carries(self, line: int, block: Any) -> Sequence[Partial]:
+        """The partials before each chunk of a line; for a GPU's block there, where all arrive together, once."""
+        found = self.found[line]
         if not chunk.is_device(block):
-            return self.found
-        device = block.data.device_id
-        if device not in self._there:
-            self._there[device] = self._moved(device)
-        return self._there[device]
+            return found
+        where = (block.data.device_id, line)
+        if where not in self._there:
+            one = stacked([p for p in found if p is not None])
+            if one is None:
+                return found
+            import cupy
 
-    def _moved(self, device: int) -> Sequence[Partial]:
-        one = stacked([p for p in self.found if p is not None])
-        if one is None:
-            return self.found
-        import cupy
-
-        with cupy.cuda.Device(device):
-            there = iter(chunk.to_device(one, self.scan.bound))
-        return [None if p is None else next(there) for p in self.found]
-
-
-class Sections(list[Section]):
-    """What the chunks of several lines need."""
-
-    __slots__ = ()
-
-    def run(self, at: tuple[int, int], *blocks: Any) -> Any:
-        """A chunk of a line scanned from what stands before it."""
-        line, number = at
-        return self[line].run(number, *blocks)
+            with cupy.cuda.Device(block.data.device_id):
+                there = iter(chunk.to_device(one, self.scan.bound))
+            self._there[where] = [None if p is None else next(there) for p in found]
+        return self._there[where]
 
 
 class TotalsTask(Task):
@@ -258,17 +231,13 @@ class TotalsTask(Task):
 
 @deferred.reads
 @faults.task
-def totals(
-    columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
-) -> Totals:
-    """The totals of some chunks; one column for each of the monoid's arity."""
-    every = list(zip(*columns, strict=True))
-    found = scan.totals(every, starts, offsets)
-    partials = _left([p for p, _ in found], scan.bound)
-    resets = [reset for _, reset in found]
+def totals(columns: Sequence[Sequence[Any]], offsets: Sequence[int], scan: Scan) -> Totals:
+    """The totals of some chunks; one column for each of the monoid's arity, and one for where segments start."""
+    partials, resets = scan.totals(list(zip(*columns, strict=True)), offsets)
+    partials = _left(partials, scan.bound)
     if any(p is not None and chunk.is_device(p) for p in partials):  # which go from GPU to GPU
-        return list(zip(partials, resets, strict=True))
-    return HostTotals(PackedList(partials), PackedList(resets))
+        return partials, resets
+    return PackedList(partials), PackedList(resets)
 
 
 def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
@@ -287,39 +256,26 @@ def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
     return partials
 
 
-@faults.task
-def bases(
-    groups: Sequence[Totals], order: Sequence[tuple[int, int]], offsets: Sequence[int], before: Any, scan: Scan
-) -> Section:
-    """What the chunks of a section need. ``order`` says where each total is among the groups, ``offsets`` are those of
-    the chunks along the axis, and ``before`` is the section before, if there is one."""
-    carry = None if before is None else before.found[-1]
-    each = [groups[group][place] for group, place in order]
-    ends = (
-        running_partials(carry, [p for p, _ in each], scan.bound) if all(reset is None for _, reset in each) else None
-    )
-    found = [carry, *(ends or ())]
-    for total, reset in each if ends is None else ():
-        found.append(_after(found[-1], total, reset, scan.bound))
-    return Section(found, offsets, before is None, scan)
-
-
-@faults.task
-def bases_of_lines(
-    groups: Sequence[Totals], orders: Sequence[Sequence[tuple[int, int]]], offsets: Sequence[int], scan: Scan
-) -> Sections:
-    """What the chunks of several lines need, which all have the same offsets."""
-    return Sections(bases(groups, order, offsets, None, scan) for order in orders)
-
-
 @deferred.reads
 @faults.task
-def only_section(
-    columns: Sequence[Sequence[Any]], starts: Sequence[Any] | None, offsets: Sequence[int], scan: Scan
+def bases(
+    groups: Sequence[Totals],
+    orders: Sequence[Sequence[tuple[int, int]]],
+    offsets: Sequence[int],
+    before: Section | None,
+    scan: Scan,
 ) -> Section:
-    """What the chunks of a line need, where one task finds the totals of all but the last."""
-    found = totals(columns, starts, offsets[:-1], scan)
-    return bases([found], [(0, i) for i in range(len(offsets) - 1)], offsets, None, scan)
+    """What the chunks of a section need. ``orders`` say for each line where its totals are among the groups,
+    ``offsets`` are those of the chunks along the axis, and ``before`` is the section before, if there is one."""
+    found = []
+    for line, order in enumerate(orders):
+        carries = [None if before is None else before.found[line][-1]]
+        partials, resets = ([groups[group][kind][place] for group, place in order] for kind in (0, 1))
+        ends = running_partials(carries[0], partials, scan.bound) if all(r is None for r in resets) else None
+        for total, reset in zip(partials, resets, strict=True) if ends is None else ():
+            carries.append(_after(carries[-1], total, reset, scan.bound))
+        found.append(PackedList([*carries, *(ends or ())]))
+    return Section(found, offsets, scan)
 
 
 def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
@@ -337,14 +293,13 @@ def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
 
 @deferred.reads
 @faults.task
-def scan_chunk(section: Section | Sections, at: Any, *blocks: Any) -> Any:
-    """One chunk of a section, or of those of several lines."""
-    return section.run(at, *blocks)
+def scan_chunk(section: Section, line: int, at: int, *blocks: Any) -> Any:
+    """One chunk of a section."""
+    return section.run(line, at, *blocks)
 
 
 @deferred.reads
 @faults.task
-def scan_whole(*blocks: Any, scan: Scan, segmented: bool) -> Any:
-    """A chunk that holds all of its lines."""
-    starts = blocks[-1] if segmented else None
-    return scan.run(*scan.read(blocks[: len(blocks) - segmented]), starts, None, 0, True)
+def scan_first(*blocks: Any, scan: Scan, offset: int = 0) -> Any:
+    """The first chunk of a line."""
+    return scan.run(*scan.read(blocks), None, offset, True)

@@ -158,9 +158,10 @@ class PersistedSource:
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         found = slices_of(self.todo.x.numblocks, stage)
         for outer, members in found.items():
-            yield outer, [self._part(stage, members, g) for g in self._deal(members, len(found))]
+            yield outer, [self._part(stage, members, g) for g in self.deal(members, len(found))]
 
-    def _deal(self, members: list[Coords], slices: int) -> list[planner.Group]:
+    def deal(self, members: Sequence[Coords], slices: int) -> list[planner.Group]:
+        """The groups of one of so many slices, whose chunks these are in order."""
         todo, known = self.todo, self.known
         if todo.size:
             known = workers.Workers(dict.fromkeys(known.threads, 1), known.memory)
@@ -256,7 +257,7 @@ class HandleSource:
         return Part(run, self.refs(str(group.worker)), group.worker, len(picks))
 
 
-def select_source(todo: Reduction, dry_run: bool = False) -> Source | None:
+def select_source(todo: Reduction, dry_run: bool = False) -> HandleSource | PersistedSource | None:
     """The source of chunks that are all in memory, or None. A dry run makes no handles on workers."""
     if any(a.numblocks != todo.x.numblocks for a in todo.arrays):
         return None
@@ -283,7 +284,7 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or is_device(value)
 
 
-def _on_workers(todo: Reduction, layers: list[Any], dry_run: bool) -> Source | None:
+def _on_workers(todo: Reduction, layers: list[Any], dry_run: bool) -> HandleSource | PersistedSource | None:
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
