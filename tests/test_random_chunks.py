@@ -101,6 +101,16 @@ def test_a_kernel_that_forgets_an_element_is_found():
         assert not reference.is_near(forgetful, wanted), op
 
 
+def test_products_of_another_order_are_right():
+    """Of two orders neither is wrong, and their roundings never cancel."""
+    x = np.exp(np.random.default_rng(1).uniform(-0.5, 0.5, (1 << 17, 24)))
+    for each in (x, x[::-1]):
+        wanted = reference.reduced("prod", each, (0,), x.dtype)
+        found = chunk.results((x,), OPERATORS["prod"].bind(x.dtype), (0,))[0]
+        assert reference.is_near(found, wanted)
+        assert not reference.is_near(found * (1 + 1e-12), wanted)
+
+
 def test_scans_that_lose_what_stood_before_are_found():
     draw = replace(next(draws(0, [1], [SCANS])), op="sum", dtype="float32", mode="")
     draw = replace(draw, base=(3, 5000), cuts=((None, None, None),) * 2, order=(0, 1), axes=(1,), spread=None)
@@ -298,3 +308,29 @@ def test_processes_compile_ahead(tmp_path, capsys):
     asked = ["bench", "random", "--seed", "5", "--count", "3", "--mib", "0.004", "--compilers", "1", "--no-peers"]
     assert cli.main([*asked, "--json", str(tmp_path / "random.json"), "--only", "float|int"]) == 0
     assert "1 processes compile ahead" in capsys.readouterr().out
+
+
+def test_a_page_says_what_a_run_found():
+    case = {
+        "kind": SCANS,
+        "mib": 4.0,
+        "case": "sum f4",
+        "right": True,
+        "ours": 0.5,
+        "ours_s": 1.0,
+        "CuPy": 0.6,
+        "CuPy_s": 0.5,
+    }
+    wrong = {**case, "case": "prod f4", "right": False, "ours": 0.25}
+    result = {
+        "gpu": "no GPU",
+        "date": "today",
+        "cupy": "14",
+        "random": 7,
+        "cases": [case, wrong, {"case": "any", "error": "E"}],
+    }
+    page = random_report.into_page("a\n<!-- bench:random -->old<!-- /bench:random -->\nb", result, "p.png")
+    assert "old" not in page and page.startswith("a") and page.endswith("b")
+    for text in ("3 cases, 1 called wrong, 1 failed, 2 slower", "(p.png)", "| scans, 4 | 2 | 0.50", "prod f4  WRONG"):
+        assert text in page
+    assert page.index("prod f4") < page.index("sum f4")

@@ -260,6 +260,9 @@ def _report_random(args: argparse.Namespace, result: dict[str, Any]) -> int:
     print(told.summary(result))
     if args.plot and told is random_report:
         random_report.plot(result, args.plot)
+    if args.readme and told is random_report:
+        picture = args.plot and os.path.relpath(args.plot, args.readme.parent)
+        args.readme.write_text(random_report.into_page(args.readme.read_text(), result, picture))
     return 0 if told.is_clean(result) else 1
 
 

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .report import between
+
 Case = dict[str, Any]
 Result = dict[str, Any]
 
 PEERS = ("CuPy", "torch")
 SLOWER = 1.05  # times a peer's time from which on a case is slower than it
 SHOWN = 120  # letters of a kernel's name
+WORST = 10  # cases that a page shows
 
 
 def is_clean(result: Result) -> bool:
@@ -50,7 +53,7 @@ def families(result: Result) -> dict[tuple[str, float], list[Case]]:
     return dict(sorted(found.items()))
 
 
-def summary(result: Result, worst: int = 10) -> str:
+def summary(result: Result, worst: int = WORST) -> str:
     """Quantiles for each kind and size, the worst, those behind a peer, wrong or failed."""
     ran = [case for case in result["cases"] if "ours" in case]
     behind = slower(ran)
@@ -89,6 +92,20 @@ def table(result: Result) -> str:
             cells.append(f"{len(known)}, {quantiles(known)[0]:.2f}" if known else "")
         lines.append(f"| {kind}, {mib:g} | {len(cases)} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def into_page(text: str, result: Result, picture: str | None = None) -> str:
+    """A page with what stands between its marks made anew: the plot, quantiles, and the worst cases."""
+    ran = sorted((case for case in result["cases"] if "ours" in case), key=lambda case: float(case["ours"]))
+    wrong = sum(not case["right"] for case in ran)
+    head = (
+        f"{result['gpu']}, {result['date']}, CuPy {result['cupy']}, seed {result['random']}: {len(result['cases'])} "
+        f"cases, {wrong} called wrong, {len(result['cases']) - len(ran)} failed, {len(slower(ran))} slower than a peer."
+    )
+    shown = [f"![share of cases above each share of the ceiling]({picture})"] if picture else []
+    worst = "\n".join(f"- {describe(case)}" for case in ran[:WORST])
+    body = "\n\n".join([head, *shown, table(result), f"The {WORST} least:", worst])
+    return between("<!-- bench:random -->", "<!-- /bench:random -->", body, text)
 
 
 def describe(case: Case) -> str:
