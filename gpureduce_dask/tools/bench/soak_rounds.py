@@ -29,7 +29,10 @@ from .soak_faults import Asker, Hang, Site, is_loss, within
 Row = dict[str, Any]
 Result = dict[str, Any]
 
-CALM = 20.0  # seconds that a scheduler and its workers have to forget what nobody holds
+# Seconds that a scheduler and its workers have to forget what nobody holds: a worker that asks one which was killed just
+# then gives up after 30 (dask's distributed.comm.timeouts.connect).
+CALM = 45.0
+CLIENTS, OF_A_WORKER = ("clients", "client_comms"), "Client-worker-"  # how dask names the client of a worker's tasks
 HEARTBEAT = 2.0  # seconds in which workers have told of every task
 SHORT = 5  # seconds that a worker has to say what it does
 MOST_KEYS = 200  # of each state that a report lists
@@ -249,9 +252,13 @@ def worker_state(dask_worker: Any) -> dict[str, list[str]]:
 
 
 def scheduler_sizes(dask_scheduler: Any) -> dict[str, int]:
-    """How much is installed on a scheduler, and who is connected."""
-    names = ("plugins", "extensions", "handlers", "stream_handlers", "clients", "client_comms", "stream_comms")
-    return {name: len(getattr(dask_scheduler, name)) for name in names}
+    """How much is installed on a scheduler, and who is connected, but for the one client that dask keeps for the tasks of
+    a worker which ask for one."""
+    names = ("plugins", "extensions", "handlers", "stream_handlers", "stream_comms")
+    clients = {
+        name: len([c for c in getattr(dask_scheduler, name) if not c.startswith(OF_A_WORKER)]) for name in CLIENTS
+    }
+    return {name: len(getattr(dask_scheduler, name)) for name in names} | clients
 
 
 def run(gpus: int, workers: int, minutes: float, seed: int, path: Path) -> Result:
