@@ -29,8 +29,8 @@ from .soak_faults import Asker, Hang, Site, is_loss, within
 Row = dict[str, Any]
 Result = dict[str, Any]
 
-# Seconds that a scheduler and its workers have to forget what nobody holds: a worker that asks one which was killed just
-# then gives up after 30 (dask's distributed.comm.timeouts.connect).
+# Seconds that a scheduler and its workers have to forget what nobody holds: a worker that asks one which was killed
+# just then gives up after 30 (dask's distributed.comm.timeouts.connect).
 CALM = 45.0
 CLIENTS, OF_A_WORKER = ("clients", "client_comms"), "Client-worker-"  # how dask names the client of a worker's tasks
 HEARTBEAT = 2.0  # seconds in which workers have told of every task
@@ -252,13 +252,15 @@ def worker_state(dask_worker: Any) -> dict[str, list[str]]:
 
 
 def scheduler_sizes(dask_scheduler: Any) -> dict[str, int]:
-    """How much is installed on a scheduler, and who is connected, but for the one client that dask keeps for the tasks of
-    a worker which ask for one."""
+    """How much is installed on a scheduler, and who is connected.
+
+    Without the one client that dask keeps for the tasks of a worker that ask for one.
+    """
     names = ("plugins", "extensions", "handlers", "stream_handlers", "stream_comms")
-    clients = {
-        name: len([c for c in getattr(dask_scheduler, name) if not c.startswith(OF_A_WORKER)]) for name in CLIENTS
-    }
-    return {name: len(getattr(dask_scheduler, name)) for name in names} | clients
+    sizes = {name: len(getattr(dask_scheduler, name)) for name in names}
+    for name in CLIENTS:
+        sizes[name] = sum(not client.startswith(OF_A_WORKER) for client in getattr(dask_scheduler, name))
+    return sizes
 
 
 def run(gpus: int, workers: int, minutes: float, seed: int, path: Path) -> Result:
