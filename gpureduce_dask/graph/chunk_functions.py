@@ -122,7 +122,7 @@ def scan_functions(op: str | Monoid, dtype: Any) -> dict[str, Any]:
         raise ArgumentError(message("scan_tree", f"{monoid.name} of {dtype}", "a real dtype", remedy))
     return {
         "func": Running(bound),
-        "preop": partial(reduce_along, bound=bound),
+        "preop": Whole(bound),
         "binop": JOINS[monoid.name],
         "ident": chunk.finalise(bound.identities(()), bound)[()],
         "dtype": bound.result,
@@ -144,7 +144,12 @@ class Running:
         return chunk.scan((block,), self.bound, axis)[0]
 
 
-@faults.task
-def reduce_along(block: Any, axis: int, keepdims: bool = True, *, bound: Bound) -> Any:
-    """A chunk's results along an axis."""
-    return chunk.results((block,), bound, (axis,))
+@dataclass(frozen=True)
+class Whole:
+    """A chunk's result along an axis. Equal where the operators are, as partial functions are not."""
+
+    bound: Bound
+
+    @faults.task
+    def __call__(self, block: Any, axis: int, keepdims: bool = True) -> Any:
+        return chunk.results((block,), self.bound, (axis,))
