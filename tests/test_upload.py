@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import threading
 import time
+import weakref
+from concurrent.futures import wait
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -105,6 +108,30 @@ def test_an_error_is_raised_once_all_threads_are_done(moved, monkeypatch):
     monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", fail)
     with pytest.raises(RuntimeError, match="no such address"):
         upload.Upload(np.zeros(1000)).finish()
+
+
+def test_one_of_its_threads_may_collect_it(moved, monkeypatch):
+    """Python collects garbage wherever it is: a thread that waited for itself would never end."""
+    only: list[Any] = []
+    is_there, is_gone = threading.Event(), threading.Event()
+    copy = cupy.cuda.runtime.memcpyAsync
+
+    def collect(*args: Any) -> None:
+        is_there.wait(10)
+        only.clear()
+        is_gone.set()
+        copy(*args)
+
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", collect)
+    only.append(upload.Upload(np.arange(1000.0)))
+    jobs, kept = only[0]._jobs, weakref.ref(only[0]._copy)
+    is_there.set()
+    assert is_gone.wait(10)
+    wait(jobs, timeout=10)
+    assert all(job.done() for job in jobs) and len(moved) == len(jobs) == 8
+    assert kept() is not None  # as long as jobs are
+    jobs.clear()
+    assert kept() is None
 
 
 def test_tasks_of_a_group_move_their_chunks_so(moved):
