@@ -264,6 +264,61 @@ def test_an_array_that_goes_while_it_is_reduced(client):
     client.gather(slow)
 
 
+def scattered(client, each):
+    """So many chunks on each worker, that nobody could make again."""
+    futures = {}
+    for worker in client.nthreads():
+        keys = [("tiles", len(futures) + i) for i in range(each)]
+        futures |= client.scatter({key: np.arange(5.0) + key[1] for key in keys}, workers=[worker])
+    return da.Array(futures, "tiles", ((5,) * len(futures),), float)
+
+
+@pytest.mark.parametrize("chunks", [(8, 8), (2, 4)])
+def test_functions_of_an_array_and_its_results(client, chunks):
+    """A graph that has handles and chunks beside them, here once as many as the array has chunks, says still which
+    worker has what a chunk is made of."""
+    x = held(client, REF, chunks)
+    mean = gr.mean(x)
+    z = x - mean
+    if chunks == (8, 8):
+        assert len(mean.dask.layers[f"{mean.name}-handles-0"]) == x.npartitions
+    found, _ = handles.origins(z)
+    assert {c: w for c, (w,) in found.items()} == handles._held[id(x.dask.layers[x.name])].places
+    assert value(client, gr.sum(z * z)) == pytest.approx(REF.var() * REF.size)
+    np.testing.assert_allclose(value(client, gr.cumsum(z, axis=0))[-1], REF.sum(0) - 24 * REF.mean(), atol=1e-9)
+
+
+def test_a_graph_keeps_the_chunks(client):
+    """As dask's own does: copies of handles find those that nobody could make again."""
+    x = scattered(client, 4)
+    value(client, gr.sum(x))
+    found = handles._held[id(x.dask.layers[x.name])]
+    keys, largest = found.keys, gr.max(x)
+    client.replicate([*found.futures.values()])
+    for home, key in keys.items():
+        client.run_on_scheduler(drop, key, home)
+    wait_until(lambda: not any(home in places for home, places in homes(client, keys)))
+    del x, found
+    gc.collect()
+    time.sleep(0.2)
+    assert value(client, largest) == 4 * WORKERS + 3
+
+
+def homes(client, keys):
+    """For each worker those that have its handle."""
+    places = client.run_on_scheduler(homes_of_handles)
+    return [(home, places[key]) for home, key in keys.items()]
+
+
+def test_unknown_sizes_are_dealt_once(client):
+    x = held(client, REF.ravel(), 12)
+    x = client.persist(x[x > 0])
+    distributed.wait(x, timeout=PATIENCE)
+    for op in (gr.sum, gr.max, gr.min):
+        assert value(client, op(x)) == pytest.approx(getattr(REF[REF > 0], op.__name__)())
+    assert len(handles._held[id(x.dask.layers[x.name])].layouts) == 1
+
+
 @pytest.mark.parametrize("count", [2, None])
 def test_chunks_that_move_before_a_handle_is_made(client, monkeypatch, count):
     """It takes them from where they are."""

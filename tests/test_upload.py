@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import threading
 import time
+import weakref
+from concurrent.futures import wait
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -22,7 +25,7 @@ from gpureduce_dask.device import launch, upload
 from gpureduce_dask.graph import fused_task, reduce_tasks
 from gpureduce_dask.operators import table
 
-SUM = table.get("sum").bind(np.dtype("f8"))
+SUM, MAX = (table.get(name).bind(np.dtype("f8")) for name in ("sum", "max"))
 
 LAYOUTS = {
     "in C order": lambda a: a,
@@ -107,6 +110,30 @@ def test_an_error_is_raised_once_all_threads_are_done(moved, monkeypatch):
         upload.Upload(np.zeros(1000)).finish()
 
 
+def test_one_of_its_threads_may_collect_it(moved, monkeypatch):
+    """Python collects garbage wherever it is: a thread that waited for itself would never end."""
+    only: list[Any] = []
+    is_there, is_gone = threading.Event(), threading.Event()
+    copy = cupy.cuda.runtime.memcpyAsync
+
+    def collect(*args: Any) -> None:
+        is_there.wait(10)
+        only.clear()
+        is_gone.set()
+        copy(*args)
+
+    monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", collect)
+    only.append(upload.Upload(np.arange(1000.0)))
+    jobs, kept = only[0]._jobs, weakref.ref(only[0]._copy)
+    is_there.set()
+    assert is_gone.wait(10)
+    wait(jobs, timeout=10)
+    assert all(job.done() for job in jobs) and len(moved) == len(jobs) == 8
+    assert kept() is not None  # as long as jobs are
+    jobs.clear()
+    assert kept() is None
+
+
 def test_tasks_of_a_group_move_their_chunks_so(moved):
     large, small = np.arange(1000.0), np.arange(10.0)
     node = Task("k", cupy.asarray, TaskRef("a"))
@@ -163,6 +190,30 @@ def test_chunks_are_begun_ahead_and_folded_in_order(moved, monkeypatch):
         assert fused_task.run([close], steps_of(load, 6), []) == 15_000
         assert [i for what, i in events if what == "reduce"] == [*range(6)]
         assert events.index(("reduce", 0)) == ahead
+
+
+def test_reductions_of_the_same_chunks_begin_them_ahead(moved, monkeypatch):
+    """What reads a chunk that another reduction's step has made holds back nothing behind it."""
+    loaded: list[int] = []
+    finish, ahead = upload.Upload.finish, []
+
+    def note(self):
+        ahead.append(len(loaded))
+        return finish(self)
+
+    def load(i):
+        loaded.append(i)
+        return np.full(1000, float(i))
+
+    monkeypatch.setattr(upload.Upload, "finish", note)
+    monkeypatch.setattr(fused_task, "AHEAD_BYTES", 10**9)
+    closes = [partial(reduce_tasks.finish, bound=bound, drop=(0,), device=False) for bound in (SUM, MAX)]
+    run = partial(reduce_tasks.reduce_chunk, bound=MAX, axes=(0,))
+    steps: list[Any] = []
+    for i, step in enumerate(steps_of(load, 6)):
+        steps += [step, (1, ("max", i), (Task(("max", i), run, TaskRef(("copy", i))),))]
+    assert fused_task.run(closes, steps, []) == (15_000, 5)
+    assert set(ahead) == {6}
 
 
 def test_an_error_waits_for_what_is_under_way(moved, monkeypatch):

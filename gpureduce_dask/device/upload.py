@@ -13,7 +13,7 @@ import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ LEAST = 8 << 20  # bytes that are worth the threads' time
 PIECE = 4 << 20  # bytes of a buffer
 THREADS = 8  # that fill buffers, at most
 TO_DEVICE = 1  # cudaMemcpyHostToDevice
+NAME = "gpureduce-upload"  # of the threads
 
 _own = threading.local()
 
@@ -63,8 +64,20 @@ class Upload:
         return self._copy
 
     def __del__(self) -> None:
-        """Keep the memory until nothing writes to it: an error elsewhere may drop an upload that nobody waits for."""
-        wait(getattr(self, "_jobs", ()))
+        """Keep the memory until nothing writes to it: an error elsewhere may drop an upload that nobody waits for.
+
+        Python may collect it in one of the threads, which cannot wait for itself: there the jobs keep the memory.
+        """
+        jobs = getattr(self, "_jobs", ())
+        if threading.current_thread().name.startswith(NAME):
+            for job in jobs:
+                job.add_done_callback(partial(_let_go, self._copy))
+        else:
+            wait(jobs)
+
+
+def _let_go(copy: Any, job: Any) -> None:
+    """Nothing: who is to call it keeps the copy until then."""
 
 
 def pieces(array: Any) -> Iterator[tuple[int, Any]]:
@@ -83,7 +96,7 @@ def pieces(array: Any) -> Iterator[tuple[int, Any]]:
 @cache
 def _pool() -> ThreadPoolExecutor:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return ThreadPoolExecutor(max(1, min(THREADS, cores // 2)), thread_name_prefix="gpureduce-upload")
+    return ThreadPoolExecutor(max(1, min(THREADS, cores // 2)), thread_name_prefix=NAME)
 
 
 def _send(piece: Any, to: int, device: int, stream: int) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from dask.array.optimization import optimize
 from dask.base import annotate, tokenize
+from dask.highlevelgraph import MaterializedLayer
 
 from ..errors import ArgumentError, message
 from ..planner import as_range
@@ -29,6 +30,7 @@ from .private import List, Task, TaskRef
 
 Coords = tuple[int, ...]
 
+PREFIX = "gr-handle-"  # of the keys of handles
 STALE = 10.0  # seconds after which a scheduler is asked again where chunks lie that have handles
 
 
@@ -148,7 +150,7 @@ class HandleSet:
     @cached_property
     def keys(self) -> dict[str, str]:
         """The key of each worker's handle."""
-        return {worker: f"gr-handle-{self.token}-{i}" for i, worker in enumerate(self.shares)}
+        return {worker: f"{PREFIX}{self.token}-{i}" for i, worker in enumerate(self.shares)}
 
     @cached_property
     def anchors(self) -> dict[str, Any]:
@@ -196,6 +198,21 @@ class HandleSet:
         return self.shares.keys() <= known.keys() and all(
             f.status in ("pending", "finished") for f in self.futures.values()
         )
+
+
+class HandleLayer(MaterializedLayer):
+    """Handles and the chunks that keep their tasks in place, for a graph.
+
+    It keeps all futures of the array, as a graph of its chunks would: a worker that finds a handle without them can
+    fetch them for as long as the graph is there. They do not travel with it.
+    """
+
+    def __init__(self, held: HandleSet, layer: Any, client: Any) -> None:
+        super().__init__(held.made(client) | {key: layer.mapping[key] for key in held.anchors.values()})
+        self.layer = layer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MaterializedLayer, (self.mapping, self.annotations)
 
 
 _making = threading.Lock()  # of the same handles, by two threads at once
@@ -280,6 +297,8 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
         first: Any = next(iter(mapping.values()), None)
         if len(mapping) != x.npartitions or not workers.is_future(first):
             continue
+        if not all(type(key) is tuple and key[0] == name for key in mapping):  # as handles and their chunks
+            continue
         numblocks = tuple(n + 1 for n in map(max, zip(*(key[1:] for key in mapping), strict=True)))
         order = _order(x, name, numblocks) if first.client is not None else None
         if order is None:
@@ -326,6 +345,10 @@ def _order(x: Any, name: str, numblocks: Coords) -> list[int] | None:
 def _source(x: Any, name: str, coords: Coords) -> Coords | None:
     """The one block of an array of this name that a chunk is made of."""
     graph = optimize(x.dask, [(x.name, *coords)])
-    keys = {key for node in graph.values() for key in getattr(node, "dependencies", ())} | graph.keys()
+    needs: list[frozenset[Any]] = [getattr(node, "dependencies", frozenset()) for node in graph.values()]
+    of_handles = [any(str(key).startswith(PREFIX) for key in each) for each in needs]
+    anchors = {key for each, is_so in zip(needs, of_handles, strict=True) if is_so for key in each}
+    keys = {key for each, is_so in zip(needs, of_handles, strict=True) if not is_so for key in each}
+    keys |= graph.keys() - anchors  # of a result of the same array, which chunks are compared with
     found = [key[1:] for key in keys if isinstance(key, tuple) and key[0] == name]
     return found[0] if len(found) == 1 else None

@@ -50,11 +50,11 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
 
     with deferred.fused_task(values):
         for step in steps:
-            needs = _needs(step)
-            while begun and (sum(under_way for *_, under_way in begun) >= AHEAD_BYTES or not needs <= have.keys()):
+            while begun and sum(under_way for *_, under_way in begun) >= AHEAD_BYTES:
                 fold_first()
             making = _make_all(step[2], have, uses)
-            upload = next(making, None)
+            # One that takes what steps before it make, as another reduction of their chunk, begins in its turn.
+            upload = next(making, None) if _needs(step) <= have.keys() else None
             begun.append((step, making, upload.nbytes if upload else 0))
             while begun and not begun[0][2]:
                 fold_first()
@@ -193,9 +193,9 @@ def _step(node: GraphNode, have: dict[Key, Any]) -> Making[Any]:
     if isinstance(node, Alias):
         return have[node.target]
     for key in node.dependencies:
-        if isinstance(have[key], Upload):
-            yield have[key]
-            have[key] = have[key].finish()
+        if isinstance(copy := have[key], Upload):
+            yield copy
+            have[key] = copy.finish()  # as another step may have done, that takes it too
     if type(node) is Task:
         for way in (deferred.defer_elementwise, deferred.view_of):
             later = way(node, have)

@@ -201,10 +201,8 @@ class HandleSource:
     def futures(self) -> list[Any]:
         if self.dry_run:
             return [MaterializedLayer({}) for _ in self.held]
-        return [
-            MaterializedLayer(h.made(self.known.client) | {key: layer.mapping[key] for key in h.anchors.values()})
-            for h, layer in zip(self.held, self.layers, strict=True)
-        ]
+        client, pairs = self.known.client, zip(self.held, self.layers, strict=True)
+        return [handles.HandleLayer(held, layer, client) for held, layer in pairs]
 
     @property
     def to_make(self) -> int:
@@ -220,7 +218,7 @@ class HandleSource:
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         layouts = self.held[0].layouts
-        at = (stage, self.todo.size, self.todo.chunk_bytes)
+        at = (stage, self.todo.size, str(self.todo.chunk_bytes))  # as text: no NaN is the same as another
         if at not in layouts:
             layouts[at] = list(self._deal(stage))
         for outer, dealt in layouts[at]:
