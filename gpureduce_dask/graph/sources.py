@@ -211,10 +211,8 @@ class HandleSource:
 
     def refs(self, worker: str) -> tuple[List, List]:
         """A worker's handles, and chunks that keep their task there."""
-        return tuple(  # type: ignore[return-value]
-            List(*(TaskRef(keys[worker]) for keys in of))
-            for of in ([h.keys for h in self.held], [h.anchors for h in self.held])
-        )
+        keys, anchors = [h.keys[worker] for h in self.held], [h.anchors[worker] for h in self.held]
+        return List(*map(TaskRef, keys)), List(*map(TaskRef, anchors))
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         layouts = self.held[0].layouts
