@@ -1,4 +1,7 @@
-"""How far a long random walk falls below its maximum so far: the greatest drawdown, and where it is.
+"""How far does a random walk fall?
+================================
+
+How far a long random walk falls below its maximum so far: the greatest drawdown, and where it is. ::
 
     python examples/drawdown.py                 a walk of 2^25 steps
     python examples/drawdown.py --steps 10**9   eight bytes a step would be 8 GB: chunks come and go
@@ -13,6 +16,7 @@ import math
 
 import dask
 import dask.array as da
+import matplotlib.pyplot as plt
 import numpy as np
 
 import gpureduce_dask as gr
@@ -29,6 +33,8 @@ def make(xp, block_info=None):
     return steps_of(place["chunk-shape"][0], place["chunk-location"][0], xp)
 
 
+# %%
+# Chunks of steps are made when they are needed; ``walk`` is a running sum that is never in memory as a whole.
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--steps", default="2**25", help="how many, as 10**9")
 parser.add_argument("--cupy", action="store_true", help="on the GPU")
@@ -45,6 +51,8 @@ walk = gr.cumsum(da.map_blocks(make, xp, chunks=chunks, dtype=np.int8, meta=meta
 fall = gr.cummax(walk, axis=0) - walk
 depth, where = (int(v) for v in dask.compute(gr.max(fall), gr.argmax(fall)))
 
+# %%
+# The same in NumPy, chunk by chunk.
 height = peak = deepest = 0
 for number, size in enumerate(chunks[0]):
     path = height + np.cumsum(steps_of(size, number), dtype=np.int64)
@@ -53,3 +61,15 @@ for number, size in enumerate(chunks[0]):
 assert depth == deepest, (depth, deepest)
 print(f"the greatest drawdown of {count:,} steps is {depth:,}, at step {where:,}")
 print(f"right, and {depth / math.sqrt(math.pi * count / 2):.2f} of what is to be expected")
+
+# %%
+# Some of the walk, and its maximum so far.
+shown = slice(0, count, max(1, count // 2048))
+path, peaks = (np.asarray(y.get() if hasattr(y, "get") else y) for y in dask.compute(walk[shown], (walk + fall)[shown]))
+figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
+axes.plot(np.arange(count)[shown], peaks, label="maximum so far")
+axes.plot(np.arange(count)[shown], path, linewidth=0.8, label="walk")
+axes.axvline(where, linestyle=":", color="gray", label="deepest below the maximum")
+axes.set(xlabel="step", ylabel="height")
+axes.legend()
+plt.show()

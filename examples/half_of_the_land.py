@@ -1,4 +1,7 @@
-"""Which parallel has half of the Earth's land to its north? A running sum and a search in it.
+"""Which parallel halves the Earth's land?
+=======================================
+
+A running sum by latitude, and a search in it. ::
 
     python examples/half_of_the_land.py            NumPy
     python examples/half_of_the_land.py --cupy     CuPy, on the current GPU
@@ -9,6 +12,7 @@ Rows of the land mask, of 30 arc-seconds each, are weighted by the area between 
 import argparse
 
 import dask.array as da
+import matplotlib.pyplot as plt
 import numpy as np
 
 import gpureduce_dask as gr
@@ -21,14 +25,26 @@ if parser.parse_args().cupy:
 else:
     xp = np
 
+# %%
 # Rows run from north to south; True is ocean.
 ocean = da.concatenate([da.from_array(block) for block in read_mask(rows=1350)])
 land = gr.mean(~ocean.map_blocks(xp.asarray), axis=1)
 edges = np.linspace(90, -90, len(land) + 1)
 area = da.from_array(band_areas(edges), chunks=land.chunks).map_blocks(xp.asarray)
 
-north = gr.cumulative_sum(land * area, include_initial=True).compute()  # the land north of each edge
+# %%
+# The land to the north of each edge, and the edges that have a quarter, half and three quarters of it.
+north = gr.cumulative_sum(land * area, include_initial=True).compute()
 north = np.asarray(north.get() if xp is not np else north)
 first, half, last = edges[np.searchsorted(north, north[-1] * np.array([0.25, 0.5, 0.75]))]
 print(f"half of the land lies north of {half:.2f} degrees")
 print(f"and half of it between {last:.2f} and {first:.2f}")
+
+# %%
+# The running sum. It is steep where there is much land.
+figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
+axes.plot(edges, north / north[-1])
+axes.axvline(half, linestyle=":", color="gray")
+axes.annotate(f"{half:.2f} degrees north", (half, 0.5), xytext=(half - 5, 0.6))
+axes.set(xlabel="latitude", ylabel="share of all land to the north", xlim=(90, -90))
+plt.show()

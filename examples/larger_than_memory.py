@@ -1,4 +1,7 @@
-"""Statistics along every axis of an array that is larger than the memory of the workers that reduce it.
+"""An array larger than memory
+===========================
+
+Statistics along every axis of an array that is larger than the memory of the workers that reduce it. ::
 
     python examples/larger_than_memory.py            4 GiB through two workers that may hold 2 GiB together
     python examples/larger_than_memory.py --gib 400

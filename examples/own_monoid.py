@@ -1,4 +1,7 @@
-"""A reduction of your own: the exponentially weighted mean, which depends on the order of the elements.
+"""An operator of your own
+=======================
+
+The exponentially weighted mean, which depends on the order of the elements. ::
 
     python examples/own_monoid.py            NumPy
     python examples/own_monoid.py --cupy     CuPy, on the current GPU
@@ -34,6 +37,7 @@ def finalise(state, dtype):
     return (value / weight).astype(dtype)
 
 
+# %%
 # The same on a GPU. The text is compiled and run on every worker: never build it from what others supply.
 CUDA = """
 struct recent_mean {

@@ -1,10 +1,13 @@
-"""Primes and Mobius' function, counted and summed as a sieve makes them.
+"""Primes, counted as a sieve makes them
+=====================================
+
+Running counts of primes and running sums of Möbius' function. ::
 
     python examples/primes.py                        up to 10^7
     python examples/primes.py --upto 9               up to 10^9: a minute or two
     python examples/primes.py --cupy                 sieved with NumPy, scanned on the current GPU
 
-The running count of primes is pi(n), the running sum of Mobius' function is Mertens' M(n). Both are known at every
+The running count of primes is pi(n), the running sum of Möbius' function is Mertens' M(n). Both are known at every
 power of ten (OEIS A006880 and A084237), and the script checks them. Of a running sum of 10^9 elements only some are
 asked for: no chunk of it is in memory for longer than it takes to look.
 """
@@ -14,6 +17,7 @@ import math
 
 import dask
 import dask.array as da
+import matplotlib.pyplot as plt
 import numpy as np
 
 import gpureduce_dask as gr
@@ -33,7 +37,7 @@ def small_primes(limit: int) -> np.ndarray:
 
 
 def sieve_block(first: int, size: int, primes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the numbers from ``first`` on are prime, and Mobius' function of each, as int8."""
+    """Which of the numbers from ``first`` on are prime, and Möbius' function of each, as int8."""
     numbers = np.arange(first, first + size)
     is_prime, sign, found = numbers > 1, np.ones(size, np.int8), np.ones(size, np.int64)
     for p in primes:
@@ -53,6 +57,8 @@ def rows(primes: np.ndarray, xp, block_info=None) -> np.ndarray:
     return xp.asarray(np.stack(sieve_block(first + 1, stop - first, primes)))
 
 
+# %%
+# Two rows, primes and Möbius' function, are scanned together, in chunks that are sieved when they are needed.
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--upto", type=int, default=7, choices=range(1, 10), help="the power of ten to go to")
 parser.add_argument("--cupy", action="store_true", help="scan on the GPU")
@@ -78,3 +84,17 @@ for k, answer in zip(powers, answers, strict=True):
     count, mertens = (int(v) for v in answer)
     assert (count, mertens) == (COUNTS[k], MERTENS[k]), (k, count, mertens)
     print(f"up to 10^{k}: {count:>10,} primes, M = {mertens:>5,}")
+
+# %%
+# Mertens' function at some numbers, and plus and minus the square root of n.
+shown = slice(0, size, max(1, size // 4096))
+curve = running[1, shown].compute()
+curve = curve.get() if hasattr(curve, "get") else curve
+numbers = np.arange(1, size + 1)[shown]
+figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
+axes.plot(numbers, curve, linewidth=0.8, label="M(n)")
+for sign in (1, -1):
+    axes.plot(numbers, sign * np.sqrt(numbers), color="gray", linestyle=":")
+axes.set(xlabel="n")
+axes.legend()
+plt.show()

@@ -1,4 +1,7 @@
-"""Means of a velocity field and of its products, from one read: <u>, <v> and <uv>, and the stress <uv> - <u><v>.
+"""Moments of a velocity field
+===========================
+
+The means <u>, <v> and <uv> from one read, and from them the stress <uv> - <u><v>. ::
 
     python examples/velocity_moments.py          NumPy
     python examples/velocity_moments.py --cupy   on the current GPU
@@ -26,6 +29,8 @@ if parser.parse_args().cupy:
 TIMES, POINTS, WAVES = 2_000, 1_536, 12
 FLOW_U, FLOW_V, A, B, LAG = 0.7, -0.2, 1.5, 0.8, 0.6
 
+# %%
+# Chunks of both components are made when they are needed, and counted.
 made, lock = [], threading.Lock()
 
 
@@ -47,6 +52,8 @@ u = phase.map_blocks(wave, mean=FLOW_U, amplitude=A, meta=like)
 v = phase.map_blocks(wave, mean=FLOW_V, amplitude=B, lag=LAG, meta=like)
 made.clear()
 
+# %%
+# One reduction, of a function with three results.
 mean_u, mean_v, mean_uv = dask.compute(*gr.map_reduce(lambda u, v: (u, v, u * v), "mean", u, v, axis=0))
 chunks = u.npartitions + v.npartitions
 assert len(made) == chunks, f"{len(made)} chunks were made, {chunks} were needed"

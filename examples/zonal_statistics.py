@@ -1,16 +1,20 @@
-"""Which parts of the Earth are land? Zonal statistics by boxes of 5 by 5 degrees, from one read of a global mask.
+"""Which parts of the Earth are land?
+==================================
+
+Zonal statistics by boxes of 5 by 5 degrees, from one read of a global mask. ::
 
     python examples/zonal_statistics.py            NumPy
     python examples/zonal_statistics.py --cupy     CuPy, on the current GPU
 
-A label an element says which group it is of. Boxes need but a label for each row and one for each column, and groups
-are all combinations. Cells of a box differ in area, so counts of land are kept by row first, and weighted then.
+A label for each element says which group it is of. Boxes need only a label for each row and one for each column:
+groups are all combinations. Cells of a box differ in area, so counts of land are kept by row first, and weighted then.
 """
 
 import argparse
 
 import dask
 import dask.array as da
+import matplotlib.pyplot as plt
 import numpy as np
 
 import gpureduce_dask as gr
@@ -29,12 +33,14 @@ ocean = da.concatenate([da.from_array(block) for block in read_mask(rows=1350)])
 land = ~ocean.map_blocks(xp.asarray)
 rows, columns = land.shape
 
+# %%
 # The labels: the number of the band, from the north, and of the sector, from the west.
 band = np.arange(rows) * (180 // DEGREES) // rows
 sector = np.arange(columns) * (360 // DEGREES) // columns
 edges = np.linspace(90, -90, rows + 1)
 area = band_areas(edges)  # of each row
 
+# %%
 # How much of each row is land, sector by sector: all cells of a row have one area ...
 share_of_row = gr.grouped(land, sector, "mean", axis=1)
 # ... and in a box, rows count by their area.
@@ -42,6 +48,7 @@ weights = da.from_array(area[:, None], chunks=(share_of_row.chunks[0], 1)).map_b
 weights = da.broadcast_to(weights, share_of_row.shape, chunks=share_of_row.chunks)
 share_of_box = gr.grouped((share_of_row, weights), band, "average", axis=0)  # sectors, bands
 
+# %%
 # Land by box and in all, and the Earth's share of it, by row: all from the same read of the mask.
 cells, box, total, share = dask.compute(
     gr.grouped(land, (band, sector), "count_nonzero"),
@@ -52,6 +59,8 @@ cells, box, total, share = dask.compute(
 if xp is not np:
     cells, box = cells.get(), box.get()
 
+# %%
+# What follows from it, and two checks.
 share_of_band = box.mean(axis=0)  # sectors are of one size
 weighted = np.average(share_of_band, weights=np.bincount(band, area))
 assert cells.sum() == total
@@ -67,3 +76,11 @@ print(
     end="",
 )
 print(f" {share_of_band[fullest]:.0%} of the band")
+
+# %%
+# The map of the boxes.
+figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")
+image = axes.imshow(box.T, extent=(-180, 180, -90, 90), cmap="YlGn", vmin=0, vmax=1)
+figure.colorbar(image, label="share of land", shrink=0.8)
+axes.set(xlabel="longitude", ylabel="latitude")
+plt.show()

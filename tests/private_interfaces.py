@@ -1,7 +1,7 @@
 """Which interfaces of dask and distributed the package uses that their documentation does not have.
 
-``python tests/private_interfaces.py`` writes those of the one module that may use them into docs/layout.md, and prints
-any other.
+``python tests/private_interfaces.py`` writes those of the one module that may use them into
+docs/contributing/layout.md, and prints any other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "gpureduce_dask"
-PAGE = PACKAGE.parent / "docs" / "layout.md"
+PAGE = PACKAGE.parent / "docs" / "contributing" / "layout.md"
 MODULE = PACKAGE / "distributed" / "private.py"
 UPSTREAMS = {"dask", "distributed"}
 TOOLS = {"tools"}  # which only measure and report

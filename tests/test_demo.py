@@ -7,7 +7,7 @@ import sys
 import dask.array as da
 import numpy as np
 import pytest
-from test_readme import between
+from pages import between
 
 from gpureduce_dask.tools import cli, demo, earth
 
@@ -37,7 +37,7 @@ def test_demo_answers(demo_run):
     assert chart.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_readme_shows_the_demo_s_output(demo_run):
+def test_the_site_shows_the_demo_s_output(demo_run):
     """Every line but for the figures of time."""
 
     def timeless(text: str) -> list[str]:
@@ -45,7 +45,7 @@ def test_the_readme_shows_the_demo_s_output(demo_run):
             re.sub(r"[\d.]+ (s|GB/s)\b", r"_ \1", line).rstrip() for line in text.splitlines() if "chart" not in line
         ]
 
-    shown = [line for line in timeless(between("demo")) if "```" not in line]
+    shown = [line for line in timeless(between("docs/start/laptop.md", "demo")) if "```" not in line]
     assert [re.sub(" +", " ", line) for line in shown] == [re.sub(" +", " ", line) for line in timeless(demo_run[0])]
 
 

@@ -1,0 +1,273 @@
+"""What pages and the README take from stored results: ``python docs/figures.py`` writes their tables and picture anew.
+
+Tables stand between marks, ``<!-- figures:NAME -->`` and ``<!-- /figures:NAME -->``. Tests compare pages with files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+STORED = ROOT / ".ci"
+PICTURE = HERE / "_static" / "chunks.svg"
+PAGES = ("README.md", "docs/comparison.md", "docs/reference/operators.md")
+
+Row = dict[str, Any]
+
+# Rows of kernels.json and scan_kernels.json that the README shows, and more of them for the comparison.
+KERNELS = {
+    "sum float32 (1073741824) all": "sum, one line",
+    "var float32 (1073741824) all": "var, one line",
+    "sum float32 (32768x32768) axis=0": "sum, axis 0",
+    "argmax float32 (32768x32768) axis=1": "argmax, axis 1",
+    "sum float32 (32768x32768) [:, ::2] all": "sum of x[:, ::2]",
+    "nanmean float32 (32768x32768) axis=0": "nanmean, axis 0",
+}
+SCANS = {
+    "sum float32 (1073741824) axis=0": "cumsum, one line",
+    "sum float32 (32768x32768) axis=0": "cumsum, axis 0",
+}
+MORE_KERNELS = {
+    "max float32 (1073741824) all": "max, one line",
+    "sum float32 (1024x1024x1024) axis=(0,2)": "sum of a cube, axes 0 and 2",
+    "sum float32 (33554432x32) axis=1": "sum, lines of 32",
+    "sum uint8 (4294967296) all": "sum of uint8, one line",
+}
+ONE_READ = {
+    "min max mean std argmax float32 (1073741824) all together": "five statistics together",
+    "x*x sum float32 (1073741824) all fused": "sum of x * x",
+    "where sum float32 (1073741824) all fused": "sum with a mask",
+    "sum 1000 float32 (268435456) all by groups": "sum in 1,000 groups",
+    "sum 1000000 float32 (268435456) all by groups": "sum in 1,000,000 groups",
+}
+GRID = (
+    "max",
+    "sum, axis 0",
+    "var, axis 1",
+    "argmax, axis 0",
+    "nanmean of where(x > 0.5, x, nan), axis 0",
+    "histogram of 100 bins",
+    "cumsum, axis 0",
+)
+HOST = ("sum", "max", "var", "nanvar", "argmax", "cumsum")
+
+
+def stored(name: str) -> Row:
+    """A file of raw results."""
+    found: Row = json.loads((STORED / name).read_text())
+    return found
+
+
+def cells(*values: object) -> str:
+    return "| " + " | ".join(map(str, values)) + " |"
+
+
+def table(heads: list[str], rows: list[str]) -> str:
+    return "\n".join([cells(*heads), "|---" * len(heads) + "|", *rows])
+
+
+def by_case(result: Row) -> dict[str, Row]:
+    return {row["case"]: row for row in result["rows"]}
+
+
+def faster(row: Row, peer: str) -> str:
+    """How many times the peer's time is ours; nothing where it has no such call."""
+    share = row.get(peer)
+    if not share:
+        return ""
+    times = row["ours"] / share
+    return f"{times:.2f}" if times < 10 else f"{times:,.0f}"
+
+
+def kernel_rows(result: Row, labels: dict[str, str], peers: tuple[str, ...]) -> list[str]:
+    known = by_case(result)
+    return [
+        cells(label, f"{known[case]['ours']:.2f}", *(faster(known[case], peer) for peer in peers))
+        for case, label in labels.items()
+    ]
+
+
+def of(what: str, result: Row) -> str:
+    return f"{result['gpu']}, {result['date']}, CuPy {result['cupy']}, chunks of {result['gib']} GiB of {what}"
+
+
+def kernels() -> str:
+    """The README's table of kernels."""
+    reductions, scans = stored("h200/kernels.json"), stored("h200/scan_kernels.json")
+    rows = kernel_rows(reductions, KERNELS, ("CuPy", "torch"))
+    rows += kernel_rows(scans, SCANS, ("CuPy", "torch"))
+    heads = ["one chunk, one GPU", "share of the limit", "CuPy's time by ours", "torch's time by ours"]
+    note = f"{of('float32', reductions)} (scans {scans['date']}). The limit is the fastest"
+    return f"{table(heads, rows)}\n\n{note}\nread, of scans the fastest copy, measured in the same run."
+
+
+def trees() -> str:
+    """The README's table of whole reductions: the grid of the newest run on GPUs."""
+    [run] = stored("h100/grids.json")["runs"]
+    trip = run["round_trip"] * 1e3
+    known = {row["case"]: row for row in run["rows"] if row["kind"] == "grid"}
+    rows = []
+    for case in GRID:
+        row = known[case]
+        ours, stock = row["later"], row["stock"]
+        rows.append(cells(case, f"{ours * 1e3:.0f}", f"{stock * 1e3:.0f}", f"{stock / ours:.1f}"))
+    note = (
+        f"{run['gpus']} {run['device']}s, {run['date']}, dask {run['dask']}: {run['nbytes'] >> 30} GiB of float32 "
+        f"in 256 chunks that are in\nmemory, from the call to the value; an empty task takes {trip:.0f} ms."
+    )
+    return f"{table(['256 chunks on a cluster', 'ours, ms', 'stock dask, ms', 'times'], rows)}\n\n{note}"
+
+
+def host() -> str:
+    """The README's table of NumPy chunks."""
+    result = stored("xeon/host.json")
+    known = {(row["op"], row["dtype"], row["axis"]): row["stock_s"] / row["ours_s"] for row in result["host"]}
+    columns = [(dtype, axis) for dtype in ("float32", "float64") for axis in (0, 1)]
+    rows = [cells(op, *(f"{known[op, *column]:.2f}" for column in columns)) for op in HOST]
+    heads = ["stock dask's time by ours", *(f"{dtype}, axis {axis}" for dtype, axis in columns)]
+    note = (
+        f"{result['processor']}, {result['cores']} cores, {result['date']}, NumPy {result['numpy']}: "
+        f"{result['chunks']} chunks of {result['mib']} MiB (`cumsum`: one), by threads."
+    )
+    return f"{table(heads, rows)}\n\n{note}"
+
+
+def peers() -> str:
+    """The comparison's table of kernels."""
+    reductions, scans = stored("h200/kernels.json"), stored("h200/scan_kernels.json")
+    names = ("CuPy", "torch", "cuda.compute")
+    rows = kernel_rows(reductions, KERNELS | MORE_KERNELS, names) + kernel_rows(scans, SCANS, names)
+    heads = ["one chunk, one GPU", "share of the limit", *(f"{name}'s time by ours" for name in names)]
+    return f"{table(heads, rows)}\n\n{of('float32', reductions)} (scans {scans['date']})."
+
+
+def one_read() -> str:
+    """The comparison's table of what one read answers."""
+    result = stored("h200/one_read.json")
+    names = ("CuPy", "torch", "JAX")
+    heads = ["one chunk, one GPU", "share of the limit", *(f"{name}'s time by ours" for name in names)]
+    return f"{table(heads, kernel_rows(result, ONE_READ, names))}\n\n{of('float32 (groups: 1 GiB)', result)}."
+
+
+def grids() -> str:
+    """The comparison's table of two NumPy workers beside stock dask and flox."""
+    [run] = stored("epyc/grids.json")["runs"]
+    rows = []
+    for row in run["rows"]:
+        ours, stock = row["later"], row["stock"]
+        label = f"{row['kind']}: {row['case']}"
+        rows.append(cells(label, f"{ours * 1e3:.0f}", f"{stock * 1e3:.0f}", f"{stock / ours:.1f}"))
+    note = (
+        f"{run['workers']} NumPy workers ({run['processor']}), {run['date']}, dask {run['dask']}: "
+        f"{run['nbytes'] >> 20} MiB of float32 in 256 chunks. Means of groups are flox's in stock dask."
+    )
+    return f"{table(['256 chunks, two workers', 'ours, ms', 'stock dask, ms', 'times'], rows)}\n\n{note}"
+
+
+def operators() -> str:
+    """The table of operators: names, how many arrays they read, what their state is for float32."""
+    from gpureduce_dask import OPERATORS
+
+    rows = []
+    for name, row in OPERATORS.items():
+        bound = row.bind(*["f4"] * row.arity)
+        state = ", ".join(f"{field}: {dtype}" for field, dtype in bound.fields)
+        empty = "a result" if row.empty == "identity" else "an error"
+        rows.append(cells(f"`{name}`", row.arity, f"`{state}`", "yes" if row.commutative else "no", empty))
+    heads = ["name", "arrays", "state of float32", "commutes", "of nothing"]
+    return table(heads, rows)
+
+
+TABLES = {
+    "kernels": kernels,
+    "trees": trees,
+    "host": host,
+    "peers": peers,
+    "one-read": one_read,
+    "grids": grids,
+    "operators": operators,
+}
+
+
+def page(text: str) -> str:
+    """A page with its tables made anew."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- figures:{name} -->", f"<!-- /figures:{name} -->"
+        if begin in text:
+            body = f"{begin}\n{make()}\n{end}"
+            text = re.sub(f"{begin}.*{end}", lambda _, body=body: body, text, flags=re.DOTALL)
+    return text
+
+
+def picture() -> str:
+    """Time of a sum against the number of chunks, ours and stock dask's, as SVG on a light ground."""
+    run = next(run for run in stored("h200/trees.json")["runs"] if run["gpus"] == 1)
+    rows = sorted(
+        (row for row in run["rows"] if (row["kind"], row["case"]) == ("persisted", "sum")),
+        key=lambda row: row["chunks"],
+    )
+    width, height, left, right, top, bottom = 640, 360, 64, 168, 62, 48
+    low, high = math.log10(8), math.log10(1000)
+    first, last = (math.log2(rows[i]["chunks"]) for i in (0, -1))
+
+    def x(chunks: float) -> float:
+        return left + (width - left - right) * (math.log2(chunks) - first) / (last - first)
+
+    def y(ms: float) -> float:
+        return height - bottom - (height - top - bottom) * (math.log10(ms) - low) / (high - low)
+
+    def text(at: float, to: float, what: str, more: str = "") -> str:
+        return f'<text x="{at:.0f}" y="{to:.0f}" {more}>{what}</text>'
+
+    said = f"sum of {run['nbytes'] >> 30} GiB of float32, one {run['device']}, {run['date']}"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="system-ui, sans-serif" font-size="13" fill="#222">',
+        f"<title>Milliseconds of a {said}, against the number of chunks</title>",
+        f'<rect width="{width}" height="{height}" rx="8" fill="#fff"/>',
+        text(left - 48, 24, f"Milliseconds of a {said},", 'font-size="15" font-weight="600"'),
+        text(left - 48, 44, "cut into more and more chunks", 'font-size="15" font-weight="600"'),
+    ]
+    for ms in (10, 100, 1000):
+        parts.append(f'<path d="M{left} {y(ms):.1f}H{width - right}" stroke="#ddd"/>')
+        parts.append(text(left - 8, y(ms) + 4, f"{ms:,}", 'text-anchor="end"'))
+    for row in rows:
+        parts.append(text(x(row["chunks"]), height - bottom + 20, str(row["chunks"]), 'text-anchor="middle"'))
+    parts.append(text((left + width - right) / 2, height - 8, "chunks", 'text-anchor="middle"'))
+    trip = run["round_trip"] * 1e3
+    parts.append(f'<path d="M{left} {y(trip):.1f}H{width - right}" stroke="#666" stroke-dasharray="2 4"/>')
+    parts.append(text(width - right + 10, y(trip) + 8, f"an empty task, {trip:.0f} ms", 'fill="#555"'))
+    for key, label, colour, dash in (
+        ("stock", "stock dask", "#b3400f", "7 4"),
+        ("later", "this package", "#146c43", ""),
+    ):
+        points = [(x(row["chunks"]), y(row[key] * 1e3)) for row in rows]
+        line = " ".join(f"{a:.1f},{b:.1f}" for a, b in points)
+        parts.append(
+            f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2.5" stroke-dasharray="{dash}"/>'
+        )
+        parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="4" fill="{colour}"/>' for a, b in points]
+        end = f"{label}, {rows[-1][key] * 1e3:.0f} ms"
+        parts.append(text(points[-1][0] + 10, points[-1][1] + (4 if key == "stock" else -4), end, f'fill="{colour}"'))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+# The command line that an example runs with in the gallery: less work than by default.
+SMALLER = {"drawdown.py": ["--steps", "2**22"], "primes.py": ["--upto", "6"]}
+
+
+def arguments(gallery_conf: Any, script_vars: Row) -> list[str]:
+    """For sphinx-gallery: of the script that it runs now."""
+    return SMALLER.get(Path(script_vars["src_file"]).name, [])
+
+
+if __name__ == "__main__":
+    PICTURE.write_text(picture())
+    for name in PAGES:
+        path = ROOT / name
+        path.write_text(page(path.read_text()))

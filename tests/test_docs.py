@@ -1,0 +1,235 @@
+"""The pages of the site are true: their code runs, and what they name exists. Sphinx checks links between them."""
+
+import importlib.util
+import json
+import re
+import sys
+import tomllib
+
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from pages import DOCS, NOT_RUN, PAGES, ROOT, between, blocks, sections
+
+import gpureduce_dask as gr
+from gpureduce_dask.tools.bench import grids_report, host, random_report, report, scan_trees_report, trees_report
+
+WITH_CODE = sorted(page for page, text in PAGES.items() if page != "README.md" and blocks(text))
+TRACE = "docs/how/trace.md"
+LIBRARIES = {"docs/guide/xarray.md": "xarray", "docs/guide/accelerate.md": "xarray", "docs/guide/groups.md": "xarray"}
+
+
+def load_figures():
+    spec = importlib.util.spec_from_file_location("figures", DOCS / "figures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(page: str) -> dict[str, object]:
+    """The names that a page's code leaves."""
+    names: dict[str, object] = {"__name__": "page"}
+    exec(compile("\n".join(blocks(PAGES[page])), page, "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("page", WITH_CODE)
+def test_code_of_a_page_runs(page, capsys):
+    if page in LIBRARIES:
+        pytest.importorskip(LIBRARIES[page])
+    run(page)
+    if page == "docs/guide/errors.md":
+        assert capsys.readouterr().out.strip() in PAGES[page]
+
+
+def test_what_is_not_run_says_why():
+    for page, text in PAGES.items():
+        code = len(re.findall(r"^```python$", text, re.M))
+        skipped = len(NOT_RUN.findall(text))
+        assert code == len(blocks(text)) + skipped + (page == "README.md"), page
+
+
+def test_operator_of_the_guide_is_right():
+    special = pytest.importorskip("scipy.special")
+    names = run("docs/guide/operators.md")
+    x = names["x"] * 300  # past the overflow of a plain exponential
+    got = gr.reduction(x, names["logsumexp"], axis=1).compute(scheduler="sync")
+    assert got == pytest.approx(special.logsumexp(x.compute(scheduler="sync"), axis=1), rel=1e-12)
+
+
+def test_the_plan_that_is_shown_has_today_s_lines():
+    def lines(text: str) -> list[str]:
+        return [re.sub(r"[\d.]+ ?\w*.*", "", line).rstrip() for line in text.splitlines()]
+
+    shown = re.search(r"```text\n(plan of.*?)```", PAGES["docs/guide/plan.md"], re.S)[1]
+    x = da.random.default_rng(0).normal(size=(2000, 3000), chunks=(500, 1000))
+    assert lines(shown) == lines(str(gr.plan(x, "sum", axis=0)))
+
+
+@pytest.mark.parametrize("page", ["docs/guide/choosing.md", "docs/reference/index.md"])
+def test_every_public_function_is_listed(page):
+    text = PAGES[page]
+    listed = set(re.findall(r"`(\w+)[`(.]", text)) | set(re.findall(r"^   (\w+)$", text, re.M))
+    assert set(gr.__all__) <= listed
+
+
+def test_messages_to_search_for_are_in_the_code():
+    package = "\n".join(path.read_text() for path in ROOT.glob("gpureduce_dask/**/*.py"))
+    said = re.findall(r"^`([^`]+)`\n: ", PAGES["docs/guide/troubleshooting.md"], re.M)
+    assert len(said) > 20
+    for text in said:
+        for part in re.split(r" ?… ?|; |'summ'|\d+$|float64", text):
+            words = part.removeprefix("expected ").strip()
+            assert words in package, text
+
+
+def test_keys_of_the_configuration_are_all_named():
+    from gpureduce_dask.graph.settings import KNOWN
+
+    named = set(re.findall(r"^\| `gpureduce\.(\w+)`", PAGES["docs/reference/configuration.md"], re.M))
+    assert named == set(KNOWN)
+
+
+def test_commands_are_all_named():
+    from gpureduce_dask.tools.cli import COMMANDS
+
+    named = {cells[0].strip("`").split()[0] for cells in sections(PAGES["docs/reference/command_line.md"])[1:]}
+    assert named == set(COMMANDS)
+
+
+# The trace from a call to the kernel.
+
+
+def steps() -> list[tuple[str, list[str]]]:
+    """Files and names, in order."""
+    rows = [cells for cells in sections(PAGES[TRACE]) if len(cells) == 3 and cells[0] != "step"]
+    return [(file.strip("`"), re.findall(r"`(\w+)`", names)) for _, file, names in rows]
+
+
+def test_what_the_trace_names_exists():
+    found = steps()
+    assert len(found) > 30
+    for file, names in found:
+        text = (ROOT / file).read_text()
+        for name in names:
+            kind = r"(def|class)" if file.endswith(".py") else r"\b"
+            assert re.search(rf"{kind} ?{name}\b", text), (file, name)
+    for file in re.findall(
+        r"`((?:gpureduce_dask|kernels|tests|docs|examples)/[\w/.]+\.\w+)`", "\n".join(PAGES.values())
+    ):
+        assert "_build" in file or (ROOT / file).exists(), file
+
+
+def test_the_trace_is_what_happens():
+    """The Python functions of the page are called in its order, for NumPy chunks."""
+    x = da.random.default_rng(0).normal(size=(400, 300), chunks=(50, 100))
+    gr.var(x, axis=0).compute(scheduler="sync")  # what is imported or looked up once
+    called: list[tuple[str, str]] = []
+
+    def note(frame, event, argument):
+        if event == "call":
+            called.append((frame.f_code.co_filename, frame.f_code.co_name))
+
+    sys.setprofile(note)
+    try:
+        gr.var(x, axis=0).compute(scheduler="sync")
+    finally:
+        sys.setprofile(None)
+    order = {}
+    for place, call in enumerate(called):
+        order.setdefault(call, place)
+    at = 0
+    for file, names in steps():
+        if "/device/" in file or file.startswith("kernels"):
+            continue
+        for name in names:
+            first = order.get((str(ROOT / file), name))
+            assert first is not None, f"{name} of {file} is not called"
+            assert first >= at, f"{name} of {file} is called earlier than the page says"
+            at = first
+
+
+def test_the_kernel_of_the_trace_is_the_one_that_is_planned():
+    pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
+    from gpureduce_dask.device.layout import collapse
+    from gpureduce_dask.device.operator import cuda_operator, options
+    from gpureduce_dask.device.specialise import Plan
+    from gpureduce_dask.operators.table import get
+
+    bound = get("var").bind("f4")
+    op = cuda_operator(bound)
+    layout = collapse((4096, 8192), ((8192 * 4, 4),), (4,), (0,), (0,), op.commutative, bound.indexed)
+    [launch] = Plan(op, layout, (0,), 1, "ticket", options(bound)).launches()
+    assert launch.kernel in PAGES[TRACE]
+    assert (launch.blocks, launch.threads, launch.work.splits) == (2048, 256, 16)
+    assert bound.state.itemsize == 24
+
+
+# Tables and pictures say what stored results hold.
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md", "docs/reference/operators.md"])
+def test_tables_are_those_of_the_stored_results(page):
+    figures = load_figures()
+    assert page in figures.PAGES
+    assert figures.page(PAGES[page]) == PAGES[page]
+
+
+def test_the_picture_is_that_of_the_stored_results():
+    figures = load_figures()
+    assert figures.PICTURE.read_text() == figures.picture()
+
+
+def stored(name: str):
+    return json.loads((ROOT / ".ci" / name).read_text())
+
+
+@pytest.mark.parametrize(
+    ("page", "files", "write"),
+    [
+        ("kernels", ["h200/kernels.json"], report.into_readme),
+        ("scans", ["h200/scan_kernels.json"], report.into_readme),
+        ("one_read", ["h200/one_read.json"], report.into_readme),
+        ("numpy", ["xeon/host.json"], host.into_readme),
+        ("trees", ["h200/trees.json"], lambda text, result: trees_report.into_readme(text, result, TREES)),
+        ("trees", ["h200/one_read_trees.json"], lambda text, result: trees_report.into_readme(text, result, None)),
+        ("trees", ["h200/scan_trees.json"], lambda text, result: scan_trees_report.into_readme(text, result, None)),
+        ("random", ["h100/random.json"], lambda text, result: random_report.into_page(text, result, RANDOM)),
+        ("grids", ["h100/mechanisms.json"], grids_report.into_readme),
+    ],
+)
+def test_benchmarks_are_those_of_the_stored_results(page, files, write):
+    text = PAGES[f"docs/benchmarks/{page}.md"]
+    for file in files:
+        assert file in text, "a page names its raw results"
+        assert write(text, stored(file)) == text
+
+
+TREES, RANDOM = "../../.ci/h200/trees.png", "../../.ci/h100/random.png"
+
+
+def test_every_table_has_its_raw_results_beside_it():
+    for page, text in PAGES.items():
+        for file in re.findall(r"\{download\}`[^`<]*<([^>]+)>`", text):
+            assert (ROOT / page).parent.joinpath(file).resolve().exists(), (page, file)
+
+
+def test_the_extra_has_what_the_configuration_names():
+    needs = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["docs"]
+    names = {re.split(r"[><=\[]", need)[0].lower().replace("-", "_") for need in needs}
+    configured = (DOCS / "conf.py").read_text()
+    listed = re.search(r"extensions = \[(.*?)\]", configured, re.S)[1]
+    for extension in re.findall(r'"(\w+)', listed):
+        assert {"sphinx": "sphinx", "myst_parser": "myst_parser"}.get(extension, extension) in names | {"sphinx"}
+
+
+def test_the_demo_is_shown():
+    assert "land, share of area" in between("docs/start/laptop.md", "demo")
+
+
+def test_answers_on_pages_agree_with_numpy():
+    names = run("docs/guide/statistics.md")
+    x, found = names["x"], names["found"]
+    with dask.config.set(scheduler="sync"):
+        np.testing.assert_allclose(found.mean.compute(), x.compute().mean(axis=0), rtol=0, atol=1e-12)
