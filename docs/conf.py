@@ -85,8 +85,9 @@ warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 def escape_stars(app, what, name, obj, options, lines):
     """Types of parameters as ``callable(*dtypes)`` are no emphasis: numpydoc hands them on as they are."""
     for i, line in enumerate(lines):
-        if re.match(r"\w[\w, *]* : ", line):
-            lines[i] = re.sub(r"(?<![\\*])\*(?=\w)", r"\\*", line)
+        name, colon, kind = line.partition(" : ")
+        if colon and re.match(r"[\w*\\]", name):
+            lines[i] = name + colon + re.sub(r"(?<!\\)\*", r"\\*", kind)
 
 
 def setup(app):
