@@ -46,6 +46,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"gpureduce_dask {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_sidebars = {page: [] for page in ("index", "comparison", "changelog")}  # which have no pages below them
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {

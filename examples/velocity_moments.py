@@ -16,6 +16,7 @@ import threading
 
 import dask
 import dask.array as da
+import matplotlib.pyplot as plt
 import numpy as np
 
 import gpureduce_dask as gr
@@ -65,3 +66,16 @@ assert worst < 1e-12, worst
 stress = (found[2] - found[0] * found[1])[0]
 means = f"<u> {found[0][0]:.3f}, <v> {found[1][0]:.3f}, stress {stress:.6f}"
 print(f"{chunks} chunks read once: {means}, right to {worst:.0e}")
+
+# %%
+# The product of the components at first, whose mean over time is the second of the two curves.
+product = (u * v)[:250].compute()
+product = product.get() if xp is not np else product
+figure, (field, curves) = plt.subplots(1, 2, figsize=(8, 3.5), layout="constrained")
+field.imshow(product, aspect="auto", cmap="RdBu_r", vmin=-2, vmax=2)
+field.set(xlabel="point", ylabel="time", title="u v")
+curves.plot(found[0] * found[1], label="<u> <v>")
+curves.plot(found[2], label="<u v>")
+curves.set(xlabel="point", ylim=(-0.5, 0.75))
+curves.legend()
+plt.show()

@@ -50,11 +50,11 @@ def test_a_wrong_or_failed_row_is_not_clean(bad):
 
 def test_the_readme_keeps_what_stands_around_the_table():
     text = f"before\n{KERNELS.begin}\nold\n{KERNELS.end}\nafter"
-    made = report.into_readme(text, RESULT)
+    made = report.into_page(text, RESULT)
     assert made.startswith(f"before\n{KERNELS.begin}\na GPU, 2026-11-21, CuPy 14.2.0; chunks of 4 GiB;")
     assert made.endswith(f"{KERNELS.end}\nafter") and "old" not in made
     assert "| sum float32 (1024) all | 7.5 | 9.2 |  |" in made
-    assert report.into_readme(made, RESULT) == made
+    assert report.into_page(made, RESULT) == made
 
 
 def test_bytes_are_those_read_and_those_written():
@@ -73,7 +73,7 @@ def test_host_rows_are_measured_and_told(tmp_path, capsys):
     scans = [row for row in result["host"] if row["op"] == "cumsum"]
     scans[0] |= {"ours_s": 1.0, "numpy_s": 1.25}
     assert len(scans) == 4 and "NumPy  1250.0 ms" in host.describe(scans[0])
-    text = host.into_readme(f"before {host.BEGIN} old {host.END} after", result)
+    text = host.into_page(f"before {host.BEGIN} old {host.END} after", result)
     assert text.startswith("before") and text.endswith("after") and "old" not in text
     assert "| sum | 2.50 |" in text and result["processor"] in text
     assert "| cumsum: NumPy's time by ours |  | 1.25 |" in text

@@ -138,7 +138,7 @@ def test_reports():
         assert part in text
     assert not trees_report.is_clean(run)
     result = {"runs": [a_run(1), run]}
-    made = trees_report.into_readme(f"{trees_report.BEGIN}{trees_report.END}", result, "trees.png")
+    made = trees_report.into_page(f"{trees_report.BEGIN}{trees_report.END}", result, "trees.png")
     assert "](trees.png)" in made and made.count("<details>") == 2
     assert "| 256 | persisted sum | 10.0 | 2560.0 | 256.0 |" in made and "| 10.0 | 200.0 | 20.0 |" in made
 

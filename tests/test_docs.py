@@ -188,15 +188,15 @@ def stored(name: str):
 @pytest.mark.parametrize(
     ("page", "files", "write"),
     [
-        ("kernels", ["h200/kernels.json"], report.into_readme),
-        ("scans", ["h200/scan_kernels.json"], report.into_readme),
-        ("one_read", ["h200/one_read.json"], report.into_readme),
-        ("numpy", ["xeon/host.json"], host.into_readme),
-        ("trees", ["h200/trees.json"], lambda text, result: trees_report.into_readme(text, result, TREES)),
-        ("trees", ["h200/one_read_trees.json"], lambda text, result: trees_report.into_readme(text, result, None)),
-        ("trees", ["h200/scan_trees.json"], lambda text, result: scan_trees_report.into_readme(text, result, None)),
+        ("kernels", ["h200/kernels.json"], report.into_page),
+        ("scans", ["h200/scan_kernels.json"], report.into_page),
+        ("one_read", ["h200/one_read.json"], report.into_page),
+        ("numpy", ["xeon/host.json"], host.into_page),
+        ("trees", ["h200/trees.json"], lambda text, result: trees_report.into_page(text, result, TREES)),
+        ("trees", ["h200/one_read_trees.json"], lambda text, result: trees_report.into_page(text, result, None)),
+        ("trees", ["h200/scan_trees.json"], lambda text, result: scan_trees_report.into_page(text, result, None)),
         ("random", ["h100/random.json"], lambda text, result: random_report.into_page(text, result, RANDOM)),
-        ("grids", ["h100/mechanisms.json"], grids_report.into_readme),
+        ("grids", ["h100/mechanisms.json"], grids_report.into_page),
     ],
 )
 def test_benchmarks_are_those_of_the_stored_results(page, files, write):

@@ -54,7 +54,7 @@ def test_one_read_is_told_between_marks_of_its_own():
     told = report.KINDS["one_read"]
     case = Case(one_read.FIVE, "float32", (8,), mode=one_read.TOGETHER)
     result = {**RESULT, "what": "one_read", "rows": [row(case.label, 0.95, CuPy=0.1)]}
-    made = report.into_readme(f"{KERNELS.begin}kept{KERNELS.end}{told.begin}{told.end}", result)
+    made = report.into_page(f"{KERNELS.begin}kept{KERNELS.end}{told.begin}{told.end}", result)
     assert made.startswith(f"{KERNELS.begin}kept{KERNELS.end}{told.begin}")
     assert f"| {case.label} | **0.95** | 0.10 |" in made
 
@@ -63,7 +63,7 @@ def test_trees_are_told_between_marks_of_their_own():
     trees = trees_report.BEGIN + "kept" + trees_report.END
     rows = [{"case": one_read_trees.CASE, "kind": "persisted", "chunks": 128, "later": 0.01, "stock": 0.4}]
     run = {"gpus": 0, "workers": 2, "date": "", "nbytes": 2**30, "round_trip": 0.01, "rows": rows}
-    made = trees_report.into_readme(trees + "".join(trees_report.ONE_READ), {"what": "one_read", "runs": [run]}, None)
+    made = trees_report.into_page(trees + "".join(trees_report.ONE_READ), {"what": "one_read", "runs": [run]}, None)
     assert made.startswith(trees + trees_report.ONE_READ[0]) and "| 40.0 |" in made
 
 

@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="PNG: shares of the ceiling, or time against chunks (not of grids); "
         "random: how many cases are above each share",
     )
-    parser.add_argument("--readme", type=Path, help="file whose benchmark table is replaced")
+    parser.add_argument("--page", "--readme", type=Path, help="page of docs/benchmarks whose table is replaced")
     kernels = parser.add_argument_group("kernels")
     kernels.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
     kernels.add_argument(
@@ -145,8 +145,8 @@ def _report_kernels(args: argparse.Namespace, result: dict[str, Any]) -> int:
     print(report.summary(result))
     if args.plot:
         report.plot(result, args.plot)
-    if args.readme:
-        args.readme.write_text(report.into_readme(args.readme.read_text(), result))
+    if args.page:
+        args.page.write_text(report.into_page(args.page.read_text(), result))
     return 0 if report.is_clean(result) else 1
 
 
@@ -172,9 +172,9 @@ def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
         print(told.summary(run))
     if args.plot and told is not grids_report:
         told.plot(result, args.plot)
-    if args.readme:
-        picture = args.plot and os.path.relpath(args.plot, args.readme.parent)
-        args.readme.write_text(told.into_readme(args.readme.read_text(), result, picture))
+    if args.page:
+        picture = args.plot and os.path.relpath(args.plot, args.page.parent)
+        args.page.write_text(told.into_page(args.page.read_text(), result, picture))
     return 0 if all(map(trees_report.is_clean, result["runs"])) else 1
 
 
@@ -187,8 +187,8 @@ def _host(args: argparse.Namespace) -> int:
 def _report_host(args: argparse.Namespace, result: dict[str, Any]) -> int:
     from . import host
 
-    if args.readme:
-        args.readme.write_text(host.into_readme(args.readme.read_text(), result))
+    if args.page:
+        args.page.write_text(host.into_page(args.page.read_text(), result))
     return 0 if host.is_clean(result) else 1
 
 
@@ -233,8 +233,8 @@ def _report_workflows(args: argparse.Namespace, result: dict[str, Any]) -> int:
     from .workflows import run
 
     print(run.summary(result))
-    if args.readme:
-        args.readme.write_text(run.into_page(args.readme.read_text(), result))
+    if args.page:
+        args.page.write_text(run.into_page(args.page.read_text(), result))
     return 0 if run.is_clean(result) else 1
 
 
@@ -260,9 +260,9 @@ def _report_random(args: argparse.Namespace, result: dict[str, Any]) -> int:
     print(told.summary(result))
     if args.plot and told is random_report:
         random_report.plot(result, args.plot)
-    if args.readme and told is random_report:
-        picture = args.plot and os.path.relpath(args.plot, args.readme.parent)
-        args.readme.write_text(random_report.into_page(args.readme.read_text(), result, picture))
+    if args.page and told is random_report:
+        picture = args.plot and os.path.relpath(args.plot, args.page.parent)
+        args.page.write_text(random_report.into_page(args.page.read_text(), result, picture))
     return 0 if told.is_clean(result) else 1
 
 

@@ -52,7 +52,7 @@ def command(run: Result, what: str) -> str:
     return f"python -m gpureduce_dask bench trees --{what} --gpus {run['gpus']}{workers} {size}"
 
 
-def into_readme(text: str, result: Result, picture: str | None = None) -> str:
+def into_page(text: str, result: Result, picture: str | None = None) -> str:
     """A page with what stands between the suite's markers made anew: a table a run."""
     what, parts = result["what"], []
     for run in result["runs"][::-1]:

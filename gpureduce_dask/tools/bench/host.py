@@ -161,8 +161,8 @@ def table(result: Result) -> str:
     return "\n".join(lines)
 
 
-def into_readme(text: str, result: Result) -> str:
-    """The README with the table between its markers made anew."""
+def into_page(text: str, result: Result) -> str:
+    """A page with the table between its markers made anew."""
     heading = (
         f"{result['processor']}, {result['cores']} cores, {result['date']}, NumPy {result['numpy']}, "
         f"{'with' if result['compiled'] else 'without'} the loops in C: {result['chunks']} NumPy chunks of "

@@ -17,7 +17,7 @@ LEVEL = 0.99  # what "level with a peer" means
 
 @dataclass(frozen=True)
 class Kind:
-    """How rows of one kind are told: between which marks of the README, and beside which ceiling."""
+    """How rows of one kind are told: between which marks of a page, and beside which ceiling."""
 
     mark: str
     ceiling: str
@@ -25,7 +25,7 @@ class Kind:
     floor: float  # a share of it that counts as reached
     counted: str  # of bytes
     told: str  # of rows that have a ceiling of their own
-    is_headline: Callable[[Row], bool]  # rows of the README's open table; the others are folded away
+    is_headline: Callable[[Row], bool]  # rows of the open table; the others are folded away
 
     @property
     def begin(self) -> str:
@@ -133,8 +133,8 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def into_readme(text: str, result: Result) -> str:
-    """The README with the table between its markers made anew."""
+def into_page(text: str, result: Result) -> str:
+    """A page with the table between its markers made anew."""
     rows, kind = _rows(result), kind_of(result)
     heading = (
         f"{result['gpu']}, {result['date']}, CuPy {result['cupy']}; chunks of {result['gib']:g} GiB; share of the "

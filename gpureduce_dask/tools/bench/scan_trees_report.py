@@ -50,8 +50,8 @@ def table(run: Result) -> str:
     return "\n".join(lines)
 
 
-def into_readme(text: str, result: Result, picture: str | None) -> str:
-    """The README with what stands between its markers made anew: the picture, and a table a run."""
+def into_page(text: str, result: Result, picture: str | None) -> str:
+    """A page with what stands between its markers made anew: the picture, and a table a run."""
     parts = [f"![time of a running sum against number of chunks: stock dask and ours]({picture})"] if picture else []
     for run in result["runs"][::-1]:
         heading = (
