@@ -91,5 +91,14 @@ def escape_stars(app, what, name, obj, options, lines):
             lines[i] = name + colon + re.sub(r"(?<!\\)\*", r"\\*", kind)
 
 
+def read_ladder(app, docname, source):
+    """The page of the ladder is the README of its folder, whose links to files of that folder lead there."""
+    if docname == "contributing/ladder":
+        readme = HERE.parent / "kernels" / "history" / "README.md"
+        app.env.note_dependency(str(readme))
+        source[0] = re.sub(r"\]\((?=\w+\.cuh)", "](../../kernels/history/", readme.read_text())
+
+
 def setup(app):
     app.connect("autodoc-process-docstring", escape_stars, priority=400)  # before numpydoc's
+    app.connect("source-read", read_ladder)
