@@ -30,11 +30,11 @@ if parser.parse_args().cupy:
 TIMES, POINTS, WAVES = 2_000, 1_536, 12
 FLOW_U, FLOW_V, A, B, LAG = 0.7, -0.2, 1.5, 0.8, 0.6
 
-# %%
-# Chunks of both components are made when they are needed, and counted.
 made, lock = [], threading.Lock()
 
 
+# %%
+# Chunks of both components are made when they are needed, and counted.
 def wave(block, mean=0.0, amplitude=1.0, lag=0.0):
     """A component of the velocity at some times and points; ``block`` is the phase."""
     with lock:
