@@ -1,5 +1,7 @@
 """The pages of the site are true: their code runs, and what they name exists. Sphinx checks links between them."""
 
+import argparse
+import importlib
 import importlib.util
 import json
 import re
@@ -97,6 +99,30 @@ def test_commands_are_all_named():
 
     named = {cells[0].strip("`").split()[0] for cells in sections(PAGES["docs/reference/command_line.md"])[1:]}
     assert named == set(COMMANDS)
+
+
+def commands() -> list[str]:
+    """What pages call the command line with; not those that stand for others."""
+    text = "\n".join(PAGES.values())
+    spans = [" ".join(span.split()) for span in re.findall(r"(?<!`)`(python -m gpureduce_dask [^`]+)`", text)]
+    lines = re.findall(r"^(?:.*&& )?(python -m gpureduce_dask [^#\n]*)", text, re.M)
+    found = {command.strip().removeprefix("python -m gpureduce_dask ") for command in (*spans, *lines)}
+    return sorted(command for command in found if "..." not in command and "COMMAND" not in command)
+
+
+def test_commands_have_the_options_that_pages_give_them():
+    from gpureduce_dask.tools.cli import COMMANDS
+
+    assert len(commands()) > 20
+    for command in commands():
+        name, *arguments = command.replace("--seed S", "--seed 1").split()
+        if name == "--version":
+            continue
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        importlib.import_module(f"gpureduce_dask.tools.{COMMANDS[name][0]}").add_arguments(parser)
+        if name == "bench" and not arguments:
+            continue
+        parser.parse_args(arguments)
 
 
 # The trace from a call to the kernel.

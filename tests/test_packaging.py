@@ -99,8 +99,11 @@ def test_sdist_holds_what_tests_need(built):
     with tarfile.open(built["sdist"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"tests/conftest.py", "examples/own_monoid.py", "README.md", "LICENSE", "CHANGELOG.md"} <= names
+    assert {"docs/conf.py", "docs/_static/chunks.svg", "docs/how/levels.svg", ".ci/h200/trees.json"} <= names
+    built_pages = ("docs/_build", "docs/gallery", "docs/reference/generated")
+    assert not [name for name in names if name.startswith(built_pages)]
 
 
 def test_needs_only_numpy_dask_and_distributed():
     assert sorted(need.split(">")[0] for need in PROJECT["dependencies"]) == ["dask[array]", "distributed", "numpy"]
-    assert set(PROJECT["optional-dependencies"]) >= {"cuda12", "cuda13", "cluster", "demo", "test", "dev"}
+    assert set(PROJECT["optional-dependencies"]) >= {"cuda12", "cuda13", "cluster", "demo", "test", "docs", "dev"}
