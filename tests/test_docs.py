@@ -44,6 +44,9 @@ def test_code_of_a_page_runs(page, capsys):
     run(page)
     if page == "docs/guide/errors.md":
         assert capsys.readouterr().out.strip() in PAGES[page]
+    if page == "docs/guide/accelerate.md":
+        shown = " ".join(re.findall(r"^    # (.*)$", PAGES[page], re.M))
+        assert shown == " ".join(capsys.readouterr().out.split())
 
 
 def test_what_is_not_run_says_why():

@@ -29,6 +29,8 @@ def test_code_runs():
     done = subprocess.run([sys.executable, "-c", "\n".join(found)], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("plan of std, axis=0")
+    [explained] = re.findall(r"explain\(warmth\)\)  # (.*)", README)
+    assert done.stdout.splitlines()[-1] == explained
 
 
 def test_links_lead_somewhere():
