@@ -159,7 +159,7 @@ class Optimize:
         return {key: fused_task.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        import cloudpickle  # type: ignore[import-untyped]
+        import cloudpickle
 
         # By value: with a graph that has nothing of this package in it, it may reach a scheduler that lacks it.
         return cloudpickle.loads, (cloudpickle.dumps(_Resolved()),)

@@ -8,11 +8,13 @@ aligned structured array, byte for byte the CUDA struct.
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from ..errors import ArgumentError, message
@@ -222,4 +224,17 @@ class Bound:
         return tuple(partial[name] for name, _ in self.fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.monoid, self.dtypes, self.dtype)
+        return _unpickled, (self._pickled,)
+
+    @cached_property
+    def _pickled(self) -> bytes:
+        pickled: bytes = cloudpickle.dumps((type(self), self.monoid, self.dtypes, self.dtype))
+        return pickled
+
+
+@lru_cache(maxsize=256)
+def _unpickled(pickled: bytes) -> Bound:
+    """A bound monoid that was pickled: each task of a graph carries one, which is read once by each process."""
+    kind, *rest = pickle.loads(pickled)
+    bound: Bound = kind(*rest)
+    return bound
