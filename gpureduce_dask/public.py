@@ -1,10 +1,14 @@
-"""What every public function does with its call: errors name it, and xarray's arrays keep their labels.
+"""The decorator of all public functions.
 
-A DataArray gives up its labels before the function and its result gets those that are left, as in xarray's own
-reductions: dimensions, coordinates, the name, and attributes by xarray's option ``keep_attrs``. ``dim`` is one
-dimension or several, in place of ``axis``; without either all are reduced, and a scan of more than one dimension asks
-for ``dim``. Further DataArrays (masks, weights, a map's arrays) go by their dimensions' names, and coordinates that
-differ are an error. Of a Dataset each variable is taken for itself, by those of the dimensions that it has.
+While a public function runs, errors name it, whichever module raises them. Its docstring gets the parameters that it
+shares with others, from :mod:`gpureduce_dask.parameters`.
+
+xarray's arrays keep their labels. The function gets the data of a DataArray, and its result gets the labels that
+xarray's own reductions leave: dimensions, coordinates, the name, and attributes by xarray's option ``keep_attrs``.
+``dim`` is one dimension or several, in place of ``axis``. Without either all dimensions are reduced; a scan of several
+dimensions asks for ``dim``. Further DataArrays (masks, weights, the arrays of a map) are aligned by the names of their
+dimensions, and coordinates that differ are an error. A Dataset is reduced or scanned variable by variable, along those
+of the dimensions that each variable has.
 """
 
 from __future__ import annotations
@@ -15,45 +19,57 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from types import MappingProxyType
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from .errors import ArgumentError, ArgumentTypeError, AxisError, DtypeError, GpureduceError, calling, message
+from .parameters import REDUCED, SCANNED, documented
 
 P = ParamSpec("P")
 R = TypeVar("R")
-BESIDE = ("where", "weights", "segments", "labels")  # arguments that stand beside the elements
-OPERATORS = ("monoid", "op", "names")  # arguments that say which operators
+NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
+BESIDE = ("where", "weights", "segments", "labels")  # arguments with a value for each element of the array
+OPERATORS = ("monoid", "op", "names")  # arguments that say which operators are to run
 
 
 @dataclass(frozen=True)
 class Call:
-    """What the labels of a result follow from: a DataArray with those of the operands, and what is done to its axes."""
+    """What a result's labels are made from."""
 
-    labels: Any
+    labels: Any  # a DataArray with the labels of all operands
     axis: Any
     keepdims: bool
-    group: Any  # the dimension of groups, where there are any
+    group: Any  # the name of the dimension of groups, where there are groups
 
 
-Relabel = Callable[[Any, Call], Any]  # an array of the result, as a DataArray
+Relabel = Callable[[Any, Call], Any]  # makes a DataArray of an array of the result
 
 
-def public(relabel: Relabel | None = None, keeps: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a public function whose results get labels in this way; None for results that have no axes. ``keeps``:
-    it takes xarray's arrays as they are."""
+def public(
+    relabel: Relabel | None = None, keeps: bool = False, elsewhere: Mapping[str, Sequence[str]] = NOTHING
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a public function.
+
+    ``relabel`` gives results their labels; None is for results that have no axes. With ``keeps`` the function takes
+    xarray's arrays as they are. ``elsewhere`` has keywords of other functions, and which functions these are: passing
+    one to a function that lacks it is an error that says so.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature = spelled_out(function)
+        signature = inspect.signature(function)
         run = function if keeps else _on_graphs(function)
         several = any(name in signature.parameters for name in OPERATORS)
         found = enumerate(signature.parameters.values())
         places = {p.name: i if p.kind is p.POSITIONAL_OR_KEYWORD else sys.maxsize for i, p in found if p.name in CHECKS}
+        lacking = {key: names for key, names in elsewhere.items() if key not in signature.parameters}
 
         @functools.wraps(function)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             with calling(function.__name__, several):
+                for key in lacking.keys() & kwargs.keys():
+                    _require_none(function.__name__, key, kwargs.pop(key), lacking[key])
                 for key, place in places.items():
                     value = kwargs[key] if key in kwargs else args[place] if len(args) > place else None
                     if value is not None:
@@ -65,13 +81,15 @@ def public(relabel: Relabel | None = None, keeps: bool = False) -> Callable[[Cal
                     _require_no_dim(function.__name__, kwargs.get("dim"))
                 return run(*args, **kwargs)
 
-        wrapper.__signature__ = signature  # type: ignore[attr-defined]  # which inspect reads
+        shared = SCANNED if relabel is scanned else REDUCED
+        wrapper.__doc__ = documented(function.__doc__, signature.parameters, shared)
         return wrapper
 
     return decorate
 
 
-# How functions are called whose arrays may be expressions: by the trees, which they import, and which know of those.
+# The function that calls public functions whose arrays may be array expressions. The package ``graph``, which knows
+# of those, sets it when it is imported.
 _callers: list[Callable[..., Any]] = []
 
 
@@ -89,6 +107,13 @@ def _on_graphs(function: Callable[P, R]) -> Callable[P, R]:
         return found
 
     return run
+
+
+def _require_none(name: str, keyword: str, value: Any, takers: Sequence[str]) -> None:
+    """Raise for a value of a keyword that only these functions take."""
+    if value is not None:
+        expected = f"it with one of {', '.join(takers)}"
+        raise ArgumentError(message(name, f"{keyword}=", expected, "Leave it out, or pass where=."))
 
 
 def _require_no_dim(name: str, dim: Any) -> None:
@@ -126,21 +151,6 @@ CHECKS: Mapping[str, Callable[[str, Any], None]] = {
     "out": _require_out,
     "f": _require_callable,
 }
-
-
-def spelled_out(function: Callable[..., Any]) -> inspect.Signature:
-    """A function's signature with the keywords that ``**also: Unpack[...]`` stands for."""
-    signature = inspect.signature(function)
-    parameters = []
-    for each in signature.parameters.values():
-        keywords = {}
-        if each.kind is each.VAR_KEYWORD and str(each.annotation).startswith("Unpack["):
-            keywords = get_type_hints(function.__globals__[each.annotation[len("Unpack[") : -1]])
-        for name in keywords:
-            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any"))
-        if not keywords:
-            parameters.append(each)
-    return signature.replace(parameters=parameters)
 
 
 # ---- xarray, which whoever passes its arrays has imported
