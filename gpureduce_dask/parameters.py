@@ -77,8 +77,8 @@ SCANNED: Mapping[str, str] = {
     "method": """{"sequential", "blelloch"}, default "sequential"
     How stock dask scans, where it does: see Notes. All other arrays are scanned in one way.""",
     "include_initial": """bool, default False
-    Put the result for no elements before the others. The chunk that it goes to is longer by one then: the first, or with
-    `reverse` the last.""",
+    Put the result for no elements before the others. The chunk that it goes to is longer by one then: the first, or
+    with `reverse` the last.""",
     "dim": """str, optional
     The dimension of a DataArray or a Dataset to scan along, in place of `axis`.""",
 }

@@ -78,9 +78,9 @@ def grouped(
 
     Notes
     -----
-    Positions (``"argmax"``) count in C order over the reduced axes of the whole array, as in :func:`argmax`. An operator
-    that does not commute combines the elements of a group in C order. ``numpy.unique(keys, return_inverse=True)`` makes
-    labels of any keys.
+    Positions (``"argmax"``) count in C order over the reduced axes of the whole array, as in :func:`argmax`. An
+    operator that does not commute combines the elements of a group in C order. ``numpy.unique(keys,
+    return_inverse=True)`` makes labels of any keys.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Public reductions that skip NaN, with the names and signatures of NumPy's.
 
-NaT is as in NumPy: ``nanmin`` and ``nanmax`` skip it. For the others it is not a NaN, and those that take times give the
-same as ``sum``, ``mean``, ``argmin`` and ``argmax``.
+NaT is as in NumPy: ``nanmin`` and ``nanmax`` skip it. For the others it is not a NaN, and those that take times give
+the same as ``sum``, ``mean``, ``argmin`` and ``argmax``.
 """
 
 from __future__ import annotations

@@ -67,10 +67,10 @@ def cumsum(
     Notes
     -----
     A prefix sum as Blelloch [1]_ describes them: sums of chunks come first, in groups; then the sum before each chunk;
-    then each chunk is scanned from there, so that no chunk waits for the scan of another. On a GPU a chunk is scanned in
-    a single pass over its memory, with the look-back of Merrill and Garland [2]_, or a thread scans columns. Running
-    sums have the accuracy of :func:`sum`: those of float32 are rounded once each, and those of float64, kept as pairs,
-    do not drift. A sum of zeros is +0.0.
+    then each chunk is scanned from there, so that no chunk waits for the scan of another. On a GPU a chunk is scanned
+    in a single pass over its memory: with the look-back of Merrill and Garland [2]_, or where lines lie side by side
+    with threads that each scan some of them. Running sums have the accuracy of :func:`sum`: those of float32 are
+    rounded once each, and those of float64, kept as pairs, do not drift. A sum of zeros is +0.0.
 
     Masked, sparse, long double and object arrays are handed to ``dask.array.cumsum``.
 
@@ -547,9 +547,9 @@ def scan(
 
     Notes
     -----
-    With `exclusive` or `include_initial` the first result is that of no elements. For ``"max"`` and ``"min"`` that is the
-    least and the greatest number of the dtype, and for ``"first"`` and ``"last"`` NaN or NaT, or 0 of
-    integers and bool.
+    With `exclusive` or `include_initial` the first result is that of no elements. For ``"max"`` and ``"min"`` that is
+    the least and the greatest number of the dtype, and for ``"first"`` and ``"last"`` NaN or NaT, or 0 of integers and
+    bool.
 
     ``scan((a, b), "affine")`` solves the linear recurrence ``y[i] = a[i] * y[i - 1] + b[i]`` from ``y[-1] = 0``
     (Blelloch, Prefix sums and their applications, 1990, section 1.4.1).

@@ -256,8 +256,8 @@ def moment(
 
     Notes
     -----
-    Each chunk is read once and gives central sums of orders 2 to 4; these are merged by Pebay's formulas [1]_. Means are
-    rounded to float64, so that the relative error of a merge is about ``2**-53 * mean / std``.
+    Each chunk is read once and gives central sums of orders 2 to 4; these are merged by Pebay's formulas [1]_. Means
+    are rounded to float64, so that the relative error of a merge is about ``2**-53 * mean / std``.
 
     References
     ----------
@@ -296,8 +296,8 @@ def skew(
     Parameters
     ----------
     axis : int or tuple of int, default 0
-        The axes to reduce; None is all of them. The default is that of ``scipy.stats``. A DataArray or a Dataset without
-        `dim` is reduced over all dimensions all the same.
+        The axes to reduce; None is all of them. The default is that of ``scipy.stats``. A DataArray or a Dataset
+        without `dim` is reduced over all dimensions all the same.
     bias : bool, default True
         False gives the unbiased estimate.
     weights : array_like, optional
@@ -354,8 +354,8 @@ def kurtosis(
     Parameters
     ----------
     axis : int or tuple of int, default 0
-        The axes to reduce; None is all of them. The default is that of ``scipy.stats``. A DataArray or a Dataset without
-        `dim` is reduced over all dimensions all the same.
+        The axes to reduce; None is all of them. The default is that of ``scipy.stats``. A DataArray or a Dataset
+        without `dim` is reduced over all dimensions all the same.
     fisher : bool, default True
         Subtract 3, so that the normal distribution has 0.
     bias : bool, default True
