@@ -84,7 +84,7 @@ SCANNED: Mapping[str, str] = {
 }
 
 HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
-ENTRY = re.compile(r"^(\*{0,2}\w+) :", re.MULTILINE)
+ENTRY = re.compile(r"^(\*{0,2}\w+)", re.MULTILINE)  # descriptions are indented
 
 
 def documented(text: str | None, names: Iterable[str], shared: Mapping[str, str]) -> str | None:

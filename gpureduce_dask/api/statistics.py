@@ -291,7 +291,7 @@ def skew(
     min_count: int | None = None,
     dim: Dims = None,
 ) -> Array:
-    """Skewness ``m3 / m2**1.5`` of real elements, from central moments, as in ``scipy.stats``.
+    """Standardised third moment ``m3 / m2**1.5`` of real elements, the skewness, as in ``scipy.stats``.
 
     Parameters
     ----------
@@ -349,7 +349,7 @@ def kurtosis(
     min_count: int | None = None,
     dim: Dims = None,
 ) -> Array:
-    """Kurtosis ``m4 / m2**2`` of real elements, from central moments, as in ``scipy.stats``.
+    """Standardised fourth moment ``m4 / m2**2`` of real elements, the kurtosis, as in ``scipy.stats``.
 
     Parameters
     ----------
