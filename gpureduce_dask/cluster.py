@@ -120,7 +120,7 @@ def _gpu_cluster(count: int, gpus: int, protocol: str | None, arguments: Any) ->
             message(
                 "start",
                 f"dask-cuda does not import ({error})",
-                "it, for workers on GPUs",
+                "it to be installed, for workers with GPUs",
                 'Run: pip install "gpureduce-dask[cluster]" ([cluster12] for CUDA 12), or pass gpu=False.',
             )
         ) from error
@@ -145,7 +145,7 @@ def _loopback(address: str) -> str:
             message(
                 "start",
                 f"dashboard_address={address!r}",
-                "127.0.0.1 or localhost and a port, as '127.0.0.1:8787'",
+                "loopback and a port, as '127.0.0.1:8787'",
                 "Reach it from elsewhere with: ssh -L 8787:127.0.0.1:8787 HOST.",
             )
         )

@@ -60,6 +60,10 @@ def test_each_parameter_is_described_and_no_other(name):
     assert described(name) == list(inspect.signature(found(name)).parameters)
 
 
+def test_the_package_names_all_that_it_has():
+    assert set(gr.__all__) <= set(re.findall(r"\w+", gr.__doc__))
+
+
 @pytest.mark.parametrize("name", [*FUNCTIONS, *RESULTS, *ERRORS])
 def test_examples_run(name):
     finder, runner = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner()

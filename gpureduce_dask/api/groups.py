@@ -105,8 +105,8 @@ def bincount(
 
     Parameters
     ----------
-    x : array_like of int
-        Integers of 0 or more, along one dimension.
+    x : array_like of int, or xarray.DataArray
+        Integers of 0 or more, along one dimension. The result has no labels.
     weights : array_like, optional
         A real number for each element, to be added in place of 1.
     minlength : int, default 0
@@ -163,6 +163,8 @@ def histogram(
 
     Parameters
     ----------
+    a : array_like or xarray.DataArray
+        A dask array, or what ``dask.array.asanyarray`` makes one of. The result has no labels.
     bins : int or array_like
         How many bins of equal width there are in `range`, or their edges, in increasing order.
     range : tuple of two float, optional

@@ -140,8 +140,8 @@ def nanmin(
     Parameters
     ----------
     where : array_like of bool, optional
-        Which elements count. It broadcasts with the array, and needs `initial` or a `min_count` of 1 or more, which
-        say what the result is where no element counts. By default all count.
+        Which elements count. It broadcasts with the array, and needs `initial` or `min_count`, which say what the
+        result is where no element counts. By default all count.
 
     Returns
     -------
@@ -195,8 +195,8 @@ def nanmax(
     Parameters
     ----------
     where : array_like of bool, optional
-        Which elements count. It broadcasts with the array, and needs `initial` or a `min_count` of 1 or more, which
-        say what the result is where no element counts. By default all count.
+        Which elements count. It broadcasts with the array, and needs `initial` or `min_count`, which say what the
+        result is where no element counts. By default all count.
 
     Returns
     -------

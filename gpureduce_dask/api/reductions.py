@@ -176,8 +176,8 @@ def min(
     Parameters
     ----------
     where : array_like of bool, optional
-        Which elements count. It broadcasts with the array, and needs `initial` or a `min_count` of 1 or more, which
-        say what the result is where no element counts. By default all count.
+        Which elements count. It broadcasts with the array, and needs `initial` or `min_count`, which say what the
+        result is where no element counts. By default all count.
 
     Returns
     -------
@@ -238,8 +238,8 @@ def max(
     Parameters
     ----------
     where : array_like of bool, optional
-        Which elements count. It broadcasts with the array, and needs `initial` or a `min_count` of 1 or more, which
-        say what the result is where no element counts. By default all count.
+        Which elements count. It broadcasts with the array, and needs `initial` or `min_count`, which say what the
+        result is where no element counts. By default all count.
 
     Returns
     -------
@@ -791,7 +791,9 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
 
     Parameters
     ----------
-    b : array_like
+    a : array_like or xarray.DataArray
+        A dask array, or what ``dask.array.asanyarray`` makes one of. The result of a DataArray is one too.
+    b : array_like or xarray.DataArray
         An array of the same shape; or of another shape and as many elements, which are then taken in C order.
 
     Returns

@@ -143,6 +143,8 @@ def plan(
     monoid : str, Monoid, or sequence of these
         An operator, for what ``reduction(x, monoid, ...).compute()`` does; or a list of operators, for what
         ``stats(x, monoid, ...)`` does where all of its results are computed together.
+    dtype : dtype, optional
+        The dtype of the result, as in :func:`reduction`. For a list of operators it is not used.
     group : int, optional
         How many chunks one task reduces, as in :func:`reduction`.
 
