@@ -111,7 +111,7 @@ def start(
 def _gpu_cluster(count: int, gpus: int, protocol: str | None, arguments: Any) -> Any:
     if not 1 <= count <= gpus:
         raise ArgumentError(
-            message("start", f"n_workers={count}", f"1 to {gpus}, one a GPU", "Leave it out, or pass gpu=False.")
+            message("start", f"n_workers={count}", f"1 to {gpus}, one for each GPU", "Leave it out, or pass gpu=False.")
         )
     try:
         from dask_cuda import LocalCUDACluster  # type: ignore[import-not-found]

@@ -633,9 +633,6 @@ def scan_tree(op: str | Monoid, dtype: Any, strategy: str | None = None) -> dict
 
 def _api(op: str, name: str, x: Any, axis: Any, dtype: Any, out: Any, initial: bool) -> Any:
     if axis is None and getattr(x, "ndim", 1) > 1:
-        raise ArgumentError(
-            message(
-                name, f"axis None for {x.ndim} dimensions", "an axis", "Pass axis=, or call cumsum for all elements."
-            )
-        )
+        remedy = f"Pass axis=, or call cum{op} for all elements in C order."
+        raise ArgumentError(message(name, f"axis None for {x.ndim} dimensions", "an axis", remedy))
     return apply(op, x, axis, dtype, initial=initial, out=out, name=name)

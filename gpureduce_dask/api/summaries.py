@@ -300,7 +300,7 @@ def named(names: Sequence[str | Monoid], results: Sequence[Any]) -> Statistics:
 def _tuple_of(fields: tuple[str, ...]) -> Any:
     """A type of named tuples. They pickle as their names and values, since the type itself is in no module."""
     plain: Any = namedtuple("Statistics", list(fields))  # type: ignore[misc]  # its fields are known at a call alone
-    members = {"__slots__": (), "__reduce__": _reduced, "__module__": __name__}
+    members = {"__slots__": (), "__reduce__": _reduced, "__module__": __name__, "__doc__": Statistics.__doc__}
     return type("Statistics", (Statistics, plain), members)
 
 
