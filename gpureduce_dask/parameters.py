@@ -57,7 +57,7 @@ REDUCED: Mapping[str, str] = {
     squares each square). Means, variances and moments count an element as often as its weight says.""",
     "min_count": """int, optional
     How many elements that count and are not NaN a result needs. Where there are fewer it is NaN (NaT for times). The
-    dtype of what would be an integer is float64 then. By default no such number is needed.""",
+    dtype of what would be an integer is float64 then. By default there is no such limit.""",
     "dim": """str or iterable of str, optional
     The dimensions of a DataArray or a Dataset to reduce, in place of `axis`. By default all of them.""",
 }

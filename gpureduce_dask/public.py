@@ -309,7 +309,7 @@ def _require_no_more_axes(name: str, values: Iterable[Any], labels: Any) -> None
     for value in values:
         for each in value if type(value) is tuple else (value,):
             if not is_labelled(each) and getattr(each, "ndim", 0) > labels.ndim:
-                received = f"an array of {each.ndim} axes without names beside dimensions {labels.dims}"
+                received = f"an array of {each.ndim} axes without names together with dimensions {labels.dims}"
                 raise ArgumentError(message(name, received, f"at most {labels.ndim} axes", "Make it a DataArray."))
 
 

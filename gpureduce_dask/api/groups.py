@@ -43,7 +43,7 @@ def grouped(
         How many groups there are. By default one more than the largest label. Labels that are a dask array need it.
     fill_value : scalar, optional
         The result of groups without elements, for operators that have no answer for these, such as ``"min"``. By
-        default such a group is an EmptyError. Other operators give what they give for no elements, such as 0 or NaN.
+        default such a group raises EmptyError. Other operators give what they give for no elements, such as 0 or NaN.
     dim : str or iterable of str, optional
         The dimensions of a DataArray to reduce, in place of `axis`. By default all of them.
     **options

@@ -76,8 +76,8 @@ def map_reduce(
         No operator has that name.
     ArgumentError
         Shapes do not broadcast, or chunk sizes are unknown and differ; `f` returns more or fewer results than the
-        operator takes; `weights` stand beside an operator that has no meaning for them; or `f` can neither be traced
-        nor be called on the whole arrays. A function of chunks goes into ``x.map_blocks(f)``, which can be reduced.
+        operator takes; the operator takes no `weights`; or `f` can neither be traced nor be called on the whole arrays.
+        A function of chunks goes into ``x.map_blocks(f)``, which can be reduced.
     ArgumentTypeError
         `f` is not callable.
     DtypeError
@@ -135,14 +135,14 @@ def map_scan(
     out: Array | None = None,
     dim: OneDim = None,
 ) -> Any:
-    """Running results of ``f(*arrays)`` by an operator, reading each array once.
+    """Running results of ``f(*arrays)`` by an operator, without an array of its values.
 
     Parameters
     ----------
     f : callable
         A function of the elements of all arrays, as in :func:`map_reduce`.
     op : str, Monoid, or sequence of these
-        A name in ``gpureduce_dask.OPERATORS``, or a :class:`Monoid`. A list gives several scans from one read.
+        A name in ``gpureduce_dask.OPERATORS``, or a :class:`Monoid`. A list gives several scans.
     *arrays : array_like
         Dask arrays, or what makes them, of any chunks and of shapes that broadcast.
 

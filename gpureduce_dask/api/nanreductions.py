@@ -261,7 +261,7 @@ def nanmean(
     DtypeError
         The dtype has no mean, as that of dates; or `dtype` is one of integers for what may be NaN.
     ArgumentError
-        Another argument has a value that the mean cannot take, as a `dtype` beside `weights`.
+        Another argument has a value that the mean cannot take, as a `dtype` together with `weights`.
 
     See Also
     --------
@@ -321,7 +321,7 @@ def nanvar(
     DtypeError
         The dtype has no variance, as that of times; or `dtype` is one of integers.
     ArgumentError
-        Another argument has a value that the variance cannot take, as a `dtype` beside `weights`.
+        Another argument has a value that the variance cannot take, as a `dtype` together with `weights`.
 
     See Also
     --------
@@ -378,7 +378,7 @@ def nanstd(
     DtypeError
         The dtype has no deviation, as that of times; or `dtype` is one of integers.
     ArgumentError
-        Another argument has a value that the deviation cannot take, as a `dtype` beside `weights`.
+        Another argument has a value that the deviation cannot take, as a `dtype` together with `weights`.
 
     See Also
     --------

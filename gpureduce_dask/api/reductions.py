@@ -144,7 +144,7 @@ def prod(
     Notes
     -----
     Integers are multiplied in 64 bits and wrap, as in NumPy. Floats and complex numbers are multiplied in float64, with
-    an exponent of its own beside each product: it overflows and underflows only where the result does, whatever the
+    an exponent of its own for each product: it overflows and underflows only where the result does, whatever the
     partial products are.
 
     Examples
@@ -693,8 +693,8 @@ def norm(
     DtypeError
         The dtype has no norm, as that of times.
     ArgumentError
-        There is no such norm, there are more axes than those of a matrix, or `where`, `weights` or `min_count` stands
-        beside a norm that does not take it.
+        There is no such norm, there are more axes than those of a matrix, or the norm does not take `where`, `weights`
+        or `min_count`.
 
     See Also
     --------
@@ -763,7 +763,7 @@ def vector_norm(
     DtypeError
         The dtype has no norm, as that of times.
     ArgumentError
-        There is no such norm, or `where`, `weights` or `min_count` stands beside one that does not take it.
+        There is no such norm, or it does not take `where`, `weights` or `min_count`.
 
     See Also
     --------

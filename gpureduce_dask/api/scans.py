@@ -536,8 +536,8 @@ def scan(
     DtypeError
         The operator does not take the dtype.
     ArgumentError
-        `exclusive` or `include_initial` stands beside an operator that has no result for no elements, as those of
-        positions; both are given; `segments` have no axis; or another argument has a value that the scan cannot take.
+        The operator has no result for no elements, as those of positions, and `exclusive` or `include_initial` asks for
+        it; both of these are given; `segments` have no axis; or another argument has a value that the scan cannot take.
 
     See Also
     --------

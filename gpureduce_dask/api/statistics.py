@@ -45,7 +45,7 @@ def mean(
     WeightError
         Weights sum to zero, which is found when the result is computed.
     ArgumentError
-        Another argument has a value that the mean cannot take, as a `dtype` beside `weights`.
+        Another argument has a value that the mean cannot take, as a `dtype` together with `weights`.
 
     See Also
     --------
@@ -109,7 +109,7 @@ def var(
     DtypeError
         The dtype has no variance, as that of times; or `dtype` is one of integers.
     ArgumentError
-        Another argument has a value that the variance cannot take, as a `dtype` beside `weights`.
+        Another argument has a value that the variance cannot take, as a `dtype` together with `weights`.
 
     See Also
     --------
@@ -184,7 +184,7 @@ def std(
     DtypeError
         The dtype has no deviation, as that of times; or `dtype` is one of integers.
     ArgumentError
-        Another argument has a value that the deviation cannot take, as a `dtype` beside `weights`.
+        Another argument has a value that the deviation cannot take, as a `dtype` together with `weights`.
 
     See Also
     --------
@@ -301,8 +301,8 @@ def skew(
     bias : bool, default True
         False gives the unbiased estimate.
     weights : array_like, optional
-        How often each element counts: real numbers that broadcast with the array. The unbiased estimate is one for
-        whole numbers alone.
+        How often each element counts: real numbers that broadcast with the array. The unbiased estimate makes
+        sense for weights that are whole numbers.
 
     Returns
     -------
@@ -361,8 +361,8 @@ def kurtosis(
     bias : bool, default True
         False gives the unbiased estimate.
     weights : array_like, optional
-        How often each element counts: real numbers that broadcast with the array. The unbiased estimate is one for
-        whole numbers alone.
+        How often each element counts: real numbers that broadcast with the array. The unbiased estimate makes
+        sense for weights that are whole numbers.
 
     Returns
     -------
