@@ -30,7 +30,8 @@ if parser.parse_args().cupy:
 TIMES, POINTS, WAVES = 2_000, 1_536, 12
 FLOW_U, FLOW_V, A, B, LAG = 0.7, -0.2, 1.5, 0.8, 0.6
 
-made, lock = [], threading.Lock()
+made: list[int] = []
+lock = threading.Lock()
 
 
 # %%

@@ -1,6 +1,23 @@
 """Reductions and scans of dask arrays in CUDA and NumPy: ``import gpureduce_dask as gr; gr.sum(x, axis=0)``.
 
-Importing this package imports neither CuPy nor dask: a name is fetched from its module when it is first used.
+Importing this package imports neither CuPy nor dask: each name is imported from its module when it is first used.
+
+All names, each with a docstring of its own (``help(gr.sum)``)::
+
+    reductions              sum prod sumsq min max ptp argmin argmax any all count_nonzero norm vector_norm vdot
+    statistics              mean average var std moment skew kurtosis
+    without NaN             nansum nanprod nanmin nanmax nanmean nanvar nanstd nanargmin nanargmax
+    scans                   cumsum cumprod cummax cummin nancumsum nancumprod cumulative_sum cumulative_prod ffill bfill
+    groups                  grouped bincount histogram
+    several from one read   stats describe
+    functions of arrays     map_reduce map_scan
+    any operator            reduction scan, with a name in OPERATORS or a Monoid
+    in stock dask           tree scan_tree
+    plain dask code         accelerate explain
+    tasks and memory        plan persist
+    workers                 cluster.start warm
+    without a GPU           device_meta
+    exceptions              errors
 """
 
 from __future__ import annotations
@@ -187,7 +204,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # which would take every name for one of ours
+if not TYPE_CHECKING:  # a type checker would let this function answer for names that do not exist
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
@@ -198,5 +215,5 @@ if not TYPE_CHECKING:  # which would take every name for one of ours
 
 
 def __dir__() -> list[str]:
-    """The public names; the modules that they come from are no part of the interface."""
+    """The public names. The modules that they come from are not part of the interface."""
     return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])

@@ -1,6 +1,7 @@
-"""Importing this module makes dask's reductions ask the configuration key ``gpureduce.accelerate`` at every call.
+"""Importing this module makes dask's reductions look up the configuration key ``gpureduce.accelerate`` at every call.
 
-It is for programs that are not to be changed: in distributed's preloads, it needs no line in them.
+It accelerates programs that stay as they are: distributed imports it where it is named among the preloads of a client,
+as by ``DASK_DISTRIBUTED__CLIENT__PRELOAD=gpureduce_dask.auto``.
 """
 
 from __future__ import annotations

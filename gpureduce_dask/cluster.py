@@ -1,4 +1,4 @@
-"""Clusters of this machine: workers on its GPUs, or NumPy workers where there is none, by the same call."""
+"""Clusters on this machine: the same call starts workers on its GPUs, or NumPy workers where there are none."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 from .errors import ArgumentError, DeviceError, ExtraError, message
 
 if TYPE_CHECKING:
+    from distributed import Client
+
     from .operators.monoid import Bound, Monoid
 
+__all__ = ["start", "warm"]
+
 COUNT_GPUS = "import cupy; print(cupy.cuda.runtime.getDeviceCount())"
-# Large enough that plans take the kernels of large chunks: one line a grid, many lines, columns.
+# Rows and columns of a chunk that is large enough to be reduced by the kernels of large chunks, along each of AXES.
 SIDE = 1024
 AXES = ((0, 1), (0,), (1,))
 
@@ -30,37 +34,60 @@ def start(
     rmm_pool_size: int | float | str | None = 0.5,
     dashboard_address: str = "127.0.0.1:8787",
     **options: Any,
-) -> Any:
-    """Start a cluster of processes on this machine; its client, which as a context manager closes both.
-
-    In a script, call it under ``if __name__ == "__main__":``, for workers import the script.
+) -> Client:
+    """Start a cluster on this machine, with a worker for each GPU, or with NumPy workers where there is none.
 
     Parameters
     ----------
     n_workers : int, optional
-        By default one a GPU, or as many as dask takes for the cores.
+        How many workers. By default one for each GPU; without GPUs as many as dask takes for the cores.
     gpu : bool, optional
-        Whether workers have a GPU each (dask-cuda); by default where CuPy sees one.
+        Whether each worker has a GPU, which takes dask-cuda. By default where CuPy sees one.
     protocol : str, optional
-        By default ``"ucx"`` (NVLink) between several GPUs where distributed-ucxx is installed, else dask's own, TCP.
-    rmm_pool_size : int, float, str or None
-        Bytes, share or text as ``"60GB"`` of each GPU's memory that RMM, where installed, holds for CuPy from the
-        start. The pool grows; None leaves CuPy its own pool. A worker that follows one that was killed waits up to 15 s
-        for that one's memory, and starts with less if need be. With another argument ``rmm_...`` in ``options``
-        dask-cuda makes the pool, and waits for nothing.
-    dashboard_address : str
-        Host and port of the dashboard, on this machine's loopback alone; port 0 is any that is free.
+        How workers communicate, such as ``"tcp"`` or ``"ucx"`` (NVLink). By default UCX between several GPUs where
+        distributed-ucxx is installed, else TCP.
+    rmm_pool_size : int, float, str or None, default 0.5
+        How much memory of each GPU RMM, where it is installed, holds for CuPy from the start: bytes, a share between 0
+        and 1, or a text such as ``"60GB"``. The pool grows where it has to. None leaves CuPy its own pool. A worker
+        that takes the place of one that was killed waits for that one's memory for up to 15 seconds, and then starts
+        with what there is.
+    dashboard_address : str, default "127.0.0.1:8787"
+        Host and port of the dashboard, which only this machine can reach. Port 0 is any that is free.
     **options
-        Further arguments of ``dask_cuda.LocalCUDACluster`` or ``distributed.LocalCluster``.
+        Further arguments of ``dask_cuda.LocalCUDACluster`` or ``distributed.LocalCluster``. With one of dask-cuda's
+        other arguments of RMM, ``rmm_...``, dask-cuda makes the pool, and a worker waits for no memory.
+
+    Returns
+    -------
+    distributed.Client
+        A client of the cluster. Closing it, or leaving its ``with`` block, closes the cluster too.
 
     Raises
     ------
     ArgumentError
-        More workers than GPUs, or a dashboard that others could reach.
-    DeviceError, ExtraError
-        No GPU where ``gpu=True``; a GPU, but no dask-cuda.
+        There are fewer GPUs than workers, or others could reach the dashboard.
+    DeviceError
+        `gpu` is True, and CuPy sees no GPU.
+    ExtraError
+        There is a GPU, but dask-cuda is not installed.
+
+    See Also
+    --------
+    warm : Compile kernels on the workers of a client.
+
+    Notes
+    -----
+    Call it under ``if __name__ == "__main__":`` in a script, since worker processes import the script.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import gpureduce_dask as gr
+    >>> with gr.cluster.start(1, gpu=False, processes=False, dashboard_address="127.0.0.1:0") as client:
+    ...     print(gr.sum(da.ones(1000, chunks=100)).compute())
+    1000.0
     """
-    # As a call, which refuses an option that would take the workers' pages off loopback.
+    # A call of dict raises where options repeat one of these: others would be able to reach the workers' pages.
     arguments = dict(dashboard_address=_loopback(dashboard_address), worker_dashboard_address="127.0.0.1:0", **options)
     gpus = 0 if gpu is False else count_gpus()
     if gpu and not gpus:
@@ -72,11 +99,11 @@ def start(
 
         return _own(LocalCluster(n_workers=n_workers, protocol=protocol, **arguments))
     count = gpus if n_workers is None else n_workers
-    # Whoever passes other arguments of RMM's has dask-cuda make the pool.
+    # With any of dask-cuda's arguments of RMM, dask-cuda makes the pool.
     is_ours = not any(name.startswith("rmm_") for name in options)
     pool = rmm_pool_size if find_spec("rmm") else None
     if pool is not None and not is_ours:
-        # A pool alone serves RMM's own buffers; CuPy keeps a second one unless it is told.
+        # Without the second argument CuPy would keep a pool of its own beside that of RMM.
         arguments = {"rmm_pool_size": pool, "rmm_allocator_external_lib_list": ["cupy"], **arguments}
     return _own(_gpu_cluster(count, gpus, protocol, arguments), pool if is_ours else None)
 
@@ -84,7 +111,7 @@ def start(
 def _gpu_cluster(count: int, gpus: int, protocol: str | None, arguments: Any) -> Any:
     if not 1 <= count <= gpus:
         raise ArgumentError(
-            message("start", f"n_workers={count}", f"1 to {gpus}, one a GPU", "Leave it out, or pass gpu=False.")
+            message("start", f"n_workers={count}", f"1 to {gpus}, one for each GPU", "Leave it out, or pass gpu=False.")
         )
     try:
         from dask_cuda import LocalCUDACluster  # type: ignore[import-not-found]
@@ -93,7 +120,7 @@ def _gpu_cluster(count: int, gpus: int, protocol: str | None, arguments: Any) ->
             message(
                 "start",
                 f"dask-cuda does not import ({error})",
-                "it, for workers on GPUs",
+                "it to be installed, for workers with GPUs",
                 'Run: pip install "gpureduce-dask[cluster]" ([cluster12] for CUDA 12), or pass gpu=False.',
             )
         ) from error
@@ -103,7 +130,7 @@ def _gpu_cluster(count: int, gpus: int, protocol: str | None, arguments: Any) ->
 
 
 def count_gpus() -> int:
-    """How many GPUs CuPy sees, asked of another process: one that starts CUDA here would hold memory of the first."""
+    """How many GPUs CuPy sees. Another process counts them: counting starts CUDA, which takes memory of a GPU."""
     if find_spec("cupy") is None:
         return 0
     done = subprocess.run([sys.executable, "-c", COUNT_GPUS], capture_output=True, text=True, check=False)
@@ -111,24 +138,24 @@ def count_gpus() -> int:
 
 
 def _loopback(address: str) -> str:
-    """The address, refused where others could reach a dashboard that runs what it is sent."""
+    """The address of a dashboard. Raises where others than this machine could reach it."""
     host, _, port = address.rpartition(":")
     if host not in ("127.0.0.1", "localhost") or not port.isdecimal():
         raise ArgumentError(
             message(
                 "start",
                 f"dashboard_address={address!r}",
-                "a port of loopback, as '127.0.0.1:8787'",
+                "loopback and a port, as '127.0.0.1:8787'",
                 "Reach it from elsewhere with: ssh -L 8787:127.0.0.1:8787 HOST.",
             )
         )
     return address
 
 
-def _own(cluster: Any, pool: int | float | str | None = None) -> Any:
-    """A client of the cluster that closes it too, with a memory pool for each worker's GPU."""
+def _own(cluster: Any, pool: int | float | str | None = None) -> Client:
+    """A client that closes the cluster too. With ``pool`` the GPU of each worker gets a memory pool of this size."""
     try:
-        client = _client_class()(cluster)
+        client: Client = _client_class()(cluster)
         client.wait_for_workers(len(cluster.workers))
         if pool is not None:
             from .distributed.device_pool import DevicePool
@@ -141,12 +168,13 @@ def _own(cluster: Any, pool: int | float | str | None = None) -> Any:
 
 
 @functools.cache
-def _client_class() -> Any:
-    """Made on first use: this module is imported with the package, which imports no distributed."""
+def _client_class() -> type[Client]:
+    """The class of clients. It is made when it is first needed: importing the package imports this module, and
+    distributed only then."""
     import distributed
 
     class Client(distributed.Client):
-        """A client whose cluster ends with it."""
+        """A client that closes its cluster when it is closed."""
 
         def close(self, *args: Any, **kwargs: Any) -> Any:
             done = super().close(*args, **kwargs)  # type: ignore[no-untyped-call]
@@ -158,20 +186,50 @@ def _client_class() -> Any:
 
 
 def warm(
-    client: Any,
+    client: Client,
     ops: Sequence[str | Monoid] = ("sum", "mean", "min", "max", "var", "argmax"),
     dtypes: Sequence[Any] = ("float32",),
 ) -> Any:
-    """Import the package on every worker and compile on its GPU the kernels of these operators and dtypes.
+    """Import the package on every worker, and compile kernels on its GPU, before they are needed.
 
-    The kernels are those of large chunks in C order, one alone or several in one launch, all axes or one reduced.
-    Workers that join later compile when they first reduce, as all do without this.
+    Parameters
+    ----------
+    client : distributed.Client
+        A client of the workers.
+    ops : sequence of str or Monoid, default ("sum", "mean", "min", "max", "var", "argmax")
+        The operators to compile kernels of.
+    dtypes : sequence of dtype, default ("float32",)
+        The dtypes of arrays to compile kernels for.
 
     Returns
     -------
-    dict
-        By worker's address: ``gpu``, the name of its GPU or None, and ``seconds``, how long it took. Of an asynchronous
-        client an awaitable of it.
+    dict of str to dict
+        For the address of each worker ``"gpu"``, the name of its GPU or None, and ``"seconds"``, how long it took. For
+        an asynchronous client an awaitable of that.
+
+    Raises
+    ------
+    OperatorError
+        No operator has one of the names.
+    DtypeError
+        An operator does not take one of the dtypes.
+
+    See Also
+    --------
+    cluster.start : Start workers on this machine.
+
+    Notes
+    -----
+    The kernels are those of large chunks in C order, of one chunk and of several in one launch, over all axes and along
+    one. All other kernels are compiled when they first run, as are those of workers that join later.
+
+    Examples
+    --------
+    >>> import gpureduce_dask as gr
+    >>> with gr.cluster.start(1, gpu=False, processes=False, dashboard_address="127.0.0.1:0") as client:
+    ...     found = gr.warm(client, ops=["sum"])
+    >>> [sorted(worker) for worker in found.values()]
+    [['gpu', 'seconds']]
     """
     import numpy as np
 
@@ -184,14 +242,14 @@ def warm(
 
 async def _warm(client: Any, bounds: Sequence[Bound]) -> dict[str, dict[str, Any]]:
     known = await client.scheduler.identity(n_workers=-1)
-    # A task, not client.run, which would keep the worker from its scheduler meanwhile.
+    # Tasks, since client.run would keep each worker's event loop from its scheduler while it compiles.
     futures = {worker: client.submit(warm_here, bounds, workers=worker, pure=False) for worker in known["workers"]}
     found: dict[str, dict[str, Any]] = await client.gather(futures, asynchronous=True)
     return found
 
 
 def warm_here(bounds: Sequence[Bound]) -> dict[str, Any]:
-    """What :func:`warm` does on each worker."""
+    """The part of :func:`warm` that each worker does."""
     begin = time.perf_counter()
     importlib.import_module("gpureduce_dask.api.reductions")
     name = _gpu_name()
@@ -217,7 +275,7 @@ def _gpu_name() -> str | None:
 
 
 def _compile(bound: Bound, xp: Any) -> None:
-    """Reduce a small array in each of the ways that trees do."""
+    """Reduce a small array along each of AXES, in each of the ways that graphs reduce chunks."""
     from . import chunk
     from .place import Place
 

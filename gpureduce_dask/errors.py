@@ -1,4 +1,4 @@
-"""Errors: each names the operation, what came, what was expected and what to do."""
+"""Errors. The text of each names the operation, what it received, what it expected, and what to do."""
 
 from __future__ import annotations
 
@@ -9,74 +9,103 @@ from typing import Any
 
 import numpy as np
 
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "AxisError",
+    "CompileError",
+    "DeviceError",
+    "DeviceMemoryError",
+    "DtypeError",
+    "EmptyError",
+    "ExtraError",
+    "GpureduceError",
+    "OperatorError",
+    "WeightError",
+]
+
 
 class GpureduceError(Exception):
-    """Base of every error raised by this package."""
+    """Base of all errors of this package.
+
+    Each is of a built-in class as well: that of NumPy's error, where NumPy has one. The text says
+    ``operation: received; expected something. What to do.``
+
+    Examples
+    --------
+    >>> import gpureduce_dask as gr
+    >>> try:
+    ...     gr.sum([1, 2, 3], axis=1)
+    ... except gr.errors.GpureduceError as error:
+    ...     print(error)
+    sum: axis 1 of an array of 1 dimensions; expected None or integers from -1 to 0. Correct the axis.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Built-in classes keep their text where pickles between processes lose it, or refuse to be made without it.
-        return type(self), (str(self),), self.__dict__ or None  # which has notes
+        # By default a pickle is made from what built-in classes keep of their arguments. Some keep no text, and some
+        # cannot be made again without more than a text. The notes of an error are in its __dict__.
+        return type(self), (str(self),), self.__dict__ or None
 
 
 class DtypeError(GpureduceError, TypeError):
-    """An operation was asked for a dtype it has no meaning for."""
+    """A dtype for which the operation has no meaning. A ``TypeError``."""
 
 
 class ArgumentError(GpureduceError, ValueError):
-    """An argument has a value the operation cannot take."""
+    """An argument of a value that the operation cannot take. A ``ValueError``."""
 
 
 class ArgumentTypeError(GpureduceError, TypeError):
-    """An argument is of a type that the operation cannot take."""
+    """An argument of a type that the operation cannot take. A ``TypeError``."""
 
 
 class AxisError(GpureduceError, np.exceptions.AxisError):
-    """An axis does not exist, or is named twice."""
+    """An axis that does not exist, or is named twice. A ``numpy.exceptions.AxisError``."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
 
 
 class EmptyError(GpureduceError, ValueError):
-    """A reduction without identity met an empty slice, or one with nothing but NaN."""
+    """A slice with no elements, or none but NaN, where the reduction has no answer for that. A ``ValueError``."""
 
 
 class WeightError(GpureduceError, ZeroDivisionError):
-    """The weights of a mean sum to zero."""
+    """Weights of a mean that sum to zero. A ``ZeroDivisionError``."""
 
 
 class OperatorError(GpureduceError, KeyError):
-    """No operator of that name is in the table."""
+    """A name that no operator of the table has. A ``KeyError``."""
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        return str(self.args[0])  # a KeyError would show it in quotes
 
 
 class CompileError(GpureduceError, RuntimeError):
-    """CUDA text did not compile; the message carries the compiler's log."""
+    """CUDA text that does not compile; the message has the compiler's log. A ``RuntimeError``."""
 
 
 class DeviceError(GpureduceError, RuntimeError):
-    """There is no usable GPU: none, too old, or no driver."""
+    """No usable GPU: there is none, it is too old or has failed, or there is no driver. A ``RuntimeError``."""
 
 
 class DeviceMemoryError(GpureduceError, MemoryError):
-    """A GPU ran out of memory, also after its pool was freed."""
+    """Too little memory on a GPU, also after its memory pool was freed. A ``MemoryError``."""
 
 
 class ExtraError(GpureduceError, ImportError):
-    """An optional package is not installed."""
+    """An optional package that does not import. An ``ImportError``."""
 
 
-# The public function that is being called, if any, and whether its callers say which operator it is to run.
+# The name of the public function that is running, if one is, and whether its caller chooses an operator.
 _called: ContextVar[tuple[str, bool] | None] = ContextVar("gpureduce_called", default=None)
-ENGINES = frozenset({"map_reduce", "operator", "reduce", "compile"})  # parts of ours that speak for every operator
-OWN_NAMES = ("gpureduce", "reduce-", "scan-")  # keys of the configuration and steps of the ladder
+ENGINES = frozenset({"map_reduce", "operator", "reduce", "compile"})  # operations that are shared by all operators
+OWN_NAMES = ("gpureduce", "reduce-", "scan-")  # of configuration keys, and of the textbook kernels
 
 
 @contextmanager
 def calling(name: str, has_operators: bool) -> Iterator[None]:
-    """Errors that are made in the block name this function, whatever made them; the outermost block counts."""
+    """Within the block, messages of errors name this function. Of nested blocks the outermost counts."""
     token = _called.set(_called.get() or (name, has_operators))
     try:
         yield
@@ -85,12 +114,13 @@ def calling(name: str, has_operators: bool) -> Iterator[None]:
 
 
 def message(operation: str, received: str, expected: str, remedy: str) -> str:
-    """One sentence an error carries: ``operation: received; expected ... remedy``."""
+    """The text of an error: ``operation: received; expected ... remedy``."""
     return f"{_public(operation)}: {received}; expected {expected}. {remedy}"
 
 
 def _public(operation: str) -> str:
-    """An operation by the name of the function that was called, and by the operator where that function has several."""
+    """The name that a message gives to an operation: that of the public function which is running, where one is, with
+    the operator's where its caller chose one."""
     called = _called.get()
     if called is None or operation.startswith(OWN_NAMES):
         return operation

@@ -10,9 +10,9 @@ from itertools import pairwise
 # Groups a thread gets where chunks have yet to be made: nobody knows how long that takes, so that the last one to
 # finish makes the others wait for a quarter of the time at most.
 A_THREAD = 4
-# And a process: what its task takes the parent holds too, and pickles, so that groups which share chunks with other
-# tasks had better take few of them.
-A_PROCESS = 32
+# Chunks that a group for dask's own processes makes at most: what its task takes of others the parent holds too, and
+# pickles.
+BY_PROCESSES = 4
 MOST_BYTES = 8 * 2**30  # of chunks that one group makes: what is made again when a worker is lost
 LEAST_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
@@ -33,9 +33,9 @@ def in_order(chunks: int, size: int) -> list[Group]:
     return [Group(range(a, b)) for a, b in pairwise(cuts)]
 
 
-def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float, each: int = A_THREAD) -> int:
-    """How many of a slice's chunks one task makes and reduces, one after another, ``each`` tasks a thread."""
-    size = -(-chunks // max(1, -(-each * threads // slices)))
+def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float) -> int:
+    """How many of a slice's chunks one task makes and reduces, one after another."""
+    size = -(-chunks // max(1, -(-A_THREAD * threads // slices)))
     return max(1, min(size, _as_many(MOST_BYTES, chunk_bytes)))
 
 

@@ -1,10 +1,14 @@
-"""What every public function does with its call: errors name it, and xarray's arrays keep their labels.
+"""The decorator of all public functions.
 
-A DataArray gives up its labels before the function and its result gets those that are left, as in xarray's own
-reductions: dimensions, coordinates, the name, and attributes by xarray's option ``keep_attrs``. ``dim`` is one
-dimension or several, in place of ``axis``; without either all are reduced, and a scan of more than one dimension asks
-for ``dim``. Further DataArrays (masks, weights, a map's arrays) go by their dimensions' names, and coordinates that
-differ are an error. Of a Dataset each variable is taken for itself, by those of the dimensions that it has.
+While a public function runs, errors name it, whichever module raises them. Its docstring gets the parameters that it
+shares with others, from :mod:`gpureduce_dask.parameters`.
+
+xarray's arrays keep their labels. The function gets the data of a DataArray, and its result gets the labels that
+xarray's own reductions leave: dimensions, coordinates, the name, and attributes by xarray's option ``keep_attrs``.
+``dim`` is one dimension or several, in place of ``axis``. Without either all dimensions are reduced; a scan of several
+dimensions asks for ``dim``. Further DataArrays (masks, weights, the arrays of a map) are aligned by the names of their
+dimensions, and coordinates that differ are an error. A Dataset is reduced or scanned variable by variable, along those
+of the dimensions that each variable has.
 """
 
 from __future__ import annotations
@@ -15,45 +19,57 @@ import operator
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ParamSpec, TypeVar, get_type_hints
+from types import MappingProxyType
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from .errors import ArgumentError, ArgumentTypeError, AxisError, DtypeError, GpureduceError, calling, message
+from .parameters import REDUCED, SCANNED, documented
 
 P = ParamSpec("P")
 R = TypeVar("R")
-BESIDE = ("where", "weights", "segments", "labels")  # arguments that stand beside the elements
-OPERATORS = ("monoid", "op", "names")  # arguments that say which operators
+NOTHING: Mapping[str, Sequence[str]] = MappingProxyType({})
+BESIDE = ("where", "weights", "segments", "labels")  # arguments with a value for each element of the array
+OPERATORS = ("monoid", "op", "names")  # arguments that say which operators are to run
 
 
 @dataclass(frozen=True)
 class Call:
-    """What the labels of a result follow from: a DataArray with those of the operands, and what is done to its axes."""
+    """What a result's labels are made from."""
 
-    labels: Any
+    labels: Any  # a DataArray with the labels of all operands
     axis: Any
     keepdims: bool
-    group: Any  # the dimension of groups, where there are any
+    group: Any  # the name of the dimension of groups, where there are groups
 
 
-Relabel = Callable[[Any, Call], Any]  # an array of the result, as a DataArray
+Relabel = Callable[[Any, Call], Any]  # makes a DataArray of an array of the result
 
 
-def public(relabel: Relabel | None = None, keeps: bool = False) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a public function whose results get labels in this way; None for results that have no axes. ``keeps``:
-    it takes xarray's arrays as they are."""
+def public(
+    relabel: Relabel | None = None, keeps: bool = False, elsewhere: Mapping[str, Sequence[str]] = NOTHING
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a public function.
+
+    ``relabel`` gives results their labels; None is for results that have no axes. With ``keeps`` the function takes
+    xarray's arrays as they are. ``elsewhere`` has keywords of other functions, and which functions these are: passing
+    one to a function that lacks it is an error that says so.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature = spelled_out(function)
+        signature = inspect.signature(function)
         run = function if keeps else _on_graphs(function)
         several = any(name in signature.parameters for name in OPERATORS)
         found = enumerate(signature.parameters.values())
         places = {p.name: i if p.kind is p.POSITIONAL_OR_KEYWORD else sys.maxsize for i, p in found if p.name in CHECKS}
+        lacking = {key: names for key, names in elsewhere.items() if key not in signature.parameters}
 
         @functools.wraps(function)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
             with calling(function.__name__, several):
+                for key in lacking.keys() & kwargs.keys():
+                    _require_none(function.__name__, key, kwargs.pop(key), lacking[key])
                 for key, place in places.items():
                     value = kwargs[key] if key in kwargs else args[place] if len(args) > place else None
                     if value is not None:
@@ -65,13 +81,15 @@ def public(relabel: Relabel | None = None, keeps: bool = False) -> Callable[[Cal
                     _require_no_dim(function.__name__, kwargs.get("dim"))
                 return run(*args, **kwargs)
 
-        wrapper.__signature__ = signature  # type: ignore[attr-defined]  # which inspect reads
+        shared = SCANNED if relabel is scanned else REDUCED
+        wrapper.__doc__ = documented(function.__doc__, signature.parameters, shared)
         return wrapper
 
     return decorate
 
 
-# How functions are called whose arrays may be expressions: by the trees, which they import, and which know of those.
+# The function that calls public functions whose arrays may be array expressions. The package ``graph``, which knows
+# of those, sets it when it is imported.
 _callers: list[Callable[..., Any]] = []
 
 
@@ -81,7 +99,7 @@ def call_by(caller: Callable[..., Any]) -> None:
 
 
 def _on_graphs(function: Callable[P, R]) -> Callable[P, R]:
-    """A function of graph-based arrays as one of arrays of any kind."""
+    """A function of dask's own arrays, made a function of array expressions too."""
 
     @functools.wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -89,6 +107,13 @@ def _on_graphs(function: Callable[P, R]) -> Callable[P, R]:
         return found
 
     return run
+
+
+def _require_none(name: str, keyword: str, value: Any, takers: Sequence[str]) -> None:
+    """Raise for a value of a keyword that only these functions take."""
+    if value is not None:
+        expected = f"it with one of {', '.join(takers)}"
+        raise ArgumentError(message(name, f"{keyword}=", expected, "Leave it out, or pass where=."))
 
 
 def _require_no_dim(name: str, dim: Any) -> None:
@@ -128,22 +153,7 @@ CHECKS: Mapping[str, Callable[[str, Any], None]] = {
 }
 
 
-def spelled_out(function: Callable[..., Any]) -> inspect.Signature:
-    """A function's signature with the keywords that ``**also: Unpack[...]`` stands for."""
-    signature = inspect.signature(function)
-    parameters = []
-    for each in signature.parameters.values():
-        keywords = {}
-        if each.kind is each.VAR_KEYWORD and str(each.annotation).startswith("Unpack["):
-            keywords = get_type_hints(function.__globals__[each.annotation[len("Unpack[") : -1]])
-        for name in keywords:
-            parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Any"))
-        if not keywords:
-            parameters.append(each)
-    return signature.replace(parameters=parameters)
-
-
-# ---- xarray, which whoever passes its arrays has imported
+# ---- xarray, which is never imported here: a caller who passes its arrays has imported it
 
 
 def xarray(name: str) -> Any:
@@ -158,18 +168,18 @@ def is_labelled(x: Any) -> bool:
 
 
 def reduced(value: Any, call: Call) -> Any:
-    """A reduction's result: the dimensions that are left."""
+    """A reduction's result, with the labels of the dimensions that are not reduced."""
     return _left(call).copy(deep=False, data=value)
 
 
 def grouped(value: Any, call: Call) -> Any:
-    """The result of groups: the dimensions that are left, and one of groups."""
+    """The result of groups, with the labels of the dimensions that are not reduced, and a dimension of groups."""
     left = _left(call)
     return xarray("DataArray")(value, left.coords, (*left.dims, call.group), left.name, left.attrs)
 
 
 def scanned(value: Any, call: Call) -> Any:
-    """A scan's result: all dimensions; of one with an initial value, no coordinates along the axis."""
+    """A scan's result, with all labels; but no coordinates along an axis that an initial value has made longer."""
     kept = call.labels.reduce(lambda data, **_: data)
     if not kept.ndim:
         value = value[-1]
@@ -181,12 +191,12 @@ def scanned(value: Any, call: Call) -> Any:
 
 
 def _left(call: Call) -> Any:
-    """The labels that xarray leaves of a reduction, around values of no matter what."""
+    """A DataArray with the labels that xarray's own reductions leave; its values mean nothing."""
     return call.labels.reduce(_nothing, axis=call.axis, keepdims=call.keepdims)
 
 
 def _nothing(data: Any, axis: Any = None) -> Any:
-    """Values of the shape of a reduction, which take no memory."""
+    """Zeros of the shape of a reduction's result: a view, which takes no memory."""
     gone = range(data.ndim) if axis is None else _list(axis, data.ndim)
     return np.broadcast_to(np.float64(0), [n for a, n in enumerate(data.shape) if a not in gone])
 
@@ -198,7 +208,7 @@ def _labelled(
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Call a function without the labels of its arguments, and label what it gives."""
+    """Call a function with the data of its arguments, and give its result their labels."""
     name = function.__name__
     try:
         bound = signature.bind(*args, **kwargs)
@@ -211,7 +221,7 @@ def _labelled(
         return _each_variable(function, signature, relabel, bound, dim)
     _require_alignment(name, arrays)
     labels = _joined([x for key, value in given.items() if key not in BESIDE for x in _arrays([value])])
-    if labels is None:  # a mask, weights or the like alone have labels
+    if labels is None:  # only masks, weights or the like have labels
         _require_no_dim(name, dim)
         given.update({key: _without_labels(name, value, arrays[0].dims) for key, value in given.items()})
         return function(*bound.args, **bound.kwargs)
@@ -237,7 +247,7 @@ def _each_variable(
     bound: inspect.BoundArguments,
     dim: Any,
 ) -> Any:
-    """A function of each variable of a Dataset, its first argument."""
+    """Call a function for each variable of its first argument, a Dataset."""
     given, name = bound.arguments, function.__name__
     first = next(iter(signature.parameters))
     dataset = given[first]
@@ -278,7 +288,7 @@ def _list(axis: Any, ndim: int) -> list[int]:
 
 
 def _arrays(values: Iterable[Any]) -> list[Any]:
-    """All of xarray's arrays among values and in tuples of them."""
+    """All of xarray's arrays among the values, and in tuples among them."""
     found = []
     for value in values:
         if is_labelled(value):
@@ -295,16 +305,16 @@ def _require_alignment(name: str, arrays: Sequence[Any]) -> None:
 
 
 def _require_no_more_axes(name: str, values: Iterable[Any], labels: Any) -> None:
-    """Raise for arrays without labels that would put axes before those that have names."""
+    """Raise for arrays without labels that have more axes than there are dimensions: broadcasting would add axes."""
     for value in values:
         for each in value if type(value) is tuple else (value,):
             if not is_labelled(each) and getattr(each, "ndim", 0) > labels.ndim:
-                received = f"an array of {each.ndim} axes without names beside dimensions {labels.dims}"
-                raise ArgumentError(message(name, received, f"{labels.ndim} axes at most", "Make it a DataArray."))
+                received = f"an array of {each.ndim} axes without names together with dimensions {labels.dims}"
+                raise ArgumentError(message(name, received, f"at most {labels.ndim} axes", "Make it a DataArray."))
 
 
 def _joined(arrays: Sequence[Any]) -> Any:
-    """The labels of what is computed of all the arrays together, in a DataArray of no matter what."""
+    """A DataArray with the labels that arithmetic of all the arrays would leave; its values mean nothing."""
     if len(arrays) < 2:
         return arrays[0] if arrays else None
     import dask.array as da
@@ -314,7 +324,7 @@ def _joined(arrays: Sequence[Any]) -> Any:
 
 
 def _axis(name: str, labels: Any, dim: Any, axis: Any, is_scan: bool) -> Any:
-    """The axis, or axes, that a dimension or several are."""
+    """The axis of a dimension, or the axes of several."""
     if dim is not None and axis is not None:
         raise ArgumentError(message(name, f"axis={axis!r} and dim={dim!r}", "one of them", "Leave one out."))
     if dim is not None and dim is not ...:
@@ -329,7 +339,7 @@ def _axis(name: str, labels: Any, dim: Any, axis: Any, is_scan: bool) -> Any:
 
 
 def _names(name: str, dim: Any, dims: tuple[Any, ...]) -> list[Any]:
-    """One dimension, or several, as a list."""
+    """The names of one dimension or of several, as a list."""
     names = [dim] if isinstance(dim, str) or not isinstance(dim, Iterable) or dim in dims else list(dim)
     for each in names:
         if each not in dims:
@@ -339,14 +349,14 @@ def _names(name: str, dim: Any, dims: tuple[Any, ...]) -> list[Any]:
 
 
 def _labels_along(name: str, labels: Any, dims: Sequence[Any]) -> Any:
-    """Labels of groups along the reduced dimensions: an array of these, or a tuple of one for each."""
+    """The data of groups' labels, an array along the reduced dimensions, or a tuple of an array for each of them."""
     if type(labels) is not tuple:
         return _without_labels(name, labels, dims)
     return tuple(_without_labels(name, each, [d]) for each, d in zip(labels, dims, strict=False)) + labels[len(dims) :]
 
 
 def _without_labels(name: str, value: Any, dims: Sequence[Any]) -> Any:
-    """The data of a DataArray with its axes in the order of ``dims``, and of size 1 for those that it has not."""
+    """The data of a DataArray, with an axis for each of ``dims``, of size 1 where it has no such dimension."""
     if type(value) is tuple:
         return tuple(_without_labels(name, each, dims) for each in value) if is_labelled(value) else value
     if not is_labelled(value):
@@ -361,7 +371,7 @@ def _without_labels(name: str, value: Any, dims: Sequence[Any]) -> Any:
 
 
 def _relabelled(found: Any, relabel: Relabel, call: Call) -> Any:
-    """A result with labels: of a named tuple a Dataset, of a tuple a tuple."""
+    """A result with labels: a Dataset for a named tuple, and a tuple for any other tuple."""
     if hasattr(found, "_fields"):
         return xarray("Dataset")({name: _relabelled(each, relabel, call) for name, each in found._asdict().items()})
     if isinstance(found, tuple):

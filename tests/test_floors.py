@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "gpureduce_dask"
 
 # From the ground up. A name is a module or a folder of modules; the package itself stands above the public functions.
 FLOORS = [
-    {"errors", "dtypes", "history", "public"},
+    {"errors", "dtypes", "history", "parameters", "public"},
     {"operators"},
     {"place", "labels"},
     {"expressions"},

@@ -209,6 +209,14 @@ def test_min_count_of_any_float_result(op):
     np.testing.assert_array_equal(np.isnan(got), mask.sum(axis=0) < 20)
 
 
+@pytest.mark.parametrize("kind", ["f4", "i8"])
+def test_no_minimum_of_nothing(kind):
+    x = da.arange(6, chunks=2, dtype=kind)
+    for op in (gr.min, gr.max, gr.nanmin, gr.ptp):
+        assert np.isnan(op(x, where=x > 10, min_count=0).compute())
+        assert op(x, where=x > 4, min_count=0).compute() == {gr.ptp: 0}.get(op, 5)
+
+
 def test_min_count_of_weighted_means_counts_elements():
     u, _, x, _ = elements()
     got = gr.mean(x, axis=0, weights=np.full(u.shape, 0.5), min_count=60)

@@ -346,6 +346,7 @@ def test_what_is_refused():
         (lambda: gr.cumsum(x, axis=(0, 1)), errors.AxisError, "one integer"),
         (lambda: gr.cumsum(x, axis=0, method="quick"), errors.ArgumentError, "sequential or blelloch"),
         (lambda: gr.cumulative_sum(x), errors.ArgumentError, "an axis"),
+        (lambda: gr.cumulative_prod(x), errors.ArgumentError, "call cumprod for all"),
         (lambda: gr.scan(x, "summ", axis=0), errors.OperatorError, "Did you mean sum"),
         (lambda: gr.scan(x, "affine", axis=0), errors.ArgumentError, "a tuple of 2 arrays"),
         (lambda: gr.scan(x, "argmax", axis=0, exclusive=True), errors.ArgumentError, "no answer for nothing"),

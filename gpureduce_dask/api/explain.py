@@ -1,4 +1,4 @@
-"""What ``gr.accelerate()`` took and what it left to dask, of an array or a dataset: ``gr.explain(x.mean())``."""
+"""Which calls behind a lazy result this package computes, and which are left to dask: ``gr.explain(x.mean())``."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from ..errors import ArgumentError, message
 
 MOST = 20  # lines of each kind that are printed
-OURS = "gr-"  # what the names of this package's arrays begin with
-ARRAY = re.compile(r"(.+?)(?:-(?:chunk|group|combine))?(-[0-9a-f]{32})")  # in the name of one of its tasks
+OURS = "gr-"  # the names of this package's arrays begin with it
+ARRAY = re.compile(r"(.+?)(?:-(?:chunk|group|combine))?(-[0-9a-f]{32})")  # an array's name, in that of one of its tasks
 
 
 class Explanation(NamedTuple):
-    """What :func:`explain` found; prints as a line for each call.
+    """The calls that :func:`explain` found; printed with a line for each.
 
     Parameters
     ----------
@@ -22,6 +22,14 @@ class Explanation(NamedTuple):
         Calls that this package computes.
     left : tuple of str
         Calls that dask, or flox, computes, each with the reason.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import gpureduce_dask as gr
+    >>> found = gr.explain(gr.sum(da.ones(4)))
+    >>> len(found.taken), found.left
+    (1, ())
     """
 
     taken: tuple[str, ...]
@@ -30,8 +38,8 @@ class Explanation(NamedTuple):
     def __str__(self) -> str:
         lines = [*_lines("taken", self.taken), *_lines("left to dask", self.left)]
         return "\n".join(lines) or (
-            "nothing was asked of this package: built while gr.accelerate() was off, or of operations that are no "
-            "reductions, scans or groups that it knows, or of dask-array imported after gr.accelerate()"
+            "nothing is computed by this package: gr.accelerate() was off when the result was built, or the result has "
+            "no reduction, scan or group that the package knows, or dask-array was imported after gr.accelerate()"
         )
 
     def __repr__(self) -> str:
@@ -39,27 +47,35 @@ class Explanation(NamedTuple):
 
 
 def explain(x: Any) -> Explanation:
-    """Say which reductions, scans and groups of a lazy result are taken under :func:`accelerate`, and why others not.
+    """Say which calls behind a lazy result this package computes, and which dask does and why.
 
     Parameters
     ----------
-    x : dask array, xarray.DataArray, xarray.Dataset or any other dask collection
-        Built under :class:`accelerate` in this process, and not yet computed. What was built elsewhere is told by the
-        names of its layers alone: those of this package begin with ``gr-``.
+    x : dask.array.Array, xarray.DataArray, xarray.Dataset or any other dask collection
+        A result that was built under :class:`accelerate`, and is not yet computed. Reasons are known for what was built
+        in this process. Of other results only the names of the graph's layers are known: those of this package begin
+        with ``gr-``.
 
     Returns
     -------
     Explanation
-        A named tuple of ``taken`` and ``left``, in the order of the graph, that prints as a line for each.
+        A named tuple of ``taken`` and ``left``, each a tuple of str in the order of the graph. It prints with a line
+        for each call.
 
     Raises
     ------
     ArgumentError
-        If ``x`` is not a dask collection, as NumPy arrays and computed results are not.
+        `x` is not a dask collection, as NumPy arrays and computed results are not.
+
+    See Also
+    --------
+    accelerate : Take plain dask reductions onto this package.
+    plan : What a reduction needs.
 
     Examples
     --------
-    >>> import dask.array as da, gpureduce_dask as gr
+    >>> import dask.array as da
+    >>> import gpureduce_dask as gr
     >>> x = da.ones((100, 20), chunks=(10, 20))
     >>> with gr.accelerate(numpy=True):
     ...     gr.explain(x.mean(axis=0))
@@ -95,15 +111,15 @@ def _names(x: Any) -> list[str]:
 
 
 def _of_tasks(graph: Mapping[Any, Any]) -> list[str]:
-    """The names of the arrays that the tasks of a graph make: that of a Delayed, such as ``to_zarr(compute=False)``
-    gives, has no layer an array."""
+    """The names of the arrays that the tasks of a graph make. A Delayed, such as ``to_zarr(compute=False)`` returns,
+    has no layer for each array."""
     keys = (key[0] if isinstance(key, tuple) else key for key in _keys(graph))
     found = (ARRAY.match(key) for key in keys if isinstance(key, str))
     return list(dict.fromkeys("".join(match.groups()) for match in found if match))
 
 
 def _keys(graph: Mapping[Any, Any]) -> Iterator[Any]:
-    """The keys of all tasks, also of those that dask has made one task of."""
+    """The keys of all tasks, and of the tasks that dask has fused into them."""
     for key, task in graph.items():
         yield key
         for arg in getattr(task, "args", ()):
@@ -112,7 +128,7 @@ def _keys(graph: Mapping[Any, Any]) -> Iterator[Any]:
 
 
 def _lines(what: str, calls: tuple[str, ...]) -> list[str]:
-    """Equal calls once, and how often."""
+    """A line for each call; equal calls share one, with their number."""
     counts: dict[str, int] = {}
     for call in calls:
         counts[call] = counts.get(call, 0) + 1

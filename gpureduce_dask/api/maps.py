@@ -1,14 +1,14 @@
-"""Reductions and scans of functions of arrays, with no array of what the functions give.
+"""Reductions and scans of functions of arrays, without an array of the functions' values.
 
-The function is traced: called twice on stand-ins that write down what NumPy's functions and Python's operators do to
-them. What it gives is computed where it is reduced: on NumPy chunks a block at a time, in cache, and in registers on a
-GPU, rounded to the dtypes that NumPy rounds to. A reduction's kernel reads up to four arrays, a scan's two; of more,
-CuPy first makes as little as leaves so many, a chunk at a time.
+The function is traced: it is called twice on stand-ins that record what NumPy's functions and Python's operators do to
+them. Its values are then computed where they are reduced: on NumPy chunks a block at a time, in cache, and on a GPU in
+registers, rounded to the dtypes that NumPy rounds to. The kernel of a reduction reads up to four arrays, and that of a
+scan two. Where there are more, CuPy first combines some of them, a chunk at a time, until so many are left.
 
-A function that cannot be traced (it looks at the shape, calls a reduction or what else is no NumPy function of
-elements) is called on the whole arrays, dask's as they are, and what it gives is reduced. It has to give arrays of the
-shape that its arguments have together, and may not look at values, which are not there yet: the error says what stopped
-the trace. It cannot write to its arguments.
+A function that cannot be traced (because it looks at the shape, or calls a reduction or anything else that is no NumPy
+function of elements) is called on the whole dask arrays, and the array that it returns is reduced. That array has to
+have the shape to which the arguments broadcast. Such a function cannot look at values, which are not computed yet: the
+error says what stopped the trace. It cannot write to its arguments.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 from ..graph import map_reduce as trees
 from ..graph.statistics import field_names
 from ..operators.monoid import Monoid
+from ..parameters import Array, ArrayLike, Axis, Dims, DType, OneAxis, OneDim, SplitEvery
 from ..public import public, reduced, scanned
 from .summaries import named
 
@@ -27,57 +28,96 @@ from .summaries import named
 def map_reduce(
     f: Callable[..., Any],
     op: str | Monoid | Sequence[str | Monoid],
-    *arrays: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    *arrays: ArrayLike,
+    axis: Axis = None,
+    dtype: DType = None,
     keepdims: bool = False,
-    split_every: Any = None,
-    out: Any = None,
-    where: Any = None,
-    weights: Any = None,
-    dim: Any = None,
+    split_every: SplitEvery = None,
+    out: Array | None = None,
+    where: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    dim: Dims = None,
     **options: Any,
 ) -> Any:
-    """Reduce ``f(*arrays)`` by an operator, reading each array once: ``map_reduce(lambda u, v: u * v, "sum", u, v)``.
+    """Reduce ``f(*arrays)`` by an operator, reading each array once.
 
     Parameters
     ----------
     f : callable
-        A function of elements, as many as there are arrays. Python's operators, NumPy's ufuncs, ``np.where``,
-        ``np.clip``, ``np.real``, ``astype`` and the like. For an operator of two arrays it returns two results; for
-        any other, several results in a tuple are reduced each for itself, from one read.
-    op : str or Monoid, or a list of them
-        A name of the table, or a monoid of one's own. A list gives several statistics from one read, as ``stats``.
-    arrays
-        Dask arrays, or what makes them, of shapes that broadcast and of any chunks. One that is passed twice is read
-        once.
-    where : array of bool, optional
-        Which elements count; it broadcasts with the arrays. Where none does, the result is that of nothing, which is
-        the dtype's greatest and least number for ``min`` and ``max``; positions and ``ptp`` raise EmptyError.
-    weights : array, optional
-        How often each element counts, or what it is multiplied by: as for the reductions of those names, with which
-        ``op`` is by name. It broadcasts with the arrays.
-    axis, dtype, keepdims, split_every, out
-        As for every reduction. ``options`` are the operator's, as ``ddof``.
+        A function of the elements of all arrays, made of Python's operators, NumPy's ufuncs, ``np.where``, ``np.clip``,
+        ``np.real``, ``astype`` and the like. For an operator of two arrays it returns two results. For any other,
+        each of several results in a tuple is reduced by itself, all from one read.
+    op : str, Monoid, or sequence of these
+        A name in ``gpureduce_dask.OPERATORS``, or a :class:`Monoid`. A list gives several statistics from one read, as
+        in :func:`stats`.
+    *arrays : array_like
+        Dask arrays, or what makes them, of any chunks and of shapes that broadcast. An array that is passed twice is
+        read once.
+    where : array_like of bool, optional
+        Which elements count. It broadcasts with the arrays. By default all do. Where none counts, the result is the one
+        of an empty array: the dtype's greatest or least number for ``"min"`` and ``"max"``, and an EmptyError for
+        positions and ``"ptp"``.
+    weights : array_like, optional
+        The weight of each element: real numbers that broadcast with the arrays. Sums multiply by it; means, variances
+        and moments count an element as often as its weight says. A monoid of your own takes none.
+    **options
+        Arguments of the operator, such as ``ddof=1`` for ``"std"``. A list of operators takes `ddof` alone.
 
     Returns
     -------
-    dask array, or tuples of them
-        What ``op`` gives of ``f(*arrays)``, of NumPy's dtypes, within the accuracy of the reduction. With a list of
-        operators, a named tuple with a field each. Where ``f`` returns several results, a tuple of that for each.
+    dask.array.Array, or tuple of these
+        What the operator gives of an array of the values of `f`, of the dtype that it has in NumPy. For a list of
+        operators a named tuple, :class:`~gpureduce_dask.api.summaries.Statistics`, with a field for each. Where `f`
+        returns several results, a tuple with one of these for each.
 
     Raises
     ------
+    OperatorError
+        No operator has that name.
     ArgumentError
-        Shapes that do not broadcast, unknown chunk sizes that differ, more or fewer results than ``op`` takes,
-        weights with an operator that has no meaning for them, or a function that can neither be traced nor called on
-        the whole arrays: for one of chunks, reduce ``x.map_blocks(f)``.
+        Shapes do not broadcast, or chunk sizes are unknown and differ; `f` returns more or fewer results than the
+        operator takes; the operator takes no `weights`; or `f` can neither be traced nor be called on the whole arrays.
+        A function of chunks goes into ``x.map_blocks(f)``, which can be reduced.
+    ArgumentTypeError
+        `f` is not callable.
     DtypeError
-        A dtype that ``op`` does not take, or a mask that is not of bool.
+        The operator does not take the dtype of the values, or `where` is not of bool.
+
+    See Also
+    --------
+    map_scan : Running results of a function.
+    stats : Several statistics of an array itself.
+
+    Notes
+    -----
+    The function is traced, that is called on stand-ins that record what is done to them, and its values are computed
+    where they are reduced: no array of them exists.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> import gpureduce_dask as gr
+    >>> u, v = da.asarray([3.0, 0.0]), da.asarray([4.0, 2.0])
+    >>> float(gr.map_reduce(lambda u, v: np.sqrt(u * u + v * v), "mean", u, v).compute())
+    3.5
+    >>> found = gr.map_reduce(lambda u: u**2, ["min", "max"], u)
+    >>> float(found.min.compute()), float(found.max.compute())
+    (0.0, 9.0)
     """
-    places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
-    beside = {"where": where, "weights": weights}
-    found = trees.map_reduce(f, op, arrays, dtype=dtype, out=out, **places, **beside, **options)
+    found = trees.map_reduce(
+        f,
+        op,
+        arrays,
+        axis=axis,
+        dtype=dtype,
+        keepdims=keepdims,
+        split_every=split_every,
+        out=out,
+        where=where,
+        weights=weights,
+        **options,
+    )
     return found if isinstance(op, str | Monoid) else _each(op, found)
 
 
@@ -85,20 +125,63 @@ def map_reduce(
 def map_scan(
     f: Callable[..., Any],
     op: str | Monoid | Sequence[str | Monoid],
-    *arrays: Any,
-    axis: Any = None,
-    dtype: Any = None,
+    *arrays: ArrayLike,
+    axis: OneAxis = None,
+    dtype: DType = None,
     exclusive: bool = False,
     reverse: bool = False,
-    segments: Any = None,
+    segments: ArrayLike | None = None,
     include_initial: bool = False,
-    out: Any = None,
-    dim: Any = None,
+    out: Array | None = None,
+    dim: OneDim = None,
 ) -> Any:
-    """Running results of ``f(*arrays)``: :func:`map_reduce`'s function and arrays, and the arguments of ``scan``.
+    """Running results of ``f(*arrays)`` by an operator, without an array of its values.
 
-    A list of operators gives a named tuple of scans, and a function of several results a tuple with one for each.
-    Chunks that have yet to be made are made once for all that are computed together.
+    Parameters
+    ----------
+    f : callable
+        A function of the elements of all arrays, as in :func:`map_reduce`.
+    op : str, Monoid, or sequence of these
+        A name in ``gpureduce_dask.OPERATORS``, or a :class:`Monoid`. A list gives several scans.
+    *arrays : array_like
+        Dask arrays, or what makes them, of any chunks and of shapes that broadcast.
+
+    Returns
+    -------
+    dask.array.Array, or tuple of these
+        Arrays of the shape to which the arrays broadcast. For a list of operators a named tuple,
+        :class:`~gpureduce_dask.api.summaries.Statistics`, with a field for each. Where `f` returns several results, a
+        tuple with one of these for each.
+
+    Raises
+    ------
+    OperatorError
+        No operator has that name.
+    AxisError
+        The axis does not exist.
+    ArgumentError
+        As in :func:`map_reduce` and :func:`scan`.
+    ArgumentTypeError
+        `f` is not callable.
+    DtypeError
+        The operator does not take the dtype of the values.
+
+    See Also
+    --------
+    map_reduce : Results of all elements.
+    scan : Running results of an array itself.
+
+    Notes
+    -----
+    Chunks that have yet to be made are made once for all scans that are computed together.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import gpureduce_dask as gr
+    >>> x = da.asarray([1, 2, 3])
+    >>> gr.map_scan(lambda x: x * x, "sum", x).compute()
+    array([ 1,  5, 14])
     """
     if not isinstance(op, str | Monoid):
         field_names("map_scan", op)

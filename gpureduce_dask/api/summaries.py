@@ -7,88 +7,260 @@ from collections import namedtuple
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 from ..graph.operands import same
 from ..graph.statistics import build_statistics, reduce_together
 from ..operators.monoid import Monoid
+from ..parameters import Array, ArrayLike, Axis, Dims, SplitEvery
 from ..public import public, reduced
+
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset
 
 TABLE = {"count": "nancount", "mean": "nanmean", "std": "nanstd", "min": "nanmin", "max": "nanmax"}
 
 
-@public(reduced)
+class Statistics(tuple[Any, ...]):
+    """A named tuple of lazy arrays: a field for each operator that was asked for, in that order.
+
+    :func:`stats`, :func:`scan`, :func:`map_reduce` and :func:`map_scan` return one for a list of operators. Each field
+    may be computed by itself; ``dask.compute(found)`` computes all of them in one read.
+
+    The annotations are the fields that operators of the table can give, for editors and type checkers. An object has
+    those that were asked for, among them any :class:`Monoid` by its name.
+    """
+
+    __slots__ = ()
+
+    all: Array
+    any: Array
+    argmax: Array
+    argmin: Array
+    count: Array  # in place of a tuple's method
+    count_nonzero: Array
+    first: Array
+    kurtosis: Array
+    last: Array
+    max: Array
+    mean: Array
+    min: Array
+    nanargmax: Array
+    nanargmin: Array
+    nancount: Array
+    nanmax: Array
+    nanmean: Array
+    nanmin: Array
+    nanprod: Array
+    nanstd: Array
+    nansum: Array
+    nanvar: Array
+    norm1: Array
+    norm2: Array
+    norminf: Array
+    prod: Array
+    ptp: Array
+    skew: Array
+    std: Array
+    sum: Array
+    sumsq: Array
+    var: Array
+
+    if TYPE_CHECKING:
+        _fields: tuple[str, ...]
+
+        def _asdict(self) -> dict[str, Array]: ...
+
+        def __getattr__(self, name: str) -> Array:
+            """The field of a monoid of one's own."""
+
+
+@overload
 def stats(
-    x: Any,
+    x: DataArray,
     names: Sequence[str | Monoid],
-    axis: Any = None,
+    axis: Axis = None,
     keepdims: bool = False,
-    split_every: Any = None,
+    split_every: SplitEvery = None,
     ddof: float = 0,
     *,
-    dim: Any = None,
-    where: Any = None,
-    weights: Any = None,
-) -> Any:
-    """Several statistics of ``x`` from one read: ``stats(x, ["min", "max", "argmax", "mean", "std"], axis=0)``.
+    dim: Dims = None,
+    where: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+) -> Dataset: ...
+@overload
+def stats(
+    x: ArrayLike,
+    names: Sequence[str | Monoid],
+    axis: Axis = None,
+    keepdims: bool = False,
+    split_every: SplitEvery = None,
+    ddof: float = 0,
+    *,
+    dim: Dims = None,
+    where: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+) -> Statistics: ...
+@public(reduced)
+def stats(
+    x: ArrayLike,
+    names: Sequence[str | Monoid],
+    axis: Axis = None,
+    keepdims: bool = False,
+    split_every: SplitEvery = None,
+    ddof: float = 0,
+    *,
+    dim: Dims = None,
+    where: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+) -> Statistics | Dataset:
+    """Several statistics of an array from one read of it.
 
     Parameters
     ----------
-    x : array_like, or xarray.DataArray
-        A dask array, or anything that makes one (then it is one chunk). For a DataArray ``axis`` may be left out for
-        ``dim``, one name or several.
+    x : array_like or xarray.DataArray
+        A dask array, or what ``dask.array.asanyarray`` makes one of, which is one chunk then.
     names : sequence of str or Monoid
-        Which statistics: operators of the table that take one array (``OPERATORS``), by name; ``"count"``, how many
-        elements there are, and ``"nancount"``, how many are not NaN; and any :class:`~gpureduce_dask.Monoid` of one
-        array. ``ddof`` is for ``var``, ``std`` and their nan-forms.
+        Which statistics: names in ``gpureduce_dask.OPERATORS`` of operators of one array; ``"count"``, the number of
+        elements, and ``"nancount"``, the number of those that are not NaN; and any :class:`Monoid` of one array.
+    ddof : float, default 0
+        Delta degrees of freedom of ``"var"``, ``"std"``, ``"nanvar"`` and ``"nanstd"``: their divisor is the number of
+        elements less this.
     where : array_like of bool, optional
-        Which elements count, for all statistics; it broadcasts with ``x``. Positions and ``ptp`` of none are an error.
+        Which elements count, for all statistics. It broadcasts with the array. By default all do. Where none counts, a
+        result is the one of an empty array: the dtype's greatest or least number for ``"min"`` and ``"max"``, and an
+        EmptyError for positions and ``"ptp"``.
     weights : array_like, optional
-        How often each element counts, for all statistics; it broadcasts with ``x``. Those that have no meaning for
-        weights, as ``min``, are refused: ask for them in a call of their own.
-    axis, keepdims, split_every
-        As in :func:`gpureduce_dask.sum`, for all statistics: None reduces all axes, for ``skew`` and ``kurtosis`` as
-        well, whose own functions have SciPy's default, ``axis=0``. Positions count in C order over the reduced axes.
+        The weight of each element, for all statistics: real numbers that broadcast with the array. Sums and norms
+        multiply by it; means, variances, skewness and kurtosis count an element as often as its weight says.
 
     Returns
     -------
-    named tuple of dask arrays, or xarray.Dataset
-        A field a statistic, in the order asked; of a DataArray a Dataset of variables with those names, with the
-        coordinates and attributes that the DataArray's own reductions keep.
+    Statistics or xarray.Dataset
+        A named tuple of dask arrays, with a field for each of `names`, in that order. Of a DataArray a Dataset with a
+        variable for each, and with the coordinates and attributes that the DataArray's own reductions keep.
 
-    Each result is what the function of that name gives, in dtype, accuracy and errors; the product of their monoids is
-    one monoid, and statistics of the same state share it: ``mean``, ``sum`` and ``count``; ``var`` and ``std``; ``max``
-    and ``argmax``. Each array may be computed by itself. Those that are computed together, ``dask.compute(result)``,
-    read every chunk once.
+    Raises
+    ------
+    ArgumentError
+        A name is unknown or comes twice, or a statistic has no meaning for `weights`, as ``"min"``. Or another argument
+        has a value that a statistic cannot take.
+    DtypeError
+        A statistic does not take the dtype. Masked, sparse, object and string arrays are not taken at all.
+    EmptyError
+        There are no elements, and a statistic has no answer for none.
+    AxisError
+        An axis does not exist, or is named twice.
 
-    Raises ArgumentError for a name that is unknown or comes twice, and what the single functions raise: DtypeError for
-    elements that one of the statistics has no meaning for, EmptyError for an empty slice where one has no answer.
-    Masked, sparse, object and string arrays are refused, as are on GPUs more statistics than a thread keeps states of
-    (192 bytes: some ten of float64).
+    See Also
+    --------
+    describe : The usual statistics of all elements, as a table.
+    map_reduce : Several statistics of a function of several arrays.
+
+    Notes
+    -----
+    A result has the dtype, the accuracy and the errors of the function of its name, also of ``"skew"`` and
+    ``"kurtosis"``, which here reduce all axes by default. Any monoids have a product, a monoid whose state is that of
+    all of them, and it is this one that the array is reduced by. Statistics share states where one holds another's:
+    ``"mean"``, ``"sum"`` and ``"count"``; ``"var"`` and ``"std"``; ``"max"`` and ``"argmax"``.
+
+    On a GPU the states of all statistics together have to fit into 192 bytes, which some ten of float64 do.
+
+    Examples
+    --------
+    >>> import dask
+    >>> import dask.array as da
+    >>> import gpureduce_dask as gr
+    >>> x = da.asarray([[3.0, 1.0], [2.0, 8.0]])
+    >>> found = gr.stats(x, ["min", "argmin", "mean"], axis=1)
+    >>> found.mean.compute()
+    array([2., 5.])
+    >>> dask.compute(found)[0].argmin
+    array([1, 0])
     """
     if where is None and weights is None:
         return named(names, build_statistics("stats", x, names, axis, keepdims, split_every, ddof)[1])
-    places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
     options = {"ddof": ddof}
-    (found,) = reduce_together("stats", same, names, (x,), where=where, weights=weights, options=options, **places)
+    (found,) = reduce_together("stats", same, names, (x,), axis, keepdims, split_every, where, weights, options=options)
     return named(names, found)
 
 
 @public()
-def describe(x: Any, ddof: float = 1) -> Description:
-    """The usual table of all elements of ``x``: count, mean, std, min and max without NaN, and how many are NaN.
+def describe(x: ArrayLike, ddof: float = 1) -> Description:
+    """Compute the usual statistics of all elements, as a table.
 
-    Computes at once, in one read. ``ddof`` is that of ``std``: 1 as in the tables of that name of pandas and SciPy,
-    where :func:`gpureduce_dask.std` and :func:`stats` have NumPy's 0; the table says which. What the dtype has no
-    meaning for is left out, as the mean of datetimes. There are no percentiles: they are not a reduction, since a state
-    that knows them is as large as the data. Raises EmptyError for no elements, and as :func:`stats` does.
+    Parameters
+    ----------
+    x : array_like or xarray.DataArray
+        A dask array, or what ``dask.array.asanyarray`` makes one of.
+    ddof : float, default 1
+        Delta degrees of freedom of the standard deviation. The default is that of the tables of this name of pandas and
+        SciPy; that of :func:`std` and :func:`stats` is NumPy's 0.
+
+    Returns
+    -------
+    Description
+        A table of ``count``, ``mean``, ``std``, ``min`` and ``max`` of the elements that are not NaN, and ``nan``, the
+        number of those that are. What the dtype has no meaning for is left out, as the mean of dates. It prints as a
+        table, in notebooks too, and ``found["mean"]`` is a single entry.
+
+    Raises
+    ------
+    EmptyError
+        There are no elements.
+    DtypeError
+        Masked, sparse, object and string arrays are not taken.
+    ArgumentTypeError
+        `x` is a Dataset, or nothing that an array can be made of.
+
+    See Also
+    --------
+    stats : Any statistics, lazily and along axes.
+
+    Notes
+    -----
+    All statistics are computed at once, from one read. There are no percentiles: they are not a reduction, since a
+    state that knows them is as large as the data.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> import gpureduce_dask as gr
+    >>> gr.describe(da.asarray([1.0, 2.0, np.nan, 3.0]))
+    float64 of shape (4,), std with ddof=1
+    count     3
+    mean    2.0
+    std     1.0
+    min     1.0
+    max     3.0
+    nan       1
     """
     return Description(*_described(x, ddof))
 
 
 @dataclass(frozen=True)
 class Description:
-    """What :func:`describe` found: prints as a table, in notebooks too."""
+    """The statistics that :func:`describe` found; printed as a table, in notebooks too.
+
+    Attributes
+    ----------
+    values : dict of str to scalar
+        The statistics by their names. Those that the dtype has no meaning for are left out.
+    shape : tuple of int
+        The shape of the array.
+    dtype : numpy.dtype
+        The dtype of the array.
+    ddof : float
+        Delta degrees of freedom of the standard deviation.
+
+    Examples
+    --------
+    >>> import gpureduce_dask as gr
+    >>> found = gr.describe([1, 2, 3])
+    >>> found["count"], float(found["mean"]), found.shape
+    (3, 2.0, (3,))
+    """
 
     values: dict[str, Any]
     shape: tuple[int, ...]
@@ -118,16 +290,18 @@ class Description:
         return f"<table><caption>{html.escape(self._title())}</caption>{cells}</table>"
 
 
-def named(names: Sequence[str | Monoid], results: Sequence[Any]) -> Any:
+def named(names: Sequence[str | Monoid], results: Sequence[Any]) -> Statistics:
     """Results as a named tuple."""
-    return _tuple_of(tuple(n.name if isinstance(n, Monoid) else n for n in names))(*results)
+    found: Statistics = _tuple_of(tuple(n.name if isinstance(n, Monoid) else n for n in names))(*results)
+    return found
 
 
 @cache
 def _tuple_of(fields: tuple[str, ...]) -> Any:
-    """A type of named tuples, which pickle as the names and what they hold."""
+    """A type of named tuples. They pickle as their names and values, since the type itself is in no module."""
     plain: Any = namedtuple("Statistics", list(fields))  # type: ignore[misc]  # its fields are known at a call alone
-    return type("Statistics", (plain,), {"__slots__": (), "__reduce__": _reduced, "__module__": __name__})
+    members = {"__slots__": (), "__reduce__": _reduced, "__module__": __name__, "__doc__": Statistics.__doc__}
+    return type("Statistics", (Statistics, plain), members)
 
 
 def _reduced(self: Any) -> tuple[Any, ...]:

@@ -159,7 +159,7 @@ class Optimize:
         return {key: fused_task.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        import cloudpickle  # type: ignore[import-untyped]
+        import cloudpickle
 
         # By value: with a graph that has nothing of this package in it, it may reach a scheduler that lacks it.
         return cloudpickle.loads, (cloudpickle.dumps(_Resolved()),)
@@ -376,8 +376,11 @@ class _Bundle:
             counts = Counter(key for needs in chunks for key in needs)
             local = {key for key in counts if self._is_in_memory(key)}
             few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
-            fit = local.union(key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED))
             waits = {key for key, n in few.items() if n == 1}
+            most = [key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED)]
+            if workers.are_processes():  # the parent holds what a task takes, and pickles it
+                most = [key for key in most if key not in waits] + [key for key in most if key in waits][:1]
+            fit = local.union(most)
             unfit = {
                 m for m, (steps, needs) in chains.items() if not needs <= fit or not self._makes_chunk(steps, waits)
             }

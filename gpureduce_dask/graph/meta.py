@@ -19,9 +19,28 @@ class DeviceMeta(np.ndarray[Any, DType]):
 
 
 def device_meta(ndim: int, dtype: Any) -> DeviceMeta:
-    """The meta of an array of CuPy chunks, made without CuPy: ``x.map_blocks(f, meta=device_meta(2, "f4"))``.
+    """Return the meta of an array of CuPy chunks, without CuPy or a GPU.
 
-    Reductions of such an array build anywhere and give CuPy chunks where they run.
+    A client or a scheduler without a GPU can build the graphs of arrays whose chunks will be CuPy arrays on workers:
+    ``x.map_blocks(cupy_function, meta=gr.device_meta(2, "float32"))``. Their reductions give CuPy chunks.
+
+    Parameters
+    ----------
+    ndim : int
+        The number of dimensions of the array.
+    dtype : dtype
+        Its dtype.
+
+    Returns
+    -------
+    numpy.ndarray
+        An empty array of that many dimensions, of a class of its own that stands for CuPy.
+
+    Examples
+    --------
+    >>> import gpureduce_dask as gr
+    >>> gr.device_meta(2, "float32").shape
+    (0, 0)
     """
     return np.empty((0,) * ndim, dtype).view(DeviceMeta)
 

@@ -135,8 +135,8 @@ def _counted(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
     """The reduction where enough elements are no NaN, and NaN elsewhere. One read gives both, but for operators of
     two arrays."""
     where, least, monoid = given.get("where"), given["min_count"], operators.get(op)
-    if least and monoid.empty == "raise":
-        monoid = replace(monoid, empty="identity")
+    if monoid.empty == "raise" and (least or where is not None):
+        least, monoid = max(least or 0, 1), replace(monoid, empty="identity")
     dtype = arguments.get("dtype")
     function, monoid, arrays = _weighted(monoid, x if dtype is None else x.astype(dtype), given, arguments)
     places = {k: v for k, v in arguments.items() if k in ("axis", "keepdims", "split_every")}

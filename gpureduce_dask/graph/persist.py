@@ -6,6 +6,7 @@ from typing import Any
 
 from ..distributed import workers
 from ..operators.table import OPERATORS
+from ..parameters import Array, ArrayLike
 from ..public import is_labelled, public
 from . import graph_arrays as da
 from . import sources
@@ -14,12 +15,44 @@ from .array_expressions import as_expression, as_graph, package_of
 
 
 @public(keeps=True)
-def persist(x: Any, **kwargs: Any) -> Any:
-    """``x.persist()``, done when this returns, and on a cluster with handles to the chunks of each worker.
+def persist(x: ArrayLike, **kwargs: Any) -> Array:
+    """Compute an array into memory, and wait for it: ``x.persist()`` made ready for many reductions.
 
-    A handle is what the first reduction of a persisted array would make: later ones depend on one task a worker, not
-    on each chunk. ``kwargs`` go to ``x.persist``. Waits until all chunks are in memory. Of a DataArray or a Dataset it
-    gives one, with all labels and each variable in memory.
+    Parameters
+    ----------
+    x : array_like, xarray.DataArray or xarray.Dataset
+        A dask array, or what makes one.
+    **kwargs
+        Arguments of ``x.persist``.
+
+    Returns
+    -------
+    dask.array.Array
+        The array with all its chunks in memory. Of a DataArray or a Dataset one with all labels and each variable in
+        memory.
+
+    Raises
+    ------
+    ArgumentTypeError
+        `x` is nothing that an array can be made of.
+
+    See Also
+    --------
+    plan : What a reduction of the array needs.
+
+    Notes
+    -----
+    On a cluster, a handle to the chunks of each worker is made as well: a small object through which later reductions
+    depend on one task for each worker, in place of each chunk. Without it the first reduction of a persisted array
+    makes the handles.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import gpureduce_dask as gr
+    >>> x = gr.persist(da.arange(6, chunks=2) * 2)
+    >>> int(gr.max(x).compute()), int(gr.sum(x).compute())
+    (10, 30)
     """
     is_lazy = is_labelled(x) or package_of(x) is not None
     kept = (x if is_lazy else as_expression(as_dask("persist", x))).persist(**kwargs)
@@ -46,4 +79,4 @@ def _make_handles(array: Any) -> None:
         bound = OPERATORS["count_nonzero"].bind(bool)
         found = sources.select_source(sources.Reduction((array,), bound, tuple(range(array.ndim)), None))
         if found is not None:
-            _ = found.futures  # which has them made
+            _ = found.futures  # asking for the handles' futures makes the handles

@@ -1,4 +1,4 @@
-"""What a reduction will do, said before it is run."""
+"""The cost of a reduction, found from its graph without running it."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ..distributed.private import DataNode, GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
 from ..operators import table as operators
 from ..operators.monoid import Monoid
+from ..parameters import ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public
 from . import fusion, meta
 from .apply import align, bind, operands
@@ -23,8 +24,8 @@ from .reduce import Tree, build_tree
 from .sources import HandleSource
 from .statistics import build_statistics
 
-# What a plan reckons with. It is there to compare ways, not to time them: rates are those of one thread that reads
-# float32 on a server's CPU, and of an H200; a task is what dask's scheduler needs for one.
+# Rough rates, which serve to compare ways to reduce: those at which one thread of a server's CPU, and an H200, read
+# float32, and the time that dask's scheduler needs for a task.
 HOST_RATE = 4e9  # bytes a second
 DEVICE_RATE = 4.3e12
 TASK_SECONDS = 1e-3
@@ -33,7 +34,19 @@ ROUND_TRIP_SECONDS = 10e-3
 
 @dataclass(frozen=True)
 class Share:
-    """What falls to one worker; the nameless one stands for all where it is not known who will do it."""
+    """The part of a reduction that one worker does.
+
+    Attributes
+    ----------
+    worker : str
+        The worker's address; empty where it is not known who will do it, and one share stands for all workers.
+    groups : int
+        How many tasks reduce chunks.
+    chunks : int
+        How many chunks they reduce.
+    nbytes : float
+        How many bytes they read.
+    """
 
     worker: str
     groups: int
@@ -43,11 +56,29 @@ class Share:
 
 @dataclass(frozen=True)
 class Plan:
-    """Tasks, bytes, memory and time of a reduction that is computed now; sizes that dask does not know are NaN.
+    """What a reduction would need if it were computed now; :func:`plan` makes one. It prints as a table.
 
-    ``tasks`` are all that run, from the making of lazy chunks to the result. ``moved_bytes`` go between workers where
-    chunks stay where they are, as partials do. ``peak_bytes`` is what one worker needs on top of what it holds.
-    ``seconds`` leaves out the making of lazy chunks.
+    Numbers are NaN that follow from chunk sizes which dask does not know.
+
+    Attributes
+    ----------
+    name : str
+        The operator, and the axes.
+    tasks : int
+        How many tasks run, from those that make lazy chunks to those of the result.
+    handles : int
+        How many of the tasks make handles to the chunks that a worker holds. They run for the first reduction of a
+        persisted array alone.
+    shares : tuple of Share
+        What each worker does.
+    read_bytes : float
+        How many bytes are read.
+    moved_bytes : float
+        How many bytes of partial results go from worker to worker.
+    peak_bytes : float
+        How many bytes one worker needs in addition to the chunks that it holds.
+    seconds : float
+        A rough time, without that of making lazy chunks. It is there to compare ways to reduce, not to predict.
     """
 
     name: str
@@ -61,6 +92,7 @@ class Plan:
 
     @property
     def groups(self) -> int:
+        """How many tasks reduce chunks."""
         return sum(share.groups for share in self.shares)
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -92,21 +124,60 @@ class Plan:
 
 @public()
 def plan(
-    x: Any,
+    x: ArrayLike,
     monoid: str | Monoid | Sequence[str | Monoid],
-    axis: Any = None,
-    dtype: Any = None,
+    axis: Axis = None,
+    dtype: DType = None,
     keepdims: bool = False,
-    split_every: Any = None,
-    group: Any = None,
+    split_every: SplitEvery = None,
+    group: int | None = None,
     *,
-    dim: Any = None,
+    dim: Dims = None,
 ) -> Plan:
-    """What ``reduction(x, monoid, ...).compute()`` will do, as a table of tasks, bytes, memory and time.
+    """Say what a reduction needs, as a table of tasks, bytes, memory and time, without computing it.
 
-    Arguments are those of :func:`gpureduce_dask.reduction`; of a list of operators, what ``stats(x, monoid, ...)`` will
-    do, all of its results computed together. Nothing is computed. Raises as these functions would, and ArgumentError
-    for arrays that are handed to stock dask.
+    Parameters
+    ----------
+    x : array_like or tuple of two array_like
+        A dask array, or what makes one. For an operator of two arrays a tuple of two of one shape.
+    monoid : str, Monoid, or sequence of these
+        An operator, for what ``reduction(x, monoid, ...).compute()`` does; or a list of operators, for what
+        ``stats(x, monoid, ...)`` does where all of its results are computed together.
+    dtype : dtype, optional
+        The dtype of the result, as in :func:`reduction`. For a list of operators it is not used.
+    group : int, optional
+        How many chunks one task reduces, as in :func:`reduction`.
+
+    Returns
+    -------
+    Plan
+        The numbers of tasks and bytes. It prints as a table, in notebooks too.
+
+    Raises
+    ------
+    ArgumentError
+        The array is one that stock dask reduces, as one of masked chunks is; or :func:`reduction` would raise it.
+    OperatorError
+        No operator has that name.
+    DtypeError
+        An operator does not take the dtype.
+    EmptyError
+        There are no elements, and an operator has no answer for none.
+    AxisError
+        An axis does not exist, or is named twice.
+
+    See Also
+    --------
+    explain : Which calls were taken by this package, and which were left to dask.
+    persist : Keep an array in memory for many reductions.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import gpureduce_dask as gr
+    >>> found = gr.plan(da.ones((1000, 100), chunks=100), "sum", axis=0)
+    >>> found.read_bytes, found.moved_bytes
+    (800000.0, 0.0)
     """
     if not isinstance(monoid, (str, Monoid)):
         tree, results = build_statistics("stats", x, monoid, axis, keepdims, split_every, group=group, dry_run=True)
@@ -142,8 +213,8 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
 
 
 def _tasks(results: list[Any], is_local: bool) -> int:
-    """Tasks of ``compute(*results)``: those of the graph as it is optimised, in which a task joins the blocks of each
-    result."""
+    """How many tasks ``compute(*results)`` runs: those of the optimised graph, in which one more task joins the blocks
+    of each result."""
     blocks = [List(*map(TaskRef, fusion.flat_keys(x.__dask_keys__()))) for x in results]
     joins: dict[Any, Task] = {f"join-{i}": Task(f"join-{i}", list, each) for i, each in enumerate(blocks)}
     joined = HighLevelGraph.from_collections("join", joins, dependencies=results)
@@ -160,12 +231,13 @@ def _shares(tree: Tree, read: float) -> tuple[Share, ...]:
 
 
 def _moved(tree: Tree, partial: float, known: workers.Workers) -> float:
-    """Bytes of partials that leave their worker: those of a slice meet on one of the workers that hold them."""
+    """Bytes of partials that go to another worker: all those of a slice are combined on one of the workers that have
+    some of them."""
     workers_there = len(known.threads)
     if known.client is None or workers_there < 2:
         return 0.0
     slices = max(1, tree.array.npartitions)
-    if tree.bundles:  # each has partials of many slices, which meet where all are finished
+    if tree.bundles:  # each has partials of many slices, and all are sent to where these are finished
         return float((tree.bundles - tree.bundles // workers_there) * slices * partial)
     groups = len(tree.dealt)
     if all(worker is None for worker, _ in tree.dealt):

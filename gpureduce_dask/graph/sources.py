@@ -348,6 +348,7 @@ def partitioner(todo: Reduction) -> Partitioner:
     holders, known = ({}, workers.current()) if found is None else found
     if holders:
         return Partitioner(todo.size, slices, todo.chunk_bytes, dict(sorted(known.threads.items())), holders)
-    each = planner.A_PROCESS if workers.are_processes() else planner.A_THREAD
-    size = todo.size or planner.to_make(chunks, slices, known.total, todo.chunk_bytes, each)
-    return Partitioner(size, slices, todo.chunk_bytes)
+    size = planner.to_make(chunks, slices, known.total, todo.chunk_bytes)
+    if workers.are_processes():
+        size = min(size, planner.BY_PROCESSES)
+    return Partitioner(todo.size or size, slices, todo.chunk_bytes)

@@ -1,8 +1,8 @@
-"""Plain dask code on the trees of this package: ``gr.accelerate()``.
+"""Reductions of plain dask code, computed by this package: ``gr.accelerate()``.
 
-dask's reductions, of whatever name, end in a few functions of ``dask.array.reductions``, and xarray's groups in one of
-flox. :mod:`gpureduce_dask.integrations.patches` wraps those; at every call the wrappers ask here whether the reduction
-is wanted from us.
+dask's reductions, of whatever name, all call a few functions of ``dask.array.reductions``, and xarray's groups call one
+function of flox. :mod:`gpureduce_dask.integrations.patches` wraps these functions. At every call the wrappers ask this
+module whether the user wants the reduction from this package.
 """
 
 from __future__ import annotations
@@ -20,46 +20,72 @@ from ..errors import ArgumentError, ArgumentTypeError, message
 
 NUMPY = "numpy"  # the setting that takes arrays of NumPy chunks too; True takes those of CuPy chunks alone
 
-# How many calls are remembered: those that become blocks are forgotten then, and of the others the last one counts.
+# How many objects are kept of which it is unknown whether they are calls for the process: those that become blocks are
+# removed from the list, and of the others the last one counts.
 PENDING = 100
 
 Setting = bool | str
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_calls: list[accelerate] = []  # for the whole process, the last one counts
+_calls: list[accelerate] = []  # calls that hold for the process; the last one counts
 _blocks: ContextVar[tuple[accelerate, ...]] = ContextVar("gpureduce_accelerate", default=())
 
 
 class accelerate:
-    """Take plain dask reductions onto the kernels and trees of this package: ``x.sum()``, ``np.var(x, axis=0)``.
+    """Have this package compute the reductions and scans of plain dask and xarray code.
 
-    A call holds for the process; ``accelerate(False)`` ends it. ``with accelerate():`` holds for the block and, as a
-    context variable does, for its thread or task alone; ``@accelerate()`` puts every call of a function, or of a
-    coroutine function, into such a block. Blocks go before calls, the inner before the outer, and calls before dask's
-    configuration key ``gpureduce.accelerate`` (True, False or ``"numpy"``), which is asked for wherever accelerate was
-    called once or :mod:`gpureduce_dask.auto` was imported.
+    ``with gr.accelerate():`` holds for the block, and for its thread or asynchronous task alone. ``@gr.accelerate()``
+    does the same for each call of a function or a coroutine function. A plain call ``gr.accelerate()`` holds for the
+    process, until ``gr.accelerate(False)``.
 
     Parameters
     ----------
-    on : bool or "numpy"
-        False leaves every reduction to dask; ``"numpy"`` is True with ``numpy=True``, as in the configuration.
-    numpy : bool
-        Take arrays of NumPy chunks too, not those of CuPy chunks alone.
-    fuse : bool
-        Where a reduction's chunks have yet to be made, compute the functions of elements at the end of their chain as
-        they are read, ``((x - m)**2).sum()`` without an array of squares. False makes every chunk first, as dask does;
-        so does dask's configuration key ``gpureduce.fuse``.
-
-    Graphs built meanwhile are those of the functions of this package: they stay valid, and run on workers where
-    nothing was switched on. Arrays of the package dask-array are taken where it was imported before the call or block,
-    by the names of its reductions and scans. What this package has no answer for goes to dask untouched.
+    on : bool or "numpy", default True
+        False leaves all reductions to dask. ``"numpy"`` is True with ``numpy=True``.
+    numpy : bool, default False
+        Take arrays of NumPy chunks as well as those of CuPy chunks.
+    fuse : bool, default True
+        Where the chunks of a reduction have yet to be made, compute functions of elements as they are read:
+        ``((x - m)**2).sum()`` makes no array of squares. False makes every array first, as dask does.
 
     Raises
     ------
     ArgumentError
-        An argument of another value: nothing is switched on then.
+        An argument has another value. Nothing is switched on then.
     ArgumentTypeError
-        A decorated generator or class: their bodies run outside of the call.
+        A generator or a class is decorated, whose bodies run outside of the call.
+
+    See Also
+    --------
+    explain : Which calls were taken, and why others were not.
+
+    Notes
+    -----
+    Arrays that are built while this is on have the graphs of this package's functions, and keep them: they can be
+    computed after the block, and on workers where it was never on. What the package has no answer for is left to dask,
+    unchanged.
+
+    Inner blocks count before outer ones, blocks before calls, and calls before dask's configuration key
+    ``gpureduce.accelerate`` (True, False or ``"numpy"``). The key counts in processes that called this once or imported
+    ``gpureduce_dask.auto``. Setting the key ``gpureduce.fuse`` to False does what ``fuse=False`` does.
+
+    Arrays of the package dask-array are taken where that package was imported before the call or the block, by the
+    names of its reductions and scans.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> import gpureduce_dask as gr
+    >>> x = da.ones((100, 20), chunks=(10, 20))
+    >>> with gr.accelerate(numpy=True):
+    ...     total = x.sum(axis=0)
+    >>> total.name == gr.sum(x, axis=0).name
+    True
+    >>> @gr.accelerate(numpy=True)
+    ... def spread(x):
+    ...     return x.std()
+    >>> gr.explain(spread(x))
+    taken: std of (100, 20) float64 over all axes
     """
 
     def __init__(self, on: bool | str = True, *, numpy: bool = False, fuse: bool = True) -> None:
@@ -76,7 +102,7 @@ class accelerate:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        """Leave the last of this switch's blocks, whichever others are still open."""
+        """Leave the innermost block of this object. Blocks of others may be open within it."""
         blocks = list(_blocks.get())
         for place in reversed(range(len(blocks))):
             if blocks[place] is self:
@@ -85,7 +111,7 @@ class accelerate:
         _blocks.set(tuple(blocks))
 
     def __call__(self, function: Function) -> Function:
-        """A function each of whose calls is a block of this switch."""
+        """Return the function with each of its calls in a block of this object."""
         self._forget_call()
         _require_function(function)
         wrapper: Callable[..., Any]
@@ -106,8 +132,8 @@ class accelerate:
         return cast(Function, wrapper)
 
     def _forget_call(self) -> None:
-        """This switch is for blocks and no call that holds for the process."""
-        with suppress(ValueError):  # forgotten before, or by another thread
+        """Remove this object from the calls that hold for the process, since it is used for blocks."""
+        with suppress(ValueError):  # removed before, or by another thread
             _calls.remove(self)
 
 
@@ -132,7 +158,7 @@ def _switch(name: str, value: Any) -> bool:
 
 
 def _require_function(function: Any) -> None:
-    """Raise for what a block around its call would not reach into."""
+    """Raise for what runs after its call has returned, when a block around the call is left."""
     if inspect.isclass(function):
         what, remedy = "the class", "Decorate its methods."
     elif inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -150,14 +176,14 @@ def _name_of(function: Any) -> str:
 
 
 def install() -> None:
-    """Make dask's reductions ask :func:`wanted`, for the rest of the process."""
+    """Wrap dask's reductions so that they ask :func:`wanted`, until the process ends."""
     from . import patches
 
     patches.install(wanted, fuses)
 
 
 def wanted() -> Setting:
-    """What is switched on here and now: nothing (False), CuPy chunks (True), or ``"numpy"`` chunks too."""
+    """Which arrays this package takes here and now: none (False), those of CuPy chunks (True), or all (``"numpy"``)."""
     from ..graph.settings import setting
 
     here = _blocks.get() or tuple(_calls[-1:])
@@ -168,6 +194,6 @@ def wanted() -> Setting:
 
 
 def fuses() -> bool:
-    """Whether the reductions that are taken here and now compute what they read."""
+    """Whether reductions that are taken here and now compute functions of elements as they read them."""
     here = _blocks.get() or tuple(_calls[-1:])
     return here[-1].fuse if here else True

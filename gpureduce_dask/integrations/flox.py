@@ -1,6 +1,6 @@
 """flox's grouped reductions of dask arrays, which xarray's ``groupby`` and ``resample`` end in, as trees of ours.
 
-flox's engines are names of a list of its own, to which none can be added. But whatever the engine, a reduction of a
+flox has a fixed list of engines, which nobody can add to. But whatever the engine, a reduction of a
 dask array comes to one function, with labels that are numbers from 0 on: it is wrapped, as functions of dask are.
 
 Where every chunk holds most groups ("map-reduce") our tree keeps a state for every group, and gives one chunk of all

@@ -8,11 +8,13 @@ aligned structured array, byte for byte the CUDA struct.
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
+import cloudpickle
 import numpy as np
 
 from ..errors import ArgumentError, message
@@ -38,51 +40,108 @@ def same_elements(*dtypes: DType, dtype: DType | None = None) -> tuple[DType, ..
 
 @dataclass(frozen=True, kw_only=True)
 class Monoid:
-    """An associative operator with its own state; a row of the table, or a user's own.
+    """An associative operator with a state of its own: a row of the table of operators, or one of yours.
+
+    The state has named fields. The functions take and return it as a tuple of NumPy arrays, one for each field. They
+    have to be functions of a module, not lambdas, so that they reach workers. On NumPy chunks the functions do the
+    work; on CuPy chunks the CUDA text does.
 
     Parameters
     ----------
     name : str
-        An identifier; names the keys of the graph (``gr-<name>-...``).
-    fields : mapping or tuple of (str, dtype), or callable(*element dtypes) giving one
-        The state. A field called ``index`` is an element's position (int64, -1 for none) and is moved to the
-        coordinates of the whole array by the trees.
-    identity : tuple of scalars, or callable(*element dtypes) giving one
-        The state that leaves any other unchanged, one scalar a field.
-    lift : callable(x, index) -> tuple of arrays
-        Elements to states; ``index`` broadcasts against ``x``. With ``arity=2``: ``lift(x, y, index)``.
-    combine : callable(earlier, later) -> tuple of arrays
-        Elementwise and associative. ``earlier`` stands left in memory order.
-    finalise : callable(state, dtype, **options) -> array
-        States to results of ``dtype``.
-    result : callable(*input dtypes, dtype=None) -> dtype
-        Result dtype; raises :class:`~gpureduce_dask.errors.DtypeError` for a dtype without meaning.
-    elements : callable(*input dtypes, dtype=None) -> tuple of dtypes
-        The dtypes that elements are cast to before ``lift``.
-    commutative : bool
-        False keeps left before right on every path.
-    arity : int
+        An ASCII identifier of at most 64 letters. Keys of graphs begin with ``gr-<name>-``.
+    fields : mapping or tuple of (str, dtype), or callable
+        The fields of the state and their dtypes, or a function of the elements' dtypes that returns them. A field
+        called ``index`` is the position of an element (int64, and -1 for none), which is translated from the chunk to
+        the whole array.
+    identity : tuple of scalar, or callable
+        The state that leaves any other unchanged, a scalar for each field; or a function of the elements' dtypes that
+        returns it.
+    lift : callable
+        ``lift(x, index)`` makes states of elements. ``index`` broadcasts with ``x``. For two arrays it is
+        ``lift(x, y, index)``.
+    combine : callable
+        ``combine(earlier, later)`` makes one state of two, elementwise. It has to be associative. ``earlier`` holds the
+        elements that come first in C order.
+    finalise : callable
+        ``finalise(state, dtype, **options)`` makes results of this dtype of states, as an array.
+    result : callable, optional
+        ``result(*dtypes, dtype=None)`` is the dtype of results: of the arrays' dtypes and the one that the caller asks
+        for. It raises :class:`~gpureduce_dask.errors.DtypeError` for dtypes without meaning. By default it is the one
+        asked for, or that of the first array.
+    elements : callable, optional
+        ``elements(*dtypes, dtype=None)`` is a tuple of the dtypes to which elements are cast before ``lift``. By
+        default they are not cast.
+    commutative : bool, default True
+        False for an operator whose result depends on the order of the elements. They are combined in C order then,
+        whatever the chunks.
+    arity : int, default 1
         How many arrays are read together: 1, or 2 as for a dot product.
-    empty : str
-        "identity" where an empty slice has an answer, "raise" where it has none.
-    fold : callable(*blocks, index) -> tuple of arrays, optional
-        A faster host path: blocks of shape (outer, n, inner) to states of shape (outer, inner); ``index`` is
-        the position of every element, of shape (n,), or None where the state has no index.
-    sweep : callable(*blocks, carry, out) -> tuple of arrays, optional
-        A faster host path of scans: blocks as for ``fold``, and the states before them as a tuple of arrays of shape
-        (outer, inner). Writes a result for every element to ``out``, and returns the states behind the blocks.
-    cuda : callable(*element dtypes) -> str, optional
-        The type expression of the operator's struct in ``kernels/monoid``.
+    empty : {"identity", "raise"}, default "identity"
+        What the result of no elements is: that of the identity, or an EmptyError.
+    fold : callable, optional
+        A faster way to reduce NumPy chunks. ``fold(*blocks, index)`` makes states of shape (outer, inner) of blocks of
+        shape (outer, n, inner). ``index`` has the positions along ``n``, or is None where the state has none.
+    sweep : callable, optional
+        A faster way to scan NumPy chunks. ``sweep(*blocks, carry, out)`` takes blocks as ``fold`` does, and the states
+        before them, of shape (outer, inner). It writes a result for each element to ``out``, and returns the states
+        behind the blocks.
+    cuda : callable, optional
+        A function of the elements' dtypes that returns the type of the operator in the package's own CUDA sources.
     unsafe_cuda : str, optional
-        CUDA C++ text defining ``struct <name>``: a ``struct State`` of the fields in their order, and static
-        ``GR_HD`` functions ``State identity()``, ``State lift(X x, i64 index)`` and
-        ``State combine(State earlier, State later)``. With ``arity=2``: ``lift(Pair<X, Y> p, i64 index)``, which
-        reads ``p.a`` and ``p.b``. ``X`` and ``Y`` are the arrays' dtypes: ``boolean``, ``i8`` to ``i64``, ``u8`` to
-        ``u64``, ``half``, ``bfloat16``, ``f32``, ``f64``, and ``c64`` and ``c128`` with parts ``re`` and ``im``;
-        ``cast<f64>(p.a)`` is the number any real one holds. The text is compiled and run on every worker, so it is
-        as powerful as ``exec``. Never build it from text that others supply.
-    options : tuple of (name, value)
-        Keyword arguments for ``finalise``, part of every key.
+        CUDA C++ text that defines ``struct <name>``, with a ``struct State`` of the fields in their order, and the
+        static functions ``State identity()``, ``State lift(X x, i64 index)`` and ``State combine(State earlier, State
+        later)``, all marked ``GR_HD``. For two arrays it is ``lift(Pair<X, Y> p, i64 index)``, which reads ``p.a`` and
+        ``p.b``. ``X`` and ``Y`` are the arrays' dtypes: ``boolean``, ``i8`` to ``i64``, ``u8`` to ``u64``, ``half``,
+        ``bfloat16``, ``f32``, ``f64``, and ``c64`` and ``c128`` with parts ``re`` and ``im``. ``cast<f64>(x)`` is the
+        value of any real number. The text is compiled and run on every worker: it is as powerful as ``exec``, and must
+        never be built from what others supply.
+    options : tuple of (str, value), optional
+        Keyword arguments of ``finalise``.
+
+    Raises
+    ------
+    ArgumentError
+        `name` is no such identifier, or `empty` has another value.
+
+    See Also
+    --------
+    reduction : Reduce by a monoid.
+    scan : Running results of a monoid.
+    grouped : Reduce groups of elements by a monoid.
+
+    Notes
+    -----
+    A monoid is a set with an associative operation and an identity. That suffices to cut an array anywhere, to reduce
+    the parts at the same time, and to scan them [1]_.
+
+    References
+    ----------
+    .. [1] G. E. Blelloch, Prefix sums and their applications, report CMU-CS-90-190, Carnegie Mellon University, 1990.
+
+    Examples
+    --------
+    The mean square, from a state of two fields:
+
+    >>> import dask.array as da
+    >>> import numpy as np
+    >>> import gpureduce_dask as gr
+    >>> def lift(x, index):
+    ...     return x.astype("f8") ** 2, np.ones(x.shape)
+    >>> def combine(earlier, later):
+    ...     return earlier[0] + later[0], earlier[1] + later[1]
+    >>> def finalise(state, dtype):
+    ...     return (state[0] / state[1]).astype(dtype)
+    >>> mean_square = gr.Monoid(
+    ...     name="mean_square",
+    ...     fields={"total": "f8", "count": "f8"},
+    ...     identity=(0.0, 0.0),
+    ...     lift=lift,
+    ...     combine=combine,
+    ...     finalise=finalise,
+    ... )
+    >>> float(gr.reduction(da.arange(1.0, 4.0, chunks=2), mean_square).compute())
+    4.666666666666667
     """
 
     name: str
@@ -117,11 +176,11 @@ class Monoid:
             object.__setattr__(self, "fields", tuple((k, np.dtype(v)) for k, v in self.fields.items()))
 
     def with_options(self, **options: Any) -> Monoid:
-        """The same monoid with other arguments for ``finalise``."""
+        """Return the same monoid with other keyword arguments for ``finalise``."""
         return replace(self, options=tuple(sorted({**dict(self.options), **options}.items())))
 
     def bind(self, *dtypes: Any, dtype: Any = None) -> Bound:
-        """This monoid for arrays of these dtypes, and optionally a result dtype."""
+        """Return this monoid for arrays of these dtypes, and for results of one if that is given."""
         if len(dtypes) != self.arity:
             raise ArgumentError(
                 message(self.name, f"{len(dtypes)} array(s)", f"{self.arity}", "Pass as many arrays as the arity.")
@@ -222,4 +281,17 @@ class Bound:
         return tuple(partial[name] for name, _ in self.fields)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.monoid, self.dtypes, self.dtype)
+        return _unpickled, (self._pickled,)
+
+    @cached_property
+    def _pickled(self) -> bytes:
+        pickled: bytes = cloudpickle.dumps((type(self), self.monoid, self.dtypes, self.dtype))
+        return pickled
+
+
+@lru_cache(maxsize=256)
+def _unpickled(pickled: bytes) -> Bound:
+    """A bound monoid that was pickled: each task of a graph carries one, which is read once by each process."""
+    kind, *rest = pickle.loads(pickled)
+    bound: Bound = kind(*rest)
+    return bound

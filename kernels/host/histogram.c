@@ -13,6 +13,9 @@ enum {
         const T low = edges[0], high = edges[bins], scale = (T)bins / (high - low), last = (T)(bins - 1);              \
         T kept[SOME];                                                                                                  \
         int32_t guess[SOME], outside[SOME];                                                                            \
+        int64_t *tables[TABLES];                                                                                       \
+        for (int t = 0; t < TABLES; t++)                                                                               \
+            tables[t] = counts + t * (bins + 1);                                                                       \
         for (int64_t begin = 0; begin < n; begin += SOME) {                                                            \
             const int some = (int)(n - begin < SOME ? n - begin : SOME);                                               \
             for (int k = 0; k < some; k++) {                                                                           \
@@ -22,10 +25,17 @@ enum {
                 outside[k] = v != inside;                                                                              \
                 guess[k] = (int32_t)(at < last ? at : last);                                                           \
             }                                                                                                          \
+            int beyond = 0;                                                                                            \
+            for (int k = 0; k < some; k++)                                                                             \
+                beyond += outside[k];                                                                                  \
+            if (beyond == some) { /* as of data in other units, or where all is missing */                             \
+                counts[bins] += some;                                                                                  \
+                continue;                                                                                              \
+            }                                                                                                          \
             for (int k = 0; k < some; k++) {                                                                           \
                 const int64_t g = guess[k];                                                                            \
                 const int64_t bin = g + ((kept[k] >= edges[g + 1]) & (g != bins - 1)) - (kept[k] < edges[g]);          \
-                counts[k % TABLES * (bins + 1) + bin + outside[k] * (bins - bin)]++;                                   \
+                tables[k % TABLES][outside[k] ? bins : bin]++;                                                         \
             }                                                                                                          \
         }                                                                                                              \
     }
