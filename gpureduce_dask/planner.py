@@ -13,7 +13,7 @@ A_THREAD = 4
 # Chunks that a group for dask's own processes makes at most: what its task takes of others the parent holds too, and
 # pickles.
 BY_PROCESSES = 4
-MOST_BYTES = 8 * 2**30  # of chunks that one group makes: what is made again when a worker is lost
+MOST_BYTES = 2 * 2**30  # of chunks that one group makes: for seconds of reading, so that bars of progress move
 LEAST_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
 

@@ -66,7 +66,6 @@ EVERY = (
     "sum prod min max any all count_nonzero sumsq norm1 norm2 norminf mean var std moments argmin argmax ptp "
     "nansum nanprod nanmin nanmax nanmean nanvar nanstd nanargmin nanargmax"
 ).split()
-FOUR_BYTES = "float32 int32 uint32".split()
 WIDE = "float64 int64 complex64 complex128".split()
 NARROW = "float16 bfloat16 int8 uint8 int16 bool".split()
 

@@ -21,6 +21,8 @@ import numpy as np
 import xarray as xr
 import zarr
 from dask.delayed import delayed
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.core.indexing import IndexingSupport, LazilyIndexedArray, explicit_indexing_adapter
 from zarr.storage import LocalStore, WrapperStore
 
 START = np.datetime64("2000-01-01", "ns")
@@ -179,6 +181,38 @@ class LoggedArray:
         return found
 
 
+class LoggedNetCDF(BackendEntrypoint):
+    """Opens a netCDF file as xarray does, and logs what is read of it."""
+
+    def open_dataset(self, filename_or_obj: Any, *, log: Log, **options: Any) -> xr.Dataset:  # type: ignore[override]
+        """The file's variables, of which those with three axes are logged."""
+        found = xr.open_dataset(filename_or_obj, engine="h5netcdf", **options)
+        for name, variable in found.data_vars.items():
+            if variable.ndim == 3:
+                logged = LazilyIndexedArray(_LoggedVariable(variable.variable, f"{filename_or_obj}:{name}", log))
+                found[name] = xr.Variable(variable.dims, logged, variable.attrs, variable.encoding)
+        return found
+
+
+class _LoggedVariable(BackendArray):
+    """A variable that is read when it is indexed."""
+
+    def __init__(self, variable: xr.Variable, name: str, log: Log) -> None:
+        self.variable, self.name, self.log = variable, name, log
+        self.shape, self.dtype = variable.shape, variable.dtype
+
+    def __getitem__(self, index: Any) -> Any:
+        return explicit_indexing_adapter(index, self.shape, IndexingSupport.OUTER, self._read)
+
+    def _read(self, index: Any) -> Any:
+        begin = time.monotonic()
+        if self.log.latency:
+            time.sleep(self.log.latency)
+        found = self.variable[index].values
+        self.log.note(f"{self.name}{index!r}".replace(" ", ""), begin)
+        return found
+
+
 def _hdf5(path: Path) -> Any:
     return h5py.File(path, "r")["temperature"]
 
@@ -253,14 +287,14 @@ class Opener:
 
     def netcdf(self) -> Any:
         """One file."""
-        return xr.open_dataset(self.folder / "daily.nc", engine="h5netcdf", chunks={"time": self.size.daily_chunks[0]})
+        chunks = {"time": self.size.daily_chunks[0]}
+        return xr.open_dataset(self.folder / "daily.nc", engine=LoggedNetCDF, log=self.log, chunks=chunks)
 
     def years(self) -> Any:
         """A file a year."""
         files = sorted(map(str, self.folder.glob("year-*.nc")))
-        return xr.open_mfdataset(
-            files, engine="h5netcdf", chunks={"time": 100}, coords="minimal", compat="override", data_vars="minimal"
-        )
+        together: dict[str, Any] = {"coords": "minimal", "compat": "override", "data_vars": "minimal"}
+        return xr.open_mfdataset(files, engine=LoggedNetCDF, log=self.log, chunks={"time": 100}, **together)
 
     def _from(self, open_file: Callable[[], Any], inline: bool) -> Any:
         chunks = self.size.daily_chunks

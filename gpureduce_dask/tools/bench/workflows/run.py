@@ -24,7 +24,6 @@ from .operations import Fields, operations
 
 Result = dict[str, Any]
 
-SCHEDULERS = ("threads", "processes", "distributed")
 WORKERS = 2  # of processes and distributed
 THREADS = 4  # beside one GPU: each compiles what CuPy has not compiled yet
 NOT_OURS = "no reduction, scan or group that this package has"
