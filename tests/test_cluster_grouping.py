@@ -268,7 +268,7 @@ def test_slices_of_one_chunk_share_the_tasks_of_their_worker(client):
         np.testing.assert_allclose(got, getattr(np, op.__name__)(ref, axis=1), rtol=1e-12)
         assert len(tasks) == 4 + 1
     held, tasks = run(client, gr.mean(p, axis=1, keepdims=True), lambda x: persisted(client, x))
-    assert held.chunks == ((2,) * 64, (1,)) and len([key for key in tasks if "-at-once-" not in key]) == 4 + 64
+    assert held.chunks == ((2,) * 64, (1,)) and len([key for key in tasks if "-placeholder-" not in key]) == 4 + 64
     assert len(tasks) == 5 + 64  # a scheduler sends tasks of five dependencies without waiting for others to end
     np.testing.assert_array_equal(held.compute(), ref.mean(1, keepdims=True))
     assert not copies(client, p)
@@ -638,7 +638,7 @@ def moved(client):
 
     def count(dask_worker):
         entries = [entry["keys"] for entry in dask_worker.transfer_incoming_log]
-        return sum(n for keys in entries for key, n in keys.items() if "group" in str(key))
+        return sum(n for keys in entries for key, n in keys.items() if "partial" in str(key))
 
     return sum(client.run(count).values())
 

@@ -108,7 +108,7 @@ def _fetch(key: Any) -> Any:
     found = workers.from_memory([key])
     if found:
         return found[0]
-    again = f"gr-again-{key}"
+    again = f"gr-fetch-{key}"
     try:
         return get_client().get({again: Task(again, _same, TaskRef(key))}, again)
     except CancelledError:

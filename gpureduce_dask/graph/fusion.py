@@ -64,6 +64,25 @@ def _after(result: Any, awaited: Any) -> Any:
     return result
 
 
+class TaskWriter:
+    """Tasks as they come, numbered, by keys of a prefix, what the task does, and a token."""
+
+    def __init__(self, prefix: str, token: str) -> None:
+        self.prefix, self.token = prefix, token
+        self.tasks: dict[Any, GraphNode] = {}
+        self._names: dict[str, str] = {}  # one text each: it travels once
+
+    def add(self, step: str, run: Callable[..., Any], *arguments: Any, kind: type[Task] = Task) -> TaskRef:
+        """A task of this step."""
+        key = (self.name(step), len(self.tasks))
+        self.tasks[key] = kind(key, run, *arguments)
+        return TaskRef(key)
+
+    def name(self, step: str) -> str:
+        """What the keys of a step begin with."""
+        return self._names.setdefault(step, f"{self.prefix}-{step}-{self.token}")
+
+
 class Source(Protocol):
     """What the tasks of a layer follow from."""
 
@@ -267,7 +286,7 @@ def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
     for group, each in zip(groups, found, strict=False):
         mine = [members[i] for i in each.members]
         # By a key of its own: a scheduler that knows the group's has another partial under it.
-        key = f"gr-wide-{tokenize([str(ref.key) for ref in mine])}"
+        key = f"gr-combine-{tokenize([str(ref.key) for ref in mine])}"
         graph[key] = Task(key, group.func, List(*mine))
         kept.append(TaskRef(key))
     graph[user] = Task(user, node.func, List(*kept), *node.args[1:])
@@ -449,7 +468,7 @@ class _Bundle:
         names = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
         key = self.groups[0].key
         if len(self.groups) > 1:
-            key = f"gr-joint-{tokenize(sorted(str(group.key) for group in self.groups))}"
+            key = f"gr-partials-{tokenize(sorted(str(group.key) for group in self.groups))}"
             for group, first in zip(self.groups, self._firsts, strict=True):
                 many = isinstance(group, PlacedGroups)
                 yield Task(

@@ -15,7 +15,7 @@ from ..operators.monoid import Bound, Monoid
 from . import masks, scan_apply
 from .apply import apply, bind
 from .operands import Function, Operands, traceable
-from .reduce import reduce_array
+from .reduce import build_tree
 from .statistics import reduce_together
 
 NAME = "map_reduce"
@@ -58,7 +58,7 @@ def map_reduce(
         return apply(monoid, *operands.whole(todo), dtype=dtype, out=out, **places, **options)
     keeps_mask = isinstance(todo, masks.Masked) and todo.keeps_mask
     bound = _of_program(program, monoid, dtype, options, name, keeps_mask)
-    return write_to(out, reduce_array(operands.arrays, bound, axis, keepdims, split_every, f"map-{monoid.name}"))
+    return write_to(out, build_tree(operands.arrays, bound, axis, keepdims, split_every, f"map-{monoid.name}").array)
 
 
 def _require_ddof_alone(ops: Any, dtype: Any, out: Any, options: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ from . import fusion, meta
 from .apply import align, bind, operands
 from .fallback import belongs_to_stock
 from .reduce import Tree, build_tree
-from .sources import HandleSource
+from .sources import HandleSource, LazySource
 from .statistics import build_statistics
 
 # What a plan reckons with. It is there to compare ways, not to time them: rates are those of one thread that reads
@@ -132,7 +132,8 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     read = float(sum(a.nbytes for a in tree.arrays))
     shares = _shares(tree, read)
     threads = max(known.threads.values(), default=1) if known.client is not None else known.total
-    alive = 0 if tree.source is not None else 2 * each
+    is_lazy = tree.source is None or isinstance(tree.source, LazySource)
+    alive = 2 * each if is_lazy else 0
     is_device = meta.promises_device(x._meta)
     lanes, rate = (len(known.threads), DEVICE_RATE) if is_device else (known.total, HOST_RATE)
     round_trip = 0 if known.client is None else ROUND_TRIP_SECONDS

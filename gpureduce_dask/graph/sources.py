@@ -1,7 +1,7 @@
 """What is known of the chunks of a reduction, and how they are dealt out: a group is what one task reduces.
 
-Chunks in memory have a source, which deals those of a slice to groups and writes the task of each: by handles on the
-workers of a cluster, or one by one. Chunks that have yet to be made are dealt by a partitioner.
+A source deals the chunks of each slice to groups, and says what the task of each runs: on chunks in memory, by handles
+on the workers of a cluster or one by one, and on chunks that have yet to be made.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, product
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from dask.highlevelgraph import MaterializedLayer
@@ -20,10 +21,10 @@ from dask.highlevelgraph import MaterializedLayer
 from .. import planner
 from ..chunk import is_device
 from ..distributed import handles, workers
-from ..distributed.handles import Coords, HandleSet, origins
-from ..distributed.private import GraphNode, List, Task, TaskRef
+from ..distributed.handles import Coords, HandleSet
+from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
-from . import meta, reduce_tasks
+from . import fusion, meta, reduce_tasks
 from .axes import Axes, needs_places, place_chunks, stages
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
@@ -35,29 +36,23 @@ class Part:
     """One group: what its task runs, on what, and on which worker as far as that is known."""
 
     run: Callable[..., Any]
-    takes: tuple[GraphNode, ...]
+    takes: tuple[list[Any], ...]
     worker: str | None
     chunks: int
+    kind: type[Task] = Task
 
-    def task(self, key: Any = None) -> Task:
-        """The group's task; without a key it is for another task to run."""
-        return Task(key, self.run, *self.takes)
+    def alone(self) -> list[Any]:
+        """What a task takes that does the group's work as well, for no other group has a part in its result."""
+        return [self.task()] if self.kind is Task else self.takes[0]
 
-
-class Source(Protocol):
-    """Chunks in memory, dealt to groups."""
-
-    todo: Reduction
-    known: workers.Workers
-    mark: Any  # tells one way of dealing from another, in keys
-    dependencies: list[Any]  # collections that groups depend on
+    def task(self) -> Task:
+        """The group's task, for another one to run."""
+        return Task(None, self.run, *self.lists)
 
     @property
-    def futures(self) -> list[Any]:
-        """Layers that they depend on."""
-
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
-        """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
+    def lists(self) -> Iterator[List]:
+        """What the task takes, as nodes of a graph."""
+        return (List(*each) for each in self.takes)
 
 
 @dataclass(frozen=True)
@@ -134,48 +129,89 @@ def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes
     for worker, parts in mine.items():
         threads = source.known.total if worker is None else source.known.threads.get(worker, 1)
         chunks = todo.x.npartitions * len(parts) // sum(len(each) for each in mine.values())
-        each = planner.in_memory(max(chunks, 1), 1, threads, todo.chunk_bytes)
+        each = planner.in_memory(max(chunks, 1), 1, threads, todo.chunk_bytes, source.least_bytes)
         count = min(len(parts), -(-max(chunks, 1) // each))
         found += [[parts[i] for i in g.members] for g in planner.in_order(len(parts), -(-len(parts) // count))]
     return found
 
 
-def task_of_all(parts: list[Part], key: Any) -> Task:
-    """The task of several groups, which gives a list of their partials."""
-    return Task(key, list, List(*(part.task() for part in parts)))
+def joined(parts: list[Part]) -> Part:
+    """Groups of several slices as one, which gives a list of their partials."""
+    first, chunks = parts[0], [part.chunks for part in parts]
+    if first.kind is Task:
+        return Part(list, ([part.task() for part in parts],), first.worker, sum(chunks))
+    bound = first.run.keywords["bound"]  # type: ignore[attr-defined]
+    run = partial(reduce_tasks.combine_each, bound=bound, sizes=chunks)
+    refs = [ref for part in parts for ref in part.takes[0]]
+    return Part(run, (refs,), first.worker, sum(chunks), fusion.PlacedGroups)
 
 
-class PersistedSource:
-    """By worker where holders are known."""
+class Source:
+    """The chunks of a reduction, dealt to groups: by the workers that hold them where these are known, else in order.
 
-    def __init__(self, todo: Reduction, held: list[tuple[str, ...]] | None, known: workers.Workers) -> None:
-        """``held`` are the workers that hold each chunk, in C order."""
-        self.todo, self.known, self.mark = todo, known, held
-        self.dependencies: list[Any] = list(todo.arrays)
-        self.futures: list[Any] = []
-        self.holders = None if held is None else handles.by_coords(todo.x.numblocks, held)
+    ``holders`` has the workers of each chunk, and ``memory`` bounds the bytes of a task's chunks on some of them.
+    """
+
+    least_bytes: float = planner.LEAST_BYTES  # of a group, where its worker has more threads
+    mark: Any  # tells one way of dealing from another, in keys
+    holders: handles.Holders | None = None
+    memory: Mapping[str, float] = MappingProxyType({})
+
+    def __init__(self, todo: Reduction, known: workers.Workers) -> None:
+        self.todo, self.known = todo, known
+
+    @property
+    def dependencies(self) -> list[Any]:
+        """Collections that groups depend on."""
+        return list(self.todo.arrays)
+
+    @property
+    def futures(self) -> list[Any]:
+        """Layers that they depend on."""
+        return []
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+        """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
         found = slices_of(self.todo.x.numblocks, stage)
         for outer, members in found.items():
             yield outer, [self._part(stage, members, g) for g in self.deal(members, len(found))]
 
     def deal(self, members: Sequence[Coords], slices: int) -> list[planner.Group]:
         """The groups of one of so many slices, whose chunks these are in order."""
-        todo, known = self.todo, self.known
-        if todo.size:
-            known = workers.Workers(dict.fromkeys(known.threads, 1), known.memory)
-        if self.holders is None:
-            size = todo.size or planner.in_memory(len(members), slices, known.total, todo.chunk_bytes)
-            return planner.in_order(len(members), size)
-        held = [self.holders[c] for c in members]
-        dealt = planner.by_worker(held, known.threads, slices, todo.chunk_bytes, known.memory)
+        todo = self.todo
+        held = self.homes(members)
+        if held is None:
+            return planner.in_order(len(members), todo.size or self._size(len(members), slices))
+        threads = dict.fromkeys(self.known.threads, 1) if todo.size else self.known.threads
+        dealt = planner.by_worker(held, threads, slices, todo.chunk_bytes, self.memory, self.least_bytes)
         return planner.smaller(dealt, todo.size) if todo.size else dealt
 
-    def _part(self, stage: Axes, members: list[Coords], group: planner.Group) -> Part:
+    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]] | None:
+        """The workers that hold each of some chunks, or None where nobody knows."""
+        return None if self.holders is None else [self.holders[c] for c in members]
+
+    def _size(self, chunks: int, slices: int) -> int:
+        """How many of a slice's chunks make a group, where nobody says."""
+        return planner.in_memory(chunks, slices, self.known.total, self.todo.chunk_bytes)
+
+    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+        """The group of some chunks of a slice, which are ``members``."""
+        raise NotImplementedError
+
+
+class PersistedSource(Source):
+    """Chunks in memory, by the futures of each."""
+
+    def __init__(self, todo: Reduction, held: list[tuple[str, ...]] | None, known: workers.Workers) -> None:
+        """``held`` are the workers that hold each chunk, in C order."""
+        super().__init__(todo, known)
+        self.mark, self.memory = held, known.memory
+        self.holders = None if held is None else handles.by_coords(todo.x.numblocks, held)
+
+    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
         todo, mine = self.todo, [members[i] for i in group.members]
         keys = [[(a.name, *c) for c in mine] for a in todo.arrays]
-        columns = List(*(List(*map(TaskRef, column)) for column in keys))
+        columns = [List(*map(TaskRef, column)) for column in keys]
         run = partial(
             reduce_tasks.reduce_chunks,
             bound=todo.bound,
@@ -186,16 +222,55 @@ class PersistedSource:
         return Part(run, (columns,), group.worker, len(mine))
 
 
-class HandleSource:
+class LazySource(Source):
+    """Chunks that have yet to be made, by the tasks that reduce each of them: groups take these in when the graph is
+    optimised. Those of a monoid that does not commute stay in a row."""
+
+    least_bytes = 0
+
+    def __init__(self, todo: Reduction) -> None:
+        found = handles.origins(todo.x) if todo.bound.monoid.commutative else None
+        self.holders, known = (None, workers.current()) if found is None else found
+        super().__init__(todo, known)
+        self.partials: Any = None  # an array of the partials of each chunk
+        blocks, stage = todo.x.numblocks, stages(todo.bound, todo.x.numblocks, todo.axes)[0]
+        chunks = math.prod(blocks[a] for a in stage)
+        slices = math.prod(n for a, n in enumerate(blocks) if a not in stage)
+        each = planner.A_PROCESS if workers.are_processes() else planner.A_THREAD
+        self.size = planner.to_make(chunks, slices, known.total, todo.chunk_bytes, each)
+        self.mark = todo.size or self.size
+        if self.holders is not None:
+            self.mark = todo.size, sorted(known.threads.items()), [*self.holders.values()]
+
+    @property
+    def dependencies(self) -> list[Any]:
+        return [self.partials]
+
+    def _size(self, chunks: int, slices: int) -> int:
+        return self.size
+
+    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+        name = self.partials.name
+        refs = [TaskRef((name, *members[i])) for i in group.members]
+        kind = fusion.Group if self.holders is None else fusion.PlacedGroup
+        run = partial(reduce_tasks.combine, bound=self.todo.bound)
+        return Part(run, (refs,), group.worker, len(group.members), kind)
+
+
+class HandleSource(Source):
     """The chunks of arrays that have handles on the same workers. ``layers`` are the chunks' own, of futures. A dry run
     makes no handles."""
 
     def __init__(
         self, todo: Reduction, held: list[HandleSet], layers: list[Any], known: workers.Workers, dry_run: bool
     ) -> None:
-        self.todo, self.held, self.layers, self.known, self.dry_run = todo, held, layers, known, dry_run
-        self.dependencies: list[Any] = []
+        super().__init__(todo, known)
+        self.held, self.layers, self.dry_run = held, layers, dry_run
         self.mark = [sorted(h.keys.values()) for h in held]
+
+    @property
+    def dependencies(self) -> list[Any]:
+        return []
 
     @property
     def futures(self) -> list[Any]:
@@ -209,45 +284,42 @@ class HandleSource:
         """How many handles are made before the reduction runs."""
         return sum(h.to_make for h in self.held)
 
-    def refs(self, worker: str) -> tuple[List, List]:
+    def refs(self, worker: str) -> tuple[list[Any], list[Any]]:
         """A worker's handles, and chunks that keep their task there."""
         keys, anchors = [h.keys[worker] for h in self.held], [h.anchors[worker] for h in self.held]
-        return List(*map(TaskRef, keys)), List(*map(TaskRef, anchors))
+        return [*map(TaskRef, keys)], [*map(TaskRef, anchors)]
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
         layouts = self.held[0].layouts
         at = (stage, self.todo.size, str(self.todo.chunk_bytes))  # as text: no NaN is the same as another
         if at not in layouts:
-            layouts[at] = list(self._deal(stage))
+            layouts[at] = list(self._layout(stage))
         for outer, dealt in layouts[at]:
-            yield outer, [self._part(stage, *each) for each in dealt]
+            yield outer, [self._part_of_handle(stage, *each) for each in dealt]
 
-    def _deal(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
+    def _layout(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
         """Groups of each slice, and the numbers of their chunks in the handle."""
-        numblocks, held, threads, nbytes = (
-            self.todo.x.numblocks,
-            self.held[0],
-            self.known.threads,
-            self.todo.chunk_bytes,
-        )
+        numblocks, held, threads = self.todo.x.numblocks, self.held[0], self.known.threads
         if len(stage) == len(numblocks) and not self.todo.size:  # a slice of all that each handle has
             yield (
                 (0,) * len(stage),
                 [
                     (planner.Group(planner.as_range(share.numbers[part.start : part.stop]), worker), part)
                     for worker, share in held.shares.items()
-                    for part in planner.shares(len(share.numbers), threads.get(worker, 1), nbytes)
+                    for part in planner.shares(len(share.numbers), threads.get(worker, 1), self.todo.chunk_bytes)
                 ],
             )
             return
         slices = slices_of(numblocks, stage)
         for outer, members in slices.items():
-            dealt = planner.by_worker([(held.places[c],) for c in members], threads, len(slices), nbytes, {})
-            if self.todo.size:
-                dealt = planner.smaller(dealt, self.todo.size)
+            dealt = self.deal(members, len(slices))
             yield outer, [(g, planner.as_range([held.numbers[members[i]] for i in g.members])) for g in dealt]
 
-    def _part(self, stage: Axes, group: planner.Group, picks: Any) -> Part:
+    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
+        places = self.held[0].places
+        return [(places[c],) for c in members]
+
+    def _part_of_handle(self, stage: Axes, group: planner.Group, picks: Any) -> Part:
         todo = self.todo
         run = partial(reduce_tasks.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
         return Part(run, self.refs(str(group.worker)), group.worker, len(picks))
@@ -318,36 +390,3 @@ def fit(todo: Reduction, homes: list[str], known: workers.Workers) -> bool:
     if meta.promises_device(todo.x._meta):
         return True
     return all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
-
-
-@dataclass(frozen=True)
-class Partitioner:
-    """So many chunks in a row, or by the workers that hold what they are made of. Its text tells one from another."""
-
-    size: int | None
-    slices: int
-    chunk_bytes: float
-    threads: Mapping[str, int] = field(default_factory=dict)
-    holders: Mapping[Coords, tuple[str, ...]] = field(default_factory=dict)
-
-    def groups(self, members: Sequence[Coords]) -> list[planner.Group]:
-        """The groups of one slice, whose chunks these are in order."""
-        if not self.holders:
-            return planner.in_order(len(members), self.size or 1)
-        held = [self.holders[c] for c in members]
-        dealt = planner.by_worker(held, self.threads, self.slices, self.chunk_bytes, {}, least=0)
-        return planner.smaller(dealt, self.size) if self.size else dealt
-
-
-def partitioner(todo: Reduction) -> Partitioner:
-    """How a reduction's chunks are dealt. Those of a monoid that does not commute stay in a row."""
-    blocks, first = todo.x.numblocks, stages(todo.bound, todo.x.numblocks, todo.axes)[0]
-    slices = math.prod(n for a, n in enumerate(blocks) if a not in first)
-    chunks = math.prod(blocks[a] for a in first)
-    found = origins(todo.x) if todo.bound.monoid.commutative else None
-    holders, known = ({}, workers.current()) if found is None else found
-    if holders:
-        return Partitioner(todo.size, slices, todo.chunk_bytes, dict(sorted(known.threads.items())), holders)
-    each = planner.A_PROCESS if workers.are_processes() else planner.A_THREAD
-    size = todo.size or planner.to_make(chunks, slices, known.total, todo.chunk_bytes, each)
-    return Partitioner(size, slices, todo.chunk_bytes)

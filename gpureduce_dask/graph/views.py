@@ -8,7 +8,7 @@ graph may do to a chunk is made by tasks of dask.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -126,16 +126,14 @@ class ViewSource(sources.HandleSource):
         super().__init__(todo, [held], [view.layer], known, dry_run)
         self.view = view
 
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
-        places, found = self.held[0].places, sources.slices_of(self.todo.x.numblocks, stage)
-        for outer, members in found.items():
-            homes = [(places[self.view.parts[c][0]],) for c in members]
-            dealt = planner.by_worker(homes, self.known.threads, len(found), self.todo.chunk_bytes, {})
-            dealt = planner.smaller(dealt, self.todo.size) if self.todo.size else dealt
-            yield outer, [self._pieces(stage, [members[i] for i in g.members], g.worker) for g in dealt]
+    slices = sources.Source.slices
 
-    def _pieces(self, stage: Axes, mine: list[Coords], worker: str | None) -> Part:
-        numbers, todo, parts = self.held[0].numbers, self.todo, [self.view.parts[c] for c in mine]
+    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
+        return super().homes([self.view.parts[c][0] for c in members])
+
+    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+        numbers, todo, mine = self.held[0].numbers, self.todo, [members[i] for i in group.members]
+        parts = [self.view.parts[c] for c in mine]
         run = partial(
             fused_task.reduce_pieces,
             pieces=[Piece(numbers[at], cuts, o) for (at, cuts), o in zip(parts, todo.offsets_of(mine), strict=True)],
@@ -143,7 +141,7 @@ class ViewSource(sources.HandleSource):
             bound=todo.bound,
             where=todo.where(stage, ()),
         )
-        return Part(run, self.refs(str(worker)), worker, len(mine))
+        return Part(run, self.refs(str(group.worker)), group.worker, len(mine))
 
 
 def select_source(todo: Reduction, dry_run: bool = False) -> ViewSource | None:
