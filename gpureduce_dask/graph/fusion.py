@@ -65,22 +65,25 @@ def _after(result: Any, awaited: Any) -> Any:
 
 
 class TaskWriter:
-    """Tasks as they come, numbered, by keys of a prefix, what the task does, and a token."""
+    """Tasks as they come. Keys of the result's blocks begin with ``name``; those of others say what their step is, and
+    are numbered."""
 
     def __init__(self, prefix: str, token: str) -> None:
-        self.prefix, self.token = prefix, token
+        self.prefix, self.token, self.name = prefix, token, f"{prefix}-{token}"
         self.tasks: dict[Any, GraphNode] = {}
         self._names: dict[str, str] = {}  # one text each: it travels once
 
+    def step_name(self, step: str) -> str:
+        """What the keys of a step's tasks begin with."""
+        if step not in self._names:
+            self._names[step] = f"{self.prefix}-{step}-{self.token}"
+        return self._names[step]
+
     def add(self, step: str, run: Callable[..., Any], *arguments: Any, kind: type[Task] = Task) -> TaskRef:
         """A task of this step."""
-        key = (self.name(step), len(self.tasks))
+        key = (self.step_name(step), len(self.tasks))
         self.tasks[key] = kind(key, run, *arguments)
         return TaskRef(key)
-
-    def name(self, step: str) -> str:
-        """What the keys of a step begin with."""
-        return self._names.setdefault(step, f"{self.prefix}-{step}-{self.token}")
 
 
 class Source(Protocol):

@@ -100,8 +100,8 @@ class Tree:
         self.how = {} if deferred.fuses() else {"fuse": False}
         names = [a.name for a in self.arrays]
         token = tokenize(names, chunks, self.bound, self.axes, self.keepdims, split, options, *self.how)
-        self.name = f"{prefix}-{token}"
         self.writer = TaskWriter(prefix, token)
+        self.name = self.writer.name
         self.device = meta.promises_device(self.x._meta)
         packed = isinstance(self.bound, Product)  # its result is a partial, on either side
         ndim = len(self.kept) + len(self.bound.extra)
@@ -199,7 +199,7 @@ class Tree:
             shape = tuple(sum(s) for s in sizes)
         run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape, **self.how)
         state = np.empty((0,) * self.x.ndim, self.bound.state)
-        return self._blockwise(run, self.writer.name("chunk"), self.inds, self.bound.state, state, inputs)
+        return self._blockwise(run, self.writer.step_name("chunk"), self.inds, self.bound.state, state, inputs)
 
     def _narrow(self, refs: Sequence[Any], size: int) -> list[Any]:
         """Combine neighbours, level by level, until few enough are left for one task."""

@@ -21,8 +21,7 @@ from . import meta
 from .apply import align, as_dask, bind, operands
 from .axes import normalise_axes
 from .fallback import foreign, loses_nan, require_plain
-from .scan import scan_array
-from .scan_flat import scan_flat
+from .scan import scan_array, scan_flat
 from .scan_tasks import Scan
 
 METHODS = ("sequential", "blelloch")  # dask's

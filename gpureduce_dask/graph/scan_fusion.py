@@ -22,7 +22,7 @@ from .scan_tasks import Scan
 
 Graph = Mapping[Key, GraphNode]
 
-READERS = (scan_tasks.totals, scan_tasks.bases, scan_tasks.scan_first, scan_tasks.scan_chunk)
+READERS = (scan_tasks.totals, scan_tasks.carries, scan_tasks.scan_first, scan_tasks.scan_chunk)
 # Not ``clip``, ``maximum`` and ``where``, which take NumPy 4 to 30 times as long as a sum: a scan of chunks that a
 # difference and a clip make took 404 ms with them, 307 without (Epyc, one thread, float32 (3652, 90, 180), 2026-11).
 CHEAP = frozenset(
