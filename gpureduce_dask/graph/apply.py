@@ -20,7 +20,7 @@ from ..operators.monoid import Bound, Monoid
 from ..public import is_labelled, xarray
 from . import array_expressions  # noqa: F401  # by which public functions are called
 from . import graph_arrays as da
-from .fallback import belongs_to_stock, call, foreign, require_native
+from .meta import belongs_to_stock, call, foreign, require_native
 from .reduce import build_tree
 
 

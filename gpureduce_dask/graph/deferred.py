@@ -28,8 +28,7 @@ from ..expressions.program import Program
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
-from .axes import shift_positions
-from .settings import setting
+from .arguments import setting, shift_positions
 
 # Where the inputs of a group's task lie on a GPU, while it runs.
 _inputs: ContextVar[frozenset[int] | None] = ContextVar("gpureduce_inputs", default=None)

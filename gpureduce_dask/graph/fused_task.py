@@ -139,18 +139,6 @@ def reduce_pieces(
     return combine(folding.pending(), bound=bound)
 
 
-def made(node: GraphNode, have: dict[Key, Any]) -> Any:
-    """A chunk that its group's task makes, named in the notes of what it raises."""
-    with deferred.fused_task():
-        _finished(_make(node, have))
-    return _whole(have.pop(node.key))
-
-
-def _whole(value: Any) -> Any:
-    """The array that dask would have made."""
-    return value.finish() if isinstance(value, Upload) else deferred.made(value)
-
-
 def _make(node: GraphNode, have: dict[Key, Any]) -> Making[None]:
     with _named(node.key):
         try:

@@ -29,12 +29,11 @@ from ..distributed.private import (
     TaskRef,
 )
 from ..planner import in_order
-from . import deferred, fused_task, scan_fusion
+from . import deferred, fused_task
 from . import graph_arrays as da
 from .fused_task import Key, Step
-from .output_fusion import finish_together
 from .reduce_tasks import combine, finish
-from .scan_fusion import users_of
+from .task_fusion import finish_together, move_in_steps, users_of
 
 
 class Tasks(MaterializedLayer):
@@ -177,7 +176,7 @@ class Optimize:
             low = private.fuse_linear(move_in_chains(low, wanted, known), wanted | known)
         # Each alias that fusion leaves would run as a task.
         low = private.resolve_aliases(low, wanted | known, users_of(low))
-        low = finish_together(scan_fusion.move_in_steps(low, wanted | known), wanted, known)
+        low = finish_together(move_in_steps(low, wanted | known), wanted, known)
         return {key: fused_task.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:

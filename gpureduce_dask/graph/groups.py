@@ -22,8 +22,8 @@ from ..operators.monoid import Bound, Monoid
 from . import deferred, meta, reduce_tasks
 from . import graph_arrays as da
 from .apply import align, bind, operands
-from .axes import Axes, normalise_axes
-from .fallback import belongs_to_stock, foreign, require_plain
+from .arguments import Axes, normalise_axes
+from .meta import belongs_to_stock, foreign, require_plain
 from .reduce import build_tree
 
 MOST = 2**31  # kernels count groups in 32 bits

@@ -20,8 +20,8 @@ from ..operators.grouped import COUNT, Bins, Edges, binned
 from . import graph_arrays as da
 from . import meta
 from .apply import apply, as_dask
-from .fallback import require_plain
 from .groups import grouped, own_groups
+from .meta import require_plain
 from .reduce import build_tree
 
 

@@ -18,7 +18,7 @@ from ..operators.monoid import Monoid
 from ..public import public
 from . import fusion, meta
 from .apply import align, bind, operands
-from .fallback import belongs_to_stock
+from .meta import belongs_to_stock
 from .reduce import Tree, build_tree
 from .sources import HandleSource, LazySource
 from .statistics import build_statistics

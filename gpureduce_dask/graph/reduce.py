@@ -23,7 +23,17 @@ from ..operators.monoid import Bound
 from ..operators.product_monoid import Product
 from . import deferred, fusion, meta, reduce_tasks, sources, views
 from . import graph_arrays as da
-from .axes import FAN_IN, Axes, fan_in, group_size, needs_places, normalise_axes, place_chunks, refuse_empty, stages
+from .arguments import (
+    FAN_IN,
+    Axes,
+    fan_in,
+    group_size,
+    needs_places,
+    normalise_axes,
+    place_chunks,
+    refuse_empty,
+    stages,
+)
 from .fusion import Tasks, TaskWriter
 from .sources import LazySource, Part, Reduction, Source, bundles, joined, slices_of
 

@@ -18,7 +18,7 @@ from ..errors import ArgumentError, message
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product
 from . import deferred
-from .axes import Axes, empty_slice, shift_positions
+from .arguments import Axes, empty_slice, shift_positions
 
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
 # would pass for a value.

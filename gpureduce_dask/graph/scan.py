@@ -37,7 +37,7 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
-from . import deferred, fusion, meta, scan_fusion, sources
+from . import deferred, fusion, meta, sources, task_fusion
 from . import graph_arrays as da
 from .fusion import Deferred, Tasks, TaskWriter
 from .scan_tasks import (
@@ -232,7 +232,7 @@ class ScanTree:
         if isinstance(source, HandleSource):
             return PersistedSource(self.todo, [*source.held[0].holders().values()], source.known)
         found = handles.origins(self.x) if source is None and self.scan.fuse else None
-        if found is not None and scan_fusion.are_computed(self.arrays, self.scan):
+        if found is not None and task_fusion.are_computed(self.arrays, self.scan):
             return PersistedSource(self.todo, [*found[0].values()], found[1])
         return source
 

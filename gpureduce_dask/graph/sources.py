@@ -25,7 +25,7 @@ from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
 from . import fusion, meta, reduce_tasks
-from .axes import Axes, needs_places, place_chunks, stages
+from .arguments import Axes, needs_places, place_chunks, stages
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
 BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are

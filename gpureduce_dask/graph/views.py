@@ -21,7 +21,7 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import Alias, DataNode, Task, TaskRef
 from . import deferred, fused_task, meta, sources
-from .axes import Axes
+from .arguments import Axes
 from .fused_task import Chain, Piece
 from .sources import Part, Reduction
 

@@ -158,7 +158,7 @@ def install() -> None:
 
 def wanted() -> Setting:
     """What is switched on here and now: nothing (False), CuPy chunks (True), or ``"numpy"`` chunks too."""
-    from ..graph.settings import setting
+    from ..graph.arguments import setting
 
     here = _blocks.get() or tuple(_calls[-1:])
     if here:

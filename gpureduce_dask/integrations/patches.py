@@ -22,8 +22,8 @@ from ..distributed import private
 from ..errors import GpureduceError
 from ..graph import deferred, histograms
 from ..graph.apply import bind
+from ..graph.arguments import group_size
 from ..graph.array_expressions import call as call_on_graphs
-from ..graph.axes import group_size
 from ..graph.meta import is_ours, promises_device
 from ..graph.reduce import build_tree
 from ..graph.scan_apply import apply as scan_array
