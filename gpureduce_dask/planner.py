@@ -1,4 +1,4 @@
-"""Which chunks one task reduces: sizes of groups, and how chunks are dealt out. Pure: no dask, no cluster."""
+"""Which chunks one task reduces: sizes of groups, and which worker each is for. Pure: no dask, no cluster."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-# Groups a thread gets where chunks have yet to be made: nobody knows how long that takes, so that the last one to
+# Groups for each thread where chunks have yet to be made: nobody knows how long that takes, so that the last one to
 # finish makes the others wait for a quarter of the time at most.
-A_THREAD = 4
-# And a process: what its task takes the parent holds too, and pickles, so that groups which share chunks with other
-# tasks had better take few of them.
-A_PROCESS = 32
-MOST_BYTES = 8 * 2**30  # of chunks that one group makes: what is made again when a worker is lost
-LEAST_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
+GROUPS_PER_THREAD = 4
+# The same where threads are processes of dask's own scheduler: the parent pickles all that a task takes, so that groups
+# which share chunks with other tasks had better take few of them.
+GROUPS_PER_PROCESS = 32
+MAX_MADE_BYTES = 8 * 2**30  # of chunks that one group makes: what is made again when a worker is lost
+MIN_READ_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
 
 
@@ -33,13 +33,13 @@ def in_order(chunks: int, size: int) -> list[Group]:
     return [Group(range(a, b)) for a, b in pairwise(cuts)]
 
 
-def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float, each: int = A_THREAD) -> int:
+def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float, each: int = GROUPS_PER_THREAD) -> int:
     """How many of a slice's chunks one task makes and reduces, one after another, ``each`` tasks a thread."""
     size = -(-chunks // max(1, -(-each * threads // slices)))
-    return max(1, min(size, _as_many(MOST_BYTES, chunk_bytes)))
+    return max(1, min(size, _as_many(MAX_MADE_BYTES, chunk_bytes)))
 
 
-def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least: float = LEAST_BYTES) -> int:
+def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least: float = MIN_READ_BYTES) -> int:
     """How many of a slice's chunks, all in memory already, one task reads: ``least`` bytes or more."""
     worth = max(1, int(chunks * _known(chunk_bytes) // least)) if least else threads
     useful = min(max(1, threads // slices), worth)
@@ -59,7 +59,7 @@ def by_worker(
     slices: int,
     chunk_bytes: float,
     memory: Mapping[str, float],
-    least: float = LEAST_BYTES,
+    least: float = MIN_READ_BYTES,
 ) -> list[Group]:
     """A slice's chunks by the worker that holds them, a group a thread.
 
@@ -84,11 +84,11 @@ def by_worker(
     return groups
 
 
-def smaller(dealt: Sequence[Group], size: int) -> list[Group]:
+def smaller(groups: Sequence[Group], size: int) -> list[Group]:
     """The same groups, cut into ones of at most ``size`` chunks."""
     return [
         Group(as_range([g.members[i] for i in part.members]), g.worker)
-        for g in dealt
+        for g in groups
         for part in in_order(len(g.members), size)
     ]
 

@@ -60,9 +60,9 @@ def _memory(x: Any) -> int:
     return id(getattr(x.data, "mem", x))
 
 
-LEAST = 1 << 12  # elements of an array below which its temporaries cost nothing
-NUMBERS = 16  # single numbers of a GPU that are remembered
-MOST = 4  # arrays that are read together
+MIN_ELEMENTS = 1 << 12  # elements of an array below which its temporaries cost nothing
+KEPT_NUMBERS = 16  # single numbers of a GPU that are remembered
+MAX_ARRAYS = 4  # arrays that are read together
 OPERATORS = (
     "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift rshift lt le gt ge eq ne".split()
 )
@@ -174,9 +174,9 @@ def defer_elementwise(node: Task, have: Any) -> DeferredArray | None:
         elif not isinstance(a, int | float | complex | np.generic) and not (type(a) is np.ndarray and a.ndim == 0):
             return None
     sides = {is_device(x) for x in leaves.values()}
-    if len(sides) != 1 or len(leaves) > MOST:
+    if len(sides) != 1 or len(leaves) > MAX_ARRAYS:
         return None
-    if max(x.size for x in leaves.values()) < LEAST:
+    if max(x.size for x in leaves.values()) < MIN_ELEMENTS:
         return None
     return DeferredArray(function, args, dict(node.kwargs), leaves, True in sides)
 
@@ -224,7 +224,7 @@ def _number(x: Any) -> Any:
     found = _numbers.get(id(x))
     if found is None or found[0] is not x:
         found = _numbers[id(x)] = x, x.get()[()]
-        while len(_numbers) > NUMBERS:
+        while len(_numbers) > KEPT_NUMBERS:
             _numbers.popitem(last=False)
     return found[1]
 
@@ -240,19 +240,19 @@ def _argument(value: Any, have: Any) -> Any:
     return value.value if isinstance(value, DataNode) else value
 
 
-def made(x: Any) -> Any:
+def materialise(x: Any) -> Any:
     """The array that dask would have made, or a chunk's partial; anything else itself."""
     if isinstance(x, UnreducedChunk):
-        return reduced([x])
+        return reduce_deferred([x])
     if not isinstance(x, DeferredArray):
         return x
     if x.function is not None:
-        x.value = x.function(*(made(a) for a in x.args), **x.options)
+        x.value = x.function(*(materialise(a) for a in x.args), **x.options)
         x.function, x.args, x.leaves = None, (), {}
     return x.value
 
 
-def reduced(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any:
+def reduce_deferred(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any:
     """The partial of chunks of a host that follow each other, added to the one before, where it lies; or of inputs of
     one operator, those of each shape together."""
     first = chunks[0]
@@ -268,9 +268,9 @@ def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[t
     """The arrays to read, and the operator of what was put off; the blocks that dask would have made where a kernel
     cannot compute it, or without ``fuse``."""
     if not (fuse and any(isinstance(b, DeferredArray) and b.function is not None for b in blocks)):
-        return tuple(map(made, blocks)), bound
+        return tuple(map(materialise, blocks)), bound
     found = _fused(blocks, bound)
-    return (tuple(map(made, blocks)), bound) if found is None else found
+    return (tuple(map(materialise, blocks)), bound) if found is None else found
 
 
 def operator_of(x: Any, leaf: Any, bound: Bound) -> Bound | None:
@@ -286,10 +286,10 @@ def _fused(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound]
     shapes = set()
     for b in blocks:
         is_open = isinstance(b, DeferredArray) and b.function is not None
-        leaves.update(b.leaves if is_open else {id(made(b)): made(b)})
+        leaves.update(b.leaves if is_open else {id(materialise(b)): materialise(b)})
         shapes.add(b.shape)
     arrays = list(leaves.values())
-    if len(shapes) > 1 or len(arrays) > MOST or not all(map(_is_array, arrays)):
+    if len(shapes) > 1 or len(arrays) > MAX_ARRAYS or not all(map(_is_array, arrays)):
         return None
     if type(bound) not in (Bound, Product) or any(map_of(part) for part in bound.parts):
         return None
@@ -317,7 +317,7 @@ def _program(blocks: Sequence[Any], arrays: Sequence[Any]) -> Program | None:
     steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
     places: dict[int, Any] = {id(a): ("array", i) for i, a in enumerate(arrays)}
     outputs = tuple(
-        _write_down(b if isinstance(b, DeferredArray) and b.function else made(b), steps, places) for b in blocks
+        _write_down(b if isinstance(b, DeferredArray) and b.function else materialise(b), steps, places) for b in blocks
     )
     key = (
         tuple((f, tuple(map(_known, args)), tuple(sorted(map(repr, options.items())))) for f, args, options in steps),

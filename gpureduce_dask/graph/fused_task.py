@@ -189,11 +189,11 @@ def _step(node: GraphNode, have: dict[Key, Any]) -> Making[Any]:
             later = way(node, have)
             if later is not None:
                 return later
-        if _is_upload(node) and upload.takes(array := deferred.made(have[node.args[0].key])):
+        if _is_upload(node) and upload.takes(array := deferred.materialise(have[node.args[0].key])):
             return Upload(array)
         if deferred.is_reader(node.func):
             return node({key: have[key] for key in node.dependencies})
-    return node({key: deferred.made(have[key]) for key in node.dependencies})
+    return node({key: deferred.materialise(have[key]) for key in node.dependencies})
 
 
 def _is_upload(node: Task) -> bool:
@@ -232,7 +232,7 @@ def _reduces(node: Task) -> bool:
 
 def run_whole(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:
     """The task of a chunk that holds all of its slices, with the chain that makes it."""
-    return deferred.made(execute(inner, out, names, *given))
+    return deferred.materialise(execute(inner, out, names, *given))
 
 
 def _argument(value: Any, have: dict[Key, Any]) -> Making[Any]:

@@ -32,7 +32,7 @@ from ..planner import in_order
 from . import deferred, fused_task
 from . import graph_arrays as da
 from .fused_task import Key, Step
-from .reduce_tasks import combine, finish
+from .reduce_tasks import combine, finalise
 from .task_fusion import finish_together, move_in_steps, users_of
 
 
@@ -273,7 +273,7 @@ def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
     """Fewer groups for one task to combine, where they only combine too: as many partials to each as that task takes,
     or the largest of them. Smaller ones serve those that make their chunks."""
     node = graph.get(user)
-    if not (isinstance(node, Task) and _function(node) in (combine, finish)):
+    if not (isinstance(node, Task) and _function(node) in (combine, finalise)):
         return
     if not all(isinstance(each, TaskRef) and each.key in apart for each in node.args[0].args):
         return

@@ -137,7 +137,7 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     is_device = meta.promises_device(x._meta)
     lanes, rate = (len(known.threads), DEVICE_RATE) if is_device else (known.total, HOST_RATE)
     round_trip = 0 if known.client is None else ROUND_TRIP_SECONDS
-    seconds = read / (rate * min(lanes, len(tree.dealt))) + tasks * TASK_SECONDS + round_trip
+    seconds = read / (rate * min(lanes, len(tree.groups))) + tasks * TASK_SECONDS + round_trip
     peak = float(threads * (alive + 2 * partial))
     return Plan(name, tasks, handles, shares, read, _moved(tree, partial, known), peak, seconds)
 
@@ -154,9 +154,9 @@ def _tasks(results: list[Any], is_local: bool) -> int:
 
 def _shares(tree: Tree, read: float) -> tuple[Share, ...]:
     found: dict[str, list[int]] = {}
-    for worker, chunks in tree.dealt:
+    for worker, chunks in tree.groups:
         found.setdefault(worker or "", []).append(chunks)
-    each = read / max(1, sum(chunks for _, chunks in tree.dealt))
+    each = read / max(1, sum(chunks for _, chunks in tree.groups))
     return tuple(Share(worker, len(n), sum(n), sum(n) * each) for worker, n in sorted(found.items()))
 
 
@@ -168,8 +168,8 @@ def _moved(tree: Tree, partial: float, known: workers.Workers) -> float:
     slices = max(1, tree.array.npartitions)
     if tree.bundles:  # each has partials of many slices, which meet where all are finished
         return float((tree.bundles - tree.bundles // workers_there) * slices * partial)
-    groups = len(tree.dealt)
-    if all(worker is None for worker, _ in tree.dealt):
+    groups = len(tree.groups)
+    if all(worker is None for worker, _ in tree.groups):
         return float(max(0, groups - max(slices, -(-groups // workers_there))) * partial)
     return float(max(0, groups - slices) * partial)
 

@@ -69,26 +69,26 @@ def build_tree(
     if size is None and is_given:
         size = _neighbours(split, axes, x.numblocks)
     fusion.install()
-    todo = Reduction(arrays, bound, axes, size)
+    reduction = Reduction(arrays, bound, axes, size)
     is_whole = all(x.numblocks[a] == 1 for a in axes)
     source: Source | None = None
     if not is_whole or x.npartitions >= MANY:
-        source = sources.select_source(todo, dry_run) or views.select_source(todo, dry_run)
+        source = sources.select_source(reduction, dry_run) or views.select_source(reduction, dry_run)
     if source is None:
         workers.current()  # raises where a worker lacks what the tasks need
     if is_whole and (source is None or not _is_worth_sharing(source)):
-        return Tree(todo, keepdims, f"gr-{name}", split).one_chunk_a_slice()
-    source = source or LazySource(todo)
-    return Tree(todo, keepdims, f"gr-{name}", split, (size, str(source.mark))).of_groups(source)
+        return Tree(reduction, keepdims, f"gr-{name}", split).one_chunk_a_slice()
+    source = source or LazySource(reduction)
+    return Tree(reduction, keepdims, f"gr-{name}", split, (size, str(source.mark))).of_groups(source)
 
 
 def _is_worth_sharing(source: Source) -> bool:
     """True for slices of one chunk each where workers had better reduce all of theirs in a task a thread: whole, such
     a result then takes no task for each of its chunks."""
-    todo, known = source.todo, source.known
-    stage = stages(todo.bound, todo.x.numblocks, todo.axes)[0]
-    is_spread = known.client is not None and todo.x.npartitions >= MANY_A_THREAD * known.total
-    return is_spread and not todo.size and sources.partials_travel(todo, stage, 1)
+    reduction, known = source.reduction, source.known
+    stage = stages(reduction.bound, reduction.x.numblocks, reduction.axes)[0]
+    is_spread = known.client is not None and reduction.x.npartitions >= MANY_A_THREAD * known.total
+    return is_spread and not reduction.size and sources.partials_travel(reduction, stage, 1)
 
 
 class Tree:
@@ -98,18 +98,18 @@ class Tree:
     """
 
     def __init__(
-        self, todo: Reduction, keepdims: bool, prefix: str, split: int | dict[int, int], options: Any = ()
+        self, reduction: Reduction, keepdims: bool, prefix: str, split: int | dict[int, int], options: Any = ()
     ) -> None:
-        self.todo, self.keepdims, self.split = todo, bool(keepdims), split
-        self.arrays, self.bound, self.axes = todo.arrays, todo.bound, todo.axes
-        self.x = todo.x
+        self.reduction, self.keepdims, self.split = reduction, bool(keepdims), split
+        self.arrays, self.bound, self.axes = reduction.arrays, reduction.bound, reduction.axes
+        self.x = reduction.x
         self.inds = tuple(range(self.x.ndim))
         self.kept = self.inds if keepdims else tuple(a for a in self.inds if a not in self.axes)
         # As text, for NaN hashes by where it lies: to take thousands of sizes one by one costs more than the reduction.
         chunks = [str(a.chunks) for a in self.arrays]
-        self.how = {} if deferred.fuses() else {"fuse": False}
+        self.fuse_option = {} if deferred.fuses() else {"fuse": False}
         names = [a.name for a in self.arrays]
-        token = tokenize(names, chunks, self.bound, self.axes, self.keepdims, split, options, *self.how)
+        token = tokenize(names, chunks, self.bound, self.axes, self.keepdims, split, options, *self.fuse_option)
         self.writer = TaskWriter(prefix, token)
         self.name = self.writer.name
         self.device = meta.promises_device(self.x._meta)
@@ -119,15 +119,15 @@ class Tree:
         self.order = stages(self.bound, self.x.numblocks, self.axes)
         self.array: Any = None
         self.source: Source | None = None
-        self.dealt: list[tuple[str | None, int]] = []  # each group's worker, where it is known, and chunks
+        self.groups: list[tuple[str | None, int]] = []  # each group's worker, where it is known, and chunks
         self.bundles = 0  # tasks that make the partials of many slices
         self.awaited: list[TaskRef] = []  # by the tasks that finish blocks
 
     def one_chunk_a_slice(self) -> Tree:
         """Every slice lies in one chunk: one task a chunk, in a layer that fuses with its neighbours."""
-        self.dealt = [(None, 1)] * self.x.npartitions
-        how = {"keepdims": self.keepdims, "device": self.device, **self.how}
-        run = partial(reduce_tasks.reduce_whole, bound=self.bound, axes=self.axes, **how)
+        self.groups = [(None, 1)] * self.x.npartitions
+        options = {"keepdims": self.keepdims, "device": self.device, **self.fuse_option}
+        run = partial(reduce_tasks.reduce_whole, bound=self.bound, axes=self.axes, **options)
         extra = dict(enumerate(self.bound.extra, self.x.ndim))
         out = (*self.kept, *extra)
         self.array = self._blockwise(run, self.name, out, self.bound.result, self.meta, self._inputs(), extra)
@@ -147,7 +147,7 @@ class Tree:
         together = self._bundles(source, slices) if may_join else {}
         level = {}
         for outer, parts in slices:
-            self.dealt += [(part.worker, part.chunks) for part in parts]
+            self.groups += [(part.worker, part.chunks) for part in parts]
             kind: type[Task] = Task
             inputs: list[Any]
             if is_lazy and size < FAN_IN:  # large partials are folded few at a time, lest a task hold all of them
@@ -207,7 +207,7 @@ class Tree:
             slices = private.slices_of_blocks(sizes)
             inputs += (_as_array(sizes) if slices is None else slices, self.inds)
             shape = tuple(sum(s) for s in sizes)
-        run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape, **self.how)
+        run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape, **self.fuse_option)
         state = np.empty((0,) * self.x.ndim, self.bound.state)
         return self._blockwise(run, self.writer.step_name("chunk"), self.inds, self.bound.state, state, inputs)
 
@@ -231,7 +231,7 @@ class Tree:
         is_last = stage + 1 == len(self.order)
         if is_last:
             drop = None if self.keepdims else self.axes
-            run = partial(reduce_tasks.finish, bound=self.bound, drop=drop, device=self.device)
+            run = partial(reduce_tasks.finalise, bound=self.bound, drop=drop, device=self.device)
         else:
             run = partial(reduce_tasks.combine, bound=self.bound, then=self.order[stage + 1])
         if in_runs:

@@ -10,7 +10,7 @@ To hand a carry from chunk to chunk would read each but once, and takes two task
 Over all axes, in C order, no chunk is cut or joined before it is scanned. Where each chunk is one stretch of the C
 order, so is each chunk of the result. Otherwise the rows of chunks that lie side by side interleave. A band is all
 chunks with the same first rows: each gives the totals of its stretches of rows, one task puts them in order, and a
-chunk of the result is some rows of the band, from as many chunks as lie abreast.
+chunk of the result is some rows of the band, from as many chunks as lie band_chunks.
 
 So all chunks of a band must come together where its rows are scanned. One task gathers them, which gives no more than a
 list, and those that scan depend on it alone: they run where it lies, and each chunk goes to one worker. To cut each
@@ -70,9 +70,9 @@ class ScanGraph:
 
     ``arrays`` are the names and the numbers of chunks of those that are scanned, and of the one that says where
     segments start, which may have one chunk for many. Keys begin with ``prefix`` and have ``token`` in them.
-    ``offsets`` are those of chunks along the axis, or in C order. ``dealt`` says which chunks' totals one task finds:
-    for each line, or once for all of them as one. ``section`` is how many chunks of a line get their carries from one
-    task.
+    ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one task
+    finds: for each line, or once for all of them as one. ``section`` is how many chunks of a line get their carries
+    from one task.
     """
 
     arrays: Sequence[tuple[str, tuple[int, ...]]]
@@ -80,25 +80,25 @@ class ScanGraph:
     prefix: str
     token: str
     offsets: Sequence[int]
-    dealt: Sequence[Sequence[Sequence[int]]]
+    partition: Sequence[Sequence[Sequence[int]]]
     section: int
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
         writer, lines = TaskWriter(self.prefix, self.token), lines_of(self.arrays[0][1], self.scan)
-        together = len(lines) // len(self.dealt)
-        for number, dealt in enumerate(self.dealt):
-            self._write(writer, lines[number * together : (number + 1) * together], dealt)
+        together = len(lines) // len(self.partition)
+        for number, partition in enumerate(self.partition):
+            self._write(writer, lines[number * together : (number + 1) * together], partition)
         return writer.tasks
 
-    def _write(self, writer: TaskWriter, lines: Sequence[list[Coords]], dealt: Sequence[Sequence[int]]) -> None:
+    def _write(self, writer: TaskWriter, lines: Sequence[list[Coords]], partition: Sequence[Sequence[int]]) -> None:
         """Totals by group, carries by section, and a task for each chunk of the result."""
         scan, each = self.scan, len(lines[0]) - 1  # nothing stands behind the last of a line
         ends = [c for line in lines for c in line[:-1]]
-        where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
+        where = {i: (g, at) for g, members in enumerate(partition) for at, i in enumerate(members)}
         sections = planner.in_order(each + 1, self.section)
-        is_one = len(dealt) == len(sections) == 1
-        groups = [self._totals(writer, [ends[i] for i in members], is_one) for members in dealt]
+        is_one = len(partition) == len(sections) == 1
+        groups = [self._totals(writer, [ends[i] for i in members], is_one) for members in partition]
         before = None
         for section in sections:
             orders = [[where[k * each + i] for i in section.members if i < each] for k in range(len(lines))]
@@ -166,9 +166,13 @@ class ScanTree:
     def __init__(self, arrays: tuple[Any, ...], starts: Any, scan: Scan, key: str) -> None:
         fusion.install()
         x = arrays[0]
-        self.todo = sources.Reduction(arrays, scan.bound, tuple(range(x.ndim)) if scan.flat else (scan.axis,), None)
+        self.reduction = sources.Reduction(
+            arrays, scan.bound, tuple(range(x.ndim)) if scan.flat else (scan.axis,), None
+        )
         self.arrays, self.x, self.inputs = arrays, x, [*arrays, *([] if starts is None else [starts])]
-        self.scan = replace(scan, device=meta.promises_device(x._meta), shape=self.todo.shape, fuse=deferred.fuses())
+        self.scan = replace(
+            scan, device=meta.promises_device(x._meta), shape=self.reduction.shape, fuse=deferred.fuses()
+        )
         chunks = [str(a.chunks) for a in arrays]
         self.prefix = f"gr-{key}"
         self.token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, self.scan)
@@ -199,21 +203,21 @@ class ScanTree:
         ends = [c for line in lines for c in line[:-1]]
         if source is None:
             size = section if workers.current().are_one else 1
-            dealt = [_apart(len(line), size) for line in lines]
+            partition = [_apart(len(line), size) for line in lines]
         elif len(lines) > 1 and len(ends) <= section:
-            dealt = [[g.members for g in source.deal(ends, 1)]]
+            partition = [[g.members for g in source.partition(ends, 1)]]
         elif section < len(sizes):
-            dealt = [_apart(len(line), 1) for line in lines]
+            partition = [_apart(len(line), 1) for line in lines]
         else:
-            dealt = [[g.members for g in source.deal(line[:-1], len(lines))] for line in lines]
-        self.token = tokenize(self.token, str(dealt), source is None)
+            partition = [[g.members for g in source.partition(line[:-1], len(lines))] for line in lines]
+        self.token = tokenize(self.token, str(partition), source is None)
         graph = ScanGraph(
             [(a.name, a.numblocks) for a in self.inputs],
             scan,
             self.prefix,
             self.token,
             [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else (),
-            dealt,
+            partition,
             section,
         )
         return self.array(Deferred(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
@@ -228,12 +232,12 @@ class ScanTree:
 
     def source(self) -> PersistedSource | None:
         """The chunks where they are in memory, or where tasks compute them of what is as they read it; else None."""
-        source = sources.select_source(self.todo, dry_run=True)
+        source = sources.select_source(self.reduction, dry_run=True)
         if isinstance(source, HandleSource):
-            return PersistedSource(self.todo, [*source.held[0].holders().values()], source.known)
+            return PersistedSource(self.reduction, [*source.handle_sets[0].holders().values()], source.known)
         found = handles.origins(self.x) if source is None and self.scan.fuse else None
         if found is not None and task_fusion.are_computed(self.arrays, self.scan):
-            return PersistedSource(self.todo, [*found[0].values()], found[1])
+            return PersistedSource(self.reduction, [*found[0].values()], found[1])
         return source
 
     def _section(self, is_lazy: bool, many: int) -> int:
@@ -243,7 +247,7 @@ class ScanTree:
         room = LAZY if math.isnan(each) else max(1, int(CARRIED_BYTES // max(each, 1)))
         if not is_lazy:
             return room
-        held = 0 if math.isnan(self.todo.chunk_bytes) else LAZY_BYTES // max(self.todo.chunk_bytes, 1)
+        held = 0 if math.isnan(self.reduction.chunk_bytes) else LAZY_BYTES // max(self.reduction.chunk_bytes, 1)
         return min(room, max(LAZY, int(min(many // SECTIONS, held))))
 
 
@@ -259,7 +263,7 @@ def _longer(size: float) -> float:
 
 # ---- all axes, in C order
 
-PARTS = 16  # of a band to be scanned apart: each takes a piece of every chunk that lies abreast
+PARTS = 16  # of a band to be scanned apart: each takes a piece of every chunk that lies band_chunks
 PIECE_BYTES = 2**20  # of a chunk: to scan these takes longer than to call for it
 CUT_BYTES = 2**22  # of pieces: to copy these takes longer than a task does
 TOGETHER_BYTES = 2**20  # of results that are scanned as one: to cut them into parts takes less than to scan each apart
@@ -290,17 +294,19 @@ class _Bands(ScanTree):
         self.starts_along = [[int(n) for n in accumulate(sizes, initial=0)] for sizes in x.chunks]
         source = self.source()
         known = workers.current() if source is None else source.known
-        abreast = list(product(*map(range, x.numblocks[rows + 1 :])))
+        band_chunks = list(product(*map(range, x.numblocks[rows + 1 :])))
         bands = list(product(*map(range, x.numblocks[: rows + 1])))
-        dealt = [self._groups([(*band, *rest) for rest in abreast], len(bands), source, known) for band in bands]
-        shares = self._shares(dealt, len(abreast), known)
-        self.token = tokenize(self.token, str(dealt), shares)
+        partition = [
+            self._groups([(*band, *rest) for rest in band_chunks], len(bands), source, known) for band in bands
+        ]
+        shares = self._shares(partition, len(band_chunks), known)
+        self.token = tokenize(self.token, str(partition), shares)
         self.writer = TaskWriter(self.prefix, self.token)
-        cuts = [self._cuts(x.chunks[rows][band[-1]], len(abreast)) for band in bands]
+        cuts = [self._cuts(x.chunks[rows][band[-1]], len(band_chunks)) for band in bands]
         firsts = list(accumulate((len(each) - 1 for each in cuts), initial=0))
         before: TaskRef | None = None
         for i in reversed(range(len(bands))) if self.scan.reverse else range(len(bands)):
-            before = self._band(dealt[i], cuts[i], firsts[i], before, shares)
+            before = self._band(partition[i], cuts[i], firsts[i], before, shares)
         sizes = [(b - a) * self.width for each in cuts for a, b in pairwise(each)]
         return self.array(Tasks(self.writer.tasks), [sizes])
 
@@ -310,39 +316,39 @@ class _Bands(ScanTree):
         """A band's chunks as one task takes them. Where they are yet to be made, on a cluster each for itself, so that
         the task runs where its chunk is made."""
         if source is not None:
-            dealt = source.deal(members, bands)
+            partition = source.partition(members, bands)
         else:
-            size = planner.to_make(len(members), bands, known.total, self.todo.chunk_bytes) if known.are_one else 1
-            dealt = planner.in_order(len(members), size)
-        return [[members[i] for i in g.members] for g in dealt]
+            size = planner.to_make(len(members), bands, known.total, self.reduction.chunk_bytes) if known.are_one else 1
+            partition = planner.in_order(len(members), size)
+        return [[members[i] for i in g.members] for g in partition]
 
-    def _shares(self, dealt: list[list[list[Coords]]], abreast: int, known: workers.Workers) -> int:
+    def _shares(self, partition: list[list[list[Coords]]], band_chunks: int, known: workers.Workers) -> int:
         """How many tasks gather the rows of a band, each for a worker to scan: enough to keep all busy, as long as what
         is cut for them is worth the tasks, and so many that each has room for them."""
         if known.are_one:
             return 1
-        nbytes = abreast * self.todo.chunk_bytes
+        nbytes = band_chunks * self.reduction.chunk_bytes
         room = min((limit / known.threads[w] for w, limit in known.memory.items()), default=math.inf)
-        useful = -(-planner.A_THREAD * known.total // len(dealt))
-        worth = nbytes // (CUT_BYTES * max(map(len, dealt)))
+        useful = -(-planner.GROUPS_PER_THREAD * known.total // len(partition))
+        worth = nbytes // (CUT_BYTES * max(map(len, partition)))
         return max(1, int(min(useful, worth)), math.ceil(nbytes / (room * planner.MEMORY_SHARE)))
 
-    def _cuts(self, height: int, abreast: int) -> list[int]:
+    def _cuts(self, height: int, band_chunks: int) -> list[int]:
         """Where the rows of a band are cut: into as many parts as it has chunks, if there are rows for it, and unless
         more than a few would be scanned apart, each in small pieces."""
-        count = min(height, abreast)
+        count = min(height, band_chunks)
         if height * self.width * self.scan.bound.result.itemsize > PARTS * TOGETHER_BYTES:
-            count = min(count, max(PARTS, int(self.todo.chunk_bytes // PIECE_BYTES)))
+            count = min(count, max(PARTS, int(self.reduction.chunk_bytes // PIECE_BYTES)))
         count = max(1, count)
         return [height * i // count for i in range(count + 1)]
 
     def _band(
-        self, dealt: list[list[Coords]], cuts: list[int], first: int, before: TaskRef | None, shares: int
+        self, partition: list[list[Coords]], cuts: list[int], first: int, before: TaskRef | None, shares: int
     ) -> TaskRef:
         """The tasks of a band, of which ``first`` is the first chunk of the result; gives what stands behind it."""
         x, rows, last, add = self.x, self.rows, self.last, self.writer.add
-        stretches = [[self._stretch(c) for c in members] for members in dealt]
-        columns = [columns_of([(a.name, *c) for c in members] for a in self.arrays) for members in dealt]
+        stretches = [[self._stretch(c) for c in members] for members in partition]
+        columns = [columns_of([(a.name, *c) for c in members] for a in self.arrays) for members in partition]
         found = List(
             *(add("total", band_totals, *each, last, self.scan) for each in zip(columns, stretches, strict=True))
         )

@@ -125,10 +125,10 @@ class Scan:
         """The arrays to read, the operator of what their chains put off, and where segments start, where they do: the
         last of the blocks."""
         arity = self.bound.monoid.arity
-        starts = deferred.made(blocks[arity]) if len(blocks) > arity else None
+        starts = deferred.materialise(blocks[arity]) if len(blocks) > arity else None
         blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks[:arity]]
         if self.flat:
-            return tuple(deferred.made(b).reshape(-1) for b in blocks), self.bound, starts
+            return tuple(deferred.materialise(b).reshape(-1) for b in blocks), self.bound, starts
         return *deferred.read_with(blocks, self.bound, self.fuse), starts
 
     def results(self, shape: tuple[int, ...], device: bool, is_filled: bool) -> Any:

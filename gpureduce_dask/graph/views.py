@@ -122,8 +122,10 @@ def _told(value: Any) -> Any:
 class ViewSource(sources.HandleSource):
     """The chunks of a view, where the handles of a persisted array refer to the blocks that they are parts of."""
 
-    def __init__(self, todo: Reduction, view: View, held: HandleSet, known: workers.Workers, dry_run: bool) -> None:
-        super().__init__(todo, [held], [view.layer], known, dry_run)
+    def __init__(
+        self, reduction: Reduction, view: View, held: HandleSet, known: workers.Workers, dry_run: bool
+    ) -> None:
+        super().__init__(reduction, [held], [view.layer], known, dry_run)
         self.view = view
 
     slices = sources.Source.slices
@@ -132,23 +134,25 @@ class ViewSource(sources.HandleSource):
         return super().homes([self.view.parts[c][0] for c in members])
 
     def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
-        numbers, todo, mine = self.held[0].numbers, self.todo, [members[i] for i in group.members]
+        numbers, reduction, mine = self.handle_sets[0].numbers, self.reduction, [members[i] for i in group.members]
         parts = [self.view.parts[c] for c in mine]
         run = partial(
             fused_task.reduce_pieces,
-            pieces=[Piece(numbers[at], cuts, o) for (at, cuts), o in zip(parts, todo.offsets_of(mine), strict=True)],
+            pieces=[
+                Piece(numbers[at], cuts, o) for (at, cuts), o in zip(parts, reduction.offsets_of(mine), strict=True)
+            ],
             chain=self.view.chain,
-            bound=todo.bound,
-            where=todo.where(stage, ()),
+            bound=reduction.bound,
+            where=reduction.where(stage, ()),
         )
         return Part(run, self.refs(str(group.worker)), group.worker, len(mine))
 
 
-def select_source(todo: Reduction, dry_run: bool = False) -> ViewSource | None:
+def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | None:
     """The source of a view's chunks, where they are worth handles; or None. A dry run makes none."""
-    if len(todo.arrays) > 1 or not todo.bound.monoid.commutative or not meta.is_ours(todo.x._meta):
+    if len(reduction.arrays) > 1 or not reduction.bound.monoid.commutative or not meta.is_ours(reduction.x._meta):
         return None
-    view = find_view(todo.x)
+    view = find_view(reduction.x)
     client = view and next(iter(view.layer.mapping.values())).client
     if view is None or client is None:
         return None
@@ -157,9 +161,9 @@ def select_source(todo: Reduction, dry_run: bool = False) -> ViewSource | None:
         known, found = handles.survey(client, [(view.name, view.numblocks, view.layer)])
         homes = handles.homes_of(view.layer, found[0]) if found else []
         is_cut = any(cuts for _, cuts in view.parts.values())
-        is_known = meta.promises_device(todo.x._meta) or not is_cut  # how much a handle would keep in memory
-        if not homes or not is_known or not sources.fit(todo, homes, known):
+        is_known = meta.promises_device(reduction.x._meta) or not is_cut  # how much a handle would keep in memory
+        if not homes or not is_known or not sources.fit(reduction, homes, known):
             return None
         unknown = tuple((math.nan,) * n for n in view.numblocks)
         held = handles.keep_handles(view.layer, view.name, unknown, homes, known, is_placed=False)
-    return ViewSource(todo, view, held, known, dry_run)
+    return ViewSource(reduction, view, held, known, dry_run)
