@@ -194,7 +194,7 @@ class HandleSet:
         return self.futures
 
     def is_good(self, known: Mapping[str, int]) -> bool:
-        """True while every worker is there, and no handle came to grief."""
+        """True while every worker is there, and no handle failed."""
         return self.shares.keys() <= known.keys() and all(
             f.status in ("pending", "finished") for f in self.futures.values()
         )

@@ -1,4 +1,4 @@
-"""Elementwise steps of a chunk's chain put off until the reduction, which computes them as it reads.
+"""Elementwise steps of a chunk's chain deferred until the reduction, which computes them as it reads.
 
 Between the functions that make a chunk and the one that reduces it stand those of a table: Python's operators, NumPy's
 functions of elements, casts. What they would give is written down instead, as long as the arrays are few. The reduction
@@ -110,7 +110,7 @@ _readers: set[Any] = set()
 
 
 def reads(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a task's function that computes what chains put off, as it reads."""
+    """Marks a task's function that computes deferred steps as it reads."""
     _readers.add(function)
     return function
 
@@ -201,7 +201,7 @@ _numbers: OrderedDict[int, tuple[Any, Any]] = OrderedDict()  # a GPU's, by the a
 
 def _with_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with numbers in place of arrays that hold one number each: those of a GPU that have no axis, and those
-    of the host that repeat it, as ``zeros_like`` does, beside others of the result's shape."""
+    of the host that repeat it, as ``zeros_like`` does, among others of the result's shape."""
     args = tuple(map(_number, args))
     if not any(map(_repeats_one, args)):
         return args
@@ -265,7 +265,7 @@ def reduce_deferred(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any
 
 
 def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[tuple[Any, ...], Bound]:
-    """The arrays to read, and the operator of what was put off; the blocks that dask would have made where a kernel
+    """The arrays to read, and the operator of what was deferred; the blocks that dask would have made where a kernel
     cannot compute it, or without ``fuse``."""
     if not (fuse and any(isinstance(b, DeferredArray) and b.function is not None for b in blocks)):
         return tuple(map(materialise, blocks)), bound
@@ -274,7 +274,7 @@ def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[t
 
 
 def operator_of(x: Any, leaf: Any, bound: Bound) -> Bound | None:
-    """The operator that reduces what was put off, from one array alone; None where it takes others, or nothing was."""
+    """The operator that reduces what was deferred, from one array alone; None where it takes others, or nothing was."""
     if not isinstance(x, DeferredArray) or [*x.leaves] != [id(leaf)]:
         return None
     found = _fused((x,), bound)
@@ -313,7 +313,7 @@ _programs: dict[Any, Program | None] = {}
 
 
 def _program(blocks: Sequence[Any], arrays: Sequence[Any]) -> Program | None:
-    """The program of what was put off: traced once for each structure and each set of numbers."""
+    """The program of what was deferred: traced once for each structure and each set of numbers."""
     steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
     places: dict[int, Any] = {id(a): ("array", i) for i, a in enumerate(arrays)}
     outputs = tuple(

@@ -177,7 +177,7 @@ def _is_fused(node: GraphNode) -> TypeGuard[Task]:
 
 
 def _step(node: GraphNode, have: dict[Key, Any]) -> Making[Any]:
-    """What one task gives: put off where the reduction can compute it as it reads, moved by threads to a GPU."""
+    """What one task gives: deferred where the reduction can compute it as it reads, moved by threads to a GPU."""
     if isinstance(node, Alias):
         return have[node.target]
     for key in node.dependencies:

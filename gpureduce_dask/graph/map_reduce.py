@@ -48,15 +48,15 @@ def map_reduce(
         each = reduce_together(NAME, function, ops, given, axis, keepdims, split_every, where, weights, dtype, options)
         return each if one is None else _one(out, [values[0] for values in each])
     monoid = one if where is None else refusing(one)
-    todo = function if where is None else Masked(function, monoid.name)
+    traced = function if where is None else Masked(function, monoid.name)
     operands = Operands(name, given if where is None else (*given, checked_mask(name, where)))
-    program = operands.trace(todo)
+    program = operands.trace(traced)
     if program is None and where is not None and not operands.is_ours:
         raise unread(name, operands.arrays)
     if program is None:
         places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
-        return apply(monoid, *operands.whole(todo), dtype=dtype, out=out, **places, **options)
-    keeps_mask = isinstance(todo, Masked) and todo.keeps_mask
+        return apply(monoid, *operands.whole(traced), dtype=dtype, out=out, **places, **options)
+    keeps_mask = isinstance(traced, Masked) and traced.keeps_mask
     bound = _of_program(program, monoid, dtype, options, name, keeps_mask)
     return write_to(out, build_tree(operands.arrays, bound, axis, keepdims, split_every, f"map-{monoid.name}").array)
 

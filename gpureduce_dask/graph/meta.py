@@ -151,7 +151,7 @@ def foreign(name: str, arrays: tuple[Any, ...]) -> DtypeError:
 
 
 def require_plain(name: str, what: str, x: Any) -> None:
-    """Raise for what stands beside the elements (a mask, labels, weights) where it is masked, sparse or the like: what
+    """Raise for what goes with the elements (a mask, labels, weights) where it is masked, sparse or the like: what
     is missing there says nothing of the elements."""
     meta = x._meta if isinstance(x, da.Array) else x
     if isinstance(meta, np.ma.MaskedArray) or (isinstance(x, da.Array) and not is_ours(meta)):

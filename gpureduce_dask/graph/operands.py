@@ -200,7 +200,7 @@ def checked_mask(name: str, where: Any) -> Any:
 
 
 def unread(name: str, arrays: tuple[Any, ...], keywords: str = "where=") -> DtypeError:
-    """The error for chunks that are no plain numbers, with a mask or weights beside them."""
+    """The error for chunks that are no plain numbers, with a mask or weights."""
     given = [a for a in arrays if a.dtype.kind != "b"] or arrays
     remedy = "Fill masked chunks first, and pass their mask as where=."
     received = f"{keywords} with {describe(given)}"
@@ -266,12 +266,12 @@ class Weighing:
         many = values if type(values) in (tuple, list) else [values]  # asks no stand-in for its class
         return tuple(x for value in many for x in self._taken(value, *arrays[place:]))
 
-    def _taken(self, value: Any, *beside: Any) -> Iterator[Any]:
+    def _taken(self, value: Any, *others: Any) -> Iterator[Any]:
         yield value
         for name in self.names:
             function = WEIGHTED[name][0]
             # What does not count is as good as zero to all that take weights.
-            found = (Masked(function, "sum") if self.masked else function)(value, *beside)
+            found = (Masked(function, "sum") if self.masked else function)(value, *others)
             yield from found if type(found) is tuple else (found,)
 
 

@@ -1,4 +1,4 @@
-"""What NumPy's and xarray's reductions take besides: masks, a value to start from, weights, and a least count.
+"""What NumPy's and xarray's reductions also take: masks, a value to start from, weights, and a least count.
 
 Each is part of the reduction, which reads the array once.
 """

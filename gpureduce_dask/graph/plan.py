@@ -33,7 +33,7 @@ ROUND_TRIP_SECONDS = 10e-3
 
 @dataclass(frozen=True)
 class Share:
-    """What falls to one worker; the nameless one stands for all where it is not known who will do it."""
+    """The part of one worker; the nameless one stands for all where it is not known who will do it."""
 
     worker: str
     groups: int

@@ -32,7 +32,7 @@ def reduce_chunk(
 ) -> Partial:
     """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices.
 
-    What a block's chain put off is computed as it is read, with ``fuse``, and else made first.
+    The deferred steps of a block are computed as it is read, with ``fuse``, and else before.
     """
     place = None
     if shape is not None:

@@ -73,8 +73,8 @@ class Scan:
 
     ``shape`` is, where positions matter, the array's along the axis and 0 along others, or of flat chunks all of it.
     ``device`` is whether results are CuPy arrays. With ``initial`` the first result of a line stands for none of its
-    elements. ``flat`` chunks are read in C order as one line. With ``fuse`` tasks compute what the chains of their
-    chunks put off.
+    elements. ``flat`` chunks are read in C order as one line. With ``fuse`` tasks compute the deferred steps
+    of their chunks.
     """
 
     bound: Bound
@@ -122,7 +122,7 @@ class Scan:
         return chunk.move(array if out is None else out, self.device)
 
     def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound, Any]:
-        """The arrays to read, the operator of what their chains put off, and where segments start, where they do: the
+        """The arrays to read, the operator with their deferred steps, and where segments start, where they do: the
         last of the blocks."""
         arity = self.bound.monoid.arity
         starts = deferred.materialise(blocks[arity]) if len(blocks) > arity else None

@@ -256,18 +256,18 @@ def reduce_together(
     """For each result of the function its statistics, in the order asked. ``ddof`` goes to those that it is for; other
     options and ``dtype`` are for one operator alone, with weights."""
     options, is_masked = options or {}, where is not None
-    beside: list[Any] = []
-    todo: Function = Masked(function) if is_masked else function
+    extra: list[Any] = []
+    traced: Function = Masked(function) if is_masked else function
     if weights is not None:
         rows = _weighted_rows(operation, ops, "order" in options)
         require_plain(operation, "weights", weights)
-        beside, todo = [as_dask(operation, weights)], Weighing(function, rows, is_masked)
+        extra, traced = [as_dask(operation, weights)], Weighing(function, rows, is_masked)
     if is_masked:
-        beside.append(checked_mask(operation, where))
-    operands = Operands(operation, [*given, *beside])
-    program = operands.trace(todo)
+        extra.append(checked_mask(operation, where))
+    operands = Operands(operation, [*given, *extra])
+    program = operands.trace(traced)
     ddof = options.get("ddof", 0)
-    if program is None and beside:
+    if program is None and extra:
         raise unread(operation, operands.arrays, "where=" if weights is None else "weights=")
     if program is None:
         values = operands.whole(function)
@@ -276,7 +276,7 @@ def reduce_together(
     if weights is None:
         asked = _mapped(operation, program, ops, ddof, keeps_mask)
     else:
-        asked = _weighted(operation, program, rows, beside[0].dtype, dtype, options)
+        asked = _weighted(operation, program, rows, extra[0].dtype, dtype, options)
     whole, statistics = join(program, asked, keeps_mask)
     tree = build_tree(operands.arrays, whole, axis, True, split_every, whole.name)
     return [[cut_statistic(tree, statistic, keepdims) for statistic in each] for each in statistics]
