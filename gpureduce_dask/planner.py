@@ -1,4 +1,4 @@
-"""Which chunks one task reduces: sizes of groups, and how chunks are dealt out. Pure: no dask, no cluster."""
+"""Which chunks one task reduces: sizes of groups, and which worker each is for. Pure: no dask, no cluster."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-# Groups a thread gets where chunks have yet to be made: nobody knows how long that takes, so that the last one to
+# Groups for each thread where chunks have yet to be made: nobody knows how long that takes, so that the last one to
 # finish makes the others wait for a quarter of the time at most.
-A_THREAD = 4
-# Chunks that a group for dask's own processes makes at most: what its task takes of others the parent holds too, and
-# pickles.
-BY_PROCESSES = 4
-MOST_BYTES = 2 * 2**30  # of chunks that one group makes: for seconds of reading, so that bars of progress move
-LEAST_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
+GROUPS_PER_THREAD = 4
+# Chunks of a group for dask's own processes, at most: what its task takes of other tasks the parent holds too, and
+# pickles. A power of two, as many pieces that a rechunk cuts a chunk into are, which are then one group's alone.
+CHUNKS_BY_PROCESSES = 4
+MAX_MADE_BYTES = 2 * 2**30  # of chunks that one group makes: for seconds of reading, so that bars of progress move
+MIN_READ_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
 
 
@@ -33,13 +33,23 @@ def in_order(chunks: int, size: int) -> list[Group]:
     return [Group(range(a, b)) for a, b in pairwise(cuts)]
 
 
+def in_stretches(chunks: int, size: int) -> list[Group]:
+    """A slice's chunks, in stretches of ``size``; the last one has what is left."""
+    return [Group(range(a, min(a + size, chunks))) for a in range(0, max(chunks, 1), size)]
+
+
 def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float) -> int:
     """How many of a slice's chunks one task makes and reduces, one after another."""
-    size = -(-chunks // max(1, -(-A_THREAD * threads // slices)))
-    return max(1, min(size, _as_many(MOST_BYTES, chunk_bytes)))
+    size = -(-chunks // max(1, -(-GROUPS_PER_THREAD * threads // slices)))
+    return max(1, min(size, _as_many(MAX_MADE_BYTES, chunk_bytes)))
 
 
-def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least: float = LEAST_BYTES) -> int:
+def by_processes(size: int) -> int:
+    """The same for dask's own processes: a power of two."""
+    return 1 << min(size, CHUNKS_BY_PROCESSES).bit_length() - 1
+
+
+def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least: float = MIN_READ_BYTES) -> int:
     """How many of a slice's chunks, all in memory already, one task reads: ``least`` bytes or more."""
     worth = max(1, int(chunks * _known(chunk_bytes) // least)) if least else threads
     useful = min(max(1, threads // slices), worth)
@@ -59,7 +69,7 @@ def by_worker(
     slices: int,
     chunk_bytes: float,
     memory: Mapping[str, float],
-    least: float = LEAST_BYTES,
+    least: float = MIN_READ_BYTES,
 ) -> list[Group]:
     """A slice's chunks by the worker that holds them, a group a thread.
 
@@ -84,11 +94,11 @@ def by_worker(
     return groups
 
 
-def smaller(dealt: Sequence[Group], size: int) -> list[Group]:
+def smaller(groups: Sequence[Group], size: int) -> list[Group]:
     """The same groups, cut into ones of at most ``size`` chunks."""
     return [
         Group(as_range([g.members[i] for i in part.members]), g.worker)
-        for g in dealt
+        for g in groups
         for part in in_order(len(g.members), size)
     ]
 

@@ -268,7 +268,7 @@ def test_slices_of_one_chunk_share_the_tasks_of_their_worker(client):
         np.testing.assert_allclose(got, getattr(np, op.__name__)(ref, axis=1), rtol=1e-12)
         assert len(tasks) == 4 + 1
     held, tasks = run(client, gr.mean(p, axis=1, keepdims=True), lambda x: persisted(client, x))
-    assert held.chunks == ((2,) * 64, (1,)) and len([key for key in tasks if "-at-once-" not in key]) == 4 + 64
+    assert held.chunks == ((2,) * 64, (1,)) and len([key for key in tasks if "-placeholder-" not in key]) == 4 + 64
     assert len(tasks) == 5 + 64  # a scheduler sends tasks of five dependencies without waiting for others to end
     np.testing.assert_array_equal(held.compute(), ref.mean(1, keepdims=True))
     assert not copies(client, p)
@@ -472,7 +472,7 @@ def test_handles_are_small_shared_and_go_with_the_array(client):
     del p
     gc.collect()
     wait_until(lambda: not client.run_on_scheduler(handle_tasks))
-    assert not handles._held
+    assert not handles._handle_sets
 
 
 def keys_and_clients(dask_scheduler):
@@ -507,7 +507,7 @@ def test_chunks_go_with_the_array(client):
 @pytest.mark.parametrize("force", [False, True])
 def test_an_array_that_is_cancelled_goes_with_its_handles(client, force):
     p = persisted(client, values()[1])
-    assert not handles._held
+    assert not handles._handle_sets
     gr.sum(p).compute()
     client.cancel(p, force=force)
     wait_until(lambda: not client.run_on_scheduler(in_memory, p.name))
@@ -596,8 +596,8 @@ def test_what_went_to_a_disk_is_held_by_no_handle(client, monkeypatch):
 def test_a_worker_is_asked_once_for_the_package(client, monkeypatch):
     p = persisted(client, values()[1])
     gr.sum(p).compute()
-    workers._heard[client].when = -workers.FRESH
-    workers._heard[client].workers = None
+    workers._answers[client].when = -workers.FRESH
+    workers._answers[client].workers = None
     monkeypatch.setattr(client, "run", None)
     gr.max(p).compute()
     gr.sum(persisted(client, values()[1] + 1)).compute()
@@ -606,7 +606,7 @@ def test_a_worker_is_asked_once_for_the_package(client, monkeypatch):
 def test_a_worker_that_does_not_answer(client, monkeypatch):
     """As one that died just now, to which its scheduler would try to connect for half a minute."""
     monkeypatch.setattr(workers, "ANSWER_SECONDS", 0.2)
-    workers._heard.pop(client, None)
+    workers._answers.pop(client, None)
     ref, x = values()
     p = persisted(client, x)
     pid = next(iter(client.run(os.getpid).values()))
@@ -638,7 +638,7 @@ def moved(client):
 
     def count(dask_worker):
         entries = [entry["keys"] for entry in dask_worker.transfer_incoming_log]
-        return sum(n for keys in entries for key, n in keys.items() if "group" in str(key))
+        return sum(n for keys in entries for key, n in keys.items() if "partial" in str(key))
 
     return sum(client.run(count).values())
 

@@ -125,7 +125,7 @@ def test_cupy_errors_carry_the_number():
 @pytest.mark.parametrize("module", [reduce_tasks, chunk_functions])
 def test_every_task_is_guarded(module):
     names = {
-        reduce_tasks: ("reduce_chunk", "reduce_whole", "combine", "finish"),
+        reduce_tasks: ("reduce_chunk", "reduce_whole", "combine", "finalise"),
         chunk_functions: ("reduce_chunk", "combine", "aggregate"),
     }
     for name in names[module]:

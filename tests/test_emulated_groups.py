@@ -43,7 +43,7 @@ def where(bound: Bound) -> reduce_tasks.Where:
 def held(bound: Bound) -> list[Any]:
     """The same handle twice: the second time it knows its chunks."""
     handle = Handle(SHARE, [put(c) for c in CHUNKS])
-    return [reduce_tasks.reduce_held([handle], [], range(COUNT), bound, where(bound)) for _ in range(2)]
+    return [reduce_tasks.reduce_handles([handle], [], range(COUNT), bound, where(bound)) for _ in range(2)]
 
 
 def in_memory(bound: Bound) -> list[Any]:

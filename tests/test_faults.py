@@ -161,7 +161,7 @@ def killed_with_chunks_that_copies_of_handles_refer_to(client):
     x = client.persist(made(delay=0.02))
     distributed.wait(x, timeout=PATIENCE)
     total = gr.sum(x)
-    client.replicate([*handles._held[id(x.dask.layers[x.name])].futures.values()])
+    client.replicate([*handles._handle_sets[id(x.dask.layers[x.name])].futures.values()])
     kill(client)
     assert client.compute(total).result(timeout=PATIENCE) == sum(range(48 * 32))
 

@@ -47,13 +47,13 @@ def test_smaller_cuts_and_loses_nothing(held, threads, size):
 def test_groups_follow_threads_not_chunks():
     for chunks in (64, 1024, 65536):
         size = planner.to_make(chunks, 1, 4, 1.0)
-        assert len(planner.in_order(chunks, size)) == 4 * planner.A_THREAD
+        assert len(planner.in_order(chunks, size)) == 4 * planner.GROUPS_PER_THREAD
     assert planner.to_make(3, 1, 4, 1.0) == 1
     assert planner.to_make(64, 1000, 4, 1.0) == 64  # slices alone keep the threads busy
 
 
 def test_bytes_that_a_group_makes_are_bounded():
-    chunk = planner.MOST_BYTES // 10
+    chunk = planner.MAX_MADE_BYTES // 10
     assert planner.to_make(10**6, 1, 1, chunk) == 10
     assert planner.in_memory(10**6, 1, 1, chunk) == 10**6  # they are made already, and read again in no time
     assert planner.to_make(100, 1, 1, math.nan) == 25

@@ -96,13 +96,13 @@ def handled(client, ref=REF, chunks=(2, 4)):
     """Chunks on every worker, their handles by worker, and the futures of these."""
     x = held(client, ref, chunks)
     value(client, gr.sum(x))
-    found = handles._held[id(x.dask.layers[x.name])]
+    found = handles._handle_sets[id(x.dask.layers[x.name])]
     return x, found.keys, found.futures
 
 
 def ask_again(x):
     """As after some seconds."""
-    handles._held[id(x.dask.layers[x.name])].when = 0
+    handles._handle_sets[id(x.dask.layers[x.name])].when = 0
 
 
 def test_a_task_a_worker_where_the_chunks_are(client):
@@ -283,7 +283,7 @@ def test_functions_of_an_array_and_its_results(client, chunks):
     if chunks == (8, 8):
         assert len(mean.dask.layers[f"{mean.name}-handles-0"]) == x.npartitions
     found, _ = handles.origins(z)
-    assert {c: w for c, (w,) in found.items()} == handles._held[id(x.dask.layers[x.name])].places
+    assert {c: w for c, (w,) in found.items()} == handles._handle_sets[id(x.dask.layers[x.name])].places
     assert value(client, gr.sum(z * z)) == pytest.approx(REF.var() * REF.size)
     np.testing.assert_allclose(value(client, gr.cumsum(z, axis=0))[-1], REF.sum(0) - 24 * REF.mean(), atol=1e-9)
 
@@ -292,7 +292,7 @@ def test_a_graph_keeps_the_chunks(client):
     """As dask's own does: copies of handles find those that nobody could make again."""
     x = scattered(client, 4)
     value(client, gr.sum(x))
-    found = handles._held[id(x.dask.layers[x.name])]
+    found = handles._handle_sets[id(x.dask.layers[x.name])]
     keys, largest = found.keys, gr.max(x)
     client.replicate([*found.futures.values()])
     for home, key in keys.items():
@@ -316,7 +316,7 @@ def test_unknown_sizes_are_dealt_once(client):
     distributed.wait(x, timeout=PATIENCE)
     for op in (gr.sum, gr.max, gr.min):
         assert value(client, op(x)) == pytest.approx(getattr(REF[REF > 0], op.__name__)())
-    assert len(handles._held[id(x.dask.layers[x.name])].layouts) == 1
+    assert len(handles._handle_sets[id(x.dask.layers[x.name])].layouts) == 1
 
 
 @pytest.mark.parametrize("count", [2, None])

@@ -12,7 +12,7 @@ import pytest
 from dask._task_spec import Task
 
 import gpureduce_dask as gr
-from gpureduce_dask.graph import fusion, scan_fusion
+from gpureduce_dask.graph import fusion, task_fusion
 from gpureduce_dask.graph.scan_tasks import Scan
 
 distributed = pytest.importorskip("distributed")
@@ -65,7 +65,7 @@ def test_scans_of_steps(x, name):
 
 def test_totals_are_found_where_chunks_lie(x):
     """Not by a task for each of the twelve chunks that have another behind them."""
-    assert sum(name.startswith("gr-cumsum-part") for name in tasks_of(gr.cumsum(x * 2, 0))) <= 3 * (2 + 1)
+    assert sum(name in ("gr-cumsum-total", "gr-cumsum-carry") for name in tasks_of(gr.cumsum(x * 2, 0))) <= 3 * (2 + 1)
 
 
 def test_one_worker_finds_totals_and_puts_them_in_order_in_one_task():
@@ -78,7 +78,7 @@ def test_one_worker_finds_totals_and_puts_them_in_order_in_one_task():
         array = da.from_array(values, chunks=(20, 110)).map_blocks(np.copy).persist()
         distributed.wait(array)
         got = gr.cumsum((array - 0.5) * 2, 0)
-        assert tasks_of(got) == ["gr-cumsum"] * array.npartitions + ["gr-cumsum-part"]
+        assert tasks_of(got) == ["gr-cumsum"] * array.npartitions + ["gr-cumsum-carry"]
         np.testing.assert_allclose(got.compute(), np.cumsum((values - 0.5) * 2, 0), atol=1e-12)
 
 
@@ -110,10 +110,10 @@ def test_a_gpu_computes_any_step_twice(x):
     (log,) = da.optimize(steps.dask, [(steps.name, 0, 0)]).values()
     hows = ({}, {"device": True}, {"device": True, "flat": True}, {"device": True, "fuse": False})
     scan, on_device, flat, plain = (Scan(None, 0, **how) for how in hows)
-    assert scan_fusion._is_worth(log, [on_device, on_device])
-    assert scan_fusion._is_worth(log, [scan])  # the last chunk's, which has no total
+    assert task_fusion._is_worth(log, [on_device, on_device])
+    assert task_fusion._is_worth(log, [scan])  # the last chunk's, which has no total
     for scans in ([scan, scan], [on_device, flat], [plain, plain], [None]):
-        assert not scan_fusion._is_worth(log, scans)
+        assert not task_fusion._is_worth(log, scans)
 
 
 def test_steps_that_something_else_needs_are_done_once(x):
@@ -134,7 +134,7 @@ def test_without_a_cluster():
     x = da.from_array(values, chunks=(20, 110)).map_blocks(np.copy).persist(scheduler="sync")
     with dask.config.set(scheduler="sync"):
         got = gr.cumsum((x - 0.5) * 2, 0)
-    assert set(tasks_of(got)) == {"gr-cumsum", "gr-cumsum-part"}
+    assert set(tasks_of(got)) == {"gr-cumsum", "gr-cumsum-carry"}
     np.testing.assert_allclose(got.compute(scheduler="threads"), np.cumsum((values - 0.5) * 2, 0), atol=1e-12)
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import gpureduce_dask as gr
 from gpureduce_dask import errors, planner
-from gpureduce_dask.graph import scan, scan_flat, sources
+from gpureduce_dask.graph import scan, sources
 from gpureduce_dask.graph.meta import promises_device
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import scan as host_scan
@@ -123,9 +123,9 @@ def test_along_an_axis(grid, in_memory, scheduler):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("together", [0, scan_flat.TOGETHER_BYTES])
+@pytest.mark.parametrize("together", [0, scan.TOGETHER_BYTES])
 def test_over_all_axes_in_c_order(grid, together, scheduler, monkeypatch):
-    monkeypatch.setattr(scan_flat, "TOGETHER_BYTES", together)
+    monkeypatch.setattr(scan, "TOGETHER_BYTES", together)
     shape, chunks = grid
     for number, options in enumerate(OPTIONS):
         name = ["sum", "last", "first"][number % 3]
@@ -144,7 +144,7 @@ def test_over_all_axes_in_c_order(grid, together, scheduler, monkeypatch):
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_large_partials_go_one_by_one(in_memory, monkeypatch):
     """A section of bases is as short as their bytes allow, and totals are then found apart."""
-    monkeypatch.setattr(scan, "BASES_BYTES", 200)
+    monkeypatch.setattr(scan, "CARRIED_BYTES", 200)
     x = small((30, 12))
     given = lazy(x, (4, 5))
     given = given.persist() if in_memory else given

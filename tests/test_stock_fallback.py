@@ -11,7 +11,7 @@ from test_bad_input import EVERY
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk
-from gpureduce_dask.graph.fallback import OBJECTS
+from gpureduce_dask.graph.meta import OBJECTS
 
 stats = pytest.importorskip("dask.array.stats", reason="skew and kurtosis need SciPy")
 

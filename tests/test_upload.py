@@ -183,7 +183,7 @@ def test_chunks_are_begun_ahead_and_folded_in_order(moved, monkeypatch):
     monkeypatch.setattr(upload.Upload, "finish", late)
     monkeypatch.setattr(reduce_tasks.chunk, "reduce", note)
     monkeypatch.setattr(reduce_tasks.chunk, "partial_bytes", lambda *how: 0)  # each is reduced when it is there
-    close = partial(reduce_tasks.finish, bound=SUM, drop=(0,), device=False)
+    close = partial(reduce_tasks.finalise, bound=SUM, drop=(0,), device=False)
     for limit, ahead in ((0, 1), (8000, 1), (8001, 2), (10**9, 6)):
         monkeypatch.setattr(fused_task, "AHEAD_BYTES", limit)
         events.clear()
@@ -207,7 +207,7 @@ def test_reductions_of_the_same_chunks_begin_them_ahead(moved, monkeypatch):
 
     monkeypatch.setattr(upload.Upload, "finish", note)
     monkeypatch.setattr(fused_task, "AHEAD_BYTES", 10**9)
-    closes = [partial(reduce_tasks.finish, bound=bound, drop=(0,), device=False) for bound in (SUM, MAX)]
+    closes = [partial(reduce_tasks.finalise, bound=bound, drop=(0,), device=False) for bound in (SUM, MAX)]
     run = partial(reduce_tasks.reduce_chunk, bound=MAX, axes=(0,))
     steps: list[Any] = []
     for i, step in enumerate(steps_of(load, 6)):
@@ -232,7 +232,7 @@ def test_an_error_waits_for_what_is_under_way(moved, monkeypatch):
         return np.full(1000, float(i))
 
     monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", slow)
-    close = partial(reduce_tasks.finish, bound=SUM, drop=(0,), device=False)
+    close = partial(reduce_tasks.finalise, bound=SUM, drop=(0,), device=False)
     with pytest.raises(OSError, match="no such file") as caught:
         fused_task.run([close], steps_of(load, 4), [])
     assert any("load" in note for note in caught.value.__notes__)

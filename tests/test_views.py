@@ -141,7 +141,7 @@ def test_handles_of_slices_do_not_say_where_chunks_lie(x, ref, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(meta, "promises_device", lambda _: True)
         source = views.select_source(reduction(p[::2], "sum"))
-    assert source is not None and not source.held[0].is_placed
+    assert source is not None and not source.handle_sets[0].is_placed
     np.testing.assert_array_equal(gr.argmax(p, axis=0).compute(), ref.argmax(axis=0))
     np.testing.assert_array_equal(gr.argmax(p[::2], axis=0).compute(), ref[::2].argmax(axis=0))
 
@@ -169,7 +169,9 @@ def test_chunks_on_a_gpu_are_reduced_together(x, on_gpu, monkeypatch, form, axis
     monkeypatch.setattr(deferred.chunk, "reduce_many", reduce_many)
     monkeypatch.setattr(deferred.chunk, "reduce", lambda *given: pytest.fail("a chunk is reduced alone"))
     source = views.select_source(reduction(y, "nanmax"))
-    handle = fused_task.Handle(source.held[0].shares[source.held[0].homes[0]], [put(np.ones(CHUNKS, "f4"))] * 9)
+    handle = fused_task.Handle(
+        source.handle_sets[0].shares[source.handle_sets[0].homes[0]], [put(np.ones(CHUNKS, "f4"))] * 9
+    )
     parts = [part for _, each in source.slices((0, 1) if axis is None else (axis,)) for part in each]
     for part in parts:
         part.run([handle], [])

@@ -16,8 +16,7 @@ import gpureduce_dask as gr
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions import tracer
 from gpureduce_dask.graph import statistics
-from gpureduce_dask.graph.masks import Weighing
-from gpureduce_dask.graph.operands import same
+from gpureduce_dask.graph.operands import Weighing, same
 from gpureduce_dask.operators import higher_moments
 from gpureduce_dask.operators.weighted import SPREADS
 

@@ -108,7 +108,7 @@ def _fetch(key: Any) -> Any:
     found = workers.from_memory([key])
     if found:
         return found[0]
-    again = f"gr-again-{key}"
+    again = f"gr-fetch-{key}"
     try:
         return get_client().get({again: Task(again, _same, TaskRef(key))}, again)
     except CancelledError:
@@ -194,7 +194,7 @@ class HandleSet:
         return self.futures
 
     def is_good(self, known: Mapping[str, int]) -> bool:
-        """True while every worker is there, and no handle came to grief."""
+        """True while every worker is there, and no handle failed."""
         return self.shares.keys() <= known.keys() and all(
             f.status in ("pending", "finished") for f in self.futures.values()
         )
@@ -216,12 +216,12 @@ class HandleLayer(MaterializedLayer):
 
 
 _making = threading.Lock()  # of the same handles, by two threads at once
-_held: dict[int, HandleSet] = {}  # by layer of futures; an entry goes with its layer
+_handle_sets: dict[int, HandleSet] = {}  # by layer of futures; an entry goes with its layer
 
 
 def find_handles(layer: Any, client: Any) -> HandleSet | None:
     """The handles of a layer of futures, if it has any that are still good, whose chunks were there lately."""
-    held = _held.get(id(layer))
+    held = _handle_sets.get(id(layer))
     if held is None or time.monotonic() - held.when > STALE:
         return None
     return held if held.is_good(workers.of_client(client).threads) else None
@@ -229,7 +229,7 @@ def find_handles(layer: Any, client: Any) -> HandleSet | None:
 
 def homes_of(layer: Any, holders: Sequence[tuple[str, ...]]) -> list[str]:
     """One of the workers that hold each chunk of an array's layer of futures: the one of its handles, if it can be."""
-    before = _held[id(layer)].homes if id(layer) in _held else [""] * len(holders)
+    before = _handle_sets[id(layer)].homes if id(layer) in _handle_sets else [""] * len(holders)
     return [home if home in each else min(each) for home, each in zip(before, holders, strict=True)]
 
 
@@ -249,12 +249,12 @@ def keep_handles(
 ) -> HandleSet:
     """The handles of an array's layer of futures, for all of its reductions: those that there are, where the chunks lie
     where they did, or ones that have yet to be made. With ``is_placed`` they know where in the array the chunks lie."""
-    held = _held.get(id(layer))
+    held = _handle_sets.get(id(layer))
     if held is None:
-        weakref.finalize(layer, _held.pop, id(layer), None)
+        weakref.finalize(layer, _handle_sets.pop, id(layer), None)
     is_same = held is not None and held.homes == homes and (held.is_placed or not is_placed)
     if held is None or not is_same or not held.is_good(known.threads):
-        held = _held[id(layer)] = plan_handles(name, chunks, homes)
+        held = _handle_sets[id(layer)] = plan_handles(name, chunks, homes)
     held.when = time.monotonic()
     return held
 

@@ -45,7 +45,7 @@ class Workers:
 
 
 @dataclass
-class _Heard:
+class _Answer:
     """What a scheduler said, under the name that it has until it is started anew, and which workers have this
     package. Without the client, which would keep itself."""
 
@@ -55,7 +55,7 @@ class _Heard:
     workers: Workers | None = None
 
 
-_heard: weakref.WeakKeyDictionary[Any, _Heard] = weakref.WeakKeyDictionary()  # by client
+_answers: weakref.WeakKeyDictionary[Any, _Answer] = weakref.WeakKeyDictionary()  # by client
 
 
 def current() -> Workers:
@@ -76,19 +76,19 @@ def are_processes() -> bool:
 
 def of_client(client: Any) -> Workers:
     """A cluster's workers. A client of an event loop answers nothing here, for nobody here can wait for it."""
-    heard = _heard.get(client)
-    if heard is not None and heard.workers is not None and time.monotonic() - heard.when < FRESH:
-        return replace(heard.workers, client=client)
-    return _note(client, {"id": "", "workers": {}} if client.asynchronous else client.scheduler_info(n_workers=-1))
+    answer = _answers.get(client)
+    if answer is not None and answer.workers is not None and time.monotonic() - answer.when < FRESH:
+        return replace(answer.workers, client=client)
+    return _remember(client, {"id": "", "workers": {}} if client.asynchronous else client.scheduler_info(n_workers=-1))
 
 
-def _note(client: Any, info: Mapping[str, Any]) -> Workers:
+def _remember(client: Any, info: Mapping[str, Any]) -> Workers:
     """A cluster's workers, from what its scheduler says about itself and about each."""
     known = info["workers"]
-    heard = _heard.get(client)
-    if heard is None or heard.scheduler != info["id"]:
-        heard = _heard[client] = _Heard(info["id"])
-    _require_package(client, known.keys(), heard.asked)
+    answer = _answers.get(client)
+    if answer is None or answer.scheduler != info["id"]:
+        answer = _answers[client] = _Answer(info["id"])
+    _require_package(client, known.keys(), answer.asked)
     limits = {name: each["memory_limit"] for name, each in known.items() if each.get("memory_limit")}
     workers = Workers(
         {name: each["nthreads"] for name, each in known.items()} or {"": CPU_COUNT},
@@ -96,7 +96,7 @@ def _note(client: Any, info: Mapping[str, Any]) -> Workers:
         frozenset(name for name, limit in limits.items() if _is_crowded(known[name].get("metrics", {}), limit)),
     )
     if known:
-        heard.when, heard.workers = time.monotonic(), workers
+        answer.when, answer.workers = time.monotonic(), workers
     return replace(workers, client=client)
 
 
@@ -139,7 +139,7 @@ def survey(client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[
         known, found = client.run_on_scheduler(survey_scheduler, list(arrays))
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
         return of_client(client), []
-    return _note(client, known), [[sets[i] for i in which] for sets, which in found]
+    return _remember(client, known), [[sets[i] for i in which] for sets, which in found]
 
 
 def mine() -> Any:

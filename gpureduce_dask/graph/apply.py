@@ -20,8 +20,8 @@ from ..operators.monoid import Bound, Monoid
 from ..public import is_labelled, xarray
 from . import array_expressions  # noqa: F401  # by which public functions are called
 from . import graph_arrays as da
-from .fallback import belongs_to_stock, call, foreign, require_native
-from .reduce import reduce_array
+from .meta import belongs_to_stock, call, foreign, require_native
+from .reduce import build_tree
 
 
 def apply(
@@ -53,7 +53,7 @@ def apply(
         high, low = (apply(end, *arrays, **places, group=group, name=name) for end in ("max", "min"))
         return write_to(out, high - low)
     bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
-    result = reduce_array(align(name, arrays), bound, axis, keepdims, split_every, name, group)
+    result = build_tree(align(name, arrays), bound, axis, keepdims, split_every, name, group).array
     return write_to(out, result)
 
 

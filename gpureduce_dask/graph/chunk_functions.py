@@ -16,7 +16,7 @@ from ..operators import table as operators
 from ..operators.monoid import Bound, Monoid
 from . import meta, reduce_tasks
 from .apply import bind
-from .axes import Axes
+from .arguments import Axes
 
 
 def reduction_functions(op: str | Monoid, dtype: Any, options: dict[str, Any]) -> dict[str, Any]:

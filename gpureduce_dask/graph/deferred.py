@@ -1,4 +1,4 @@
-"""Elementwise steps of a chunk's chain put off until the reduction, which computes them as it reads.
+"""Elementwise steps of a chunk's chain deferred until the reduction, which computes them as it reads.
 
 Between the functions that make a chunk and the one that reduces it stand those of a table: Python's operators, NumPy's
 functions of elements, casts. What they would give is written down instead, as long as the arrays are few. The reduction
@@ -28,8 +28,7 @@ from ..expressions.program import Program
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
-from .axes import shift_positions
-from .settings import setting
+from .arguments import setting, shift_positions
 
 # Where the inputs of a group's task lie on a GPU, while it runs.
 _inputs: ContextVar[frozenset[int] | None] = ContextVar("gpureduce_inputs", default=None)
@@ -61,9 +60,9 @@ def _memory(x: Any) -> int:
     return id(getattr(x.data, "mem", x))
 
 
-LEAST = 1 << 12  # elements of an array below which its temporaries cost nothing
-NUMBERS = 16  # single numbers of a GPU that are remembered
-MOST = 4  # arrays that are read together
+MIN_ELEMENTS = 1 << 12  # elements of an array below which its temporaries cost nothing
+KEPT_NUMBERS = 16  # single numbers of a GPU that are remembered
+MAX_ARRAYS = 4  # arrays that are read together
 OPERATORS = (
     "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift rshift lt le gt ge eq ne".split()
 )
@@ -111,7 +110,7 @@ _readers: set[Any] = set()
 
 
 def reads(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a task's function that computes what chains put off, as it reads."""
+    """Marks a task's function that computes deferred steps as it reads."""
     _readers.add(function)
     return function
 
@@ -175,9 +174,9 @@ def defer_elementwise(node: Task, have: Any) -> DeferredArray | None:
         elif not isinstance(a, int | float | complex | np.generic) and not (type(a) is np.ndarray and a.ndim == 0):
             return None
     sides = {is_device(x) for x in leaves.values()}
-    if len(sides) != 1 or len(leaves) > MOST:
+    if len(sides) != 1 or len(leaves) > MAX_ARRAYS:
         return None
-    if max(x.size for x in leaves.values()) < LEAST:
+    if max(x.size for x in leaves.values()) < MIN_ELEMENTS:
         return None
     return DeferredArray(function, args, dict(node.kwargs), leaves, True in sides)
 
@@ -202,7 +201,7 @@ _numbers: OrderedDict[int, tuple[Any, Any]] = OrderedDict()  # a GPU's, by the a
 
 def _with_numbers(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arguments with numbers in place of arrays that hold one number each: those of a GPU that have no axis, and those
-    of the host that repeat it, as ``zeros_like`` does, beside others of the result's shape."""
+    of the host that repeat it, as ``zeros_like`` does, among others of the result's shape."""
     args = tuple(map(_number, args))
     if not any(map(_repeats_one, args)):
         return args
@@ -225,7 +224,7 @@ def _number(x: Any) -> Any:
     found = _numbers.get(id(x))
     if found is None or found[0] is not x:
         found = _numbers[id(x)] = x, x.get()[()]
-        while len(_numbers) > NUMBERS:
+        while len(_numbers) > KEPT_NUMBERS:
             _numbers.popitem(last=False)
     return found[1]
 
@@ -241,19 +240,19 @@ def _argument(value: Any, have: Any) -> Any:
     return value.value if isinstance(value, DataNode) else value
 
 
-def made(x: Any) -> Any:
+def materialise(x: Any) -> Any:
     """The array that dask would have made, or a chunk's partial; anything else itself."""
     if isinstance(x, UnreducedChunk):
-        return reduced([x])
+        return reduce_deferred([x])
     if not isinstance(x, DeferredArray):
         return x
     if x.function is not None:
-        x.value = x.function(*(made(a) for a in x.args), **x.options)
+        x.value = x.function(*(materialise(a) for a in x.args), **x.options)
         x.function, x.args, x.leaves = None, (), {}
     return x.value
 
 
-def reduced(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any:
+def reduce_deferred(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any:
     """The partial of chunks of a host that follow each other, added to the one before, where it lies; or of inputs of
     one operator, those of each shape together."""
     first = chunks[0]
@@ -266,16 +265,16 @@ def reduced(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any:
 
 
 def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[tuple[Any, ...], Bound]:
-    """The arrays to read, and the operator of what was put off; the blocks that dask would have made where a kernel
+    """The arrays to read, and the operator of what was deferred; the blocks that dask would have made where a kernel
     cannot compute it, or without ``fuse``."""
     if not (fuse and any(isinstance(b, DeferredArray) and b.function is not None for b in blocks)):
-        return tuple(map(made, blocks)), bound
+        return tuple(map(materialise, blocks)), bound
     found = _fused(blocks, bound)
-    return (tuple(map(made, blocks)), bound) if found is None else found
+    return (tuple(map(materialise, blocks)), bound) if found is None else found
 
 
 def operator_of(x: Any, leaf: Any, bound: Bound) -> Bound | None:
-    """The operator that reduces what was put off, from one array alone; None where it takes others, or nothing was."""
+    """The operator that reduces what was deferred, from one array alone; None where it takes others, or nothing was."""
     if not isinstance(x, DeferredArray) or [*x.leaves] != [id(leaf)]:
         return None
     found = _fused((x,), bound)
@@ -287,10 +286,10 @@ def _fused(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound]
     shapes = set()
     for b in blocks:
         is_open = isinstance(b, DeferredArray) and b.function is not None
-        leaves.update(b.leaves if is_open else {id(made(b)): made(b)})
+        leaves.update(b.leaves if is_open else {id(materialise(b)): materialise(b)})
         shapes.add(b.shape)
     arrays = list(leaves.values())
-    if len(shapes) > 1 or len(arrays) > MOST or not all(map(_is_array, arrays)):
+    if len(shapes) > 1 or len(arrays) > MAX_ARRAYS or not all(map(_is_array, arrays)):
         return None
     if type(bound) not in (Bound, Product) or any(map_of(part) for part in bound.parts):
         return None
@@ -314,11 +313,11 @@ _programs: dict[Any, Program | None] = {}
 
 
 def _program(blocks: Sequence[Any], arrays: Sequence[Any]) -> Program | None:
-    """The program of what was put off: traced once for each structure and each set of numbers."""
+    """The program of what was deferred: traced once for each structure and each set of numbers."""
     steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
     places: dict[int, Any] = {id(a): ("array", i) for i, a in enumerate(arrays)}
     outputs = tuple(
-        _write_down(b if isinstance(b, DeferredArray) and b.function else made(b), steps, places) for b in blocks
+        _write_down(b if isinstance(b, DeferredArray) and b.function else materialise(b), steps, places) for b in blocks
     )
     key = (
         tuple((f, tuple(map(_known, args)), tuple(sorted(map(repr, options.items())))) for f, args, options in steps),

@@ -139,18 +139,6 @@ def reduce_pieces(
     return combine(folding.pending(), bound=bound)
 
 
-def made(node: GraphNode, have: dict[Key, Any]) -> Any:
-    """A chunk that its group's task makes, named in the notes of what it raises."""
-    with deferred.fused_task():
-        _finished(_make(node, have))
-    return _whole(have.pop(node.key))
-
-
-def _whole(value: Any) -> Any:
-    """The array that dask would have made."""
-    return value.finish() if isinstance(value, Upload) else deferred.made(value)
-
-
 def _make(node: GraphNode, have: dict[Key, Any]) -> Making[None]:
     with _named(node.key):
         try:
@@ -189,7 +177,7 @@ def _is_fused(node: GraphNode) -> TypeGuard[Task]:
 
 
 def _step(node: GraphNode, have: dict[Key, Any]) -> Making[Any]:
-    """What one task gives: put off where the reduction can compute it as it reads, moved by threads to a GPU."""
+    """What one task gives: deferred where the reduction can compute it as it reads, moved by threads to a GPU."""
     if isinstance(node, Alias):
         return have[node.target]
     for key in node.dependencies:
@@ -201,11 +189,11 @@ def _step(node: GraphNode, have: dict[Key, Any]) -> Making[Any]:
             later = way(node, have)
             if later is not None:
                 return later
-        if _is_upload(node) and upload.takes(array := deferred.made(have[node.args[0].key])):
+        if _is_upload(node) and upload.takes(array := deferred.materialise(have[node.args[0].key])):
             return Upload(array)
         if deferred.is_reader(node.func):
             return node({key: have[key] for key in node.dependencies})
-    return node({key: deferred.made(have[key]) for key in node.dependencies})
+    return node({key: deferred.materialise(have[key]) for key in node.dependencies})
 
 
 def _is_upload(node: Task) -> bool:
@@ -244,7 +232,7 @@ def _reduces(node: Task) -> bool:
 
 def run_whole(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:
     """The task of a chunk that holds all of its slices, with the chain that makes it."""
-    return deferred.made(execute(inner, out, names, *given))
+    return deferred.materialise(execute(inner, out, names, *given))
 
 
 def _argument(value: Any, have: dict[Key, Any]) -> Making[Any]:

@@ -29,12 +29,11 @@ from ..distributed.private import (
     TaskRef,
 )
 from ..planner import in_order
-from . import deferred, fused_task, scan_fusion
+from . import deferred, fused_task
 from . import graph_arrays as da
 from .fused_task import Key, Step
-from .output_fusion import finish_together
-from .reduce_tasks import combine, finish
-from .scan_fusion import users_of
+from .reduce_tasks import combine, finalise
+from .task_fusion import finish_together, move_in_steps, users_of
 
 
 class Tasks(MaterializedLayer):
@@ -62,6 +61,33 @@ class Tasks(MaterializedLayer):
 def _after(result: Any, awaited: Any) -> Any:
     """A result that waited for another."""
     return result
+
+
+class TaskWriter:
+    """Tasks as they come. Keys of the result's blocks begin with ``name``; those of others say their step, and are
+    numbered.
+
+    Steps of reductions are "chunk", one to its partial, "partial", that of a group of chunks, and "combine", partials
+    to one. Those of scans are "total", of chunks, "carry", what stands before each chunk, "cut" and "gather", the rows
+    of several chunks, and "rows", some of these scanned.
+    """
+
+    def __init__(self, prefix: str, token: str) -> None:
+        self.prefix, self.token, self.name = prefix, token, f"{prefix}-{token}"
+        self.tasks: dict[Any, GraphNode] = {}
+        self._names: dict[str, str] = {}  # one text each: it travels once
+
+    def step_name(self, step: str) -> str:
+        """What the keys of a step's tasks begin with."""
+        if step not in self._names:
+            self._names[step] = f"{self.prefix}-{step}-{self.token}"
+        return self._names[step]
+
+    def add(self, step: str, run: Callable[..., Any], *arguments: Any, kind: type[Task] = Task) -> TaskRef:
+        """A task of this step."""
+        key = (self.step_name(step), len(self.tasks))
+        self.tasks[key] = kind(key, run, *arguments)
+        return TaskRef(key)
 
 
 class Source(Protocol):
@@ -155,7 +181,7 @@ class Optimize:
             low = private.fuse_linear(move_in_chains(low, wanted, known), wanted | known)
         # Each alias that fusion leaves would run as a task.
         low = private.resolve_aliases(low, wanted | known, users_of(low))
-        low = finish_together(scan_fusion.move_in_steps(low, wanted | known), wanted, known)
+        low = finish_together(move_in_steps(low, wanted | known), wanted, known)
         return {key: fused_task.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -252,7 +278,7 @@ def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
     """Fewer groups for one task to combine, where they only combine too: as many partials to each as that task takes,
     or the largest of them. Smaller ones serve those that make their chunks."""
     node = graph.get(user)
-    if not (isinstance(node, Task) and _function(node) in (combine, finish)):
+    if not (isinstance(node, Task) and _function(node) in (combine, finalise)):
         return
     if not all(isinstance(each, TaskRef) and each.key in apart for each in node.args[0].args):
         return
@@ -267,7 +293,7 @@ def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
     for group, each in zip(groups, found, strict=False):
         mine = [members[i] for i in each.members]
         # By a key of its own: a scheduler that knows the group's has another partial under it.
-        key = f"gr-wide-{tokenize([str(ref.key) for ref in mine])}"
+        key = f"gr-combine-{tokenize([str(ref.key) for ref in mine])}"
         graph[key] = Task(key, group.func, List(*mine))
         kept.append(TaskRef(key))
     graph[user] = Task(user, node.func, List(*kept), *node.args[1:])
@@ -379,7 +405,9 @@ class _Bundle:
             waits = {key for key, n in few.items() if n == 1}
             most = [key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED)]
             if workers.are_processes():  # the parent holds what a task takes, and pickles it
-                most = [key for key in most if key not in waits] + [key for key in most if key in waits][:1]
+                most = [key for key in most if key not in waits][: SHARED - 1] + [key for key in most if key in waits][
+                    :1
+                ]
             fit = local.union(most)
             unfit = {
                 m for m, (steps, needs) in chains.items() if not needs <= fit or not self._makes_chunk(steps, waits)
@@ -452,7 +480,7 @@ class _Bundle:
         names = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
         key = self.groups[0].key
         if len(self.groups) > 1:
-            key = f"gr-joint-{tokenize(sorted(str(group.key) for group in self.groups))}"
+            key = f"gr-partials-{tokenize(sorted(str(group.key) for group in self.groups))}"
             for group, first in zip(self.groups, self._firsts, strict=True):
                 many = isinstance(group, PlacedGroups)
                 yield Task(

@@ -22,9 +22,9 @@ from ..operators.monoid import Bound, Monoid
 from . import deferred, meta, reduce_tasks
 from . import graph_arrays as da
 from .apply import align, bind, operands
-from .axes import Axes, normalise_axes
-from .fallback import belongs_to_stock, foreign, require_plain
-from .reduce import reduce_array
+from .arguments import Axes, normalise_axes
+from .meta import belongs_to_stock, foreign, require_plain
+from .reduce import build_tree
 
 MOST = 2**31  # kernels count groups in 32 bits
 CARRIED_BYTES = 1 << 20  # of labels that go along with every task; more are cut as the array is
@@ -57,13 +57,13 @@ def grouped(
     _refuse_fill(name, fill_value, bound)
     _refuse_gaps(bins, bound, fill_value)
     whole = binned(bound, bins, fill_value)
-    return reduce_array(arrays if known else (*arrays, given), whole, axes, False, split_every, name)
+    return build_tree(arrays if known else (*arrays, given), whole, axes, False, split_every, name).array
 
 
 def own_groups(name: str, bound: Bound, x: Any, count: int, split_every: Any, strict: bool) -> Any:
     """Reduce an array whose elements are their own labels, over all axes."""
     bins = Bins(name, (count,), tuple(range(x.ndim)), is_own=True, strict=strict)
-    return reduce_array((x,), binned(bound, bins), None, False, split_every, name)
+    return build_tree((x,), binned(bound, bins), None, False, split_every, name).array
 
 
 def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict: bool) -> tuple[Any, tuple[int, ...]]:

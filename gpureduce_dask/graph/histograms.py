@@ -20,9 +20,9 @@ from ..operators.grouped import COUNT, Bins, Edges, binned
 from . import graph_arrays as da
 from . import meta
 from .apply import apply, as_dask
-from .fallback import require_plain
 from .groups import grouped, own_groups
-from .reduce import reduce_array
+from .meta import require_plain
+from .reduce import build_tree
 
 
 def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
@@ -84,7 +84,7 @@ def histogram(
 def _counts(name: str, x: Any, edges: Edges) -> Any:
     """Counts of elements that bins label as they are read."""
     bins = Bins(name, (len(edges.edges) - 1,), tuple(range(x.ndim)), edges=edges)
-    return reduce_array((x,), binned(COUNT.bind(x.dtype), bins), None, False, None, name)
+    return build_tree((x,), binned(COUNT.bind(x.dtype), bins), None, False, None, name).array
 
 
 def _weighted(name: str, x: Any, edges: Edges, weights: Any) -> Any:

@@ -13,9 +13,9 @@ from ..dtypes import kind
 from ..errors import ArgumentError, message
 from . import graph_arrays as da
 from .apply import apply, as_dask
-from .axes import ordered_axes
-from .fallback import belongs_to_stock
+from .arguments import ordered_axes
 from .map_reduce import map_reduce
+from .meta import belongs_to_stock
 from .options import reduce
 
 ROWS = {1.0: "norm1", 2.0: "norm2", np.inf: "norminf", 0.0: "count_nonzero"}  # vector norms that are operators

@@ -12,10 +12,10 @@ from ..expressions.mapped import mapped
 from ..expressions.program import Program
 from ..operators import table as operators
 from ..operators.monoid import Bound, Monoid
-from . import masks, scan_apply
+from . import scan_apply
 from .apply import apply, bind
-from .operands import Function, Operands, traceable
-from .reduce import reduce_array
+from .operands import Function, Masked, Operands, checked_mask, refusing, traceable, unread
+from .reduce import build_tree
 from .statistics import reduce_together
 
 NAME = "map_reduce"
@@ -47,18 +47,18 @@ def map_reduce(
             _require_ddof_alone(ops, dtype, out, options)
         each = reduce_together(NAME, function, ops, given, axis, keepdims, split_every, where, weights, dtype, options)
         return each if one is None else _one(out, [values[0] for values in each])
-    monoid = one if where is None else masks.refusing(one)
-    todo = function if where is None else masks.Masked(function, monoid.name)
-    operands = Operands(name, given if where is None else (*given, masks.checked(name, where)))
-    program = operands.trace(todo)
+    monoid = one if where is None else refusing(one)
+    traced = function if where is None else Masked(function, monoid.name)
+    operands = Operands(name, given if where is None else (*given, checked_mask(name, where)))
+    program = operands.trace(traced)
     if program is None and where is not None and not operands.is_ours:
-        raise masks.unread(name, operands.arrays)
+        raise unread(name, operands.arrays)
     if program is None:
         places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
-        return apply(monoid, *operands.whole(todo), dtype=dtype, out=out, **places, **options)
-    keeps_mask = isinstance(todo, masks.Masked) and todo.keeps_mask
+        return apply(monoid, *operands.whole(traced), dtype=dtype, out=out, **places, **options)
+    keeps_mask = isinstance(traced, Masked) and traced.keeps_mask
     bound = _of_program(program, monoid, dtype, options, name, keeps_mask)
-    return write_to(out, reduce_array(operands.arrays, bound, axis, keepdims, split_every, f"map-{monoid.name}"))
+    return write_to(out, build_tree(operands.arrays, bound, axis, keepdims, split_every, f"map-{monoid.name}").array)
 
 
 def _require_ddof_alone(ops: Any, dtype: Any, out: Any, options: Mapping[str, Any]) -> None:

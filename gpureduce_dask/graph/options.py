@@ -1,4 +1,4 @@
-"""What NumPy's and xarray's reductions take besides: masks, a value to start from, weights, and a least count.
+"""What NumPy's and xarray's reductions also take: masks, a value to start from, weights, and a least count.
 
 Each is part of the reduction, which reads the array once.
 """
@@ -20,12 +20,12 @@ from ..errors import ArgumentError, message
 from ..operators import table as operators
 from ..operators.monoid import Monoid
 from . import graph_arrays as da
-from . import masks, meta, reduce_tasks
+from . import meta, reduce_tasks
 from .apply import agree, apply, as_dask
-from .axes import ordered_axes
-from .fallback import belongs_to_stock, call, foreign, require_native, require_plain
+from .arguments import ordered_axes
 from .map_reduce import map_reduce
-from .operands import same
+from .meta import belongs_to_stock, call, foreign, require_native, require_plain
+from .operands import WEIGHTED, same, unread, weighted
 from .statistics import SPREADS, reduce_together
 
 STARTS = {  # how a reduction begins with a value
@@ -41,7 +41,7 @@ STARTS = {  # how a reduction begins with a value
 # Whose results can be NaN.
 COUNTED = frozenset(STARTS) | {"ptp", "sumsq", "norm1", "norm2", "norminf", "moment", "skew", "kurtosis"}
 COUNTED |= {"mean", "nanmean", "var", "nanvar", "std", "nanstd"}
-TAKERS = {"initial": frozenset(STARTS), "weights": frozenset(masks.WEIGHTED), "min_count": COUNTED}
+TAKERS = {"initial": frozenset(STARTS), "weights": frozenset(WEIGHTED), "min_count": COUNTED}
 
 
 class Options(TypedDict, total=False):
@@ -64,7 +64,7 @@ def reduce(op: str, a: Any, also: Mapping[str, Any], name: str | None = None, **
     x = as_dask(name, a)
     if belongs_to_stock(op, (x,), arguments.get("dtype")):
         keywords = "where=, initial=, weights= or min_count="
-        raise foreign(name, (x,)) if x.dtype.kind == "O" else masks.unread(name, (x,), keywords)
+        raise foreign(name, (x,)) if x.dtype.kind == "O" else unread(name, (x,), keywords)
     out = arguments.pop("out", None)
     result = _counted(op, x, given, arguments) if "min_count" in given else _reduced(op, x, given, arguments)
     return write_to(out, _begun(op, result, given["initial"]) if "initial" in given else result)
@@ -105,7 +105,7 @@ def _weighted(monoid: Monoid, x: Any, given: Options, arguments: dict[str, Any])
         return same, monoid, (x,)
     require_plain(monoid.name, "weights", given["weights"])
     w = as_dask(monoid.name, given["weights"])
-    function, found, dtype = masks.weighted(monoid, x.dtype, w.dtype)
+    function, found, dtype = weighted(monoid, x.dtype, w.dtype)
     if arguments.get("dtype") is None and dtype is not None:
         arguments["dtype"] = dtype
     return function, found, (x, w)

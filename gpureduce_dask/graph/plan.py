@@ -19,9 +19,9 @@ from ..parameters import ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public
 from . import fusion, meta
 from .apply import align, bind, operands
-from .fallback import belongs_to_stock
+from .meta import belongs_to_stock
 from .reduce import Tree, build_tree
-from .sources import HandleSource
+from .sources import HandleSource, LazySource
 from .statistics import build_statistics
 
 # Rough rates, which serve to compare ways to reduce: those at which one thread of a server's CPU, and an H200, read
@@ -203,11 +203,12 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     read = float(sum(a.nbytes for a in tree.arrays))
     shares = _shares(tree, read)
     threads = max(known.threads.values(), default=1) if known.client is not None else known.total
-    alive = 0 if tree.source is not None else 2 * each
+    is_lazy = tree.source is None or isinstance(tree.source, LazySource)
+    alive = 2 * each if is_lazy else 0
     is_device = meta.promises_device(x._meta)
     lanes, rate = (len(known.threads), DEVICE_RATE) if is_device else (known.total, HOST_RATE)
     round_trip = 0 if known.client is None else ROUND_TRIP_SECONDS
-    seconds = read / (rate * min(lanes, len(tree.dealt))) + tasks * TASK_SECONDS + round_trip
+    seconds = read / (rate * min(lanes, len(tree.groups))) + tasks * TASK_SECONDS + round_trip
     peak = float(threads * (alive + 2 * partial))
     return Plan(name, tasks, handles, shares, read, _moved(tree, partial, known), peak, seconds)
 
@@ -224,9 +225,9 @@ def _tasks(results: list[Any], is_local: bool) -> int:
 
 def _shares(tree: Tree, read: float) -> tuple[Share, ...]:
     found: dict[str, list[int]] = {}
-    for worker, chunks in tree.dealt:
+    for worker, chunks in tree.groups:
         found.setdefault(worker or "", []).append(chunks)
-    each = read / max(1, sum(chunks for _, chunks in tree.dealt))
+    each = read / max(1, sum(chunks for _, chunks in tree.groups))
     return tuple(Share(worker, len(n), sum(n), sum(n) * each) for worker, n in sorted(found.items()))
 
 
@@ -239,8 +240,8 @@ def _moved(tree: Tree, partial: float, known: workers.Workers) -> float:
     slices = max(1, tree.array.npartitions)
     if tree.bundles:  # each has partials of many slices, and all are sent to where these are finished
         return float((tree.bundles - tree.bundles // workers_there) * slices * partial)
-    groups = len(tree.dealt)
-    if all(worker is None for worker, _ in tree.dealt):
+    groups = len(tree.groups)
+    if all(worker is None for worker, _ in tree.groups):
         return float(max(0, groups - max(slices, -(-groups // workers_there))) * partial)
     return float(max(0, groups - slices) * partial)
 

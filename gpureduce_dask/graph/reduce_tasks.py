@@ -18,7 +18,7 @@ from ..errors import ArgumentError, message
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product
 from . import deferred
-from .axes import Axes, empty_slice, shift_positions
+from .arguments import Axes, empty_slice, shift_positions
 
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
 # would pass for a value.
@@ -32,7 +32,7 @@ def reduce_chunk(
 ) -> Partial:
     """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices.
 
-    What a block's chain put off is computed as it is read, with ``fuse``, and else made first.
+    The deferred steps of a block are computed as it is read, with ``fuse``, and else before.
     """
     place = None
     if shape is not None:
@@ -91,7 +91,7 @@ def combine_each(partials: list[Partial], bound: Bound, sizes: Sequence[int]) ->
 
 
 @faults.task
-def finish(partials: list[Partial], *_awaited: Any, bound: Bound, drop: Axes | None, device: bool) -> Any:
+def finalise(partials: list[Partial], *_awaited: Any, bound: Bound, drop: Axes | None, device: bool) -> Any:
     """The last partials of a tree to results, of a product to one; ``drop`` are the axes to lose, None keeps all."""
     return result(merge(partials, bound), bound, drop, device)
 
@@ -229,7 +229,7 @@ class Folding:
         self._reduce()
         inputs, self.inputs = self.inputs, {}
         for chunks in inputs.values():
-            self.add(deferred.reduced(chunks))
+            self.add(deferred.reduce_deferred(chunks))
         return self.partials
 
     def _reduce(self) -> None:
@@ -239,7 +239,7 @@ class Folding:
         is_last = self.own is not None and bool(self.partials) and self.partials[-1] is self.own
         before = self.partials.pop() if is_last else None
         self.nbytes -= getattr(before, "nbytes", 0)
-        self.own = deferred.reduced(chunks, before)
+        self.own = deferred.reduce_deferred(chunks, before)
         self.add(self.own)
 
 
@@ -254,7 +254,7 @@ def reduce_chunks(
 
 
 @faults.task
-def reduce_held(
+def reduce_handles(
     handles: list[Handle], _anchors: list[Any], picks: Sequence[int], bound: Bound, where: Where
 ) -> Partial | Runs:
     """Chunks that handles refer to; where they have moved since, they are fetched one by one."""

@@ -1,4 +1,4 @@
-"""The scan tree along an axis: totals of chunks in groups, what stands before each chunk, and each scanned from there.
+"""The scan tree: totals of chunks in groups, the carry before each chunk, and each scanned from there.
 
 No chunk waits for the scan of another: only totals are combined in order, a section at a time. Chunks that have yet to
 be made are made once, and each is held until the totals before it are known; sections are short, so that few chunks
@@ -6,15 +6,26 @@ wait.
 
 To hand a carry from chunk to chunk would read each but once, and takes two tasks a chunk, since a task gives one key:
 0.9 to 2.7 times as long on a worker (16 to 128 float32 chunks of 0.5 to 32 MiB, NumPy, one thread, 2026-11).
+
+Over all axes, in C order, no chunk is cut or joined before it is scanned. Where each chunk is one stretch of the C
+order, so is each chunk of the result. Otherwise the rows of chunks that lie side by side interleave. A band is all
+chunks with the same first rows: each gives the totals of its stretches of rows, one task puts them in order, and a
+chunk of the result is some rows of the band, from as many chunks as lie band_chunks.
+
+So all chunks of a band must come together where its rows are scanned. One task gathers them, which gives no more than a
+list, and those that scan depend on it alone: they run where it lies, and each chunk goes to one worker. To cut each
+chunk for each of those that scan moves as many bytes, and takes tasks as the chunks of a band times the chunks. Where
+there are fewer bands than workers can scan, large chunks are cut, once for each share of the rows: those that a worker
+holds of a band, by one task.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import accumulate, product
+from itertools import accumulate, pairwise, product
 from typing import Any
 
 import numpy as np
@@ -25,10 +36,26 @@ from .. import planner
 from ..distributed import handles, workers
 from ..distributed.handles import Coords
 from ..distributed.private import GraphNode, List, Task, TaskRef
-from . import deferred, fusion, meta, scan_fusion, sources
+from ..errors import ArgumentError, message
+from . import deferred, fusion, meta, sources, task_fusion
 from . import graph_arrays as da
-from .fusion import Deferred, Tasks
-from .scan_tasks import Scan, TotalsTask, bases, scan_chunk, scan_first, totals
+from .fusion import Deferred, Tasks, TaskWriter
+from .scan_tasks import (
+    Rows,
+    Scan,
+    Stretch,
+    TotalsTask,
+    band_carries,
+    band_totals,
+    carries,
+    cut,
+    gather,
+    scan_chunk,
+    scan_first,
+    scan_rows,
+    take,
+    totals,
+)
 from .sources import HandleSource, PersistedSource
 
 
@@ -37,54 +64,41 @@ def columns_of(columns: Iterable[Iterable[Any]]) -> List:
     return List(*(List(*map(TaskRef, column)) for column in columns))
 
 
-@dataclass
-class TaskWriter:
-    """Tasks as they come. Those that make no chunk of the result are numbered so."""
-
-    parts: str
-    tasks: dict[Any, GraphNode] = field(default_factory=dict)
-
-    def add(self, run: Any, *arguments: Any, kind: type[Task] = Task) -> TaskRef:
-        key = (self.parts, len(self.tasks))
-        self.tasks[key] = kind(key, run, *arguments)
-        return TaskRef(key)
-
-
 @dataclass(frozen=True)
 class ScanGraph:
     """A scan along an axis.
 
     ``arrays`` are the names and the numbers of chunks of those that are scanned, and of the one that says where
-    segments start, which may have one chunk for many. ``name`` begins the keys of results, ``parts`` those of totals
-    and of what stands before chunks. ``offsets`` are those of chunks along the axis, or in C order. ``dealt`` says
-    which chunks' totals one task finds: for each line, or once for all of them as one. ``section`` is how many chunks
-    of a line start from what one task finds.
+    segments start, which may have one chunk for many. Keys begin with ``prefix`` and have ``token`` in them.
+    ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one task
+    finds: for each line, or once for all of them as one. ``section`` is how many chunks of a line get their carries
+    from one task.
     """
 
     arrays: Sequence[tuple[str, tuple[int, ...]]]
     scan: Scan
-    name: str
-    parts: str
+    prefix: str
+    token: str
     offsets: Sequence[int]
-    dealt: Sequence[Sequence[Sequence[int]]]
+    partition: Sequence[Sequence[Sequence[int]]]
     section: int
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
-        writer, lines = TaskWriter(self.parts), lines_of(self.arrays[0][1], self.scan)
-        together = len(lines) // len(self.dealt)
-        for number, dealt in enumerate(self.dealt):
-            self._write(writer, lines[number * together : (number + 1) * together], dealt)
+        writer, lines = TaskWriter(self.prefix, self.token), lines_of(self.arrays[0][1], self.scan)
+        together = len(lines) // len(self.partition)
+        for number, partition in enumerate(self.partition):
+            self._write(writer, lines[number * together : (number + 1) * together], partition)
         return writer.tasks
 
-    def _write(self, writer: TaskWriter, lines: Sequence[list[Coords]], dealt: Sequence[Sequence[int]]) -> None:
-        """Totals by group, what stands before chunks by section, and a task for each chunk of the result."""
+    def _write(self, writer: TaskWriter, lines: Sequence[list[Coords]], partition: Sequence[Sequence[int]]) -> None:
+        """Totals by group, carries by section, and a task for each chunk of the result."""
         scan, each = self.scan, len(lines[0]) - 1  # nothing stands behind the last of a line
         ends = [c for line in lines for c in line[:-1]]
-        where = {i: (g, at) for g, members in enumerate(dealt) for at, i in enumerate(members)}
+        where = {i: (g, at) for g, members in enumerate(partition) for at, i in enumerate(members)}
         sections = planner.in_order(each + 1, self.section)
-        is_one = len(dealt) == len(sections) == 1
-        groups = [self._totals(writer, [ends[i] for i in members], is_one) for members in dealt]
+        is_one = len(partition) == len(sections) == 1
+        groups = [self._totals(writer, [ends[i] for i in members], is_one) for members in partition]
         before = None
         for section in sections:
             orders = [[where[k * each + i] for i in section.members if i < each] for k in range(len(lines))]
@@ -92,10 +106,10 @@ class ScanGraph:
             orders = [[(number[g], at) for g, at in order] for order in orders]
             offsets = [self._offset(lines[0][i]) for i in section.members]
             if each:
-                before = writer.add(bases, List(*(groups[g] for g in number)), orders, offsets, before, scan)
+                before = writer.add("carry", carries, List(*(groups[g] for g in number)), orders, offsets, before, scan)
             for k, line in enumerate(lines):
                 for at, i in enumerate(section.members):
-                    key = (self.name, self._along(line[i])) if scan.flat else (self.name, *line[i])
+                    key = (writer.name, self._along(line[i])) if scan.flat else (writer.name, *line[i])
                     blocks = map(TaskRef, self._blocks(line[i]))
                     if i:  # as short as can be, for there are many
                         writer.tasks[key] = Task(key, scan_chunk, before, k, at, *blocks)
@@ -106,7 +120,7 @@ class ScanGraph:
         """The totals of some chunks: those of only one group are found by the task that puts them in order."""
         columns = zip(*map(self._blocks, members), strict=True)
         arguments = (columns_of(columns), [self._offset(c) for c in members], self.scan)
-        return Task(None, totals, *arguments) if is_one else writer.add(totals, *arguments, kind=TotalsTask)
+        return Task(None, totals, *arguments) if is_one else writer.add("total", totals, *arguments, kind=TotalsTask)
 
     def _along(self, coords: Coords) -> int:
         """A chunk's number along the axis, or in C order."""
@@ -128,7 +142,7 @@ def lines_of(numblocks: tuple[int, ...], scan: Scan) -> list[list[Coords]]:
 
 
 # Of partials that go together to all workers that need one: beyond, each chunk's totals take a task of their own.
-BASES_BYTES = 2**24
+CARRIED_BYTES = 2**24
 LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
 # More of them where they are small: to put tasks in order, dask notes for each section all chunks before it, which for
 # 100,000 chunks in sections of eight takes more than 14 GB.
@@ -152,18 +166,20 @@ class ScanTree:
     def __init__(self, arrays: tuple[Any, ...], starts: Any, scan: Scan, key: str) -> None:
         fusion.install()
         x = arrays[0]
-        self.todo = sources.Reduction(arrays, scan.bound, tuple(range(x.ndim)) if scan.flat else (scan.axis,), None)
+        self.reduction = sources.Reduction(
+            arrays, scan.bound, tuple(range(x.ndim)) if scan.flat else (scan.axis,), None
+        )
         self.arrays, self.x, self.inputs = arrays, x, [*arrays, *([] if starts is None else [starts])]
-        self.scan = replace(scan, device=meta.promises_device(x._meta), shape=self.todo.shape, fuse=deferred.fuses())
+        self.scan = replace(
+            scan, device=meta.promises_device(x._meta), shape=self.reduction.shape, fuse=deferred.fuses()
+        )
         chunks = [str(a.chunks) for a in arrays]
         self.prefix = f"gr-{key}"
         self.token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, self.scan)
-        self._name_by(self.token)
 
-    def _name_by(self, token: str) -> None:
-        """Parts, which are totals, bases, and stretches scanned together, are numbered as they come. How many come
-        depends on the workers: the token tells one way of dealing from another, of which a graph may still run."""
-        self.name, self.parts = f"{self.prefix}-{token}", f"{self.prefix}-part-{token}"
+    @property
+    def name(self) -> str:
+        return f"{self.prefix}-{self.token}"
 
     def one_chunk_a_line(self) -> Any:
         """A task a chunk, in a layer that fuses with its neighbours."""
@@ -187,21 +203,21 @@ class ScanTree:
         ends = [c for line in lines for c in line[:-1]]
         if source is None:
             size = section if workers.current().are_one else 1
-            dealt = [_apart(len(line), size) for line in lines]
+            partition = [_apart(len(line), size) for line in lines]
         elif len(lines) > 1 and len(ends) <= section:
-            dealt = [[g.members for g in source.deal(ends, 1)]]
+            partition = [[g.members for g in source.partition(ends, 1)]]
         elif section < len(sizes):
-            dealt = [_apart(len(line), 1) for line in lines]
+            partition = [_apart(len(line), 1) for line in lines]
         else:
-            dealt = [[g.members for g in source.deal(line[:-1], len(lines))] for line in lines]
-        self._name_by(tokenize(self.token, str(dealt), source is None))
+            partition = [[g.members for g in source.partition(line[:-1], len(lines))] for line in lines]
+        self.token = tokenize(self.token, str(partition), source is None)
         graph = ScanGraph(
             [(a.name, a.numblocks) for a in self.inputs],
             scan,
-            self.name,
-            self.parts,
+            self.prefix,
+            self.token,
             [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else (),
-            dealt,
+            partition,
             section,
         )
         return self.array(Deferred(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
@@ -216,22 +232,22 @@ class ScanTree:
 
     def source(self) -> PersistedSource | None:
         """The chunks where they are in memory, or where tasks compute them of what is as they read it; else None."""
-        source = sources.select_source(self.todo, dry_run=True)
+        source = sources.select_source(self.reduction, dry_run=True)
         if isinstance(source, HandleSource):
-            return PersistedSource(self.todo, [*source.held[0].holders().values()], source.known)
+            return PersistedSource(self.reduction, [*source.handle_sets[0].holders().values()], source.known)
         found = handles.origins(self.x) if source is None and self.scan.fuse else None
-        if found is not None and scan_fusion.are_computed(self.arrays, self.scan):
-            return PersistedSource(self.todo, [*found[0].values()], found[1])
+        if found is not None and task_fusion.are_computed(self.arrays, self.scan):
+            return PersistedSource(self.reduction, [*found[0].values()], found[1])
         return source
 
     def _section(self, is_lazy: bool, many: int) -> int:
-        """How many of so many chunks' bases one task finds."""
+        """How many of so many chunks' carries one task finds."""
         others = () if self.scan.flat else (s for a, s in enumerate(self.x.chunks) if a != self.scan.axis)
         each = math.prod(max(sizes, default=0) for sizes in others) * self.scan.bound.state.itemsize
-        room = LAZY if math.isnan(each) else max(1, int(BASES_BYTES // max(each, 1)))
+        room = LAZY if math.isnan(each) else max(1, int(CARRIED_BYTES // max(each, 1)))
         if not is_lazy:
             return room
-        held = 0 if math.isnan(self.todo.chunk_bytes) else LAZY_BYTES // max(self.todo.chunk_bytes, 1)
+        held = 0 if math.isnan(self.reduction.chunk_bytes) else LAZY_BYTES // max(self.reduction.chunk_bytes, 1)
         return min(room, max(LAZY, int(min(many // SECTIONS, held))))
 
 
@@ -243,3 +259,135 @@ def _apart(chunks: int, size: int) -> list[Sequence[int]]:
 
 def _longer(size: float) -> float:
     return size + 1
+
+
+# ---- all axes, in C order
+
+PARTS = 16  # of a band to be scanned apart: each takes a piece of every chunk that lies band_chunks
+PIECE_BYTES = 2**20  # of a chunk: to scan these takes longer than to call for it
+CUT_BYTES = 2**22  # of pieces: to copy these takes longer than a task does
+TOGETHER_BYTES = 2**20  # of results that are scanned as one: to cut them into parts takes less than to scan each apart
+
+
+def scan_flat(name: str, arrays: tuple[Any, ...], scan: Scan, key: str) -> Any:
+    """Scan all elements of dask arrays of two axes or more, to an array of one."""
+    x = arrays[0]
+    rows = next((a for a, sizes in enumerate(x.chunks) if any(n != 1 for n in sizes)), x.ndim - 1)
+    last = max((a for a, n in enumerate(x.numblocks) if n > 1), default=0)
+    if last <= rows:
+        return ScanTree(arrays, None, scan, key).of_lines()
+    if any(math.isnan(n) for sizes in x.chunks for n in sizes):
+        raise ArgumentError(
+            message(name, "unknown chunk sizes and no axis", "known sizes", "Call x.compute_chunk_sizes() first.")
+        )
+    return _Bands(arrays, None, scan, key).of_bands(rows, last)
+
+
+class _Bands(ScanTree):
+    """Chunks whose rows interleave."""
+
+    def of_bands(self, rows: int, last: int) -> Any:
+        """``rows`` is the axis of rows, ``last`` the last that is chunked."""
+        x, self.rows, self.last = self.x, rows, last
+        self.width = math.prod(x.shape[rows + 1 :])  # of a row
+        self.behind = math.prod(x.shape[last + 1 :])
+        self.starts_along = [[int(n) for n in accumulate(sizes, initial=0)] for sizes in x.chunks]
+        source = self.source()
+        known = workers.current() if source is None else source.known
+        band_chunks = list(product(*map(range, x.numblocks[rows + 1 :])))
+        bands = list(product(*map(range, x.numblocks[: rows + 1])))
+        partition = [
+            self._groups([(*band, *rest) for rest in band_chunks], len(bands), source, known) for band in bands
+        ]
+        shares = self._shares(partition, len(band_chunks), known)
+        self.token = tokenize(self.token, str(partition), shares)
+        self.writer = TaskWriter(self.prefix, self.token)
+        cuts = [self._cuts(x.chunks[rows][band[-1]], len(band_chunks)) for band in bands]
+        firsts = list(accumulate((len(each) - 1 for each in cuts), initial=0))
+        before: TaskRef | None = None
+        for i in reversed(range(len(bands))) if self.scan.reverse else range(len(bands)):
+            before = self._band(partition[i], cuts[i], firsts[i], before, shares)
+        sizes = [(b - a) * self.width for each in cuts for a, b in pairwise(each)]
+        return self.array(Tasks(self.writer.tasks), [sizes])
+
+    def _groups(
+        self, members: list[Coords], bands: int, source: PersistedSource | None, known: workers.Workers
+    ) -> list[list[Coords]]:
+        """A band's chunks as one task takes them. Where they are yet to be made, on a cluster each for itself, so that
+        the task runs where its chunk is made."""
+        if source is not None:
+            partition = source.partition(members, bands)
+        else:
+            size = planner.to_make(len(members), bands, known.total, self.reduction.chunk_bytes) if known.are_one else 1
+            partition = planner.in_order(len(members), size)
+        return [[members[i] for i in g.members] for g in partition]
+
+    def _shares(self, partition: list[list[list[Coords]]], band_chunks: int, known: workers.Workers) -> int:
+        """How many tasks gather the rows of a band, each for a worker to scan: enough to keep all busy, as long as what
+        is cut for them is worth the tasks, and so many that each has room for them."""
+        if known.are_one:
+            return 1
+        nbytes = band_chunks * self.reduction.chunk_bytes
+        room = min((limit / known.threads[w] for w, limit in known.memory.items()), default=math.inf)
+        useful = -(-planner.GROUPS_PER_THREAD * known.total // len(partition))
+        worth = nbytes // (CUT_BYTES * max(map(len, partition)))
+        return max(1, int(min(useful, worth)), math.ceil(nbytes / (room * planner.MEMORY_SHARE)))
+
+    def _cuts(self, height: int, band_chunks: int) -> list[int]:
+        """Where the rows of a band are cut: into as many parts as it has chunks, if there are rows for it, and unless
+        more than a few would be scanned apart, each in small pieces."""
+        count = min(height, band_chunks)
+        if height * self.width * self.scan.bound.result.itemsize > PARTS * TOGETHER_BYTES:
+            count = min(count, max(PARTS, int(self.reduction.chunk_bytes // PIECE_BYTES)))
+        count = max(1, count)
+        return [height * i // count for i in range(count + 1)]
+
+    def _band(
+        self, partition: list[list[Coords]], cuts: list[int], first: int, before: TaskRef | None, shares: int
+    ) -> TaskRef:
+        """The tasks of a band, of which ``first`` is the first chunk of the result; gives what stands behind it."""
+        x, rows, last, add = self.x, self.rows, self.last, self.writer.add
+        stretches = [[self._stretch(c) for c in members] for members in partition]
+        columns = [columns_of([(a.name, *c) for c in members] for a in self.arrays) for members in partition]
+        found = List(
+            *(add("total", band_totals, *each, last, self.scan) for each in zip(columns, stretches, strict=True))
+        )
+        where = [stretch for each in stretches for stretch in each]
+        shape = (cuts[-1], *x.shape[rows + 1 : last], x.numblocks[last])
+        carries = add("carry", band_carries, found, where, shape, before, self.scan)
+        parts = range(len(cuts) - 1)
+        begin = None if before is not None else parts[-1] if self.scan.reverse else 0
+        behind = (*x.shape[rows + 1 : last], x.shape[last] * self.behind)
+        for share in planner.in_order(len(parts), -(-len(parts) // shares)):
+            mine = parts[share.members[0] : share.members[-1] + 1]
+            start, stop = cuts[mine[0]], cuts[mine[-1] + 1]
+            at = (*(slice(0, 1),) * rows, slice(start, stop))
+            pieces: Any = columns if len(mine) == len(parts) else [add("cut", cut, each, at) for each in columns]
+            gathered = (gather, List(*pieces), carries, Rows(where, start, rows, behind))
+            largest = -(-(stop - start) // len(mine)) * self.width * self.scan.bound.result.itemsize
+            runs = planner.in_order(len(mine), max(1, TOGETHER_BYTES // max(largest, 1)))
+            source = add("gather", *gathered) if len(runs) > 1 else Task(None, *gathered)
+            for run in runs:
+                self._scan(mine[run.members[0] : run.members[-1] + 1], cuts, source, first, begin)
+        return carries
+
+    def _scan(self, parts: range, cuts: list[int], source: Any, first: int, begin: int | None) -> None:
+        """The tasks of parts that one task scans; the whole scan begins with part ``begin``."""
+        arguments = (source, cuts[parts[0]], cuts[parts[-1] + 1], begin in parts, self.scan)
+        if len(parts) == 1:
+            self._add_block(first + parts[0], scan_rows, *arguments)
+            return
+        scanned = self.writer.add("rows", scan_rows, *arguments)
+        sizes = [(cuts[n + 1] - cuts[n]) * self.width + (self.scan.initial and n == begin) for n in parts]
+        for n, ends in zip(parts, pairwise(accumulate(sizes, initial=0)), strict=True):
+            self._add_block(first + n, take, scanned, *ends)
+
+    def _add_block(self, number: int, run: Any, *arguments: Any) -> None:
+        key = (self.name, number)
+        self.writer.tasks[key] = Task(key, run, *arguments)
+
+    def _stretch(self, coords: Coords) -> Stretch:
+        spans = [slice(*starts[c : c + 2]) for starts, c in zip(self.starts_along, coords, strict=True)]
+        leads, along = tuple(spans[self.rows + 1 : self.last]), spans[self.last]
+        results = (*leads, slice(along.start * self.behind, along.stop * self.behind))
+        return Stretch((*leads, coords[self.last]), results, tuple(span.start for span in spans))

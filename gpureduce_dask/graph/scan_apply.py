@@ -19,10 +19,9 @@ from ..operators.monoid import Bound, Monoid
 from . import graph_arrays as da
 from . import meta
 from .apply import align, as_dask, bind, operands
-from .axes import normalise_axes
-from .fallback import foreign, loses_nan, require_plain
-from .scan import scan_array
-from .scan_flat import scan_flat
+from .arguments import normalise_axes
+from .meta import foreign, loses_nan, require_plain
+from .scan import scan_array, scan_flat
 from .scan_tasks import Scan
 
 METHODS = ("sequential", "blelloch")  # dask's

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from .. import chunk
-from ..chunk import Place
 from ..device import faults
 from ..distributed.private import Task
 from ..host import scan as host_scan
-from ..operators.monoid import Bound
+from ..operators.monoid import INDEX, Bound
+from ..operators.table import OPERATORS
+from ..place import Place, whole
 from . import deferred
 from .reduce_tasks import Partial, merge
 
@@ -69,8 +73,8 @@ class Scan:
 
     ``shape`` is, where positions matter, the array's along the axis and 0 along others, or of flat chunks all of it.
     ``device`` is whether results are CuPy arrays. With ``initial`` the first result of a line stands for none of its
-    elements. ``flat`` chunks are read in C order as one line. With ``fuse`` tasks compute what the chains of their
-    chunks put off.
+    elements. ``flat`` chunks are read in C order as one line. With ``fuse`` tasks compute the deferred steps
+    of their chunks.
     """
 
     bound: Bound
@@ -118,13 +122,13 @@ class Scan:
         return chunk.move(array if out is None else out, self.device)
 
     def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound, Any]:
-        """The arrays to read, the operator of what their chains put off, and where segments start, where they do: the
+        """The arrays to read, the operator with their deferred steps, and where segments start, where they do: the
         last of the blocks."""
         arity = self.bound.monoid.arity
-        starts = deferred.made(blocks[arity]) if len(blocks) > arity else None
+        starts = deferred.materialise(blocks[arity]) if len(blocks) > arity else None
         blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks[:arity]]
         if self.flat:
-            return tuple(deferred.made(b).reshape(-1) for b in blocks), self.bound, starts
+            return tuple(deferred.materialise(b).reshape(-1) for b in blocks), self.bound, starts
         return *deferred.read_with(blocks, self.bound, self.fuse), starts
 
     def results(self, shape: tuple[int, ...], device: bool, is_filled: bool) -> Any:
@@ -258,7 +262,7 @@ def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
 
 @deferred.reads
 @faults.task
-def bases(
+def carries(
     groups: Sequence[Totals],
     orders: Sequence[Sequence[tuple[int, int]]],
     offsets: Sequence[int],
@@ -303,3 +307,170 @@ def scan_chunk(section: Section, line: int, at: int, *blocks: Any) -> Any:
 def scan_first(*blocks: Any, scan: Scan, offset: int = 0) -> Any:
     """The first chunk of a line."""
     return scan.run(*scan.read(blocks), None, offset, True)
+
+
+# ---- all axes, in C order
+
+Slices = tuple[slice, ...]
+Columns = Sequence[Sequence[Any]]  # chunks, as one list for each array
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Where a chunk's stretches lie: in the totals of its band, in the results of its rows, and its first element."""
+
+    totals: Any  # of the rows' axis and those up to the last chunked one, by number of the chunk there
+    results: Slices  # of the same axes, the last one with all that are behind it as one
+    corner: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of a band, and where those of each chunk belong.
+
+    ``first`` is the first of these rows, ``lead`` how many axes of size 1 stand before them in a chunk, and ``behind``
+    the shape of a row in the result.
+    """
+
+    stretches: Sequence[Stretch]
+    first: int
+    lead: int
+    behind: tuple[int, ...]
+
+
+@faults.task
+def band_totals(columns: Columns, stretches: Sequence[Stretch], last: int, scan: Scan) -> PackedList:
+    """The totals of the stretches of some chunks, on the host: axes from ``last`` on are folded."""
+    found = PackedList()
+    for blocks, stretch in zip(zip(*columns, strict=True), stretches, strict=True):
+        if scan.shape is not None:
+            found.append(_totals_in_place(blocks, stretch.corner, last, scan))
+            continue
+        axes = tuple(range(last, blocks[0].ndim))
+        if scan.reverse and not scan.bound.monoid.commutative:
+            blocks = tuple(b[(..., *(slice(None, None, -1) for _ in axes))] for b in blocks)
+        found.append(chunk.to_host(chunk.reduce(blocks, scan.bound, axes, masks=False), scan.bound))
+    return found
+
+
+def _firsts(corner: tuple[int, ...], kept: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """The positions in C order of the first elements of a chunk's stretches; ``kept`` are its sizes along the axes that
+    do not count to a stretch."""
+    steps = [math.prod(shape[a + 1 :]) for a in range(len(shape))]
+    along = np.ix_(*(step * np.arange(n) for step, n in zip(steps, kept, strict=False)))
+    return sum(map(operator.mul, corner, steps)) + sum(along, np.zeros(kept, np.int64))
+
+
+def _is_shifted(scan: Scan) -> bool:
+    """True where positions within stretches become those in C order by an addition: of our own operators, to which
+    numbers below 0 are of no element. To others each stretch is told its place, in a call of its own."""
+    return OPERATORS.get(scan.bound.monoid.name) == scan.bound.monoid
+
+
+def _shifted(partials: Any, by: Any) -> Any:
+    moved = partials.copy()
+    index = moved[INDEX]
+    index += np.where(index < 0, 0, by)
+    return moved
+
+
+def _totals_in_place(blocks: tuple[Any, ...], corner: tuple[int, ...], last: int, scan: Scan) -> Any:
+    """The totals of a chunk's stretches where positions matter."""
+    kept, axes = blocks[0].shape[:last], tuple(range(last, blocks[0].ndim))
+    firsts = _firsts(corner, kept, scan.shape or ())
+    if _is_shifted(scan):
+        found = chunk.reduce(blocks, scan.bound, axes, whole(blocks[0].shape), masks=False)
+        return _shifted(chunk.to_host(found, scan.bound), firsts.reshape(*kept, *(1 for _ in axes)))
+    totals = scan.bound.identities(kept)
+    pieces = [b.reshape(*kept, math.prod(b.shape[last:])) for b in blocks]
+    for at in np.ndindex(kept if pieces[0].size else (0,)):
+        line = tuple(p[at] for p in pieces)
+        _, total = chunk.scan(line, scan.bound, 0, reverse=scan.reverse, place=_place(firsts[at], scan))
+        totals[at] = chunk.to_host(total, scan.bound)[0]
+    return totals
+
+
+def _place(first: int, scan: Scan, ndim: int = 1) -> Place:
+    return Place((*(0,) * (ndim - 1), int(first)), (*(0,) * (ndim - 1), math.prod(scan.shape or ())))
+
+
+@faults.task
+def band_carries(
+    groups: Sequence[list[Any]], stretches: Sequence[Stretch], shape: tuple[int, ...], before: Any, scan: Scan
+) -> tuple[Any, Any]:
+    """What stands before each stretch of a band, and what stands behind the band. ``before`` is that of the last."""
+    totals = np.empty(shape, scan.bound.state)
+    for found, stretch in zip((p for group in groups for p in group), stretches, strict=True):
+        target = totals[(slice(None), *stretch.totals)]
+        target[...] = found.reshape(target.shape)
+    carry = None if before is None else before[1]
+    ahead, end = host_scan.before(totals.reshape(-1), scan.bound, carry, scan.reverse)
+    return ahead.reshape(shape), end
+
+
+@faults.task
+def cut(columns: Columns, at: Slices) -> list[list[Any]]:
+    """Some rows of some chunks, without the rest of the chunks they are of."""
+    return [[block[at].copy() for block in column] for column in columns]
+
+
+def gather(groups: Sequence[Columns], carries: tuple[Any, Any], rows: Rows) -> tuple[Columns, Any, Rows]:
+    """Some rows of a band, with what stands before them, as one thing, that lies where all that scan them run: chunks
+    or pieces, none copied.
+
+    Chunks stand first, and in lists: so a GPU's travel as such, and the scheduler knows what they weigh.
+    """
+    return [[block for column in each for block in column] for each in zip(*groups, strict=True)], carries[0], rows
+
+
+@faults.task
+def scan_rows(gathered: tuple[Columns, Any, Rows], start: int, stop: int, is_first: bool, scan: Scan) -> Any:
+    """Some rows of those, scanned where they belong in the result."""
+    columns, before, rows = gathered
+    extra = scan.initial and is_first
+    shape = (stop - start, *rows.behind)
+    flat = scan.results((math.prod(shape) + extra,), chunk.is_device(columns[0][0]), extra)
+    hidden = np.zeros(flat.shape, bool) if any(isinstance(b, np.ma.MaskedArray) for b in columns[0]) else None
+
+    def rows_of(line: Any) -> Any:
+        return (line[:-1] if extra and scan.reverse else line[int(extra) :]).reshape(shape)
+
+    view = rows_of(flat)
+    at = (*(0,) * rows.lead, slice(start - rows.first, stop - rows.first))
+    for blocks, stretch in zip(zip(*columns, strict=True), rows.stretches, strict=True):
+        target = view[(slice(None), *stretch.results)]
+        carry = before[(slice(start, stop), *stretch.totals)][..., None]
+        pieces = tuple(b[at].reshape(target.shape) for b in blocks)
+        if hidden is not None:
+            rows_of(hidden)[(slice(None), *stretch.results)] = np.ma.getmaskarray(pieces[0])
+        if scan.shape is not None:
+            corner = (*stretch.corner[: rows.lead], stretch.corner[rows.lead] + start, *stretch.corner[rows.lead + 1 :])
+            _scan_in_place(pieces, target, carry, corner, rows.lead, scan)
+            continue
+        chunk.scan(
+            pieces, scan.bound, target.ndim - 1, carry, exclusive=scan.exclusive, reverse=scan.reverse, out=target
+        )
+    return chunk.move(flat if hidden is None else np.ma.masked_array(flat, hidden), scan.device)
+
+
+def _scan_in_place(
+    pieces: tuple[Any, ...], target: Any, carry: Any, corner: tuple[int, ...], lead: int, scan: Scan
+) -> None:
+    """The results of a chunk's stretches where positions matter."""
+    firsts = _firsts(corner, (1,) * lead + target.shape[:-1], scan.shape or ()).reshape(*target.shape[:-1], 1)
+    run = partial(chunk.scan, exclusive=scan.exclusive, reverse=scan.reverse)
+    if not _is_shifted(scan):
+        for at in np.ndindex(target.shape[:-1]):
+            line = tuple(p[at] for p in pieces)
+            run(line, scan.bound, 0, carry[at], out=target[at], place=_place(firsts[at][0], scan))
+        return
+    behind = math.prod(scan.shape or ())  # so that no position of what stands before is below 0
+    place = _place(behind, scan, target.ndim)
+    run(pieces, scan.bound, target.ndim - 1, _shifted(carry, behind - firsts), out=target, place=place)
+    if scan.bound.monoid.name.endswith(("argmin", "argmax")):  # whose results are positions
+        target += chunk.move(firsts - behind, chunk.is_device(target))
+
+
+def take(results: Any, start: int, stop: int) -> Any:
+    """A part of results that were scanned together, without the rest of them."""
+    return results[start:stop].copy()

@@ -1,7 +1,7 @@
-"""What is known of the chunks of a reduction, and how they are dealt out: a group is what one task reduces.
+"""Where the chunks of a reduction are, and which of them one task reduces: a group.
 
-Chunks in memory have a source, which deals those of a slice to groups and writes the task of each: by handles on the
-workers of a cluster, or one by one. Chunks that have yet to be made are dealt by a partitioner.
+A source parts the chunks of each slice into groups, and says what the task of each runs: on chunks in memory, by
+handles on the workers of a cluster or one by one, and on chunks that have yet to be made.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, product
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from dask.highlevelgraph import MaterializedLayer
@@ -20,11 +21,11 @@ from dask.highlevelgraph import MaterializedLayer
 from .. import planner
 from ..chunk import is_device
 from ..distributed import handles, workers
-from ..distributed.handles import Coords, HandleSet, origins
-from ..distributed.private import GraphNode, List, Task, TaskRef
+from ..distributed.handles import Coords, HandleSet
+from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
-from . import meta, reduce_tasks
-from .axes import Axes, needs_places, place_chunks, stages
+from . import fusion, meta, reduce_tasks
+from .arguments import Axes, needs_places, place_chunks, stages
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
 BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
@@ -35,29 +36,23 @@ class Part:
     """One group: what its task runs, on what, and on which worker as far as that is known."""
 
     run: Callable[..., Any]
-    takes: tuple[GraphNode, ...]
+    takes: tuple[list[Any], ...]
     worker: str | None
     chunks: int
+    kind: type[Task] = Task
 
-    def task(self, key: Any = None) -> Task:
-        """The group's task; without a key it is for another task to run."""
-        return Task(key, self.run, *self.takes)
+    def alone(self) -> list[Any]:
+        """What a task takes that does the group's work as well, for no other group has a part in its result."""
+        return [self.task()] if self.kind is Task else self.takes[0]
 
-
-class Source(Protocol):
-    """Chunks in memory, dealt to groups."""
-
-    todo: Reduction
-    known: workers.Workers
-    mark: Any  # tells one way of dealing from another, in keys
-    dependencies: list[Any]  # collections that groups depend on
+    def task(self) -> Task:
+        """The group's task, for another one to run."""
+        return Task(None, self.run, *self.lists)
 
     @property
-    def futures(self) -> list[Any]:
-        """Layers that they depend on."""
-
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
-        """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
+    def lists(self) -> Iterator[List]:
+        """What the task takes, as nodes of a graph."""
+        return (List(*each) for each in self.takes)
 
 
 @dataclass(frozen=True)
@@ -110,162 +105,242 @@ def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coor
     return found
 
 
-def partials_travel(todo: Reduction, stage: Axes, homes: int) -> bool:
+def partials_travel(reduction: Reduction, stage: Axes, homes: int) -> bool:
     """True where each of so many workers may take the partials of all slices from every other. Those of slices of one
     chunk each are finished where they are, or go to one worker."""
-    is_whole = all(n == 1 for a, n in enumerate(todo.x.numblocks) if a in stage)
-    kept = [sizes for a, sizes in enumerate(todo.x.chunks) if a not in stage]
-    nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * todo.bound.cell_bytes
+    is_whole = all(n == 1 for a, n in enumerate(reduction.x.numblocks) if a in stage)
+    kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
+    nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * reduction.bound.cell_bytes
     return bool(nbytes <= (TAKEN_BYTES if is_whole else max(BUNDLE_BYTES, TAKEN_BYTES // homes)))
 
 
 def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes) -> list[list[Part]]:
     """Groups of many slices that one task takes on, a task a thread of each worker; none where their partials are
     too large to go together to all that need one of them."""
-    todo = source.todo
+    reduction = source.reduction
     mine: dict[str | None, list[Part]] = {}
     for _, parts in slices:
         for part in parts:
             mine.setdefault(part.worker, []).append(part)
     homes = max(1, len(source.known.threads)) if None in mine else len(mine)
-    if len(slices) == 1 or todo.size or not partials_travel(todo, stage, homes):
+    if len(slices) == 1 or reduction.size or not partials_travel(reduction, stage, homes):
         return []
     found = []
     for worker, parts in mine.items():
         threads = source.known.total if worker is None else source.known.threads.get(worker, 1)
-        chunks = todo.x.npartitions * len(parts) // sum(len(each) for each in mine.values())
-        each = planner.in_memory(max(chunks, 1), 1, threads, todo.chunk_bytes)
+        chunks = reduction.x.npartitions * len(parts) // sum(len(each) for each in mine.values())
+        each = planner.in_memory(max(chunks, 1), 1, threads, reduction.chunk_bytes, source.least_bytes)
         count = min(len(parts), -(-max(chunks, 1) // each))
         found += [[parts[i] for i in g.members] for g in planner.in_order(len(parts), -(-len(parts) // count))]
     return found
 
 
-def task_of_all(parts: list[Part], key: Any) -> Task:
-    """The task of several groups, which gives a list of their partials."""
-    return Task(key, list, List(*(part.task() for part in parts)))
+def joined(parts: list[Part]) -> Part:
+    """Groups of several slices as one, which gives a list of their partials."""
+    first, chunks = parts[0], [part.chunks for part in parts]
+    if first.kind is Task:
+        return Part(list, ([part.task() for part in parts],), first.worker, sum(chunks))
+    bound = first.run.keywords["bound"]  # type: ignore[attr-defined]
+    run = partial(reduce_tasks.combine_each, bound=bound, sizes=chunks)
+    refs = [ref for part in parts for ref in part.takes[0]]
+    return Part(run, (refs,), first.worker, sum(chunks), fusion.PlacedGroups)
 
 
-class PersistedSource:
-    """By worker where holders are known."""
+class Source:
+    """The chunks of a reduction in groups: by the workers that hold them where these are known, else in order.
 
-    def __init__(self, todo: Reduction, held: list[tuple[str, ...]] | None, known: workers.Workers) -> None:
-        """``held`` are the workers that hold each chunk, in C order."""
-        self.todo, self.known, self.mark = todo, known, held
-        self.dependencies: list[Any] = list(todo.arrays)
-        self.futures: list[Any] = []
-        self.holders = None if held is None else handles.by_coords(todo.x.numblocks, held)
+    ``holders`` has the workers of each chunk, and ``memory`` bounds the bytes of a task's chunks on some of them.
+    """
+
+    least_bytes: float = planner.MIN_READ_BYTES  # of a group, where its worker has more threads
+    mark: Any  # tells one partition from another, in keys
+    holders: handles.Holders | None = None
+    memory: Mapping[str, float] = MappingProxyType({})
+
+    def __init__(self, reduction: Reduction, known: workers.Workers) -> None:
+        self.reduction, self.known = reduction, known
+
+    @property
+    def dependencies(self) -> list[Any]:
+        """Collections that groups depend on."""
+        return list(self.reduction.arrays)
+
+    @property
+    def futures(self) -> list[Any]:
+        """Layers that they depend on."""
+        return []
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
-        found = slices_of(self.todo.x.numblocks, stage)
+        """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
+        found = slices_of(self.reduction.x.numblocks, stage)
         for outer, members in found.items():
-            yield outer, [self._part(stage, members, g) for g in self.deal(members, len(found))]
+            yield outer, [self._part(stage, members, g) for g in self.partition(members, len(found))]
 
-    def deal(self, members: Sequence[Coords], slices: int) -> list[planner.Group]:
+    def partition(self, members: Sequence[Coords], slices: int) -> list[planner.Group]:
         """The groups of one of so many slices, whose chunks these are in order."""
-        todo, known = self.todo, self.known
-        if todo.size:
-            known = workers.Workers(dict.fromkeys(known.threads, 1), known.memory)
-        if self.holders is None:
-            size = todo.size or planner.in_memory(len(members), slices, known.total, todo.chunk_bytes)
-            return planner.in_order(len(members), size)
-        held = [self.holders[c] for c in members]
-        dealt = planner.by_worker(held, known.threads, slices, todo.chunk_bytes, known.memory)
-        return planner.smaller(dealt, todo.size) if todo.size else dealt
+        reduction = self.reduction
+        held = self.homes(members)
+        if held is None:
+            return planner.in_stretches(len(members), reduction.size or self._size(len(members), slices))
+        threads = dict.fromkeys(self.known.threads, 1) if reduction.size else self.known.threads
+        groups = planner.by_worker(held, threads, slices, reduction.chunk_bytes, self.memory, self.least_bytes)
+        return planner.smaller(groups, reduction.size) if reduction.size else groups
 
-    def _part(self, stage: Axes, members: list[Coords], group: planner.Group) -> Part:
-        todo, mine = self.todo, [members[i] for i in group.members]
-        keys = [[(a.name, *c) for c in mine] for a in todo.arrays]
-        columns = List(*(List(*map(TaskRef, column)) for column in keys))
+    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]] | None:
+        """The workers that hold each of some chunks, or None where nobody knows."""
+        return None if self.holders is None else [self.holders[c] for c in members]
+
+    def _size(self, chunks: int, slices: int) -> int:
+        """How many of a slice's chunks make a group, where nobody says."""
+        return planner.in_memory(chunks, slices, self.known.total, self.reduction.chunk_bytes)
+
+    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+        """The group of some chunks of a slice, which are ``members``."""
+        raise NotImplementedError
+
+
+class PersistedSource(Source):
+    """Chunks in memory, by the futures of each."""
+
+    def __init__(self, reduction: Reduction, held: list[tuple[str, ...]] | None, known: workers.Workers) -> None:
+        """``held`` are the workers that hold each chunk, in C order."""
+        super().__init__(reduction, known)
+        self.mark, self.memory = held, known.memory
+        self.holders = None if held is None else handles.by_coords(reduction.x.numblocks, held)
+
+    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+        reduction, mine = self.reduction, [members[i] for i in group.members]
+        keys = [[(a.name, *c) for c in mine] for a in reduction.arrays]
+        columns = [List(*map(TaskRef, column)) for column in keys]
         run = partial(
             reduce_tasks.reduce_chunks,
-            bound=todo.bound,
-            offsets=todo.offsets_of(mine),
-            where=todo.where(stage, group.members),
+            bound=reduction.bound,
+            offsets=reduction.offsets_of(mine),
+            where=reduction.where(stage, group.members),
             keys=keys[0],
         )
         return Part(run, (columns,), group.worker, len(mine))
 
 
-class HandleSource:
+class LazySource(Source):
+    """Chunks that have yet to be made, by the tasks that reduce each of them: groups take these in when the graph is
+    optimised. Those of a monoid that does not commute stay in a row."""
+
+    least_bytes = 0
+
+    def __init__(self, reduction: Reduction) -> None:
+        found = handles.origins(reduction.x) if reduction.bound.monoid.commutative else None
+        self.holders, known = (None, workers.current()) if found is None else found
+        super().__init__(reduction, known)
+        self.partials: Any = None  # an array of the partials of each chunk
+        blocks, stage = reduction.x.numblocks, stages(reduction.bound, reduction.x.numblocks, reduction.axes)[0]
+        chunks = math.prod(blocks[a] for a in stage)
+        slices = math.prod(n for a, n in enumerate(blocks) if a not in stage)
+        self.size = planner.to_make(chunks, slices, known.total, reduction.chunk_bytes)
+        if workers.are_processes():
+            self.size = planner.by_processes(self.size)
+        self.mark = reduction.size or self.size
+        if self.holders is not None:
+            self.mark = reduction.size, sorted(known.threads.items()), [*self.holders.values()]
+
+    @property
+    def dependencies(self) -> list[Any]:
+        return [self.partials]
+
+    def _size(self, chunks: int, slices: int) -> int:
+        return self.size
+
+    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+        name = self.partials.name
+        refs = [TaskRef((name, *members[i])) for i in group.members]
+        kind = fusion.Group if self.holders is None else fusion.PlacedGroup
+        run = partial(reduce_tasks.combine, bound=self.reduction.bound)
+        return Part(run, (refs,), group.worker, len(group.members), kind)
+
+
+class HandleSource(Source):
     """The chunks of arrays that have handles on the same workers. ``layers`` are the chunks' own, of futures. A dry run
     makes no handles."""
 
     def __init__(
-        self, todo: Reduction, held: list[HandleSet], layers: list[Any], known: workers.Workers, dry_run: bool
+        self, reduction: Reduction, held: list[HandleSet], layers: list[Any], known: workers.Workers, dry_run: bool
     ) -> None:
-        self.todo, self.held, self.layers, self.known, self.dry_run = todo, held, layers, known, dry_run
-        self.dependencies: list[Any] = []
+        super().__init__(reduction, known)
+        self.handle_sets, self.layers, self.dry_run = held, layers, dry_run
         self.mark = [sorted(h.keys.values()) for h in held]
+
+    @property
+    def dependencies(self) -> list[Any]:
+        return []
 
     @property
     def futures(self) -> list[Any]:
         if self.dry_run:
-            return [MaterializedLayer({}) for _ in self.held]
-        client, pairs = self.known.client, zip(self.held, self.layers, strict=True)
+            return [MaterializedLayer({}) for _ in self.handle_sets]
+        client, pairs = self.known.client, zip(self.handle_sets, self.layers, strict=True)
         return [handles.HandleLayer(held, layer, client) for held, layer in pairs]
 
     @property
     def to_make(self) -> int:
         """How many handles are made before the reduction runs."""
-        return sum(h.to_make for h in self.held)
+        return sum(h.to_make for h in self.handle_sets)
 
-    def refs(self, worker: str) -> tuple[List, List]:
+    def refs(self, worker: str) -> tuple[list[Any], list[Any]]:
         """A worker's handles, and chunks that keep their task there."""
-        keys, anchors = [h.keys[worker] for h in self.held], [h.anchors[worker] for h in self.held]
-        return List(*map(TaskRef, keys)), List(*map(TaskRef, anchors))
+        keys, anchors = [h.keys[worker] for h in self.handle_sets], [h.anchors[worker] for h in self.handle_sets]
+        return [*map(TaskRef, keys)], [*map(TaskRef, anchors)]
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
-        layouts = self.held[0].layouts
-        at = (stage, self.todo.size, str(self.todo.chunk_bytes))  # as text: no NaN is the same as another
+        layouts = self.handle_sets[0].layouts
+        at = (stage, self.reduction.size, str(self.reduction.chunk_bytes))  # as text: no NaN is the same as another
         if at not in layouts:
-            layouts[at] = list(self._deal(stage))
-        for outer, dealt in layouts[at]:
-            yield outer, [self._part(stage, *each) for each in dealt]
+            layouts[at] = list(self._layout(stage))
+        for outer, groups in layouts[at]:
+            yield outer, [self._part_of_handle(stage, *each) for each in groups]
 
-    def _deal(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
+    def _layout(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
         """Groups of each slice, and the numbers of their chunks in the handle."""
-        numblocks, held, threads, nbytes = (
-            self.todo.x.numblocks,
-            self.held[0],
-            self.known.threads,
-            self.todo.chunk_bytes,
-        )
-        if len(stage) == len(numblocks) and not self.todo.size:  # a slice of all that each handle has
+        numblocks, held, threads = self.reduction.x.numblocks, self.handle_sets[0], self.known.threads
+        if len(stage) == len(numblocks) and not self.reduction.size:  # a slice of all that each handle has
             yield (
                 (0,) * len(stage),
                 [
                     (planner.Group(planner.as_range(share.numbers[part.start : part.stop]), worker), part)
                     for worker, share in held.shares.items()
-                    for part in planner.shares(len(share.numbers), threads.get(worker, 1), nbytes)
+                    for part in planner.shares(len(share.numbers), threads.get(worker, 1), self.reduction.chunk_bytes)
                 ],
             )
             return
         slices = slices_of(numblocks, stage)
         for outer, members in slices.items():
-            dealt = planner.by_worker([(held.places[c],) for c in members], threads, len(slices), nbytes, {})
-            if self.todo.size:
-                dealt = planner.smaller(dealt, self.todo.size)
-            yield outer, [(g, planner.as_range([held.numbers[members[i]] for i in g.members])) for g in dealt]
+            groups = self.partition(members, len(slices))
+            yield outer, [(g, planner.as_range([held.numbers[members[i]] for i in g.members])) for g in groups]
 
-    def _part(self, stage: Axes, group: planner.Group, picks: Any) -> Part:
-        todo = self.todo
-        run = partial(reduce_tasks.reduce_held, picks=picks, bound=todo.bound, where=todo.where(stage, group.members))
+    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
+        places = self.handle_sets[0].places
+        return [(places[c],) for c in members]
+
+    def _part_of_handle(self, stage: Axes, group: planner.Group, picks: Any) -> Part:
+        reduction = self.reduction
+        run = partial(
+            reduce_tasks.reduce_handles, picks=picks, bound=reduction.bound, where=reduction.where(stage, group.members)
+        )
         return Part(run, self.refs(str(group.worker)), group.worker, len(picks))
 
 
-def select_source(todo: Reduction, dry_run: bool = False) -> HandleSource | PersistedSource | None:
+def select_source(reduction: Reduction, dry_run: bool = False) -> HandleSource | PersistedSource | None:
     """The source of chunks that are all in memory, or None. A dry run makes no handles on workers."""
-    if any(a.numblocks != todo.x.numblocks for a in todo.arrays):
+    if any(a.numblocks != reduction.x.numblocks for a in reduction.arrays):
         return None
-    layers = [a.dask.layers.get(a.name) for a in todo.arrays]
-    values = [_values(layer, a) for layer, a in zip(layers, todo.arrays, strict=True)]
+    layers = [a.dask.layers.get(a.name) for a in reduction.arrays]
+    values = [_values(layer, a) for layer, a in zip(layers, reduction.arrays, strict=True)]
     if any(v is None for v in values):
         return None
     first = [next(iter(v.values()), None) for v in values]
     if all(workers.is_future(v) for v in first):
-        return _on_workers(todo, layers, dry_run)
+        return _on_workers(reduction, layers, dry_run)
     if all(_is_array(chunk) for v in values for chunk in v.values()):
-        return PersistedSource(todo, None, workers.current())
+        return PersistedSource(reduction, None, workers.current())
     return None
 
 
@@ -280,75 +355,41 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray) or is_device(value)
 
 
-def _on_workers(todo: Reduction, layers: list[Any], dry_run: bool) -> HandleSource | PersistedSource | None:
+def _on_workers(reduction: Reduction, layers: list[Any], dry_run: bool) -> HandleSource | PersistedSource | None:
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
     held = [handles.find_handles(layer, client) for layer in layers]
-    held = [h if h is None or h.is_placed or todo.shape is None else None for h in held]
+    held = [h if h is None or h.is_placed or reduction.shape is None else None for h in held]
     good = [h for h in held if h is not None]
     if len(good) == len(held) and all(h.homes == good[0].homes for h in good[1:]):
         known = workers.of_client(client)
     else:
-        arrays = [(a.name, a.numblocks, layer) for a, layer in zip(todo.arrays, layers, strict=True)]
+        arrays = [(a.name, a.numblocks, layer) for a, layer in zip(reduction.arrays, layers, strict=True)]
         known, found = handles.survey(client, arrays)
         if not found:
             for layer in layers:
-                workers.refuse_cancelled(todo.bound.name, layer.mapping.values())
+                workers.refuse_cancelled(reduction.bound.name, layer.mapping.values())
             return None
         homes = handles.homes_of(layers[0], found[0])
         apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
-        if apart or not fit(todo, homes, known):
-            return PersistedSource(todo, found[0], known)
-        is_placed = todo.shape is not None
+        if apart or not fit(reduction, homes, known):
+            return PersistedSource(reduction, found[0], known)
+        is_placed = reduction.shape is not None
         good = [
             handles.keep_handles(layer, a.name, a.chunks, homes, known, is_placed)
-            for a, layer in zip(todo.arrays, layers, strict=True)
+            for a, layer in zip(reduction.arrays, layers, strict=True)
         ]
-    return HandleSource(todo, good, layers, known, dry_run)
+    return HandleSource(reduction, good, layers, known, dry_run)
 
 
-def fit(todo: Reduction, homes: list[str], known: workers.Workers) -> bool:
+def fit(reduction: Reduction, homes: list[str], known: workers.Workers) -> bool:
     """True where handles are worth their tasks, and the workers hold their chunks with ease: a handle keeps them from
     going to a disk. ``homes`` has each chunk's worker."""
     share = Counter(homes)
     if len(homes) < 2 * len(share) or known.crowded & share.keys():
         return False
-    each = 0 if math.isnan(todo.chunk_bytes) else todo.chunk_bytes
-    if meta.promises_device(todo.x._meta):
+    each = 0 if math.isnan(reduction.chunk_bytes) else reduction.chunk_bytes
+    if meta.promises_device(reduction.x._meta):
         return True
     return all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
-
-
-@dataclass(frozen=True)
-class Partitioner:
-    """So many chunks in a row, or by the workers that hold what they are made of. Its text tells one from another."""
-
-    size: int | None
-    slices: int
-    chunk_bytes: float
-    threads: Mapping[str, int] = field(default_factory=dict)
-    holders: Mapping[Coords, tuple[str, ...]] = field(default_factory=dict)
-
-    def groups(self, members: Sequence[Coords]) -> list[planner.Group]:
-        """The groups of one slice, whose chunks these are in order."""
-        if not self.holders:
-            return planner.in_order(len(members), self.size or 1)
-        held = [self.holders[c] for c in members]
-        dealt = planner.by_worker(held, self.threads, self.slices, self.chunk_bytes, {}, least=0)
-        return planner.smaller(dealt, self.size) if self.size else dealt
-
-
-def partitioner(todo: Reduction) -> Partitioner:
-    """How a reduction's chunks are dealt. Those of a monoid that does not commute stay in a row."""
-    blocks, first = todo.x.numblocks, stages(todo.bound, todo.x.numblocks, todo.axes)[0]
-    slices = math.prod(n for a, n in enumerate(blocks) if a not in first)
-    chunks = math.prod(blocks[a] for a in first)
-    found = origins(todo.x) if todo.bound.monoid.commutative else None
-    holders, known = ({}, workers.current()) if found is None else found
-    if holders:
-        return Partitioner(todo.size, slices, todo.chunk_bytes, dict(sorted(known.threads.items())), holders)
-    size = planner.to_make(chunks, slices, known.total, todo.chunk_bytes)
-    if workers.are_processes():
-        size = min(size, planner.BY_PROCESSES)
-    return Partitioner(todo.size or size, slices, todo.chunk_bytes)

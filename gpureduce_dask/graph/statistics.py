@@ -27,11 +27,10 @@ from ..operators.moments import F4, centre
 from ..operators.monoid import Bound, DType, Monoid
 from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
-from . import masks, meta, reduce_tasks
+from . import meta, reduce_tasks
 from .apply import as_dask, bind
-from .fallback import belongs_to_stock, describe, require_plain
-from .masks import Masked, Weighing
-from .operands import Function, Operands
+from .meta import belongs_to_stock, describe, require_plain
+from .operands import WEIGHTED, Function, Masked, Operands, Weighing, checked_mask, refusing, unread, weighted
 from .reduce import Tree, build_tree
 
 COUNTS = {row.name: row for row in counts.ROWS}
@@ -115,7 +114,7 @@ def _rows(operation: str, asked: Sequence[str | Monoid]) -> dict[str, Monoid]:
 
 def _weighted_rows(operation: str, asked: Sequence[Any], has_order: bool) -> tuple[str, ...]:
     """The names of operators that take weights, of moments too where there is an order."""
-    takers = masks.WEIGHTED.keys() if has_order else masks.WEIGHTED.keys() - UNNAMED
+    takers = WEIGHTED.keys() if has_order else WEIGHTED.keys() - UNNAMED
     found = tuple(field_names(operation, asked))
     for name, each in zip(found, asked, strict=True):
         if name not in takers or operators.get(each) != operators.OPERATORS[name]:
@@ -257,19 +256,19 @@ def reduce_together(
     """For each result of the function its statistics, in the order asked. ``ddof`` goes to those that it is for; other
     options and ``dtype`` are for one operator alone, with weights."""
     options, is_masked = options or {}, where is not None
-    beside: list[Any] = []
-    todo: Function = Masked(function) if is_masked else function
+    extra: list[Any] = []
+    traced: Function = Masked(function) if is_masked else function
     if weights is not None:
         rows = _weighted_rows(operation, ops, "order" in options)
         require_plain(operation, "weights", weights)
-        beside, todo = [as_dask(operation, weights)], Weighing(function, rows, is_masked)
+        extra, traced = [as_dask(operation, weights)], Weighing(function, rows, is_masked)
     if is_masked:
-        beside.append(masks.checked(operation, where))
-    operands = Operands(operation, [*given, *beside])
-    program = operands.trace(todo)
+        extra.append(checked_mask(operation, where))
+    operands = Operands(operation, [*given, *extra])
+    program = operands.trace(traced)
     ddof = options.get("ddof", 0)
-    if program is None and beside:
-        raise masks.unread(operation, operands.arrays, "where=" if weights is None else "weights=")
+    if program is None and extra:
+        raise unread(operation, operands.arrays, "where=" if weights is None else "weights=")
     if program is None:
         values = operands.whole(function)
         return [build_statistics(operation, x, ops, axis, keepdims, split_every, ddof)[1] for x in values]
@@ -277,7 +276,7 @@ def reduce_together(
     if weights is None:
         asked = _mapped(operation, program, ops, ddof, keeps_mask)
     else:
-        asked = _weighted(operation, program, rows, beside[0].dtype, dtype, options)
+        asked = _weighted(operation, program, rows, extra[0].dtype, dtype, options)
     whole, statistics = join(program, asked, keeps_mask)
     tree = build_tree(operands.arrays, whole, axis, True, split_every, whole.name)
     return [[cut_statistic(tree, statistic, keepdims) for statistic in each] for each in statistics]
@@ -297,7 +296,7 @@ def _weighted(
     operation: str, program: Program, rows: Sequence[str], weight: DType, dtype: Any, options: Mapping[str, Any]
 ) -> Iterator[Asked]:
     """The statistics of each result, from what :class:`Weighing` gives."""
-    arities = [masks.WEIGHTED[name][1].arity for name in rows]
+    arities = [WEIGHTED[name][1].arity for name in rows]
     step = 1 + sum(arities)
 
     def holder(name: str) -> tuple[str, None] | None:  # with weights, those that begin as others' states do
@@ -310,7 +309,7 @@ def _weighted(
         for name, arity in zip(rows, arities, strict=True):
             outputs[name], rest = tuple(rest[:arity]), rest[arity:]
             given = tuple(program.nodes[i].dtype for i in outputs[name])
-            _, row, own = masks.weighted(operators.OPERATORS[name], program.nodes[value].dtype, weight)
+            _, row, own = weighted(operators.OPERATORS[name], program.nodes[value].dtype, weight)
             mine = {k: v for k, v in options.items() if k != "ddof" or name in SPREADS | UNNAMED}
             bounds[name] = bind(replace(row, name=name), given, dtype or own, mine, operation)
         yield bounds, outputs, holder
@@ -332,7 +331,7 @@ def join(program: Program, asked: Iterator[Asked], keeps_mask: bool) -> tuple[Pr
 
     def statistic(b: Bound, number: int, offset: int) -> Statistic:
         if keeps_mask:  # nothing may count
-            b = Bound(masks.refusing(b.monoid), b.dtypes, b.dtype)
+            b = Bound(refusing(b.monoid), b.dtypes, b.dtype)
         return Statistic(b, whole.offsets[number] + offset)
 
     return whole, [[statistic(*each) for each in one] for one in found]

@@ -8,7 +8,7 @@ graph may do to a chunk is made by tasks of dask.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -21,7 +21,7 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import Alias, DataNode, Task, TaskRef
 from . import deferred, fused_task, meta, sources
-from .axes import Axes
+from .arguments import Axes
 from .fused_task import Chain, Piece
 from .sources import Part, Reduction
 
@@ -122,35 +122,37 @@ def _told(value: Any) -> Any:
 class ViewSource(sources.HandleSource):
     """The chunks of a view, where the handles of a persisted array refer to the blocks that they are parts of."""
 
-    def __init__(self, todo: Reduction, view: View, held: HandleSet, known: workers.Workers, dry_run: bool) -> None:
-        super().__init__(todo, [held], [view.layer], known, dry_run)
+    def __init__(
+        self, reduction: Reduction, view: View, held: HandleSet, known: workers.Workers, dry_run: bool
+    ) -> None:
+        super().__init__(reduction, [held], [view.layer], known, dry_run)
         self.view = view
 
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
-        places, found = self.held[0].places, sources.slices_of(self.todo.x.numblocks, stage)
-        for outer, members in found.items():
-            homes = [(places[self.view.parts[c][0]],) for c in members]
-            dealt = planner.by_worker(homes, self.known.threads, len(found), self.todo.chunk_bytes, {})
-            dealt = planner.smaller(dealt, self.todo.size) if self.todo.size else dealt
-            yield outer, [self._pieces(stage, [members[i] for i in g.members], g.worker) for g in dealt]
+    slices = sources.Source.slices
 
-    def _pieces(self, stage: Axes, mine: list[Coords], worker: str | None) -> Part:
-        numbers, todo, parts = self.held[0].numbers, self.todo, [self.view.parts[c] for c in mine]
+    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
+        return super().homes([self.view.parts[c][0] for c in members])
+
+    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+        numbers, reduction, mine = self.handle_sets[0].numbers, self.reduction, [members[i] for i in group.members]
+        parts = [self.view.parts[c] for c in mine]
         run = partial(
             fused_task.reduce_pieces,
-            pieces=[Piece(numbers[at], cuts, o) for (at, cuts), o in zip(parts, todo.offsets_of(mine), strict=True)],
+            pieces=[
+                Piece(numbers[at], cuts, o) for (at, cuts), o in zip(parts, reduction.offsets_of(mine), strict=True)
+            ],
             chain=self.view.chain,
-            bound=todo.bound,
-            where=todo.where(stage, ()),
+            bound=reduction.bound,
+            where=reduction.where(stage, ()),
         )
-        return Part(run, self.refs(str(worker)), worker, len(mine))
+        return Part(run, self.refs(str(group.worker)), group.worker, len(mine))
 
 
-def select_source(todo: Reduction, dry_run: bool = False) -> ViewSource | None:
+def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | None:
     """The source of a view's chunks, where they are worth handles; or None. A dry run makes none."""
-    if len(todo.arrays) > 1 or not todo.bound.monoid.commutative or not meta.is_ours(todo.x._meta):
+    if len(reduction.arrays) > 1 or not reduction.bound.monoid.commutative or not meta.is_ours(reduction.x._meta):
         return None
-    view = find_view(todo.x)
+    view = find_view(reduction.x)
     client = view and next(iter(view.layer.mapping.values())).client
     if view is None or client is None:
         return None
@@ -159,9 +161,9 @@ def select_source(todo: Reduction, dry_run: bool = False) -> ViewSource | None:
         known, found = handles.survey(client, [(view.name, view.numblocks, view.layer)])
         homes = handles.homes_of(view.layer, found[0]) if found else []
         is_cut = any(cuts for _, cuts in view.parts.values())
-        is_known = meta.promises_device(todo.x._meta) or not is_cut  # how much a handle would keep in memory
-        if not homes or not is_known or not sources.fit(todo, homes, known):
+        is_known = meta.promises_device(reduction.x._meta) or not is_cut  # how much a handle would keep in memory
+        if not homes or not is_known or not sources.fit(reduction, homes, known):
             return None
         unknown = tuple((math.nan,) * n for n in view.numblocks)
         held = handles.keep_handles(view.layer, view.name, unknown, homes, known, is_placed=False)
-    return ViewSource(todo, view, held, known, dry_run)
+    return ViewSource(reduction, view, held, known, dry_run)

@@ -184,7 +184,7 @@ def install() -> None:
 
 def wanted() -> Setting:
     """Which arrays this package takes here and now: none (False), those of CuPy chunks (True), or all (``"numpy"``)."""
-    from ..graph.settings import setting
+    from ..graph.arguments import setting
 
     here = _blocks.get() or tuple(_calls[-1:])
     if here:

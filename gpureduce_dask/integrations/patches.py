@@ -22,10 +22,10 @@ from ..distributed import private
 from ..errors import GpureduceError
 from ..graph import deferred, histograms
 from ..graph.apply import bind
+from ..graph.arguments import group_size
 from ..graph.array_expressions import call as call_on_graphs
-from ..graph.axes import group_size
 from ..graph.meta import is_ours, promises_device
-from ..graph.reduce import reduce_array
+from ..graph.reduce import build_tree
 from ..graph.scan_apply import apply as scan_array
 from ..operators import table as operators
 from ..operators.monoid import Bound
@@ -50,7 +50,7 @@ def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> An
     bound = _bind(found, x.dtype, name)
     if found.row in WARNING and not promises_device(x._meta):  # the kernels do not warn
         bound = without_warnings(bound)
-    return reduce_array((x,), bound, call["axis"], call.get("keepdims", False), call.get("split_every"), name)
+    return build_tree((x,), bound, call["axis"], call.get("keepdims", False), call.get("split_every"), name).array
 
 
 def _array(call: Arguments) -> Any:

@@ -14,7 +14,7 @@ from ..device import faults
 from ..errors import ArgumentError, DtypeError, message
 from ..graph import meta
 from ..graph.apply import apply, as_dask, bind
-from ..graph.axes import normalise_axes
+from ..graph.arguments import normalise_axes
 from ..graph.chunk_functions import reduction_functions as stock_recipe
 from ..history import Step, get
 from ..operators import table as operators

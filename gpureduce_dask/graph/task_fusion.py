@@ -1,9 +1,14 @@
-"""Elementwise steps between chunks and the scan of them, moved into the scan's own tasks.
+"""Tasks that move into those which need them, in a graph that is about to run: elementwise steps into scans, and output
+blocks into the task that joins them.
 
-A scan reads each chunk twice: for its total, and for its results from what stands before it. A chunk that elementwise
+A scan reads each chunk twice: for its total, and for its results from the carry before it. A chunk that elementwise
 steps make of chunks in memory would lie there in between, and with it all others of its line, and take a task to make.
-Moved into both tasks, the steps are computed as these read, and nothing is held. On the host a second evaluation pays
+Moved into both tasks, the steps are computed as these read, and nothing is kept. On the host a second evaluation pays
 for steps that are no more than a pass over memory; on a GPU for all.
+
+Where an array is computed whole, dask adds a task that joins its blocks. A task costs more than to finish a small
+block. Blocks that are finished out of the same few partials, which go to all of them anyway, and that nothing but the
+joining task needs, are finished in that task.
 """
 
 from __future__ import annotations
@@ -14,15 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from ..distributed.private import Alias, DataNode, GraphNode, Task
-from . import deferred, scan_tasks
+from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
+from . import deferred, fused_task, scan_tasks
 from . import graph_arrays as da
 from .fused_task import Key
+from .reduce_tasks import combine, finalise
 from .scan_tasks import Scan
 
 Graph = Mapping[Key, GraphNode]
 
-READERS = (scan_tasks.totals, scan_tasks.bases, scan_tasks.scan_first, scan_tasks.scan_chunk)
+READERS = (scan_tasks.totals, scan_tasks.carries, scan_tasks.scan_first, scan_tasks.scan_chunk)
 # Not ``clip``, ``maximum`` and ``where``, which take NumPy 4 to 30 times as long as a sum: a scan of chunks that a
 # difference and a clip make took 404 ms with them, 307 without (Epyc, one thread, float32 (3652, 90, 180), 2026-11).
 CHEAP = frozenset(
@@ -106,3 +112,50 @@ def _functions(node: Task) -> Iterator[Any]:
             yield from _functions(each)
         elif not isinstance(each, Alias | DataNode):
             yield type(each)
+
+
+# ---- output blocks
+
+
+def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set[Key]) -> Mapping[Key, GraphNode]:
+    """The graph with the tasks that finish small blocks moved into the one that joins them."""
+    joining = [key for key in wanted & graph.keys() if any(_finishes(graph.get(k)) for k in graph[key].dependencies)]
+    if not joining:
+        return graph
+    users, moved = users_of(graph), dict(graph)
+    for key in joining:
+        finished = {each: _at_once(graph[each]) for each in _finished_for(key, graph, wanted | known, users)}
+        inside = finished.keys()
+        partials = {need for node in finished.values() for need in node.dependencies} - inside
+        if len(partials) >= len(inside):
+            continue
+        names = tuple(sorted((partials | graph[key].dependencies) - inside, key=str))
+        moved[key] = Task(key, fused_task.execute, {**finished, key: graph[key]}, key, names, *map(TaskRef, names))
+        for each in inside:
+            del moved[each]
+        for need in {need for each in inside for need in graph[each].dependencies} - partials - inside:
+            if users[need] <= inside:
+                moved.pop(need, None)
+    return moved
+
+
+def _at_once(node: GraphNode) -> GraphNode:
+    """A task that finishes a block, without what it awaits to be sent together with the others."""
+    return Task(node.key, node.func, node.args[0]) if isinstance(node, Task) and len(node.args) > 1 else node
+
+
+def _finished_for(key: Key, graph: Mapping[Key, GraphNode], apart: set[Key], users: Mapping[Key, set[Key]]) -> set[Key]:
+    """The tasks that only work on partials, and that this one alone needs."""
+    inside: set[Key] = set()
+    ahead = set(graph[key].dependencies)
+    while ahead:
+        found = {
+            k for k in ahead if k in graph and k not in apart and users[k] <= inside | {key} and _finishes(graph[k])
+        }
+        inside |= found
+        ahead = {need for k in found for need in graph[k].dependencies} - inside
+    return inside
+
+
+def _finishes(node: GraphNode | None) -> bool:
+    return type(node) is Task and getattr(node.func, "func", None) in (combine, finalise)
