@@ -1,9 +1,10 @@
 """A build hook: compiles the host loops where there is a C compiler. Without them NumPy does the work, more slowly.
 
-The loops are a plain library that the package loads with ctypes. It has no part of Python's C interface, so a wheel with
-it serves every Python 3 of one platform and is tagged ``py3-none-<platform>``; without it the wheel is ``py3-none-any``.
-On Linux the platform is ``manylinux_2_<minor>``, which says the oldest glibc that the wheel runs on, where the library
-needs nothing but glibc. What it needs objdump tells, which comes with most compilers; else it is ``linux``.
+The loops are a plain library that the package loads with ctypes. It has no part of Python's C interface, so that a
+wheel with it serves every Python 3 of one platform and is tagged ``py3-none-<platform>``; a wheel without it is
+``py3-none-any``. On Linux the platform is ``manylinux_2_<minor>``, the oldest glibc that the wheel runs on, where the
+library needs nothing but glibc. What it needs is told by objdump, which comes with most compilers; else the platform is
+``linux``, and the wheel is for machines like this one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def compiled() -> Path | None:
     texts = [str(text) for text in sorted(FOLDER.glob("*.c"))]
     new = library.with_suffix(f".{os.getpid()}")  # moved into place whole: builds may run side by side
     try:
-        subprocess.run([*compiler, *OPTIONS, "-o", str(new), *texts, *LIBRARIES], check=True, capture_output=True, text=True)
+        subprocess.run(
+            [*compiler, *OPTIONS, "-o", str(new), *texts, *LIBRARIES], check=True, capture_output=True, text=True
+        )
         new.replace(library)
     except (OSError, subprocess.CalledProcessError) as error:
         told = "\n".join((getattr(error, "stderr", None) or str(error)).splitlines()[:10])
@@ -60,7 +63,11 @@ def manylinux(library: Path) -> str | None:
     """The manylinux platform that a library qualifies for, as PEP 600 has it; None if for none that is known."""
     try:
         told = subprocess.run(
-            ["objdump", "-p", str(library)], check=True, capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}
+            ["objdump", "-p", str(library)],
+            check=True,
+            capture_output=True,
+            text=True,
+            env=os.environ | {"LC_ALL": "C"},
         ).stdout
     except (OSError, subprocess.CalledProcessError):
         return None

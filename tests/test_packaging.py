@@ -147,7 +147,9 @@ def test_the_wheel_says_what_it_runs_on(built):
 def test_which_glibc_a_library_needs(hook, needed, versions, minor):
     listed = "".join(f"  NEEDED               {name}\n" for name in needed)
     wanted = "".join(f"    0x06969194 0x00 0{n} {name}\n" for n, name in enumerate(versions, 2))
-    assert hook.glibc(f"Dynamic Section:\n{listed}\nVersion References:\n  required from {needed[0]}:\n{wanted}") == minor
+    assert (
+        hook.glibc(f"Dynamic Section:\n{listed}\nVersion References:\n  required from {needed[0]}:\n{wanted}") == minor
+    )
 
 
 def test_editable_install_reads_the_live_kernels(tmp_path):
