@@ -30,7 +30,7 @@ def grouped(
 
     Parameters
     ----------
-    x : array_like, xarray.DataArray or tuple of two array_like
+    x : array_like, xarray.DataArray, xarray.Dataset or tuple of two array_like
         A dask array, or what makes one. For an operator of two arrays, such as ``"average"``, a tuple of two of one
         shape (values and weights).
     labels : array_like of int, or tuple of array_like of int
@@ -54,7 +54,8 @@ def grouped(
     dask.array.Array
         An array of the kept axes, in their chunks, and of one more axis behind them, with a result for each group. The
         dtype is the one of the operator's results. Of a DataArray the last dimension has the name of `labels`, where
-        these are a DataArray with a name, else ``"group"``.
+        these are a DataArray with a name, else ``"group"``. Of a Dataset a Dataset of such arrays; variables with none
+        of the reduced dimensions stay as they are.
 
     Raises
     ------
