@@ -80,7 +80,11 @@ def public(
                     return found
                 if "dim" in signature.parameters:
                     _require_no_dim(function.__name__, kwargs.get("dim"))
-                return run(*args, **kwargs)
+                try:
+                    return run(*args, **kwargs)
+                except ArgumentError as error:
+                    _note_for_frames(error, bound.arguments.values())
+                    raise
 
         shared = SCANNED if relabel is scanned else REDUCED
         wrapper.__doc__ = documented(function.__doc__, signature.parameters, shared)
@@ -127,6 +131,12 @@ def bind(
         elif near:
             remedy = f"Did you mean {' or '.join(f'{match}=' for match in near)}?"
         raise ArgumentTypeError(message(name, str(error), expected, remedy)) from None
+
+
+def _note_for_frames(error: ArgumentError, values: Iterable[Any]) -> None:
+    """Say what to do about unknown sizes to callers with a dask DataFrame, which has no ``compute_chunk_sizes``."""
+    if "compute_chunk_sizes" in str(error) and any(hasattr(type(value), "to_dask_array") for value in values):
+        error.add_note("In place of a dask DataFrame or Series pass its array: x.to_dask_array(lengths=True).")
 
 
 def _require_none(name: str, keyword: str, value: Any, takers: Sequence[str]) -> None:

@@ -221,6 +221,41 @@ def test_pandas():
         gr.describe(pd.Series(["a", "b"]))
 
 
+class Frame:
+    """As dask's data frames: a collection that can be made an array of, with rows that nobody has counted."""
+
+    def __dask_graph__(self):
+        return {}
+
+    def to_dask_array(self):
+        x = da.arange(6.0, chunks=3)
+        return x[x > 1]
+
+
+def test_a_frame_of_unknown_length():
+    with pytest.raises(errors.ArgumentError, match=r"^argmax: unknown chunk sizes along axis 0") as caught:
+        gr.argmax(Frame())
+    assert "x.to_dask_array(lengths=True)" in caught.value.__notes__[0]
+    assert gr.sum(Frame()).compute() == 14
+
+
+@pytest.mark.parametrize("x", [np.array(["a"]), np.array(["2020"], "M8[D]"), ["a", "b"]])
+def test_histograms_of_what_has_no_bins(x):
+    with pytest.raises(errors.DtypeError, match=r"^histogram: dtype \S+; expected bool, integer or float\. .*astype"):
+        gr.histogram(x, 3, (0, 1))
+
+
+def test_names_that_are_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'meen'") as caught:
+        _ = gr.meen
+    assert caught.value.name == "meen" and caught.value.obj is gr  # of which Python makes "Did you mean: 'mean'?"
+
+
+def test_warm_without_a_client():
+    with pytest.raises(errors.ArgumentTypeError, match=r"^warm: type int; expected a distributed\.Client"):
+        gr.warm(3)
+
+
 def test_unknown_chunk_sizes():
     x = da.arange(6.0, chunks=3)
     x = x[x > 1]

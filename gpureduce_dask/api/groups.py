@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import DtypeError, message
 from ..graph import groups, histograms
+from ..graph.apply import as_dask
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import grouped as grouped_labels
@@ -209,4 +211,8 @@ def histogram(
     >>> counts.compute(), edges
     (array([1, 1, 2]), array([0., 1., 2., 3.]))
     """
-    return histograms.histogram(a, bins, range, normed, weights, density)
+    x = as_dask("histogram", a)
+    if x.dtype.kind in "SUmM":  # of which NumPy makes no edges, and says so of its own types
+        expected, remedy = "bool, integer or float", "Convert the array with astype."
+        raise DtypeError(message("histogram", f"dtype {x.dtype}", expected, remedy))
+    return histograms.histogram(x, bins, range, normed, weights, density)

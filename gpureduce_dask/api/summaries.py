@@ -291,24 +291,26 @@ class Description:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
-    def _rows(self) -> list[tuple[str, str]]:
-        return [(name, f"{value:,}" if name in ("count", "nan") else str(value)) for name, value in self.values.items()]
-
     def _title(self) -> str:
         about = f", std with ddof={self.ddof}" if "std" in self.values else ""
         return f"{self.dtype} of shape {self.shape}{about}"
 
     def __repr__(self) -> str:
-        rows = self._rows()
+        rows = _rows(self)
         width = max(len(text) for _, text in rows)
         return "\n".join([self._title(), *(f"{name:<6}{text:>{width + 2}}" for name, text in rows)])
 
     def _repr_html_(self) -> str:
         cells = "".join(
             f"<tr><th style='text-align: left'>{name}</th><td>{html.escape(text)}</td></tr>"
-            for name, text in self._rows()
+            for name, text in _rows(self)
         )
         return f"<table><caption>{html.escape(self._title())}</caption>{cells}</table>"
+
+
+def _rows(found: Description) -> list[tuple[str, str]]:
+    """The statistics by their names, as text."""
+    return [(name, f"{value:,}" if name in ("count", "nan") else str(value)) for name, value in found.values.items()]
 
 
 class Descriptions(dict[Hashable, Description]):
@@ -332,7 +334,7 @@ class Descriptions(dict[Hashable, Description]):
     def _lines(self) -> list[list[str]]:
         """Cells of a line for each variable, below a line of headings."""
         heads = [*TABLE, "nan"]
-        cells = [[str(name), *(dict(each._rows()).get(head, "") for head in heads)] for name, each in self.items()]
+        cells = [[str(name), *(dict(_rows(each)).get(head, "") for head in heads)] for name, each in self.items()]
         return [["", *heads], *cells]
 
     def __repr__(self) -> str:
