@@ -23,6 +23,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path(__file__).parent / "kernels" / "host"
 OPTIONS = ("-std=c11", "-O3", "-ffp-contract=off", "-fPIC", "-shared")
+# Where a compiler would take more for granted, as those of some distributions do. Loops have variants for more anyway.
+EVERY_PROCESSOR = ("-march=x86-64",) if sysconfig.get_platform().endswith("-x86_64") else ()
 LIBRARIES = ("-lm",)  # fmax; not every Python has loaded the library with it
 OF_GLIBC = {"libc.so.6", "libm.so.6"}  # which manylinux wheels may need
 OLDEST_GLIBC = 17  # that of manylinux2014: what needs less is still given this one, the oldest that installers name
@@ -47,10 +49,9 @@ def compiled() -> Path | None:
     compiler = shlex.split(os.environ.get("CC", "cc"))
     texts = [str(text) for text in sorted(FOLDER.glob("*.c"))]
     new = library.with_suffix(f".{os.getpid()}")  # moved into place whole: builds may run side by side
+    command = [*compiler, *OPTIONS, *EVERY_PROCESSOR, "-o", str(new), *texts, *LIBRARIES]
     try:
-        subprocess.run(
-            [*compiler, *OPTIONS, "-o", str(new), *texts, *LIBRARIES], check=True, capture_output=True, text=True
-        )
+        subprocess.run(command, check=True, capture_output=True, text=True)
         new.replace(library)
     except (OSError, subprocess.CalledProcessError) as error:
         told = "\n".join((getattr(error, "stderr", None) or str(error)).splitlines()[:10])

@@ -110,10 +110,14 @@ def test_installed_kernels_are_the_tree_s(built, kind, tmp_path):
     assert told == f"gpureduce-dask {gpureduce_dask.__version__}\n"
 
 
-@pytest.mark.slow  # the doctor imports distributed and, where it is, CuPy
+@pytest.mark.slow
 def test_without_a_compiler_the_doctor_says_what_is_lost(built, tmp_path):
     python = fresh_environment(tmp_path / "env")
     install(python, str(built["sdist"]), CC="false")
+    [site] = (tmp_path / "env").rglob("site-packages")
+    (site / "no_cupy.pth").write_text(
+        "import sys; sys.modules['cupy'] = None"
+    )  # whose libraries are not found from here
     told = run(python, tmp_path, "doctor")
     [at] = [number for number, line in enumerate(told.splitlines()) if " host loops " in line]
     lost, mend = told.splitlines()[at : at + 2]
