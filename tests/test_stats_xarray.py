@@ -87,6 +87,7 @@ def test_describe(field):
     assert told["count"] == VALUES.size - 1 and told["nan"] == 1
     for name, want in {"mean": np.nanmean(VALUES), "std": np.nanstd(VALUES, ddof=1), "min": np.nanmin(VALUES)}.items():
         assert told[name] == pytest.approx(want)
+    assert gr.describe((field, field))["count"] == 2 * told["count"]
     lines = repr(told).splitlines()
     assert lines[0] == "float64 of shape (12, 8, 6), std with ddof=1"
     plain = gr.describe(field, ddof=0)
