@@ -382,7 +382,7 @@ def _asked(x: Any, ddof: float) -> tuple[Any, list[str], Statistics]:
     from ..graph.array_expressions import package_of
     from ..graph.statistics import has_meaning
 
-    data = list(x) if type(x) is tuple else x.data if is_labelled(x) else x
+    data: Any = list(x) if type(x) is tuple else x.data if is_labelled(x) else x
     array = data if package_of(data) else as_dask("describe", data)
     names = [name for name in TABLE.values() if has_meaning(name, array.dtype)]
     return array, names, stats(array, [*names, "count"], ddof=ddof)
