@@ -23,6 +23,7 @@ All names, each with a docstring of its own (``help(gr.sum)``)::
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import cluster, errors
@@ -208,7 +209,9 @@ if not TYPE_CHECKING:  # a type checker would let this function answer for names
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            # With these Python says which name was meant.
+            error = {"name": name, "obj": sys.modules[__name__]}
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", **error)
         value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
         globals()[name] = value
         return value

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .errors import ArgumentError, DeviceError, ExtraError, message
+from .errors import ArgumentError, ArgumentTypeError, DeviceError, ExtraError, message
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -213,6 +213,8 @@ def warm(
         No operator has one of the names.
     DtypeError
         An operator does not take one of the dtypes.
+    ArgumentTypeError
+        `client` is not a client.
 
     See Also
     --------
@@ -235,6 +237,9 @@ def warm(
 
     from .operators.table import get
 
+    if not hasattr(client, "sync"):
+        remedy = "Make one, as gpureduce_dask.cluster.start() does."
+        raise ArgumentTypeError(message("warm", f"type {type(client).__name__}", "a distributed.Client", remedy))
     rows = [get(op) for op in ops]
     bounds = [row.bind(*[np.dtype(dtype)] * row.arity) for row in rows for dtype in dtypes]
     return client.sync(_warm, client, bounds)

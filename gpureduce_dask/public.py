@@ -7,17 +7,20 @@ xarray's arrays keep their labels. The function gets the data of a DataArray, an
 xarray's own reductions leave: dimensions, coordinates, the name, and attributes by xarray's option ``keep_attrs``.
 ``dim`` is one dimension or several, in place of ``axis``. Without either all dimensions are reduced; a scan of several
 dimensions asks for ``dim``. Further DataArrays (masks, weights, the arrays of a map) are aligned by the names of their
-dimensions, and coordinates that differ are an error. A Dataset is reduced or scanned variable by variable, along those
-of the dimensions that each variable has.
+dimensions, and coordinates that differ are an error. A Dataset is reduced, grouped or scanned variable by variable,
+along those of the dimensions that each variable has. Where a function has several results, of a DataArray they are the
+variables of one Dataset, and of a Dataset a Dataset each.
 """
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import operator
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
@@ -61,8 +64,6 @@ def public(
         signature = inspect.signature(function)
         run = function if keeps else _on_graphs(function)
         several = any(name in signature.parameters for name in OPERATORS)
-        found = enumerate(signature.parameters.values())
-        places = {p.name: i if p.kind is p.POSITIONAL_OR_KEYWORD else sys.maxsize for i, p in found if p.name in CHECKS}
         lacking = {key: names for key, names in elsewhere.items() if key not in signature.parameters}
 
         @functools.wraps(function)
@@ -70,16 +71,20 @@ def public(
             with calling(function.__name__, several):
                 for key in lacking.keys() & kwargs.keys():
                     _require_none(function.__name__, key, kwargs.pop(key), lacking[key])
-                for key, place in places.items():
-                    value = kwargs[key] if key in kwargs else args[place] if len(args) > place else None
-                    if value is not None:
+                bound = bind(function.__name__, signature, args, kwargs)
+                for key, value in bound.arguments.items():
+                    if key in CHECKS and value is not None:
                         CHECKS[key](function.__name__, value)
                 if any(map(is_labelled, (*args, *kwargs.values()))) and not keeps:
-                    found: R = _labelled(run, signature, relabel, args, kwargs)
+                    found: R = _labelled(run, signature, relabel, bound)
                     return found
                 if "dim" in signature.parameters:
                     _require_no_dim(function.__name__, kwargs.get("dim"))
-                return run(*args, **kwargs)
+                try:
+                    return run(*args, **kwargs)
+                except ArgumentError as error:
+                    _note_for_frames(error, bound.arguments.values())
+                    raise
 
         shared = SCANNED if relabel is scanned else REDUCED
         wrapper.__doc__ = documented(function.__doc__, signature.parameters, shared)
@@ -107,6 +112,31 @@ def _on_graphs(function: Callable[P, R]) -> Callable[P, R]:
         return found
 
     return run
+
+
+def bind(
+    name: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> inspect.BoundArguments:
+    """The arguments by their names; an ArgumentTypeError where they do not fit the signature."""
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        known = [p.name for p in signature.parameters.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+        expected = f"the arguments {', '.join(known)}"
+        unknown = [key for key in kwargs if key not in known]
+        near = dict.fromkeys(match for key in unknown for match in difflib.get_close_matches(key, known))
+        remedy = f"See help(gpureduce_dask.{name})."
+        if "skipna" in unknown and not name.startswith("nan"):
+            remedy = f"{name} never skips NaN; functions whose names begin with nan do, as in nansum."
+        elif near:
+            remedy = f"Did you mean {' or '.join(f'{match}=' for match in near)}?"
+        raise ArgumentTypeError(message(name, str(error), expected, remedy)) from None
+
+
+def _note_for_frames(error: ArgumentError, values: Iterable[Any]) -> None:
+    """Say what to do about unknown sizes to callers with a dask DataFrame, which has no ``compute_chunk_sizes``."""
+    if "compute_chunk_sizes" in str(error) and any(hasattr(type(value), "to_dask_array") for value in values):
+        error.add_note("In place of a dask DataFrame or Series pass its array: x.to_dask_array(lengths=True).")
 
 
 def _require_none(name: str, keyword: str, value: Any, takers: Sequence[str]) -> None:
@@ -145,8 +175,36 @@ def _require_callable(name: str, f: Any) -> None:
         raise ArgumentTypeError(message(name, received, "a function", "The function goes first, then the operator."))
 
 
+def _require_elements(name: str, x: Any) -> None:
+    """Raise for what is no array and would be taken for one, or whose own remedy is not that of other objects."""
+    kind, expected = type(x), "an array, a list or a number"
+    if isinstance(x, str | bytes):
+        received, remedy = f"the string {x!r:.60}", "Pass the array itself, not its name."
+    elif kind.__module__.partition(".")[0] == "torch":
+        received = f"torch's {kind.__name__}"
+        remedy = "Pass x.numpy(), or of one on a GPU cupy.from_dlpack(x): both are views."
+    elif kind.__name__.endswith("GroupBy"):
+        received, remedy = f"type {kind.__name__}", "Pass the array, and a label for each element, to grouped."
+    elif isinstance(x, Mapping) and not is_labelled(x):
+        received, remedy = f"type {kind.__name__}", "Pass one of its values, or list(x.values())."
+    else:
+        return
+    raise ArgumentTypeError(message(name, received, expected, remedy))
+
+
+def _require_labels(name: str, labels: Any) -> None:
+    if isinstance(labels, str):
+        received = f"labels={labels!r}"
+        expected = "an integer for each element"
+        remedy = f"Pass the labels themselves, as np.unique(x[{labels!r}], return_inverse=True)[1]."
+        raise ArgumentTypeError(message(name, received, expected, remedy))
+    _require_elements(name, labels)
+
+
 # Arguments that every function has the same rule for.
 CHECKS: Mapping[str, Callable[[str, Any], None]] = {
+    **dict.fromkeys(("a", "b", "x", "where", "weights", "segments"), _require_elements),
+    "labels": _require_labels,
     "dtype": _require_dtype,
     "out": _require_out,
     "f": _require_callable,
@@ -202,23 +260,25 @@ def _nothing(data: Any, axis: Any = None) -> Any:
 
 
 def _labelled(
+    function: Callable[..., Any], signature: inspect.Signature, relabel: Relabel | None, bound: inspect.BoundArguments
+) -> Any:
+    """Call a function with the data of its arguments, and give its result their labels."""
+    dim = bound.arguments.pop("dim", None)
+    if any(isinstance(x, xarray("Dataset")) for x in _arrays(bound.arguments.values())):
+        return _each_variable(function, signature, relabel, bound, dim)
+    return _one_dataset(_of_arrays(function, signature, relabel, bound, dim))
+
+
+def _of_arrays(
     function: Callable[..., Any],
     signature: inspect.Signature,
     relabel: Relabel | None,
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
+    bound: inspect.BoundArguments,
+    dim: Any,
 ) -> Any:
-    """Call a function with the data of its arguments, and give its result their labels."""
-    name = function.__name__
-    try:
-        bound = signature.bind(*args, **kwargs)
-    except TypeError as error:
-        raise TypeError(f"{name}() {error}") from None
-    given = bound.arguments
-    dim = given.pop("dim", None)
+    """Call a function with the data of DataArrays; each of its results is a DataArray."""
+    given, name = bound.arguments, function.__name__
     arrays = _arrays(given.values())
-    if any(isinstance(x, xarray("Dataset")) for x in arrays):
-        return _each_variable(function, signature, relabel, bound, dim)
     _require_alignment(name, arrays)
     labels = _joined([x for key, value in given.items() if key not in BESIDE for x in _arrays([value])])
     if labels is None:  # only masks, weights or the like have labels
@@ -247,13 +307,12 @@ def _each_variable(
     bound: inspect.BoundArguments,
     dim: Any,
 ) -> Any:
-    """Call a function for each variable of its first argument, a Dataset."""
-    given, name = bound.arguments, function.__name__
-    first = next(iter(signature.parameters))
-    dataset = given[first]
-    others = [x for key, value in given.items() if key != first for x in _arrays([value])]
-    kind = xarray("Dataset")
-    if relabel not in (reduced, scanned) or not isinstance(dataset, kind) or any(isinstance(x, kind) for x in others):
+    """Call a function for each variable of its array, a Dataset: the first argument, or that of a function's."""
+    given, name, kind = bound.arguments, function.__name__, xarray("Dataset")
+    place = "arrays" if given.get("arrays") else next(iter(signature.parameters))
+    dataset, *more = given[place] if place == "arrays" else (given[place],)
+    others = [*more, *_arrays(value for key, value in given.items() if key != place)]
+    if relabel is None or not isinstance(dataset, kind) or any(isinstance(x, kind) for x in others):
         raise _no_dataset(name)
     if given.get("axis") is not None:
         raise ArgumentError(message(name, f"axis={given['axis']!r} with a Dataset", "dim=", "Name the dimensions."))
@@ -261,22 +320,44 @@ def _each_variable(
     values = {}
     for variable, each in dataset.data_vars.items():
         own = tuple(d for d in dims if d in each.dims)
-        given[first] = each
-        if relabel is scanned and not own:
+        if relabel is not reduced and not own:
             values[variable] = each
             continue
-        along = own if relabel is reduced else own[0] if len(own) == 1 else None
-        try:
-            values[variable] = _labelled(function, signature, relabel, bound.args, {**bound.kwargs, "dim": along})
-        except GpureduceError as error:
-            error.add_note(f"of the variable {variable!r}")
-            raise
-        if not isinstance(values[variable], xarray("DataArray")):
-            raise _no_dataset(name)
-    if relabel is scanned:
-        return dataset.assign(values).assign_attrs(dataset.reduce(lambda data, **_: data).attrs)
-    left = dataset.reduce(_nothing, dim=dims, keepdims=bool(given.get("keepdims", False)))
-    return left.assign({variable: each.variable for variable, each in values.items()})
+        along = own[0] if relabel is scanned and len(own) == 1 else None if relabel is scanned else own
+        arguments = {**given, place: (each, *more) if place == "arrays" else each}
+        with of_variable(variable):
+            one = inspect.BoundArguments(signature, arguments)
+            values[variable] = _of_arrays(function, signature, relabel, one, along)
+
+    def joined(found: Mapping[Any, Any]) -> Any:
+        if relabel is scanned:
+            return dataset.assign(found).assign_attrs(dataset.reduce(lambda data, **_: data).attrs)
+        left = dataset.reduce(_nothing, dim=dims, keepdims=bool(given.get("keepdims", False)))
+        return left.assign({variable: each.variable for variable, each in found.items()})
+
+    return _datasets(values, joined)
+
+
+@contextmanager
+def of_variable(name: Any) -> Iterator[None]:
+    """Within the block, errors say which variable of a Dataset they are of."""
+    try:
+        yield
+    except GpureduceError as error:
+        error.add_note(f"of the variable {name!r}")
+        raise
+
+
+def _datasets(values: Mapping[Any, Any], joined: Callable[[Mapping[Any, Any]], Any]) -> Any:
+    """A Dataset of the results of all variables; where each has several, a tuple of Datasets, named as theirs are."""
+    several = next((each for each in values.values() if isinstance(each, tuple)), None)
+    if several is None:
+        return joined(values)
+    parts = [
+        _datasets({variable: each[i] if isinstance(each, tuple) else each for variable, each in values.items()}, joined)
+        for i in range(len(several))
+    ]
+    return type(several)(*parts) if hasattr(several, "_fields") else tuple(parts)
 
 
 def _no_dataset(name: str) -> ArgumentTypeError:
@@ -371,9 +452,15 @@ def _without_labels(name: str, value: Any, dims: Sequence[Any]) -> Any:
 
 
 def _relabelled(found: Any, relabel: Relabel, call: Call) -> Any:
-    """A result with labels: a Dataset for a named tuple, and a tuple for any other tuple."""
+    """A result with labels, each of several by itself."""
+    if not isinstance(found, tuple):
+        return relabel(found, call)
+    parts = [_relabelled(each, relabel, call) for each in found]
+    return type(found)(*parts) if hasattr(found, "_fields") else tuple(parts)
+
+
+def _one_dataset(found: Any) -> Any:
+    """DataArrays in a named tuple as the variables of a Dataset."""
     if hasattr(found, "_fields"):
-        return xarray("Dataset")({name: _relabelled(each, relabel, call) for name, each in found._asdict().items()})
-    if isinstance(found, tuple):
-        return tuple(_relabelled(each, relabel, call) for each in found)
-    return relabel(found, call)
+        return xarray("Dataset")({name: _one_dataset(each) for name, each in found._asdict().items()})
+    return tuple(map(_one_dataset, found)) if isinstance(found, tuple) else found

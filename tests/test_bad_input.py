@@ -148,8 +148,123 @@ def test_all_nan_warns(name):
 
 
 def test_unknown_keyword():
-    with pytest.raises(TypeError, match=r"sum\(\).*where"):
+    with pytest.raises(TypeError, match=r"^sum: got an unexpected keyword argument 'nowhere'; .*Did you mean where=\?"):
         gr.sum(X, nowhere=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: gr.sum(), "sum: missing a required argument: 'a'; expected the arguments a, axis, dtype"),
+        (lambda: gr.stats(X), "stats: missing a required argument: 'names'; .*See help"),
+        (lambda: gr.grouped(X), "grouped: missing a required argument: 'labels'"),
+        (lambda: gr.mean(X, axsi=0), "mean: got an unexpected keyword argument 'axsi'; .*Did you mean axis="),
+        (lambda: gr.mean(X, keepdim=True), "mean: .*Did you mean keepdims="),
+        (lambda: gr.mean(X, skipna=True), "mean: .*mean never skips NaN; functions whose names begin with nan do"),
+        (lambda: gr.cumsum(X, 0, None, None, "sequential", None, 1), "cumsum: too many positional arguments"),
+        (lambda: gr.sum(X, a=X), "sum: multiple values for argument 'a'"),
+    ],
+)
+def test_arguments_that_do_not_fit(call, says):
+    with pytest.raises(errors.ArgumentTypeError, match=f"^{says}"):
+        call()
+
+
+class Tensor:
+    """As torch has it: a dtype that NumPy does not know."""
+
+    __module__ = "torch"
+    dtype, shape = "torch.float32", (3,)
+
+
+class DataFrameGroupBy:
+    def __iter__(self):
+        return iter([])
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        ("warm", "the string 'warm'; expected an array, a list or a number. Pass the array itself"),
+        (b"warm", "the string b'warm'"),
+        (Tensor(), r"torch's Tensor; .* x\.numpy\(\), or of one on a GPU cupy\.from_dlpack"),
+        (DataFrameGroupBy(), "type DataFrameGroupBy; .*a label for each element, to grouped"),
+        ({"a": 1}, r"type dict; .*list\(x\.values\(\)\)"),
+        (None, "type NoneType; expected an array"),
+    ],
+)
+def test_what_is_no_array(x, says):
+    calls = [gr.sum, gr.argmax, gr.cumsum, gr.describe, gr.persist, lambda x: gr.grouped(x, [0]), gr.bincount]
+    calls += [lambda x: gr.stats(x, ["min"]), lambda x: gr.histogram(x, 3, (0, 1)), lambda x: gr.reduction(x, "sum")]
+    if x is not None:  # as good as no mask
+        calls += [lambda x: gr.sum(X, where=x), lambda x: gr.mean(X, weights=x)]
+    for call in calls:
+        with pytest.raises(errors.ArgumentTypeError, match=rf"^\w+( by \w+)?: {says}"):
+            call(x)
+
+
+def test_labels_by_name():
+    with pytest.raises(
+        errors.ArgumentTypeError, match=r"^grouped: labels='month'; expected an integer .*np\.unique\(x\['"
+    ):
+        gr.grouped(X, "month", axis=0)
+
+
+def test_pandas():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [4, 8]})
+    assert gr.sum(frame).compute() == 15 and gr.sum(frame, axis=0).compute().tolist() == [3, 12]
+    assert gr.describe(frame.a)["mean"] == 1.5
+    with pytest.raises(errors.AxisError, match=r"^sum: axis 'a' of an array of 2 dimensions"):
+        gr.sum(frame, axis="a")
+    with pytest.raises(errors.DtypeError, match=r"^describe: dtype object; .*x\.astype\(float\)"):
+        gr.describe(pd.Series(["a", "b"]))
+
+
+class Frame:
+    """As dask's data frames: a collection that can be made an array of, with rows that nobody has counted."""
+
+    def __dask_graph__(self):
+        return {}
+
+    def to_dask_array(self):
+        x = da.arange(6.0, chunks=3)
+        return x[x > 1]
+
+
+def test_a_frame_of_unknown_length():
+    with pytest.raises(errors.ArgumentError, match=r"^argmax: unknown chunk sizes along axis 0") as caught:
+        gr.argmax(Frame())
+    assert "x.to_dask_array(lengths=True)" in caught.value.__notes__[0]
+    assert gr.sum(Frame()).compute() == 14
+
+
+@pytest.mark.parametrize("x", [np.array(["a"]), np.array(["2020"], "M8[D]"), ["a", "b"]])
+def test_histograms_of_what_has_no_bins(x):
+    with pytest.raises(errors.DtypeError, match=r"^histogram: dtype \S+; expected bool, integer or float\. .*astype"):
+        gr.histogram(x, 3, (0, 1))
+
+
+def test_names_that_are_not_there():
+    with pytest.raises(AttributeError, match="no attribute 'meen'") as caught:
+        _ = gr.meen
+    assert caught.value.name == "meen" and caught.value.obj is gr  # of which Python makes "Did you mean: 'mean'?"
+
+
+def test_warm_without_a_client():
+    with pytest.raises(errors.ArgumentTypeError, match=r"^warm: type int; expected a distributed\.Client"):
+        gr.warm(3)
+
+
+def test_unknown_chunk_sizes():
+    x = da.arange(6.0, chunks=3)
+    x = x[x > 1]
+    assert gr.sum(x).compute() == 14
+    for call in (gr.argmax, lambda x: gr.grouped(x, [0, 1, 0, 1]), lambda x: gr.cumsum(X[X[:, 0] > 0])):
+        with pytest.raises(
+            errors.ArgumentError, match=r"^\w+: unknown chunk sizes.*; expected .*compute_chunk_sizes\(\)"
+        ):
+            call(x)
 
 
 def test_arity():

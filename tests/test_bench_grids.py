@@ -25,7 +25,7 @@ def test_a_small_run_of_grids(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(grids.CASES, "wrong sum", wrong)
     page = tmp_path / "grids.md"
     page.write_text("before <!-- bench:grids --> old <!-- /bench:grids --> after")
-    assert cli.main(["bench", "trees", "--grids", *SMALL, "--readme", "grids.md"]) == 1
+    assert cli.main(["bench", "trees", "--grids", *SMALL, "--page", "grids.md"]) == 1
     (run,) = json.loads((tmp_path / "grids.json").read_text())["runs"]
     rows = {row["case"]: row for row in run["rows"]}
     assert rows.keys() == grids.CASES.keys()
@@ -50,7 +50,7 @@ def test_a_small_run_of_mechanisms(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "grids.md"
     page.write_text("<!-- bench:mechanisms --><!-- /bench:mechanisms -->")
-    assert cli.main(["bench", "trees", "--mechanisms", *SMALL, "--readme", "grids.md"]) == 0
+    assert cli.main(["bench", "trees", "--mechanisms", *SMALL, "--page", "grids.md"]) == 0
     (run,) = json.loads((tmp_path / "mechanisms.json").read_text())["runs"]
     rows = {(row["kind"], row["case"]): row for row in run["rows"]}
     assert [*rows] == [(mechanism, case) for mechanism in mechanisms.MECHANISMS for case in mechanisms.CASES]

@@ -26,10 +26,16 @@ def test_a_small_run(tmp_path, capsys):
     assert all(row["later"] > 0 for row in run["rows"]) and run["nbytes"] == 2 * 2**20
     beside = [row["case"] for row in run["rows"] if row.get("checked")]
     assert beside == ["sum", *trees.LAZY]  # other operators at 128 chunks a worker
-    text = capsys.readouterr().out
+    text, said = capsys.readouterr()
     assert text.startswith("2 NumPy workers, 2 MiB") and len(text.splitlines()) == 2 + len(run["rows"])
+    first, second, *ended = said.splitlines()[: 2 + len(run["rows"])]
+    assert first.startswith("bench trees: started; results go to") and second.startswith("reductions: starting 2 NumPy")
+    assert ended[0].startswith("persisted sum, 8 chunks: later ") and ", stock " in ended[0]
+    failed = {"kind": "lazy", "case": "sum", "chunks": 8}
+    assert trees.told({**failed, "error": "no time left"}) == "lazy sum, 8 chunks: FAILED: no time left"
+    assert trees.told({**failed, "later": 0.5, "checked": False}) == "lazy sum, 8 chunks: later 500.0 ms  WRONG"
     readme.write_text(f"before {trees_report.BEGIN} old {trees_report.END} after")
-    options = ["--json", str(path), "--readme", str(readme)]
+    options = ["--json", str(path), "--page", str(readme)]
     assert cli.main(["bench", "report", *options]) == 0
     made = readme.read_text()
     assert (
@@ -49,7 +55,7 @@ def test_a_small_run_of_scans(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out.startswith("2 NumPy workers, 2 MiB")
     readme = tmp_path / "README.md"
     readme.write_text(f"before {scan_trees_report.BEGIN} old {scan_trees_report.END} after")
-    options = ["--json", "scan_trees.json", "--readme", str(readme)]
+    options = ["--json", "scan_trees.json", "--page", str(readme)]
     assert cli.main(["bench", "report", *options]) == 0
     assert "| 4 | persisted cumsum |" in readme.read_text() and "old" not in readme.read_text()
 

@@ -19,8 +19,10 @@ from gpureduce_dask.parameters import documented
 
 FUNCTIONS = [name for name in gr.__all__ if callable(getattr(gr, name))] + ["cluster.start"]
 ERRORS = [f"errors.{name}" for name in gr.errors.__all__]
-RESULTS = [f"api.summaries.{name}" for name in ("Statistics", "Description")] + ["api.explain.Explanation"]
-RESULTS += ["graph.plan.Plan", "graph.plan.Share"]
+RESULTS = [f"api.summaries.{name}" for name in ("Statistics", "Description", "Descriptions")] + [
+    "api.explain.Explanation"
+]
+RESULTS += ["graph.plan.Plan", "graph.plan.Share", "xarray.Accessor"]
 METHODS = ["Monoid.with_options", "Monoid.bind"]
 
 UNCHECKED = {

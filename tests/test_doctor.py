@@ -213,8 +213,50 @@ def test_report_says_how_to_mend_what_is_not_ok():
 
     checks = [doctor.Check("good", lambda: "here", "nothing"), doctor.Check("bad", fail, "mend it")]
     text = doctor.report(doctor.examine(checks))
-    assert text.splitlines() == ["ok       good       here", "broken   bad        OSError: torn",
-                                 "                    mend: mend it"]  # fmt: skip
+    assert text.splitlines() == ["NumPy chunks", "  ok       good       here", "  broken   bad        OSError: torn",
+                                 "                      mend: mend it"]  # fmt: skip
+
+
+def test_a_purpose_of_which_nothing_is_here_is_one_line():
+    def fail():
+        raise doctor.Missing("is not installed")
+
+    checks = [doctor.Check(name, fail, f"mend {name}", doctor.GPU) for name in ("driver", "CuPy")]
+    found = doctor.examine(checks)
+    heading, line = doctor.report(found).splitlines()
+    assert heading == "One GPU" and line.startswith("  not set up here; it needs a GPU") and "[cuda13]" in line
+    assert len(doctor.report(found, everything=True).splitlines()) == 5
+    there = doctor.examine([*checks, doctor.Check("NVRTC", lambda: "13.2", "", doctor.GPU)])
+    assert "mend: mend CuPy" in doctor.report(there)
+
+
+def findings(**states):
+    """A finding for each check, ok where no other state is given."""
+    named = {name.replace("_", " "): state for name, state in states.items()}
+    assert set(named) <= {check.name for check in doctor.CHECKS}
+    return [doctor.Finding(check, named.get(check.name, "ok"), f"<{check.name}>") for check in doctor.CHECKS]
+
+
+@pytest.mark.parametrize(
+    ("states", "says"),
+    [
+        ({}, "2 processors, compiled loops. Ready for GPUs, <GPUs>, and for a cluster of them."),
+        ({"RMM": "missing"}, "Ready for GPUs, <GPUs>; a cluster of them is without RMM."),
+        ({"host_loops": "missing", "GPUs": "missing", "driver": "missing"},
+         "2 processors, without compiled loops. GPUs: none found; NumPy chunks need none."),
+        ({"GPUs": "broken"}, "GPUs: not ready, see above. Broken: GPUs."),
+        ({"kernels": "broken"}, "GPUs: not ready, see above. Broken: kernels."),
+        ({"CuPy": "missing", "GPUs": "missing"}, "GPUs: not ready, see above."),
+        ({"dask": "broken"}, "Not ready: mend dask and distributed first."),
+    ],
+)  # fmt: skip
+def test_the_verdict(monkeypatch, states, says):
+    monkeypatch.setattr(doctor, "processors", lambda: 2)
+    told = doctor.verdict(findings(**states))
+    assert told.endswith(says) and "\n" not in told
+    assert told.startswith("Ready for NumPy chunks on this machine: 2 processors, ") or "dask" in states
+    monkeypatch.setattr(doctor, "processors", lambda: 1)
+    assert "1 processor, " in doctor.verdict(findings())
 
 
 @pytest.mark.parametrize(("error", "code"), [(doctor.Missing, 0), (doctor.Doubt, 0), (ImportError, 1)])
@@ -223,17 +265,18 @@ def test_exit_status_is_1_only_for_what_is_broken(monkeypatch, capsys, error, co
         raise error("x")
 
     monkeypatch.setattr(doctor, "CHECKS", (doctor.Check("it", fail, "so"),))
-    assert doctor.run(Namespace(workers=False)) == code
+    assert doctor.run(Namespace(workers=False, all=True)) == code
     assert "mend: so" in capsys.readouterr().out
 
 
 def test_here(capsys):
-    """On this machine, whatever it has: a line each, and nothing broken."""
+    """On this machine, whatever it has: a line each, nothing broken, and a verdict at the end."""
     pytest.importorskip("distributed")
-    assert cli.main(["doctor"]) == 0
-    text = capsys.readouterr().out
-    assert all(any(line[9:].startswith(check.name) for line in text.splitlines()) for check in doctor.CHECKS)
-    assert text.startswith("ok       dask")
+    assert cli.main(["doctor", "--all"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(any(line[11:].startswith(check.name) for line in lines) for check in doctor.CHECKS)
+    assert lines[0] == "NumPy chunks" and lines[1].startswith("  ok       dask")
+    assert lines[-2] == "" and lines[-1].startswith("Ready for NumPy chunks on this machine: ")
 
 
 def test_workers(monkeypatch):

@@ -21,7 +21,7 @@ FLOORS = [
     {"integrations", "steps"},
     {"api", "auto", "cluster"},
     {""},
-    {"tools"},
+    {"tools", "xarray"},
     {"__main__"},
 ]
 FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names}

@@ -46,6 +46,29 @@ def test_every_public_name_without_cupy():
     assert out == "[]"
 
 
+def test_the_accessor_is_registered_only_by_its_own_module():
+    pytest.importorskip("xarray")
+    out = run(
+        "import xarray, gpureduce_dask as gr\n"
+        "for name in gr.__all__: getattr(gr, name)\n"
+        "print(hasattr(xarray.DataArray, 'gr'), hasattr(xarray.Dataset, 'gr'))\n"
+        "import gpureduce_dask.xarray\n"
+        "print(hasattr(xarray.DataArray, 'gr'), hasattr(xarray.Dataset, 'gr'))"
+    )
+    assert out == "False False\nTrue True"
+
+
+def test_the_accessor_without_xarray_says_what_to_install():
+    out = run(
+        "import sys; sys.modules['xarray'] = None\n"
+        "try: import gpureduce_dask.xarray\n"
+        "except ImportError as error: print(error)"
+    )
+    assert out.startswith("import: gpureduce_dask.xarray: ") and out.endswith(
+        "expected xarray. Install it: pip install xarray."
+    )
+
+
 def test_numpy_arrays_reduce_without_cupy():
     out = run(
         WITHOUT_CUDA

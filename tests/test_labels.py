@@ -144,8 +144,12 @@ def test_datasets(field):
     xr.testing.assert_allclose(
         gr.nanmean(data[["warm", "when"]], dim="time", weights=area), data[["warm", "when"]].weighted(area).mean("time")
     )
-    for call in (lambda: gr.stats(data, ["min"]), lambda: gr.describe(data), lambda: gr.plan(data, "sum")):
-        with pytest.raises(errors.ArgumentTypeError, match=r"^(stats|describe|plan): a Dataset; expected a DataArray"):
+    for call in (
+        lambda: gr.plan(data, "sum"),
+        lambda: gr.histogram(data, 3, (0, 1)),
+        lambda: gr.average(LINE, 0, data),
+    ):
+        with pytest.raises(errors.ArgumentTypeError, match=r"^\w+: a Dataset; expected a DataArray"):
             call()
     with pytest.raises(errors.DtypeError, match=r"^sum: dtype <U1") as caught:
         gr.sum(data.assign(word=("time", list("abcdef"))), dim="time")
@@ -156,6 +160,34 @@ def test_datasets(field):
         gr.sum(data, axis=0)
     with pytest.raises(errors.AxisError, match=r"^sum: dim 'depth' of dimensions"):
         gr.sum(data, dim="depth")
+
+
+def test_several_results_of_a_dataset(field):
+    data = xr.Dataset({"warm": field.fillna(0), "flat": ("y", np.arange(4))}, attrs={"source": "here"})
+    both = gr.scan(data, ["max", "min"], dim="time")
+    assert both._fields == ("max", "min") and both.max.flat.identical(data.flat) and both.min.attrs == data.attrs
+    np.testing.assert_array_equal(both["min"].warm, np.minimum.accumulate(data.warm.values))
+    area = xr.DataArray(np.arange(1.0, 5), dims="y")
+    means, weights = gr.average(data, weights=area, dim="y", returned=True)
+    xr.testing.assert_allclose(means, data.weighted(area).mean("y"))
+    assert set(weights) == {"warm", "flat"} and (weights.warm == 10).all() and weights.flat == 10
+    xr.testing.assert_allclose(gr.map_reduce(np.square, "sum", data, dim="y"), (data**2).sum("y"))
+    scaled = gr.map_reduce(lambda x, y: x * y, ["min", "max"], data, area, dim="y")
+    xr.testing.assert_allclose(scaled.max, (data * area).max("y"))
+    with pytest.raises(errors.ArgumentTypeError, match=r"^map_reduce: a Dataset; expected a DataArray"):
+        gr.map_reduce(lambda x, y: x * y, "sum", area, data, dim="y")
+
+
+def test_groups_of_a_dataset(field):
+    data = xr.Dataset({"warm": field, "when": ("time", LINE), "flat": ("y", np.arange(4))}, attrs={"source": "here"})
+    season = xr.DataArray([0, 0, 1, 1, 2, 2], dims="time", name="season")
+    found = gr.grouped(data, season, "max", dim="time")
+    assert found.attrs == data.attrs and found.flat.identical(data.flat)
+    for name in ("warm", "when"):
+        xr.testing.assert_identical(found[name].compute(), gr.grouped(data[name], season, "max", dim="time").compute())
+    with pytest.raises(errors.ArgumentError, match=r"^grouped: an array of dimension 'time'") as caught:
+        gr.grouped(data, season, dim=("time", "y"))
+    assert caught.value.__notes__ == ["of the variable 'warm'"] or "flat" in caught.value.__notes__[0]
 
 
 def test_what_labels_cannot_say(field):
@@ -174,9 +206,11 @@ def test_what_labels_cannot_say(field):
         gr.sum(field.data, dim="x", where=field > 0)
     with pytest.raises(errors.ArgumentError, match=r"^map_reduce: an array of 2 axes without names"):
         gr.map_reduce(lambda x, y: x * y, "sum", field[0, 0], np.ones((3, 5)), dim="x")
-    with pytest.raises(TypeError, match=r"vdot\(\) got an unexpected keyword argument 'dim'"):
+    with pytest.raises(
+        TypeError, match=r"^vdot: got an unexpected keyword argument 'dim'; expected the arguments a, b\."
+    ):
         gr.vdot(field, field, dim="x")
-    with pytest.raises(TypeError, match=r"sum\(\) got an unexpected keyword argument 'skipna'"):
+    with pytest.raises(TypeError, match=r"^sum: got an unexpected keyword argument 'skipna'; .* as in nansum"):
         gr.sum(field, skipna=True)
 
 

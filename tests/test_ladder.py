@@ -98,7 +98,7 @@ def test_report_writes_table_and_picture_from_stored_results(tmp_path, capsys):
     readme.parent.mkdir()
     stored.write_text(json.dumps(RESULT))
     readme.write_text("<!-- ladder --><!-- /ladder --><!-- steps:transpose --><!-- /steps:transpose -->")
-    assert main(["ladder", "report", "--json", str(stored), "--readme", str(readme)]) == 0
+    assert main(["ladder", "report", "--json", str(stored), "--page", str(readme)]) == 0
     assert "](../ladder.png)" in readme.read_text() and "[4, swizzled](transpose_04" in readme.read_text()
     assert (tmp_path / "ladder.png").is_file()
     assert "scan-01-padded" in capsys.readouterr().out

@@ -1,6 +1,8 @@
 """The wheel and the sdist carry every kernel, byte for byte; an editable install reads the live ones."""
 
+import importlib.util
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -9,6 +11,8 @@ import venv
 from pathlib import Path
 
 import pytest
+
+import gpureduce_dask
 
 ROOT = Path(__file__).parent.parent
 KERNELS = {
@@ -38,6 +42,16 @@ def built(tmp_path_factory) -> dict[str, Path]:
     return {"wheel": wheel, "sdist": sdist}
 
 
+@pytest.fixture(scope="module")
+def hook():
+    """The build hook as a module."""
+    pytest.importorskip("hatchling")
+    spec = importlib.util.spec_from_file_location("hatch_build", ROOT / "hatch_build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def fresh_environment(folder: Path) -> Path:
     """A new environment that finds this one's dependencies, but not its gpureduce_dask; its Python."""
     venv.create(folder)
@@ -55,6 +69,14 @@ def install(python: Path, *what: str, **environment: str) -> None:
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", *offline, *what]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run(python: Path, folder: Path, *arguments: str) -> str:
+    """What the command line prints."""
+    command = [python, "-I", "-m", "gpureduce_dask", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def where(python: Path, folder: Path) -> tuple[Path, Path]:
@@ -84,6 +106,54 @@ def test_installed_kernels_are_the_tree_s(built, kind, tmp_path):
     loads = "from gpureduce_dask.operators.native import library; print(library() is not None)"
     done = subprocess.run([python, "-I", "-c", loads], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == str(bool(compiled))
+    told = run(python, tmp_path, "--version")
+    assert told == f"gpureduce-dask {gpureduce_dask.__version__}\n"
+
+
+@pytest.mark.slow
+def test_without_a_compiler_the_doctor_says_what_is_lost(built, tmp_path):
+    python = fresh_environment(tmp_path / "env")
+    install(python, str(built["sdist"]), CC="false")
+    [site] = (tmp_path / "env").rglob("site-packages")
+    (site / "no_cupy.pth").write_text(
+        "import sys; sys.modules['cupy'] = None"
+    )  # whose libraries are not found from here
+    told = run(python, tmp_path, "doctor")
+    [at] = [number for number, line in enumerate(told.splitlines()) if " host loops " in line]
+    lost, mend = told.splitlines()[at : at + 2]
+    assert "NumPy does their work" in lost and "C compiler" in mend and "--no-binary gpureduce-dask" in mend
+    assert "Ready for NumPy chunks" in told.splitlines()[-1] and "without compiled loops" in told.splitlines()[-1]
+    reduces = "import gpureduce_dask as gr; print(int(gr.sum(range(10))))"
+    done = subprocess.run([python, "-I", "-c", reduces], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "45\n"
+
+
+def test_the_wheel_says_what_it_runs_on(built):
+    tags = built["wheel"].stem.split("-")[2:]
+    assert tags[:2] == ["py3", "none"]
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    assert (tags[2] == "any") == (compiler is None)
+    if compiler and shutil.which("objdump") and platform.libc_ver()[0] == "glibc":
+        assert tags[2].startswith("manylinux_2_") and tags[2].endswith(platform.machine())
+
+
+@pytest.mark.parametrize(
+    ("needed", "versions", "minor"),
+    [
+        (["libc.so.6", "libm.so.6"], ["GLIBC_2.2.5", "GLIBC_2.14"], 17),  # manylinux2014 is the oldest that is named
+        (["libc.so.6"], ["GLIBC_2.2.5", "GLIBC_2.34"], 34),
+        (["libc.so.6"], ["GLIBC_2.14", "GLIBC_ABI_DT_RELR"], None),
+        (["libc.so.6"], ["GLIBC_2.14", "GLIBC_PRIVATE"], None),
+        (["libgomp.so.1", "libc.so.6"], ["GLIBC_2.14", "GOMP_4.0"], None),
+        (["libc.musl-x86_64.so.1"], [], None),
+    ],
+)
+def test_which_glibc_a_library_needs(hook, needed, versions, minor):
+    listed = "".join(f"  NEEDED               {name}\n" for name in needed)
+    wanted = "".join(f"    0x06969194 0x00 0{n} {name}\n" for n, name in enumerate(versions, 2))
+    assert (
+        hook.glibc(f"Dynamic Section:\n{listed}\nVersion References:\n  required from {needed[0]}:\n{wanted}") == minor
+    )
 
 
 def test_editable_install_reads_the_live_kernels(tmp_path):

@@ -48,6 +48,23 @@ def test_a_dataset_as_xarray_reduces(field, how, keep_attrs):
     np.testing.assert_array_equal(found["argmax"], gr.argmax(field.data, axis=axis, keepdims="keepdims" in how))
 
 
+def test_named_datasets_of_a_dataset(field):
+    import xarray as xr
+
+    data = xr.Dataset({"warm": field, "line": ("time", np.arange(12.0))}, attrs={"source": "here"})
+    found = data.pipe(gr.stats, ["nanmean", "max"], dim="time")
+    assert found._fields == ("nanmean", "max") and isinstance(found, gr.stats(field.data, ["nanmean", "max"]).__class__)
+    xr.testing.assert_allclose(found.nanmean, data.mean("time"))
+    xr.testing.assert_allclose(dask.compute(found)[0]["max"], data.max("time", skipna=False))
+    assert found["max"] is found.max and found[1] is found.max and found.max.attrs == data.attrs
+    for kind in (found, gr.stats(field, ["max"]), gr.stats(VALUES, ["max"])):
+        with pytest.raises(KeyError, match="depth"):
+            kind["depth"]
+    with pytest.raises(errors.DtypeError, match="stats by max: dtype <U1") as caught:
+        gr.stats(data.assign(word=("time", list("abcdefghijkl"))), ["max"], dim="time")
+    assert caught.value.__notes__ == ["of the variable 'word'"]
+
+
 def test_all_dimensions_and_those_that_are_not_there(field):
     assert gr.stats(field, ["count"], dim=...)["count"] == VALUES.size
     with pytest.raises(ValueError, match="depth"):
@@ -70,6 +87,7 @@ def test_describe(field):
     assert told["count"] == VALUES.size - 1 and told["nan"] == 1
     for name, want in {"mean": np.nanmean(VALUES), "std": np.nanstd(VALUES, ddof=1), "min": np.nanmin(VALUES)}.items():
         assert told[name] == pytest.approx(want)
+    assert gr.describe((field, field))["count"] == 2 * told["count"]
     lines = repr(told).splitlines()
     assert lines[0] == "float64 of shape (12, 8, 6), std with ddof=1"
     plain = gr.describe(field, ddof=0)
@@ -77,6 +95,24 @@ def test_describe(field):
     assert [line.split()[0] for line in lines[1:]] == ["count", "mean", "std", "min", "max", "nan"]
     assert len({len(line) for line in lines[1:]}) == 1
     assert "<th style='text-align: left'>max</th>" in told._repr_html_()
+
+
+def test_describe_a_dataset(field):
+    import xarray as xr
+
+    data = xr.Dataset({"warm": field, "when": field.time.variable})
+    found = gr.describe(data, ddof=0)
+    assert list(found) == ["warm", "when"] and repr(found["warm"]) == repr(gr.describe(field, ddof=0))
+    assert found["warm"]["nan"] == 1 and "mean" not in found["when"].values
+    title, heads, *lines = repr(found).splitlines()
+    assert title == "2 variables, std with ddof=0" and heads.split() == ["count", "mean", "std", "min", "max", "nan"]
+    assert [line.split()[0] for line in lines] == ["warm", "when"] and len({len(line) for line in (heads, *lines)}) == 1
+    assert found._repr_html_().count("<td>") == 12
+    assert repr(gr.describe(data[["warm"]])).startswith("1 variable, std with ddof=1")
+    assert gr.describe(xr.Dataset()) == {} and repr(gr.describe(xr.Dataset())).startswith("0 variables\n")
+    with pytest.raises(errors.DtypeError, match=r"^describe: dtype <U1") as caught:
+        gr.describe(data.assign(word=("y", list("abcdefgh"))))
+    assert caught.value.__notes__ == ["of the variable 'word'"]
 
 
 def test_describe_of_other_elements():

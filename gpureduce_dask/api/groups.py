@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..errors import DtypeError, message
 from ..graph import groups, histograms
+from ..graph.apply import as_dask
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import grouped as grouped_labels
@@ -30,7 +32,7 @@ def grouped(
 
     Parameters
     ----------
-    x : array_like, xarray.DataArray or tuple of two array_like
+    x : array_like, xarray.DataArray, xarray.Dataset or tuple of two array_like
         A dask array, or what makes one. For an operator of two arrays, such as ``"average"``, a tuple of two of one
         shape (values and weights).
     labels : array_like of int, or tuple of array_like of int
@@ -54,7 +56,8 @@ def grouped(
     dask.array.Array
         An array of the kept axes, in their chunks, and of one more axis behind them, with a result for each group. The
         dtype is the one of the operator's results. Of a DataArray the last dimension has the name of `labels`, where
-        these are a DataArray with a name, else ``"group"``.
+        these are a DataArray with a name, else ``"group"``. Of a Dataset a Dataset of such arrays; variables with none
+        of the reduced dimensions stay as they are.
 
     Raises
     ------
@@ -208,4 +211,8 @@ def histogram(
     >>> counts.compute(), edges
     (array([1, 1, 2]), array([0., 1., 2., 3.]))
     """
-    return histograms.histogram(a, bins, range, normed, weights, density)
+    x = as_dask("histogram", a)
+    if x.dtype.kind in "SUmM":  # of which NumPy makes no edges, and says so of its own types
+        expected, remedy = "bool, integer or float", "Convert the array with astype."
+        raise DtypeError(message("histogram", f"dtype {x.dtype}", expected, remedy))
+    return histograms.histogram(x, bins, range, normed, weights, density)

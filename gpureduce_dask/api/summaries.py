@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, overload
@@ -13,7 +13,7 @@ from ..graph.operands import same
 from ..graph.statistics import build_statistics, reduce_together
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, SplitEvery
-from ..public import public, reduced
+from ..public import is_labelled, of_variable, public, reduced, xarray
 
 if TYPE_CHECKING:
     from xarray import DataArray, Dataset
@@ -25,7 +25,8 @@ class Statistics(tuple[Any, ...]):
     """A named tuple of lazy arrays: a field for each operator that was asked for, in that order.
 
     :func:`stats`, :func:`scan`, :func:`map_reduce` and :func:`map_scan` return one for a list of operators. Each field
-    may be computed by itself; ``dask.compute(found)`` computes all of them in one read.
+    may be computed by itself; ``dask.compute(found)`` computes all of them in one read. ``found["mean"]`` is
+    ``found.mean``.
 
     The annotations are the fields that operators of the table can give, for editors and type checkers. An object has
     those that were asked for, among them any :class:`Monoid` by its name.
@@ -65,6 +66,14 @@ class Statistics(tuple[Any, ...]):
     sum: Array
     sumsq: Array
     var: Array
+
+    def __getitem__(self, place: Any) -> Any:
+        """A field by its name, as a Dataset has it, or by its number."""
+        if not isinstance(place, str):
+            return super().__getitem__(place)
+        if place not in self._fields:
+            raise KeyError(place)
+        return super().__getitem__(self._fields.index(place))
 
     if TYPE_CHECKING:
         _fields: tuple[str, ...]
@@ -118,7 +127,7 @@ def stats(
 
     Parameters
     ----------
-    x : array_like or xarray.DataArray
+    x : array_like, xarray.DataArray or xarray.Dataset
         A dask array, or what ``dask.array.asanyarray`` makes one of, which is one chunk then.
     names : sequence of str or Monoid
         Which statistics: names in ``gpureduce_dask.OPERATORS`` of operators of one array; ``"count"``, the number of
@@ -138,7 +147,8 @@ def stats(
     -------
     Statistics or xarray.Dataset
         A named tuple of dask arrays, with a field for each of `names`, in that order. Of a DataArray a Dataset with a
-        variable for each, and with the coordinates and attributes that the DataArray's own reductions keep.
+        variable for each, and with the coordinates and attributes that the DataArray's own reductions keep. Of a
+        Dataset a named tuple of Datasets. ``found["mean"]`` is the mean of each of these.
 
     Raises
     ------
@@ -185,13 +195,17 @@ def stats(
     return named(names, found)
 
 
-@public()
-def describe(x: ArrayLike, ddof: float = 1) -> Description:
+@overload
+def describe(x: Dataset, ddof: float = 1) -> Descriptions: ...
+@overload
+def describe(x: ArrayLike, ddof: float = 1) -> Description: ...
+@public(keeps=True)
+def describe(x: ArrayLike, ddof: float = 1) -> Description | Descriptions:
     """Compute the usual statistics of all elements, as a table.
 
     Parameters
     ----------
-    x : array_like or xarray.DataArray
+    x : array_like, xarray.DataArray or xarray.Dataset
         A dask array, or what ``dask.array.asanyarray`` makes one of.
     ddof : float, default 1
         Delta degrees of freedom of the standard deviation. The default is that of the tables of this name of pandas and
@@ -199,10 +213,11 @@ def describe(x: ArrayLike, ddof: float = 1) -> Description:
 
     Returns
     -------
-    Description
+    Description or Descriptions
         A table of ``count``, ``mean``, ``std``, ``min`` and ``max`` of the elements that are not NaN, and ``nan``, the
         number of those that are. What the dtype has no meaning for is left out, as the mean of dates. It prints as a
-        table, in notebooks too, and ``found["mean"]`` is a single entry.
+        table, in notebooks too, and ``found["mean"]`` is a single entry. Of a Dataset a table with a line for each
+        variable, whose entries are ``found["variable"]["mean"]``.
 
     Raises
     ------
@@ -211,7 +226,7 @@ def describe(x: ArrayLike, ddof: float = 1) -> Description:
     DtypeError
         Masked, sparse, object and string arrays are not taken.
     ArgumentTypeError
-        `x` is a Dataset, or nothing that an array can be made of.
+        `x` is nothing that an array can be made of.
 
     See Also
     --------
@@ -236,7 +251,13 @@ def describe(x: ArrayLike, ddof: float = 1) -> Description:
     max     3.0
     nan       1
     """
-    return Description(*_described(x, ddof))
+    if xarray("Dataset") is None or not isinstance(x, xarray("Dataset")):
+        return _answered({None: _asked(x, ddof)}, ddof)[None]
+    asked = {}
+    for name, each in x.data_vars.items():
+        with of_variable(name):
+            asked[name] = _asked(each, ddof)
+    return Descriptions(_answered(asked, ddof))
 
 
 @dataclass(frozen=True)
@@ -270,24 +291,71 @@ class Description:
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
 
-    def _rows(self) -> list[tuple[str, str]]:
-        return [(name, f"{value:,}" if name in ("count", "nan") else str(value)) for name, value in self.values.items()]
-
     def _title(self) -> str:
         about = f", std with ddof={self.ddof}" if "std" in self.values else ""
         return f"{self.dtype} of shape {self.shape}{about}"
 
     def __repr__(self) -> str:
-        rows = self._rows()
+        rows = _rows(self)
         width = max(len(text) for _, text in rows)
         return "\n".join([self._title(), *(f"{name:<6}{text:>{width + 2}}" for name, text in rows)])
 
     def _repr_html_(self) -> str:
         cells = "".join(
             f"<tr><th style='text-align: left'>{name}</th><td>{html.escape(text)}</td></tr>"
-            for name, text in self._rows()
+            for name, text in _rows(self)
         )
         return f"<table><caption>{html.escape(self._title())}</caption>{cells}</table>"
+
+
+def _rows(found: Description) -> list[tuple[str, str]]:
+    """The statistics by their names, as text."""
+    return [(name, f"{value:,}" if name in ("count", "nan") else str(value)) for name, value in found.values.items()]
+
+
+class Descriptions(dict[Hashable, Description]):
+    """What :func:`describe` found of each variable of a Dataset, by its name; printed as one table, in notebooks too.
+
+    Examples
+    --------
+    >>> import gpureduce_dask as gr
+    >>> import xarray as xr
+    >>> gr.describe(xr.Dataset({"warm": ("time", [1.0, 2.0, 3.0]), "wet": ("time", [0, 2, 4])}))
+    2 variables, std with ddof=1
+          count  mean  std  min  max  nan
+    warm      3   2.0  1.0  1.0  3.0    0
+    wet       3   2.0  2.0    0    4    0
+    """
+
+    def _title(self) -> str:
+        ddof = {f", std with ddof={each.ddof}" for each in self.values()}
+        return f"{len(self)} variable{'s' * (len(self) != 1)}{''.join(ddof)}"
+
+    def _lines(self) -> list[list[str]]:
+        """Cells of a line for each variable, below a line of headings."""
+        heads = [*TABLE, "nan"]
+        cells = [[str(name), *(dict(_rows(each)).get(head, "") for head in heads)] for name, each in self.items()]
+        return [["", *heads], *cells]
+
+    def __repr__(self) -> str:
+        lines = self._lines()
+        first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
+        rows = (
+            "  ".join([line[0].ljust(first), *(c.rjust(n) for c, n in zip(line[1:], widths, strict=True))])
+            for line in lines
+        )
+        return "\n".join([self._title(), *rows])
+
+    def _repr_html_(self) -> str:
+        heads, *lines = self._lines()
+        head = "".join(f"<th>{text}</th>" for text in heads)
+        body = "".join(
+            f"<tr><th style='text-align: left'>{html.escape(name)}</th>"
+            + "".join(f"<td>{html.escape(text)}</td>" for text in cells)
+            + "</tr>"
+            for name, *cells in lines
+        )
+        return f"<table><caption>{html.escape(self._title())}</caption><tr>{head}</tr>{body}</table>"
 
 
 def named(names: Sequence[str | Monoid], results: Sequence[Any]) -> Statistics:
@@ -308,18 +376,30 @@ def _reduced(self: Any) -> tuple[Any, ...]:
     return named, (self._fields, tuple(self))
 
 
-def _described(data: Any, ddof: float) -> tuple[dict[str, Any], tuple[int, ...], Any, float]:
-    """What a :class:`Description` holds."""
+def _asked(x: Any, ddof: float) -> tuple[Any, list[str], Statistics]:
+    """An array, the statistics that have a meaning for it, and these and the number of elements, lazily."""
+    from ..graph.apply import as_dask
+    from ..graph.array_expressions import package_of
+    from ..graph.statistics import has_meaning
+
+    data: Any = list(x) if type(x) is tuple else x.data if is_labelled(x) else x
+    array = data if package_of(data) else as_dask("describe", data)
+    names = [name for name in TABLE.values() if has_meaning(name, array.dtype)]
+    return array, names, stats(array, [*names, "count"], ddof=ddof)
+
+
+def _answered(asked: Mapping[Any, tuple[Any, list[str], Statistics]], ddof: float) -> dict[Any, Description]:
+    """What :func:`_asked` asked for, computed together."""
     from dask.base import compute
 
     from ..chunk import move
-    from ..graph.apply import as_dask
-    from ..graph.statistics import has_meaning
 
-    array = as_dask("describe", data)
-    names = [name for name in TABLE.values() if has_meaning(name, array.dtype)]
-    found = compute(stats(array, [*names, "count"], ddof=ddof))[0]
-    values = {label: move(getattr(found, name), False) for label, name in TABLE.items() if name in names}
-    total = int(move(found.count, False))
-    values = {**values, "count": int(values["count"]), "nan": total - int(values["count"])}
-    return {k: v[()] if hasattr(v, "ndim") else v for k, v in values.items()}, array.shape, array.dtype, ddof
+    answers: Any = compute([lazy for _, _, lazy in asked.values()])[0]
+    tables = {}
+    for (key, (array, names, _)), found in zip(asked.items(), answers, strict=True):
+        values = {label: move(getattr(found, name), False) for label, name in TABLE.items() if name in names}
+        total = int(move(found.count, False))
+        values = {**values, "count": int(values["count"]), "nan": total - int(values["count"])}
+        values = {k: v[()] if hasattr(v, "ndim") else v for k, v in values.items()}
+        tables[key] = Description(values, array.shape, array.dtype, ddof)
+    return tables

@@ -1,4 +1,8 @@
-"""``python -m gpureduce_dask doctor``: what GPUs and clusters need, what of it is missing or broken, how to mend it."""
+"""``python -m gpureduce_dask doctor``: what is here for NumPy chunks, GPUs and clusters, and what is missing or broken.
+
+The checks are grouped by what they are needed for. Where nothing of a group is installed, one line says so and how to
+set it up; the last line of all is a verdict.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +30,36 @@ class Doubt(Exception):
 
 
 @dataclass(frozen=True)
+class Purpose:
+    """What a group of checks is needed for, and what sets it up where nothing of it is here."""
+
+    name: str
+    remedy: str
+
+
+CUDA_EXTRA = 'pip install "gpureduce-dask[cuda13]", or [cuda12] for CUDA 12'
+CLUSTER_EXTRA = 'pip install "gpureduce-dask[cluster]", or [cluster12] for CUDA 12'
+NUMPY = Purpose("NumPy chunks", 'this: pip install "dask[array]" distributed')
+GPU = Purpose("One GPU", f"a GPU with NVIDIA's driver, and then: {CUDA_EXTRA}")
+CLUSTER = Purpose("A cluster of GPUs", f"one GPU as above, and then: {CLUSTER_EXTRA}")
+OF_HERE = Purpose("A cluster of this machine", "this: pip install distributed")
+
+
+@dataclass(frozen=True)
 class Check:
     """``look`` says what is there, or raises: Missing, Doubt, or any other error where what is installed is broken."""
 
     name: str
     look: Callable[[], str]
     remedy: str
+    purpose: Purpose = NUMPY
 
 
 @dataclass(frozen=True)
 class Finding:
-    name: str
+    check: Check
     state: str  # ok, warn, missing, broken
     text: str
-    remedy: str
 
 
 def dask() -> str:
@@ -197,28 +217,31 @@ def whereabouts() -> tuple[str, str]:
         return "", ""
 
 
-CUDA_EXTRA = 'pip install "gpureduce-dask[cuda13]", or [cuda12] for CUDA 12'
-CLUSTER_EXTRA = 'pip install "gpureduce-dask[cluster]", or [cluster12] for CUDA 12'
-
 CHECKS = (
     Check("dask", dask, 'pip install --upgrade "dask[array]" distributed, which go together'),
     Check(
         "host loops",
         host_loops,
-        "where there is a C compiler (cc, or CC), install gpureduce-dask again from its source",
+        "with a C compiler (cc, or the one that CC names) build the package again: pip install --no-cache-dir "
+        "--force-reinstall --no-deps --no-binary gpureduce-dask gpureduce-dask, or with a folder or file of its source "
+        "as the last word",
     ),
-    Check("driver", driver, "for GPUs, install NVIDIA's driver and restart; in a container, pass the GPUs in"),
-    Check("CuPy", cupy, f"uninstall every cupy distribution, then {CUDA_EXTRA}"),
-    Check("GPUs", gpus, "see the driver; then CUDA_VISIBLE_DEVICES, and a CuPy of the driver's CUDA version or older"),
-    Check("NVRTC", nvrtc, CUDA_EXTRA),
-    Check("kernels", kernels, f"{CUDA_EXTRA}; keep CuPy and NVRTC to one CUDA version"),
-    Check("transfers", transfers, f"numba-cuda: {CUDA_EXTRA}"),
-    Check("dask-cuda", dask_cuda, f"for a worker a GPU, with its extra [cu13] or [cu12]: {CLUSTER_EXTRA}"),
-    Check("its dask", pin, f"install together, so that pip finds versions that agree: {CLUSTER_EXTRA}"),
-    Check("RMM", rmm, f"for one memory pool a GPU: {CLUSTER_EXTRA}"),
-    Check("UCXX", ucxx, f"for NVLink between GPUs (TCP is used without): {CLUSTER_EXTRA}"),
+    Check("driver", driver, "for GPUs, install NVIDIA's driver and restart; in a container, pass the GPUs in", GPU),
+    Check("CuPy", cupy, f"uninstall every cupy distribution, then {CUDA_EXTRA}", GPU),
+    Check(
+        "GPUs", gpus, "see the driver; then CUDA_VISIBLE_DEVICES, and a CuPy of the driver's CUDA version or older", GPU
+    ),
+    Check("NVRTC", nvrtc, CUDA_EXTRA, GPU),
+    Check("kernels", kernels, f"{CUDA_EXTRA}; keep CuPy and NVRTC to one CUDA version", GPU),
+    Check("transfers", transfers, f"numba-cuda: {CUDA_EXTRA}", CLUSTER),
+    Check("dask-cuda", dask_cuda, f"for a worker a GPU, with its extra [cu13] or [cu12]: {CLUSTER_EXTRA}", CLUSTER),
+    Check("its dask", pin, f"install together, so that pip finds versions that agree: {CLUSTER_EXTRA}", CLUSTER),
+    Check("RMM", rmm, f"for one memory pool a GPU: {CLUSTER_EXTRA}", CLUSTER),
+    Check("UCXX", ucxx, f"for NVLink between GPUs (TCP is used without): {CLUSTER_EXTRA}", CLUSTER),
 )
-WORKERS = Check("workers", workers, "mend what is above first; then try start(rmm_pool_size=None, protocol='tcp')")
+WORKERS = Check(
+    "workers", workers, "mend what is above first; then try start(rmm_pool_size=None, protocol='tcp')", OF_HERE
+)
 
 
 def need(name: str) -> Any:
@@ -253,7 +276,7 @@ def cuda(version: int) -> str:
 
 def examine(checks: Sequence[Check]) -> list[Finding]:
     """Look at each; an error is a finding, not an end."""
-    return [Finding(check.name, *_state(check.look), check.remedy) for check in checks]
+    return [Finding(check, *_state(check.look)) for check in checks]
 
 
 def _state(look: Callable[[], str]) -> tuple[str, str]:
@@ -267,22 +290,67 @@ def _state(look: Callable[[], str]) -> tuple[str, str]:
         return "broken", f"{type(error).__name__}: {error}"
 
 
-def report(findings: Sequence[Finding]) -> str:
-    """A line a finding, and under each that is not ok how to mend it."""
+def report(findings: Sequence[Finding], everything: bool = False) -> str:
+    """The findings by purpose: a line each, and under each that is not ok how to mend it.
+
+    Of a purpose of which nothing is here there is one line, unless ``everything`` is asked for.
+    """
     lines = []
-    for each in findings:
-        lines.append(f"{each.state:<8} {each.name:<10} {each.text}")
-        if each.state != "ok":
-            lines.append(f"{'':<19} mend: {each.remedy}")
+    for purpose in dict.fromkeys(each.check.purpose for each in findings):
+        own = [each for each in findings if each.check.purpose == purpose]
+        lines.append(purpose.name)
+        if all(each.state == "missing" for each in own) and not everything:
+            lines.append(f"  not set up here; it needs {purpose.remedy}")
+            continue
+        for each in own:
+            lines.append(f"  {each.state:<8} {each.check.name:<10} {each.text}")
+            if each.state != "ok":
+                lines.append(f"{'':<21} mend: {each.check.remedy}")
     return "\n".join(lines)
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    """One line: what this machine is ready for."""
+    state = {each.check.name: each.state for each in findings}
+    text = {each.check.name: each.text for each in findings}
+    broken = [name for name, each in state.items() if each == "broken"]
+    if state.get("dask") != "ok":
+        return "Not ready: mend dask and distributed first."
+    loops = "compiled loops" if state.get("host loops") == "ok" else "without compiled loops"
+    told = [f"Ready for NumPy chunks on this machine: {count(processors(), 'processor')}, {loops}."]
+    if state.get("GPUs") == state.get("kernels") == "ok":
+        lacking = [each.check.name for each in findings if each.check.purpose == CLUSTER and each.state != "ok"]
+        cluster = f"; a cluster of them is without {', '.join(lacking)}" if lacking else ", and for a cluster of them"
+        told.append(f"Ready for GPUs, {text['GPUs']}{cluster}.")
+    elif state.get("driver") == "ok" or broken:
+        told.append("GPUs: not ready, see above.")
+    else:
+        told.append("GPUs: none found; NumPy chunks need none.")
+    if broken:
+        told.append(f"Broken: {', '.join(broken)}.")
+    return " ".join(told)
+
+
+def processors() -> int:
+    """Those that dask's threads may use: of a container its share, not the machine's."""
+    from dask.system import CPU_COUNT
+
+    return int(CPU_COUNT)
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}" + "s" * (number != 1)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workers", action="store_true", help="start a cluster too, and ask each worker for its GPU")
+    parser.add_argument(
+        "--all", action="store_true", help="a line and a remedy for each check, also of what is not set up at all"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the findings; 1 where something that is installed is broken."""
+    """Print the findings and a verdict; 1 where something that is installed is broken."""
     findings = examine([*CHECKS, WORKERS] if arguments.workers else CHECKS)
-    print(report(findings))
+    print(report(findings, arguments.all), verdict(findings), sep="\n\n")
     return int(any(each.state == "broken" for each in findings))

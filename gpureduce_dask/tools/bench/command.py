@@ -1,4 +1,4 @@
-"""``python -m gpureduce_dask bench``: arguments, and what is written where."""
+"""``python -m gpureduce_dask bench``: a subcommand a benchmark, its arguments, and what is written where."""
 
 from __future__ import annotations
 
@@ -9,127 +9,212 @@ import os
 import re
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ...errors import ArgumentError, DeviceError, ExtraError, message
+from .progress import progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """A subcommand for each benchmark, with its own options alone."""
+    commands = parser.add_subparsers(dest="what", required=True, metavar="benchmark")
+    for name, bench in BENCHES.items():
+        own = commands.add_parser(name, help=bench.help, description=f"{bench.help[0].upper()}{bench.help[1:]}.")
+        own.set_defaults(suite="")
+        bench.arguments(own)
+
+
+def _kernel_arguments(parser: argparse.ArgumentParser) -> None:
+    _suites(parser, scans="scans in place of reductions", one_read="what one read answers")
+    parser.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
+    _only(parser, "the rows' labels")
+    parser.add_argument("--no-peers", action="store_true", help="time ours alone (default: CuPy, torch and others too)")
+    _json(parser, "kernels.json, of the suites scan_kernels.json or one_read_kernels.json")
+    _made_of_results(parser, "shares of the ceiling")
+
+
+def _tree_arguments(parser: argparse.ArgumentParser) -> None:
+    _suites(
+        parser,
+        scans="scans in place of reductions",
+        one_read="what one read answers",
+        grids="daily calls on a grid of 16 x 16 chunks",
+        mechanisms="each mechanism on and off in turn",
+    )
+    _workers(parser)
+    parser.add_argument("--mib", type=float, help="data of one worker (default: 8192 on a GPU, 128 on NumPy)")
     parser.add_argument(
-        "what",
-        choices=["kernels", "trees", "host", "soak", "workflows", "random", "report"],
-        help="measure kernels, whole trees, NumPy chunks, memory over time and answers while workers die, daily work "
-        "with files, random chunks of a GPU or random calls on NumPy, or write tables again",
-    )
-    suites = parser.add_mutually_exclusive_group()
-    suites.add_argument("--scans", action="store_true", help="kernels, trees, random: of scans, not of reductions")
-    suites.add_argument("--reductions", action="store_true", help="random: of reductions alone")
-    suites.add_argument("--groups", action="store_true", help="random: of groups")
-    suites.add_argument("--batch", action="store_true", help="random: of 24 chunks in one launch, as trees reduce them")
-    suites.add_argument("--one-read", action="store_true", help="kernels, trees: of what one read answers")
-    suites.add_argument("--grids", action="store_true", help="trees: of daily calls on a grid of 16 x 16 chunks")
-    suites.add_argument("--mechanisms", action="store_true", help="trees: each mechanism on and off in turn")
-    parser.add_argument(
-        "--json",
-        type=Path,
-        help="results, written and for report read (default: kernels.json, trees.json or soak.json; of scans "
-        "scan_kernels.json, scan_trees.json; of one read one_read_kernels.json, one_read_trees.json; of the others "
-        "grids.json, mechanisms.json; random.json). What soak finds with faults goes to a second file, "
-        "soak_faults.json",
-    )
-    parser.add_argument(
-        "--plot",
-        type=Path,
-        help="PNG: shares of the ceiling, or time against chunks (not of grids); "
-        "random: how many cases are above each share",
-    )
-    parser.add_argument("--page", "--readme", type=Path, help="page of docs/benchmarks whose table is replaced")
-    kernels = parser.add_argument_group("kernels")
-    kernels.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
-    kernels.add_argument(
-        "--only",
-        default="",
-        help="kernels, workflows, random on a GPU: regular expression over the rows' labels; soak: over its parts, "
-        "memory and faults",
-    )
-    kernels.add_argument("--no-peers", action="store_true", help="time ours alone")
-    trees = parser.add_argument_group("trees and soak")
-    trees.add_argument(
-        "--gpus",
+        "--chunks",
         type=int,
         nargs="+",
-        help="workers, one a GPU, one number after another; 0 for NumPy workers (default: all GPUs there are)",
+        metavar="N",
+        help="numbers of chunks to try (default: 16 to 4096; of grids 256)",
     )
-    trees.add_argument("--workers", type=int, default=4, help="NumPy workers where no GPU is used (default: 4)")
-    trees.add_argument(
+    _repeats(parser)
+    parser.add_argument("--no-stock", action="store_true", help="time ours alone (default: stock dask too)")
+    parser.add_argument("--budget", type=float, default=280, help="seconds for each number of GPUs (default: 280)")
+    _json(parser, "trees.json, of the suites scan_trees.json, one_read_trees.json, grids.json or mechanisms.json")
+    _made_of_results(parser, "time against chunks, not of grids and mechanisms")
+
+
+def _host_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--mib", type=float, help="size of a chunk (default: 64)")
+    _repeats(parser)
+    _json(parser, "host.json")
+    _made_of_results(parser)
+
+
+def _soak_arguments(parser: argparse.ArgumentParser) -> None:
+    _only(parser, "its parts, memory and faults")
+    _workers(parser)
+    parser.add_argument("--mib", type=float, help="data of one worker (default: 4)")
+    parser.add_argument("--minutes", type=float, default=20, help="how long, each part (default: 20)")
+    _seed(parser)
+    _json(parser, "soak.json; what is found with faults goes to a second file, soak_faults.json")
+
+
+def _workflow_arguments(parser: argparse.ArgumentParser) -> None:
+    _only(parser, "the operations' names")
+    parser.add_argument(
+        "--scheduler",
+        choices=["threads", "processes", "distributed"],
+        default="threads",
+        help="where dask's tasks run (default: threads)",
+    )
+    parser.add_argument("--data", type=Path, help="folder for files (default: one that is deleted after the run)")
+    parser.add_argument("--small", action="store_true", help="a few MiB in place of a GiB, and no times")
+    parser.add_argument("--persisted", action="store_true", help="of data in memory, not from files")
+    parser.add_argument("--gpu", action="store_true", help="of CuPy chunks, read on the host")
+    parser.add_argument(
+        "--latency", type=float, default=0, help="milliseconds that a read of a chunk waits (default: 0)"
+    )
+    _json(parser, "workflows.json")
+    _made_of_results(parser)
+
+
+def _random_arguments(parser: argparse.ArgumentParser) -> None:
+    _suites(
+        parser,
+        reductions="reductions alone (default: reductions and scans)",
+        scans="scans alone",
+        groups="groups",
+        batch="24 chunks in one launch, as trees reduce them",
+    )
+    parser.add_argument("--numpy", action="store_true", help="calls on NumPy chunks, where there is a GPU too")
+    _seed(parser)
+    parser.add_argument("--count", type=int, default=200, help="how many cases (default: 200)")
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="time after which no case begins (default: without end)"
+    )
+    parser.add_argument(
         "--mib",
         type=_sizes,
         default=[],
-        help="data of one worker (default: 8192 on a GPU, 128 on NumPy, 4 to soak); random: sizes of chunks, as "
-        "4,64,256,1024 (default: these; of groups to 256, of batches to 64), on NumPy of arrays (default: 200)",
+        help="sizes of chunks (default: 4,64,256,1024; of groups to 256, of batches to 64); on NumPy of arrays "
+        "(default: 200)",
     )
-    trees.add_argument(
-        "--chunks", type=int, nargs="+", help="numbers of chunks to try (default: 16 to 4096; of grids 256)"
-    )
-    trees.add_argument("--repeats", type=int, default=7, help="of each of ours (default: 7)")
-    trees.add_argument("--no-stock", action="store_true", help="time ours alone")
-    trees.add_argument("--budget", type=float, default=280, help="seconds for each number of GPUs (default: 280)")
-    trees.add_argument("--minutes", type=float, default=20, help="how long to soak, each part (default: 20)")
-    flows = parser.add_argument_group("workflows")
-    flows.add_argument("--scheduler", choices=["threads", "processes", "distributed"], default="threads")
-    flows.add_argument("--data", type=Path, help="folder for files (default: one that is deleted behind the run)")
-    flows.add_argument("--small", action="store_true", help="a few MiB in place of a GiB, and no times")
-    flows.add_argument("--persisted", action="store_true", help="of data in memory, not from files")
-    flows.add_argument("--gpu", action="store_true", help="of CuPy chunks, read on the host")
-    flows.add_argument("--latency", type=float, default=0, help="milliseconds that a read of a chunk waits")
-    drawn = parser.add_argument_group("random and soak")
-    drawn.add_argument("--seed", type=int, help="of the draws (default: one from the clock, which is printed)")
-    drawn.add_argument("--count", type=int, default=200, help="random: cases (default: 200)")
-    drawn.add_argument("--seconds", type=float, default=math.inf, help="random: of time, behind which no case begins")
-    drawn.add_argument("--numpy", action="store_true", help="random: calls on NumPy chunks, where there is a GPU too")
-    drawn.add_argument(
+    _only(parser, "the rows' labels, on a GPU")
+    parser.add_argument("--no-peers", action="store_true", help="time ours alone (default: CuPy and torch too)")
+    parser.add_argument(
         "--compilers",
         type=int,
-        help="random: processes that compile ahead on a GPU (default: all processors but one, 12 at most; 0: none)",
+        help="processes that compile ahead on a GPU (default: all processors but one, 12 at most; 0: none)",
     )
+    _json(parser, "random.json")
+    _made_of_results(parser, "how many cases are above each share, on a GPU")
+
+
+def _report_arguments(parser: argparse.ArgumentParser) -> None:
+    names = dict.fromkeys(("scans", "one_read", "grids", "mechanisms"), "the results of this suite")
+    _suites(parser, **names)
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help="results of any benchmark but soak (default: kernels.json, of the suites scan_kernels.json, "
+        "one_read_kernels.json, grids.json or mechanisms.json)",
+    )
+    _made_of_results(parser, "what the benchmark itself plots")
+
+
+def _suites(parser: argparse.ArgumentParser, **helps: str) -> None:
+    """Options of which one at most is given, for what is measured."""
+    group = parser.add_mutually_exclusive_group()
+    for name, text in helps.items():
+        group.add_argument(f"--{name.replace('_', '-')}", action="store_const", dest="suite", const=name, help=text)
+
+
+def _only(parser: argparse.ArgumentParser, of: str) -> None:
+    parser.add_argument("--only", default="", help=f"regular expression over {of} (default: all)")
+
+
+def _workers(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gpus",
+        type=int,
+        nargs="+",
+        metavar="N",
+        help="workers, one a GPU, one number after another; 0 for NumPy workers (default: all GPUs there are)",
+    )
+    parser.add_argument("--workers", type=int, default=4, help="NumPy workers where no GPU is used (default: 4)")
+
+
+def _repeats(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repeats", type=int, default=7, help="of each of ours (default: 7)")
+
+
+def _seed(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, help="of the draws (default: one from the clock, which is printed)")
+
+
+def _json(parser: argparse.ArgumentParser, default: str) -> None:
+    parser.add_argument("--json", type=Path, help=f"results, written as they come (default: {default})")
+
+
+def _made_of_results(parser: argparse.ArgumentParser, plotted: str = "") -> None:
+    if plotted:
+        parser.add_argument("--plot", type=Path, help=f"PNG: {plotted} (default: none)")
+    parser.add_argument("--page", type=Path, help="page of docs/benchmarks whose table is replaced (default: none)")
 
 
 def _sizes(text: str) -> list[float]:
     return [float(size) for size in text.split(",")]
 
 
-def _one_size(args: argparse.Namespace, default: float) -> float:
-    """The size that was given, or the default."""
-    if len(args.mib) > 1:
-        expected = "one size"
-        raise ArgumentError(message(f"bench {args.what}", f"--mib of {len(args.mib)} sizes", expected, "Give one."))
-    return args.mib[0] if args.mib else default
-
-
 def run(args: argparse.Namespace) -> int:
     """Measure or only report; 1 where a result was wrong."""
-    commands = {"kernels": _kernels, "trees": _trees, "host": _host, "soak": _soak, "workflows": _workflows}
-    return {**commands, "random": _random, "report": _report}[args.what](args)
+    bench = BENCHES[args.what]
+    if bench.results:
+        progress(f"bench {args.what}: started; results go to {_path(args, bench.results)} as they come")
+    return bench.run(args)
 
 
 def _kernels(args: argparse.Namespace) -> int:
     need_gpu("bench kernels")
     from . import kernels, one_read, scans
 
-    suite = scans.SCANS if args.scans else one_read.ONE_READ if args.one_read else kernels.REDUCTIONS
+    suite = {"scans": scans.SCANS, "one_read": one_read.ONE_READ}.get(args.suite, kernels.REDUCTIONS)
     result = kernels.run(suite, args.gib, args.only, not args.no_peers, _path(args, "kernels.json"))
     return _report_kernels(args, result)
 
 
 def _path(args: argparse.Namespace, name: str) -> Path:
-    if args.grids or args.mechanisms:
-        return args.json or Path("grids.json" if args.grids else "mechanisms.json")
-    return args.json or Path(f"scan_{name}" if args.scans else f"one_read_{name}" if args.one_read else name)
+    """The file of the results: ``name`` where none was given, with the suite's own name where it has one."""
+    if args.what == "random":
+        return args.json or Path(name)
+    named = {"grids": "grids.json", "mechanisms": "mechanisms.json"}
+    named |= {"scans": f"scan_{name}", "one_read": f"one_read_{name}"}
+    return args.json or Path(named.get(args.suite, name))
 
 
 def _report(args: argparse.Namespace) -> int:
-    result = json.loads(_path(args, "kernels.json").read_text())
+    path = _path(args, "kernels.json")
+    if not path.exists():
+        remedy = "Name one with --json, or run the benchmark first."
+        raise ArgumentError(message("bench report", f"no file {path}", "results of a benchmark", remedy))
+    result = json.loads(path.read_text())
     if "random" in result:
         return _report_random(args, result)
     if "host" in result:
@@ -155,10 +240,15 @@ def _trees(args: argparse.Namespace) -> int:
     from . import grids, mechanisms, one_read_trees, scan_trees, trees
 
     path = _path(args, "trees.json")
-    suite = scan_trees.SCANS if args.scans else one_read_trees.ONE_READ if args.one_read else trees.REDUCTIONS
-    suite = grids.GRIDS if args.grids else mechanisms.SUITE if args.mechanisms else suite
+    suites: dict[str, trees.Suite] = {
+        "scans": scan_trees.SCANS,
+        "one_read": one_read_trees.ONE_READ,
+        "grids": grids.GRIDS,
+        "mechanisms": mechanisms.SUITE,
+    }
+    suite = suites.get(args.suite, trees.REDUCTIONS)
     for gpus in [count_gpus()] if args.gpus is None else args.gpus:
-        mib = _one_size(args, 8192 if gpus else 128)
+        mib = args.mib or (8192 if gpus else 128)
         trees.run(suite, gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path, args.budget)
     return _report_trees(args, json.loads(path.read_text()))
 
@@ -181,7 +271,7 @@ def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
 def _host(args: argparse.Namespace) -> int:
     from . import host
 
-    return _report_host(args, host.run(_one_size(args, 64), 6, args.repeats, args.json or Path("host.json")))
+    return _report_host(args, host.run(args.mib or 64, 6, args.repeats, _path(args, "host.json")))
 
 
 def _report_host(args: argparse.Namespace, result: dict[str, Any]) -> int:
@@ -196,21 +286,21 @@ def _soak(args: argparse.Namespace) -> int:
     """Whether memory stays flat, then faults, each for so many minutes."""
     from . import soak, soak_rounds
 
-    path, are_clean = args.json or Path("soak.json"), []
+    path, are_clean = _path(args, "soak.json"), []
     if re.search(args.only, "memory"):
-        result = soak.run(args.workers, _one_size(args, 4), args.minutes, path)
+        result = soak.run(args.workers, args.mib or 4, args.minutes, path)
         print(soak.summary(result))
         are_clean.append(soak.is_clean(result))
     if re.search(args.only, "faults"):
         gpus = args.gpus[0] if args.gpus else 0
         with_faults = path.with_stem(f"{path.stem}_faults")
-        result = soak_rounds.run(gpus, args.workers, args.minutes, _seed(args), with_faults)
+        result = soak_rounds.run(gpus, args.workers, args.minutes, _seed_of(args), with_faults)
         print(soak_rounds.summary(result))
         are_clean.append(soak_rounds.is_clean(result))
     return 0 if all(are_clean) else 1
 
 
-def _seed(args: argparse.Namespace) -> int:
+def _seed_of(args: argparse.Namespace) -> int:
     return int(time.time()) if args.seed is None else args.seed
 
 
@@ -221,7 +311,7 @@ def _workflows(args: argparse.Namespace) -> int:
         remedy = 'Install the test extra: pip install "gpureduce-dask[test]".'
         raise ExtraError(message("bench workflows", str(error), "xarray, zarr, h5netcdf and flox", remedy)) from error
     size, repeats = (data.SMALL, (0, 0)) if args.small else (data.FULL, measure.REPEATS)
-    path = args.json or Path("workflows.json")
+    path = _path(args, "workflows.json")
     how = {"only": args.only, "persisted": args.persisted, "gpu": args.gpu, "latency": args.latency / 1e3}
     with tempfile.TemporaryDirectory() as folder:
         where = args.data or Path(folder)
@@ -239,17 +329,20 @@ def _report_workflows(args: argparse.Namespace, result: dict[str, Any]) -> int:
 
 
 def _random(args: argparse.Namespace) -> int:
-    path = args.json or Path("random.json")
+    path = _path(args, "random.json")
     if args.numpy or not _has_gpu():
         from . import random_calls
 
-        random_calls.run(_seed(args), args.count, _one_size(args, 200), path, args.seconds)
+        if len(args.mib) > 1:
+            received, expected = f"--mib of {len(args.mib)} sizes", "one size for arrays of NumPy chunks"
+            raise ArgumentError(message("bench random", received, expected, "Give one."))
+        random_calls.run(_seed_of(args), args.count, args.mib[0] if args.mib else 200, path, args.seconds)
     else:
         from . import random_chunks, random_draws
 
-        kinds = [kind for kind in random_draws.KINDS if getattr(args, kind)] or random_draws.BOTH
+        kinds = [args.suite] if args.suite else random_draws.BOTH
         how = {"only": args.only, "seconds": args.seconds, "with_peers": not args.no_peers, "processes": args.compilers}
-        random_chunks.run(_seed(args), args.count, args.mib, kinds, path, **how)
+        random_chunks.run(_seed_of(args), args.count, args.mib, kinds, path, **how)
     return _report_random(args, json.loads(path.read_text()))
 
 
@@ -282,3 +375,24 @@ def need_gpu(command: str, remedy: str = "Install the cuda13 extra.") -> None:
         cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # no CuPy, no driver or no device: CuPy raises a different error for each
         raise DeviceError(message(command, f"no usable GPU ({error})", "CuPy and a CUDA GPU", remedy)) from error
+
+
+@dataclass(frozen=True)
+class Command:
+    """One benchmark: its help, its options, what runs it, and the file that its results go to by default."""
+
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    results: str = ""
+
+
+BENCHES = {
+    "kernels": Command("kernels of a GPU beside CuPy, torch and others", _kernel_arguments, _kernels, "kernels.json"),
+    "trees": Command("whole trees on workers beside stock dask", _tree_arguments, _trees, "trees.json"),
+    "host": Command("NumPy chunks on threads beside stock dask", _host_arguments, _host, "host.json"),
+    "soak": Command("memory over time, and answers while workers die", _soak_arguments, _soak, "soak.json"),
+    "workflows": Command("daily work with files beside plain dask", _workflow_arguments, _workflows, "workflows.json"),
+    "random": Command("random chunks of a GPU, or random calls on NumPy", _random_arguments, _random, "random.json"),
+    "report": Command("tables and pictures again, from results in a file", _report_arguments, _report),
+}

@@ -10,6 +10,8 @@ import time
 from importlib.util import find_spec
 from typing import Any
 
+from .progress import progress
+
 OPERATIONS = ("sum", "mean")
 SECONDS = 80.0  # that all runs together are worth
 # 64 MiB chunks of float64, 8 GiB a GPU.
@@ -35,6 +37,8 @@ def run(gpus: int, until: float) -> list[Row]:
             except Exception as error:  # what one lacks must not take the others along
                 row["error"] = f"{name}: {type(error).__name__}: {error}"[-600:]
         rows.append(row)
+        times = ", ".join(f"{name} {row[name]:.3f} s" for name in ("stock", "ours") if name in row)
+        progress(f"dask-cuda local_cupy {op}: {row.get('error', times)}")
     return rows
 
 

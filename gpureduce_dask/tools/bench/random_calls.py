@@ -23,6 +23,7 @@ import numpy as np
 import gpureduce_dask as gr
 
 from .host import processor
+from .progress import progress
 from .side_by_side import are_close, is_slower
 
 Case = dict[str, Any]
@@ -149,6 +150,7 @@ def run(seed: int, count: int, mib: float, path: Path, seconds: float = math.inf
     while len(result["cases"]) < count and (time.monotonic() < until or not result["cases"]):
         result["cases"].append(measure(next(chosen)))
         path.write_text(json.dumps(result, indent=1))
+        progress(f"{len(result['cases'])} of {count}:{_describe(result['cases'][-1])}")
     return result
 
 

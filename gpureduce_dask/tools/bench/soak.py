@@ -22,6 +22,7 @@ import numpy as np
 import gpureduce_dask as gr
 
 from . import trees
+from .progress import progress
 
 Row = dict[str, Any]
 Result = dict[str, Any]
@@ -36,6 +37,7 @@ SHORT_LOGS = {
     "distributed.admin.system-monitor.log-length": 100,
     "distributed.worker.profile.enabled": False,
 }
+EVERY = 30  # seconds between two lines that say how far it is
 SPANS = 200  # computations that a scheduler remembers
 SETTLED = 0.2  # of the time, in which pools fill and modules load
 ALLOWED = 24 * 2**20  # bytes that a process may grow by afterwards: what allocators keep comes and goes
@@ -45,11 +47,14 @@ def run(workers: int, mib: float, minutes: float, path: Path) -> Result:
     """Reduce arrays that come and go until the time is up; sample memory after each, and write the JSON as it grows."""
     with dask.config.set(SHORT_LOGS), trees.cluster(0, workers) as client:
         result: Result = {"date": time.strftime("%Y-%m-%d"), "workers": workers, "minutes": minutes, "samples": []}
-        begin = time.monotonic()
+        begin, told = time.monotonic(), -float(EVERY)
         for reductions, wrong in _rounds(client, int(mib * 2**20) * workers):
             spent = time.monotonic() - begin
             result["samples"].append({"seconds": spent, "reductions": reductions, "wrong": wrong, **_sample(client)})
             path.write_text(json.dumps(result))
+            if spent >= told + EVERY:
+                told = spent
+                progress(f"{spent / 60:.1f} of {minutes:g} minutes: {reductions} reductions, {wrong} wrong")
             if spent > 60 * minutes:
                 return result
     raise AssertionError("rounds never end")

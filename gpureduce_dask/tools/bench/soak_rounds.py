@@ -23,6 +23,7 @@ import dask
 import numpy as np
 
 from . import soak, soak_calls, soak_faults, trees
+from .progress import progress
 from .soak_calls import Rng
 from .soak_faults import Asker, Hang, Site, is_loss, within
 
@@ -276,6 +277,9 @@ def run(gpus: int, workers: int, minutes: float, seed: int, path: Path) -> Resul
             it.round(number)
             it.rest(time.monotonic() - begin)
             path.write_text(json.dumps(result, indent=1))
+            calls, faults = (sum(result[what].values()) for what in ("calls", "faults"))
+            spent = (time.monotonic() - begin) / 60
+            progress(f"round {number}, {spent:.1f} of {minutes:g} minutes: {calls} calls, {faults} faults")
             if time.monotonic() - begin > 60 * minutes:
                 break
         for asker in it.site.askers:

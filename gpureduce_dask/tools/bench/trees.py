@@ -20,6 +20,7 @@ import gpureduce_dask as gr
 
 from . import local_cupy, memory
 from .host import processor
+from .progress import progress
 from .timing import median_seconds, seconds
 
 Result = dict[str, Any]
@@ -66,6 +67,7 @@ class Bench:
                 row["error"] = f"{type(error).__name__}: {error}"[:300]
         self.rows.append(row)
         self.write()
+        progress(told(row))
 
     def compute(self, function: Callable[[Any], Any], x: Any) -> Any:
         """What a user pays: ``client.compute`` would run a task more, which gives the result another key."""
@@ -84,6 +86,15 @@ class Bench:
         x = self.client.persist(x)
         wait(x, timeout=PATIENCE)
         return x
+
+
+def told(row: Row) -> str:
+    """One line of a case that has ended."""
+    name = f"{row['kind']} {row['case']}, {row['chunks']} chunks"
+    if "error" in row:
+        return f"{name}: FAILED: {row['error']}"
+    times = (f"{key} {row[key] * 1e3:.1f} ms" for key in ("later", "stock", "off") if row.get(key))
+    return f"{name}: {', '.join(times)}{'' if row.get('checked', True) else '  WRONG'}"
 
 
 @contextmanager
@@ -248,6 +259,9 @@ def run(
         mine["seconds"] = time.monotonic() - begin
         path.write_text(json.dumps(result, indent=1))
 
+    progress(
+        f"{suite.what}: starting {workers} {'workers, one a GPU' if gpus else 'NumPy workers'}; {budget:g} s at most"
+    )
     with cluster(gpus, workers) as client:
         mine["round_trip"] = round_trip(client)
         if gpus:

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ncu", action="store_true", help="count instructions, loads and bank conflicts as well")
     parser.add_argument("--json", type=Path, default=Path("ladder.json"), help="results (default: ladder.json)")
     parser.add_argument("--plot", type=Path, help="PNG: bars (default: beside the results, where matplotlib is there)")
-    parser.add_argument("--readme", type=Path, help="file whose table is replaced")
+    parser.add_argument("--page", type=Path, help="page whose table is replaced")
 
 
 def count(text: str) -> int:
@@ -73,7 +73,7 @@ def _report(args: argparse.Namespace, result: dict[str, Any]) -> int:
     picture = args.plot or args.json.with_suffix(".png")
     drawn = report.plot(result, picture)
     print(f"picture: {picture}" if drawn else "no picture: matplotlib is not installed (extra: demo)")
-    if args.readme:
-        shown = os.path.relpath(picture, args.readme.parent)
-        args.readme.write_text(report.into_readme(args.readme.read_text(), result, shown))
+    if args.page:
+        shown = os.path.relpath(picture, args.page.parent)
+        args.page.write_text(report.into_readme(args.page.read_text(), result, shown))
     return 0 if report.is_clean(result) else 1

@@ -18,6 +18,7 @@ from typing import Any
 import dask
 
 from ..host import processor
+from ..progress import progress
 from ..report import between
 from . import data, measure
 from .operations import Fields, operations
@@ -44,6 +45,7 @@ def run(
 
     ``latency`` is for how many seconds a read of a stored chunk waits, as where the store is far away.
     """
+    progress(f"writing files to {folder}, where they are not there yet")
     data.write(folder, size)
     result: Result = {
         "scheduler": scheduler,
