@@ -638,7 +638,7 @@ def moved(client):
 
     def count(dask_worker):
         entries = [entry["keys"] for entry in dask_worker.transfer_incoming_log]
-        return sum(n for keys in entries for key, n in keys.items() if "partial" in str(key))
+        return sum(n for keys in entries for key, n in keys.items() if "group" in str(key))
 
     return sum(client.run(count).values())
 

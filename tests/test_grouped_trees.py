@@ -135,7 +135,7 @@ def test_all_to_all_is_left_to_dask():
     """Moved into groups, every task would need all of the array at once."""
     x = da.ones((64, 64), chunks=(1, 64)).map_blocks(np.copy).rechunk((64, 1), method="tasks", threshold=10**6)
     low = tasks_of(gr.sum(x))
-    most = max(len(task.dependencies) for key, task in low.items() if "partial" in str(key))
+    most = max(len(task.dependencies) for key, task in low.items() if "group" in str(key))
     assert most <= fusion.SHARED + 8 + 8
     assert gr.sum(x).compute(scheduler="sync") == 64 * 64
 
@@ -190,7 +190,7 @@ def test_config_sets_the_group(size):
     x = counted()
     with dask.config.set({"gpureduce.group": size}):
         s = gr.sum(x)
-    groups = {k for k in dict(s.dask) if "partial" in k[0]}
+    groups = {k for k in dict(s.dask) if "group" in k[0]}
     assert len(groups) == {1: 48, 5: 10, 1000: 0}[size]
     assert gr.reduction(x, "sum", group=size).name == s.name
     assert s.compute(scheduler="sync") == sum(range(48 * 8))

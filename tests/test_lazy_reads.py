@@ -183,7 +183,7 @@ def test_a_plan_of_reads_is_what_happens(way, folder):
         plan = gr.plan(x, "mean", axis=0)
         with Callback(pretask=lambda key, dsk, state: started.append(str(key))):
             gr.mean(x, axis=0).compute()
-    assert plan.groups == 8 == sum("-partial-" in key for key in started)
+    assert plan.groups == 8 == sum("-group-" in key for key in started)
     assert plan.tasks == len(started)
 
 

@@ -165,7 +165,7 @@ def test_keys():
     x = da.ones((6, 6), chunks=2)
     a, b = gr.var(x, axis=0), gr.var(x, axis=0)
     assert a.name == b.name and a.name.startswith("gr-var-")
-    assert {key_split(k) for k in _ours(a)} == {"gr-var", "gr-var-chunk", "gr-var-partial"}
+    assert {key_split(k) for k in _ours(a)} == {"gr-var", "gr-var-chunk", "gr-var-group"}
     others = [
         gr.var(x, axis=0, ddof=1),
         gr.var(x, axis=1),

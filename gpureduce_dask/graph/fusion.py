@@ -67,9 +67,9 @@ class TaskWriter:
     """Tasks as they come. Keys of the result's blocks begin with ``name``; those of others say their step, and are
     numbered.
 
-    Steps of reductions are "chunk", one to its partial, "partial", that of a group of chunks, and "combine", partials
-    to one. Those of scans are "total", of chunks, "carry", what stands before each chunk, "cut" and "gather", the rows
-    of several chunks, and "rows", some of these scanned.
+    Steps of reductions are "chunk", one to its partial, "group", several chunks to one, and "combine", partials to one.
+    Those of scans are "total", of chunks, "carry", what stands before each chunk, "cut" and "gather", the rows of
+    several chunks, and "rows", some of these scanned.
     """
 
     def __init__(self, prefix: str, token: str) -> None:

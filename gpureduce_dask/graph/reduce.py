@@ -164,7 +164,7 @@ class Tree:
         return self._later_stages(level, source)
 
     def _add(self, part: Part) -> TaskRef:
-        return self.writer.add("partial", part.run, *part.lists, kind=part.kind)
+        return self.writer.add("group", part.run, *part.lists, kind=part.kind)
 
     def _bundles(self, source: Source, slices: list[tuple[Coords, list[Part]]]) -> dict[Part, Any]:
         """What takes each group's partial out of a task that makes those of many slices; nothing where there is none
