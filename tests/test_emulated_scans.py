@@ -77,7 +77,7 @@ def swinging(x: np.ndarray, by: float) -> np.ndarray:
 
 
 def spared(x: np.ndarray, at: tuple[int, int]) -> np.ndarray:
-    """With the one NaN that posts have another meaning for (kernels/scan/look_back.cuh)."""
+    """With the one NaN that posts have another meaning for (kernels/scan/tile_state.cuh)."""
     y = x.copy()
     y[at] = np.array(0x7FF9A5A5C3C35A5B, "u8").view("f8")
     return aligned(y, x.ctypes.data % 16)

@@ -131,7 +131,7 @@ def test_there_is_room_for_all_posts(name, dtype):
 
 @pytest.mark.parametrize("stretch", [8, 16])
 def test_chains_that_are_looked_for_at_once_have_room_for_their_posts(stretch):
-    """As AtOnceChain counts them (kernels/scan/at_once.cuh)."""
+    """As AtOnceChain counts them (kernels/scan/chained_look_back.cuh)."""
     for links in range(1, 3000):
         tiles, stretches, anchors = links, -(-links // stretch), links // stretch**2
         assert tiles + stretches + anchors <= scan_task.posts_of(links, True, stretch)

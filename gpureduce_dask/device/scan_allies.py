@@ -1,4 +1,4 @@
-"""How a scan of many columns is cut for blocks that are allies (kernels/scan/allies.cuh)."""
+"""How a scan of many columns is cut for blocks that are allies (kernels/scan/cluster_columns.cuh)."""
 
 from __future__ import annotations
 

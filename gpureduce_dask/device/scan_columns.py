@@ -35,13 +35,13 @@ TILES = 512  # as many at least, if that leaves lanes some rows
 # (n, 256), (n, 512), (n, 1024), (n, 2048) 0.79 and 0.83 to 0.85. But two columns of float32 a lane, down (n, 256),
 # (n, 512), (n, 1000), 0.89 and 0.83, 0.91 and 0.88, 0.88 and 0.84; float64 down (n, 128) 0.86 and 0.82.
 FEW_CHAINS = PROCESSORS // 2
-# Means of which a warp finds the reciprocals of its rows once for all columns (kernels/scan/counted.cuh). H200, 4 GiB,
-# 2026-11, down (n, 64), (n, 1024), (n, 8192) of float32 0.77, 0.79, 0.91 and 0.83, 0.83, 0.96, of float16 down
-# (n, 1024), (n, 8192) 0.51, 0.57 and 0.58, 0.65.
+# Means of which a warp finds the reciprocals of its rows once for all columns (kernels/scan/reciprocal_table.cuh).
+# H200, 4 GiB, 2026-11, down (n, 64), (n, 1024), (n, 8192) of float32 0.77, 0.79, 0.91 and 0.83, 0.83, 0.96, of float16
+# down (n, 1024), (n, 8192) 0.51, 0.57 and 0.58, 0.65.
 COUNTED = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
 PART = 16  # bytes of a row's reciprocals
 FEW_STRIPS = 16  # all alike; of more the last one has fewer columns
-STRETCH = 8  # tiles of one, where posts are looked for at once (kernels/scan/at_once.cuh)
+STRETCH = 8  # tiles of one, where posts are looked for at once (kernels/scan/chained_look_back.cuh)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from .task import div_words, walk_words
 
 LANES, SLOTS = 32, LAG + 1
 FEWEST_POSTS = 8  # of a tile, so that those of neighbours lie apart
-NOTES = 768  # bytes of what the warps of a block tell each other, but for states (kernels/scan/dense.cuh)
+NOTES = 768  # bytes of what the warps of a block tell each other, but for states (kernels/scan/contiguous_tile.cuh)
 PACK = 16  # bytes that are copied together
 BANDS_WORDS = 2 * 14  # of ``Strips``, which only strips of columns have a use for
 

@@ -31,7 +31,7 @@ ALONE_IN_ANY_ORDER = re.compile(r"Segmented<Sum<")  # exclusive as well
 WIDTH = 8
 LEAST = 128  # bytes of a strip's row
 SHORTEST = 256  # rows: of as many var 0.73 by a thread a line and 0.88, of 512 0.72 and 0.94
-STAGES = 4  # kernels/scan/falls.cuh
+STAGES = 4  # kernels/scan/columns.cuh
 FEWEST = 8  # rows of a tile
 RESERVED = 1024  # bytes of shared memory that a block takes besides
 # Warps of a processor, and their share of what as many could do: best where its four quarters have as many each. As

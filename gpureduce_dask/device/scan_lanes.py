@@ -10,7 +10,7 @@ from .scan_task import Operands, Operator
 LANES = 32
 # Bytes of states that one lane looks back for, where columns lie side by side: warps that need not look back scan.
 # Maxima of bytes down (65536, 65536) 0.69 and 0.98 of a copy, sums of float16 0.79 and 0.86 (both by the word as
-# well, kernels/scan/narrow_beside.cuh); but sums of uint8 in 64 bits, of which four are 32 bytes, 0.74 and 0.71. Of
+# well, kernels/scan/column_ops.cuh); but sums of uint8 in 64 bits, of which four are 32 bytes, 0.74 and 0.71. Of
 # columns apart it is two at a time where elements are narrow and chains many: sums of float16 down (32768, 32767)
 # 0.65 and 0.73; but of float32 down (n, 513), whose chains are few, 0.69 and 0.58.
 POSTED = 16

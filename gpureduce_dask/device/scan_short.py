@@ -7,7 +7,7 @@ import math
 from .scan_task import Operands, Operator, Plan, Step, flag, words
 
 LANES = 32
-SHARES = 2  # of a warp in shared memory (kernels/scan/short.cuh)
+SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
 # Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
 # and 0.59, (n, 32) 1.00 and 0.76, (n, 64) 0.97 and 0.76, (n, 100) 0.95 and 0.76; with 16 and with 32 warps at most,
 # maxima of uint8 (n, 32) 0.84 and 0.99, sums of float16 (n, 17) 0.63 and 0.80.
@@ -61,7 +61,7 @@ def _cut(op: Operator, length: int, pack: int, sizes: tuple[int, ...], limit: in
 
 
 def table_bytes(op: Operator, numbers: int) -> int:
-    """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/fresh.cuh)."""
+    """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/moments_scan.cuh)."""
     is_spread = op.type.startswith(("Var<", "Std<")) and op.type.endswith(", false>")
     return 8 * numbers if is_spread and op.out_bytes <= 4 else 0
 

@@ -52,7 +52,7 @@ SEVERAL, LOOKERS = 8, 4  # columns of a warp that looks back, where so many warp
 LOOKERS_OF_SPREADS = 8
 LARGE = 16  # bytes of a state: of larger ones a lane that looks back has too few registers
 FEW_CHAINS = PROCESSORS // 2
-# Columns from which on posts are looked for at once (kernels/scan/at_once.cuh): of sums of float32; of pairs; of narrow
+# Columns from which on posts are looked for at once (chained_look_back.cuh): of sums of float32; of pairs; of narrow
 # elements; and of all else with small states. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by steps of eight or
 # sixteen (or in strips) and at once: sums of float32 down (n, 5), (n, 12), (n, 24), (n, 32), (n, 33), (n, 48), (n, 63),
 # (n, 65), (n, 100) 0.93, 0.85, 0.89, 0.93, 0.75, 0.85, 0.77, 0.75, 0.74 and 0.94, 0.97, 0.96, 0.96, 0.93, 0.94, 0.92,
@@ -95,7 +95,7 @@ class _Look:
     """How it is found what comes before a tile."""
 
     lookers: int  # warps
-    stretch: int = 0  # tiles of one, where posts are looked for at once (kernels/scan/at_once.cuh)
+    stretch: int = 0  # tiles of one, where posts are looked for at once (kernels/scan/chained_look_back.cuh)
     slots: int = 0
     post_bytes: int = 0
     wide: int = 0  # posts of a tile
@@ -186,7 +186,7 @@ def _is_askew(op: Operator, dense: Dense) -> bool:
 
 
 def _short(op: Operator, dense: Dense) -> int:
-    """Bytes of a post that leaves out how many elements it is of (``Short`` in at_once.cuh); 0 of other operators."""
+    """Bytes of a post that leaves out how many elements it is of (chained_look_back.cuh); 0 of other operators."""
     return SHORT_POSTS.get(op.type, 0) if dense.sizes == (WORD, WORD) else 0
 
 

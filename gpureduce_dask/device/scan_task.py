@@ -12,7 +12,7 @@ from .task import div_words, walk_words
 
 LAG, STAGES, SPOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
 SECTOR = 32  # bytes of memory that are written together
-LINKS, EACH = 16, 8  # tiles of a stretch (kernels/scan/chain.cuh, deep.cuh)
+LINKS, EACH = 16, 8  # tiles of a stretch (kernels/scan/chained_look_back.cuh)
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def posts(tiles: int) -> int:
 def posts_of(links: int, anchored: bool, stretch: int = 0) -> int:
     """Posted states of a chain of so many tiles, for each of its columns: from one chain to the next.
 
-    With ``stretch``, posts are looked for at once (kernels/scan/at_once.cuh); else there is room for those of a chain
+    With ``stretch``, posts are looked for at once (chained_look_back.cuh); else there is room for those of a chain
     of two steps or of three.
     """
     if not anchored:

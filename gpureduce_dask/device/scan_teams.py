@@ -8,7 +8,7 @@ from .scan_short import table_bytes, warps_of
 from .scan_task import Operands, Operator, Plan, Step, flag, words
 
 LANES = 32
-SHARES = 3  # of a warp in shared memory (kernels/scan/shares.cuh)
+SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
 # H200, CUDA 13.0, 4 GiB, 2026-11, in tiles and by teams: sums of float32 (n, 200) 0.81 and 0.95, (n, 1000) 0.91 and
 # 0.96, [:, 1:-1] of (n, 514) 0.62 and 0.89, of float64 (n, 100) 0.70 and 0.95, of float16 (n, 256) 0.57 and 0.87; but
 # odd lines of float32, element by element, (n, 1023) 0.97 and 0.88, and lines of 8 KiB 0.96 and 0.75.

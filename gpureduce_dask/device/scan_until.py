@@ -9,7 +9,7 @@ from .scan_task import LAG, SPOTS, Operands, Operator, Plan, Step, dense, posted
 # and 28, 16 and 14, 24 and 9: 1.06, 1.08, 1.06, 1.05 and 1.04 of a copy (1.11 is what such a copy has); as other
 # scans 0.85.
 SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
-THERE = 2  # tiles in shared memory (kernels/scan/until.cuh)
+THERE = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
 PACK = 16
 
 

@@ -37,7 +37,7 @@ template <int Blocks> GR_HD void put_beside(u64* at, u64 word, u32 rank) {
 }
 
 // Any thread calls. Waits for a word whose upper half is that number, and has the lower one. Another block writes it as long
-// as it runs: what it waits for itself has an end (look_back.cuh).
+// as it runs: what it waits for itself has an end (tile_state.cuh).
 GR_HD u32 await_word_beside(const u64* at, u32 number) {
     for (;;) {
         const u64 word = *(const volatile u64*)at;

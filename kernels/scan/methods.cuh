@@ -10,7 +10,7 @@
 #include "../core/task.cuh"
 #include "../warp/reduce.cuh"
 #include "../warp/scan.cuh"
-#include "flow.cuh"
+#include "scan_state.cuh"
 
 // All threads of the block call, Threads of them. What comes before this thread's state; `through` is the states of all.
 // Two block barriers.

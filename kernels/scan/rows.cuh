@@ -2,11 +2,10 @@
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
-#include "begins.cuh"
-#include "busy.cuh"
+#include "lane_run.cuh"
 #include "look_back.cuh"
 #include "pipeline.cuh"
-#include "runs.cuh"
+#include "scan_state.cuh"
 
 // An SM has room for one block, whatever registers it takes: variances are faster with more than ptxas takes by itself. H200,
 // 2026-11, of a copy: of a line of float32 0.95 and 0.96, along (32768, 32768) 0.93 and 0.94, of float64 alike; but deviations of a

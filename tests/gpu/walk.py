@@ -113,14 +113,14 @@ SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of 
     ((900, 8), 0, lambda x: x[:, ::2]),
 ]
 OTHERS = [  # operator, dtype, shape and axis of kernels that those do not meet
-    ("any", "float32", (100_003,), 0),  # until.cuh
-    ("sum", "float32", (16_390, 8), 1),  # short.cuh
-    ("sum", "float32", (2, 200_001), 0),  # abreast.cuh
-    ("sum", "float32", (5003, 200), 1),  # teams.cuh
-    ("sum", "float32", (100_003, 7, 5), 1),  # planes.cuh
-    ("mean", "float32", (300, 33_792), 0),  # falls.cuh
+    ("any", "float32", (100_003,), 0),  # any_all.cuh
+    ("sum", "float32", (16_390, 8), 1),  # small_lines.cuh
+    ("sum", "float32", (2, 200_001), 0),  # thread_lines.cuh
+    ("sum", "float32", (5003, 200), 1),  # subwarp_lines.cuh
+    ("sum", "float32", (100_003, 7, 5), 1),  # small_lines.cuh
+    ("mean", "float32", (300, 33_792), 0),  # columns.cuh
     ("var", "float32", (300, 33_792), 0),
-    ("sum", "float16", (100_003,), 0),  # finite.cuh
+    ("sum", "float16", (100_003,), 0),  # lane_run.cuh
     ("nansum", "float16", (7, 30_001), 1),
 ]
 
@@ -159,7 +159,7 @@ def _scan_by(op: str, dtype: str, shape: tuple[int, ...], axis: int) -> None:
 
 
 def _allies(op: str, dtype: str, width: int) -> None:
-    """By pairs of blocks, which take arrays of many tiles (allies.cuh)."""
+    """By pairs of blocks, which take arrays of many tiles (cluster_columns.cuh)."""
     import cupy as cp
 
     with mock.patch.object(scan_allies, "TILES", 1):

@@ -1,10 +1,13 @@
-// What runs through a scan: the operator's state, and where lines follow one another, whether one began.
+// What runs through a scan: the state of an operator, how one element more changes it, and where segments begin.
 #pragma once
 #include "../core/line.cuh"
 #include "../core/scan_task.cuh"
 #include "../monoid/extremes.cuh"
+#include "../monoid/logical.cuh"
 #include "../monoid/moments.cuh"
-#include "moved.cuh"
+#include "exponent_shift.cuh"
+
+// What runs through a scan: the operator's state, and where lines follow one another, whether one began.
 
 // One element more. As lift and combine, and less work where a state takes an element straight.
 template <class Op> struct TakeAny {
@@ -177,3 +180,15 @@ template <class Op> struct Before<Segmented<Op>> {
         return x.b.byte ? typename Segmented<Op>::State{Op::identity(), 1} : state;
     }
 };
+
+// Operators with much to do for each byte: warps that fold had better overlap with warps that write (pipeline.cuh).
+
+template <class Op> struct Busy { static const bool yes = false; };
+template <class Map> struct Busy<Sum<Map, f64>> { static const bool yes = true; };
+template <class Map> struct Busy<Sum<Map, Parts<f64>>> { static const bool yes = true; };
+template <class Map, class A> struct Busy<Mean<Map, A>> { static const bool yes = true; };
+template <class T, bool SkipNan> struct Busy<Var<T, SkipNan>> { static const bool yes = true; };
+template <class T, bool SkipNan> struct Busy<Std<T, SkipNan>> { static const bool yes = true; };
+template <class T> struct Busy<Any<T>> { static const bool yes = true; };
+template <class T> struct Busy<All<T>> { static const bool yes = true; };
+template <class Op> struct Busy<Segmented<Op>> { static const bool yes = true; };

@@ -3,14 +3,10 @@
 #pragma once
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
-#include "flow.cuh"
-#include "fresh.cuh"
-#include "halves.cuh"
-#include "logic.cuh"
-#include "narrow.cuh"
-#include "share.cuh"
-#include "shares.cuh"
-#include "spreads.cuh"
+#include "moments_scan.cuh"
+#include "pack_scan.cuh"
+#include "scan_state.cuh"
+#include "warp_share.cuh"
 
 // A line's bytes in shared memory, by packs as in memory: behind as many bytes as it begins behind a multiple of 16.
 template <int Size, int Lanes> struct Slot {

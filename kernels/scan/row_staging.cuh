@@ -3,7 +3,7 @@
 #include "../core/copy.cuh"
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
-#include "share.cuh"
+#include "warp_share.cuh"
 
 // Walks down one column of rows in shared memory. Places there are bytes from its start.
 struct Track {

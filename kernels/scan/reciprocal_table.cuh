@@ -1,7 +1,7 @@
 // What a warp does with the rows of a strip that it falls down. Running means and variances of columns that have as many
 // elements: the reciprocals of a row's count are found once for all of them.
 #pragma once
-#include "beside.cuh"
+#include "column_ops.cuh"
 
 // Scans the rows of a strip, tile by tile, of V columns a lane.
 //   Fall(before, option)             all lanes of a warp call

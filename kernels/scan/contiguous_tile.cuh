@@ -4,14 +4,11 @@
 #include "../block/named.cuh"
 #include "../core/scan_task.cuh"
 #include "../core/task.cuh"
-#include "at_once.cuh"
-#include "beside.cuh"
-#include "busy.cuh"
-#include "chain.cuh"
-#include "deep.cuh"
-#include "flow.cuh"
+#include "chained_look_back.cuh"
+#include "column_ops.cuh"
 #include "pipeline.cuh"
-#include "share.cuh"
+#include "scan_state.cuh"
+#include "warp_share.cuh"
 
 // Sums of float64, the one kind of states so large of which it has been measured how they are best looked back for.
 template <class Op> struct InPairs { static const bool yes = false; };

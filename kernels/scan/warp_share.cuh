@@ -1,8 +1,11 @@
-// A warp's share of a tile: 32 runs of neighbouring elements, a run a lane, in shared memory.
+// A warp's share of a tile in shared memory: 32 runs of neighbouring elements, a run a lane.
 #pragma once
 #include "../core/copy.cuh"
 #include "../core/line.cuh"
 #include "../core/scan_task.cuh"
+#include "../core/types.cuh"
+
+// A warp's share of a tile: 32 runs of neighbouring elements, a run a lane, in shared memory.
 
 // Run packs a lane: odd, so that the lanes' packs lie in different banks. A pack of the largest type is 16 bytes.
 template <class In, class Out, int Run> struct WarpShare {
@@ -92,3 +95,31 @@ template <class A, class B, int V> struct Taken<Pair<A, B>, V> {
         return both;
     }
 };
+
+// Warps that each take shares of a scan by themselves: one or two are on their way into shared memory while one is scanned.
+
+// All lanes of a warp call. Work says how a share is fetched into a stage, scanned there, and drained, and how many are on
+// their way meanwhile (ahead).
+template <int Warps, class Work> GR_HD void take_shares(const Work& work, u64 shares) {
+    const u64 all = (u64)gridDim.x * Warps;
+    u64 share = (u64)blockIdx.x * Warps + threadIdx.x / 32;
+    u32 stage = 0;
+    const int ahead = Work::ahead;
+#pragma unroll
+    for (int i = 0; i < ahead; i++) {
+        if (share + i * all < shares) work.fetch(share + i * all, i);
+        commit_copies();
+    }
+    for (; share < shares; share += all) {
+        const u32 behind = stage == 0 ? ahead : stage - 1;  // the stage that was drained last
+        if (share + ahead * all < shares) work.fetch(share + ahead * all, behind);
+        commit_copies();
+        wait_copies<ahead>();
+        __syncwarp();
+        work.walk(share, stage);
+        __syncwarp();
+        work.drain(share, stage);
+        __syncwarp();
+        stage = stage == ahead ? 0 : stage + 1;
+    }
+}

@@ -4,7 +4,7 @@
 // lie in shared memory, and there is as much more time until what comes before a tile is wanted.
 #pragma once
 #include "../block/cluster.cuh"
-#include "strands.cuh"
+#include "contiguous_columns.cuh"
 
 template <class Op, class Emit, int Gangs, int Each, int Lookers, bool Exclusive, int Stretch, int Rows, int Blocks>
 struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false, Exclusive, Stretch, Stretch, LAG + 1,

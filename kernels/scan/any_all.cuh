@@ -5,7 +5,7 @@
 #include "../monoid/logical.cuh"
 #include "look_back.cuh"
 #include "pipeline.cuh"
-#include "share.cuh"
+#include "warp_share.cuh"
 
 template <class Op> struct Verdict;
 template <class T> struct Verdict<Any<T>> { static const bool after = true; };
