@@ -449,11 +449,12 @@ def test_families_beyond_two_to_the_32_have_their_kernels(name):
 
 def test_anchors():
     """With anchors eight times as close as they are: as it is they are far more tiles apart than there is time for."""
-    text, post = sources.source("scan.cuh"), "anchors[group].post(reach.breaks ? own : Op::combine(before, own))"
+    text = sources.source("scan.cuh")
+    post = "anchors[group].publish(range.contains_head ? own : Op::combine(before, own))"
     assert "GROUP = 8;" in text and post in text
     near, one = text.replace("GROUP = 8;", "GROUP = 1;"), CALLS["more than a stretch"]
     with mock.patch.object(scan_plans, "posts", lambda tiles: 2 * tiles):
-        right, wrong = build([unit([one], near), unit([one], near.replace(post, "anchors[group].post(before)"))])
+        right, wrong = build([unit([one], near), unit([one], near.replace(post, "anchors[group].publish(before)"))])
         for schedule in SCHEDULES:
             check(right, one, schedule, seed=3)
         with pytest.raises((SimtError, AssertionError)):
@@ -476,11 +477,11 @@ def test_runs_of_some_packs():
         call("nanstd", "f4", (9000,), view=lambda x: broken(x, np.nan, 5000), reverse=True),
         call("var", "f2", (20_000,), view=lambda x: x + np.float16(2)),
     ]
-    text, asks = sources.source("scan.cuh"), "near.is_near(squares)"
+    text, asks = sources.source("scan.cuh"), "delta.is_small(squares)"
     assert asks in text
     with mock.patch.object(scans, "LIMIT", 32 << 10):
         assert all(", 3, " in one.kernels()[0] for one in calls)  # packs of a lane
-        right, wrong = build([unit(calls, text), unit([outlier], text.replace(asks, "near.is_near(0)"))])
+        right, wrong = build([unit(calls, text), unit([outlier], text.replace(asks, "delta.is_small(0)"))])
         for one in calls:
             check(right, one, "forward", seed=3)
         with pytest.raises(AssertionError):
@@ -509,8 +510,8 @@ def test_digits_of_variances(name):
 # what is wrong: the text, what stands there instead, and calls that show it
 DEFECTS = {
     "a barrier's number comes again too soon": (
-        "return 1 + 2 * LAG + round % (2 * LAG);",
-        "return 1 + 2 * LAG + round % LAG;",
+        "return 1 + 2 * WRITE_DELAY + round % (2 * WRITE_DELAY);",
+        "return 1 + 2 * WRITE_DELAY + round % WRITE_DELAY;",
         ("wider results", "maxima"),
     ),
     "bytes of two lanes change places": (
@@ -525,12 +526,12 @@ DEFECTS = {
         ("sums of halves", "sums of halves in lines"),
     ),
     "a share passes for finite": (
-        "return __all_sync(0xffffffffu, all.was_right());",
+        "return __all_sync(0xffffffffu, all.was_finite());",
         "return true;",
         ("sums of halves", "sums of halves in lines"),
     ),
     "packs askew are taken for straight": (
-        "if (lie != Lie) return write_finite<Lie + 1>(lie, run, value);",
+        "if (misalignment != Misalignment) return write_finite<Misalignment + 1>(misalignment, run, value);",
         "",
         ("sums askew", "sums from the end askew"),
     ),
@@ -540,14 +541,14 @@ DEFECTS = {
         ("sums of halves in lines backwards",),
     ),
     "no line ends where a share is written": (
-        "const bool even = Lines == 0 ? is_inner(first) : held.even;",
+        "const bool even = Lines == 0 ? is_inner(first) : kept.even;",
         "const bool even = true;",
         ("sums of halves in lines", "means in lines"),
     ),
     "a guess is taken for right": ("return check == 0;", "return true;", ("halves in columns", "halves in strands")),
     "a guess is forgotten where a line begins": (
-        "return right && fold.was_right();",
-        "return fold.was_right();",
+        "return is_finite && fold.was_finite();",
+        "return fold.was_finite();",
         ("halves in lines of strands",),
     ),
     "all counts are a reciprocal's first": (
@@ -572,7 +573,7 @@ DEFECTS = {
         ("variances in lines of many",),
     ),
     "a line that begins has no first results": (
-        "return begin.write(begun, run.start_of(line), task.option, results(stage));",
+        "return head.write(head_state, run.start_of(line), task.option, results(stage));",
         "return;",
         ("variances in lines of many",),
     ),
@@ -605,12 +606,12 @@ DEFECTS = {
         ("segments",),
     ),
     "bases are awaited a round too early": (
-        "await(&work.rounds().found, (round - LAG + 1) * Lookers);",
-        "await(&work.rounds().found, (round - LAG) * Lookers);",
+        "await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);",
+        "await(&work.ring().found, (round - WRITE_DELAY) * LookBackWarps);",
         ("tiles", "more than a stretch"),
     ),
     "a tile is drawn after it is shown": (
-        "spot(round + 2) = drawn_spot(round + 2, drawn);",
+        "location(round + 2) = taken_location(round + 2, taken);",
         "",
         ("tiles",),
     ),
@@ -644,8 +645,8 @@ DEFECTS = {
         ("in pairs",),
     ),
     "half of a post is taken that is looked for at once": (
-        "return seen[0] != 0 && seen[width - 1] != 0;",
-        "return seen[0] != 0;",
+        "return polled[0] != 0 && polled[width - 1] != 0;",
+        "return polled[0] != 0;",
         ("strands in pairs at once",),
     ),
     "half of a deep chain's post is taken": (
@@ -654,23 +655,23 @@ DEFECTS = {
         ("columns of few chains",),
     ),
     "tiles are dealt out in the order of blocks": (
-        "static GR_HD u64 tile_of(const Work&, u32, u32 drawn) { return drawn; }",
+        "static GR_HD u64 tile_of(const Work&, u32, u32 taken) { return taken; }",
         "static GR_HD u64 tile_of(const Work&, u32 round, u32) { return blockIdx.x + (u64)round * gridDim.x; }",
         ("tiles", "more than a stretch"),
     ),
     "a flag is raised without a release": ("    simt::release();\n", "", ("columns",)),
     "a tile is fetched before it is drawn": (
-        "if (speaks(lane)) await(&work.rounds().drawn, round + 3);",
+        "if (speaks(lane)) await(&work.ring().taken, round + 3);",
         "",
         ("short lines", "columns"),
     ),
     "tiles are drawn out of turn": (
-        "await(&work.rounds().drawn, round + STAGES);",
+        "await(&work.ring().taken, round + STAGES);",
         "",
         ("short lines", "columns"),
     ),
     "bases are read before they are found": (
-        "wait_at(found(round - LAG), meeting);",
+        "wait_at(prefix_barrier(round - WRITE_DELAY), barrier_threads);",
         "__syncwarp();",
         ("maxima", "short lines"),
     ),
@@ -682,13 +683,13 @@ DEFECTS = {
     "what decides is sought one pack too late": ("pack += __ffs(lanes) - 1;", "pack += __ffs(lanes);", ("any", "all")),
     "a tile looks back at itself": ("one >= begin && one < tile", "one >= begin && one <= tile", ("tiles",)),
     "few tiles leave out the last": (
-        "fold_few<Op>(task, singles + begin, (u32)(tile - begin), start)",
-        "fold_few<Op>(task, singles + begin, (u32)(tile - begin) - (tile > begin), start)",
+        "fold_few<Op>(task, tile_states + begin, (u32)(tile - begin), start)",
+        "fold_few<Op>(task, tile_states + begin, (u32)(tile - begin) - (tile > begin), start)",
         ("lines of tiles",),
     ),
     "a stretch leaves out its last tile": (
-        "reach.breaks ? own : Op::combine(whole, own)",
-        "reach.breaks ? own : whole",
+        "range.contains_head ? own : Op::combine(whole, own)",
+        "range.contains_head ? own : whole",
         ("more than a stretch",),
     ),
     "operands swapped": (
@@ -717,23 +718,23 @@ DEFECTS = {
         ("columns of many tiles, in order", "middle axis"),
     ),
     "a deep chain's tile takes whatever stands there": (
-        "if (seen[i].is_there()) wanted &= ~(1u << i);",
+        "if (polled[i].is_published()) wanted &= ~(1u << i);",
         "wanted &= ~(1u << i);",
         ("columns", "columns of many tiles"),
     ),
     "a strip's stretch leaves out its last tile": (
-        "post(Op::combine(near, own))",
-        "post(near)",
+        "publish(Op::combine(near, own))",
+        "publish(near)",
         ("columns of many tiles, in order",),
     ),
     "a deep chain's stretch leaves out its last tile": (
-        "stretches[link / EACH * wide].post(Op::combine(behind, own));",
-        "stretches[link / EACH * wide].post(behind);",
+        "stretches[link / THREE_LEVEL_RADIX * wide].publish(Op::combine(behind, own));",
+        "stretches[link / THREE_LEVEL_RADIX * wide].publish(behind);",
         ("columns of many tiles",),
     ),
     "a deep chain's long stretch leaves out its last tile": (
-        "next->post(Op::combine(behind, own));",
-        "next->post(behind);",
+        "next->publish(Op::combine(behind, own));",
+        "next->publish(behind);",
         ("columns of many tiles",),
     ),
     "teams of lanes swapped": (
@@ -742,24 +743,24 @@ DEFECTS = {
         ("few columns in order",),
     ),
     "rows keep the first one's phase": (
-        "phase = (phase + turn) & 15;",
+        "phase = (phase + phase_step) & 15;",
         "",
         ("few columns with gaps", "narrow columns of odd stride"),
     ),
     "results leave before all lanes have theirs": (
-        "if (!Drained || rows == 0) return;\n        __syncwarp();",
-        "if (!Drained || rows == 0) return;",
+        "if (!StagesResults || rows == 0) return;\n        __syncwarp();",
+        "if (!StagesResults || rows == 0) return;",
         ("few columns in order",),
     ),
     "short lines are read before they are there": ("wait_copies<ahead>();", "", ("short lines by lanes",)),
     "packs of an even run stay where they meet in a bank": (
-        "            move(at ^ turn(number), at);",
+        "            move(at ^ swizzle(number), at);",
         "            move(at, at);",
         ("lines of 8 by lanes",),
     ),
     "lanes of a team begin with their own elements": (
-        "State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(gather.state()));",
-        "State state = warp_scan<Op, Lanes>(gather.state());",
+        "State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(reduce.state()));",
+        "State state = warp_scan<Op, Lanes>(reduce.state());",
         ("lines by teams", "lines by large teams"),
     ),
     "a line's pack is written with another's end": (
@@ -783,38 +784,38 @@ DEFECTS = {
         ("narrow lines askew",),
     ),
     "results take the place of packs that others need": (
-        "if (Lie > 0 && Share::in_place) __syncwarp();",
+        "if (Misalignment > 0 && Share::in_place) __syncwarp();",
         "",
         ("lines askew", "lines askew and backwards"),
     ),
     "a second line begins where the first one goes on": (
-        "grain < before ? source : source + jump",
+        "unit < before ? source : source + jump",
         "source",
         ("lines whose ends differ",),
     ),
     "a span leaves out its last tile": (
-        "[(LINKS + 1) * wide].post(Op::combine(state, own));",
-        "[(LINKS + 1) * wide].post(state);",
+        "[(TWO_LEVEL_RADIX + 1) * wide].publish(Op::combine(state, own));",
+        "[(TWO_LEVEL_RADIX + 1) * wide].publish(state);",
         ("columns of many tiles, in order",),
     ),
     "a deep chain's span leaves out its last tile": (
-        "next->post(Op::combine(state, own));",
-        "next->post(state);",
+        "next->publish(Op::combine(state, own));",
+        "next->publish(state);",
         ("more than a span of strands",),
     ),
     "posts are taken before they are there": (
-        "return seen[0] != 0 && seen[width - 1] != 0;",
+        "return polled[0] != 0 && polled[width - 1] != 0;",
         "return true;",
         ("strands looked for at once", "strands in pairs at once"),
     ),
     "a state looks like none": (
-        "(word == SPARE ? OTHER : word) ^ SPARE",
-        "word ^ SPARE",
+        "(word == ZERO_ENCODED ? SUBSTITUTE_NAN : word) ^ ZERO_ENCODED",
+        "word ^ ZERO_ENCODED",
         ("strands in pairs at once",),
     ),
     "a stretch looked for at once leaves out its last tile": (
-        "anchor[(1 + far) * wide].post(Part::of(Op::combine(behind, own)));",
-        "anchor[(1 + far) * wide].post(Part::of(behind));",
+        "anchor[(1 + far) * wide].publish(Part::of(Op::combine(behind, own)));",
+        "anchor[(1 + far) * wide].publish(Part::of(behind));",
         ("strands in pairs at once",),
     ),
     "strips that overlap end where their own columns do": (
@@ -828,13 +829,13 @@ DEFECTS = {
         ("strips that overlap", "strips of bytes that overlap"),
     ),
     "all chains look for posts of the first one": (
-        "(Post*)task.states + chain * each * wide + column",
-        "(Post*)task.states + column",
+        "(Published*)task.states + chain * each * wide + column",
+        "(Published*)task.states + column",
         ("few rows of odd pitch at once",),
     ),
     "a span looked for at once leaves out its last tile": (
-        "anchor[(EACH + 1) * wide].post(Part::of(Op::combine(state, own)));",
-        "anchor[(EACH + 1) * wide].post(Part::of(state));",
+        "anchor[(RADIX + 1) * wide].publish(Part::of(Op::combine(state, own)));",
+        "anchor[(RADIX + 1) * wide].publish(Part::of(state));",
         ("strands in pairs at once",),
     ),
     "a span's elements are those since the first tile": (
@@ -853,14 +854,14 @@ DEFECTS = {
         ("sums without end in strands",),
     ),
     "columns begin with the first position": (
-        "return position + turned(spot, position) * width - spot.lead;",
+        "return position + rows_ahead(location, position) * width - location.lead;",
         "return position;",
         ("strands", "a braid of columns"),
     ),
-    "a gang goes on before all have their copies": ("meet();  // all have their copies", "", ("many strands",)),
+    "a gang goes on before all have their copies": ("sync_group();  // all have their copies", "", ("many strands",)),
     "results leave before a gang has them": (
-        "meet();\n        drain(spot, stage);",
-        "drain(spot, stage);",
+        "sync_group();\n        drain(location, stage);",
+        "drain(location, stage);",
         ("many strands",),
     ),
     "teams come in the order of memory": (
@@ -869,23 +870,23 @@ DEFECTS = {
         ("strands in order",),
     ),
     "teams of a warp swapped": (
-        "state = Flow::combine(earlier, state);",
-        "state = Flow::combine(state, earlier);",
+        "state = Running::combine(earlier, state);",
+        "state = Running::combine(state, earlier);",
         ("strands of a warp in order",),
     ),
     "what allies tell is taken before it is there": (
-        "to.words[i] = await_word_beside(&in[away - 1][place].words[i], number);",
+        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
         "to.words[i] = (u32)in[away - 1][place].words[i];",
         ("allies", "allies of many columns"),
     ),
     "one word of a state is awaited for both": (
-        "to.words[i] = await_word_beside(&in[away - 1][place].words[i], number);",
+        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
         "to.words[i] = i ? (u32)in[away - 1][place].words[i]"
-        " : await_word_beside(&in[away - 1][place].words[i], number);",
+        " : await_remote_word(&in[away - 1][place].words[i], number);",
         ("allies", "allies of many columns"),
     ),
     "what allies tell of one tile counts for others": (
-        "number = (u32)(spot.link / Blocks) + 1;",
+        "number = (u32)(location.link / Blocks) + 1;",
         "number = 1;",
         ("allies", "allies of many columns"),
     ),
@@ -901,17 +902,17 @@ DEFECTS = {
         ("means of halves late behind an infinity",),
     ),
     "bits are moved of what is not added itself": (
-        "if constexpr (IsMoved<Map>::yes && V",
-        "if constexpr (Moved<T>::exists && V",
+        "if constexpr (AddsElements<Map>::yes && V",
+        "if constexpr (ExponentShiftedBits<T>::exists && V",
         ("sums of squares",),
     ),
     "a NaN passes for a number where allies hold it": (
-        "is_inner(next) && folded.right)",
+        "is_inner(next) && folded.is_finite)",
         "is_inner(next))",
         ("allies of a NaN",),
     ),
     "allies begin before all are there": (
-        "    work.begin();\n    meet_cluster<Blocks>();\n",
+        "    work.begin();\n    sync_cluster<Blocks>();\n",
         "    work.begin();\n    __syncthreads();\n",
         ("allies of few tiles", "allies"),
     ),
@@ -921,7 +922,7 @@ DEFECTS = {
         ("allies",),
     ),
     "rows are overtaken before all lanes hold theirs": (
-        "meet();  // all have their rows, and have left results",
+        "sync_group();  // all have their rows, and have left results",
         "",
         ("allies", "allies before each"),
     ),
@@ -937,14 +938,14 @@ DEFECTS = {
         ("planes of strands",),
     ),
     "a lane's last columns are always there": (
-        "return Apart == 1 || first + j * Apart < spot.columns;",
+        "return ColumnStride == 1 || first + j * ColumnStride < location.columns;",
         "return true;",
         ("halves apart",),
     ),
-    "nobody waits for a strip's rows": ("wait_copies<FALL_STAGES - 2>();", "", ("variances alone", "segments alone")),
+    "nobody waits for a strip's rows": ("wait_copies<SERIAL_STAGES - 2>();", "", ("variances alone", "segments alone")),
     "a strip's rows are overtaken": (
-        "link + FALL_STAGES - 1, (stage + FALL_STAGES - 1) % FALL_STAGES);",
-        "link + FALL_STAGES - 1, stage);",
+        "link + SERIAL_STAGES - 1, (stage + SERIAL_STAGES - 1) % SERIAL_STAGES);",
+        "link + SERIAL_STAGES - 1, stage);",
         ("variances alone", "segments alone"),
     ),
     "a row's ends are a pack's": (
@@ -969,8 +970,8 @@ DEFECTS = {
         ("variances behind unlike counts", "means behind unlike counts"),
     ),
     "a strip's columns take each other's results": (
-        "j++) state[j] = notes().state[slot][warp][column + j * Apart];",
-        "j++) state[j] = notes().state[slot][warp][column + j];",
+        "j++) state[j] = scratch().state[slot][warp][column + j * ColumnStride];",
+        "j++) state[j] = scratch().state[slot][warp][column + j];",
         ("columns from the right",),
     ),
     "lines of two planes lie evenly apart": (
@@ -989,18 +990,18 @@ DEFECTS = {
 WAITS = """
 struct Wait { u32* ticket; u64 *post, draws, each; };
 __global__ void wait_for_a_tile(const __grid_constant__ Wait task) {
-    Posted<u32, 16>* const post = (Posted<u32, 16>*)task.post;
+    TileState<u32, 16>* const post = (TileState<u32, 16>*)task.post;
     if (blockIdx.x == 0) {
         for (u64 drawn = 0; drawn < task.draws; drawn++) {
-            for (u64 work = 0; work < task.each; work++) drawn_until_now(task.ticket);
+            for (u64 work = 0; work < task.each; work++) tiles_taken_until_now(task.ticket);
             if (threadIdx.x == 0) atomicAdd(task.ticket, 1u);
         }
-        if (threadIdx.x == 0 && task.draws > 0) post->post(7);
+        if (threadIdx.x == 0 && task.draws > 0) post->publish(7);
         return;
     }
-    Seen<Posted<u32, 16>> seen[1];
+    PolledTileState<TileState<u32, 16>> seen[1];
     seen[0].clear();
-    await_seen(task.ticket, seen, 1u, [&](u32) { return post; });
+    await_polled(task.ticket, seen, 1u, [&](u32) { return post; });
     if (threadIdx.x == 0) task.post[2] = seen[0].state();
 }
 """
@@ -1008,7 +1009,7 @@ __global__ void wait_for_a_tile(const __grid_constant__ Wait task) {
 
 def test_who_waits_gives_up_where_no_tile_is_drawn_and_not_before():
     """As long as blocks draw tiles, they go on: on a slow GPU one tile may take more polls than any number."""
-    text, sees = sources.source("scan.cuh"), "if (drawn_until_now(ticket) != drawn) return 0;"
+    text, sees = sources.source("scan.cuh"), "if (tiles_taken_until_now(ticket) != drawn) return 0;"
     assert "SPINS = 1u << 25;" in text and sees in text
     quick = text.replace("SPINS = 1u << 25;", "SPINS = 1u << 5;") + WAITS
     right, blind = build([Unit(each, ("wait_for_a_tile",)) for each in (quick, quick.replace(sees, ""))])

@@ -31,7 +31,7 @@ def plan(name: str, dtype: str, shape=SHAPE, axis=0, segmented=False, exclusive=
 def warps_of(found: scan_task.Plan) -> int:
     """Blocks of one warp that an SM has room for; 0 of a kernel of another kind."""
     (step,) = found.steps
-    return (LIMIT + 1024) // (step.shared_bytes + 1024) if step.kernel.startswith("scan_falls<") else 0
+    return (LIMIT + 1024) // (step.shared_bytes + 1024) if step.kernel.startswith("scan_serial_columns<") else 0
 
 
 @pytest.mark.parametrize(

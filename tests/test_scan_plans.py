@@ -35,11 +35,11 @@ def numbers(plan: scan_task.Plan) -> list[str]:
 
 
 def looks_at_once(plan: scan_task.Plan) -> bool:
-    return by_allies(plan) or (plan.steps[0].kernel.startswith("scan_strands<") and len(numbers(plan)) == 9)
+    return by_allies(plan) or (plan.steps[0].kernel.startswith("scan_contiguous_columns<") and len(numbers(plan)) == 9)
 
 
 def by_allies(plan: scan_task.Plan) -> bool:
-    return plan.steps[0].kernel.startswith("scan_allies<")
+    return plan.steps[0].kernel.startswith("scan_cluster_columns<")
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def plan(op: Operator, dense: Dense, exclusive: bool, reverse: bool, limit: int,
     if not rows or dense.length < TILES * teams * rows:
         return None
     numbers = (gangs, warps, lookers, flag(exclusive), STRETCH, rows, ALLIES)
-    kernel = f"scan_allies<{', '.join((op.type, op.emits, *map(str, numbers)))}>"
+    kernel = f"scan_cluster_columns<{', '.join((op.type, op.emits, *map(str, numbers)))}>"
     posted = ALLIES * lookers * LANES * (8 if sums or op.state_bytes <= 4 else 16)
     tiles = Tiles(
         teams, rows, gangs * warps + LAG * lookers, nbytes, stretch=STRETCH, posts_bytes=posted, allies=ALLIES

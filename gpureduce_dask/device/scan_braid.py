@@ -29,7 +29,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         nbytes = warps * (share * dense.bytes_each + SLOTS * dense.width * op.state_bytes) + NOTES
         if run * pack % dense.width or nbytes > limit:
             continue
-        kernel = f"scan_braid<{op.type}, {op.emits}, {warps}, {run}, {dense.width}, {flag(exclusive)}>"
+        kernel = f"scan_interleaved_rows<{op.type}, {op.emits}, {warps}, {run}, {dense.width}, {flag(exclusive)}>"
         tiles = Tiles(warps, share // dense.width, warps + LAG, nbytes, posted=op.state_bytes)
         return scan_dense.launch(op, dense, kernel, tiles, False, processors)
     return None

@@ -72,7 +72,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         return None
     nbytes = STAGES * sum(band.share(rows) for band in bands) + PART * rows
     cut = Cut(1, together, 1, width, strips, 1, rows, -(-length // rows), 0, 0, False, nbytes)
-    step = Step(f"scan_falls<{op.type}, {op.emits}, {together}, {flag(exclusive)}>", chains, LANES, nbytes)
+    step = Step(f"scan_serial_columns<{op.type}, {op.emits}, {together}, {flag(exclusive)}>", chains, LANES, nbytes)
     members = scan_columns.words(
         cut, (length, columns.size, lead, chains), (width, steps[-1]), op.option, bands, planes
     )

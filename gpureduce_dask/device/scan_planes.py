@@ -46,7 +46,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     if not warps:
         return None
     tiles = -(-dense.count // count)
-    name = f"scan_planes<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>"
+    name = f"scan_small_planes<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * count * each)
     members = words(
         lines=arrays.lines,

@@ -45,7 +45,7 @@ def along(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit:
     if warps < (ENOUGH_OF_WIDENED if sizes[0] == 1 and op.out_bytes == 8 else ENOUGH):
         return None
     tiles = -(-lines // (LANES * each))
-    name = f"scan_short<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>"
+    name = f"scan_lane_lines<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
     members = words(lines=lines, length=length, tiles=tiles, parts=each, option=op.option)
     return Plan((step,), members, starts=(0,) * len(arrays.strides))
@@ -92,7 +92,7 @@ def across(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) -> Pl
     nbytes = sum(max(4, n) for n in op.itemsizes)
     columns = max(1, WIDTH // nbytes)
     rows = min(max(1, BATCH // (columns * nbytes)), 1 << (length - 1).bit_length())
-    name = f"scan_abreast<{op.type}, {op.emits}, {THREADS}, {columns}, {rows}, {flag(exclusive)}>"
+    name = f"scan_thread_columns<{op.type}, {op.emits}, {THREADS}, {columns}, {rows}, {flag(exclusive)}>"
     second = steps[1] if len(steps) > 2 else 0
     members = words(lines=kept[0].size, length=length, tiles=1, steps=(steps[0], second, steps[-1]), option=op.option)
     return Plan((Step(name, -(-kept[0].size // (THREADS * columns)), THREADS),), members, starts=tuple(starts))

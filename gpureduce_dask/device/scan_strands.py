@@ -143,7 +143,7 @@ def plan(
         return None
     numbers = (cut.gangs, cut.warps, together, look.lookers)
     flags = (flag(anchored), flag(joined), flag(exclusive))
-    kernel = f"scan_strands<{', '.join((op.type, op.emits, *map(str, numbers), *flags, *look.template))}>"
+    kernel = f"scan_contiguous_columns<{', '.join((op.type, op.emits, *map(str, numbers), *flags, *look.template))}>"
     posted, warps = op.flow_bytes if joined else op.state_bytes, cut.gangs * cut.warps + LAG * look.lookers
     tiles = Tiles(
         *(cut.teams, cut.rows, warps, cut.shared_bytes, joined, posted, anchored),

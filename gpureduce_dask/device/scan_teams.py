@@ -46,7 +46,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         return None
     tiles = -(-lines // teams)
     flags = ", ".join(flag(x) for x in (exclusive, reverse != backwards, reverse))
-    name = f"scan_teams<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>"
+    name = f"scan_subwarp_lines<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
     second = pitches[1] if len(pitches) > 2 else 0
     members = words(

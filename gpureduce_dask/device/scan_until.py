@@ -31,6 +31,6 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         return None
     length = arrays.shape[-1]
     tiles = -(-(length + lead) // (32 * warps * run * PACK // size))
-    step = Step(f"scan_until<{op.type}, {warps}, {run}>", min(tiles, processors), 32 * (warps + LAG), nbytes)
+    step = Step(f"scan_any_all<{op.type}, {warps}, {run}>", min(tiles, processors), 32 * (warps + LAG), nbytes)
     members = words(lines=1, length=length, tiles=tiles, lead=lead, option=op.option)
     return Plan((step,), members, posts(tiles) * posted_bytes(op.state_bytes) + 16, True, (0, 0))

@@ -11,29 +11,29 @@ template <class Op> struct Verdict;
 template <class T> struct Verdict<Any<T>> { static const bool after = true; };
 template <class T> struct Verdict<All<T>> { static const bool after = false; };
 
-template <class Op, int Warps, int Run> struct UntilScan {
+template <class Op, int Warps, int Run> struct AnyAllScan {
     typedef typename Op::In In;
     typedef boolean State;
     static const int V = 16 / sizeof(In), elements = 32 * Run * V, bytes = elements * sizeof(In);
     static const int stage_bytes = Warps * bytes, tile_elements = Warps * elements;
-    static const int there = 2;  // tiles in shared memory: one comes while one is folded
-    static const bool draws_early = true;
-    static const bool meets = true;
-    struct Spot { u64 tile; };
-    struct Notes {
-        u32 decided[SLOTS][Warps];  // by rounds: a warp's share has an element that decides
-        u32 before[SLOTS][Warps];   // or one before it
-        Rounds<Spot> rounds;
+    static const int shared_tiles = 2;  // tiles in shared memory: one comes while one is folded
+    static const bool takes_tile_early = true;
+    static const bool barrier_on_prefix = true;
+    struct TileLocation { u64 tile; };
+    struct SharedScratch {
+        u32 decided[STATE_SLOTS][Warps];  // by rounds: a warp's share has an element that decides
+        u32 before[STATE_SLOTS][Warps];   // or one before it
+        TileRing<TileLocation> ring;
     };
 
     const Scan& task;
     const u32 warp, lane;
-    GR_HD UntilScan(const Scan& scan) : task(scan), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
+    GR_HD AnyAllScan(const Scan& scan) : task(scan), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
 
-    GR_HD Notes& notes() const { return *(Notes*)(GR_SHARED + there * stage_bytes); }
-    GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
-    GR_HD Spot spot_of(u64 tile) const { return {tile}; }
-    GR_HD u8* share(u32 stage) const { return GR_SHARED + stage % there * stage_bytes + warp * bytes; }
+    GR_HD SharedScratch& scratch() const { return *(SharedScratch*)(GR_SHARED + shared_tiles * stage_bytes); }
+    GR_HD TileRing<TileLocation>& ring() const { return scratch().ring; }
+    GR_HD TileLocation location_of(u64 tile) const { return {tile}; }
+    GR_HD u8* share(u32 stage) const { return GR_SHARED + stage % shared_tiles * stage_bytes + warp * bytes; }
     GR_HD i64 share_of(u64 tile) const { return (i64)(tile * tile_elements + warp * elements); }
     GR_HD bool is_inner(i64 first) const { return first >= (i64)task.lead && first + elements <= (i64)task.positions; }
 
@@ -47,17 +47,17 @@ template <class Op, int Warps, int Run> struct UntilScan {
     }
     GR_HD Pack<In, V> pack_at(u32 stage, u32 pack) const { return take_pack<In, V>(share(stage) + pack * 16); }
 
-    GR_HD void fetch(const Spot& spot, u32 stage) const {
-        fetch_packs<elements, sizeof(In)>(share(stage), task.a - (i64)task.lead * sizeof(In), share_of(spot.tile),
+    GR_HD void fetch(const TileLocation& location, u32 stage) const {
+        fetch_packs<elements, sizeof(In)>(share(stage), task.a - (i64)task.lead * sizeof(In), share_of(location.tile),
                                           (i64)task.lead, (i64)task.positions);
     }
 
-    typedef u32 Held;  // elements of the warp's share before the first that decides
-    static GR_HD Held nothing() { return elements; }
-    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
-        const i64 first = share_of(spot.tile);
+    typedef u32 KeptState;  // elements of the warp's share before the first that decides
+    static GR_HD KeptState nothing_kept() { return elements; }
+    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
+        const i64 first = share_of(location.tile);
         const u32 found = is_inner(first) ? search(stage) : search_part(first, stage);
-        if (lane == 0) notes().decided[slot][warp] = found < elements;
+        if (lane == 0) scratch().decided[slot][warp] = found < elements;
         return found;
     }
     // All lanes of a warp call, and get the same.
@@ -111,13 +111,14 @@ template <class Op, int Warps, int Run> struct UntilScan {
         }
         return make_uint4(words[0], words[1], words[2], words[3]);
     }
-    GR_HD void write(const Spot& spot, u32, u32 slot, Held held) const {
-        const i64 first = share_of(spot.tile), low = (i64)task.lead, high = (i64)task.positions;
-        const i32 undecided = notes().before[slot][warp] ? 0 : (i32)held;
+    GR_HD void write(const TileLocation& location, u32, u32 slot, KeptState kept) const {
+        const i64 first = share_of(location.tile), low = (i64)task.lead, high = (i64)task.positions;
+        const i32 undecided = scratch().before[slot][warp] ? 0 : (i32)kept;
         u8* to = (u8*)task.out - low + first;
         if (is_inner(first)) {
 #pragma unroll
-            for (int pack = lane; pack < elements / 16; pack += 32) __stcs((uint4*)(to + pack * 16), results(undecided - pack * 16));
+            for (int pack = lane; pack < elements / 16; pack += 32)
+                __stcs((uint4*)(to + pack * 16), results(undecided - pack * 16));
             return;
         }
 #pragma unroll 1
@@ -125,18 +126,18 @@ template <class Op, int Warps, int Run> struct UntilScan {
             if (first + at >= low && first + at < high) to[at] = state_of(at >= undecided).byte;
     }
     // One warp calls.
-    GR_HD void find_bases(const Spot& spot, u32 slot, u32) const {
-        const u32 decided = __ballot_sync(0xffffffffu, lane < Warps && notes().decided[slot][lane]);
+    GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32) const {
+        const u32 decided = __ballot_sync(0xffffffffu, lane < Warps && scratch().decided[slot][lane]);
         const boolean own = state_of(decided != 0), start = task.carry ? *(const boolean*)task.carry : Op::identity();
-        const boolean before = look_back<Op>(task, spot.tile, {0, false, false, false, 0, 0}, own, start);
-        if (lane < Warps) notes().before[slot][lane] = is_decided(before) || (decided & ((1u << lane) - 1)) != 0;
-        if (task.totals && spot.tile + 1 == task.tiles && lane == 0) *(boolean*)task.totals = Op::combine(before, own);
+        const boolean before = look_back<Op>(task, location.tile, {0, false, false, false, 0, 0}, own, start);
+        if (lane < Warps) scratch().before[slot][lane] = is_decided(before) || (decided & ((1u << lane) - 1)) != 0;
+        if (task.totals && location.tile + 1 == task.tiles && lane == 0) *(boolean*)task.totals = Op::combine(before, own);
     }
 };
 
-// Grid: any number of blocks of Warps + LAG warps. Both arrays start where position `lead` of packs of 16 bytes would.
+// Grid: any number of blocks of Warps + WRITE_DELAY warps. Both arrays start where position `lead` of packs of 16 bytes would.
 template <class Op, int Warps, int Run>
-__global__ void __launch_bounds__(32 * (Warps + LAG), GR_BLOCKS) scan_until(const __grid_constant__ Scan task) {
-    const UntilScan<Op, Warps, Run> work(task);
-    Pipeline<UntilScan<Op, Warps, Run>, Warps, 1>(work, task.tiles, task.ticket).run();
+__global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY), GR_BLOCKS) scan_any_all(const __grid_constant__ Scan task) {
+    const AnyAllScan<Op, Warps, Run> work(task);
+    Pipeline<AnyAllScan<Op, Warps, Run>, Warps, 1>(work, task.tiles, task.ticket).run();
 }

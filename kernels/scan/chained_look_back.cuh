@@ -5,11 +5,11 @@
 #include "column_ops.cuh"
 #include "tile_state.cuh"
 
-const u64 LINKS = 16;            // tiles of a stretch
-const u64 SPAN = LINKS * LINKS;  // tiles from one anchor to the next
+const u64 TWO_LEVEL_RADIX = 16;            // tiles of a stretch
+const u64 TWO_LEVEL_SPAN = TWO_LEVEL_RADIX * TWO_LEVEL_RADIX;  // tiles from one anchor to the next
 
 // The lanes of a warp in groups, with a lane of each for a column: what there is to fold is dealt to them in order.
-struct Dealt {
+struct LaneGroups {
     u32 group, groups, width;  // this lane's; lanes of each
     GR_HD u32 share(u32 all) const { return groups == 1 ? all : (all + groups - 1) / groups; }
     // All lanes of a warp call. The states of a column's lanes folded up to each.
@@ -25,110 +25,118 @@ struct Dealt {
         if (groups == 1) return state;
         return shuffle_from(0xffffffffu, state, (int)((threadIdx.x + (other - group) * width) % 32), 32);
     }
-    template <class Op> GR_HD typename Op::State all(typename Op::State state) const { return of<Op>(through<Op>(state), groups - 1); }
+    template <class Op> GR_HD typename Op::State all(typename Op::State state) const {
+        return of<Op>(through<Op>(state), groups - 1);
+    }
 };
 
 // Folds `count` posts, `stride` apart, onto a state, left to right. All lanes of a warp call with the same count; each gets
 // the state.
-template <class Op, int Batch, class Post>
-GR_HD typename Op::State fold_posts(const u32* ticket, const Post* from, u64 stride, u32 count, bool active,
-                                    typename Op::State state, Dealt by) {
-    const u32 share = by.share(count), first = by.group * share, end = first + share < count ? first + share : count;
-    if (by.group > 0) state = Op::identity();
+template <class Op, int Batch, class Published>
+GR_HD typename Op::State fold_tile_states(const u32* ticket, const Published* from, u64 stride, u32 count, bool active,
+                                    typename Op::State state, LaneGroups lane_groups) {
+    const u32 share = lane_groups.share(count), first = lane_groups.group * share;
+    const u32 end = first + share < count ? first + share : count;
+    if (lane_groups.group > 0) state = Op::identity();
     for (u32 at = first; at < first + share; at += Batch) {
-        const Post* posts[Batch];
+        const Published* found[Batch];
         bool wanted[Batch];
         typename Op::State read[Batch];
 #pragma unroll
         for (int i = 0; i < Batch; i++) {
             wanted[i] = active && at + i < end;
-            posts[i] = from + (at + i < end ? at + i : 0) * stride;
+            found[i] = from + (at + i < end ? at + i : 0) * stride;
         }
-        await_posts<Op, Batch>(ticket, posts, wanted, 1, read);
+        await_tile_states<Op, Batch>(ticket, found, wanted, 1, read);
 #pragma unroll
         for (int i = 0; i < Batch; i++)
             if (wanted[i]) state = Op::combine(state, read[i]);
     }
-    return by.all<Op>(state);
+    return lane_groups.all<Op>(state);
 }
 
 // Posts of a chain, so many columns each: of tiles; and of each span what comes before it, then its stretches. Of chains
 // without anchors one each, written again and again: only the tile that comes next reads it, and writes it next.
-template <class Op, bool Anchored, bool Shared = false> struct Chain {
+template <class Op, bool Anchored, bool Shared = false> struct TwoLevelLookBack {
     typedef typename Op::State State;
-    typedef Posted<State, 16> Post;
+    typedef TileState<State, 16> Published;
     // Posts read at once: fewer where lanes share them, of narrow and of large states, for want of registers.
-    static const int batch = alignof(State) < 4 ? (sizeof(State) > 2 ? 4 : 2) : Post::vectors > 2 || Shared ? 4 : 8;
+    static const int batch = alignof(State) < 4 ? (sizeof(State) > 2 ? 4 : 2) : Published::vectors > 2 || Shared ? 4 : 8;
     const Strips& task;
-    Post *singles, *spans;  // of this lane's column
+    Published *tile_states, *anchors;  // of this lane's column
     u64 links, wide;
     bool active;  // the lane has a column
 
-    GR_HD Chain(const Strips& scan, u64 chain, u32 column, bool has, u64 posts)
-        : task(scan), links(scan.links), wide(posts), active(has) {
-        const u64 each = Anchored ? links + (links / SPAN + 1) * (LINKS + 1) : 1;
-        singles = (Post*)task.states + chain * each * wide + column;
-        spans = singles + links * wide;
+    GR_HD TwoLevelLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
+        : task(scan), links(scan.links), wide(columns), active(has) {
+        const u64 each = Anchored ? links + (links / TWO_LEVEL_SPAN + 1) * (TWO_LEVEL_RADIX + 1) : 1;
+        tile_states = (Published*)task.states + chain * each * wide + column;
+        anchors = tile_states + links * wide;
     }
 
     // All lanes of a warp call. What comes before tile `link`; `own` is that tile's state, `start` what stands before all:
     // of each lane's column, in every group.
-    GR_HD State before(u64 link, State own, State start, Dealt by = {0, 1, 32}) const {
-        if constexpr (Anchored) return before_anchored(link, own, start, by);
+    GR_HD State before(u64 link, State own, State start, LaneGroups lane_groups = {0, 1, 32}) const {
+        if constexpr (Anchored) return before_anchored(link, own, start, lane_groups);
         State state = start;
         if (link > 0) {
-            const Post* from[1] = {singles};
+            const Published* from[1] = {tile_states};
             bool wanted[1] = {active};
             State read[1];
-            await_posts<Op, 1>(task.ticket, from, wanted, (u32)link, read);
+            await_tile_states<Op, 1>(task.ticket, from, wanted, (u32)link, read);
             state = read[0];
         }
-        if (active && by.group == 0 && link + 1 < links) singles->post(Op::combine(state, own), (u32)link + 1);
+        if (active && lane_groups.group == 0 && link + 1 < links) tile_states->publish(Op::combine(state, own), (u32)link + 1);
         return state;
     }
-    GR_HD State before_anchored(u64 link, State own, State start, Dealt by) const {
-        const bool posts = active && by.group == 0;
-        if (posts) singles[link * wide].post(own);
-        const u64 stretch = link / LINKS, span = link / SPAN;
-        Post* before = spans + span * (LINKS + 1) * wide;
-        const State near = fold_posts<Op, batch>(task.ticket, singles + stretch * LINKS * wide, wide, (u32)(link - stretch * LINKS),
-                                                 active, Op::identity(), by);
-        if (posts && link % LINKS == LINKS - 1) before[(1 + stretch % LINKS) * wide].post(Op::combine(near, own));
+    GR_HD State before_anchored(u64 link, State own, State start, LaneGroups lane_groups) const {
+        const bool publishes = active && lane_groups.group == 0;
+        if (publishes) tile_states[link * wide].publish(own);
+        const u64 stretch = link / TWO_LEVEL_RADIX, span = link / TWO_LEVEL_SPAN;
+        Published* before = anchors + span * (TWO_LEVEL_RADIX + 1) * wide;
+        const State near = fold_tile_states<Op, batch>(task.ticket, tile_states + stretch * TWO_LEVEL_RADIX * wide, wide,
+                                                       (u32)(link - stretch * TWO_LEVEL_RADIX), active, Op::identity(), lane_groups);
+        if (publishes && link % TWO_LEVEL_RADIX == TWO_LEVEL_RADIX - 1)
+            before[(1 + stretch % TWO_LEVEL_RADIX) * wide].publish(Op::combine(near, own));
         const u32 skip = span > 0 ? 0 : 1;  // nothing is posted before the first span
-        State state = fold_posts<Op, batch>(task.ticket, before + skip * wide, wide, (u32)(stretch % LINKS) + 1 - skip, active,
-                                            skip ? start : Op::identity(), by);
+        State state = fold_tile_states<Op, batch>(task.ticket, before + skip * wide, wide,
+                                                  (u32)(stretch % TWO_LEVEL_RADIX) + 1 - skip, active,
+                                                  skip ? start : Op::identity(), lane_groups);
         state = Op::combine(state, near);
-        if (posts && link % SPAN == SPAN - 1) before[(LINKS + 1) * wide].post(Op::combine(state, own));
+        if (publishes && link % TWO_LEVEL_SPAN == TWO_LEVEL_SPAN - 1)
+            before[(TWO_LEVEL_RADIX + 1) * wide].publish(Op::combine(state, own));
         return state;
     }
 };
 
-const u32 EACH = 8;                    // tiles of a stretch, stretches of a long one, and those of a span
-const u32 REACH = EACH * EACH * EACH;  // tiles from one anchor to the next
+const u32 THREE_LEVEL_RADIX = 8;                    // tiles of a stretch, stretches of a long one, and those of a span
+const u32 THREE_LEVEL_SPAN = THREE_LEVEL_RADIX * THREE_LEVEL_RADIX * THREE_LEVEL_RADIX;  // tiles from one anchor to the next
 
 // Posts of a chain, so many columns each: of tiles; of stretches; and of each span what comes before it, then its long
 // stretches but the last. Slots of a kind are read at once.
-template <class Op, int Slots> struct DeepChain {
+template <class Op, int Slots> struct ThreeLevelLookBack {
     typedef typename Op::State State;
-    typedef Posted<State, 16> Post;
+    typedef TileState<State, 16> Published;
     const Strips& task;
-    Post *singles, *stretches, *spans;  // of this lane's column
+    Published *tile_states, *stretches, *anchors;  // of this lane's column
     u64 wide;
     bool active;  // the lane has a column
 
-    GR_HD DeepChain(const Strips& scan, u64 chain, u32 column, bool has, u64 posts) : task(scan), wide(posts), active(has) {
-        const u64 many = task.links / EACH + 1, each = task.links + many + (task.links / REACH + 1) * EACH + 1;
-        singles = (Post*)task.states + chain * each * wide + column;
-        stretches = singles + task.links * wide;
-        spans = stretches + many * wide;
+    GR_HD ThreeLevelLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
+        : task(scan), wide(columns), active(has) {
+        const u64 many = task.links / THREE_LEVEL_RADIX + 1;
+        const u64 each = task.links + many + (task.links / THREE_LEVEL_SPAN + 1) * THREE_LEVEL_RADIX + 1;
+        tile_states = (Published*)task.states + chain * each * wide + column;
+        stretches = tile_states + task.links * wide;
+        anchors = stretches + many * wide;
     }
 
     // A lane's share of posts of one kind that are folded, Slots at a time.
-    struct Kind {
-        const Post* from;
+    struct Level {
+        const Published* from;
         u64 wide;
         u32 begin, end, low, high;  // this lane's share; of all, those that there are
-        Seen<Post> seen[Slots];
+        PolledTileState<Published> polled[Slots];
         GR_HD u32 wanted(u32 done) const {
             u32 bits = 0;
 #pragma unroll
@@ -138,13 +146,13 @@ template <class Op, int Slots> struct DeepChain {
             }
             return bits;
         }
-        GR_HD const Post* at(u32 place) const { return from + (begin + place) * wide; }
-        GR_HD void look(u32 done) {
+        GR_HD const Published* at(u32 place) const { return from + (begin + place) * wide; }
+        GR_HD void poll(u32 done) {
             const u32 bits = wanted(done);
 #pragma unroll
             for (u32 i = 0; i < Slots; i++) {
-                seen[i].clear();
-                seen[i].look(at(done + i), bits >> i & 1);
+                polled[i].clear();
+                polled[i].poll(at(done + i), bits >> i & 1);
             }
         }
         // All lanes of a warp call, after a look at the first ones.
@@ -153,59 +161,62 @@ template <class Op, int Slots> struct DeepChain {
 #pragma unroll 1
             for (u32 done = 0;;) {
                 const u32 bits = wanted(done);
-                await_seen(ticket, seen, bits, [&](u32 i) { return at(done + i); });
+                await_polled(ticket, polled, bits, [&](u32 i) { return at(done + i); });
 #pragma unroll
                 for (u32 i = 0; i < Slots; i++)
-                    if (bits >> i & 1) state = Op::combine(state, seen[i].state());
+                    if (bits >> i & 1) state = Op::combine(state, polled[i].state());
                 done += Slots;
                 if (done >= share) return state;
-                look(done);
+                poll(done);
             }
         }
     };
-    // An anchor and long stretches, stretches, single tiles: EACH of each at most. A lane looks for the first of all three at
+    // An anchor and long stretches, stretches, single tiles: THREE_LEVEL_RADIX of each at most. A lane looks for the first of all three at
     // once, since each trip to memory takes a microsecond, and passes on what others wait for as soon as it has it.
     // Called as Chain's.
-    GR_HD State before(u64 number, State own, State start, Dealt by = {0, 1, 32}) const {
+    GR_HD State before(u64 number, State own, State start, LaneGroups lane_groups = {0, 1, 32}) const {
         const u32 link = (u32)number;
-        const bool posts = active && by.group == 0;
-        if (posts) singles[link * wide].post(own);
-        const u32 near = link % EACH, middle = link / EACH % EACH, far = link / (EACH * EACH) % EACH, span = link / REACH;
-        const u32 share = by.share(EACH), begin = by.group * share, end = active ? begin + share : 0;
-        Kind tiles = {singles + (link - near) * wide, wide, begin, end, 0, near};
-        Kind many = {stretches + (link / EACH - middle) * wide, wide, begin, end, 0, middle};
-        Kind more = {spans + span * EACH * wide, wide, begin, end, span > 0 ? 0u : 1u, far + 1};
-        tiles.look(0);
-        many.look(0);
-        more.look(0);
-        State behind = by.template all<Op>(tiles.fold(task.ticket, share));
-        const bool ends = near == EACH - 1;
-        if (posts && ends && middle < EACH - 1) stretches[link / EACH * wide].post(Op::combine(behind, own));
-        behind = Op::combine(by.template all<Op>(many.fold(task.ticket, share)), behind);
-        Post* const next = spans + (link / (EACH * EACH) + 1) * wide;
-        if (posts && ends && middle == EACH - 1 && far < EACH - 1) next->post(Op::combine(behind, own));
-        State state = by.template all<Op>(more.fold(task.ticket, share));
+        const bool publishes = active && lane_groups.group == 0;
+        if (publishes) tile_states[link * wide].publish(own);
+        const u32 near = link % THREE_LEVEL_RADIX, middle = link / THREE_LEVEL_RADIX % THREE_LEVEL_RADIX;
+        const u32 far = link / (THREE_LEVEL_RADIX * THREE_LEVEL_RADIX) % THREE_LEVEL_RADIX, span = link / THREE_LEVEL_SPAN;
+        const u32 share = lane_groups.share(THREE_LEVEL_RADIX), begin = lane_groups.group * share, end = active ? begin + share : 0;
+        Level tiles = {tile_states + (link - near) * wide, wide, begin, end, 0, near};
+        Level many = {stretches + (link / THREE_LEVEL_RADIX - middle) * wide, wide, begin, end, 0, middle};
+        Level more = {anchors + span * THREE_LEVEL_RADIX * wide, wide, begin, end, span > 0 ? 0u : 1u, far + 1};
+        tiles.poll(0);
+        many.poll(0);
+        more.poll(0);
+        State behind = lane_groups.template all<Op>(tiles.fold(task.ticket, share));
+        const bool ends = near == THREE_LEVEL_RADIX - 1;
+        if (publishes && ends && middle < THREE_LEVEL_RADIX - 1)
+            stretches[link / THREE_LEVEL_RADIX * wide].publish(Op::combine(behind, own));
+        behind = Op::combine(lane_groups.template all<Op>(many.fold(task.ticket, share)), behind);
+        Published* const next = anchors + (link / (THREE_LEVEL_RADIX * THREE_LEVEL_RADIX) + 1) * wide;
+        if (publishes && ends && middle == THREE_LEVEL_RADIX - 1 && far < THREE_LEVEL_RADIX - 1)
+            next->publish(Op::combine(behind, own));
+        State state = lane_groups.template all<Op>(more.fold(task.ticket, share));
         state = Op::combine(span > 0 ? state : Op::combine(start, state), behind);
-        if (posts && link % REACH == REACH - 1) next->post(Op::combine(state, own));
+        if (publishes && link % THREE_LEVEL_SPAN == THREE_LEVEL_SPAN - 1) next->publish(Op::combine(state, own));
         return state;
     }
 };
 
 // States made of binary64 numbers, of which a NaN may be any.
-template <class Op> struct OfFloats { static const bool yes = false; };
-template <class Map> struct OfFloats<Sum<Map, f64>> { static const bool yes = true; };
-template <class Map> struct OfFloats<Sum<Map, Twofold>> { static const bool yes = true; };
-template <class Op, int Count> struct OfFloats<Several<Op, Count>> : OfFloats<Op> {};
+template <class Op> struct IsFloatSum { static const bool yes = false; };
+template <class Map> struct IsFloatSum<Sum<Map, f64>> { static const bool yes = true; };
+template <class Map> struct IsFloatSum<Sum<Map, Twofold>> { static const bool yes = true; };
+template <class Op, int Count> struct IsFloatSum<ColumnStates<Op, Count>> : IsFloatSum<Op> {};
 
 // What tiles post of a state: all of it, or what does not follow from how many elements it is of.
-template <class Op> struct Short {
+template <class Op> struct CompactState {
     typedef typename Op::State State, Rest;
-    static const bool floats = OfFloats<Op>::yes;
+    static const bool floats = IsFloatSum<Op>::yes;
     static GR_HD Rest of(const State& state) { return state; }
     static GR_HD State whole(const Rest& rest, i64) { return rest; }
     static GR_HD i64 count(const State&) { return 0; }
 };
-template <class T> struct Short<Mean<Value<T, f64>, f64>> {
+template <class T> struct CompactState<Mean<Value<T, f64>, f64>> {
     typedef Averaged<f64> State;
     typedef f64 Rest;
     static const bool floats = true;
@@ -213,7 +224,7 @@ template <class T> struct Short<Mean<Value<T, f64>, f64>> {
     static GR_HD State whole(Rest sum, i64 count) { return {sum, count}; }
     static GR_HD i64 count(const State& state) { return state.count; }
 };
-template <class Op> struct ShortSpread {
+template <class Op> struct CompactMoments {
     typedef Moments2<f64> State;
     struct Rest { f64 mean, m2; };
     static const bool floats = true;
@@ -221,11 +232,11 @@ template <class Op> struct ShortSpread {
     static GR_HD State whole(const Rest& rest, i64 count) { return {(f64)count, rest.mean, rest.m2}; }
     static GR_HD i64 count(const State& state) { return (i64)state.count; }
 };
-template <> struct Short<Var<f32, false>> : ShortSpread<Var<f32, false>> {};
-template <> struct Short<Std<f32, false>> : ShortSpread<Std<f32, false>> {};
+template <> struct CompactState<Var<f32, false>> : CompactMoments<Var<f32, false>> {};
+template <> struct CompactState<Std<f32, false>> : CompactMoments<Std<f32, false>> {};
 
 // Of a column: elements of a tile, and what those before a link differ by from as many whole tiles.
-struct Counts {
+struct ElementCounts {
     i64 each, offset;
     GR_HD i64 before(u32 link) const {
         const i64 count = link * each + offset;
@@ -234,52 +245,52 @@ struct Counts {
 };
 
 // Slots: posts of a step that a lane reads; lanes that share a column have room for a stretch together.
-template <class Op, int Stretch, int Slots> struct AtOnceChain {
+template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
     typedef typename Op::State State;
-    typedef Short<Op> Part;
+    typedef CompactState<Op> Part;
     typedef typename Part::Rest Rest;
-    typedef typename Either<Part::floats || sizeof(State) <= 4, Brief<Rest>, Posted<Rest, 16>>::type Post;
-    static const u32 LINE = 128 / sizeof(Post);  // columns whose posts fill a line of memory: no two warps write to one
-    static const u32 EACH = Stretch, SPAN = EACH * EACH;
+    typedef typename Conditional<Part::floats || sizeof(State) <= 4, UnflaggedTileState<Rest>, TileState<Rest, 16>>::type Published;
+    static const u32 LINE = 128 / sizeof(Published);  // columns whose posts fill a line of memory: no two warps write to one
+    static const u32 RADIX = Radix, SPAN = RADIX * RADIX;
     const Strips& task;
-    Post *singles, *spans;  // of this lane's column
+    Published *tile_states, *anchors;  // of this lane's column
     u64 wide;
-    bool active, posts;  // the lane has a column; and posts its states
+    bool active, publishes;  // the lane has a column; and posts its states
 
-    GR_HD AtOnceChain(const Strips& scan, u64 links, u64 chain, u32 column, bool has, bool first, u64 columns)
-        : task(scan), wide(columns), active(has), posts(first) {
-        const u64 each = links + (links / SPAN + 1) * (EACH + 1);
-        singles = (Post*)task.states + chain * each * wide + column;
-        spans = singles + links * wide;
+    GR_HD BatchedLookBack(const Strips& scan, u64 links, u64 chain, u32 column, bool has, bool first, u64 columns)
+        : task(scan), wide(columns), active(has), publishes(first) {
+        const u64 each = links + (links / SPAN + 1) * (RADIX + 1);
+        tile_states = (Published*)task.states + chain * each * wide + column;
+        anchors = tile_states + links * wide;
     }
 
     // A lane's share of a step. A post is of the tiles from one link to the next, `hop` further.
-    struct Step {
-        const Post* from;
+    struct Level {
+        const Published* from;
         u64 wide;
         u32 wanted, link, hop;
-        Counts counts;
+        ElementCounts counts;
         i64 ahead;  // elements that the first post is of besides
-        Seen<Post> seen[Slots];
+        PolledTileState<Published> polled[StatesPerLane];
         // An address that is not kept in registers from one poll to the next.
-        GR_HD const Post* at(u32 i) const {
-            const Post* first = from;
+        GR_HD const Published* at(u32 i) const {
+            const Published* first = from;
 #ifndef GR_EMULATED
             asm volatile("" : "+l"(first));
 #endif
             return first + i * wide;
         }
         // Looks for those posts, from `begin` on to below `end`, that there are: from `low` on to below `high`.
-        GR_HD Step(const Post* first, u64 apart, u32 begin, u32 end, u32 low, u32 high, u32 first_link, u32 links, Counts of,
-                   i64 more)
+        GR_HD Level(const Published* first, u64 apart, u32 begin, u32 end, u32 low, u32 high, u32 first_link, u32 links,
+                    ElementCounts of, i64 more)
             : from(first + begin * apart), wide(apart), wanted(0), link(first_link + begin * links), hop(links), counts(of),
               ahead(begin == 0 ? more : 0) {
 #pragma unroll
-            for (u32 i = 0; i < Slots; i++) wanted |= (u32)(begin + i < end && begin + i >= low && begin + i < high) << i;
+            for (u32 i = 0; i < StatesPerLane; i++) wanted |= (u32)(begin + i < end && begin + i >= low && begin + i < high) << i;
 #pragma unroll
-            for (u32 i = 0; i < Slots; i++) {
-                seen[i].clear();
-                seen[i].look(at(i), wanted >> i & 1);
+            for (u32 i = 0; i < StatesPerLane; i++) {
+                polled[i].clear();
+                polled[i].poll(at(i), wanted >> i & 1);
             }
         }
         GR_HD i64 count(u32 i) const {
@@ -287,40 +298,40 @@ template <class Op, int Stretch, int Slots> struct AtOnceChain {
         }
         // All lanes of a warp call.
         GR_HD State fold(const u32* ticket) {
-            await_seen(ticket, seen, wanted, [&](u32 i) { return at(i); });
+            await_polled(ticket, polled, wanted, [&](u32 i) { return at(i); });
             State state = Op::identity();
 #pragma unroll
-            for (u32 i = 0; i < Slots; i++)
-                if (wanted >> i & 1) state = Op::combine(state, Part::whole(seen[i].state(), count(i)));
+            for (u32 i = 0; i < StatesPerLane; i++)
+                if (wanted >> i & 1) state = Op::combine(state, Part::whole(polled[i].state(), count(i)));
             return state;
         }
     };
     // Called as Chain's.
-    GR_HD State before(u64 number, State own, State start, Dealt by, Counts counts) const {
+    GR_HD State before(u64 number, State own, State start, LaneGroups lane_groups, ElementCounts counts) const {
         const u32 link = (u32)number;
-        if (posts) singles[link * wide].post(Part::of(own));
-        const u32 near = link % EACH, far = link / EACH % EACH, span = link / SPAN;
-        const u32 share = by.share(EACH), begin = by.group * share, end = active ? begin + share : 0;
-        Post* const anchor = spans + span * (EACH + 1) * wide;  // and behind it the span's stretches
-        Step tiles(singles + (link - near) * wide, wide, begin, end, 0, near, link - near, 1, counts, 0);
+        if (publishes) tile_states[link * wide].publish(Part::of(own));
+        const u32 near = link % RADIX, far = link / RADIX % RADIX, span = link / SPAN;
+        const u32 share = lane_groups.share(RADIX), begin = lane_groups.group * share, end = active ? begin + share : 0;
+        Published* const anchor = anchors + span * (RADIX + 1) * wide;  // and behind it the span's stretches
+        Level tiles(tile_states + (link - near) * wide, wide, begin, end, 0, near, link - near, 1, counts, 0);
         // The anchor is of all before the span, which is more than a stretch.
-        const u32 first = span * SPAN - EACH;
+        const u32 first = span * SPAN - RADIX;
         const i64 more = span > 0 ? counts.before(first) + Part::count(start) : 0;
-        Step stretches(anchor, wide, begin, end, span > 0 ? 0 : 1, far + 1, first, EACH, counts, more);
-        const State behind = by.template all<Op>(tiles.fold(task.ticket));
-        if (posts && near == EACH - 1 && far < EACH - 1) anchor[(1 + far) * wide].post(Part::of(Op::combine(behind, own)));
-        State state = by.template all<Op>(stretches.fold(task.ticket));
+        Level stretches(anchor, wide, begin, end, span > 0 ? 0 : 1, far + 1, first, RADIX, counts, more);
+        const State behind = lane_groups.template all<Op>(tiles.fold(task.ticket));
+        if (publishes && near == RADIX - 1 && far < RADIX - 1) anchor[(1 + far) * wide].publish(Part::of(Op::combine(behind, own)));
+        State state = lane_groups.template all<Op>(stretches.fold(task.ticket));
         state = Op::combine(span > 0 ? state : Op::combine(start, state), behind);
-        if (posts && link % SPAN == SPAN - 1) anchor[(EACH + 1) * wide].post(Part::of(Op::combine(state, own)));
+        if (publishes && link % SPAN == SPAN - 1) anchor[(RADIX + 1) * wide].publish(Part::of(Op::combine(state, own)));
         return state;
     }
 };
 
 // Called as Chain, with a lane a column.
-template <class Op> struct AtOnceLinks : AtOnceChain<Op, 8, 8> {
-    GR_HD AtOnceLinks(const Strips& task, u64 chain, u32 column, bool has, u64 columns)
-        : AtOnceChain<Op, 8, 8>(task, task.links, chain, column, has, has, columns) {}
+template <class Op> struct LaneBatchedLookBack : BatchedLookBack<Op, 8, 8> {
+    GR_HD LaneBatchedLookBack(const Strips& task, u64 chain, u32 column, bool has, u64 columns)
+        : BatchedLookBack<Op, 8, 8>(task, task.links, chain, column, has, has, columns) {}
     GR_HD typename Op::State before(u64 link, typename Op::State own, typename Op::State start) const {
-        return AtOnceChain<Op, 8, 8>::before(link, own, start, {0, 1, 32}, {0, 0});
+        return BatchedLookBack<Op, 8, 8>::before(link, own, start, {0, 1, 32}, {0, 0});
     }
 };

@@ -6,164 +6,172 @@
 #include "../block/cluster.cuh"
 #include "contiguous_columns.cuh"
 
-template <class Op, class Emit, int Gangs, int Each, int Lookers, bool Exclusive, int Stretch, int Rows, int Blocks>
-struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false, Exclusive, Stretch, Stretch, LAG + 1,
-                                  MovedBesides<Op, Emit, 1, Exclusive>> {
-    typedef MovedBesides<Op, Emit, 1, Exclusive> Ways;
-    typedef StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false, Exclusive, Stretch, Stretch, LAG + 1, Ways> Strands;
-    typedef typename Strands::In In;
-    typedef typename Strands::State State;
-    typedef typename Strands::Spot Spot;
-    typedef typename Strands::AtOnce AtOnce;
-    typedef typename Strands::Notes Notes;
-    typedef typename Strands::Held Held;
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Exclusive, int Radix, int Rows,
+          int Blocks>
+struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, 1, LookBackWarps, true, false, Exclusive,
+                                                Radix, Radix, WRITE_DELAY + 1, ShiftedColumnOps<Op, Emit, 1, Exclusive>> {
+    typedef ShiftedColumnOps<Op, Emit, 1, Exclusive> Ops;
+    typedef ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, 1, LookBackWarps, true, false, Exclusive, Radix, Radix,
+                                 WRITE_DELAY + 1, Ops> Columns;
+    typedef typename Columns::In In;
+    typedef typename Columns::State State;
+    typedef typename Columns::TileLocation TileLocation;
+    typedef typename Columns::BatchedLinks BatchedLinks;
+    typedef typename Columns::SharedScratch SharedScratch;
+    typedef typename Columns::KeptState KeptState;
     typedef typename Emit::Out Out;
-    using Strands::task, Strands::lane, Strands::gang, Strands::width, Strands::team, Strands::column, Strands::tile, Strands::share,
-        Strands::is_inner, Strands::is_reverse, Strands::is_idle, Strands::meet, Strands::drain, Strands::notes, Strands::noted,
-        Strands::noted_at, Strands::parts, Strands::column_of;
-    static_assert(Strands::in_place && Each > 1 && sizeof(State) <= 16, "what is written for");
-    static const int stages = LAG + 1, batch = 4;
-    static const u32 looked = 32 * Lookers;  // columns that a block looks back for
-    struct Elements { Pack<In, 1> row[Rows]; };
+    using Columns::task, Columns::lane, Columns::warp_group, Columns::width, Columns::row_group, Columns::column, Columns::tile,
+        Columns::share, Columns::is_inner, Columns::is_reverse, Columns::is_idle, Columns::sync_group, Columns::drain,
+        Columns::scratch, Columns::part_state, Columns::scratch_index, Columns::parts, Columns::column_of;
+    static_assert(Columns::in_place && WarpsPerGroup > 1 && sizeof(State) <= 16, "what is written for");
+    static const int stages = WRITE_DELAY + 1, batch = 4;
+    static const u32 look_back_columns = 32 * LookBackWarps;  // columns that a block looks back for
+    struct RegisterTile { Pack<In, 1> row[Rows]; };
     // A state as it is told: every word of it beside the number of what it is of, both written at once. Nobody waits until others
     // have seen what he wrote, as who raises a flag behind it does: a microsecond each time.
     static const int words = (sizeof(State) + 3) / 4;
-    struct Letter { u64 words[AlliedStrands::words]; };
+    struct ClusterMessage { u64 words[ClusterColumnScan::words]; };
     // What this block is told, by how far away in the cluster who tells it is.
-    struct Letters {
-        u64 drawn[SPOTS];                                                       // a round, and what the first of them drew for it
-        Letter sums[SLOTS][Blocks - 1][looked], bases[SLOTS][Blocks - 1][looked];  // of a block's tile; what comes before this one's
+    struct ClusterMessages {
+        // a round, and what the first of them drew for it
+        u64 tile_number[RING_SLOTS];
+        // of a block's tile; what comes before this one's
+        ClusterMessage sums[STATE_SLOTS][Blocks - 1][look_back_columns], prefixes[STATE_SLOTS][Blocks - 1][look_back_columns];
     };
 
     const u32 rank;
-    GR_HD AlliedStrands(const Strips& scan) : Strands(scan), rank(cluster_rank<Blocks>()) {}
-    GR_HD Letters& letters() const { return *(Letters*)((u8*)&notes() + (sizeof(Notes) + 7) / 8 * 8); }
+    GR_HD ClusterColumnScan(const Strips& scan) : Columns(scan), rank(cluster_rank<Blocks>()) {}
+    GR_HD ClusterMessages& messages() const { return *(ClusterMessages*)((u8*)&scratch() + (sizeof(SharedScratch) + 7) / 8 * 8); }
     // All threads call, before a meeting.
     GR_HD void begin() const {
-        for (u32 i = threadIdx.x; i < sizeof(Letters) / 8; i += blockDim.x) ((u64*)&letters())[i] = 0;
+        for (u32 i = threadIdx.x; i < sizeof(ClusterMessages) / 8; i += blockDim.x) ((u64*)&messages())[i] = 0;
     }
 
     // One thread of each ally calls: the first draws for all.
-    GR_HD u32 draw(u32* ticket) const { return rank == 0 ? atomicAdd(ticket, 1u) : 0; }
-    GR_HD u64 tile_of(u32 round, u32 drawn) const {
-        u64* const letter = &letters().drawn[round % SPOTS];
+    GR_HD u32 take_tile(u32* ticket) const { return rank == 0 ? atomicAdd(ticket, 1u) : 0; }
+    GR_HD u64 tile_of(u32 round, u32 tile_number) const {
+        u64* const message = &messages().tile_number[round % RING_SLOTS];
         if (rank == 0) {
 #pragma unroll
-            for (u32 to = 1; to < Blocks; to++) put_beside<Blocks>(letter, (u64)(round + 1) << 32 | drawn, to);
+            for (u32 to = 1; to < Blocks; to++) put_remote<Blocks>(message, (u64)(round + 1) << 32 | tile_number, to);
         } else {
-            drawn = await_word_beside(letter, round + 1);
+            tile_number = await_remote_word(message, round + 1);
         }
-        return (u64)drawn * Blocks + rank;
+        return (u64)tile_number * Blocks + rank;
     }
 
     // To the ally so many places on; from it.
-    GR_HD void tell(Letter (&in)[Blocks - 1][looked], u32 place, State state, u32 number, u32 away) const {
+    GR_HD void send(ClusterMessage (&in)[Blocks - 1][look_back_columns], u32 place, State state, u32 number, u32 away) const {
         const Exchanged<State> from(state);
 #pragma unroll
         for (int i = 0; i < words; i++)
-            put_beside<Blocks>(&in[Blocks - 1 - away][place].words[i], (u64)number << 32 | from.words[i], (rank + away) % Blocks);
+            put_remote<Blocks>(&in[Blocks - 1 - away][place].words[i], (u64)number << 32 | from.words[i], (rank + away) % Blocks);
     }
-    static GR_HD State told(const Letter (&in)[Blocks - 1][looked], u32 place, u32 number, u32 away) {
+    static GR_HD State receive(const ClusterMessage (&in)[Blocks - 1][look_back_columns], u32 place, u32 number, u32 away) {
         Exchanged<State> to;
 #pragma unroll
-        for (int i = 0; i < words; i++) to.words[i] = await_word_beside(&in[away - 1][place].words[i], number);
+        for (int i = 0; i < words; i++) to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);
         return to.value;
     }
     // Of this block's tile, in a column.
-    GR_HD State own(u32 slot, u32 position) const {
+    GR_HD State own_state(u32 slot, u32 position) const {
         State all = Op::identity();
 #pragma unroll 4
-        for (u32 t = 0; position < width && t < parts(); t++) all = Op::combine(all, noted(slot, t, position));
+        for (u32 t = 0; position < width && t < parts(); t++) all = Op::combine(all, part_state(slot, t, position));
         return all;
     }
-    GR_HD void note(u32 slot, u32 position, State before) const {
+    GR_HD void write_prefixes(u32 slot, u32 position, State before) const {
 #pragma unroll 2
         for (u32 t = 0; position < width && t < parts(); t++) {
-            const State here = noted(slot, t, position);
-            noted(slot, t, position) = before;
+            const State here = part_state(slot, t, position);
+            part_state(slot, t, position) = before;
             before = Op::combine(before, here);
         }
     }
     // One warp calls, Lookers for a tile: each looks back for the same columns as others do for the tiles of the allies
     // together, of which it is told what they hold.
-    GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
-        const u32 place = looker * 32 + lane, mine = rank * looked + place, number = (u32)(spot.link / Blocks) + 1;
-        Letters& in = letters();
+    GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
+        const u32 place = look_back_warp * 32 + lane, mine = rank * look_back_columns + place;
+        const u32 number = (u32)(location.link / Blocks) + 1;
+        ClusterMessages& in = messages();
 #pragma unroll
-        for (u32 i = 1; i < Blocks; i++) tell(in.sums[slot], place, own(slot, (rank + i) % Blocks * looked + place), number, i);
+        for (u32 i = 1; i < Blocks; i++)
+            send(in.sums[slot], place, own_state(slot, (rank + i) % Blocks * look_back_columns + place), number, i);
         State sums[Blocks], all = Op::identity(), start = all;
-        const State here = own(slot, mine);
+        const State here = own_state(slot, mine);
         // Who has its base may tell sums of a later tile: these are read before it is told.
 #pragma unroll
         for (u32 i = 0; i < Blocks; i++) {
-            sums[i] = i == rank ? here : told(in.sums[slot], place, number, (i + Blocks - rank) % Blocks);
+            sums[i] = i == rank ? here : receive(in.sums[slot], place, number, (i + Blocks - rank) % Blocks);
             all = i == 0 ? sums[i] : Op::combine(all, sums[i]);
         }
         __syncwarp();
         const bool active = mine < width;
-        const u64 line = column_of(spot, mine);
+        const u64 line = column_of(location, mine);
         if (task.carry && active) start = ((const State*)task.carry)[line];
-        State before = AtOnce(task, task.links / Blocks, 0, mine, active, active, Blocks * looked)
-                           .before(spot.link / Blocks, all, start, {0, 1, 32}, {0, 0});
-        State base = before;
+        State before = BatchedLinks(task, task.links / Blocks, 0, mine, active, active, Blocks * look_back_columns)
+                           .before(location.link / Blocks, all, start, {0, 1, 32}, {0, 0});
+        State prefix = before;
 #pragma unroll
         for (u32 i = 0; i < Blocks; i++) {
-            if (i == rank) base = before;
-            else tell(in.bases[slot], place, before, number, (i + Blocks - rank) % Blocks);
+            if (i == rank) prefix = before;
+            else send(in.prefixes[slot], place, before, number, (i + Blocks - rank) % Blocks);
             before = Op::combine(before, sums[i]);
         }
-        if (task.totals && active && spot.link / Blocks + 1 == task.links / Blocks) ((State*)task.totals)[line] = before;
-        note(slot, mine, base);
+        if (task.totals && active && location.link / Blocks + 1 == task.links / Blocks) ((State*)task.totals)[line] = before;
+        write_prefixes(slot, mine, prefix);
 #pragma unroll
         for (u32 i = 1; i < Blocks; i++)
-            note(slot, (rank + i) % Blocks * looked + place, told(in.bases[slot], place, number, i));
+            write_prefixes(slot, (rank + i) % Blocks * look_back_columns + place, receive(in.prefixes[slot], place, number, i));
     }
 
     // In the order of the scan: which rows of a lane there are.
-    GR_HD void bounds(const Spot& spot, u32& from, u32& end) const {
-        const u32 first = gang * share() + team * Rows * width + column;
-        const u32 low = first < spot.low ? (spot.low - first + width - 1) / width : 0;
-        u32 high = first < spot.high ? (spot.high - first + width - 1) / width : 0;
+    GR_HD void bounds(const TileLocation& location, u32& from, u32& end) const {
+        const u32 first = warp_group * share() + row_group * Rows * width + column;
+        const u32 low = first < location.low ? (location.low - first + width - 1) / width : 0;
+        u32 high = first < location.high ? (location.high - first + width - 1) / width : 0;
         high = high < Rows ? high : Rows;
         from = is_reverse() ? Rows - high : low;
         end = is_reverse() ? Rows - low : high;
     }
-    template <int Begin, class Scan> GR_HD void turn_rows(u8* at, i32 step, Scan& scan, Elements& held) const {
+    template <int Begin, class Scan> GR_HD void exchange_rows(u8* at, i32 step, Scan& scan, RegisterTile& elements_kept) const {
         const int Count = Rows - Begin < batch ? Rows - Begin : batch;
         Pack<In, 1> from[Count], taken[Count];
         Pack<Out, 1> results[Count];
 #pragma unroll
         for (int i = 0; i < Count; i++) taken[i] = take_pack<In, 1>(at + i * step);
 #pragma unroll
-        for (int i = 0; i < Count; i++) from[i] = held.row[Begin + i];
+        for (int i = 0; i < Count; i++) from[i] = elements_kept.row[Begin + i];
         scan.rows(from, results);
 #pragma unroll
         for (int i = 0; i < Count; i++) {
             put_pack<Out, 1>(at + i * step, results[i]);
-            held.row[Begin + i] = taken[i];
+            elements_kept.row[Begin + i] = taken[i];
         }
-        if constexpr (Begin + Count < Rows) turn_rows<Begin + Count>(at + Count * step, step, scan, held);
+        if constexpr (Begin + Count < Rows) exchange_rows<Begin + Count>(at + Count * step, step, scan, elements_kept);
     }
     // All threads that scan call. The results of the tile that is held, if there is one, take the place of the elements of the
     // next one, which are held from now on.
-    GR_HD void turn(const Spot* spot, u32 slot, const Spot& next, u32 stage, const Held& folded, Elements& held) const {
-        const bool takes = next.tile < task.tiles;
+    GR_HD void exchange(const TileLocation* location, u32 slot, const TileLocation& next, u32 stage, const KeptState& folded,
+                        RegisterTile& elements_kept) const {
+        const bool has_next = next.tile < task.tiles;
         if (!is_idle()) {
-            const State before[1] = {spot ? notes().state[slot][noted_at()] : Op::identity()};
+            const State before[1] = {location ? scratch().state[slot][scratch_index()] : Op::identity()};
             const i32 step = (is_reverse() ? -(i32)width : (i32)width) * (i32)sizeof(In);
-            u8* at = tile(stage) + (gang * share() + (team * Rows + (is_reverse() ? Rows - 1 : 0)) * width + column) * (u32)sizeof(In);
-            if (spot && takes && is_inner(*spot) && is_inner(next) && folded.right) {
-                typename Ways::Scan scan(before, task.option);
-                turn_rows<0>(at, step, scan, held);
+            const u32 row = row_group * Rows + (is_reverse() ? Rows - 1 : 0);
+            u8* at = tile(stage) + (warp_group * share() + row * width + column) * (u32)sizeof(In);
+            if (location && has_next && is_inner(*location) && is_inner(next) && folded.is_finite) {
+                typename Ops::Scan scan(before, task.option);
+                exchange_rows<0>(at, step, scan, elements_kept);
             } else {
-                ScanAny<Op, Emit, 1, Exclusive> scan(before, task.option);
+                AnyColumnScan<Op, Emit, 1, Exclusive> scan(before, task.option);
                 u32 from = 0, end = 0, first = 0, last = 0;
-                if (spot) bounds(*spot, from, end);
-                if (takes) bounds(next, first, last);
+                if (location) bounds(*location, from, end);
+                if (has_next) bounds(next, first, last);
 #pragma unroll
                 for (u32 i = 0; i < Rows; i++, at += step) {
-                    const Pack<In, 1> one[1] = {held.row[i]};
-                    if (i >= first && i < last) held.row[i] = take_pack<In, 1>(at);
+                    const Pack<In, 1> one[1] = {elements_kept.row[i]};
+                    if (i >= first && i < last) elements_kept.row[i] = take_pack<In, 1>(at);
                     if (i >= from && i < end) {
                         Pack<Out, 1> result[1];
                         scan.rows(one, result);
@@ -172,19 +180,21 @@ struct AlliedStrands : StrandScan<Op, Emit, Gangs, Each, 1, Lookers, true, false
                 }
             }
         }
-        meet();  // all have their rows, and have left results
-        if (spot) drain(*spot, stage);
+        sync_group();  // all have their rows, and have left results
+        if (location) drain(*location, stage);
     }
 };
 
-// Grid: any number of clusters, of Blocks blocks of Gangs Each + LAG Lookers warps.
-template <class Op, class Emit, int Gangs, int Each, int Lookers, bool Exclusive, int Stretch, int Rows, int Blocks,
-          class Work = AlliedStrands<Op, Emit, Gangs, Each, Lookers, Exclusive, Stretch, Rows, Blocks>>
-__global__ void GR_CLUSTER(Blocks) __launch_bounds__(32 * (Gangs * Each + LAG * Lookers), GR_BLOCKS)
-    scan_allies(const __grid_constant__ Strips task) {
-    if (threadIdx.x == 0) begin_named(Work::FIRST, Work::FIRST + Gangs - 1, Work::lanes);
+// Grid: any number of clusters, of Blocks blocks of Gangs Each + WRITE_DELAY Lookers warps.
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Exclusive, int Radix, int Rows,
+          int Blocks,
+          class Work = ClusterColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, LookBackWarps, Exclusive, Radix, Rows, Blocks>>
+__global__ void GR_CLUSTER(Blocks) __launch_bounds__(32 * (WarpGroups * WarpsPerGroup + WRITE_DELAY * LookBackWarps), GR_BLOCKS)
+    scan_cluster_columns(const __grid_constant__ Strips task) {
+    if (threadIdx.x == 0) begin_named(Work::FIRST_BARRIER, Work::FIRST_BARRIER + WarpGroups - 1, Work::lanes);
     const Work work(task);
     work.begin();
-    meet_cluster<Blocks>();
-    Pipeline<Work, Gangs * Each, Lookers>(work, task.tiles, task.ticket).run();  // whoever is sent a thing awaits it
+    sync_cluster<Blocks>();
+    // whoever is sent a thing awaits it
+    Pipeline<Work, WarpGroups * WarpsPerGroup, LookBackWarps>(work, task.tiles, task.ticket).run();
 }

@@ -9,7 +9,7 @@
 // Columns side by side of any operator: their states folded and scanned row by row.
 
 // The states of several columns, as one that is posted and awaited together.
-template <class Op, int Columns> struct Several {
+template <class Op, int Columns> struct ColumnStates {
     struct State { typename Op::State at[Columns]; };
     static GR_HD State identity() {
         State none;
@@ -27,30 +27,30 @@ template <class Op, int Columns> struct Several {
 
 //   fold.take(rows)           rows of V columns more
 //   fold.state(j)             of column j
-//   fold.was_right()          where it `guesses`: whether that is so
+//   fold.was_finite()          where it `assumes_finite`: whether that is so
 //
-//   ScanBeside(before, option)
+//   ColumnScan(before, option)
 //   scan.rows(from, to)       rows' results
 //   scan.after(j)             of column j, behind all rows
-template <class Op, int V> struct FoldAny {
+template <class Op, int V> struct AnyColumnReduce {
     typedef typename Op::In In;
-    static const bool guesses = false;
-    Gather<Op> gather[V];
+    static const bool assumes_finite = false;
+    ThreadReduce<Op> reduce[V];
     template <int Count> GR_HD void take(const Pack<In, V> (&from)[Count]) {
 #pragma unroll
         for (int i = 0; i < Count; i++)
 #pragma unroll
-            for (int j = 0; j < V; j++) gather[j].take(from[i].at[j]);
+            for (int j = 0; j < V; j++) reduce[j].take(from[i].at[j]);
     }
-    GR_HD typename Op::State state(int j) const { return gather[j].state(); }
+    GR_HD typename Op::State state(int j) const { return reduce[j].state(); }
 };
-template <class Op, class Emit, int V, bool Exclusive> struct ScanAny {
+template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     State state[V];
     const f64* option;
-    GR_HD ScanAny(const State (&before)[V], const f64* options) : option(options) {
+    GR_HD AnyColumnScan(const State (&before)[V], const f64* options) : option(options) {
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = before[j];
     }
@@ -61,8 +61,8 @@ template <class Op, class Emit, int V, bool Exclusive> struct ScanAny {
     GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            if (Exclusive) to.at[j] = Emit::of(Before<Op>::of(state[j], from.at[j]), option);
-            state[j] = Take<Op>::of(state[j], from.at[j]);
+            if (Exclusive) to.at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from.at[j]), option);
+            state[j] = ScanStep<Op>::of(state[j], from.at[j]);
             if (!Exclusive) to.at[j] = Emit::of(state[j], option);
         }
     }
@@ -73,13 +73,13 @@ template <class Op, class Emit, int V, bool Exclusive> struct ScanAny {
 
 // At first all are taken for finite, which costs no branch. Who folds asks in the end whether they were, and else folds and
 // scans them as any elements.
-template <class Map, int V> struct FoldMoved {
-    static_assert(IsMoved<Map>::yes, "elements are added, not terms");
+template <class Map, int V> struct ShiftedColumnReduce {
+    static_assert(AddsElements<Map>::yes, "elements are added, not terms");
     typedef typename Map::In T;
-    static const bool guesses = true;
+    static const bool assumes_finite = true;
     f64 sum[V];
     u32 check;
-    GR_HD FoldMoved() : check(0) {
+    GR_HD ShiftedColumnReduce() : check(0) {
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = 0;
     }
@@ -89,18 +89,19 @@ template <class Map, int V> struct FoldMoved {
             const Pack<T, V> all = AddedPack<Map>::of(from[i]);
             check = check_finite(all, check);
 #pragma unroll
-            for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum[j]);
+            for (int j = 0; j < V; j++)
+                sum[j] = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum[j]);
         }
     }
     GR_HD f64 state(int j) const { return sum[j]; }
-    GR_HD bool was_right() const { return check == 0; }
+    GR_HD bool was_finite() const { return check == 0; }
 };
-template <class Map, class Emit, int V> struct ScanMoved {
-    static_assert(IsMoved<Map>::yes, "elements are added, not terms");
+template <class Map, class Emit, int V> struct ShiftedColumnScan {
+    static_assert(AddsElements<Map>::yes, "elements are added, not terms");
     typedef typename Map::In T;
     f64 sum[V];
     const f64* option;
-    GR_HD ScanMoved(const f64 (&before)[V], const f64* options) : option(options) {
+    GR_HD ShiftedColumnScan(const f64 (&before)[V], const f64* options) : option(options) {
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = before[j];
     }
@@ -112,7 +113,7 @@ template <class Map, class Emit, int V> struct ScanMoved {
         static_assert(sizeof(T) == 4 || sizeof(Out) == 2, "16-bit elements have results of their own type");
         const Pack<T, V> all = AddedPack<Map>::of(from);
 #pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum[j]);
+        for (int j = 0; j < V; j++) sum[j] = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum[j]);
         if constexpr (sizeof(T) == 2 && V % 2 == 0) {
 #pragma unroll
             for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
@@ -128,7 +129,7 @@ template <class Map, class Emit, int V> struct ScanMoved {
 
 // Extremes of bytes and 16-bit elements, two lanes to an instruction. Of a word of bytes the odd ones are upper bytes of lanes
 // as they stand, the even ones when they have been moved; what stands below them decides nothing between unlike ones.
-template <class T, bool Max, bool SkipNan, int V> struct NarrowBeside {
+template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     typedef Halves<T, Max, SkipNan> Lane;
     static const int words = V * (int)sizeof(T) / 4, each = sizeof(T) == 1 ? 2 : 1;
     u32 best[words][each];
@@ -154,10 +155,10 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowBeside {
         }
     }
 };
-template <class T, bool Max, bool SkipNan, int V> struct FoldNarrow {
-    static const bool guesses = false;
-    NarrowBeside<T, Max, SkipNan, V> lanes;
-    GR_HD FoldNarrow() {
+template <class T, bool Max, bool SkipNan, int V> struct NarrowColumnReduce {
+    static const bool assumes_finite = false;
+    NarrowColumns<T, Max, SkipNan, V> lanes;
+    GR_HD NarrowColumnReduce() {
         Pack<T, V> worst;
 #pragma unroll
         for (int j = 0; j < V; j++) worst.at[j] = Extreme<T, Max, SkipNan>::worst();
@@ -173,9 +174,9 @@ template <class T, bool Max, bool SkipNan, int V> struct FoldNarrow {
         return all.at[j];
     }
 };
-template <class T, bool Max, bool SkipNan, int V> struct ScanNarrow {
-    NarrowBeside<T, Max, SkipNan, V> lanes;
-    GR_HD ScanNarrow(const T (&before)[V], const f64*) {
+template <class T, bool Max, bool SkipNan, int V> struct NarrowColumnScan {
+    NarrowColumns<T, Max, SkipNan, V> lanes;
+    GR_HD NarrowColumnScan(const T (&before)[V], const f64*) {
         Pack<T, V> all;
 #pragma unroll
         for (int j = 0; j < V; j++) all.at[j] = before[j];
@@ -199,11 +200,11 @@ template <class T, bool Max, bool SkipNan, int V> struct ScanNarrow {
 
 // Sums in pairs: whether a pair's second number means something is asked once of several rows, since what is no finite number
 // stays so.
-template <class Map, class Emit, int V> struct ScanPairs {
+template <class Map, class Emit, int V> struct TwofoldColumnScan {
     typedef typename Map::In In;
     typedef typename Emit::Out Out;
     Twofold sum[V];
-    GR_HD ScanPairs(const Twofold (&before)[V], const f64*) {
+    GR_HD TwofoldColumnScan(const Twofold (&before)[V], const f64*) {
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = before[j];
     }
@@ -229,14 +230,14 @@ template <class Map, class Emit, int V> struct ScanPairs {
 };
 
 // Means and variances: of each column several rows are a run (moments_scan.cuh, moments_scan.cuh).
-template <class Op, class Emit, int V> struct ScanRuns {
+template <class Op, class Emit, int V> struct RowRunColumnScan {
     typedef typename Op::In In;
     typedef typename Emit::Out Out;
     struct Run : PackScan<Op, Emit, 1> {
         GR_HD Run() : PackScan<Op, Emit, 1>(Op::identity(), nullptr) {}
     };
     Run runs[V];
-    GR_HD ScanRuns(const typename Op::State (&before)[V], const f64* options) {
+    GR_HD RowRunColumnScan(const typename Op::State (&before)[V], const f64* options) {
 #pragma unroll
         for (int j = 0; j < V; j++) (PackScan<Op, Emit, 1>&)runs[j] = PackScan<Op, Emit, 1>(before[j], options);
     }
@@ -255,16 +256,16 @@ template <class Op, class Emit, int V> struct ScanRuns {
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
 // Of one column, by arithmetic of fewer digits for as long as rows are near what comes before them.
-template <class Op, class Emit> struct ScanNear : ScanRuns<Op, Emit, 1> {
-    typedef ScanRuns<Op, Emit, 1> Runs;
+template <class Op, class Emit> struct DeltaColumnScan : RowRunColumnScan<Op, Emit, 1> {
+    typedef RowRunColumnScan<Op, Emit, 1> Runs;
     typedef typename Op::In In;
     typedef typename Emit::Out Out;
-    NearScan<Op, Emit> near;
+    VarianceF32Delta<Op, Emit> delta;
     int taken;  // rows, while they are near; else below zero
-    GR_HD ScanNear(const typename Op::State (&before)[1], const f64* options)
-        : Runs(before, options), near(before[0], options), taken(near.is_near(0) ? 0 : -1) {}
+    GR_HD DeltaColumnScan(const typename Op::State (&before)[1], const f64* options)
+        : Runs(before, options), delta(before[0], options), taken(delta.is_small(0) ? 0 : -1) {}
     GR_HD void leave(f32 sum, f32 excess) {
-        this->runs[0].skip(taken, sum, excess + (f64)taken * near.variance);
+        this->runs[0].skip(taken, sum, excess + (f64)taken * delta.variance);
         taken = -1;
     }
     template <int Count> GR_HD void rows(const Pack<In, 1> (&from)[Count], Pack<Out, 1> (&to)[Count]) {
@@ -273,11 +274,11 @@ template <class Op, class Emit> struct ScanNear : ScanRuns<Op, Emit, 1> {
             Pack<Out, Count> found;
 #pragma unroll
             for (int i = 0; i < Count; i++) column.at[i] = from[i].at[0];
-            const f32 sum = near.sum, excess = near.excess;
-            near.walk(column, found);
+            const f32 sum = delta.sum, excess = delta.excess;
+            delta.walk(column, found);
 #pragma unroll
             for (int i = 0; i < Count; i++) to[i].at[0] = found.at[i];
-            if (near.is_near(2 * (f64)near.excess)) {  // what squares exceed the variance by, not all of them
+            if (delta.is_small(2 * (f64)delta.excess)) {  // what squares exceed the variance by, not all of them
                 taken += Count;
                 return;
             }
@@ -286,24 +287,24 @@ template <class Op, class Emit> struct ScanNear : ScanRuns<Op, Emit, 1> {
         Runs::rows(from, to);
     }
     GR_HD typename Op::State after(int j) const {
-        ScanNear behind = *this;
-        if (taken >= 0) behind.leave(near.sum, near.excess);
+        DeltaColumnScan behind = *this;
+        if (taken >= 0) behind.leave(delta.sum, delta.excess);
         return behind.Runs::after(j);
     }
 };
-template <class Op, class Emit, int V, bool Near> struct RunsOf { typedef ScanRuns<Op, Emit, V> Way; };
-template <class Op, class Emit> struct RunsOf<Op, Emit, 1, true> { typedef ScanNear<Op, Emit> Way; };
+template <class Op, class Emit, int V, bool IsNear> struct RowRunScanOf { typedef RowRunColumnScan<Op, Emit, V> Scan; };
+template <class Op, class Emit> struct RowRunScanOf<Op, Emit, 1, true> { typedef DeltaColumnScan<Op, Emit> Scan; };
 template <class Op, class Emit, int V>
-using ScanQuotients = typename Either<
-    PackScan<Op, Emit, 1>::exists && !WarpFold<Op>::skips,
-    typename RunsOf<Op, Emit, V, NearScan<Op, Emit>::exists && sizeof(typename Emit::Out) == 4>::Way,
-    ScanAny<Op, Emit, V, false>>::type;
+using MomentsColumnScan = typename Conditional<
+    PackScan<Op, Emit, 1>::exists && !ShiftedPowerSums<Op>::skips,
+    typename RowRunScanOf<Op, Emit, V, VarianceF32Delta<Op, Emit>::exists && sizeof(typename Emit::Out) == 4>::Scan,
+    AnyColumnScan<Op, Emit, V, false>>::type;
 
 // Power sums about a lane's first row.
-template <class T, class Op, int V> struct FoldPowers {
-    static const bool guesses = false;
+template <class T, class Op, int V> struct PivotColumnReduce {
+    static const bool assumes_finite = false;
     PowerSums<2> sums[V];
-    GR_HD FoldPowers() : sums() {}
+    GR_HD PivotColumnReduce() : sums() {}
     template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
@@ -318,80 +319,84 @@ template <class T, class Op, int V> struct FoldPowers {
 
 // Columns that a lane takes side by side: how the states of each operator are folded and scanned.
 
-template <class Op, int V> struct FoldBeside : FoldAny<Op, V> {};
-template <int V> struct FoldBeside<Var<f32, false>, V> : FoldPowers<f32, Var<f32, false>, V> {};
-template <int V> struct FoldBeside<Std<f32, false>, V> : FoldPowers<f32, Std<f32, false>, V> {};
-template <class Op, class Emit, int V, bool Exclusive> struct ScanBeside : ScanAny<Op, Emit, V, Exclusive> {
-    using ScanAny<Op, Emit, V, Exclusive>::ScanAny;
+template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
+template <int V> struct ColumnReduce<Var<f32, false>, V> : PivotColumnReduce<f32, Var<f32, false>, V> {};
+template <int V> struct ColumnReduce<Std<f32, false>, V> : PivotColumnReduce<f32, Std<f32, false>, V> {};
+template <class Op, class Emit, int V, bool Exclusive> struct ColumnScan : AnyColumnScan<Op, Emit, V, Exclusive> {
+    using AnyColumnScan<Op, Emit, V, Exclusive>::AnyColumnScan;
 };
 // Of words there must be whole ones.
 template <class T, bool Max, bool SkipNan, int V>
-using FoldExtremes = typename Either<V * sizeof(T) % 4 == 0, FoldNarrow<T, Max, SkipNan, V>, FoldAny<MinMax<T, Max, SkipNan>, V>>::type;
+using ExtremesColumnReduce = typename Conditional<V * sizeof(T) % 4 == 0, NarrowColumnReduce<T, Max, SkipNan, V>,
+                                                  AnyColumnReduce<MinMax<T, Max, SkipNan>, V>>::type;
 template <class T, bool Max, bool SkipNan, int V>
-using ScanExtremes = typename Either<V * sizeof(T) % 4 == 0, ScanNarrow<T, Max, SkipNan, V>,
-                                     ScanAny<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>>::type;
-#define GR_BESIDE(T)                                                                                                  \
-    template <bool Max, bool SkipNan, int V>                                                                          \
-    struct FoldBeside<MinMax<T, Max, SkipNan>, V> : FoldExtremes<T, Max, SkipNan, V> {};                              \
-    template <bool Max, bool SkipNan, int V>                                                                          \
-    struct ScanBeside<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false> : ScanExtremes<T, Max, SkipNan, V> { \
-        typedef ScanExtremes<T, Max, SkipNan, V> Way;                                                                 \
-        using Way::Way;                                                                                               \
+using ExtremesColumnScan = typename Conditional<V * sizeof(T) % 4 == 0, NarrowColumnScan<T, Max, SkipNan, V>,
+                                                AnyColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>>::type;
+#define GR_COLUMN_OPS(T)                                                                           \
+    template <bool Max, bool SkipNan, int V>                                                       \
+    struct ColumnReduce<MinMax<T, Max, SkipNan>, V> : ExtremesColumnReduce<T, Max, SkipNan, V> {}; \
+    template <bool Max, bool SkipNan, int V>                                                       \
+    struct ColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>        \
+        : ExtremesColumnScan<T, Max, SkipNan, V> {                                                 \
+        typedef ExtremesColumnScan<T, Max, SkipNan, V> Base;                                       \
+        using Base::Base;                                                                          \
     };
-GR_BESIDE(half) GR_BESIDE(bfloat16) GR_BESIDE(i16) GR_BESIDE(u16) GR_BESIDE(i8) GR_BESIDE(u8) GR_BESIDE(boolean)
-#undef GR_BESIDE
+GR_COLUMN_OPS(half) GR_COLUMN_OPS(bfloat16) GR_COLUMN_OPS(i16) GR_COLUMN_OPS(u16) GR_COLUMN_OPS(i8) GR_COLUMN_OPS(u8)
+GR_COLUMN_OPS(boolean)
+#undef GR_COLUMN_OPS
 
-#define GR_BESIDE(T, Map)                                                                                \
-    template <int V> struct FoldBeside<Sum<Map<T, f64>, f64>, V> : FoldMoved<Map<T, f64>, V> {};         \
-    template <int V> struct ScanBeside<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false> \
-        : ScanMoved<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                                   \
-        using ScanMoved<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::ScanMoved;                     \
+#define GR_COLUMN_OPS(T, Map)                                                                                \
+    template <int V> struct ColumnReduce<Sum<Map<T, f64>, f64>, V> : ShiftedColumnReduce<Map<T, f64>, V> {}; \
+    template <int V> struct ColumnScan<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false>     \
+        : ShiftedColumnScan<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                               \
+        using ShiftedColumnScan<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::ShiftedColumnScan;         \
     };
-GR_BESIDE(half, Value) GR_BESIDE(half, NonNan) GR_BESIDE(bfloat16, Value) GR_BESIDE(bfloat16, NonNan)
-#undef GR_BESIDE
+GR_COLUMN_OPS(half, Value) GR_COLUMN_OPS(half, NonNan) GR_COLUMN_OPS(bfloat16, Value) GR_COLUMN_OPS(bfloat16, NonNan)
+#undef GR_COLUMN_OPS
 
 template <int V>
-struct ScanBeside<Sum<Value<f64, f64>, Twofold>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V, false>
-    : ScanPairs<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V> {
-    using ScanPairs<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V>::ScanPairs;
+struct ColumnScan<Sum<Value<f64, f64>, Twofold>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V, false>
+    : TwofoldColumnScan<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V> {
+    using TwofoldColumnScan<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V>::TwofoldColumnScan;
 };
 template <class Map, class A, class Result, int V>
-struct ScanBeside<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false>
-    : ScanQuotients<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> {
-    typedef ScanQuotients<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> Way;
-    using Way::Way;
+struct ColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false>
+    : MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> {
+    typedef MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> Base;
+    using Base::Base;
 };
 template <class T, class Result, int V>
-struct ScanBeside<Var<T, false>, Final<Var<T, false>, Result>, V, false>
-    : ScanQuotients<Var<T, false>, Final<Var<T, false>, Result>, V> {
-    typedef ScanQuotients<Var<T, false>, Final<Var<T, false>, Result>, V> Way;
-    using Way::Way;
+struct ColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V, false>
+    : MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> {
+    typedef MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> Base;
+    using Base::Base;
 };
 template <class T, class Result, int V>
-struct ScanBeside<Std<T, false>, Final<Std<T, false>, Result>, V, false>
-    : ScanQuotients<Std<T, false>, Final<Std<T, false>, Result>, V> {
-    typedef ScanQuotients<Std<T, false>, Final<Std<T, false>, Result>, V> Way;
-    using Way::Way;
+struct ColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V, false>
+    : MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> {
+    typedef MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> Base;
+    using Base::Base;
 };
 // How a kernel folds and scans columns; and one whose lanes wait for conversions, but have registers left: sums of float32 by bits
 // that are moved. H200, 2026-11, 4 GiB, shares of a copy without and so: by allies (cluster_columns.cuh) down (n, 64), (n, 80), (n, 100),
 // (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in strips down (n, 513) 0.77 and 0.80; but as strands down
 // (n, 65), (n, 100) 0.90, 0.88 and 0.87, 0.84.
-template <class Op, class Emit, int V, bool Exclusive> struct Besides {
-    typedef FoldBeside<Op, V> Fold;
-    typedef ScanBeside<Op, Emit, V, Exclusive> Scan;
+template <class Op, class Emit, int V, bool Exclusive> struct ColumnOps {
+    typedef ColumnReduce<Op, V> Fold;
+    typedef ColumnScan<Op, Emit, V, Exclusive> Scan;
 };
-template <class Op, class Emit, int V, bool Exclusive> struct MovedBesides : Besides<Op, Emit, V, Exclusive> {};
-template <class Map, class Emit, int V, bool Exclusive> struct MovedWays {
-    typedef FoldMoved<Map, V> Fold;
-    typedef typename Either<Exclusive, ScanAny<Sum<Map, f64>, Emit, V, true>, ScanMoved<Map, Emit, V>>::type Scan;
+template <class Op, class Emit, int V, bool Exclusive> struct ShiftedColumnOps : ColumnOps<Op, Emit, V, Exclusive> {};
+template <class Map, class Emit, int V, bool Exclusive> struct ShiftedOps {
+    typedef ShiftedColumnReduce<Map, V> Fold;
+    typedef typename Conditional<Exclusive, AnyColumnScan<Sum<Map, f64>, Emit, V, true>,
+                                 ShiftedColumnScan<Map, Emit, V>>::type Scan;
 };
 template <class Emit, int V, bool Exclusive>
-struct MovedBesides<Sum<Value<f32, f64>, f64>, Emit, V, Exclusive> : MovedWays<Value<f32, f64>, Emit, V, Exclusive> {};
+struct ShiftedColumnOps<Sum<Value<f32, f64>, f64>, Emit, V, Exclusive> : ShiftedOps<Value<f32, f64>, Emit, V, Exclusive> {};
 template <class Emit, int V, bool Exclusive>
-struct MovedBesides<Sum<NonNan<f32, f64>, f64>, Emit, V, Exclusive> : MovedWays<NonNan<f32, f64>, Emit, V, Exclusive> {};
+struct ShiftedColumnOps<Sum<NonNan<f32, f64>, f64>, Emit, V, Exclusive> : ShiftedOps<NonNan<f32, f64>, Emit, V, Exclusive> {};
 // Operators of which several rows had better be scanned together.
-template <class Op> struct InRuns { static const bool yes = false; };
-template <class Map, class A> struct InRuns<Mean<Map, A>> { static const bool yes = true; };
-template <class T> struct InRuns<Var<T, false>> { static const bool yes = true; };
-template <class T> struct InRuns<Std<T, false>> { static const bool yes = true; };
+template <class Op> struct ScansRowRuns { static const bool yes = false; };
+template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };
+template <class T> struct ScansRowRuns<Var<T, false>> { static const bool yes = true; };
+template <class T> struct ScansRowRuns<Std<T, false>> { static const bool yes = true; };

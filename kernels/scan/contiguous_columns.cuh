@@ -4,79 +4,84 @@
 #pragma once
 #include "contiguous_tile.cuh"
 
-template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive, int Stretch, int Slots, int Stages = STAGES,
-          class Ways = Besides<Op, Emit, V, Exclusive>>
-struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots, Stages> {
-    typedef DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Lookers, Anchored, Lines, Stretch, Slots, Stages> Tiles;
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Anchored, bool Lines,
+          bool Exclusive, int Radix, int StatesPerLane, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, V, Exclusive>>
+struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V,
+                                             LookBackWarps, Anchored, Lines, Radix, StatesPerLane, Stages> {
+    typedef ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V, LookBackWarps, Anchored, Lines,
+                           Radix, StatesPerLane, Stages> Tiles;
     typedef typename Op::In In;
     typedef typename Op::State Value;
-    typedef typename Tiles::Flow Flow;
+    typedef typename Tiles::Running Running;
     typedef typename Tiles::State State;
-    typedef typename Tiles::Spot Spot;
+    typedef typename Tiles::TileLocation TileLocation;
     typedef typename Emit::Out Out;
-    using Tiles::task, Tiles::lane, Tiles::gang, Tiles::member, Tiles::width, Tiles::rows, Tiles::teams, Tiles::in_place, Tiles::is_reverse,
-        Tiles::tile, Tiles::results, Tiles::share, Tiles::notes, Tiles::is_inner, Tiles::column_of, Tiles::turned, Tiles::meet,
-        Tiles::drain;
+    using Tiles::task, Tiles::lane, Tiles::warp_group, Tiles::group_thread, Tiles::width, Tiles::rows, Tiles::row_groups,
+        Tiles::in_place, Tiles::is_reverse, Tiles::tile, Tiles::results, Tiles::share, Tiles::scratch, Tiles::is_inner,
+        Tiles::column_of, Tiles::rows_ahead, Tiles::sync_group, Tiles::drain;
     // Rows that a lane reads from shared memory at once.
-    static const int batch = InRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
-    static const bool guesses = Ways::Fold::guesses;
-    struct Held {
-        State before[Each == 1 ? V : 1];  // within the warp, where it is a gang
-        bool right;                       // what folding guessed
+    static const int batch = ScansRowRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
+    static const bool assumes_finite = Ops::Fold::assumes_finite;
+    struct KeptState {
+        State before[WarpsPerGroup == 1 ? V : 1];  // within the warp, where it is a gang
+        bool is_finite;                       // what folding guessed
     };
 
-    const u32 team, column;  // of this lane's strand; team: in its gang
-    GR_HD StrandScan(const Strips& scan)
-        : Tiles(scan), team((u32)scan.by_width.of(member * V)), column(member * V - team * (u32)scan.width) {}
+    const u32 row_group, column;  // of this lane's strand; team: in its gang
+    GR_HD ContiguousColumnScan(const Strips& scan)
+        : Tiles(scan), row_group((u32)scan.by_width.of(group_thread * V)), column(group_thread * V - row_group * (u32)scan.width) {}
 
-    static GR_HD Held nothing() {
-        Held none;
+    static GR_HD KeptState nothing_kept() {
+        KeptState none;
 #pragma unroll
-        for (int j = 0; j < (Each == 1 ? V : 1); j++) none.before[j] = Flow::identity();
-        none.right = true;
+        for (int j = 0; j < (WarpsPerGroup == 1 ? V : 1); j++) none.before[j] = Running::identity();
+        none.is_finite = true;
         return none;
     }
-    GR_HD u32 noted_at() const { return Each == 1 ? gang * width + column : gang * (teams / Gangs) * width + member * V; }
-    GR_HD bool is_idle() const { return team >= teams / Gangs; }
+    GR_HD u32 scratch_index() const {
+        return WarpsPerGroup == 1 ? warp_group * width + column : warp_group * (row_groups / WarpGroups) * width + group_thread * V;
+    }
+    GR_HD bool is_idle() const { return row_group >= row_groups / WarpGroups; }
 
     // A strand, row by row.
-    template <class Fold> struct Folding {
-        const StrandScan& scan;
+    template <class Fold> struct Reducer {
+        const ContiguousColumnScan& scan;
         Fold fold;
         Value ahead[V];  // of the line that began last, if one did
-        bool began, right;
-        GR_HD Folding(const StrandScan& all) : scan(all), began(false), right(true) {}
-        GR_HD bool was_right() const {
-            if constexpr (Fold::guesses) return right && fold.was_right();
+        bool has_head, is_finite;
+        GR_HD Reducer(const ContiguousColumnScan& owner) : scan(owner), has_head(false), is_finite(true) {}
+        GR_HD bool was_finite() const {
+            if constexpr (Fold::assumes_finite) return is_finite && fold.was_finite();
             return true;
         }
-        GR_HD void begin(const Spot& spot, u64 line) {
-            right = was_right();
+        GR_HD void begin(const TileLocation& location, u64 line) {
+            is_finite = was_finite();
             fold = Fold();
-            began = true;
-            scan.ahead_of(spot, line, ahead);
+            has_head = true;
+            scan.line_start_of(location, line, ahead);
         }
-        GR_HD void end(const Spot&, u64) {}
+        GR_HD void end(const TileLocation&, u64) {}
         GR_HD State state(int j) const {
             const Value value = fold.state(j);
-            return Flow::of(Lines && began && scan.task.carry ? Op::combine(ahead[j], value) : value, began);
+            return Running::of(Lines && has_head && scan.task.carry ? Op::combine(ahead[j], value) : value, has_head);
         }
         template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8*, i32) { fold.take(rows); }
     };
-    template <class Scan> struct Writing {
-        const StrandScan& all;
+    template <class Scan> struct Writer {
+        const ContiguousColumnScan& owner;
         Scan scan;
-        GR_HD Writing(const StrandScan& strands, const Value (&before)[V]) : all(strands), scan(before, strands.task.option) {}
-        GR_HD void begin(const Spot& spot, u64 line) {
+        GR_HD Writer(const ContiguousColumnScan& columns, const Value (&before)[V])
+            : owner(columns), scan(before, columns.task.option) {}
+        GR_HD void begin(const TileLocation& location, u64 line) {
             Value state[V];
-            all.ahead_of(spot, line, state);
-            scan = Scan(state, all.task.option);
+            owner.line_start_of(location, line, state);
+            scan = Scan(state, owner.task.option);
         }
-        GR_HD void end(const Spot& spot, u64 line) {
-            if (all.task.totals)
+        GR_HD void end(const TileLocation& location, u64 line) {
+            if (owner.task.totals)
 #pragma unroll
                 for (int j = 0; j < V; j++)
-                    ((Value*)all.task.totals)[line * all.width + all.column_of(spot, all.column + j)] = scan.after(j);
+                    ((Value*)owner.task.totals)[line * owner.width + owner.column_of(location, owner.column + j)] = scan.after(j);
         }
         template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8* to, i32 step_to) {
             Pack<Out, V> results[Count];
@@ -96,12 +101,12 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         visit.take(rows, to, step_to);
         to += Count * step_to;
     }
-    template <class Visit> GR_HD void walk(const Spot& spot, u32 stage, Visit& visit) const {
+    template <class Visit> GR_HD void walk(const TileLocation& location, u32 stage, Visit& visit) const {
         u32 from = 0, end = rows;  // in the order of memory
-        const u32 first = gang * share() + team * rows * width + column;
-        if (!is_inner(spot)) {
-            from = first < spot.low ? (spot.low - first + width - 1) / width : 0;
-            end = first < spot.high ? (spot.high - first + width - 1) / width : 0;
+        const u32 first = warp_group * share() + row_group * rows * width + column;
+        if (!is_inner(location)) {
+            from = first < location.low ? (location.low - first + width - 1) / width : 0;
+            end = first < location.high ? (location.high - first + width - 1) / width : 0;
             end = end < rows ? end : rows;
         }
         const i32 step = is_reverse() ? -(i32)width : (i32)width;
@@ -112,11 +117,12 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
         u64 line = 0;
         u32 left = end > from ? end - from : 0, until = left;  // rows; those before a line ends
         if (Lines && left) {
-            const u64 row = spot.row + (gang * (teams / Gangs) + team) * rows + (is_reverse() ? end - 1 : from) - turned(spot, column);
+            const u64 row = location.row + (warp_group * (row_groups / WarpGroups) + row_group) * rows +
+                            (is_reverse() ? end - 1 : from) - rows_ahead(location, column);
             line = task.by_length.of(row);
             const u32 in_line = (u32)(row - line * task.length);
             until = is_reverse() ? in_line + 1 : (u32)task.length - in_line;
-            if (until == task.length) visit.begin(spot, line);
+            if (until == task.length) visit.begin(location, line);
         }
 #pragma unroll 1
         while (left > 0) {
@@ -124,18 +130,18 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
             left -= next;
             until -= next;
             if (next >= batch) {  // those that come next are read before results go where they might lie
-                Pack<In, V> held[batch];
-                read(at, step_a, held);
+                Pack<In, V> kept[batch];
+                read(at, step_a, kept);
 #pragma unroll 2
                 for (next -= batch; next >= batch; next -= batch) {
                     Pack<In, V> ahead[batch];
                     read(at, step_a, ahead);
-                    visit.take(held, to, step_out);
+                    visit.take(kept, to, step_out);
                     to += batch * step_out;
 #pragma unroll
-                    for (int i = 0; i < batch; i++) held[i] = ahead[i];
+                    for (int i = 0; i < batch; i++) kept[i] = ahead[i];
                 }
-                visit.take(held, to, step_out);
+                visit.take(kept, to, step_out);
                 to += batch * step_out;
             }
             if (batch > 4 && next >= 4) {
@@ -145,153 +151,156 @@ struct StrandScan : DenseTiles<Op, Emit, Gangs, Each, 32 * Gangs * Each * V, Loo
 #pragma unroll 1
             for (; next > 0; next--) take<1>(visit, at, step_a, to, step_out);
             if (Lines && until == 0) {
-                visit.end(spot, line);
+                visit.end(location, line);
                 line += is_reverse() ? -1 : 1;
                 until = (u32)task.length;
-                if (left > 0) visit.begin(spot, line);
+                if (left > 0) visit.begin(location, line);
             }
         }
     }
     // What stands before a line.
-    GR_HD void ahead_of(const Spot& spot, u64 line, Value (&state)[V]) const {
+    GR_HD void line_start_of(const TileLocation& location, u64 line, Value (&state)[V]) const {
 #pragma unroll
         for (int j = 0; j < V; j++)
-            state[j] = task.carry ? ((const Value*)task.carry)[line * width + column_of(spot, column + j)] : Op::identity();
+            state[j] = task.carry ? ((const Value*)task.carry)[line * width + column_of(location, column + j)] : Op::identity();
     }
 
     // All lanes of a warp call, of one that is a gang. A scan of the teams' states, as many columns as they have.
-    GR_HD State through_teams(State state, State& before) const {
-        const u32 next = width / V, place = is_reverse() ? teams / Gangs - 1 - team : team;  // lanes to the next team
-        for (u32 up = 1; up < teams / Gangs; up *= 2) {
-            const State earlier = beside(state, up * next);
-            if (!is_idle() && place >= up) state = Flow::combine(earlier, state);
+    GR_HD State scan_row_groups(State state, State& before) const {
+        // lanes to the next team
+        const u32 next = width / V, place = is_reverse() ? row_groups / WarpGroups - 1 - row_group : row_group;
+        for (u32 up = 1; up < row_groups / WarpGroups; up *= 2) {
+            const State earlier = shuffle_groups(state, up * next);
+            if (!is_idle() && place >= up) state = Running::combine(earlier, state);
         }
-        before = beside(state, next);
-        if (place == 0) before = Flow::identity();
+        before = shuffle_groups(state, next);
+        if (place == 0) before = Running::identity();
         return state;
     }
-    GR_HD State beside(const State& state, u32 lanes) const {
+    GR_HD State shuffle_groups(const State& state, u32 lanes) const {
         return shuffle_from(0xffffffffu, state, (int)((is_reverse() ? lane + lanes : lane - lanes) % 32), 32);
     }
 
     // Says whether the states are right.
-    template <class Fold> GR_HD bool fold_by(const Spot& spot, u32 stage, State (&state)[V]) const {
-        Folding<Fold> folding(*this);
-        if (!is_idle()) walk(spot, stage, folding);
+    template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State (&state)[V]) const {
+        Reducer<Fold> folding(*this);
+        if (!is_idle()) walk(location, stage, folding);
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = folding.state(j);
-        return folding.was_right();
+        return folding.was_finite();
     }
-    template <class Scan> GR_HD void write_by(const Spot& spot, u32 stage, const Value (&before)[V]) const {
-        Writing<Scan> writing(*this, before);
-        walk(spot, stage, writing);
+    template <class Scan> GR_HD void write_by(const TileLocation& location, u32 stage, const Value (&before)[V]) const {
+        Writer<Scan> writing(*this, before);
+        walk(location, stage, writing);
     }
-    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
-        meet();  // all have their copies
+    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
+        sync_group();  // all have their copies
         State states[V];
-        Held held = nothing();
-        held.right = fold_by<typename Ways::Fold>(spot, stage, states);
-        if (guesses && !held.right) fold_by<FoldAny<Op, V>>(spot, stage, states);
+        KeptState kept = nothing_kept();
+        kept.is_finite = fold_by<typename Ops::Fold>(location, stage, states);
+        if (assumes_finite && !kept.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, states);
 #pragma unroll
         for (int j = 0; j < V; j++) {
             State state = states[j];
             bool ends = true;
-            if constexpr (Each == 1) {
-                state = through_teams(state, held.before[j]);
-                ends = team == (is_reverse() ? 0 : teams / Gangs - 1);
+            if constexpr (WarpsPerGroup == 1) {
+                state = scan_row_groups(state, kept.before[j]);
+                ends = row_group == (is_reverse() ? 0 : row_groups / WarpGroups - 1);
             }
-            if (!is_idle() && ends) notes().state[slot][noted_at() + j] = state;
+            if (!is_idle() && ends) scratch().state[slot][scratch_index() + j] = state;
         }
-        return held;
+        return kept;
     }
-    GR_HD void write(const Spot& spot, u32 stage, u32 slot, const Held& held) const {
-        if (!in_place) meet();  // the tile before has left
+    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, const KeptState& kept) const {
+        if (!in_place) sync_group();  // the tile before has left
         if (!is_idle()) {
             Value before[V];
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                State state = notes().state[slot][noted_at() + j];
-                if constexpr (Each == 1) state = Flow::combine(state, held.before[j]);
-                before[j] = Flow::value(state);
+                State state = scratch().state[slot][scratch_index() + j];
+                if constexpr (WarpsPerGroup == 1) state = Running::combine(state, kept.before[j]);
+                before[j] = Running::value(state);
             }
-            if (!guesses || held.right) write_by<typename Ways::Scan>(spot, stage, before);
-            else write_by<ScanAny<Op, Emit, V, Exclusive>>(spot, stage, before);
+            if (!assumes_finite || kept.is_finite) write_by<typename Ops::Scan>(location, stage, before);
+            else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, stage, before);
         }
-        meet();
-        drain(spot, stage);
+        sync_group();
+        drain(location, stage);
     }
 };
 
-// Grid: any number of blocks of Gangs Each + LAG Lookers warps.
-template <class Op, class Emit, int Gangs, int Each, int V, int Lookers, bool Anchored, bool Lines, bool Exclusive,
-          int Stretch = 0, int Slots = 0, class Work = StrandScan<Op, Emit, Gangs, Each, V, Lookers, Anchored, Lines, Exclusive, Stretch, Slots>>
-__global__ void __launch_bounds__(32 * (Gangs * Each + LAG * Lookers), GR_BLOCKS)
-    scan_strands(const __grid_constant__ Strips task) {
-    if (Each > 1 && threadIdx.x == 0) begin_named(Work::FIRST, Work::FIRST + Gangs - 1, Work::lanes);
+// Grid: any number of blocks of Gangs Each + WRITE_DELAY Lookers warps.
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Anchored, bool Lines,
+          bool Exclusive, int Radix = 0, int StatesPerLane = 0,
+          class Work = ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, V, LookBackWarps, Anchored, Lines, Exclusive, Radix,
+                                            StatesPerLane>>
+__global__ void __launch_bounds__(32 * (WarpGroups * WarpsPerGroup + WRITE_DELAY * LookBackWarps), GR_BLOCKS)
+    scan_contiguous_columns(const __grid_constant__ Strips task) {
+    if (WarpsPerGroup > 1 && threadIdx.x == 0) begin_named(Work::FIRST_BARRIER, Work::FIRST_BARRIER + WarpGroups - 1, Work::lanes);
     const Work work(task);
-    Pipeline<Work, Gangs * Each, Lookers>(work, task.tiles, task.ticket).run();
+    Pipeline<Work, WarpGroups * WarpsPerGroup, LookBackWarps>(work, task.tiles, task.ticket).run();
 }
 
 // Scans few lines that lie side by side and fill memory: a braid of columns. A lane takes a run of whole rows, as it would of
 // one line, and what runs through the scan are the states of all columns.
 
 // Sums of floats that may be read as binary64 without a conversion (exponent_shift.cuh).
-template <class Op> struct AddsMoved { static const bool yes = false; };
-template <class Map> struct AddsMoved<Sum<Map, f64>> : IsMoved<Map> {};
+template <class Op> struct AddsShiftedBits { static const bool yes = false; };
+template <class Map> struct AddsShiftedBits<Sum<Map, f64>> : AddsElements<Map> {};
 
 // Columns divides a run's elements; a warp is a team of rows.
 template <class Op, class Emit, int Warps, int Run, int Columns, bool Exclusive>
-struct BraidScan : DenseTiles<Op, Emit, Warps, 1, Warps * Columns, 1, true, false> {
-    typedef DenseTiles<Op, Emit, Warps, 1, Warps * Columns, 1, true, false> Tiles;
+struct InterleavedRowScan : ContiguousTile<Op, Emit, Warps, 1, Warps * Columns, 1, true, false> {
+    typedef ContiguousTile<Op, Emit, Warps, 1, Warps * Columns, 1, true, false> Tiles;
     typedef typename Op::In In;
     typedef typename Emit::Out Out;
-    typedef Several<Op, Columns> All;
+    typedef ColumnStates<Op, Columns> All;
     typedef typename All::State State;
-    typedef typename Tiles::Spot Spot;
+    typedef typename Tiles::TileLocation TileLocation;
     typedef WarpShare<In, Out, Run> Share;
-    using Tiles::task, Tiles::lane, Tiles::gang, Tiles::tile, Tiles::results, Tiles::notes, Tiles::is_inner,
+    using Tiles::task, Tiles::lane, Tiles::warp_group, Tiles::tile, Tiles::results, Tiles::scratch, Tiles::is_inner,
         Tiles::drain;
     static const int V = Share::V;
     static_assert(Share::run % Columns == 0, "a run is whole rows");
-    typedef State Held;  // what comes before the lane within its warp
+    typedef State KeptState;  // what comes before the lane within its warp
 
-    GR_HD BraidScan(const Strips& scan) : Tiles(scan) {}
-    static GR_HD Held nothing() { return All::identity(); }
+    GR_HD InterleavedRowScan(const Strips& scan) : Tiles(scan) {}
+    static GR_HD KeptState nothing_kept() { return All::identity(); }
 
     // Walks this lane's run in packs: period by period, so that it is known which column an element is in.
     static const int period = V % Columns == 0 ? 1 : Columns % V == 0 ? Columns / V : Columns;  // packs
     static_assert(Run % period == 0, "a run is whole periods");
-    GR_HD u32 pack_of(int k) const { return gang * Share::elements + lane * Share::run + k * V; }
-    template <bool Inner> GR_HD bool takes(const Spot& spot, u32 at) const {
-        return Inner || (at >= spot.low && at < spot.high);
+    GR_HD u32 pack_of(int k) const { return warp_group * Share::elements + lane * Share::run + k * V; }
+    template <bool Inner> GR_HD bool takes(const TileLocation& location, u32 at) const {
+        return Inner || (at >= location.low && at < location.high);
     }
-    template <bool Inner> GR_HD State fold_run(const Spot& spot, u32 stage) const {
-        Gather<Op> gather[Columns];
+    template <bool Inner> GR_HD State fold_run(const TileLocation& location, u32 stage) const {
+        ThreadReduce<Op> reduce[Columns];
 #pragma unroll 1
         for (int from = 0; from < Run; from += period)
 #pragma unroll
             for (int k = 0; k < period; k++) {
                 const Pack<In, V> pack = take_pack<In, V>(tile(stage) + pack_of(from + k) * Share::size_a);
-                if constexpr (Inner && AddsMoved<Op>::yes && V * sizeof(In) % 4 == 0) {
+                if constexpr (Inner && AddsShiftedBits<Op>::yes && V * sizeof(In) % 4 == 0) {
                     if (all_finite(pack)) {
 #pragma unroll
                         for (int i = 0; i < V; i++) {
-                            f64& sum = gather[(k * V + i) % Columns].sum;
-                            sum = __fma_rn(Moved<In>::at(pack, i), Moved<In>::scale(), sum);
+                            f64& sum = reduce[(k * V + i) % Columns].sum;
+                            sum = __fma_rn(ExponentShiftedBits<In>::at(pack, i), ExponentShiftedBits<In>::scale(), sum);
                         }
                         continue;
                     }
                 }
 #pragma unroll
                 for (int i = 0; i < V; i++)
-                    if (takes<Inner>(spot, pack_of(from + k) + i)) gather[(k * V + i) % Columns].take(pack.at[i]);
+                    if (takes<Inner>(location, pack_of(from + k) + i)) reduce[(k * V + i) % Columns].take(pack.at[i]);
             }
         State state;
 #pragma unroll
-        for (int c = 0; c < Columns; c++) state.at[c] = gather[c].state();
+        for (int c = 0; c < Columns; c++) state.at[c] = reduce[c].state();
         return state;
     }
-    template <bool Inner> GR_HD void write_run(const Spot& spot, u32 stage, State state) const {
+    template <bool Inner> GR_HD void write_run(const TileLocation& location, u32 stage, State state) const {
         u8* const out = results(stage);
 #pragma unroll 1
         for (int from = 0; from < Run; from += period)
@@ -302,38 +311,39 @@ struct BraidScan : DenseTiles<Op, Emit, Warps, 1, Warps * Columns, 1, true, fals
 #pragma unroll
                 for (int i = 0; i < V; i++) {
                     typename Op::State& own = state.at[(k * V + i) % Columns];
-                    if (!takes<Inner>(spot, pack_of(from + k) + i)) continue;
-                    if (Exclusive) to.at[i] = Emit::of(Before<Op>::of(own, pack.at[i]), task.option);
-                    own = Take<Op>::of(own, pack.at[i]);
+                    if (!takes<Inner>(location, pack_of(from + k) + i)) continue;
+                    if (Exclusive) to.at[i] = Emit::of(ExclusiveState<Op>::of(own, pack.at[i]), task.option);
+                    own = ScanStep<Op>::of(own, pack.at[i]);
                     if (!Exclusive) to.at[i] = Emit::of(own, task.option);
                 }
                 put_pack<Out, V>(out + pack_of(from + k) * Share::size_out, to);
             }
     }
 
-    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
-        const State own = is_inner(spot) ? fold_run<true>(spot, stage) : fold_run<false>(spot, stage);
+    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
+        const State own = is_inner(location) ? fold_run<true>(location, stage) : fold_run<false>(location, stage);
         const State through = warp_scan<All, 32>(own);
         if (lane == 31)
 #pragma unroll
-            for (int c = 0; c < Columns; c++) notes().state[slot][gang * Columns + c] = through.at[c];
+            for (int c = 0; c < Columns; c++) scratch().state[slot][warp_group * Columns + c] = through.at[c];
         return lane_before<All, 32>(through);
     }
-    GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
-        State base;
+    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, KeptState kept) const {
+        State prefix;
 #pragma unroll
-        for (int c = 0; c < Columns; c++) base.at[c] = notes().state[slot][gang * Columns + c];
-        const State before = All::combine(base, held);
-        if (is_inner(spot)) write_run<true>(spot, stage, before);
-        else write_run<false>(spot, stage, before);
+        for (int c = 0; c < Columns; c++) prefix.at[c] = scratch().state[slot][warp_group * Columns + c];
+        const State before = All::combine(prefix, kept);
+        if (is_inner(location)) write_run<true>(location, stage, before);
+        else write_run<false>(location, stage, before);
         __syncwarp();
-        drain(spot, stage);
+        drain(location, stage);
     }
 };
 
-// Grid: any number of blocks of Warps + LAG warps.
+// Grid: any number of blocks of Warps + WRITE_DELAY warps.
 template <class Op, class Emit, int Warps, int Run, int Columns, bool Exclusive>
-__global__ void __launch_bounds__(32 * (Warps + LAG), GR_BLOCKS) scan_braid(const __grid_constant__ Strips task) {
-    const BraidScan<Op, Emit, Warps, Run, Columns, Exclusive> work(task);
-    Pipeline<BraidScan<Op, Emit, Warps, Run, Columns, Exclusive>, Warps, 1>(work, task.tiles, task.ticket).run();
+__global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY), GR_BLOCKS)
+    scan_interleaved_rows(const __grid_constant__ Strips task) {
+    const InterleavedRowScan<Op, Emit, Warps, Run, Columns, Exclusive> work(task);
+    Pipeline<InterleavedRowScan<Op, Emit, Warps, Run, Columns, Exclusive>, Warps, 1>(work, task.tiles, task.ticket).run();
 }

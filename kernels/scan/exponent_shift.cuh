@@ -4,8 +4,8 @@
 
 // A float's bits, moved to where binary64 has sign, exponent and fraction, are its value but for a power of two, which a
 // fused multiply-add makes up for: exact, subnormals too. Infinities and NaN become finite.
-template <class T> struct Moved { static const bool exists = false; };
-template <class T, int Shift, u32 Mask, u64 Scale> struct MovedBits {
+template <class T> struct ExponentShiftedBits { static const bool exists = false; };
+template <class T, int Shift, u32 Mask, u64 Scale> struct ShiftedBits {
     static const bool exists = true;
     static GR_HD f64 scale() { return bit_cast<f64>(Scale); }
     template <int V> static GR_HD f64 at(const Pack<T, V>& pack, int j) {
@@ -20,9 +20,9 @@ template <class T, int Shift, u32 Mask, u64 Scale> struct MovedBits {
         }
     }
 };
-template <> struct Moved<half> : MovedBits<half, 6, 0x81fffc00u, 0x7ef0000000000000ull> {};          // 2^1008
-template <> struct Moved<bfloat16> : MovedBits<bfloat16, 3, 0x8fffe000u, 0x77f0000000000000ull> {};  // 2^896
-template <> struct Moved<f32> : MovedBits<f32, 3, 0x8fffffffu, 0x77f0000000000000ull> {};
+template <> struct ExponentShiftedBits<half> : ShiftedBits<half, 6, 0x81fffc00u, 0x7ef0000000000000ull> {};          // 2^1008
+template <> struct ExponentShiftedBits<bfloat16> : ShiftedBits<bfloat16, 3, 0x8fffe000u, 0x77f0000000000000ull> {};  // 2^896
+template <> struct ExponentShiftedBits<f32> : ShiftedBits<f32, 3, 0x8fffffffu, 0x77f0000000000000ull> {};
 
 // Zero while the words before and this one are of finite elements: their products by zero add up to that.
 GR_HD u32 times_zero(u32 word, u32 sum, half) {
@@ -59,9 +59,9 @@ template <class T, int V> GR_HD u32 check_finite(const Pack<T, V>& pack, u32 sum
 template <class T, int V> GR_HD bool all_finite(const Pack<T, V>& pack) { return check_finite(pack, 0) == 0; }
 
 // Maps whose terms are the elements themselves, but for a NaN that is left out: of others no bits may be moved.
-template <class Map> struct IsMoved { static const bool yes = false; };
-template <class T> struct IsMoved<Value<T, f64>> { static const bool yes = Moved<T>::exists; };
-template <class T> struct IsMoved<NonNan<T, f64>> { static const bool yes = Moved<T>::exists; };
+template <class Map> struct AddsElements { static const bool yes = false; };
+template <class T> struct AddsElements<Value<T, f64>> { static const bool yes = ExponentShiftedBits<T>::exists; };
+template <class T> struct AddsElements<NonNan<T, f64>> { static const bool yes = ExponentShiftedBits<T>::exists; };
 
 // A word's two elements, with zeros for those that are NaN: `infinity` is that of both.
 GR_HD u32 up_to_infinity(u32 word, u32 infinity) {
@@ -109,14 +109,14 @@ template <class T> struct AddedPack<NonNan<T, f64>> {
 // Adds a pack's terms in their order; Apart: every other one by itself, so that no addition waits for all before it.
 template <class Map, bool Apart = false, int V> GR_HD void add_in_order(f64& sum, const Pack<typename Map::In, V>& pack) {
     typedef typename Map::In T;
-    if constexpr (IsMoved<Map>::yes && V * sizeof(T) % 4 == 0) {
+    if constexpr (AddsElements<Map>::yes && V * sizeof(T) % 4 == 0) {
         const Pack<T, V> all = AddedPack<Map>::of(pack);
         if (all_finite(all)) {
             f64 other = 0;
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 f64& to = Apart && j % 2 ? other : sum;
-                to = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), to);
+                to = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), to);
             }
             if (Apart) sum += other;
             return;

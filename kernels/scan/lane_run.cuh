@@ -14,11 +14,11 @@
 
 // The sum of packs:
 //   sum.take(pack)
-//   sum.was_right()    whether all that was added is finite
+//   sum.was_finite()    whether all that was added is finite
 template <class Op, int V> struct FiniteSum { static const bool exists = false; };
 template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
     typedef typename Map::In T;
-    static const bool exists = IsMoved<Map>::yes && V * sizeof(T) % 4 == 0;
+    static const bool exists = AddsElements<Map>::yes && V * sizeof(T) % 4 == 0;
     f64 sum;
     u32 check;
     GR_HD FiniteSum() : sum(0), check(0) {}
@@ -26,9 +26,9 @@ template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
         const Pack<T, V> all = AddedPack<Map>::of(pack);
         check = check_finite(all, check);
 #pragma unroll
-        for (int j = 0; j < V; j++) sum = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum);
+        for (int j = 0; j < V; j++) sum = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum);
     }
-    GR_HD bool was_right() const { return check == 0; }
+    GR_HD bool was_finite() const { return check == 0; }
 };
 
 // Packs replaced by their running results, where it was right:
@@ -43,8 +43,8 @@ template <class Map, class Emit, int V> struct FiniteFloats {
         const Pack<f32, V> all = AddedPack<Map>::of(from);
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            sum = __fma_rn(Moved<f32>::at(all, j), Moved<f32>::scale(), sum);
-            to.at[j] = Along<Emit>::of(sum, option);
+            sum = __fma_rn(ExponentShiftedBits<f32>::at(all, j), ExponentShiftedBits<f32>::scale(), sum);
+            to.at[j] = RowEmit<Emit>::of(sum, option);
         }
     }
 };
@@ -65,24 +65,24 @@ struct FiniteScan<Sum<NonNan<f32, f64>, f64>, Emit, V> : FiniteFloats<NonNan<f32
 // Where a lane stands: its run's first element, its line, and how many elements of it are left.
 struct Cursor {
     u64 line;
-    u32 left;     // MANY stands for more than a run holds
-    bool begins;  // the line does, here
+    u32 left;     // SATURATED stands for more than a run holds
+    bool is_head;  // the line does, here
 };
 
-template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, bool Reverse> struct LaneRun {
+template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse> struct LaneRun {
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef typename Emit::Out Out;
-    typedef Flowing<Op, (Lines > 0)> Flow;
-    typedef typename Flow::State State;
+    typedef SegmentedState<Op, (Lines > 0)> Running;
+    typedef typename Running::State State;
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
     // Packs whose walk is unrolled, as they should lie or askew: registers are few, and where lines end, code is long: rolled,
     // lines of 4095 float32 had 1.02 of a copy and not 0.86; with gaps three were better for float64 along [:, 1:-1], 0.87 and
     // 0.81, but not for float32, 0.79 and 0.85 (H200, 2026-11).
     // One pack of 16-bit elements and two: a line's sums of bfloat16 0.93 and 0.91, means of float16 0.83 and 0.83.
-    static const int unrolled = V > 4 || (Gaps && V > 2) || sizeof(Value) > 16 ? 1 : Gaps ? 3 : Run;
-    static const int unrolled_askew = sizeof(Value) > 16 ? 1 : 3;
+    static const int unrolled = V > 4 || (Strided && V > 2) || sizeof(Value) > 16 ? 1 : Strided ? 3 : Run;
+    static const int unrolled_misaligned = sizeof(Value) > 16 ? 1 : 3;
 
     const Scan& task;
     const u8 *const a, *const b;  // the warp's share of the operands
@@ -101,53 +101,55 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
         const i64 begin = Reverse ? (i64)task.positions - (first + (i64)(run_of() + 1) * Share::run)
                                   : first + (i64)run_of() * Share::run - (i64)task.lead;
         const u64 at = begin > 0 ? (u64)begin : 0;
-        if (Lines == 0) return {at < task.length ? 0ull : 1ull, at_most_many(task.length - at), false};
+        if (Lines == 0) return {at < task.length ? 0ull : 1ull, saturated(task.length - at), false};
         const u64 line = task.length > 1 ? task.by_length.of(at) : at, in_line = at - line * task.length;
-        return {line, at_most_many(task.length - in_line), in_line == 0};
+        return {line, saturated(task.length - in_line), in_line == 0};
     }
 
     // The first element of a lane's pack number k, in the order of the scan, counted from the share's.
     GR_HD int pack_of(int k) const { return run_of() * Share::run + (Reverse ? Run - 1 - k : k) * V; }
     GR_HD bool is_element(i64 position) const { return position >= (i64)task.lead && position < (i64)task.positions; }
 
-    template <int Lie> using Packs =
-        typename Either<Lie == 0, StraightPacks<LaneRun>, AskewPacks<LaneRun, Lie, Run, Reverse>>::type;
+    template <int Misalignment> using Packs =
+        typename Conditional<Misalignment == 0, AlignedPacks<LaneRun>, MisalignedPacks<LaneRun, Misalignment, Run, Reverse>>::type;
     typedef PackScan<Op, Emit, V> Fast;
-    static const bool by_packs = !Exclusive && Fast::exists && (!Reverse || WarpFold<Op>::exists || FiniteSum<Op, V>::exists);
-    template <bool Yes> using By = typename Either<Yes, Fast, OneByOne>::type;
+    static const bool by_packs =
+        !Exclusive && Fast::exists && (!Reverse || ShiftedPowerSums<Op>::exists || FiniteSum<Op, V>::exists);
+    template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan>::type;
 
     // In the order of the scan.
-    GR_HD static constexpr int turn(int i) { return Reverse ? V - 1 - i : i; }
-    static GR_HD void take(Gather<Op>& gather, const Pack<In, V>& from) {
+    GR_HD static constexpr int scan_index(int i) { return Reverse ? V - 1 - i : i; }
+    static GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from) {
         if constexpr (!Reverse) {
-            gather.take(from);
+            reduce.take(from);
         } else {
 #pragma unroll
-            for (int i = 0; i < V; i++) gather.take(from.at[turn(i)]);
+            for (int i = 0; i < V; i++) reduce.take(from.at[scan_index(i)]);
         }
     }
     GR_HD Out one(Value& value, const In& x) const {
         const Value before = value;
-        value = Take<Op>::of(before, x);
-        return Exclusive ? Along<Emit>::of(Before<Op>::of(before, x), task.option) : Along<Emit>::of(value, task.option);
+        value = ScanStep<Op>::of(before, x);
+        return Exclusive ? RowEmit<Emit>::of(ExclusiveState<Op>::of(before, x), task.option)
+                         : RowEmit<Emit>::of(value, task.option);
     }
     GR_HD void put(int k, const Pack<Out, V>& to) const { put_pack<Out, V>(out + pack_of(k) * Share::size_out, to); }
-    GR_HD State begun(const Value& start, const Gather<Op>& gather, bool began) const {
-        return Flow::of(began ? Op::combine(start, gather.state()) : gather.state(), began);
+    GR_HD State run_state(const Value& start, const ThreadReduce<Op>& reduce, bool has_head) const {
+        return Running::of(has_head ? Op::combine(start, reduce.state()) : reduce.state(), has_head);
     }
     GR_HD Value start_or_none(u64 line) const { return line < task.lines ? start_of(line) : Op::identity(); }
 
     // A pack in the order of the scan, or back in that of memory.
-    template <class T> static GR_HD Pack<T, V> turned(const Pack<T, V>& pack) {
+    template <class T> static GR_HD Pack<T, V> in_scan_order(const Pack<T, V>& pack) {
         Pack<T, V> other;
 #pragma unroll
-        for (int i = 0; i < V; i++) other.at[turn(i)] = pack.at[i];
+        for (int i = 0; i < V; i++) other.at[scan_index(i)] = pack.at[i];
         return other;
     }
     template <class By> static GR_HD void run_pack(By& by, const Pack<In, V>& from, Pack<Out, V>& to) {
         Pack<Out, V> found;
-        by.run(turned(from), found);
-        to = turned(found);
+        by.run(in_scan_order(from), found);
+        to = in_scan_order(found);
     }
     // A run's packs, none of which needs a look. Some are taken before results are put where they were: the compiler does not
     // know that packs lie apart.
@@ -161,56 +163,56 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
         Pack<In, V> from[Count];
         Pack<Out, V> to[Count];
 #pragma unroll
-        for (int i = 0; i < Count; i++) from[i] = turned(packs.next(k + i));
+        for (int i = 0; i < Count; i++) from[i] = in_scan_order(packs.next(k + i));
 #pragma unroll
         for (int i = 0; i < Count; i++) by.walk(from[i], to[i]);
 #pragma unroll
-        for (int i = 0; i < Count; i++) put(k + i, turned(to[i]));
+        for (int i = 0; i < Count; i++) put(k + i, in_scan_order(to[i]));
     }
     // A run in which no line begins or ends, and all are elements.
-    template <int Lie> GR_HD Value fold_even() const {
-        Packs<Lie> packs(*this);
-        Gather<Op> gather;
-        const int together = Lie == 0 ? unrolled : unrolled_askew;
+    template <int Misalignment> GR_HD Value fold_even() const {
+        Packs<Misalignment> packs(*this);
+        ThreadReduce<Op> reduce;
+        const int together = Misalignment == 0 ? unrolled : unrolled_misaligned;
 #pragma unroll together
-        for (int k = 0; k < Run; k++) take(gather, packs.next(k));
-        return gather.state();
+        for (int k = 0; k < Run; k++) take(reduce, packs.next(k));
+        return reduce.state();
     }
     // All lanes of a warp call, with such a run. Takes all that is added of the warp's share for finite, and says whether it is: then
     // write_finite need not look again. H200, 2026-11, with a look at each pack, twice, and so, of a copy: sums of float16 along
     // (32768, 65536) 0.91 and 1.02, of a line of float16 0.95 and 0.99, of bfloat16 0.93 and 0.99; of float32 along [:, 1:-1] 0.94
     // and 0.97, along [::-1, ::-1] 0.97 and 1.00, but without gaps 1.03 and 1.03, of a line 1.00 and 0.99.
-    static const bool guesses =
-        !Exclusive && FiniteSum<Op, V>::exists && FiniteScan<Op, Emit, V>::exists && (Gaps || sizeof(In) == 2);
-    static const int unrolled_finite = V > 4 ? (Gaps ? 1 : Run) : 3;
-    template <int Lie> GR_HD bool fold_finite(Value& sum) const {
-        Packs<Lie> packs(*this);
+    static const bool assumes_finite =
+        !Exclusive && FiniteSum<Op, V>::exists && FiniteScan<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
+    static const int unrolled_finite = V > 4 ? (Strided ? 1 : Run) : 3;
+    template <int Misalignment> GR_HD bool fold_finite(Value& sum) const {
+        Packs<Misalignment> packs(*this);
         FiniteSum<Op, V> all;
 #pragma unroll unrolled_finite
-        for (int k = 0; k < Run; k++) all.take(turned(packs.next(k)));
+        for (int k = 0; k < Run; k++) all.take(in_scan_order(packs.next(k)));
         sum = all.sum;
-        return __all_sync(0xffffffffu, all.was_right());
+        return __all_sync(0xffffffffu, all.was_finite());
     }
-    template <int Lie> GR_HD void write_finite(Value value) const {
-        Packs<Lie> packs(*this);
-        if (Lie > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
+    template <int Misalignment> GR_HD void write_finite(Value value) const {
+        Packs<Misalignment> packs(*this);
+        if (Misalignment > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
         FiniteScan<Op, Emit, V> scan(value, task.option);
 #pragma unroll unrolled_finite
         for (int k = 0; k < Run; k++) write_some<1>(packs, scan, k);
     }
     // `squares`: no less than the sum of those about the mean of `value`, where that is known.
-    template <int Lie> GR_HD void write_even(Value value, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
-        Packs<Lie> packs(*this);
-        if (Lie > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
+    template <int Misalignment> GR_HD void write_even(Value value, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
+        Packs<Misalignment> packs(*this);
+        if (Misalignment > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
         By<by_packs> fast(value, task.option);
-        if constexpr (by_packs && NearScan<Op, Emit>::exists) {
-            NearScan<Op, Emit> near(value, task.option);
-            if (__all_sync(0xffffffffu, near.is_near(squares))) return write_steadily(packs, near);
+        if constexpr (by_packs && VarianceF32Delta<Op, Emit>::exists) {
+            VarianceF32Delta<Op, Emit> delta(value, task.option);
+            if (__all_sync(0xffffffffu, delta.is_small(squares))) return write_steadily(packs, delta);
         }
-        if constexpr (by_packs && WarpFold<Op>::exists) {
+        if constexpr (by_packs && ShiftedPowerSums<Op>::exists) {
             if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(packs, fast);
         }
-        const int together = Lie == 0 ? unrolled : unrolled_askew;
+        const int together = Misalignment == 0 ? unrolled : unrolled_misaligned;
 #pragma unroll together
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
@@ -219,7 +221,7 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
                 run_pack(fast, from, to);
             } else {
 #pragma unroll
-                for (int i = 0; i < V; i++) to.at[turn(i)] = one(value, from.at[turn(i)]);
+                for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
             }
             put(k, to);
         }
@@ -230,29 +232,29 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
         const u32 run = Share::run;
         u32 begin = 0;
         u64 line = at.line;
-        const bool ends = at.left <= run, began = ends || at.begins;
+        const bool ends = at.left <= run, has_head = ends || at.is_head;
         if (ends) {
-            const u32 behind = run - at.left, length = at_most_many(task.length), more = behind < length ? 0 : behind / length;
+            const u32 behind = run - at.left, length = saturated(task.length), more = behind < length ? 0 : behind / length;
             begin = run - (behind - more * length);
             line += 1 + more;
         }
         Packs<0> packs(*this);
-        Gather<Op> gather;
+        ThreadReduce<Op> reduce;
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
-            if (begin <= k * V) take(gather, from);
+            if (begin <= k * V) take(reduce, from);
             else if (begin < (k + 1) * V)
 #pragma unroll
                 for (int i = 0; i < V; i++)
-                    if (begin <= k * V + i) gather.take(from.at[turn(i)]);
+                    if (begin <= k * V + i) reduce.take(from.at[scan_index(i)]);
         }
-        return begun(began ? start_or_none(line) : Op::identity(), gather, began);
+        return run_state(has_head ? start_or_none(line) : Op::identity(), reduce, has_head);
     }
     // Only packs in which a line ends are taken with care.
     GR_HD void write_ends(Cursor at, Value value) const {
         Packs<0> packs(*this);
-        if (at.begins) value = start_of(at.line);
+        if (at.is_head) value = start_of(at.line);
         By<by_packs> fast(value, task.option);
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
@@ -263,7 +265,7 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
                     run_pack(fast, from, to);
                 } else {
 #pragma unroll
-                    for (int i = 0; i < V; i++) to.at[turn(i)] = one(value, from.at[turn(i)]);
+                    for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
                 }
                 at.left -= V;
             } else {
@@ -281,7 +283,7 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
         Value total = value;
 #pragma unroll
         for (int i = 0; i < V; i++) {
-            to.at[turn(i)] = one(value, from.at[turn(i)]);
+            to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
             if (at.left == i + 1) {
                 total = value;
                 value = start;
@@ -289,58 +291,58 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
         }
         if (task.totals) ((Value*)task.totals)[place(at.line)] = total;
         at.line++;
-        at.left += at_most_many(task.length) - V;
+        at.left += saturated(task.length) - V;
     }
     // A pack in which several may.
     GR_HD void write_short(Cursor& at, Value& value, const Pack<In, V>& from, Pack<Out, V>& to) const {
 #pragma unroll
         for (int i = 0; i < V; i++) {
-            to.at[turn(i)] = one(value, from.at[turn(i)]);
+            to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
             if (--at.left == 0) end_line(at, value);
         }
     }
     GR_HD void end_line(Cursor& at, Value& value) const {
         if (task.totals) ((Value*)task.totals)[place(at.line)] = value;
         if (Lines == 0) return;
-        at.left = at_most_many(task.length);
+        at.left = saturated(task.length);
         value = start_or_none(++at.line);
     }
 
     // A run some of whose positions may be no elements.
     GR_HD State fold_part(i64 first, Cursor at) const {
-        if (at.line >= task.lines) return Flow::identity();
+        if (at.line >= task.lines) return Running::identity();
         Packs<0> packs(*this);
-        bool began = Lines && at.begins;
-        Value start = began ? start_of(at.line) : Op::identity();
-        Gather<Op> gather;
+        bool has_head = Lines && at.is_head;
+        Value start = has_head ? start_of(at.line) : Op::identity();
+        ThreadReduce<Op> reduce;
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
 #pragma unroll
             for (int i = 0; i < V; i++) {
-                if (!is_element(first + pack_of(k) + turn(i))) continue;
-                gather.take(from.at[turn(i)]);
+                if (!is_element(first + pack_of(k) + scan_index(i))) continue;
+                reduce.take(from.at[scan_index(i)]);
                 if (Lines == 0 || --at.left != 0) continue;
-                began = true;
-                at.left = at_most_many(task.length);
+                has_head = true;
+                at.left = saturated(task.length);
                 start = start_or_none(++at.line);
-                gather = Gather<Op>();
+                reduce = ThreadReduce<Op>();
             }
         }
-        return begun(start, gather, began);
+        return run_state(start, reduce, has_head);
     }
     GR_HD void write_part(i64 first, Cursor at, Value value) const {
         if (at.line >= task.lines) return;
         Packs<0> packs(*this);
-        if (Lines && at.begins) value = start_of(at.line);
+        if (Lines && at.is_head) value = start_of(at.line);
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
             Pack<Out, V> to;
 #pragma unroll
             for (int i = 0; i < V; i++) {
-                if (!is_element(first + pack_of(k) + turn(i))) continue;
-                to.at[turn(i)] = one(value, from.at[turn(i)]);
+                if (!is_element(first + pack_of(k) + scan_index(i))) continue;
+                to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
                 if (--at.left == 0) end_line(at, value);
             }
             put(k, to);
@@ -351,7 +353,7 @@ template <class Op, class Emit, int Run, int Lines, bool Gaps, bool Exclusive, b
 // A share of a running variance in which one line begins, and no other ends but that before it: folded and written as others are,
 // but for the lane in whose run that is. What it has of the new line all lanes of the warp tell together, an element each.
 
-template <class Op, class Emit, class Share, bool Reverse> struct LineBegin {
+template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -359,15 +361,15 @@ template <class Op, class Emit, class Share, bool Reverse> struct LineBegin {
     static const u32 run = Share::run, all = Share::elements, rounds = (run + 31) / 32;
     const In* const share;
     const u32 lane, at, owner;  // at: the line's first element in the order of the scan; as many as there are, where none begins
-    GR_HD LineBegin(const u8* from, u32 first) : share((const In*)from), lane(threadIdx.x % 32), at(first), owner(first / run) {}
+    GR_HD SegmentHead(const u8* from, u32 first) : share((const In*)from), lane(threadIdx.x % 32), at(first), owner(first / run) {}
 
     // All lanes of a warp call, with whether a line begins at their first element, and how many are left of theirs.
-    static GR_HD u32 found(bool begins, u32 left, u64 length) {
-        const u32 some = __ballot_sync(0xffffffffu, begins || left < run);
+    static GR_HD u32 found(bool is_head, u32 left, u64 length) {
+        const u32 some = __ballot_sync(0xffffffffu, is_head || left < run);
         const bool ends = __shfl_sync(0xffffffffu, left, 31) == run;
         if (some == 0 || ends || length < all) return all;
         const u32 lane = __ffs((i32)some) - 1;
-        return lane * run + __shfl_sync(0xffffffffu, begins ? 0u : left, (int)lane);
+        return lane * run + __shfl_sync(0xffffffffu, is_head ? 0u : left, (int)lane);
     }
     GR_HD bool exists() const { return at < all; }
     GR_HD bool is_behind() const { return lane > owner; }
@@ -381,38 +383,40 @@ template <class Op, class Emit, class Share, bool Reverse> struct LineBegin {
 
     // All lanes of a warp call, and get the same.
     GR_HD Sums::State sums(u32 from, u32 to, In about) const {
-        PivotSums told(cast<f64>(about));
+        PivotSums all_sums(cast<f64>(about));
 #pragma unroll 1
-        for (u32 i = from + lane; i < to; i += 32) told.add(cast<f64>(share[placed(i)]));
-        return shuffle_from(0xffffffffu, warp_reduce<Sums, 32>(told.sums), 0, 32);
+        for (u32 i = from + lane; i < to; i += 32) all_sums.add(cast<f64>(share[placed(i)]));
+        return shuffle_from(0xffffffffu, warp_reduce<Sums, 32>(all_sums.sums), 0, 32);
     }
     // All lanes of a warp call. Sums up to a lane's run, from the new line's first element on.
     GR_HD Sums::State through(Sums::State own) const {
         const Sums::State new_ones = sums(at, end(), first());
-        return WarpFold<Op>::through(lane == owner ? new_ones : own, owner);
+        return ShiftedPowerSums<Op>::through(lane == owner ? new_ones : own, owner);
     }
 
     // The new line's state, in the last lane.
-    GR_HD State begun(Sums::State through) const { return WarpFold<Op>::state_of(cast<f64>(first()), through, all - at); }
+    GR_HD State head_state(Sums::State through) const {
+        return ShiftedPowerSums<Op>::state_of(cast<f64>(first()), through, all - at);
+    }
     // All lanes of a warp call. What that lane has of the line before.
     GR_HD State ended() const {
         const u32 begin = owner * run;
         const In about = share[placed(begin)];
-        return WarpFold<Op>::state_of(cast<f64>(about), sums(begin, at, about), at - begin);
+        return ShiftedPowerSums<Op>::state_of(cast<f64>(about), sums(begin, at, about), at - begin);
     }
     // The new line's elements of that lane's run, before results take their place.
-    struct Held {
+    struct HeadElements {
         f64 about, x[rounds];
     };
-    GR_HD Held held() const {
-        Held found;
+    GR_HD HeadElements load() const {
+        HeadElements found;
         found.about = cast<f64>(first());
 #pragma unroll
         for (u32 i = 0; i < rounds; i++) found.x[i] = at + 32 * i + lane < end() ? cast<f64>(share[placed(at + 32 * i + lane)]) : 0;
         return found;
     }
     // All lanes of a warp call. Their results, about the first one.
-    GR_HD void write(const Held& from, State start, const f64* option, u8* to) const {
+    GR_HD void write(const HeadElements& from, State start, const f64* option, u8* to) const {
         Sums::State before = Sums::identity();
 #pragma unroll
         for (u32 i = 0; i < rounds; i++) {
@@ -423,8 +427,8 @@ template <class Op, class Emit, class Share, bool Reverse> struct LineBegin {
             if (is_one) own.add(from.x[i]);
             const Sums::State through = Sums::combine(before, warp_scan<Sums, 32>(own.sums));
             before = shuffle_from(0xffffffffu, through, 31, 32);
-            const State state = Op::combine(start, WarpFold<Op>::state_of(from.about, through, number + 1));
-            if (is_one) *(Out*)(to + placed(at + number) * (u32)sizeof(Out)) = Along<Emit>::of(state, option);
+            const State state = Op::combine(start, ShiftedPowerSums<Op>::state_of(from.about, through, number + 1));
+            if (is_one) *(Out*)(to + placed(at + number) * (u32)sizeof(Out)) = RowEmit<Emit>::of(state, option);
         }
     }
 };

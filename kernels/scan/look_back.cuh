@@ -16,26 +16,26 @@
 #include "tile_state.cuh"
 
 const int STRETCH = 16, GROUP = 8;  // tiles of a stretch; stretches of a group: two, and an anchor, are as many again
-const u32 NEAR = 0xffffffffu << (32 - STRETCH);  // lanes that read single tiles
-const int FEW = 4;  // tiles that are read one by one and folded by every lane
+const u32 SINGLE_TILE_LANES = 0xffffffffu << (32 - STRETCH);  // lanes that read single tiles
+const int FEW_TILES = 4;  // tiles that are read one by one and folded by every lane
 
 // Which tiles count for one, in the order of the scan: those from `begin` on, where the line began that it continues.
-// `fresh`: the tile begins with a line, and nothing before it counts; `breaks`: a line begins in it, and nothing before it
-// counts for those after it; `few`: no line is of more than FEW tiles and one.
-struct Reach {
+// `starts_at_head`: the tile begins with a line, and nothing before it counts; `contains_head`: a line begins in it, and nothing before it
+// counts for those after it; `short_lines`: no line is of more than FEW_TILES tiles and one.
+struct LookBackRange {
     u64 begin;
-    bool fresh, breaks, few;
+    bool starts_at_head, contains_head, short_lines;
     u64 line, elements;  // the line, and how many elements of it come before the tile
 };
 
 // All lanes of a warp call with the same, and get the same. Folds posts one after another onto a state.
 template <class Op>
-GR_HD typename Op::State fold_few(const Scan& task, const typename PostOf<typename Op::State>::type* from, u32 count,
+GR_HD typename Op::State fold_few(const Scan& task, const typename TileStateOf<typename Op::State>::type* from, u32 count,
                                   typename Op::State state) {
-    typename Op::State read[FEW];
-    bool there[FEW], all = true;
+    typename Op::State read[FEW_TILES];
+    bool there[FEW_TILES], all = true;
 #pragma unroll
-    for (int i = 0; i < FEW; i++) {
+    for (int i = 0; i < FEW_TILES; i++) {
         there[i] = i >= (int)count || from[i].read(read[i]);
         all = all && there[i];
     }
@@ -43,55 +43,57 @@ GR_HD typename Op::State fold_few(const Scan& task, const typename PostOf<typena
         if (spins % SPINS == 0) spins = keep_waiting(task.ticket, spins);
         all = true;
 #pragma unroll
-        for (int i = 0; i < FEW; i++) {
+        for (int i = 0; i < FEW_TILES; i++) {
             if (!there[i]) there[i] = from[i].read(read[i]);
             all = all && there[i];
         }
     }
-    return fold_list<Op>(state, read, count);
+    return fold_thread_states<Op>(state, read, count);
 }
 
 // What tiles post of a state: all of it, or what does not follow from positions.
-template <class Op> struct Posting {
+template <class Op> struct PublishedPart {
     typedef Op Rest;
     typedef typename Op::State State;
     static GR_HD State of(State state) { return state; }
     static GR_HD State whole(State state, State, u64) { return state; }
 };
-template <class Element, class To, class A> struct Posting<Mean<Value<Element, To>, A>> {
+template <class Element, class To, class A> struct PublishedPart<Mean<Value<Element, To>, A>> {
     typedef Sum<Value<Element, To>, A> Rest;
     static GR_HD A of(Averaged<A> mean) { return mean.sum; }
     static GR_HD Averaged<A> whole(A sum, Averaged<A> start, u64 elements) { return {sum, start.count + (i64)elements}; }
 };
 
 // Where a state may say that nothing before it counts: then nobody waits for that.
-template <class Op> struct Cut {
+template <class Op> struct StopsAtHead {
     static const bool exists = false;
 };
-template <class Op> struct Cut<Segmented<Op>> {
+template <class Op> struct StopsAtHead<Segmented<Op>> {
     static const bool exists = true;
-    static GR_HD bool of(const typename Segmented<Op>::State& state) { return state.began; }
+    static GR_HD bool of(const typename Segmented<Op>::State& state) { return state.has_head; }
 };
 
 // All lanes of one warp of the block call. `own` is the tile's state, from the last line that begins in it; `start` is what
 // comes before tile 0. Returns what comes before this tile. Recent: lines may have begun a few tiles ago.
 template <class Op, bool Recent = false>
-GR_HD typename Op::State look_back(const Scan& task, u64 tile, Reach reach, typename Op::State own, typename Op::State start) {
+GR_HD typename Op::State look_back(const Scan& task, u64 tile, LookBackRange range, typename Op::State own,
+                                   typename Op::State start) {
     typedef typename Op::State State;
-    typedef typename PostOf<State>::type Post;
+    typedef typename TileStateOf<State>::type Published;
     const u32 lane = threadIdx.x % 32;
-    Post *singles = (Post*)task.states, *stretches = singles + task.tiles;
-    Post* anchors = stretches + task.tiles / STRETCH;
-    if (lane == 0) singles[tile].post(own);
-    const u64 begin = reach.fresh ? tile : reach.begin;
+    Published *tile_states = (Published*)task.states, *stretches = tile_states + task.tiles;
+    Published* anchors = stretches + task.tiles / STRETCH;
+    if (lane == 0) tile_states[tile].publish(own);
+    const u64 begin = range.starts_at_head ? tile : range.begin;
     const bool ends = tile % STRETCH == STRETCH - 1;
-    if (Recent && tile - begin <= FEW && (!ends || reach.few)) return fold_few<Op>(task, singles + begin, (u32)(tile - begin), start);
+    if (Recent && tile - begin <= FEW_TILES && (!ends || range.short_lines))
+        return fold_few<Op>(task, tile_states + begin, (u32)(tile - begin), start);
     // The first lane reads the last anchor but one, posted a while ago; others the stretches behind it; half of them the tiles
     // of this stretch.
     const u64 stretch = tile / STRETCH, group = stretch / GROUP;
     const bool is_near = lane >= 32 - STRETCH, anchored = group > 1 && (group - 1) * (STRETCH * GROUP) > begin;
     const u64 one = stretch * STRETCH + lane - (32 - STRETCH), many = (group > 0 ? group - 1 : 0) * GROUP + lane - 1;
-    const Post* from = is_near ? singles + one : lane > 0 ? stretches + many : anchors + group - 2;
+    const Published* from = is_near ? tile_states + one : lane > 0 ? stretches + many : anchors + group - 2;
     const bool wanted = is_near ? one >= begin && one < tile : lane > 0 ? many >= begin / STRETCH && many < stretch : anchored;
     State read = lane == 0 ? start : Op::identity();
     bool there = !wanted, posted = !ends;
@@ -103,19 +105,19 @@ GR_HD typename Op::State look_back(const Scan& task, u64 tile, Reach reach, type
             there = true;
         }
         u32 missing = __ballot_sync(0xffffffffu, !there);
-        if constexpr (Cut<Op>::exists) {
-            const u32 cuts = __ballot_sync(0xffffffffu, there && wanted && Cut<Op>::of(read));
+        if constexpr (StopsAtHead<Op>::exists) {
+            const u32 cuts = __ballot_sync(0xffffffffu, there && wanted && StopsAtHead<Op>::of(read));
             if (cuts) missing &= 0xfffffffeu << (31 - __clz((i32)cuts));
         }
-        if (!posted && (missing & NEAR) == 0) {
-            const State whole = fold_lanes<Op>(lane >= 32 - STRETCH ? read : Op::identity());
-            if (lane == 0) stretches[stretch].post(reach.breaks ? own : Op::combine(whole, own));
+        if (!posted && (missing & SINGLE_TILE_LANES) == 0) {
+            const State whole = fold_warp_states<Op>(lane >= 32 - STRETCH ? read : Op::identity());
+            if (lane == 0) stretches[stretch].publish(range.contains_head ? own : Op::combine(whole, own));
             posted = true;
         }
         if (missing == 0) break;
     }
-    const State before = fold_lanes<Op>(read);
+    const State before = fold_warp_states<Op>(read);
     const bool ends_group = tile % (STRETCH * GROUP) == STRETCH * GROUP - 1;
-    if (ends_group && lane == 0) anchors[group].post(reach.breaks ? own : Op::combine(before, own));
+    if (ends_group && lane == 0) anchors[group].publish(range.contains_head ? own : Op::combine(before, own));
     return before;
 }

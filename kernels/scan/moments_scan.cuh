@@ -70,7 +70,7 @@ GR_HD f32 check_range(f32, f32 check, half) { return check; }
 // Short: of few packs, from a sum in binary64 that others go on from.
 template <class Map, class A, class Result, bool Short> struct MeanScan {
     typedef typename Map::In T;
-    static_assert(!Moved<T>::exists || sizeof(A) != 8 || IsMoved<Map>::yes, "elements are added, not terms");
+    static_assert(!ExponentShiftedBits<T>::exists || sizeof(A) != 8 || AddsElements<Map>::yes, "elements are added, not terms");
     static const bool exists = true;
     A sum;
     f64 count;
@@ -109,21 +109,21 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
             sum += sums[V - 1];
         } else {
 #pragma unroll
-            for (int j = 0; j < V; j++) sum = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum);
+            for (int j = 0; j < V; j++) sum = __fma_rn(ExponentShiftedBits<T>::at(from, j), ExponentShiftedBits<T>::scale(), sum);
         }
         count += V;
         return true;
     }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
-        if constexpr (sizeof(Result) == 2 && sizeof(A) == 8 && sizeof(T) == 2 && Moved<T>::exists) {
+        if constexpr (sizeof(Result) == 2 && sizeof(A) == 8 && sizeof(T) == 2 && ExponentShiftedBits<T>::exists) {
             if (near(from, to)) return;
         }
         const Reciprocals parts(count + 1, count >= 4194304.0);
-        if constexpr (Moved<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {
+        if constexpr (ExponentShiftedBits<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {
             if (all_finite(from)) {
 #pragma unroll
                 for (int j = 0; j < V; j++) {
-                    sum = __fma_rn(Moved<T>::at(from, j), Moved<T>::scale(), sum);
+                    sum = __fma_rn(ExponentShiftedBits<T>::at(from, j), ExponentShiftedBits<T>::scale(), sum);
                     count += 1;
                     to.at[j] = Quotient<Result>::of(sum, count, parts.of(count));
                 }
@@ -199,24 +199,24 @@ GR_HD f64 scaled_root_of(f64 x) {
     return x == 0 || is_own_root(x) ? x : root * bit_cast<f64>(low ? 0x2ff0000000000000ull : 0x4ff0000000000000ull);
 }
 // Variances as results. Covered: known to have roots that need no scaling.
-template <class Op, class Result> struct Spreads {
+template <class Op, class Result> struct VarianceResults {
     static GR_HD bool covers(f64, f64) { return true; }
     template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
 #pragma unroll
         for (int j = 0; j < V; j++) to.at[j] = cast<Result>(Op::spread(variances[j]));
     }
 };
-template <class Result> struct ShortRoots {
+template <class Result> struct ShortRootResults {
     static GR_HD bool covers(f64, f64) { return true; }
     template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
 #pragma unroll
         for (int j = 0; j < V; j++) to.at[j] = cast<Result>(short_root_of(variances[j]));
     }
 };
-template <bool SkipNan> struct Spreads<Std<f32, SkipNan>, f32> {
+template <bool SkipNan> struct VarianceResults<Std<f32, SkipNan>, f32> {
     static GR_HD bool covers(f64 low, f64 high) { return low >= 1e-30 && high <= 1e30; }
     template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<f32, V>& to) {
-        if constexpr (!Covered) return ShortRoots<f32>::of(variances, to);
+        if constexpr (!Covered) return ShortRootResults<f32>::of(variances, to);
 #pragma unroll
         for (int j = 0; j < V; j++) {
             const f32 first = (f32)variances[j];
@@ -224,9 +224,9 @@ template <bool SkipNan> struct Spreads<Std<f32, SkipNan>, f32> {
         }
     }
 };
-template <bool SkipNan> struct Spreads<Std<half, SkipNan>, half> : ShortRoots<half> {};
-template <bool SkipNan> struct Spreads<Std<bfloat16, SkipNan>, bfloat16> : ShortRoots<bfloat16> {};
-template <class T, bool SkipNan> struct Spreads<Std<T, SkipNan>, f64> {
+template <bool SkipNan> struct VarianceResults<Std<half, SkipNan>, half> : ShortRootResults<half> {};
+template <bool SkipNan> struct VarianceResults<Std<bfloat16, SkipNan>, bfloat16> : ShortRootResults<bfloat16> {};
+template <class T, bool SkipNan> struct VarianceResults<Std<T, SkipNan>, f64> {
     static GR_HD bool covers(f64 low, f64 high) { return low >= 1e-290 && high <= 1e290; }
     template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<f64, V>& to) {
         bool inside = true;
@@ -246,7 +246,7 @@ template <class T, bool SkipNan> struct Spreads<Std<T, SkipNan>, f64> {
 // Running variances of few digits by arithmetic of binary32, where what a lane's run changes is little.
 
 // A number that is not to be computed again where it is wanted, as the compiler would to have a register less.
-GR_HD f32 kept(f32 x) {
+GR_HD f32 kept_in_register(f32 x) {
 #ifndef GR_EMULATED
     asm volatile("" : "+f"(x));
 #endif
@@ -254,17 +254,17 @@ GR_HD f32 kept(f32 x) {
 }
 // Variances of binary32 as that before the run and how much they differ from it, by arithmetic of binary32: as long as that is
 // little, what it rounds is a fraction of their last bit.
-template <class Op, class Emit> struct NearScan { static const bool exists = false; };
-template <class Op, bool Root> struct NearSpread {
+template <class Op, class Emit> struct VarianceF32Delta { static const bool exists = false; };
+template <class Op, bool Root> struct VarianceDelta {
     static const bool exists = true;
     f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: from the count, in what it is divided by
     f32 sum, excess;  // of distances, and of what their squares exceed the variance by
-    GR_HD NearSpread(const typename Op::State& before, const f64* option) : sum(0), excess(0) {
+    GR_HD VarianceDelta(const typename Op::State& before, const f64* option) : sum(0), excess(0) {
         const f64 free = before.count - option[0], spread = before.m2 * one_over(free);
         mean = (f32)before.mean;
-        mean_rest = kept((f32)(before.mean - (f64)mean));
+        mean_rest = kept_in_register((f32)(before.mean - (f64)mean));
         variance = (f32)spread;
-        variance_rest = kept((f32)(spread - (f64)variance));
+        variance_rest = kept_in_register((f32)(spread - (f64)variance));
         // So few elements, or so large a divisor, or squares past the range of binary32: none is near.
         const bool none = !(free >= 1536 * (1 + fabs(option[0])) && variance >= 1e-18f && variance <= 1e18f);
         limit = none ? -1.0f : (f32)before.m2 * 0.03125f;
@@ -272,7 +272,7 @@ template <class Op, bool Root> struct NearSpread {
         missing = (f32)option[0];
     }
     // True where a run is near whose squares about the mean add up to `more` at most.
-    GR_HD bool is_near(f64 more) const { return more <= limit; }
+    GR_HD bool is_small(f64 more) const { return more <= limit; }
     template <int V> GR_HD void walk(const Pack<f32, V>& from, Pack<f32, V>& to) {
         const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part;
         const f32 of_count = __fmaf_rn(-missing, part, 1.0f);  // a count's reciprocal, by that of the divisor
@@ -289,24 +289,24 @@ template <class Op, bool Root> struct NearSpread {
     }
 };
 template <bool SkipNan>
-struct NearScan<Var<f32, SkipNan>, Final<Var<f32, SkipNan>, f32>> : NearSpread<Var<f32, SkipNan>, false> {
-    using NearSpread<Var<f32, SkipNan>, false>::NearSpread;
+struct VarianceF32Delta<Var<f32, SkipNan>, Final<Var<f32, SkipNan>, f32>> : VarianceDelta<Var<f32, SkipNan>, false> {
+    using VarianceDelta<Var<f32, SkipNan>, false>::VarianceDelta;
 };
 template <bool SkipNan>
-struct NearScan<Std<f32, SkipNan>, Final<Std<f32, SkipNan>, f32>> : NearSpread<Std<f32, SkipNan>, true> {
-    using NearSpread<Std<f32, SkipNan>, true>::NearSpread;
+struct VarianceF32Delta<Std<f32, SkipNan>, Final<Std<f32, SkipNan>, f32>> : VarianceDelta<Std<f32, SkipNan>, true> {
+    using VarianceDelta<Std<f32, SkipNan>, true>::VarianceDelta;
 };
 
 // Those of 16 bits have so few digits that sums of binary32 do, behind many elements.
-template <class T, class Op, bool Root> struct NarrowSpread {
+template <class T, class Op, bool Root> struct NarrowVarianceDelta {
     static const bool exists = true;
     f32 mean, before, freedom, sum, squares, limit;
-    GR_HD NarrowSpread(const typename Op::State& state, const f64* option)
+    GR_HD NarrowVarianceDelta(const typename Op::State& state, const f64* option)
         : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), squares(0) {
         const bool many = state.count - option[0] >= 512 * (1 + fabs(option[0]));
         limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
     }
-    GR_HD bool is_near(f64 more) const { return more <= limit; }
+    GR_HD bool is_small(f64 more) const { return more <= limit; }
     template <int V> GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
         const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part, bend = slope * part;
         freedom += V;
@@ -321,12 +321,14 @@ template <class T, class Op, bool Root> struct NarrowSpread {
         }
     }
 };
-#define GR_NARROW(T)                                                                                                 \
-    template <bool SkipNan> struct NearScan<Var<T, SkipNan>, Final<Var<T, SkipNan>, T>> : NarrowSpread<T, Var<T, SkipNan>, false> { \
-        using NarrowSpread<T, Var<T, SkipNan>, false>::NarrowSpread;                                                  \
-    };                                                                                                              \
-    template <bool SkipNan> struct NearScan<Std<T, SkipNan>, Final<Std<T, SkipNan>, T>> : NarrowSpread<T, Std<T, SkipNan>, true> { \
-        using NarrowSpread<T, Std<T, SkipNan>, true>::NarrowSpread;                                                   \
+#define GR_NARROW(T)                                                                                                       \
+    template <bool SkipNan>                                                                                                \
+    struct VarianceF32Delta<Var<T, SkipNan>, Final<Var<T, SkipNan>, T>> : NarrowVarianceDelta<T, Var<T, SkipNan>, false> { \
+        using NarrowVarianceDelta<T, Var<T, SkipNan>, false>::NarrowVarianceDelta;                                         \
+    };                                                                                                                     \
+    template <bool SkipNan>                                                                                                \
+    struct VarianceF32Delta<Std<T, SkipNan>, Final<Std<T, SkipNan>, T>> : NarrowVarianceDelta<T, Std<T, SkipNan>, true> {  \
+        using NarrowVarianceDelta<T, Std<T, SkipNan>, true>::NarrowVarianceDelta;                                          \
     };
 GR_NARROW(half) GR_NARROW(bfloat16)
 #undef GR_NARROW
@@ -335,13 +337,13 @@ GR_NARROW(half) GR_NARROW(bfloat16)
 
 // Results along lines, where variances are by a reciprocal. H200, 2026-11, of a copy, by a division: float32 in lines of
 // 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
-template <class Emit> struct Along : Emit {};
-template <class T, bool SkipNan, class Result> struct Along<Final<Var<T, SkipNan>, Result>> {
+template <class Emit> struct RowEmit : Emit {};
+template <class T, bool SkipNan, class Result> struct RowEmit<Final<Var<T, SkipNan>, Result>> {
     template <class M> static GR_HD Result of(const M& state, const f64* option) {
         return cast<Result>(variance_by_reciprocal(state.count, state.m2, option));
     }
 };
-template <class T, bool SkipNan, class Result> struct Along<Final<Std<T, SkipNan>, Result>> {
+template <class T, bool SkipNan, class Result> struct RowEmit<Final<Std<T, SkipNan>, Result>> {
     template <class M> static GR_HD Result of(const M& state, const f64* option) {
         const f64 variance = variance_by_reciprocal(state.count, state.m2, option);
         return cast<Result>(FewDigits<T>::yes ? short_root_of(variance) : scaled_root_of(variance));
@@ -350,7 +352,7 @@ template <class T, bool SkipNan, class Result> struct Along<Final<Std<T, SkipNan
 
 // Variances about the mean that comes before the run, of any number of elements where results have few digits, else of some: no
 // more cancels than the run has elements for each of those. One reciprocal serves both divisors.
-template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
+template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
     typedef typename Op::State State;
     static const bool exists = true;
     static const int least = sizeof(Result) <= 4 ? 1 : 4;
@@ -358,7 +360,7 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
     State state;  // what the sums are about
     f64 sum, squares, count;
     const f64* option;
-    GR_HD SpreadScan(State before, const f64* options) : option(options) { begin(before); }
+    GR_HD VarianceScan(State before, const f64* options) : option(options) { begin(before); }
     GR_HD void begin(State before) {
         state = before;
         count = before.count;
@@ -382,7 +384,7 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
         if (!(state.count >= least && count + 1 > option[0])) return false;
         const f64 all = count + elements, most = squares + more;
         return (FewDigits<T>::yes ? more == more : all * most < bit_cast<f64>(0x7fd0000000000000ull)) &&
-               Spreads<Op, Result>::covers(squares * one_over(all - option[0]), most * one_over(count + 1 - option[0]));
+               VarianceResults<Op, Result>::covers(squares * one_over(all - option[0]), most * one_over(count + 1 - option[0]));
     }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
         bool known = true;  // no element is left out
@@ -404,8 +406,8 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
         State each = now();
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            each = Take<Op>::of(each, from.at[j]);
-            to.at[j] = Along<Final<Op, Result>>::of(each, option);
+            each = ScanStep<Op>::of(each, from.at[j]);
+            to.at[j] = RowEmit<Final<Op, Result>>::of(each, option);
         }
         begin(each);
     }
@@ -423,16 +425,16 @@ template <class T, bool SkipNan, class Op, class Result> struct SpreadScan {
             const f64 part = roughly && V > 2 ? parts.roughly(both) : V > 2 ? parts.of(both) : one_over(both);
             variances[j] = __fma_rn(-sum, sum, count * squares) * part;
         }
-        Spreads<Op, Result>::template of<Steady>(variances, to);
+        VarianceResults<Op, Result>::template of<Steady>(variances, to);
     }
 };
 template <class T, bool SkipNan, class Result, int V>
-struct PackScan<Var<T, SkipNan>, Final<Var<T, SkipNan>, Result>, V> : SpreadScan<T, SkipNan, Var<T, SkipNan>, Result> {
-    using SpreadScan<T, SkipNan, Var<T, SkipNan>, Result>::SpreadScan;
+struct PackScan<Var<T, SkipNan>, Final<Var<T, SkipNan>, Result>, V> : VarianceScan<T, SkipNan, Var<T, SkipNan>, Result> {
+    using VarianceScan<T, SkipNan, Var<T, SkipNan>, Result>::VarianceScan;
 };
 template <class T, bool SkipNan, class Result, int V>
-struct PackScan<Std<T, SkipNan>, Final<Std<T, SkipNan>, Result>, V> : SpreadScan<T, SkipNan, Std<T, SkipNan>, Result> {
-    using SpreadScan<T, SkipNan, Std<T, SkipNan>, Result>::SpreadScan;
+struct PackScan<Std<T, SkipNan>, Final<Std<T, SkipNan>, Result>, V> : VarianceScan<T, SkipNan, Std<T, SkipNan>, Result> {
+    using VarianceScan<T, SkipNan, Std<T, SkipNan>, Result>::VarianceScan;
 };
 template <class Real, bool SkipNan, class Result, int V>
 struct PackScan<Var<complex<Real>, SkipNan>, Final<Var<complex<Real>, SkipNan>, Result>, V> { static const bool exists = false; };
@@ -442,11 +444,11 @@ struct PackScan<Std<complex<Real>, SkipNan>, Final<Std<complex<Real>, SkipNan>, 
 // Running variances of lines of some elements that begin here: about a line's first element, which counts itself, so that no
 // more digits cancel than the line's length has; by reciprocals from a table, as all lines are of one length.
 
-template <class Op, class Emit> struct FreshScan { static const bool exists = false; };
-template <class T, class Op, class Result> struct FreshSpread : PivotSums {
+template <class Op, class Emit> struct WholeLineVariance { static const bool exists = false; };
+template <class T, class Op, class Result> struct WholeLineVarianceOf : PivotSums {
     static const bool exists = FewDigits<T>::yes;
-    GR_HD FreshSpread() : PivotSums(0) {}
-    GR_HD explicit FreshSpread(T first) : PivotSums(cast<f64>(first)) {}
+    GR_HD WholeLineVarianceOf() : PivotSums(0) {}
+    GR_HD explicit WholeLineVarianceOf(T first) : PivotSums(cast<f64>(first)) {}
     GR_HD void take(T x) { add(cast<f64>(x)); }
     GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
     GR_HD typename Op::State state(u32 count) const {
@@ -458,9 +460,11 @@ template <class T, class Op, class Result> struct FreshSpread : PivotSums {
         return freedom > 0 ? 1 / (count * freedom) : bit_cast<f64>(0x7ff0000000000000ull);
     }
 };
-template <class T, class Result> struct FreshScan<Var<T, false>, Final<Var<T, false>, Result>> : FreshSpread<T, Var<T, false>, Result> {
-    using FreshSpread<T, Var<T, false>, Result>::FreshSpread;
+template <class T, class Result>
+struct WholeLineVariance<Var<T, false>, Final<Var<T, false>, Result>> : WholeLineVarianceOf<T, Var<T, false>, Result> {
+    using WholeLineVarianceOf<T, Var<T, false>, Result>::WholeLineVarianceOf;
 };
-template <class T, class Result> struct FreshScan<Std<T, false>, Final<Std<T, false>, Result>> : FreshSpread<T, Std<T, false>, Result> {
-    using FreshSpread<T, Std<T, false>, Result>::FreshSpread;
+template <class T, class Result>
+struct WholeLineVariance<Std<T, false>, Final<Std<T, false>, Result>> : WholeLineVarianceOf<T, Std<T, false>, Result> {
+    using WholeLineVarianceOf<T, Std<T, false>, Result>::WholeLineVarianceOf;
 };

@@ -15,18 +15,18 @@
 template <class Op, class Emit, int V> struct PackScan { static const bool exists = false; };
 
 // What stands for it where elements are taken one by one.
-struct OneByOne {
-    template <class State> GR_HD OneByOne(const State&, const f64*) {}
+struct ElementwiseScan {
+    template <class State> GR_HD ElementwiseScan(const State&, const f64*) {}
 };
-template <bool First, class A, class B> struct Either { typedef A type; };
-template <class A, class B> struct Either<false, A, B> { typedef B type; };
+template <bool First, class A, class B> struct Conditional { typedef A type; };
+template <class A, class B> struct Conditional<false, A, B> { typedef B type; };
 
 // Whether any byte up to each was nonzero, or all were: four to a word.
 
-template <bool All, int V> struct LogicScan {
+template <bool All, int V> struct AnyAllBytes {
     static const bool exists = V % 4 == 0;
     u32 found;  // 1 in every byte once there was what decides: a true byte, or a false one
-    GR_HD LogicScan(boolean state, const f64*) : found((state.byte != 0) != All ? 0x01010101u : 0) {}
+    GR_HD AnyAllBytes(boolean state, const f64*) : found((state.byte != 0) != All ? 0x01010101u : 0) {}
     GR_HD boolean now() const { return {(u8)((found & 1) != All)}; }
     GR_HD void run(const Pack<boolean, V>& from, Pack<boolean, V>& to) {
 #pragma unroll
@@ -40,11 +40,11 @@ template <bool All, int V> struct LogicScan {
         }
     }
 };
-template <int V> struct PackScan<Any<boolean>, Final<Any<boolean>, boolean>, V> : LogicScan<false, V> {
-    using LogicScan<false, V>::LogicScan;
+template <int V> struct PackScan<Any<boolean>, Final<Any<boolean>, boolean>, V> : AnyAllBytes<false, V> {
+    using AnyAllBytes<false, V>::AnyAllBytes;
 };
-template <int V> struct PackScan<All<boolean>, Final<All<boolean>, boolean>, V> : LogicScan<true, V> {
-    using LogicScan<true, V>::LogicScan;
+template <int V> struct PackScan<All<boolean>, Final<All<boolean>, boolean>, V> : AnyAllBytes<true, V> {
+    using AnyAllBytes<true, V>::AnyAllBytes;
 };
 
 // Running extremes of a pack of elements of one or two bytes, two lanes of 16 bits to an instruction.
@@ -76,10 +76,10 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
         }
     }
 };
-#define GR_NARROW(T)                                       \
-    template <bool Max, bool SkipNan, int V>               \
+#define GR_NARROW(T)                                                                                                  \
+    template <bool Max, bool SkipNan, int V>                                                                          \
     struct PackScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V> : NarrowScan<T, Max, SkipNan, V> { \
-        using NarrowScan<T, Max, SkipNan, V>::NarrowScan;  \
+        using NarrowScan<T, Max, SkipNan, V>::NarrowScan;                                                             \
     };
 GR_NARROW(half) GR_NARROW(bfloat16) GR_NARROW(i16) GR_NARROW(u16) GR_NARROW(i8) GR_NARROW(u8) GR_NARROW(boolean)
 #undef GR_NARROW
@@ -115,8 +115,8 @@ template <class Map, class Emit, int V> struct HalfSums {
         const Pack<T, V> all = AddedPack<Map>::of(from);
 #pragma unroll
         for (int j = 0; j < V; j += 2) {
-            const f64 first = __fma_rn(Moved<T>::at(all, j), Moved<T>::scale(), sum);
-            sum = __fma_rn(Moved<T>::at(all, j + 1), Moved<T>::scale(), first);
+            const f64 first = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum);
+            sum = __fma_rn(ExponentShiftedBits<T>::at(all, j + 1), ExponentShiftedBits<T>::scale(), first);
             ((u32*)&to)[j / 2] = rounded_pair<Emit>(first, sum, option, T());
         }
     }

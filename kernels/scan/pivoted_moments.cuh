@@ -32,13 +32,13 @@ struct PivotSums {
 
 // About its first element, which all lanes know: sums need no division to be scanned, and what comes before a lane is found from
 // them when what comes before the warp is known.
-struct NoWarpFold { static const bool exists = false, skips = false; };
-template <class Op> struct WarpFold : NoWarpFold {};
-template <class T, bool SkipNan, class Op> struct WarpPowers : PivotSums {
+struct NoShiftedPowerSums { static const bool exists = false, skips = false; };
+template <class Op> struct ShiftedPowerSums : NoShiftedPowerSums {};
+template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
     static const bool exists = true;
     typedef typename Op::State State;
-    typedef Sums::State Held;
-    GR_HD WarpPowers(T first) : PivotSums(cast<f64>(first)) {}  // of a lane
+    typedef Sums::State SumState;
+    GR_HD ShiftedPowers(T first) : PivotSums(cast<f64>(first)) {}  // of a lane
     template <int V> GR_HD void take(const Pack<T, V>& pack) {
 #pragma unroll
         for (int j = 0; j < V; j++) add(cast<f64>(pack.at[j]));
@@ -47,36 +47,36 @@ template <class T, bool SkipNan, class Op> struct WarpPowers : PivotSums {
     static const bool skips = SkipNan;
     GR_HD bool is_whole() const { return sums.sum == sums.sum; }
     // All lanes of the warp call: the sums of all up to this lane's; from lane `begin` on of those from it on, whose own are given.
-    GR_HD Held through() const { return warp_scan<Sums, 32>(sums); }
-    static GR_HD Held through(Held own, u32 begin) {
+    GR_HD SumState through() const { return warp_scan<Sums, 32>(sums); }
+    static GR_HD SumState through(SumState own, u32 begin) {
         const u32 lane = threadIdx.x % 32, first = lane < begin ? 0 : begin;
 #pragma unroll
         for (u32 up = 1; up < 32; up *= 2) {
-            const Held earlier = shuffle_up(0xffffffffu, own, (int)up, 32);
+            const SumState earlier = shuffle_up(0xffffffffu, own, (int)up, 32);
             if (lane >= first + up) own = Sums::combine(earlier, own);
         }
         return own;
     }
-    static GR_HD Held before(Held through) { return lane_before<Sums, 32>(through); }
+    static GR_HD SumState before(SumState through) { return lane_before<Sums, 32>(through); }
     // As states are passed on: what comes before a lane, and in the mean's place the lane's own.
-    GR_HD State packed(Held before) const { return {before.sum, noted(sums, MeanOf<T>()), before.squares}; }
-    static GR_HD Held unpacked(State both) { return {both.count, both.m2}; }
-    static GR_HD Twofold noted(Held own, Twofold) { return {own.sum, own.squares}; }
-    static GR_HD f64 noted(Held own, f64) {
+    GR_HD State packed(SumState before) const { return {before.sum, part_state(sums, MeanOf<T>()), before.squares}; }
+    static GR_HD SumState unpacked(State both) { return {both.count, both.m2}; }
+    static GR_HD Twofold part_state(SumState own, Twofold) { return {own.sum, own.squares}; }
+    static GR_HD f64 part_state(SumState own, f64) {
         return bit_cast<f64>((u64)bit_cast<u32>((f32)own.squares) << 32 | bit_cast<u32>((f32)own.sum));
     }
-    static GR_HD Held own_of(Twofold note) { return {note.hi, note.lo}; }
-    static GR_HD Held own_of(f64 note) {
+    static GR_HD SumState own_of(Twofold note) { return {note.hi, note.lo}; }
+    static GR_HD SumState own_of(f64 note) {
         const u64 bits = bit_cast<u64>(note);
         return {bit_cast<f32>((u32)bits), bit_cast<f32>((u32)(bits >> 32))};
     }
     // No less than the squares of a lane's elements, so many, about the mean before it.
     GR_HD f64 squares_of(State both, State before, u32 count) const {
-        const Held own = own_of(both.mean);
+        const SumState own = own_of(both.mean);
         const f64 away = pivot - first_of(before.mean), most = __fma_rn(away * away, count, own.squares);
         return __fma_rn(most, 1.00001, 2 * away * own.sum);
     }
-    template <int Count> GR_HD State state_of(Held all) const {
+    template <int Count> GR_HD State state_of(SumState all) const {
         if constexpr (!FewDigits<T>::yes) {
             return state_of(pivot, all, Count);
         } else {
@@ -84,11 +84,11 @@ template <class T, bool SkipNan, class Op> struct WarpPowers : PivotSums {
             return {(f64)Count, pivot + shift, spread < 0 ? 0 : spread};
         }
     }
-    static GR_HD State state_of(f64 pivot, Held all, u32 count) {
+    static GR_HD State state_of(f64 pivot, SumState all, u32 count) {
         return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {all.sum, all.squares}, count});
     }
     // A state and so many elements more.
-    GR_HD State behind(State base, Held own, u32 count) const {
+    GR_HD State behind(State base, SumState own, u32 count) const {
         if constexpr (!FewDigits<T>::yes) {
             return Op::combine(base, state_of(pivot, own, count));
         } else {
@@ -99,34 +99,34 @@ template <class T, bool SkipNan, class Op> struct WarpPowers : PivotSums {
         }
     }
 };
-template <class T, bool SkipNan> struct WarpFold<Var<T, SkipNan>> : WarpPowers<T, SkipNan, Var<T, SkipNan>> {
-    using WarpPowers<T, SkipNan, Var<T, SkipNan>>::WarpPowers;
+template <class T, bool SkipNan> struct ShiftedPowerSums<Var<T, SkipNan>> : ShiftedPowers<T, SkipNan, Var<T, SkipNan>> {
+    using ShiftedPowers<T, SkipNan, Var<T, SkipNan>>::ShiftedPowers;
 };
-template <class T, bool SkipNan> struct WarpFold<Std<T, SkipNan>> : WarpPowers<T, SkipNan, Std<T, SkipNan>> {
-    using WarpPowers<T, SkipNan, Std<T, SkipNan>>::WarpPowers;
+template <class T, bool SkipNan> struct ShiftedPowerSums<Std<T, SkipNan>> : ShiftedPowers<T, SkipNan, Std<T, SkipNan>> {
+    using ShiftedPowers<T, SkipNan, Std<T, SkipNan>>::ShiftedPowers;
 };
-template <class Real, bool SkipNan> struct WarpFold<Var<complex<Real>, SkipNan>> : NoWarpFold {};
-template <class Real, bool SkipNan> struct WarpFold<Std<complex<Real>, SkipNan>> : NoWarpFold {};
+template <class Real, bool SkipNan> struct ShiftedPowerSums<Var<complex<Real>, SkipNan>> : NoShiftedPowerSums {};
+template <class Real, bool SkipNan> struct ShiftedPowerSums<Std<complex<Real>, SkipNan>> : NoShiftedPowerSums {};
 
 // States of a warp's lanes folded or scanned: one after another; or, where a combination is long and results have few digits,
 // as sums about one mean, which need but additions, and one reciprocal in the end.
 
-struct NotJoint { static const bool exists = false; };
-template <class Op> struct Joint : NotJoint {};
+struct NotPivoted { static const bool exists = false; };
+template <class Op> struct PivotedMoments : NotPivoted {};
 
 // Variances about the mean of the first that has elements: of as many as that has and more, so that what cancels is known by it.
-struct Powers {
+struct MomentSums {
     f64 count, sum, squares;
 };
-template <class M> struct JointMoments {
+template <class M> struct PivotedMomentsOf {
     static const bool exists = true;
     typedef Moments2<M> State;
-    static GR_HD Powers about(M pivot, State state) {
+    static GR_HD MomentSums about(M pivot, State state) {
         const f64 away = distance(pivot, state.mean), sum = state.count * away;
         return {state.count, sum, __fma_rn(sum, away, state.m2)};
     }
-    static GR_HD Powers both(Powers a, Powers b) { return {a.count + b.count, a.sum + b.sum, a.squares + b.squares}; }
-    static GR_HD State settled(M pivot, Powers all) {
+    static GR_HD MomentSums both(MomentSums a, MomentSums b) { return {a.count + b.count, a.sum + b.sum, a.squares + b.squares}; }
+    static GR_HD State settled(M pivot, MomentSums all) {
         if (all.count == 0) return State();
         const f64 shift = all.sum * one_over(all.count), m2 = __fma_rn(-all.sum, shift, all.squares);
         if (m2 != m2 && shift - shift == 0) return {all.count, shifted(pivot, shift), all.squares};  // past the range of binary64
@@ -134,20 +134,22 @@ template <class M> struct JointMoments {
     }
     static GR_HD u32 with_elements(State state) { return __ballot_sync(0xffffffffu, state.count > 0); }
 };
-template <class T, bool SkipNan> struct Joint<Var<T, SkipNan>> : JointMoments<decltype(Var<T, SkipNan>::identity().mean)> {};
-template <class T, bool SkipNan> struct Joint<Std<T, SkipNan>> : JointMoments<decltype(Std<T, SkipNan>::identity().mean)> {};
-template <class Real, bool SkipNan> struct Joint<Var<complex<Real>, SkipNan>> : NotJoint {};
-template <class Real, bool SkipNan> struct Joint<Std<complex<Real>, SkipNan>> : NotJoint {};
+template <class T, bool SkipNan>
+struct PivotedMoments<Var<T, SkipNan>> : PivotedMomentsOf<decltype(Var<T, SkipNan>::identity().mean)> {};
+template <class T, bool SkipNan>
+struct PivotedMoments<Std<T, SkipNan>> : PivotedMomentsOf<decltype(Std<T, SkipNan>::identity().mean)> {};
+template <class Real, bool SkipNan> struct PivotedMoments<Var<complex<Real>, SkipNan>> : NotPivoted {};
+template <class Real, bool SkipNan> struct PivotedMoments<Std<complex<Real>, SkipNan>> : NotPivoted {};
 
 // All lanes of a warp call, and get all states folded, left to right.
-template <class Op> GR_HD typename Op::State fold_lanes(typename Op::State state) {
-    if constexpr (Joint<Op>::exists) {
-        const u32 some = Joint<Op>::with_elements(state);
+template <class Op> GR_HD typename Op::State fold_warp_states(typename Op::State state) {
+    if constexpr (PivotedMoments<Op>::exists) {
+        const u32 some = PivotedMoments<Op>::with_elements(state);
         const auto pivot = shuffle_from(0xffffffffu, state.mean, some ? __ffs((i32)some) - 1 : 0, 32);
-        Powers all = Joint<Op>::about(pivot, state);
+        MomentSums all = PivotedMoments<Op>::about(pivot, state);
 #pragma unroll
-        for (int bits = 16; bits > 0; bits /= 2) all = Joint<Op>::both(all, shuffle_xor(0xffffffffu, all, bits));
-        return Joint<Op>::settled(pivot, all);
+        for (int bits = 16; bits > 0; bits /= 2) all = PivotedMoments<Op>::both(all, shuffle_xor(0xffffffffu, all, bits));
+        return PivotedMoments<Op>::settled(pivot, all);
     } else {
         return shuffle_from(0xffffffffu, warp_reduce<Op, 32>(state), 0, 32);
     }
@@ -155,15 +157,15 @@ template <class Op> GR_HD typename Op::State fold_lanes(typename Op::State state
 
 // A lane's own states folded, the first of them `count` of `states`.
 template <class Op, int Most>
-GR_HD typename Op::State fold_list(typename Op::State state, const typename Op::State (&states)[Most], u32 count) {
-    if constexpr (Joint<Op>::exists) {
+GR_HD typename Op::State fold_thread_states(typename Op::State state, const typename Op::State (&states)[Most], u32 count) {
+    if constexpr (PivotedMoments<Op>::exists) {
         if (count == 0) return state;
         const auto pivot = state.count > 0 ? state.mean : states[0].mean;
-        Powers all = Joint<Op>::about(pivot, state);
+        MomentSums all = PivotedMoments<Op>::about(pivot, state);
 #pragma unroll
         for (int i = 0; i < Most; i++)
-            if (i < (int)count) all = Joint<Op>::both(all, Joint<Op>::about(pivot, states[i]));
-        return Joint<Op>::settled(pivot, all);
+            if (i < (int)count) all = PivotedMoments<Op>::both(all, PivotedMoments<Op>::about(pivot, states[i]));
+        return PivotedMoments<Op>::settled(pivot, all);
     } else {
 #pragma unroll
         for (int i = 0; i < Most; i++)
@@ -173,20 +175,22 @@ GR_HD typename Op::State fold_list(typename Op::State state, const typename Op::
 }
 
 // All lanes of a warp call, with what flows through a scan. Inclusive.
-template <class Op, class Flow> GR_HD typename Flow::State scan_lanes(typename Flow::State state) {
-    if constexpr (Joint<Op>::exists) {
-        const typename Op::State own = Flow::value(state);
-        const u32 lane = threadIdx.x % 32, begun = __ballot_sync(0xffffffffu, Flow::began(state)) & (0xffffffffu >> (31 - lane));
-        const u32 first = begun ? 31 - __clz((i32)begun) : 0, some = Joint<Op>::with_elements(own) & (0xffffffffu << first);
+template <class Op, class Running> GR_HD typename Running::State scan_warp_states(typename Running::State state) {
+    if constexpr (PivotedMoments<Op>::exists) {
+        const typename Op::State own = Running::value(state);
+        const u32 lane = threadIdx.x % 32;
+        const u32 heads = __ballot_sync(0xffffffffu, Running::has_head(state)) & (0xffffffffu >> (31 - lane));
+        const u32 first = heads ? 31 - __clz((i32)heads) : 0;
+        const u32 some = PivotedMoments<Op>::with_elements(own) & (0xffffffffu << first);
         const auto pivot = shuffle_from(0xffffffffu, own.mean, some ? __ffs((i32)some) - 1 : 0, 32);
-        Powers all = Joint<Op>::about(pivot, own);
+        MomentSums all = PivotedMoments<Op>::about(pivot, own);
 #pragma unroll
         for (int up = 1; up < 32; up *= 2) {
-            const Powers earlier = shuffle_up(0xffffffffu, all, up, 32);
-            if (lane >= first + up) all = Joint<Op>::both(earlier, all);
+            const MomentSums earlier = shuffle_up(0xffffffffu, all, up, 32);
+            if (lane >= first + up) all = PivotedMoments<Op>::both(earlier, all);
         }
-        return Flow::of(Joint<Op>::settled(pivot, all), begun != 0);
+        return Running::of(PivotedMoments<Op>::settled(pivot, all), heads != 0);
     } else {
-        return warp_scan<Flow, 32>(state);
+        return warp_scan<Running, 32>(state);
     }
 }

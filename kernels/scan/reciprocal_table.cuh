@@ -5,16 +5,16 @@
 
 // Scans the rows of a strip, tile by tile, of V columns a lane.
 //   Fall(before, option)             all lanes of a warp call
-//   fall.begin(first, rows, table)   and this, and meet behind it: of a tile, with room for a RowParts::Part a row
+//   fall.begin(first, rows, table)   and this, and meet behind it: of a tile, with room for a ReciprocalTable::Part a row
 //   fall.rows(from, to)              rows' results
 //   fall.after(j)                    the state of column j
-template <class Op, class Emit, int V, bool Exclusive> struct FallAny : ScanBeside<Op, Emit, V, Exclusive> {
-    using ScanBeside<Op, Emit, V, Exclusive>::ScanBeside;
+template <class Op, class Emit, int V, bool Exclusive> struct AnySerialScan : ColumnScan<Op, Emit, V, Exclusive> {
+    using ColumnScan<Op, Emit, V, Exclusive>::ColumnScan;
     GR_HD void begin(u64, u32, u8*) {}
 };
 // Variances about the mean of all rows before the tile.
-template <class Op, class Emit, int V> struct FallRuns : ScanBeside<Op, Emit, V, false> {
-    typedef ScanBeside<Op, Emit, V, false> Scan;
+template <class Op, class Emit, int V> struct RebasedSerialScan : ColumnScan<Op, Emit, V, false> {
+    typedef ColumnScan<Op, Emit, V, false> Scan;
     using Scan::Scan;
     GR_HD void begin(u64, u32, u8*) {
         typename Op::State state[V];
@@ -25,13 +25,13 @@ template <class Op, class Emit, int V> struct FallRuns : ScanBeside<Op, Emit, V,
 };
 
 // Where all columns have as many elements, the reciprocals of a row's count are found once for all of them.
-struct RowParts {
-    struct alignas(16) Part { f64 count, freedom; };
+struct ReciprocalTable {
+    struct alignas(16) Entry { f64 count, freedom; };
     f64 start, count;  // elements before the first row, and before the next
-    const Part* next;  // of that one
-    GR_HD RowParts(f64 before) : start(shuffle_from(0xffffffffu, before, 0, 32)), count(start) {}
+    const Entry* next;  // of that one
+    GR_HD ReciprocalTable(f64 before) : start(shuffle_from(0xffffffffu, before, 0, 32)), count(start) {}
     // All lanes of a warp call: whether counts are alike in the columns that a lane `has`.
-    template <class State, int V> static GR_HD bool suits(const State (&before)[V], bool has) {
+    template <class State, int V> static GR_HD bool counts_agree(const State (&before)[V], bool has) {
         const auto first = shuffle_from(0xffffffffu, before[0].count, 0, 32);
         bool alike = true;
 #pragma unroll
@@ -42,9 +42,9 @@ struct RowParts {
         count = start + (f64)first;
         for (u32 row = threadIdx.x % 32; row < rows; row += 32) {
             const f64 number = count + (f64)(row + 1), freedom = number - fewer;
-            ((Part*)table)[row] = {one_over(number), freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull)};
+            ((Entry*)table)[row] = {one_over(number), freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull)};
         }
-        next = (const Part*)table;
+        next = (const Entry*)table;
     }
     GR_HD void pass(int rows) {
         count += rows;
@@ -53,10 +53,10 @@ struct RowParts {
 };
 
 // What a result is made of: of a deviation with fewer digits than binary64, a root that is right to more than it has.
-template <class Op, class Result> struct Spreading {
+template <class Op, class Result> struct VarianceResult {
     static GR_HD Result of(f64 variance) { return cast<Result>(Op::spread(variance)); }
 };
-template <class T, class Result> struct NarrowRoot {
+template <class T, class Result> struct NarrowRootResult {
     static GR_HD Result of(f64 x) {
 #ifdef GR_EMULATED
         return cast<Result>(sqrt(x));
@@ -68,12 +68,12 @@ template <class T, class Result> struct NarrowRoot {
 #endif
     }
 };
-template <class T> struct Spreading<Std<T, false>, f32> : NarrowRoot<T, f32> {};
-template <class T> struct Spreading<Std<T, false>, half> : NarrowRoot<T, half> {};
-template <class T> struct Spreading<Std<T, false>, bfloat16> : NarrowRoot<T, bfloat16> {};
+template <class T> struct VarianceResult<Std<T, false>, f32> : NarrowRootResult<T, f32> {};
+template <class T> struct VarianceResult<Std<T, false>, half> : NarrowRootResult<T, half> {};
+template <class T> struct VarianceResult<Std<T, false>, bfloat16> : NarrowRootResult<T, bfloat16> {};
 
 // Variances about the mean of all rows before the tile.
-template <class T, class Op, class Result, int V> struct FallSpread : RowParts {
+template <class T, class Op, class Result, int V> struct SerialVarianceScan : ReciprocalTable {
     typedef typename Op::State State;
     typedef MeanOf<T> Mean;
     static const bool wide = sizeof(Result) == 8;  // all digits count, and squares may be past the range of binary64
@@ -81,7 +81,7 @@ template <class T, class Op, class Result, int V> struct FallSpread : RowParts {
     Mean mean[V], m2[V];  // of those rows; m2 only where wide
     f64 sum[V], squares[V];  // of the tile's, about the mean; where not wide, squares are those of all rows
     const f64* option;
-    GR_HD FallSpread(const State (&before)[V], const f64* options) : RowParts(before[0].count), option(options) {
+    GR_HD SerialVarianceScan(const State (&before)[V], const f64* options) : ReciprocalTable(before[0].count), option(options) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
             mean[j] = before[j].mean;
@@ -90,12 +90,12 @@ template <class T, class Op, class Result, int V> struct FallSpread : RowParts {
             squares[j] = wide ? 0 : before[j].m2;
         }
     }
-    static GR_HD f64 away(f64 mean, T x) { return cast<f64>(x) - mean; }
-    static GR_HD f64 away(Twofold mean, T x) { return (cast<f64>(x) - mean.hi) - mean.lo; }
+    static GR_HD f64 distance_from(f64 mean, T x) { return cast<f64>(x) - mean; }
+    static GR_HD f64 distance_from(Twofold mean, T x) { return (cast<f64>(x) - mean.hi) - mean.lo; }
     static GR_HD f64 total(f64 m2, f64 more) { return wide ? m2 + more : more; }
     static GR_HD f64 total(Twofold m2, f64 more) { return m2.hi + (m2.lo + more); }
     // The squares, about a mean that is `shift` away.
-    GR_HD f64 moved(int j, f64 shift) const {
+    GR_HD f64 squares_about(int j, f64 shift) const {
         const f64 more = __fma_rn(-sum[j], shift, squares[j]);
         return wide && more != more && shift - shift == 0 ? squares[j] : more;  // infinite, not unknown
     }
@@ -103,7 +103,7 @@ template <class T, class Op, class Result, int V> struct FallSpread : RowParts {
         const f64 part = one_over(count);
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            const f64 shift = sum[j] * part, more = moved(j, shift);
+            const f64 shift = sum[j] * part, more = squares_about(j, shift);
             if (wide) m2[j] = shifted(m2[j], more);
             mean[j] = shifted(mean[j], shift);
             sum[j] = 0;
@@ -123,13 +123,13 @@ template <class T, class Op, class Result, int V> struct FallSpread : RowParts {
         }
 #pragma unroll
         for (int i = 0; i < Count; i++) {
-            const Part part = next[i];
+            const Entry part = next[i];
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                const f64 d = away(mean[j], from[i].at[j]);
+                const f64 d = distance_from(mean[j], from[i].at[j]);
                 sum[j] += d;
                 squares[j] = __fma_rn(d, d, squares[j]);
-                to[i].at[j] = Spreading<Op, Result>::of(total(m2[j], moved(j, sum[j] * part.count)) * part.freedom);
+                to[i].at[j] = VarianceResult<Op, Result>::of(total(m2[j], squares_about(j, sum[j] * part.count)) * part.freedom);
             }
         }
         pass(Count);
@@ -137,13 +137,13 @@ template <class T, class Op, class Result, int V> struct FallSpread : RowParts {
     GR_HD State after(int j) const {
         if (count == 0) return Op::identity();
         const f64 shift = sum[j] * one_over(count);
-        return {count, shifted(mean[j], shift), total(m2[j], moved(j, shift))};
+        return {count, shifted(mean[j], shift), total(m2[j], squares_about(j, shift))};
     }
 };
-template <class T, class Result, int V> struct FallMean : RowParts {
+template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable {
     typedef Averaged<f64> State;
     f64 sum[V];
-    GR_HD FallMean(const State (&before)[V], const f64*) : RowParts((f64)before[0].count) {
+    GR_HD SerialMeanScan(const State (&before)[V], const f64*) : ReciprocalTable((f64)before[0].count) {
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = before[j].sum;
     }
@@ -170,23 +170,23 @@ template <> struct MeansOfFloats<Mean<Value<bfloat16, f64>, f64>> { static const
 template <> struct MeansOfFloats<Mean<Value<f32, f64>, f64>> { static const bool yes = true; };
 
 // The way where counts are alike, and any.
-template <class Op, class Emit, int V, bool Exclusive> struct Fall {
-    static const bool counts = false;
-    typedef FallAny<Op, Emit, V, Exclusive> Any;
-    typedef Any Alike;
+template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnOps {
+    static const bool uses_table = false;
+    typedef AnySerialScan<Op, Emit, V, Exclusive> Any;
+    typedef Any EqualCounts;
 };
-template <class Op, class Emit, int V, class Way> struct FallCounted {
-    static const bool counts = true;
-    typedef FallRuns<Op, Emit, V> Any;
-    typedef Way Alike;
+template <class Op, class Emit, int V, class TableScan> struct TableSerialOps {
+    static const bool uses_table = true;
+    typedef RebasedSerialScan<Op, Emit, V> Any;
+    typedef TableScan EqualCounts;
 };
-template <class T, class Result, int V> struct Fall<Var<T, false>, Final<Var<T, false>, Result>, V, false>
-    : FallCounted<Var<T, false>, Final<Var<T, false>, Result>, V, FallSpread<T, Var<T, false>, Result, V>> {};
-template <class T, class Result, int V> struct Fall<Std<T, false>, Final<Std<T, false>, Result>, V, false>
-    : FallCounted<Std<T, false>, Final<Std<T, false>, Result>, V, FallSpread<T, Std<T, false>, Result, V>> {};
+template <class T, class Result, int V> struct SerialColumnOps<Var<T, false>, Final<Var<T, false>, Result>, V, false>
+    : TableSerialOps<Var<T, false>, Final<Var<T, false>, Result>, V, SerialVarianceScan<T, Var<T, false>, Result, V>> {};
+template <class T, class Result, int V> struct SerialColumnOps<Std<T, false>, Final<Std<T, false>, Result>, V, false>
+    : TableSerialOps<Std<T, false>, Final<Std<T, false>, Result>, V, SerialVarianceScan<T, Std<T, false>, Result, V>> {};
 template <class T, class Result, int V>
-struct Fall<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> {
-    static const bool counts = true;
-    typedef FallAny<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> Any;
-    typedef FallMean<T, Result, V> Alike;
+struct SerialColumnOps<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> {
+    static const bool uses_table = true;
+    typedef AnySerialScan<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> Any;
+    typedef SerialMeanScan<T, Result, V> EqualCounts;
 };

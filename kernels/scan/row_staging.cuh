@@ -6,48 +6,49 @@
 #include "warp_share.cuh"
 
 // Walks down one column of rows in shared memory. Places there are bytes from its start.
-struct Track {
+struct ColumnCursor {
     u32 at;
     i32 pitch;
-    u32 phase, turn;
-    i32 apart;  // to a lane's next column
+    u32 phase, phase_step;
+    i32 column_stride;  // to a lane's next column
     i32 more;   // of its columns behind the first, those that exist
-    template <bool Turning> GR_HD const u8* next() {
-        const u32 now = at + (Turning ? phase : 0);
+    template <bool PhaseVaries> GR_HD const u8* next() {
+        const u32 now = at + (PhaseVaries ? phase : 0);
         at += pitch;
-        if (Turning) phase = (phase + turn) & 15;
+        if (PhaseVaries) phase = (phase + phase_step) & 15;
         return GR_SHARED + now;
     }
     // From a lane's first column to another, or to the last that it has: nothing is read that may still be on its way.
-    GR_HD i32 beside(int j) const { return (j < more ? j : more) * apart; }
+    GR_HD i32 next_column(int j) const { return (j < more ? j : more) * column_stride; }
 };
 
 // Rows of which the first lies at `from`, in memory and, from `share` on, in shared memory.
-struct Band {
+struct RowStaging {
     const u8* from;
     u32 rows, bytes;  // of a row
     u32 share;
 
     // From the first of all rows in memory to the last.
-    GR_HD i64 reach(const Bands& bands) const { return (i64)(rows - 1) * bands.step; }
+    GR_HD i64 reach(const RowLayout& bands) const { return (i64)(rows - 1) * bands.step; }
     // In order of memory, the first byte of all rows.
-    GR_HD const u8* lowest(const Bands& bands) const { return bands.step < 0 ? from + reach(bands) : from; }
+    GR_HD const u8* lowest(const RowLayout& bands) const { return bands.step < 0 ? from + reach(bands) : from; }
 
     // From row `first` on, at a byte of it. Where rows turn not, their phase is part of the place.
-    GR_HD Track track(const Bands& bands, u32 first, u32 byte, i32 columns, i32 more) const {
-        const i32 step = (i32)bands.step, apart = columns * (i32)bands.wide;  // what matters of it here
+    GR_HD ColumnCursor cursor(const RowLayout& bands, u32 first, u32 byte, i32 columns, i32 more) const {
+        const i32 step = (i32)bands.step, column_stride = columns * (i32)bands.column_step;  // what matters of it here
         if (bands.joined) {
             const i32 up = step < 0 ? (i32)(rows - 1) * -step : 0;  // of the first row, above the lowest
             const u32 phase = ((u32)(u64)from - (u32)up) & 15;
-            return {share + phase + (u32)(up + (i32)first * step) + byte, step, 0, 0, apart, more};
+            return {share + phase + (u32)(up + (i32)first * step) + byte, step, 0, 0, column_stride, more};
         }
-        const u32 phase = ((u32)(u64)from + first * (u32)step) & 15, turn = (u32)bands.turn;
-        return {share + first * (u32)bands.pitch + byte + (turn ? 0 : phase), (i32)bands.pitch, phase, turn, apart, more};
+        const u32 phase = ((u32)(u64)from + first * (u32)step) & 15, phase_step = (u32)bands.phase_step;
+        return {share + first * (u32)bands.pitch + byte + (phase_step ? 0 : phase), (i32)bands.pitch, phase, phase_step,
+                column_stride, more};
     }
 
     // All lanes of a warp call. `first` is the operand's first element. Even: rows that lie alike are copied in fewer steps.
     // Kernels that look back had better have other code than this: H200, sums down (32768, 32767) 0.92 of a copy and 0.93.
-    template <bool Even = false> GR_HD void fetch(const Bands& bands, const u8* first) const {
+    template <bool Even = false> GR_HD void fetch(const RowLayout& bands, const u8* first) const {
         if (rows == 0) return;
         const u8 *begin = lowest(bands), *end = begin + (bands.step < 0 ? -reach(bands) : reach(bands)) + bytes;
         const u8 *low = first + bands.low, *high = first + bands.high;
@@ -71,14 +72,14 @@ struct Band {
             to += 512;
         }
     }
-    template <bool Inside, bool Even> GR_HD void fetch_rows(const Bands& bands, const u8* low, const u8* high) const {
+    template <bool Inside, bool Even> GR_HD void fetch_rows(const RowLayout& bands, const u8* low, const u8* high) const {
         const u32 packs = (u32)bands.pitch / 16, hop = (u32)bands.hop, skip = 32 - hop * packs;
-        if (Even && skip == 0 && bands.turn == 0) fetch_even(bands, packs, hop);
+        if (Even && skip == 0 && bands.phase_step == 0) fetch_even(bands, packs, hop);
         else if (skip == 0) fetch_any<Inside, false>(bands, low, high, packs, hop, 0);
         else fetch_any<Inside, true>(bands, low, high, packs, hop, skip);
     }
     // A lane's packs are the same of every `hop`-th row, where rows lie alike.
-    GR_HD void fetch_even(const Bands& bands, u32 packs, u32 hop) const {
+    GR_HD void fetch_even(const RowLayout& bands, u32 packs, u32 hop) const {
         const u32 lane = threadIdx.x % 32, row = lane * (u32)bands.inverse >> 16, pack = lane - row * packs;
         const u8* at = from + (i64)row * bands.step;
         const u32 phase = (u32)((u64)at % 16);
@@ -95,7 +96,7 @@ struct Band {
     }
     // From a lane's pack to its next one there are `hop` rows, and where these are not all, `skip` packs.
     template <bool Inside, bool Skips>
-    GR_HD void fetch_any(const Bands& bands, const u8* low, const u8* high, u32 packs, u32 hop, u32 skip) const {
+    GR_HD void fetch_any(const RowLayout& bands, const u8* low, const u8* high, u32 packs, u32 hop, u32 skip) const {
         const u32 lane = threadIdx.x % 32, row = lane * (u32)bands.inverse >> 16;
         const i64 ahead = (i64)hop * bands.step;
         i32 left = (i32)rows - (i32)row;
@@ -149,7 +150,7 @@ struct Window {
 // All lanes of a warp call. Writes rows of Bytes, those of shared memory from `share` on, `pitch` apart, each where its address
 // modulo 16 has it (Turning), or the first's: whole packs of 16, and of both ends, which are a pack together, elements. Windowed: of
 // each those in the window.
-template <bool Turning, int Count, int Bytes, class T, bool Windowed>
+template <bool PhaseVaries, int Count, int Bytes, class T, bool HasWindow>
 GR_HD void drain_rows(u32 share, i32 pitch, u8* row, i64 step, Window window) {
     const int packs = Bytes / 16, each = 16 / (int)sizeof(T);
     const u32 lane = threadIdx.x % 32;
@@ -158,17 +159,17 @@ GR_HD void drain_rows(u32 share, i32 pitch, u8* row, i64 step, Window window) {
         const u32 i = (k + lane) / packs, pack = (k + lane) % packs;
         u8* const to = row + (i64)i * step;
         const u32 phase = (u32)((u64)to % 16), at = pack * 16 + (0 - phase) % 16;
-        const bool in = !Windowed || window.has(to, at, 16);
+        const bool in = !HasWindow || window.has(to, at, 16);
         if ((Count * packs % 32 == 0 || k + lane < Count * packs) && (phase == 0 || pack + 1 < packs) && in)
-            __stcs((uint4*)(to + at), *(const uint4*)(GR_SHARED + share + (i32)i * pitch + (Turning ? phase : 0) + at));
+            __stcs((uint4*)(to + at), *(const uint4*)(GR_SHARED + share + (i32)i * pitch + (PhaseVaries ? phase : 0) + at));
     }
 #pragma unroll
     for (int k = 0; k < Count * each; k += 32) {
         const u32 i = (k + lane) / each, element = (k + lane) % each * sizeof(T);
         u8* const to = row + (i64)i * step;
         const u32 phase = (u32)((u64)to % 16), at = element + (element < (0 - phase) % 16 ? 0 : Bytes - 16);
-        const bool in = !Windowed || window.has(to, at, sizeof(T));
+        const bool in = !HasWindow || window.has(to, at, sizeof(T));
         if ((Count * each % 32 == 0 || k + lane < Count * each) && phase != 0 && in)
-            *(T*)(to + at) = *(const T*)(GR_SHARED + share + (i32)i * pitch + (Turning ? phase : 0) + at);
+            *(T*)(to + at) = *(const T*)(GR_SHARED + share + (i32)i * pitch + (PhaseVaries ? phase : 0) + at);
     }
 }

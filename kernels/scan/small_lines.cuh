@@ -14,18 +14,18 @@
 
 // An array's share of 32 runs, a run a lane, in shared memory. Packs of an even number of them a run would lie in few
 // banks: they change places, as many as are a power of two, otherwise in each of the runs that would meet in their banks.
-struct Runs {
+struct RunLayout {
     u32 run, packs, hop;  // bytes of a run; packs of 16; whole runs that 32 of them fill
     u32 mask, down;       // of a run's number, what is changed by it
-    GR_HD Runs(u32 elements, u32 size) : run(elements * size), packs(run / 16), hop(packs > 0 ? 32 / packs : 0) {
+    GR_HD RunLayout(u32 elements, u32 size) : run(elements * size), packs(run / 16), hop(packs > 0 ? 32 / packs : 0) {
         const u32 power = run % 16 ? 1 : packs % 8 == 0 ? 8 : packs & (0 - packs);
         mask = (power - 1) * 16;
         down = power == 8 ? 0 : power == 4 ? 1 : 2;
     }
     GR_HD u32 bytes() const { return 32 * run; }
     // Where a byte of a run lies, counted from the share's start.
-    GR_HD u32 turn(u32 number) const { return number * 16 >> down & mask; }
-    GR_HD u32 place(u32 number, u32 byte) const { return number * run + (byte ^ turn(number)); }
+    GR_HD u32 swizzle(u32 number) const { return number * 16 >> down & mask; }
+    GR_HD u32 place(u32 number, u32 byte) const { return number * run + (byte ^ swizzle(number)); }
 
     // All lanes of a warp call, with what is to be done with a pack: where it lies in shared memory, and in memory.
     template <class Move> GR_HD void each(u32 count, Move move) const {
@@ -40,7 +40,7 @@ struct Runs {
         u32 number = lane / packs, pack = lane - number * packs;
 #pragma unroll 4
         for (; at < count; at += 512) {
-            move(at ^ turn(number), at);
+            move(at ^ swizzle(number), at);
             const bool wraps = pack + skip >= packs;
             number += hop + wraps;
             pack += skip - (wraps ? packs : 0);
@@ -48,7 +48,7 @@ struct Runs {
     }
 };
 
-template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> struct ShortScan {
+template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> struct LaneLineScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -58,9 +58,9 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     static const int ahead = 1;
     const Scan& task;
     const u32 lane, each, elements;  // lines of a lane, and their elements
-    const Runs runs_a, runs_b, runs_out;
+    const RunLayout runs_a, runs_b, runs_out;
     u8 *const stages, *const results;  // of this warp
-    GR_HD ShortScan(const Scan& scan)
+    GR_HD LaneLineScan(const Scan& scan)
         : task(scan), lane(threadIdx.x % 32), each((u32)scan.parts), elements((u32)(scan.parts * scan.length)),
           runs_a(elements, size_a), runs_b(elements, size_b), runs_out(elements, sizeof(Out)),
           stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (ahead + 1) * stage_bytes()) {}
@@ -77,11 +77,11 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         return left < 32 * elements ? (u32)left : 32 * elements;
     }
 
-    static GR_HD void fetch(const Runs& runs, u8* to, const u8* from, u32 count) {
+    static GR_HD void fetch(const RunLayout& runs, u8* to, const u8* from, u32 count) {
         const u32 whole = count / 16 * 16;
         runs.each(whole, [&](u32 place, u32 at) { copy_async(to + place, from + at); });
         const u32 rest = whole + lane_of(), run = rest / runs.run;  // bytes of the last share
-        if (rest < count) to[rest ^ runs.turn(run)] = from[rest];
+        if (rest < count) to[rest ^ runs.swizzle(run)] = from[rest];
     }
     static GR_HD u32 lane_of() { return threadIdx.x % 32; }
     GR_HD void fetch(u64 share, u32 stage) const {
@@ -94,7 +94,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         const u32 count = count_of(share) * sizeof(Out), whole = count / 16 * 16;
         runs_out.each(whole, [&](u32 place, u32 at) { __stcs((uint4*)(to + at), *(const uint4*)(from + place)); });
         const u32 rest = whole + lane, run = rest / runs_out.run;
-        if (rest < count) to[rest] = from[rest ^ runs_out.turn(run)];
+        if (rest < count) to[rest] = from[rest ^ runs_out.swizzle(run)];
     }
 
     GR_HD State start_of(u64 line) const { return task.carry ? ((const State*)task.carry)[line] : Op::identity(); }
@@ -116,14 +116,14 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     }
     GR_HD Out one(Walk& walk, const In& x) const {
         const State before = walk.state;
-        walk.state = Take<Op>::of(before, x);
-        return Exclusive ? Emit::of(Before<Op>::of(before, x), task.option) : Emit::of(walk.state, task.option);
+        walk.state = ScanStep<Op>::of(before, x);
+        return Exclusive ? Emit::of(ExclusiveState<Op>::of(before, x), task.option) : Emit::of(walk.state, task.option);
     }
     // Elements that are taken at once while their line goes on: a pack, or single ones.
     static const int N = V > 1 ? V : 4;
     typedef PackScan<Op, Emit, N> Packs;
-    static const bool by_packs = !Exclusive && !Reverse && Packs::exists && !WarpFold<Op>::skips;
-    typedef typename Either<by_packs, Packs, OneByOne>::type By;
+    static const bool by_packs = !Exclusive && !Reverse && Packs::exists && !ShiftedPowerSums<Op>::skips;
+    typedef typename Conditional<by_packs, Packs, ElementwiseScan>::type By;
     // This lane's elements from one on.
     template <int Count> GR_HD Pack<In, Count> take(u32 stage, u32 at) const {
         Pack<In, Count> from;
@@ -228,57 +228,58 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         }
     }
 
-    typedef FreshScan<Op, Emit> Fresh;
-    static const bool is_fresh = !Exclusive && Fresh::exists;
-    struct Part { f64 count, part; };  // of a number of elements
-    GR_HD Part* parts() const { return (Part*)(GR_SHARED + Warps * bytes()); }
+    typedef WholeLineVariance<Op, Emit> WholeLine;
+    static const bool whole_lines = !Exclusive && WholeLine::exists;
+    struct CountReciprocal { f64 count, part; };  // of a number of elements
+    GR_HD CountReciprocal* parts() const { return (CountReciprocal*)(GR_SHARED + Warps * bytes()); }
     // All threads of the block call, before all else.
     GR_HD void prepare() const {
-        if constexpr (is_fresh) {
-            for (u32 i = threadIdx.x; i < task.length; i += 32 * Warps) parts()[i] = {(f64)(i + 1), Fresh::part_of(i + 1, task.option)};
+        if constexpr (whole_lines) {
+            for (u32 i = threadIdx.x; i < task.length; i += 32 * Warps)
+                parts()[i] = {(f64)(i + 1), WholeLine::part_of(i + 1, task.option)};
             __syncthreads();
         }
     }
     // Replaces this lane's elements by results, where all of its lines exist and begin here, and nobody asks for totals.
     // Lines end at once in all lanes.
-    GR_HD void walk_fresh(u32 stage) const {
+    GR_HD void walk_whole_lines(u32 stage) const {
         const u32 length = (u32)task.length;
         u32 number = 0;  // elements of a line that are taken
-        Fresh by;
+        WholeLine by;
 #pragma unroll 1
         for (u32 at = 0; at < elements;) {
             if (number > 0 && number + N <= length) {
-                take_fresh<N, false>(by, number, stage, Reverse ? elements - N - at : at);
+                take_whole_line<N, false>(by, number, stage, Reverse ? elements - N - at : at);
                 at += N;
             } else {
-                take_fresh<V, true>(by, number, stage, Reverse ? elements - V - at : at);
+                take_whole_line<V, true>(by, number, stage, Reverse ? elements - V - at : at);
                 at += V;
             }
         }
     }
     // Ends: lines may begin and end among them.
-    template <int Count, bool Ends> GR_HD void take_fresh(Fresh& by, u32& number, u32 stage, u32 place) const {
+    template <int Count, bool Ends> GR_HD void take_whole_line(WholeLine& by, u32& number, u32 stage, u32 place) const {
         const Pack<In, Count> from = take<Count>(stage, place);
-        const Part* const part = parts();
+        const CountReciprocal* const part = parts();
         f64 variances[Count];
 #pragma unroll
         for (int i = 0; i < Count; i++) {
             const int j = Reverse ? Count - 1 - i : i;
-            const Part with = part[Ends ? number : number + i];
-            if (Ends && number == 0) by = Fresh(from.at[j]);
+            const CountReciprocal with = part[Ends ? number : number + i];
+            if (Ends && number == 0) by = WholeLine(from.at[j]);
             by.take(from.at[j]);
             variances[j] = by.variance(with.count, with.part);
             if (Ends && ++number == (u32)task.length) number = 0;
         }
         if (!Ends && (number += Count) == (u32)task.length) number = 0;
         Pack<Out, Count> to;
-        Spreads<Op, Out>::of(variances, to);
+        VarianceResults<Op, Out>::of(variances, to);
         put<Count>(stage, place, to);
     }
 
     GR_HD void walk(u64 share, u32 stage) const {
-        if constexpr (is_fresh)
-            if (!task.carry && !task.totals && count_of(share) == 32 * elements) return walk_fresh(stage);
+        if constexpr (whole_lines)
+            if (!task.carry && !task.totals && count_of(share) == 32 * elements) return walk_whole_lines(stage);
         if (count_of(share) == 32 * elements) walk_all(share, stage);
         else walk_some(share, stage);
     }
@@ -286,10 +287,10 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
 
 // Grid: any number of blocks of Warps warps. Every array begins at a multiple of 16 bytes, and runs at multiples of V elements.
 template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse>
-__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_short(const __grid_constant__ Scan task) {
-    const ShortScan<Op, Emit, Warps, V, Exclusive, Reverse> work(task);
+__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_lane_lines(const __grid_constant__ Scan task) {
+    const LaneLineScan<Op, Emit, Warps, V, Exclusive, Reverse> work(task);
     work.prepare();
-    take_shares<Warps>(work, task.tiles);
+    for_each_share<Warps>(work, task.tiles);
 }
 
 // Scans short lines that lie side by side in small planes, which follow one another: a warp takes whole planes through shared
@@ -297,9 +298,9 @@ __global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_short(const __grid
 
 // Planes of a share in shared memory: one after another as in memory, or `pitch` bytes apart, whole packs of 16, so that they
 // begin in different banks.
-struct Planes {
+struct PlaneLayout {
     u32 bytes, pitch, packs;  // of a plane; packs only where planes lie apart
-    GR_HD Planes(u32 nbytes, u64 apart) : bytes(nbytes), pitch((u32)apart), packs(pitch > nbytes ? nbytes / 16 : 0) {}
+    GR_HD PlaneLayout(u32 nbytes, u64 apart) : bytes(nbytes), pitch((u32)apart), packs(pitch > nbytes ? nbytes / 16 : 0) {}
 
     // All lanes of a warp call, with what is to be done with a pack: where it lies in shared memory, and in memory.
     template <class Move> GR_HD void each(u32 count, Move move) const {
@@ -321,22 +322,23 @@ struct Planes {
     }
 };
 
-template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct PlaneScan {
+template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct SmallPlaneScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     // Nothing is folded before, which would tell whether a guess was right.
-    typedef typename Either<FoldBeside<Op, 1>::guesses, ScanAny<Op, Emit, 1, Exclusive>, ScanBeside<Op, Emit, 1, Exclusive>>::type Scanned;
+    typedef typename Conditional<ColumnReduce<Op, 1>::assumes_finite, AnyColumnScan<Op, Emit, 1, Exclusive>,
+                                 ColumnScan<Op, Emit, 1, Exclusive>>::type LineScan;
     static const bool in_place = sizeof(In) == sizeof(Out);  // results take the place of elements
     static const int ahead = 2;
-    static const int batch = InRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
+    static const int batch = ScansRowRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
     const Scan& task;
     const u32 lane, width, most;  // columns; planes of a share
-    const Planes in, out;
+    const PlaneLayout in, out;
     u8 *const stages, *const results;  // of this warp
-    GR_HD PlaneScan(const Scan& scan)
+    GR_HD SmallPlaneScan(const Scan& scan)
         : task(scan), lane(threadIdx.x % 32), width((u32)scan.step_a / (u32)sizeof(In)), most((u32)scan.parts),
-          in((u32)(scan.length * scan.step_a), scan.grain_a), out((u32)(scan.length * scan.step_out), scan.grain_out),
+          in((u32)(scan.length * scan.step_a), scan.unit_a), out((u32)(scan.length * scan.step_out), scan.unit_out),
           stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (ahead + 1) * most * in.pitch) {}
 
     GR_HD u32 bytes() const { return most * ((ahead + 1) * in.pitch + (in_place ? 0 : out.pitch)); }
@@ -377,7 +379,7 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
     }
     GR_HD void take_line(u64 line, const u8* from, u8* to) const {
         const State before[1] = {task.carry ? ((const State*)task.carry)[line] : Op::identity()};
-        Scanned scan(before, task.option);
+        LineScan scan(before, task.option);
         i32 step = (i32)task.step_a, step_out = (i32)task.step_out;
         if (Reverse) {
             from += ((u32)task.length - 1) * step;
@@ -416,7 +418,7 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
 
 // Grid: any number of blocks of Warps warps. Both arrays begin at a multiple of 16 bytes, and so do shares.
 template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse>
-__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_planes(const __grid_constant__ Scan task) {
-    const PlaneScan<Op, Emit, Warps, Exclusive, Reverse> work(task);
-    take_shares<Warps>(work, task.tiles);
+__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_small_planes(const __grid_constant__ Scan task) {
+    const SmallPlaneScan<Op, Emit, Warps, Exclusive, Reverse> work(task);
+    for_each_share<Warps>(work, task.tiles);
 }

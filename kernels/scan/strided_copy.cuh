@@ -35,19 +35,20 @@ const u32 BACKWARDS = 16;
 // A share whose elements of an operand lie one after another in memory, forwards or backwards, at whatever alignment. Packs
 // of memory are copied to where they stand in the order of positions; the first and the last, of which the share has a part
 // each, to one place. Once all are there, they are shifted to the alignment of shared memory, or read as they lie.
-template <bool Second, int Elements, int Size> struct Solid {
+template <bool Second, int Elements, int Size> struct ContiguousSpan {
     static const int packs = Elements * Size / 16, each = 16 / Size;
-    bool is_solid, backwards;
+    bool exists, backwards;
     u32 phase;       // bytes of the first pack, in the order of positions, that lie before the share
     const u8* base;  // of the first pack
 
     // `from` is the operand's first element.
-    template <class Start> GR_HD Solid(const Scan& task, const u8* from, const Start& start) : is_solid(false) {
+    template <class Start> GR_HD ContiguousSpan(const Scan& task, const u8* from, const Start& start) : exists(false) {
         const i64 step = Second ? task.step_b : task.step_a;
         if (step != Size && step != -Size) return;
         if (task.length < Elements || !start.whole) return;
-        if (start.in_line == 0 || task.length - start.in_line <= Elements) return;  // no line begins or ends here, whichever the order
-        is_solid = true;
+        // no line begins or ends here, whichever the order
+        if (start.in_line == 0 || task.length - start.in_line <= Elements) return;
+        exists = true;
         backwards = step < 0;
         const u8* element = from + (Second ? start.here.b : start.here.a) + (i64)start.in_line * step + (backwards ? Size : 0);
         phase = (u32)((u64)element % 16);
@@ -75,9 +76,9 @@ template <bool Second, int Elements, int Size> struct Solid {
         else *(typename Word<Size>::type*)(to + byte) = *(const typename Word<Size>::type*)source;
     }
     // All lanes of a warp call, when the copies are there.
-    static GR_HD void straighten(u8* share, u32 askew) {
-        const u32 phase = askew % 16;
-        const bool backwards = askew & BACKWARDS;
+    static GR_HD void realign(u8* share, u32 misaligned) {
+        const u32 phase = misaligned % 16;
+        const bool backwards = misaligned & BACKWARDS;
         uint4* const at = (uint4*)share;
         const int lane = threadIdx.x % 32;
         const uint4 first = at[0];
@@ -103,55 +104,56 @@ template <bool Second, int Elements, int Size> struct Solid {
     }
 };
 
-// How a share lies: as it should; moved on by so many elements; or those backwards. `Lie` numbers the ways, for packs of V.
-template <int V> GR_HD u32 lie_of(u32 askew, int size) { return askew % 16 / size + (askew & BACKWARDS ? V : 0); }
+// How a share lies: as it should; moved on by so many elements; or those backwards. `Misalignment` numbers the ways, for packs of V.
+template <int V>
+GR_HD u32 misalignment_of(u32 misaligned, int size) { return misaligned % 16 / size + (misaligned & BACKWARDS ? V : 0); }
 
 // A run of packs of T, taken one after another in the order of a scan. `first` is where the first one stands, `last` what stands
 // behind the run.
-template <class T, int V, int Lie, bool Reverse> struct AskewRun {
-    static const bool backwards = Lie >= V;
-    static const int shift = Lie % V;
-    uint4 held;  // the pack that two ask for: the one before, or with Reverse the one after
+template <class T, int V, int Misalignment, bool Reverse> struct MisalignedRun {
+    static const bool backwards = Misalignment >= V;
+    static const int shift = Misalignment % V;
+    uint4 pending;  // the pack that two ask for: the one before, or with Reverse the one after
     uint4 behind;
     static GR_HD uint4 at(const u8* from) {
         const uint4 pack = *(const uint4*)from;
         return backwards ? flipped<sizeof(T)>(pack) : pack;
     }
-    GR_HD AskewRun(const u8* first, const u8* last) : held(at(first)), behind(at(last)) {
-        if (Reverse) held = behind;
+    GR_HD MisalignedRun(const u8* first, const u8* last) : pending(at(first)), behind(at(last)) {
+        if (Reverse) pending = behind;
     }
     // The pack at `from`, after that which was taken before.
     GR_HD Pack<T, V> next(const u8* from, bool is_last) {
         Shared<T, V> both;
         if (Reverse) {
             const uint4 pack = at(from);
-            both.word = shifted<sizeof(T)>(pack, held, shift * sizeof(T));
-            held = pack;
+            both.word = shifted<sizeof(T)>(pack, pending, shift * sizeof(T));
+            pending = pack;
         } else {
             const uint4 pack = is_last ? behind : at(from + 16);
-            both.word = shifted<sizeof(T)>(held, pack, shift * sizeof(T));
-            held = pack;
+            both.word = shifted<sizeof(T)>(pending, pack, shift * sizeof(T));
+            pending = pack;
         }
         return both.pack;
     }
 };
 
 // This lane's packs, one after another: as they should lie, or askew. All lanes of a warp call the constructors.
-template <class Work> struct StraightPacks {
+template <class Work> struct AlignedPacks {
     const Work& work;
     const u8 *const a, *const b;
-    GR_HD StraightPacks(const Work& run) : work(run), a(run.a), b(run.b) {}
+    GR_HD AlignedPacks(const Work& run) : work(run), a(run.a), b(run.b) {}
     GR_HD Pack<typename Work::In, Work::V> next(int k) const {
         return Taken<typename Work::In, Work::V>::of(a, b, work.pack_of(k));
     }
 };
-template <class Work, int Lie, int Run, bool Reverse> struct AskewPacks {
+template <class Work, int Misalignment, int Run, bool Reverse> struct MisalignedPacks {
     typedef typename Work::In In;
     typedef typename Work::Share Share;
     const Work& work;
     const u8* const a;
-    AskewRun<In, Work::V, Lie, Reverse> run;
-    GR_HD AskewPacks(const Work& lane)
+    MisalignedRun<In, Work::V, Misalignment, Reverse> run;
+    GR_HD MisalignedPacks(const Work& lane)
         : work(lane), a(lane.a),
           run(a + lane.pack_of(0) * Share::size_a, a + (lane.run_of() + 1) * Share::run % Share::elements * Share::size_a) {}
     GR_HD Pack<In, Work::V> next(int k) { return run.next(a + work.pack_of(k) * Share::size_a, k + 1 == Run); }
@@ -160,8 +162,8 @@ template <class Work, int Lie, int Run, bool Reverse> struct AskewPacks {
 // Lines that do not lie one after another, or not at the alignment of the others': copied grain by grain, so that in shared
 // memory they do. A grain is elements that lie together in memory, as many as are aligned wherever lines begin.
 
-const u32 MANY = 1u << 31;  // stands for more than a share holds
-GR_HD u32 at_most_many(u64 count) { return count < MANY ? (u32)count : MANY; }
+const u32 SATURATED = 1u << 31;  // stands for more than a share holds
+GR_HD u32 saturated(u64 count) { return count < SATURATED ? (u32)count : SATURATED; }
 
 // Where an element lies.
 struct Element {
@@ -170,12 +172,12 @@ struct Element {
 };
 
 // Where a share's first element lies.
-template <int Elements> struct Start {
+template <int Elements> struct ShareStart {
     u64 line, in_line;
     Offset here;  // where its line begins
     bool whole, evenly; // all of the share are elements; of lines that lie evenly apart, along one dimension
     i64 pitch_a, pitch_b, pitch_out;  // from one of those to the next
-    GR_HD Start(const Scan& task, i64 first) {
+    GR_HD ShareStart(const Scan& task, i64 first) {
         const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0, dims = task.line.count;
         line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
         in_line = at - line * task.length;
@@ -193,12 +195,12 @@ template <int Elements> struct Start {
 };
 
 // Finds the grains, of E elements, of a share of so many from position `first` on.
-template <int Elements, int E> struct Grains {
+template <int Elements, int E> struct CopyUnits {
     static const int rounds = (Elements / E + 31) / 32;  // until every lane has had its grains
     const Scan& task;
     i64 first, begin;  // positions: of the share; of its first element
     u64 line, in_line; // of that element
-    GR_HD Grains(const Scan& scan, i64 from, const Start<Elements>& start)
+    GR_HD CopyUnits(const Scan& scan, i64 from, const ShareStart<Elements>& start)
         : task(scan), first(from), begin(from > (i64)scan.lead ? from : (i64)scan.lead), line(start.line), in_line(start.in_line) {}
     // True where this lane has a grain in a round.
     GR_HD bool has(int round) const {
@@ -224,18 +226,18 @@ template <int Elements, int E> struct Grains {
 
 // Goes from each of a lane's grains to the next one, 32 grains on, where lines lie evenly apart: the first line is `behind`
 // that which begins at `from`.
-struct Hops {
+struct UnitCursor {
     u8* at;
     i64 ahead, wrap;         // bytes to the next grain; as well where a line ends before it
     u32 left, rest, length;  // elements to the line's end; those hopped over, less whole lines; those of a line
-    GR_HD Hops(const Scan& task, u8* from, Element element, u64 behind, i64 step, i64 pitch, u32 hop) {
+    GR_HD UnitCursor(const Scan& task, u8* from, Element element, u64 behind, i64 step, i64 pitch, u32 hop) {
         const u32 lines = task.length >> 30 ? 0 : (u32)((u64)hop * task.magic >> task.shift);
         at = from + (i64)behind * pitch + element.in_line * step;
         rest = hop - lines * (u32)task.length;
         ahead = (i64)lines * pitch + (i64)rest * step;
         wrap = pitch - (i64)task.length * step;
-        left = at_most_many(task.length - (u64)element.in_line);
-        length = at_most_many(task.length);
+        left = saturated(task.length - (u64)element.in_line);
+        length = saturated(task.length);
     }
     GR_HD u8* next() {
         u8* now = at;
@@ -246,15 +248,15 @@ struct Hops {
     }
 };
 // A share of the end of one line and the beginning of the next, or of one alone, grain by grain.
-template <bool Second, int Elements, int Size, int Grain> struct Stretches {
-    static const int each = Grain / Size, grains = Elements / each;
+template <bool Second, int Elements, int Size, int Unit> struct TwoLineSpan {
+    static const int each = Unit / Size, units = Elements / each;
     bool exist;
     const u8* at;     // of this lane's first grain
     i64 ahead, jump;  // bytes to its next one; as well where the second line begins
     i32 before;       // grains of the first line, from this lane's first on
 
     // `from` is the operand's first element.
-    GR_HD Stretches(const Scan& task, const u8* from, const Start<Elements>& start) : exist(false) {
+    GR_HD TwoLineSpan(const Scan& task, const u8* from, const ShareStart<Elements>& start) : exist(false) {
         if (task.length < Elements || !start.whole) return;
         exist = true;
         const i64 step = Second ? task.step_b : task.step_a;
@@ -270,99 +272,100 @@ template <bool Second, int Elements, int Size, int Grain> struct Stretches {
     // All lanes of a warp call.
     GR_HD void fetch(u8* to) const {
         const u8* source = at;
-        u8* target = to + threadIdx.x % 32 * Grain;
+        u8* target = to + threadIdx.x % 32 * Unit;
 #pragma unroll 4
-        for (i32 grain = 0; grain < grains; grain += 32) {
-            if (grains % 32 == 0 || grain + (i32)threadIdx.x % 32 < grains)
-                copy_async<Grain>(target, grain < before ? source : source + jump);
+        for (i32 unit = 0; unit < units; unit += 32) {
+            if (units % 32 == 0 || unit + (i32)threadIdx.x % 32 < units)
+                copy_async<Unit>(target, unit < before ? source : source + jump);
             source += ahead;
-            target += 32 * Grain;
+            target += 32 * Unit;
         }
     }
 };
 
 // All lanes of a warp call. A share's elements of an operand, the second or the first.
 // Returns what straighten is to do with them, or 0.
-template <bool Second, int Elements, int Size, int Grain = 16>
-GR_HD u32 fetch_grains(const Scan& task, u64 grain, u8* to, const u8* from, i64 first, const Start<Elements>& start) {
-    if constexpr (Grain == 16) {
-        if (grain != 16) {
-            const Solid<Second, Elements, Size> solid(task, from, start);
-            if (solid.is_solid) {
-                solid.fetch(to);
-                return solid.phase | (solid.backwards ? BACKWARDS : 0);
+template <bool Second, int Elements, int Size, int Unit = 16>
+GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 first, const ShareStart<Elements>& start) {
+    if constexpr (Unit == 16) {
+        if (unit != 16) {
+            const ContiguousSpan<Second, Elements, Size> span(task, from, start);
+            if (span.exists) {
+                span.fetch(to);
+                return span.phase | (span.backwards ? BACKWARDS : 0);
             }
         }
     }
-    if constexpr (Grain > Size) {
-        if (grain != Grain) return fetch_grains<Second, Elements, Size, Grain / 2>(task, grain, to, from, first, start);
+    if constexpr (Unit > Size) {
+        if (unit != Unit) return fetch_units<Second, Elements, Size, Unit / 2>(task, unit, to, from, first, start);
     }
-    if constexpr (Grain >= 4) {
-        const Stretches<Second, Elements, Size, Grain> stretches(task, from, start);
-        if (stretches.exist) {
-            stretches.fetch(to);
+    if constexpr (Unit >= 4) {
+        const TwoLineSpan<Second, Elements, Size, Unit> two_lines(task, from, start);
+        if (two_lines.exist) {
+            two_lines.fetch(to);
             return 0;
         }
     }
-    typedef typename Word<Grain>::type W;
-    const Grains<Elements, Grain / Size> grains(task, first, start);
-    const int rounds = grains.rounds, batch = Grain < 4 ? 8 : 1;  // loads of a lane at once, where nothing else keeps them going
+    typedef typename Word<Unit>::type W;
+    const CopyUnits<Elements, Unit / Size> units(task, first, start);
+    const int rounds = units.rounds, batch = Unit < 4 ? 8 : 1;  // loads of a lane at once, where nothing else keeps them going
     const i64 step = Second ? task.step_b : task.step_a;
     Element element = {};
     if (start.evenly) {
-        grains.find(0, element);
-        Hops hops(task, (u8*)from + (Second ? start.here.b : start.here.a), element, element.line - start.line, step,
-                  Second ? start.pitch_b : start.pitch_a, 32 * Grain / Size);
-        u8* target = to + threadIdx.x % 32 * Grain;
+        units.find(0, element);
+        UnitCursor hops(task, (u8*)from + (Second ? start.here.b : start.here.a), element, element.line - start.line, step,
+                  Second ? start.pitch_b : start.pitch_a, 32 * Unit / Size);
+        u8* target = to + threadIdx.x % 32 * Unit;
 #pragma unroll 2
         for (int round = 0; round < rounds; round += batch) {
             W words[batch];
 #pragma unroll
             for (int i = 0; i < batch; i++) {
-                if (!grains.has(round + i)) break;
-                if constexpr (Grain >= 4) copy_async<Grain>(target + round * 32 * Grain, hops.next());
+                if (!units.has(round + i)) break;
+                if constexpr (Unit >= 4) copy_async<Unit>(target + round * 32 * Unit, hops.next());
                 else words[i] = *(const W*)hops.next();
             }
-            if constexpr (Grain < 4)
+            if constexpr (Unit < 4)
 #pragma unroll
                 for (int i = 0; i < batch; i++)
-                    if (grains.has(round + i)) *(W*)(target + (round + i) * 32 * Grain) = words[i];
+                    if (units.has(round + i)) *(W*)(target + (round + i) * 32 * Unit) = words[i];
         }
         return 0;
     }
 #pragma unroll 1
     for (int round = 0; round < rounds; round++) {
-        const int at = grains.find(round, element);
+        const int at = units.find(round, element);
         if (at < 0) continue;
         const Offset begin = task.line.at(element.line);
         const u8* source = from + (Second ? begin.b : begin.a) + element.in_line * step;
-        if constexpr (Grain >= 4) copy_async<Grain>(to + at * Size, source);
+        if constexpr (Unit >= 4) copy_async<Unit>(to + at * Size, source);
         else *(W*)(to + at * Size) = *(const W*)source;
     }
     return 0;
 }
 
 // All lanes of a warp call. A share's results.
-template <int Elements, int Size, int Grain = 16>
-GR_HD void drain_grains(const Scan& task, u64 grain, const u8* from, u8* to, i64 first, const Start<Elements>& start) {
-    if constexpr (Grain > Size) {
-        if (grain != Grain) return drain_grains<Elements, Size, Grain / 2>(task, grain, from, to, first, start);
+template <int Elements, int Size, int Unit = 16>
+GR_HD void drain_units(const Scan& task, u64 unit, const u8* from, u8* to, i64 first, const ShareStart<Elements>& start) {
+    if constexpr (Unit > Size) {
+        if (unit != Unit) return drain_units<Elements, Size, Unit / 2>(task, unit, from, to, first, start);
     }
-    typedef typename Word<Grain>::type W;
-    const Grains<Elements, Grain / Size> grains(task, first, start);
-    const int rounds = grains.rounds;
+    typedef typename Word<Unit>::type W;
+    const CopyUnits<Elements, Unit / Size> units(task, first, start);
+    const int rounds = units.rounds;
     Element element = {};
     if (start.evenly) {
-        grains.find(0, element);
-        Hops hops(task, to + start.here.c, element, element.line - start.line, task.step_out, start.pitch_out, 32 * Grain / Size);
+        units.find(0, element);
+        UnitCursor hops(task, to + start.here.c, element, element.line - start.line, task.step_out, start.pitch_out,
+                        32 * Unit / Size);
 #pragma unroll 2
         for (int round = 0; round < rounds; round++)
-            if (grains.has(round)) __stcs((W*)hops.next(), *(const W*)(from + (round * 32 + threadIdx.x % 32) * Grain));
+            if (units.has(round)) __stcs((W*)hops.next(), *(const W*)(from + (round * 32 + threadIdx.x % 32) * Unit));
         return;
     }
 #pragma unroll 1
     for (int round = 0; round < rounds; round++) {
-        const int at = grains.find(round, element);
+        const int at = units.find(round, element);
         if (at < 0) continue;
         u8* target = to + task.line.at(element.line).c + element.in_line * task.step_out;
         __stcs((W*)target, *(const W*)(from + at * Size));

@@ -11,7 +11,7 @@
 
 // All lanes of a warp call, each with Count results a warp's width apart, of which lane 0's first goes to `row`: they change
 // lanes, so that each store of the warp begins at a multiple of what it stores.
-template <int Count, class Out> GR_HD void store_turned(u8* row, const Out (&results)[Count]) {
+template <int Count, class Out> GR_HD void store_rotated(u8* row, const Out (&results)[Count]) {
     const u32 lane = threadIdx.x % 32, turn = (u32)((u64)row / sizeof(Out)) % 32;
     const bool own = lane >= turn;  // else what comes from the stretch before
     Out* const to = (Out*)row + lane - turn;
@@ -29,29 +29,30 @@ template <int Count, class Out> GR_HD void store_turned(u8* row, const Out (&res
 // Scans short lines that lie side by side: several a thread, for which it finds its place but once.
 
 // Of a warp's neighbouring lines those that a thread takes: every 32nd, so that the warp reads and writes whole stretches of a row.
-template <class Op, class Emit, int Threads, int Columns, int Batch, bool Exclusive> struct Abreast {
+template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bool Exclusive> struct ThreadColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     const Scan& task;
     const u64 line;  // the first
-    GR_HD Abreast(const Scan& scan) : task(scan), line(((u64)blockIdx.x * Threads + threadIdx.x / 32 * 32) * Columns + threadIdx.x % 32) {}
+    GR_HD ThreadColumnScan(const Scan& scan)
+        : task(scan), line(((u64)blockIdx.x * Threads + threadIdx.x / 32 * 32) * ColumnsPerThread + threadIdx.x % 32) {}
 
     // Whole: all of the lines exist.
     template <bool Whole> GR_HD bool has(int j) const { return Whole || line + j * 32 < task.lines; }
     template <bool Whole> GR_HD void run() const {
-        State state[Columns];
+        State state[ColumnsPerThread];
 #pragma unroll
-        for (int j = 0; j < Columns; j++)
+        for (int j = 0; j < ColumnsPerThread; j++)
             state[j] = task.carry && has<Whole>(j) ? ((const State*)task.carry)[line + j * 32] : Op::identity();
         const u8 *a = task.a + line * Reader<In>::size_a, *b = task.b + line * Reader<In>::size_b;
         u8* out = (u8*)task.out + line * sizeof(Out);
         for (u64 row = 0; row < task.length; row += Batch) {
-            In batch[Batch][Columns];
+            In batch[Batch][ColumnsPerThread];
 #pragma unroll
             for (int i = 0; i < Batch; i++) {
 #pragma unroll
-                for (int j = 0; j < Columns; j++)
+                for (int j = 0; j < ColumnsPerThread; j++)
                     if (row + i < task.length && has<Whole>(j))
                         batch[i][j] = Reader<In>::one(a + j * 32 * Reader<In>::size_a, b + j * 32 * Reader<In>::size_b);
                 a += task.step_a;
@@ -60,33 +61,33 @@ template <class Op, class Emit, int Threads, int Columns, int Batch, bool Exclus
 #pragma unroll
             for (int i = 0; i < Batch; i++) {
                 if (row + i >= task.length) break;
-                Out results[Columns];
+                Out results[ColumnsPerThread];
 #pragma unroll
-                for (int j = 0; j < Columns; j++) {
+                for (int j = 0; j < ColumnsPerThread; j++) {
                     if (!has<Whole>(j)) continue;
-                    if (Exclusive) results[j] = Emit::of(Before<Op>::of(state[j], batch[i][j]), task.option);
-                    state[j] = Take<Op>::of(state[j], batch[i][j]);
+                    if (Exclusive) results[j] = Emit::of(ExclusiveState<Op>::of(state[j], batch[i][j]), task.option);
+                    state[j] = ScanStep<Op>::of(state[j], batch[i][j]);
                     if (!Exclusive) results[j] = Emit::of(state[j], task.option);
                 }
-                if (Whole) store_turned<Columns>(out - threadIdx.x % 32 * sizeof(Out), results);
+                if (Whole) store_rotated<ColumnsPerThread>(out - threadIdx.x % 32 * sizeof(Out), results);
                 else
 #pragma unroll
-                    for (int j = 0; j < Columns; j++)
+                    for (int j = 0; j < ColumnsPerThread; j++)
                         if (has<Whole>(j)) store_once((Out*)out + j * 32, results[j]);
                 out += task.step_out;
             }
         }
 #pragma unroll
-        for (int j = 0; j < Columns; j++)
+        for (int j = 0; j < ColumnsPerThread; j++)
             if (task.totals && has<Whole>(j)) ((State*)task.totals)[line + j * 32] = state[j];
     }
 };
 
 // Grid: threads for all lines, Columns each. Lines lie side by side in every array.
-template <class Op, class Emit, int Threads, int Columns, int Batch, bool Exclusive>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_abreast(const __grid_constant__ Scan task) {
-    const Abreast<Op, Emit, Threads, Columns, Batch, Exclusive> work(task);
-    if ((u64)(blockIdx.x + 1) * (Threads * Columns) <= task.lines) work.template run<true>();
+template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bool Exclusive>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_thread_columns(const __grid_constant__ Scan task) {
+    const ThreadColumnScan<Op, Emit, Threads, ColumnsPerThread, Batch, Exclusive> work(task);
+    if ((u64)(blockIdx.x + 1) * (Threads * ColumnsPerThread) <= task.lines) work.template run<true>();
     else work.template run<false>();
 }
 
@@ -94,10 +95,10 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_abreast(const __grid_
 // Lines too few to fill the GPU are split: parts are folded, their states scanned, and each part scanned from its base.
 
 // The part of a line that a thread takes.
-struct Part {
+struct LinePart {
     u64 line, split, first, end;
 };
-GR_HD Part part_of(const Scan& task, u64 thread) {
+GR_HD LinePart part_of(const Scan& task, u64 thread) {
     const u64 split = task.tiles == 1 ? 0 : task.lines == 1 ? thread : task.by_lines.of(thread);
     const u64 share = (task.length + task.tiles - 1) / task.tiles;
     const u64 first = split * share, end = first + share;
@@ -107,7 +108,7 @@ GR_HD Part part_of(const Scan& task, u64 thread) {
 
 // Loads up to Batch elements from `at` on, before any is used.
 template <class In, int Batch>
-GR_HD void load_batch(const Scan& task, const Stretch<In>& line, u64 at, u64 end, In (&batch)[Batch]) {
+GR_HD void load_batch(const Scan& task, const StridedLine<In>& line, u64 at, u64 end, In (&batch)[Batch]) {
 #pragma unroll
     for (int i = 0; i < Batch; i++)
         if (at + i < end) batch[i] = line.get(task, at + i);
@@ -118,15 +119,15 @@ template <class Op, int Threads, int Batch>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_fold_parts(const __grid_constant__ Scan task) {
     const u64 thread = (u64)blockIdx.x * Threads + threadIdx.x;
     if (thread >= task.lines * task.tiles) return;
-    const Part part = part_of(task, thread);
-    const Stretch<typename Op::In> line(task, task.line.at(part.line), part.line);
+    const LinePart part = part_of(task, thread);
+    const StridedLine<typename Op::In> line(task, task.line.at(part.line), part.line);
     typename Op::State state = Op::identity();
     for (u64 at = part.first; at < part.end; at += Batch) {
         typename Op::In batch[Batch];
         load_batch<typename Op::In, Batch>(task, line, at, part.end, batch);
 #pragma unroll
         for (int i = 0; i < Batch; i++)
-            if (at + i < part.end) state = Take<Op>::of(state, batch[i], index_of(task, at + i));
+            if (at + i < part.end) state = ScanStep<Op>::of(state, batch[i], index_of(task, at + i));
     }
     ((typename Op::State*)task.states)[thread] = state;
 }
@@ -152,9 +153,9 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_co
     typedef typename Op::State State;
     const u64 thread = (u64)blockIdx.x * Threads + threadIdx.x;
     if (thread >= task.lines * task.tiles) return;
-    const Part part = part_of(task, thread);
+    const LinePart part = part_of(task, thread);
     const Offset begin = task.line.at(part.line);
-    const Stretch<typename Op::In> line(task, begin, part.line);
+    const StridedLine<typename Op::In> line(task, begin, part.line);
     State state = Op::identity();
     if (Split) state = ((const State*)task.states)[thread];
     else if (task.carry) state = ((const State*)task.carry)[part.line];
@@ -166,8 +167,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_co
         for (int i = 0; i < Batch; i++) {
             if (at + i >= part.end) break;
             typename Emit::Out* to = (typename Emit::Out*)(out + (i64)(at + i) * task.step_out);
-            if (Exclusive) store_once(to, Emit::of(Before<Op>::of(state, batch[i]), task.option));
-            state = Take<Op>::of(state, batch[i], index_of(task, at + i));
+            if (Exclusive) store_once(to, Emit::of(ExclusiveState<Op>::of(state, batch[i]), task.option));
+            state = ScanStep<Op>::of(state, batch[i], index_of(task, at + i));
             if (!Exclusive) store_once(to, Emit::of(state, task.option));
         }
     }

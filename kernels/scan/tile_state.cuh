@@ -7,7 +7,7 @@
 
 const u32 SPINS = 1u << 25;  // polls, half a minute or more
 
-GR_HD u32 drawn_until_now(const u32* ticket) {
+GR_HD u32 tiles_taken_until_now(const u32* ticket) {
     u32 drawn;
 #ifdef GR_EMULATED
     simt::load_relaxed(&drawn, ticket, sizeof drawn);
@@ -19,17 +19,17 @@ GR_HD u32 drawn_until_now(const u32* ticket) {
 // Any thread calls, after SPINS polls in vain, and gets how many count from then on. As long as blocks go on, however slowly,
 // they draw tiles: who sees none drawn in as many looks at the ticket polls on, and the second time ends the launch.
 GR_HD u32 keep_waiting(const u32* ticket, u32 spins) {
-    const u32 drawn = drawn_until_now(ticket);
+    const u32 drawn = tiles_taken_until_now(ticket);
 #pragma unroll 1
     do {
-        if (drawn_until_now(ticket) != drawn) return 0;
+        if (tiles_taken_until_now(ticket) != drawn) return 0;
     } while (++spins % SPINS != 0);
     if (spins == 4 * SPINS) __trap();
     return spins;
 }
 
 // Any thread calls. Each of the words is seen whole or not at all, sooner or later, in any order.
-template <int Count> GR_HD void post_words(u64* to, const u64 (&words)[Count]) {
+template <int Count> GR_HD void publish_words(u64* to, const u64 (&words)[Count]) {
 #ifdef GR_EMULATED
     simt::store_relaxed(to, words, sizeof words, sizeof words[0]);
 #else
@@ -38,7 +38,7 @@ template <int Count> GR_HD void post_words(u64* to, const u64 (&words)[Count]) {
 #endif
 }
 // Reads nothing that is not wanted.
-template <int Count> GR_HD void look_words(const u64* from, u64 (&words)[Count], bool wanted) {
+template <int Count> GR_HD void poll_words(const u64* from, u64 (&words)[Count], bool wanted) {
 #ifdef GR_EMULATED
     if (wanted) simt::load_relaxed(words, from, sizeof words);
 #else
@@ -60,21 +60,22 @@ GR_HD void read_words(const u64* from, u64 (&words)[2]) {
 
 // A published state: every word of it beside a mark, in one of 64 bits. No word counts before its mark stands there, so neither
 // side needs a fence.
-template <class State, int Align = 128> struct __align__(Align) Posted {
+template <class State, int Align = 128> struct __align__(Align) TileState {
     typedef State Value;
     static const int words = (sizeof(State) + 3) / 4, vectors = (words + 1) / 2, width = 2;
     u64 at[2 * vectors];
 
     // One lane calls. Other blocks see the state sooner or later.
-    GR_HD void post(State state, u32 mark = 1) {
+    GR_HD void publish(State state, u32 mark = 1) {
         Exchanged<State> from(state);
 #pragma unroll
         for (int i = 0; i < vectors; i++) {
-            const u64 high = (u64)mark << 32, to[2] = {high | from.words[2 * i], high | (2 * i + 1 < words ? from.words[2 * i + 1] : 0)};
-            post_words(at + 2 * i, to);
+            const u64 high = (u64)mark << 32, to[2] = {high | from.words[2 * i],
+                                                       high | (2 * i + 1 < words ? from.words[2 * i + 1] : 0)};
+            publish_words(at + 2 * i, to);
         }
     }
-    static GR_HD bool is_there(const u64 (&seen)[2 * vectors], u32 mark = 1) {
+    static GR_HD bool is_published(const u64 (&seen)[2 * vectors], u32 mark = 1) {
         bool there = true;
 #pragma unroll
         for (int i = 0; i < 2 * vectors; i++) there = there && seen[i] >> 32 == mark;
@@ -92,29 +93,29 @@ template <class State, int Align = 128> struct __align__(Align) Posted {
 #pragma unroll
         for (int i = 0; i < vectors; i++) read_words(at + 2 * i, *(u64(*)[2])(seen + 2 * i));
         state = state_of(seen);
-        return is_there(seen, mark);
+        return is_published(seen, mark);
     }
 };
 
 // States made of binary64 numbers alone are posted without marks, in half as many bytes: what stands there before is zero, and
 // no number does: they differ in the bits of a NaN that none of them is. H200, 2026-11, with marks and without, of a copy:
 // variances of a line of float64 0.89 and 0.95, of float32 0.93 and 0.96.
-const u64 SPARE = 0x7ff9a5a5c3c35a5bull, OTHER = 0x7ff8000000000000ull;
-GR_HD u64 hidden(u64 word) { return (word == SPARE ? OTHER : word) ^ SPARE; }
-GR_HD u64 shown(u64 word) { return word ^ SPARE; }
-template <class State> struct __align__(128) PostedNumbers {
+const u64 ZERO_ENCODED = 0x7ff9a5a5c3c35a5bull, SUBSTITUTE_NAN = 0x7ff8000000000000ull;
+GR_HD u64 encoded_nonzero(u64 word) { return (word == ZERO_ENCODED ? SUBSTITUTE_NAN : word) ^ ZERO_ENCODED; }
+GR_HD u64 decoded(u64 word) { return word ^ ZERO_ENCODED; }
+template <class State> struct __align__(128) FloatTileState {
     static const int words = sizeof(State) / 8, vectors = (words + 1) / 2;
     u64 at[2 * vectors];
 
-    GR_HD void post(State state) {
+    GR_HD void publish(State state) {
         Exchanged<State> from(state);
 #pragma unroll
         for (int i = 0; i < vectors; i++) {
             u64 to[2] = {};
 #pragma unroll
             for (int j = 0; j < 2 && 2 * i + j < words; j++)
-                to[j] = hidden((u64)from.words[4 * i + 2 * j + 1] << 32 | from.words[4 * i + 2 * j]);
-            post_words(at + 2 * i, to);
+                to[j] = encoded_nonzero((u64)from.words[4 * i + 2 * j + 1] << 32 | from.words[4 * i + 2 * j]);
+            publish_words(at + 2 * i, to);
         }
     }
     GR_HD bool read(State& state) const {
@@ -127,50 +128,50 @@ template <class State> struct __align__(128) PostedNumbers {
 #pragma unroll
             for (int j = 0; j < 2 && 2 * i + j < words; j++) {
                 posted = posted && seen[j] != 0;
-                to.words[4 * i + 2 * j] = (u32)shown(seen[j]);
-                to.words[4 * i + 2 * j + 1] = (u32)(shown(seen[j]) >> 32);
+                to.words[4 * i + 2 * j] = (u32)decoded(seen[j]);
+                to.words[4 * i + 2 * j + 1] = (u32)(decoded(seen[j]) >> 32);
             }
         }
         state = to.value;
         return posted;
     }
 };
-template <class State> struct PostOf { typedef Posted<State> type; };
-template <class A> struct PostOf<Parts<A>> { typedef PostedNumbers<Parts<A>> type; };
-template <> struct PostOf<Twofold> { typedef PostedNumbers<Twofold> type; };
-template <class M> struct PostOf<Moments2<M>> { typedef PostedNumbers<Moments2<M>> type; };
+template <class State> struct TileStateOf { typedef TileState<State> type; };
+template <class A> struct TileStateOf<Parts<A>> { typedef FloatTileState<Parts<A>> type; };
+template <> struct TileStateOf<Twofold> { typedef FloatTileState<Twofold> type; };
+template <class M> struct TileStateOf<Moments2<M>> { typedef FloatTileState<Moments2<M>> type; };
 
 // A published state without a mark beside each word: what stands there before is zero, and no word is. Floats are hidden
 // (look_back.cuh); beside a word of a small state stands a one.
-template <class State> struct __align__(sizeof(State) <= 8 ? 8 : 16) Brief {
+template <class State> struct __align__(sizeof(State) <= 8 ? 8 : 16) UnflaggedTileState {
     typedef State Value;
     static const int width = sizeof(State) <= 8 ? 1 : 2;
     u64 at[width];
 
     // One lane calls. Other blocks see the state sooner or later.
-    GR_HD void post(State state) {
+    GR_HD void publish(State state) {
         Exchanged<State> from(state);
         u64 to[width];
 #pragma unroll
         for (int i = 0; i < width; i++) {
             const u64 word = (u64)from.words[(2 * i + 1) % from.count] << 32 | from.words[2 * i];
-            to[i] = sizeof(State) <= 4 ? 1ull << 32 | from.words[0] : hidden(word);
+            to[i] = sizeof(State) <= 4 ? 1ull << 32 | from.words[0] : encoded_nonzero(word);
         }
-        post_words(at, to);
+        publish_words(at, to);
     }
-    static GR_HD bool is_there(const u64 (&seen)[width]) { return seen[0] != 0 && seen[width - 1] != 0; }
-    static GR_HD State state_of(const u64 (&seen)[width]) {
+    static GR_HD bool is_published(const u64 (&polled)[width]) { return polled[0] != 0 && polled[width - 1] != 0; }
+    static GR_HD State state_of(const u64 (&polled)[width]) {
         Exchanged<State> to;
 #pragma unroll
         for (int i = 0; i < to.count; i++)
-            to.words[i] = (u32)((sizeof(State) <= 4 ? seen[0] : shown(seen[i / 2])) >> (i % 2 * 32));
+            to.words[i] = (u32)((sizeof(State) <= 4 ? polled[0] : decoded(polled[i / 2])) >> (i % 2 * 32));
         return to.value;
     }
 };
 
 // All lanes of a warp call, the active ones with addresses of posts. Loads all before any is waited for.
-template <class Op, int Count, class Post>
-GR_HD void await_posts(const u32* ticket, const Post* const (&from)[Count], bool (&wanted)[Count], u32 mark,
+template <class Op, int Count, class Published>
+GR_HD void await_tile_states(const u32* ticket, const Published* const (&from)[Count], bool (&wanted)[Count], u32 mark,
                        typename Op::State (&read)[Count]) {
     bool there[Count], all = true;
 #pragma unroll
@@ -190,32 +191,33 @@ GR_HD void await_posts(const u32* ticket, const Post* const (&from)[Count], bool
 }
 
 // A post as it stands in memory, word by word.
-template <class Post> struct Seen {
-    static const int count = sizeof(Post::at) / 8;
+template <class Published> struct PolledTileState {
+    static const int count = sizeof(Published::at) / 8;
     u64 words[count];
     GR_HD void clear() {
 #pragma unroll
         for (int i = 0; i < count; i++) words[i] = 0;
     }
     // Nothing is read that is not wanted.
-    GR_HD void look(const Post* post, bool wanted) {
+    GR_HD void poll(const Published* published, bool wanted) {
 #pragma unroll
-        for (int i = 0; i < count; i += Post::width) look_words(post->at + i, *(u64(*)[Post::width])(words + i), wanted);
+        for (int i = 0; i < count; i += Published::width)
+            poll_words(published->at + i, *(u64(*)[Published::width])(words + i), wanted);
     }
-    GR_HD bool is_there() const { return Post::is_there(words); }
-    GR_HD typename Post::Value state() const { return Post::state_of(words); }
+    GR_HD bool is_published() const { return Published::is_published(words); }
+    GR_HD typename Published::Value state() const { return Published::state_of(words); }
 };
 
 // All lanes of a warp call. Waits until the posts `at(i)` are there whose bits are in `wanted`.
-template <class Post, int Count, class At>
-GR_HD void await_seen(const u32* ticket, Seen<Post> (&seen)[Count], u32 wanted, At at) {
+template <class Published, int Count, class At>
+GR_HD void await_polled(const u32* ticket, PolledTileState<Published> (&polled)[Count], u32 wanted, At at) {
     for (u32 spins = 1;; spins++) {
 #pragma unroll
         for (int i = 0; i < Count; i++)
-            if (seen[i].is_there()) wanted &= ~(1u << i);
+            if (polled[i].is_published()) wanted &= ~(1u << i);
         if (!__any_sync(0xffffffffu, wanted)) return;
         if (spins % SPINS == 0) spins = keep_waiting(ticket, spins);
 #pragma unroll
-        for (int i = 0; i < Count; i++) seen[i].look(at(i), wanted >> i & 1);
+        for (int i = 0; i < Count; i++) polled[i].poll(at(i), wanted >> i & 1);
     }
 }

@@ -100,7 +100,7 @@ template <class A, class B, int V> struct Taken<Pair<A, B>, V> {
 
 // All lanes of a warp call. Work says how a share is fetched into a stage, scanned there, and drained, and how many are on
 // their way meanwhile (ahead).
-template <int Warps, class Work> GR_HD void take_shares(const Work& work, u64 shares) {
+template <int Warps, class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
     const u64 all = (u64)gridDim.x * Warps;
     u64 share = (u64)blockIdx.x * Warps + threadIdx.x / 32;
     u32 stage = 0;
