@@ -453,7 +453,7 @@ def test_anchors():
     post = "anchors[group].publish(range.contains_head ? own : Op::combine(before, own))"
     assert "GROUP = 8;" in text and post in text
     near, one = text.replace("GROUP = 8;", "GROUP = 1;"), CALLS["more than a stretch"]
-    with mock.patch.object(scan_plans, "posts", lambda tiles: 2 * tiles):
+    with mock.patch.object(scan_plans, "tile_states", lambda tiles: 2 * tiles):
         right, wrong = build([unit([one], near), unit([one], near.replace(post, "anchors[group].publish(before)"))])
         for schedule in SCHEDULES:
             check(right, one, schedule, seed=3)

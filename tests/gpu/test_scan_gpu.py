@@ -162,9 +162,9 @@ def test_columns_enough_for_all_of_the_gpu(name, dtype, columns):
 )
 def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
     """Those that pairs of blocks take, in a smaller array."""
-    from gpureduce_dask.device import scan_allies
+    from gpureduce_dask.device import scan_cluster_columns
 
-    monkeypatch.setattr(scan_allies, "TILES", 1)
+    monkeypatch.setattr(scan_cluster_columns, "TILES", 1)
     x = make((30_011, columns), dtype, 3)
     bound = OPERATORS[name].bind(x.dtype)
     carry = host_reduce.reduce((make((1, columns), dtype, 7),), bound, (0,))
@@ -193,9 +193,9 @@ def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
 )
 def test_elements_that_are_no_numbers(name, shape, axis, dtype, view, monkeypatch):
     """Sums take elements for finite at first."""
-    from gpureduce_dask.device import scan_allies
+    from gpureduce_dask.device import scan_cluster_columns
 
-    monkeypatch.setattr(scan_allies, "TILES", 1)
+    monkeypatch.setattr(scan_cluster_columns, "TILES", 1)
     x = make(shape, dtype, 3)
     lines = np.moveaxis(x, axis, 0).reshape(shape[axis], -1)
     last = shape[axis] - 1
@@ -416,13 +416,11 @@ FAMILIES = {
 def as_planned(family: Family) -> Any:
     """What an H200 prepares, without one: of arrays that are not there."""
     from gpureduce_dask.device import scan as gpu
-    from gpureduce_dask.device import scan_results
+    from gpureduce_dask.device import scan_launch
 
     def operand(dtype: str) -> SimpleNamespace:
         size = np.dtype(dtype).itemsize
-        x = np.lib.stride_tricks.as_strided(
-            np.empty(1, dtype), family.shape, scan_results.c_strides(family.shape, size)
-        )
+        x = np.lib.stride_tricks.as_strided(np.empty(1, dtype), family.shape, scan_launch.c_strides(family.shape, size))
         begin, x = x.ctypes.data, view_of(x, family.view)
         data = SimpleNamespace(ptr=x.ctypes.data - begin)
         return SimpleNamespace(shape=x.shape, strides=x.strides, ndim=x.ndim, itemsize=size, data=data)

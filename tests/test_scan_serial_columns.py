@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from gpureduce_dask.device import scan as device_scan
-from gpureduce_dask.device import scan_falls, scan_plans, scan_results, scan_task
+from gpureduce_dask.device import scan_launch, scan_plans, scan_serial_columns, scan_task
 from gpureduce_dask.operators.table import OPERATORS
 
 LIMIT = 227 << 10  # bytes of shared memory of a block; an SM has 1 KiB more
@@ -23,7 +23,7 @@ def plan(name: str, dtype: str, shape=SHAPE, axis=0, segmented=False, exclusive=
     sizes = (np.dtype(dtype).itemsize, *([1] if segmented else []))
     op = device_scan._operator(bound, True, segmented, sizes)
     whole = (*shape[:-1], pitch or shape[-1])
-    strides = tuple(tuple(scan_results.c_strides(whole, n)) for n in (*sizes, bound.result.itemsize))
+    strides = tuple(tuple(scan_launch.c_strides(whole, n)) for n in (*sizes, bound.result.itemsize))
     arrays = scan_task.Operands(shape, axis, strides, (0,) * len(strides))
     return scan_plans.plan(op, arrays, exclusive, False, LIMIT, processors)
 
@@ -35,7 +35,7 @@ def warps_of(found: scan_task.Plan) -> int:
 
 
 @pytest.mark.parametrize(
-    ("call", "together"),
+    ("call", "lane_columns"),
     [
         ({"name": "var", "dtype": "float32"}, 2),
         ({"name": "var", "dtype": "float64", "shape": (32768, 16384)}, 1),
@@ -48,10 +48,10 @@ def warps_of(found: scan_task.Plan) -> int:
         ({"name": "var", "dtype": "float32", "shape": (64, 1024, 1024), "axis": 1}, 2),
     ],
 )
-def test_taken_alone(call, together):
+def test_a_warp_takes_a_strip(call, lane_columns):
     found = plan(**call)
-    assert warps_of(found) in scan_falls.CROWDS
-    assert re.search(rf", {together}, \w+>$", found.steps[0].kernel)
+    assert warps_of(found) in scan_serial_columns.WARPS
+    assert re.search(rf", {lane_columns}, \w+>$", found.steps[0].kernel)
     assert found == plan(**call, processors=7)  # bits do not depend on the GPU at hand
 
 
@@ -77,7 +77,7 @@ def test_left_to_tiles(call):
     assert warps_of(plan(**call)) == 0
 
 
-def test_crowds():
+def test_warps_of_a_processor():
     """Strips keep all processors busy, in as many waves as that takes."""
-    each = scan_falls.PROCESSORS
-    assert [scan_falls._crowd(n * each) for n in (1, 2, 3, 4, 5, 6, 8, 100)] == [0, 0, 3, 4, 5, 3, 8, 8]
+    each = scan_serial_columns.PROCESSORS
+    assert [scan_serial_columns._warps_of(n * each) for n in (1, 2, 3, 4, 5, 6, 8, 100)] == [0, 0, 3, 4, 5, 3, 8, 8]
