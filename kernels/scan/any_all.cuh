@@ -1,5 +1,5 @@
-// any and all along one line: what comes out is one truth up to the first element that decides, and the other from there
-// on, so that a share is one position, and its elements make room for others as soon as that is known.
+// any and all along one line: results are one truth value up to the first element that decides, and the other from there on. So a
+// share is folded to one position, and its elements make room for others as soon as that is known.
 #pragma once
 #include "../core/shared.cuh"
 #include "../monoid/logical.cuh"
@@ -21,8 +21,8 @@ template <class Op, int Warps, int Run> struct AnyAllScan {
     static const bool barrier_on_prefix = true;
     struct TileLocation { u64 tile; };
     struct SharedScratch {
-        u32 decided[STATE_SLOTS][Warps];  // by rounds: a warp's share has an element that decides
-        u32 before[STATE_SLOTS][Warps];   // or one before it
+        u32 decided[STATE_SLOTS][Warps];  // by rounds: whether a warp's share has an element that decides
+        u32 before[STATE_SLOTS][Warps];   // by rounds: whether there is one before the share
         TileRing<TileLocation> ring;
     };
 
@@ -39,7 +39,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan {
 
     static GR_HD boolean state_of(bool decided) { return {(u8)(decided == Verdict<Op>::after)}; }
     static GR_HD bool is_decided(boolean state) { return (state.byte != 0) == Verdict<Op>::after; }
-    // Whether one of so many elements decides.
+    // True where one of the elements decides.
     template <int Count> static GR_HD bool decides(const Pack<In, Count>& from) {
         typename Op::Acc acc = Op::start();
         Op::absorb_pack(acc, from, 0, 1);
@@ -60,7 +60,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan {
         if (lane == 0) scratch().decided[slot][warp] = found < elements;
         return found;
     }
-    // All lanes of a warp call, and get the same.
+    // All lanes of a warp call; each gets the first element of the share that decides, or `elements`.
     GR_HD u32 search(u32 stage) const {
         typename Op::Acc acc = Op::start();
 #pragma unroll
@@ -79,7 +79,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan {
         for (int j = V - 2; j >= 0; j--) found = decides(Pack<In, 1>{{from.at[j]}}) ? j : found;
         return pack * V + found;
     }
-    // Where some positions of a share hold no elements.
+    // The same where some positions of a share hold no elements.
     GR_HD u32 search_part(i64 first, u32 stage) const {
         u32 found = elements;
 #pragma unroll 1
@@ -100,7 +100,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan {
         return found;
     }
 
-    // Sixteen results, the first `undecided` of them as before.
+    // Sixteen results, the first `undecided` of which are those before an element that decides.
     static GR_HD uint4 results(i32 undecided) {
         u32 words[4];
 #pragma unroll
@@ -125,7 +125,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan {
         for (int at = lane; at < elements; at += 32)
             if (first + at >= low && first + at < high) to[at] = state_of(at >= undecided).byte;
     }
-    // One warp calls.
+    // All lanes of one warp call.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32) const {
         const u32 decided = __ballot_sync(0xffffffffu, lane < Warps && scratch().decided[slot][lane]);
         const boolean own = state_of(decided != 0), start = task.carry ? *(const boolean*)task.carry : Op::identity();

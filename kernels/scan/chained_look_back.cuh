@@ -1,18 +1,18 @@
 // The prefix of a tile of columns, a lane a column: from the tile before it where chains are many, so that it has long been
-// published; else from an anchor, groups of tiles and single tiles (look_back.cuh), in two levels or three. States are folded in one
-// order whatever the timing.
+// published; else from an anchor, groups of tiles and single tiles (look_back.cuh), in two levels or three. States are folded in
+// one order whatever the timing.
 #pragma once
 #include "column_ops.cuh"
 #include "tile_state.cuh"
 
-const u64 TWO_LEVEL_RADIX = 16;            // tiles of a stretch
+const u64 TWO_LEVEL_RADIX = 16;                                // tiles of a stretch, and stretches of a span
 const u64 TWO_LEVEL_SPAN = TWO_LEVEL_RADIX * TWO_LEVEL_RADIX;  // tiles from one anchor to the next
 
-// The lanes of a warp in groups, with a lane of each for a column: what there is to fold is dealt to them in order.
+// The lanes of a warp in groups, with a lane of each for a column: tile states to fold are divided among the groups, in order.
 struct LaneGroups {
-    u32 group, groups, width;  // this lane's; lanes of each
+    u32 group, groups, width;  // this lane's group; groups; lanes of a group
     GR_HD u32 share(u32 all) const { return groups == 1 ? all : (all + groups - 1) / groups; }
-    // All lanes of a warp call. The states of a column's lanes folded up to each.
+    // All lanes of a warp call. Inclusive scan of a column's states over the groups.
     template <class Op> GR_HD typename Op::State through(typename Op::State state) const {
         for (u32 up = width; groups > 1 && up < 32; up *= 2) {
             const typename Op::State earlier = shuffle_up(0xffffffffu, state, (int)up, 32);
@@ -20,7 +20,8 @@ struct LaneGroups {
         }
         return state;
     }
-    // That of the column's lane in another group; and in the last one, of all of them.
+    // All lanes of a warp call. `of`: the state of the column's lane in another group. `all`: the states of all groups, in each
+    // lane.
     template <class Op> GR_HD typename Op::State of(typename Op::State state, u32 other) const {
         if (groups == 1) return state;
         return shuffle_from(0xffffffffu, state, (int)((threadIdx.x + (other - group) * width) % 32), 32);
@@ -30,8 +31,8 @@ struct LaneGroups {
     }
 };
 
-// Folds `count` posts, `stride` apart, onto a state, left to right. All lanes of a warp call with the same count; each gets
-// the state.
+// All lanes of a warp call with the same count; each gets the result. Folds `count` tile states, `stride` apart, onto a state, left
+// to right.
 template <class Op, int Batch, class Published>
 GR_HD typename Op::State fold_tile_states(const u32* ticket, const Published* from, u64 stride, u32 count, bool active,
                                     typename Op::State state, LaneGroups lane_groups) {
@@ -55,12 +56,13 @@ GR_HD typename Op::State fold_tile_states(const u32* ticket, const Published* fr
     return lane_groups.all<Op>(state);
 }
 
-// Posts of a chain, so many columns each: of tiles; and of each span what comes before it, then its stretches. Of chains
-// without anchors one each, written again and again: only the tile that comes next reads it, and writes it next.
+// The published states of a chain, each of as many columns as there are lanes: of its tiles; and of each span its anchor, which is
+// the prefix of the span, then its stretches. A chain without anchors has one tile state, written again and again: only the next
+// tile reads it, and overwrites it.
 template <class Op, bool Anchored, bool Shared = false> struct TwoLevelLookBack {
     typedef typename Op::State State;
     typedef TileState<State, 16> Published;
-    // Posts read at once: fewer where lanes share them, of narrow and of large states, for want of registers.
+    // Tile states read in one batch: fewer where lanes share them, of narrow and of large states, for want of registers.
     static const int batch = alignof(State) < 4 ? (sizeof(State) > 2 ? 4 : 2) : Published::vectors > 2 || Shared ? 4 : 8;
     const Strips& task;
     Published *tile_states, *anchors;  // of this lane's column
@@ -74,8 +76,8 @@ template <class Op, bool Anchored, bool Shared = false> struct TwoLevelLookBack 
         anchors = tile_states + links * wide;
     }
 
-    // All lanes of a warp call. What comes before tile `link`; `own` is that tile's state, `start` what stands before all:
-    // of each lane's column, in every group.
+    // All lanes of a warp call, each for its column, and get the prefix of tile `link` in every group. `own` is that tile's state,
+    // `start` the state before all tiles.
     GR_HD State before(u64 link, State own, State start, LaneGroups lane_groups = {0, 1, 32}) const {
         if constexpr (Anchored) return before_anchored(link, own, start, lane_groups);
         State state = start;
@@ -98,7 +100,7 @@ template <class Op, bool Anchored, bool Shared = false> struct TwoLevelLookBack 
                                                        (u32)(link - stretch * TWO_LEVEL_RADIX), active, Op::identity(), lane_groups);
         if (publishes && link % TWO_LEVEL_RADIX == TWO_LEVEL_RADIX - 1)
             before[(1 + stretch % TWO_LEVEL_RADIX) * wide].publish(Op::combine(near, own));
-        const u32 skip = span > 0 ? 0 : 1;  // nothing is posted before the first span
+        const u32 skip = span > 0 ? 0 : 1;  // the first span has no anchor
         State state = fold_tile_states<Op, batch>(task.ticket, before + skip * wide, wide,
                                                   (u32)(stretch % TWO_LEVEL_RADIX) + 1 - skip, active,
                                                   skip ? start : Op::identity(), lane_groups);
@@ -109,11 +111,12 @@ template <class Op, bool Anchored, bool Shared = false> struct TwoLevelLookBack 
     }
 };
 
-const u32 THREE_LEVEL_RADIX = 8;                    // tiles of a stretch, stretches of a long one, and those of a span
+const u32 THREE_LEVEL_RADIX = 8;  // tiles of a stretch, stretches of a long stretch, and long stretches of a span
 const u32 THREE_LEVEL_SPAN = THREE_LEVEL_RADIX * THREE_LEVEL_RADIX * THREE_LEVEL_RADIX;  // tiles from one anchor to the next
 
-// Posts of a chain, so many columns each: of tiles; of stretches; and of each span what comes before it, then its long
-// stretches but the last. Slots of a kind are read at once.
+// As TwoLevelLookBack with anchors, in three levels of eight and not two of sixteen, of which all are read together: where a lane
+// has registers for that. The published states of a chain: of tiles; of stretches; and of each span its anchor, then its long
+// stretches but the last. Slots states of a level are read in one batch.
 template <class Op, int Slots> struct ThreeLevelLookBack {
     typedef typename Op::State State;
     typedef TileState<State, 16> Published;
@@ -131,11 +134,11 @@ template <class Op, int Slots> struct ThreeLevelLookBack {
         anchors = stretches + many * wide;
     }
 
-    // A lane's share of posts of one kind that are folded, Slots at a time.
+    // A lane's share of the published states of one level, folded Slots at a time.
     struct Level {
         const Published* from;
         u64 wide;
-        u32 begin, end, low, high;  // this lane's share; of all, those that there are
+        u32 begin, end, low, high;  // this lane's share; of all, those that exist
         PolledTileState<Published> polled[Slots];
         GR_HD u32 wanted(u32 done) const {
             u32 bits = 0;
@@ -155,7 +158,7 @@ template <class Op, int Slots> struct ThreeLevelLookBack {
                 polled[i].poll(at(done + i), bits >> i & 1);
             }
         }
-        // All lanes of a warp call, after a look at the first ones.
+        // All lanes of a warp call, after a poll of the first ones.
         GR_HD State fold(const u32* ticket, u32 share) {
             State state = Op::identity();
 #pragma unroll 1
@@ -171,9 +174,9 @@ template <class Op, int Slots> struct ThreeLevelLookBack {
             }
         }
     };
-    // An anchor and long stretches, stretches, single tiles: THREE_LEVEL_RADIX of each at most. A lane looks for the first of all three at
-    // once, since each trip to memory takes a microsecond, and passes on what others wait for as soon as it has it.
-    // Called as Chain's.
+    // Called as TwoLevelLookBack's. An anchor and long stretches, stretches, single tiles: THREE_LEVEL_RADIX of each at most. A
+    // lane polls the first of all three together, since each access takes a microsecond, and publishes what other tiles wait for as
+    // soon as it has it.
     GR_HD State before(u64 number, State own, State start, LaneGroups lane_groups = {0, 1, 32}) const {
         const u32 link = (u32)number;
         const bool publishes = active && lane_groups.group == 0;
@@ -202,13 +205,13 @@ template <class Op, int Slots> struct ThreeLevelLookBack {
     }
 };
 
-// States made of binary64 numbers, of which a NaN may be any.
+// Operators whose states are binary64 numbers, of which a NaN may have any bits.
 template <class Op> struct IsFloatSum { static const bool yes = false; };
 template <class Map> struct IsFloatSum<Sum<Map, f64>> { static const bool yes = true; };
 template <class Map> struct IsFloatSum<Sum<Map, Twofold>> { static const bool yes = true; };
 template <class Op, int Count> struct IsFloatSum<ColumnStates<Op, Count>> : IsFloatSum<Op> {};
 
-// What tiles post of a state: all of it, or what does not follow from how many elements it is of.
+// The part of a state that tiles publish: all of it, or what does not follow from how many elements it is of.
 template <class Op> struct CompactState {
     typedef typename Op::State State, Rest;
     static const bool floats = IsFloatSum<Op>::yes;
@@ -235,7 +238,7 @@ template <class Op> struct CompactMoments {
 template <> struct CompactState<Var<f32, false>> : CompactMoments<Var<f32, false>> {};
 template <> struct CompactState<Std<f32, false>> : CompactMoments<Std<f32, false>> {};
 
-// Of a column: elements of a tile, and what those before a link differ by from as many whole tiles.
+// Of a column: elements of a tile, and by how many the elements before a tile differ from those of as many whole tiles.
 struct ElementCounts {
     i64 each, offset;
     GR_HD i64 before(u32 link) const {
@@ -244,18 +247,20 @@ struct ElementCounts {
     }
 };
 
-// Slots: posts of a step that a lane reads; lanes that share a column have room for a stretch together.
+// As TwoLevelLookBack with anchors and a radix of its own, of which both levels are read in one batch, since each access to memory
+// takes a microsecond. Tile states are short, so that few bytes are read. StatesPerLane: those of a level that a lane reads; the
+// lanes that share a column have room for Radix of them together.
 template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
     typedef typename Op::State State;
     typedef CompactState<Op> Part;
     typedef typename Part::Rest Rest;
     typedef typename Conditional<Part::floats || sizeof(State) <= 4, UnflaggedTileState<Rest>, TileState<Rest, 16>>::type Published;
-    static const u32 LINE = 128 / sizeof(Published);  // columns whose posts fill a line of memory: no two warps write to one
+    static const u32 LINE = 128 / sizeof(Published);  // columns whose tile states fill a line of memory: no two warps write to one
     static const u32 RADIX = Radix, SPAN = RADIX * RADIX;
     const Strips& task;
     Published *tile_states, *anchors;  // of this lane's column
     u64 wide;
-    bool active, publishes;  // the lane has a column; and posts its states
+    bool active, publishes;  // the lane has a column; it publishes its states
 
     GR_HD BatchedLookBack(const Strips& scan, u64 links, u64 chain, u32 column, bool has, bool first, u64 columns)
         : task(scan), wide(columns), active(has), publishes(first) {
@@ -264,15 +269,15 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
         anchors = tile_states + links * wide;
     }
 
-    // A lane's share of a step. A post is of the tiles from one link to the next, `hop` further.
+    // A lane's share of a level. A published state is of `hop` tiles.
     struct Level {
         const Published* from;
         u64 wide;
         u32 wanted, link, hop;
         ElementCounts counts;
-        i64 ahead;  // elements that the first post is of besides
+        i64 ahead;  // elements that the first state is of besides
         PolledTileState<Published> polled[StatesPerLane];
-        // An address that is not kept in registers from one poll to the next.
+        // The address of a state, computed anew for each poll so that it takes no registers in between.
         GR_HD const Published* at(u32 i) const {
             const Published* first = from;
 #ifndef GR_EMULATED
@@ -280,7 +285,7 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
 #endif
             return first + i * wide;
         }
-        // Looks for those posts, from `begin` on to below `end`, that there are: from `low` on to below `high`.
+        // Polls the states from `begin` on to below `end`, of those that exist, from `low` on to below `high`.
         GR_HD Level(const Published* first, u64 apart, u32 begin, u32 end, u32 low, u32 high, u32 first_link, u32 links,
                     ElementCounts of, i64 more)
             : from(first + begin * apart), wide(apart), wanted(0), link(first_link + begin * links), hop(links), counts(of),
@@ -296,7 +301,7 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
         GR_HD i64 count(u32 i) const {
             return counts.before(link + (i + 1) * hop) - counts.before(link + i * hop) + (i == 0 ? ahead : 0);
         }
-        // All lanes of a warp call.
+        // All lanes of a warp call. The states of this lane's share, folded.
         GR_HD State fold(const u32* ticket) {
             await_polled(ticket, polled, wanted, [&](u32 i) { return at(i); });
             State state = Op::identity();
@@ -306,7 +311,7 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
             return state;
         }
     };
-    // Called as Chain's.
+    // Called as TwoLevelLookBack's, with the counts of this lane's column.
     GR_HD State before(u64 number, State own, State start, LaneGroups lane_groups, ElementCounts counts) const {
         const u32 link = (u32)number;
         if (publishes) tile_states[link * wide].publish(Part::of(own));
@@ -327,7 +332,7 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
     }
 };
 
-// Called as Chain, with a lane a column.
+// The same, called as TwoLevelLookBack is, with a lane a column.
 template <class Op> struct LaneBatchedLookBack : BatchedLookBack<Op, 8, 8> {
     GR_HD LaneBatchedLookBack(const Strips& task, u64 chain, u32 column, bool has, u64 columns)
         : BatchedLookBack<Op, 8, 8>(task, task.links, chain, column, has, has, columns) {}

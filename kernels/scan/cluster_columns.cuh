@@ -1,7 +1,7 @@
-// Strands of columns by blocks that are allies: those of a cluster take neighbouring tiles and post them as one, so that posts
-// are fewer and each block looks back for a part of the columns. They reach each other's shared memory sooner than posts are
-// seen. And lanes hold their rows in registers from the round after their folding on: tiles are a third larger than where four
-// lie in shared memory, and there is as much more time until what comes before a tile is wanted.
+// Contiguous columns scanned by clusters of blocks. The blocks of a cluster take neighbouring tiles and publish them as one, so
+// that tile states are fewer and each block looks back for a part of the columns; they reach each other's shared memory sooner than
+// a published state is seen. Lanes keep their rows in registers from the round after their folding on: tiles are a third larger
+// than where four lie in shared memory, and there is as much more time until a tile's prefix is needed.
 #pragma once
 #include "../block/cluster.cuh"
 #include "contiguous_columns.cuh"
@@ -27,27 +27,27 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
     static const int stages = WRITE_DELAY + 1, batch = 4;
     static const u32 look_back_columns = 32 * LookBackWarps;  // columns that a block looks back for
     struct RegisterTile { Pack<In, 1> row[Rows]; };
-    // A state as it is told: every word of it beside the number of what it is of, both written at once. Nobody waits until others
-    // have seen what he wrote, as who raises a flag behind it does: a microsecond each time.
+    // A state sent to another block: each of its words with the number of its tile in one 64-bit word. So the sender need not wait
+    // until its words have been seen before it raises a flag, which takes a microsecond each time.
     static const int words = (sizeof(State) + 3) / 4;
     struct ClusterMessage { u64 words[ClusterColumnScan::words]; };
-    // What this block is told, by how far away in the cluster who tells it is.
+    // What this block receives, by the distance in the cluster of the block that sends it.
     struct ClusterMessages {
-        // a round, and what the first of them drew for it
+        // A round, and the tile number that the first block took for it.
         u64 tile_number[RING_SLOTS];
-        // of a block's tile; what comes before this one's
+        // The sums of another block's tile; the prefixes of this one's.
         ClusterMessage sums[STATE_SLOTS][Blocks - 1][look_back_columns], prefixes[STATE_SLOTS][Blocks - 1][look_back_columns];
     };
 
     const u32 rank;
     GR_HD ClusterColumnScan(const Strips& scan) : Columns(scan), rank(cluster_rank<Blocks>()) {}
     GR_HD ClusterMessages& messages() const { return *(ClusterMessages*)((u8*)&scratch() + (sizeof(SharedScratch) + 7) / 8 * 8); }
-    // All threads call, before a meeting.
+    // All threads of the block call, and then sync_cluster.
     GR_HD void begin() const {
         for (u32 i = threadIdx.x; i < sizeof(ClusterMessages) / 8; i += blockDim.x) ((u64*)&messages())[i] = 0;
     }
 
-    // One thread of each ally calls: the first draws for all.
+    // One thread of each block of the cluster calls: the first takes a tile number for all.
     GR_HD u32 take_tile(u32* ticket) const { return rank == 0 ? atomicAdd(ticket, 1u) : 0; }
     GR_HD u64 tile_of(u32 round, u32 tile_number) const {
         u64* const message = &messages().tile_number[round % RING_SLOTS];
@@ -60,7 +60,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         return (u64)tile_number * Blocks + rank;
     }
 
-    // To the ally so many places on; from it.
+    // `send`: to the block `away` places on in the cluster. `receive`: from it; waits.
     GR_HD void send(ClusterMessage (&in)[Blocks - 1][look_back_columns], u32 place, State state, u32 number, u32 away) const {
         const Exchanged<State> from(state);
 #pragma unroll
@@ -73,7 +73,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         for (int i = 0; i < words; i++) to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);
         return to.value;
     }
-    // Of this block's tile, in a column.
+    // The state of this block's tile in a column.
     GR_HD State own_state(u32 slot, u32 position) const {
         State all = Op::identity();
 #pragma unroll 4
@@ -88,8 +88,8 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
             before = Op::combine(before, here);
         }
     }
-    // One warp calls, Lookers for a tile: each looks back for the same columns as others do for the tiles of the allies
-    // together, of which it is told what they hold.
+    // All lanes of a warp call, LookBackWarps warps for a tile: each looks back for its columns of the cluster's tiles together, of
+    // which it receives the sums, and sends the other blocks their prefixes.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
         const u32 place = look_back_warp * 32 + lane, mine = rank * look_back_columns + place;
         const u32 number = (u32)(location.link / Blocks) + 1;
@@ -99,7 +99,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
             send(in.sums[slot], place, own_state(slot, (rank + i) % Blocks * look_back_columns + place), number, i);
         State sums[Blocks], all = Op::identity(), start = all;
         const State here = own_state(slot, mine);
-        // Who has its base may tell sums of a later tile: these are read before it is told.
+        // A block that has its prefix may send the sums of a later tile: these sums are read before it is sent.
 #pragma unroll
         for (u32 i = 0; i < Blocks; i++) {
             sums[i] = i == rank ? here : receive(in.sums[slot], place, number, (i + Blocks - rank) % Blocks);
@@ -125,7 +125,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
             write_prefixes(slot, (rank + i) % Blocks * look_back_columns + place, receive(in.prefixes[slot], place, number, i));
     }
 
-    // In the order of the scan: which rows of a lane there are.
+    // Which rows of a lane exist, in the order of the scan.
     GR_HD void bounds(const TileLocation& location, u32& from, u32& end) const {
         const u32 first = warp_group * share() + row_group * Rows * width + column;
         const u32 low = first < location.low ? (location.low - first + width - 1) / width : 0;
@@ -150,8 +150,8 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         }
         if constexpr (Begin + Count < Rows) exchange_rows<Begin + Count>(at + Count * step, step, scan, elements_kept);
     }
-    // All threads that scan call. The results of the tile that is held, if there is one, take the place of the elements of the
-    // next one, which are held from now on.
+    // All threads that scan call. The results of the tile that is in registers, if there is one, take the place of the elements of
+    // the next tile in shared memory, which are in registers from now on. One barrier of the warp group.
     GR_HD void exchange(const TileLocation* location, u32 slot, const TileLocation& next, u32 stage, const KeptState& folded,
                         RegisterTile& elements_kept) const {
         const bool has_next = next.tile < task.tiles;
@@ -185,7 +185,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
     }
 };
 
-// Grid: any number of clusters, of Blocks blocks of Gangs Each + WRITE_DELAY Lookers warps.
+// Grid: any number of clusters of Blocks blocks of WarpGroups WarpsPerGroup + WRITE_DELAY LookBackWarps warps.
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Exclusive, int Radix, int Rows,
           int Blocks,
           class Work = ClusterColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, LookBackWarps, Exclusive, Radix, Rows, Blocks>>
@@ -195,6 +195,6 @@ __global__ void GR_CLUSTER(Blocks) __launch_bounds__(32 * (WarpGroups * WarpsPer
     const Work work(task);
     work.begin();
     sync_cluster<Blocks>();
-    // whoever is sent a thing awaits it
+    // No block ends before it has received all that it is sent.
     Pipeline<Work, WarpGroups * WarpsPerGroup, LookBackWarps>(work, task.tiles, task.ticket).run();
 }

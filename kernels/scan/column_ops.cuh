@@ -6,9 +6,9 @@
 #include "pack_scan.cuh"
 #include "scan_state.cuh"
 
-// Columns side by side of any operator: their states folded and scanned row by row.
+// Any operator: states folded and scanned row by row.
 
-// The states of several columns, as one that is posted and awaited together.
+// The states of several columns as one, which is published and awaited together.
 template <class Op, int Columns> struct ColumnStates {
     struct State { typename Op::State at[Columns]; };
     static GR_HD State identity() {
@@ -27,7 +27,7 @@ template <class Op, int Columns> struct ColumnStates {
 
 //   fold.take(rows)           rows of V columns more
 //   fold.state(j)             of column j
-//   fold.was_finite()          where it `assumes_finite`: whether that is so
+//   fold.was_finite()         where it `assumes_finite`: whether that is so
 //
 //   ColumnScan(before, option)
 //   scan.rows(from, to)       rows' results
@@ -69,10 +69,8 @@ template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
     GR_HD State after(int j) const { return state[j]; }
 };
 
-// Sums of floats in columns side by side, whose bits are moved to where binary64 has them (exponent_shift.cuh).
-
-// At first all are taken for finite, which costs no branch. Who folds asks in the end whether they were, and else folds and
-// scans them as any elements.
+// Sums of floats whose bits are shifted to where binary64 has them (exponent_shift.cuh). All are assumed to be finite, which takes
+// no branch. The caller asks in the end whether they were, and if not folds and scans them as any elements.
 template <class Map, int V> struct ShiftedColumnReduce {
     static_assert(AddsElements<Map>::yes, "elements are added, not terms");
     typedef typename Map::In T;
@@ -125,10 +123,8 @@ template <class Map, class Emit, int V> struct ShiftedColumnScan {
     GR_HD f64 after(int j) const { return sum[j]; }
 };
 
-// Columns side by side of narrow elements, by the word.
-
-// Extremes of bytes and 16-bit elements, two lanes to an instruction. Of a word of bytes the odd ones are upper bytes of lanes
-// as they stand, the even ones when they have been moved; what stands below them decides nothing between unlike ones.
+// Extremes of bytes and 16-bit elements, two lanes of 16 bits to an instruction. Of a word of bytes the odd ones are upper bytes of
+// lanes as they are, the even ones once they are shifted; the lower bytes make no difference between unlike elements.
 template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     typedef Halves<T, Max, SkipNan> Lane;
     static const int words = V * (int)sizeof(T) / 4, each = sizeof(T) == 1 ? 2 : 1;
@@ -196,10 +192,8 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumnScan {
     }
 };
 
-// Columns side by side of which several rows are a run: means, variances, sums in pairs.
-
-// Sums in pairs: whether a pair's second number means something is asked once of several rows, since what is no finite number
-// stays so.
+// Sums in pairs of numbers: whether a pair's second number has a meaning is checked once for several rows, since a sum that is not
+// finite stays so.
 template <class Map, class Emit, int V> struct TwofoldColumnScan {
     typedef typename Map::In In;
     typedef typename Emit::Out Out;
@@ -229,7 +223,7 @@ template <class Map, class Emit, int V> struct TwofoldColumnScan {
     GR_HD Twofold after(int j) const { return sum[j]; }
 };
 
-// Means and variances: of each column several rows are a run (moments_scan.cuh, moments_scan.cuh).
+// Means and variances: several rows of each column are scanned as a pack (moments_scan.cuh).
 template <class Op, class Emit, int V> struct RowRunColumnScan {
     typedef typename Op::In In;
     typedef typename Emit::Out Out;
@@ -255,13 +249,13 @@ template <class Op, class Emit, int V> struct RowRunColumnScan {
     }
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
-// Of one column, by arithmetic of fewer digits for as long as rows are near what comes before them.
+// Variances of one column, by arithmetic of binary32 for as long as rows change them little.
 template <class Op, class Emit> struct DeltaColumnScan : RowRunColumnScan<Op, Emit, 1> {
     typedef RowRunColumnScan<Op, Emit, 1> Runs;
     typedef typename Op::In In;
     typedef typename Emit::Out Out;
     VarianceF32Delta<Op, Emit> delta;
-    int taken;  // rows, while they are near; else below zero
+    int taken;  // rows so far, while they change the variance little; else -1
     GR_HD DeltaColumnScan(const typename Op::State (&before)[1], const f64* options)
         : Runs(before, options), delta(before[0], options), taken(delta.is_small(0) ? 0 : -1) {}
     GR_HD void leave(f32 sum, f32 excess) {
@@ -278,7 +272,7 @@ template <class Op, class Emit> struct DeltaColumnScan : RowRunColumnScan<Op, Em
             delta.walk(column, found);
 #pragma unroll
             for (int i = 0; i < Count; i++) to[i].at[0] = found.at[i];
-            if (delta.is_small(2 * (f64)delta.excess)) {  // what squares exceed the variance by, not all of them
+            if (delta.is_small(2 * (f64)delta.excess)) {  // the squares less the variance, not the squares
                 taken += Count;
                 return;
             }
@@ -317,7 +311,7 @@ template <class T, class Op, int V> struct PivotColumnReduce {
     GR_HD typename Op::State state(int j) const { return settle_powers<MeanOf<T>>(sums[j]); }
 };
 
-// Columns that a lane takes side by side: how the states of each operator are folded and scanned.
+// Which of these an operator takes.
 
 template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
 template <int V> struct ColumnReduce<Var<f32, false>, V> : PivotColumnReduce<f32, Var<f32, false>, V> {};
@@ -325,13 +319,14 @@ template <int V> struct ColumnReduce<Std<f32, false>, V> : PivotColumnReduce<f32
 template <class Op, class Emit, int V, bool Exclusive> struct ColumnScan : AnyColumnScan<Op, Emit, V, Exclusive> {
     using AnyColumnScan<Op, Emit, V, Exclusive>::AnyColumnScan;
 };
-// Of words there must be whole ones.
+// By words only where a lane's columns fill whole ones.
 template <class T, bool Max, bool SkipNan, int V>
 using ExtremesColumnReduce = typename Conditional<V * sizeof(T) % 4 == 0, NarrowColumnReduce<T, Max, SkipNan, V>,
                                                   AnyColumnReduce<MinMax<T, Max, SkipNan>, V>>::type;
 template <class T, bool Max, bool SkipNan, int V>
 using ExtremesColumnScan = typename Conditional<V * sizeof(T) % 4 == 0, NarrowColumnScan<T, Max, SkipNan, V>,
-                                                AnyColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>>::type;
+                                                AnyColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V,
+                                                              false>>::type;
 #define GR_COLUMN_OPS(T)                                                                           \
     template <bool Max, bool SkipNan, int V>                                                       \
     struct ColumnReduce<MinMax<T, Max, SkipNan>, V> : ExtremesColumnReduce<T, Max, SkipNan, V> {}; \
@@ -377,10 +372,10 @@ struct ColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V, false>
     typedef MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> Base;
     using Base::Base;
 };
-// How a kernel folds and scans columns; and one whose lanes wait for conversions, but have registers left: sums of float32 by bits
-// that are moved. H200, 2026-11, 4 GiB, shares of a copy without and so: by allies (cluster_columns.cuh) down (n, 64), (n, 80), (n, 100),
-// (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in strips down (n, 513) 0.77 and 0.80; but as strands down
-// (n, 65), (n, 100) 0.90, 0.88 and 0.87, 0.84.
+// How a kernel folds and scans columns. ShiftedColumnOps: of kernels whose lanes wait for conversions, but have registers left,
+// sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down
+// (n, 64), (n, 80), (n, 100), (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in strips down (n, 513) 0.77 and 0.80;
+// but as contiguous columns down (n, 65), (n, 100) 0.90, 0.88 and 0.87, 0.84.
 template <class Op, class Emit, int V, bool Exclusive> struct ColumnOps {
     typedef ColumnReduce<Op, V> Fold;
     typedef ColumnScan<Op, Emit, V, Exclusive> Scan;
@@ -395,7 +390,7 @@ template <class Emit, int V, bool Exclusive>
 struct ShiftedColumnOps<Sum<Value<f32, f64>, f64>, Emit, V, Exclusive> : ShiftedOps<Value<f32, f64>, Emit, V, Exclusive> {};
 template <class Emit, int V, bool Exclusive>
 struct ShiftedColumnOps<Sum<NonNan<f32, f64>, f64>, Emit, V, Exclusive> : ShiftedOps<NonNan<f32, f64>, Emit, V, Exclusive> {};
-// Operators of which several rows had better be scanned together.
+// Operators that are faster where several rows are scanned together.
 template <class Op> struct ScansRowRuns { static const bool yes = false; };
 template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };
 template <class T> struct ScansRowRuns<Var<T, false>> { static const bool yes = true; };

@@ -1,6 +1,6 @@
-// Scans lines that lie side by side, in one pass over tiles of rows of a strip of columns. A lane walks down V columns that
-// lie together, so that a warp reads and writes whole stretches of a row; where a strip has few columns, several teams of
-// lanes take rows of their own.
+// Scans lines that lie side by side, in one pass over tiles of rows of a strip of columns. A lane scans V columns, so that a warp
+// reads and writes whole stretches of a row; where a strip has few columns, several groups of lanes take rows of their own. Where
+// strips are many, a warp scans one alone, from the first row to the last.
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
@@ -11,13 +11,13 @@
 #include "row_staging.cuh"
 #include "scan_state.cuh"
 
-// Two columns of elements with a flag each. Sums of float32 down (32768, 32768) 0.82 of a copy where warps meet, else 0.86.
+// Two columns of elements with a flag each. Sums of float32 down (32768, 32768) 0.82 of a copy with a barrier, else 0.86.
 template <class Op, int V> struct IsSegmentedPair { static const bool yes = false; };
 template <class Op, int V> struct IsSegmentedPair<Segmented<Op>, V> { static const bool yes = V > 1; };
 
-// A lane's columns lie Apart from each other: side by side, or as many as a warp has lanes. Anchored: chains are few, and
-// tiles look back further than to the one before them. Early: tiles are drawn a round before they are fetched. Drained:
-// results take the way through shared memory, as rows too short to be written by a warp at once do.
+// A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
+// look back further than to the one before them. TakesEarly: tile numbers are taken a round before tiles are fetched.
+// StagesResults: results go through shared memory, where rows are too short to be written by a warp at once.
 template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool TakesEarly, bool StagesResults,
           bool Exclusive>
 struct StripScan {
@@ -25,12 +25,12 @@ struct StripScan {
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     static const bool whole = StagesResults && V > 1 && ColumnStride == 1;  // a lane takes whole rows
-    static const int room = whole ? 32 : 32 * V;  // columns that there is room for
+    static const int room = whole ? 32 : 32 * V;  // columns whose states there is room for
     static const bool takes_tile_early = TakesEarly;
     static const bool words = sizeof(In) == 4 && sizeof(Out) == 4 && ColumnStride > 1;
-    // Rows that a lane reads from shared memory at once. Sums of float32 apart, H200, 2026-11, shares of a copy with two, three,
-    // four and six rows: down (32768, 32767) 0.89, 0.93, 0.91, 0.92; (n, 4095) 0.873, 0.874, 0.878, 0.871, (n, 513) 0.767,
-    // 0.773, 0.774, 0.775, (n, 257) with two and four 0.70 and 0.73. Maxima 0.91, 0.91, 0.90; sums of float16 with four, six
+    // Rows that a lane reads from shared memory at once. Sums of float32 in strided columns, H200, 2026-11, shares of a copy with
+    // two, three, four and six rows: down (32768, 32767) 0.89, 0.93, 0.91, 0.92; (n, 4095) 0.873, 0.874, 0.878, 0.871, (n, 513)
+    // 0.767, 0.773, 0.774, 0.775, (n, 257) with two and four 0.70 and 0.73. Maxima 0.91, 0.91, 0.90; sums of float16 with four, six
     // and eight 0.74, 0.70, 0.69.
     static const bool sums = words && V > 2 && IsFloatSum<Op>::yes;
     static const int batch = sums                                         ? (Anchored ? 4 : 3)
@@ -38,7 +38,7 @@ struct StripScan {
                              : sizeof(In) * V > 8 || sizeof(State) > 16  ? 2
                              : V > 1 || sizeof(State) > 8                ? 4
                                                                          : 8;
-    // Columns that a lane looks back for: as many of its own as have small states together, which leaves warps to scan.
+    // Columns that a lane looks back for: as many as have small states together, so that more warps are left to scan.
     static const int state_bytes_most = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
     static const bool several = V > 1 && !whole && (ColumnStride == 1 || (!Anchored && sizeof(In) <= 2));
     static const int look_back_columns = !several                                                       ? 1
@@ -46,10 +46,10 @@ struct StripScan {
                                          : ColumnStride > 1 && 2 * sizeof(State) <= state_bytes_most ? 2
                                                                                                      : 1;
     static const int look_back_warps = whole ? 1 : V / look_back_columns;
-    // H200, 2026-11, shares of a copy, deep and not: sums of float32 down (n, 32) 0.90 and 0.88, maxima 0.90 and 0.86.
+    // H200, 2026-11, shares of a copy, in three levels and two: sums of float32 down (n, 32) 0.90 and 0.88, maxima 0.90 and 0.86.
     static const bool three_levels = Anchored && V == 1 && sizeof(State) <= 8;
-    // Words apart, whose states are short: as above, sums down (n, 513), (n, 4095) 0.69, 0.77 and 0.76, 0.87, maxima 0.77, 0.77
-    // and 0.81, 0.88 (by steps and drawn early, and at once and drawn late).
+    // Strided columns of words, whose states are short: as above, sums down (n, 513), (n, 4095) 0.69, 0.77 and 0.76, 0.87, maxima
+    // 0.77, 0.77 and 0.81, 0.88 (by levels and taken early, and in one batch and taken late).
     static const bool is_batched = Anchored && words && look_back_columns == 1 && (IsFloatSum<Op>::yes || sizeof(State) <= 4);
     typedef typename Conditional<(V > 1), ShiftedColumnOps<Op, Emit, V, Exclusive>, ColumnOps<Op, Emit, V, Exclusive>>::type Ops;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
@@ -60,29 +60,31 @@ struct StripScan {
     static const bool uses_table = V == 1 && !Exclusive && MeansOfFloats<Op>::yes;
     static const bool in_place = ColumnStride > 1 && sizeof(In) == sizeof(Out) && !StagesResults && !IsComputeBound<Op>::yes;
     // Strips of many chains that overlap, so that each writes whole sectors of memory: those of results that are wider than
-    // elements, and of bytes where a lane has columns enough. H200, 2026-11, apart and so: sums of uint8 0.63 and 0.85, maxima
-    // 0.50 and 0.57; but sums of float32 0.90 and 0.89, of float16 0.57 and 0.54.
+    // elements, and of bytes where a lane has columns enough. H200, 2026-11, without overlap and so: sums of uint8 0.63 and 0.85,
+    // maxima 0.50 and 0.57; but sums of float32 0.90 and 0.89, of float16 0.57 and 0.54.
     static const bool overlaps = ColumnStride > 1 && !Anchored && (sizeof(Out) > sizeof(In) || (sizeof(Out) == 1 && V == 16));
     // Where a tile lies, and its first rows.
     struct TileLocation {
-        u64 tile, link, chain, line;  // line: the first of its columns
-        const u8 *a, *b;  // b: where strips overlap, which have one operand, the strip's own columns, and above if it is the first
+        u64 tile, link, chain, line;  // line: of its first column
+        // Where strips overlap, which have one operand, b holds how many columns are the strip's own, and in its upper half whether
+        // it is the first.
+        const u8 *a, *b;
         u8* out;
         u32 columns, rows;
     };
     struct SharedScratch {
-        State state[STATE_SLOTS][Warps][room];  // of each warp's rows; then what comes before them
+        State state[STATE_SLOTS][Warps][room];  // of each warp's rows; then their prefixes
         TileRing<TileLocation> ring;
     };
     struct KeptState {
-        State before[whole ? V : 1];  // within the warp
-        bool is_finite;                   // what folding guessed
+        State before[whole ? V : 1];  // the lane's prefix within the warp
+        bool is_finite;               // what folding assumed is so
     };
 
     const Strips& task;
     const u32 warp, lane;
-    const u32 width, row_group, column;  // of a strip; this lane's, and its column in the strip
-    const u32 most, first;          // rows of a warp; this lane's first among them
+    const u32 width, row_group, column;  // columns of a strip; this lane's group of lanes, and its first column in the strip
+    const u32 most, first;               // rows of a warp; this lane's first among them
     const i64 skip_a, skip_b, skip_out;  // bytes from a tile's first row to this warp's; to this lane's first result
     GR_HD StripScan(const Strips& scan)
         : task(scan), warp(threadIdx.x / 32), lane(threadIdx.x % 32), width((u32)scan.width),
@@ -120,7 +122,7 @@ struct StripScan {
         const u64 link = task.chains > 1 ? task.by_chains.of(tile) : tile, chain = tile - link * task.chains;
         const u64 plane = task.strips > 1 ? task.by_strips.of(chain) : chain, strip = chain - plane * task.strips;
         const u64 next = overlaps ? task.own : width;
-        const i64 begin = (i64)(strip * next) - (i64)task.lead;  // columns that there would be, were the first strip whole
+        const i64 begin = (i64)(strip * next) - (i64)task.lead;  // counted as if the first strip were whole
         const u64 from = begin > 0 ? (u64)begin : 0, end = (u64)begin + width < task.columns ? (u64)begin + width : task.columns;
         const Offset at = task.plane.at(plane);
         const u64 row = link * Warps * most, rows = task.length - row;
@@ -131,7 +133,7 @@ struct StripScan {
                 (u8*)task.out + at.c + (i64)(from * sizeof(Out)) + (i64)row * task.step_out, (u32)(end - from),
                 rows < Warps * most ? (u32)rows : Warps * most};
     }
-    // Of a tile, the rows that this warp takes.
+    // How many rows of a tile this warp takes.
     GR_HD u32 rows_of(const TileLocation& location) const {
         const i32 left = (i32)location.rows - (i32)(warp * most);
         return left < 0 ? 0 : left < (i32)most ? (u32)left : most;
@@ -162,7 +164,7 @@ struct StripScan {
                     from[i].at[j] = Taken<In, 1>::of(left + a.next_column(j), right + b.next_column(j), 0).at[0];
         }
     }
-    // Folds rows.
+    // Folds rows to the states of this lane's columns.
     template <class Fold> struct Reducer {
         Fold fold;
         template <bool PhaseVaries, int Count> GR_HD void take(ColumnCursor& a, ColumnCursor& b) {
@@ -171,14 +173,14 @@ struct StripScan {
             fold.take(from);
         }
     };
-    // Scans rows from the states before them; results go to memory, or where they are `staged`. Stays: they take the place of
-    // their elements first, from where rows of all the strip are written by the pack; stores of 32 columns that begin anywhere
+    // Scans rows from the states before them; results go to memory, or where they are `staged`. InPlace: they take the place of
+    // their elements first, from where rows of the whole strip are written by the pack; stores of 32 columns that begin anywhere
     // would write more sectors in part.
     template <class Scan, bool InPlace = false> struct Writer {
         Scan scan;
         u8* to;
         i64 step;
-        u32 columns;  // those behind this lane's first that exist, where they lie apart
+        u32 columns;  // of the strip, from this lane's first on
         ColumnCursor staged;
         Window window;
         template <bool PhaseVaries, int Count> GR_HD void take(ColumnCursor& a, ColumnCursor& b) {
@@ -196,8 +198,8 @@ struct StripScan {
                     for (int j = 0; j < V; j++) ((Out*)place)[j * ColumnStride] = results[i].at[j];
                 }
                 __syncwarp();
-                drain_rows<PhaseVaries, Count, V * ColumnStride * (int)sizeof(Out), Out, overlaps>(share, places.pitch, to - first, step,
-                                                                                                   window);
+                drain_rows<PhaseVaries, Count, V * ColumnStride * (int)sizeof(Out), Out, overlaps>(
+                    share, places.pitch, to - first, step, window);
                 to += Count * step;
                 return;
             }
@@ -234,7 +236,7 @@ struct StripScan {
             __stcs((typename Shared<Out, V>::W*)to, both.word);
         }
     }
-    // Walks this lane's rows of a tile.
+    // Hands this lane's rows of a tile to `visit`, some at a time.
     template <class Visit> GR_HD void walk(const TileLocation& location, u32 rows, u32 stage, Visit& visit) const {
         if (column >= location.columns || row_group >= task.row_groups || first >= rows) return;
         const u32 left = rows - first, count = left < task.rows ? left : (u32)task.rows;
@@ -256,12 +258,12 @@ struct StripScan {
         }
         for (; left > 0; left--) visit.template take<PhaseVaries, 1>(a, b);
     }
-    // Of the rows of a warp, which lie one after another, the first byte in memory.
+    // The first byte in memory of a warp's rows of results, which lie one after another.
     GR_HD u8* lowest_out(const TileLocation& location, u32 rows) const {
         return location.out + (i64)(warp * most + (task.step_out < 0 ? rows - 1 : 0)) * task.step_out;
     }
 
-    // The states of this lane's columns; says whether they are right.
+    // Folds this lane's columns; false where what Fold assumes does not hold.
     template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State (&state)[V]) const {
         Reducer<Fold> folding;
         walk(location, rows_of(location), stage, folding);
@@ -276,8 +278,8 @@ struct StripScan {
         kept.is_finite = fold_by<typename Ops::Fold>(location, stage, state);
         if (assumes_finite && !kept.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, state);
         if constexpr (V == 1 || whole) {
-            if (task.row_groups > 1) {  // a scan of as many columns as teams have
-                const u32 next = whole ? 1 : width;  // lanes to the next team
+            if (task.row_groups > 1) {  // a scan over the row groups, column by column
+                const u32 next = whole ? 1 : width;  // lanes to the next row group
 #pragma unroll
                 for (int j = 0; j < V; j++) {
                     for (u32 up = next; up < 32; up *= 2) {
@@ -312,7 +314,7 @@ struct StripScan {
         drain_bytes(results(), lowest_out(location, rows), (rows - 1) * row + location.columns * (u32)sizeof(Out));
     }
 
-    // All lanes of a warp call. Where all columns have as many elements; says whether that is so.
+    // All lanes of a warp call. Writes the rows where all columns have equally many elements before them; else returns false.
     GR_HD bool write_equal_counts(const TileLocation& location, u32 rows, u32 stage, const State (&before)[V]) const {
         State start[1] = {before[0]};
         start[0].count -= first;
@@ -355,7 +357,8 @@ struct StripScan {
         walk(location, rows, stage, writing);
     }
 
-    // One warp calls, `look_back_warps` for a tile. What comes before each warp's rows, in some of a lane's columns.
+    // All lanes of a warp call, `look_back_warps` warps for a tile: the prefixes of each warp's rows, for some of a lane's columns
+    // each.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
         typedef ColumnStates<Op, look_back_columns> Columns;
         typedef typename Conditional<three_levels, ThreeLevelLookBack<Columns, 4>,
@@ -393,13 +396,13 @@ struct StripScan {
         for (int j = 0; j < look_back_columns; j++) states.at[j] = scratch().state[slot][w][first + j * ColumnStride];
         return states;
     }
-    // Columns side by side are there or not together.
+    // Columns side by side exist together or not at all.
     static GR_HD bool has(const TileLocation& location, u32 first, int j) {
         return ColumnStride == 1 || first + j * ColumnStride < location.columns;
     }
 };
 
-// Grid: any number of blocks of Warps + WRITE_DELAY lookers warps.
+// Grid: any number of blocks of Warps + WRITE_DELAY look_back_warps warps.
 template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool TakesEarly, bool StagesResults,
           bool Exclusive, class Work = StripScan<Op, Emit, Warps, V, ColumnStride, Anchored, TakesEarly, StagesResults, Exclusive>>
 __global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY * Work::look_back_warps), GR_BLOCKS)
@@ -408,11 +411,10 @@ __global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY * Work::look_back_wa
     Pipeline<Work, Warps, Work::look_back_warps>(work, task.tiles, task.ticket).run();
 }
 
-// Scans many lines that lie side by side: a warp falls down a strip of columns alone, from the first row to the last, so that
-// nothing is folded before and nobody looks back.
+// Many strips: a warp scans one alone, from the first row to the last, so that nothing is folded before and no tile looks back.
 
 const int SERIAL_STAGES = 4;  // tiles in shared memory
-const int SERIAL_BLOCKS = 8;  // of an SM, at most: registers are plenty
+const int SERIAL_BLOCKS = 8;  // of one warp on an SM, at most
 
 template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
     typedef StripScan<Op, Emit, 1, V, 1, false, false, false, Exclusive> Strip;
@@ -427,16 +429,16 @@ template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
     GR_HD SerialColumnScan(const Strips& scan)
         : task(scan), column(threadIdx.x * V), stage_bytes((u32)(scan.layout_a.share + scan.layout_b.share)) {}
 
-    // A strip's first row.
+    // Where a strip's first row lies.
     struct StripLocation {
-        u64 line;  // the first of its columns
+        u64 line;  // of its first column
         const u8 *a, *b;
         u8* out;
         u32 columns;
     };
     GR_HD StripLocation location_of(u64 chain) const {
         const u64 plane = task.strips > 1 ? task.by_strips.of(chain) : chain, strip = chain - plane * task.strips;
-        const i64 begin = (i64)(strip * task.width) - (i64)task.lead;  // were the first strip whole
+        const i64 begin = (i64)(strip * task.width) - (i64)task.lead;  // counted as if the first strip were whole
         const u64 from = begin > 0 ? (u64)begin : 0, behind = (u64)(begin + (i64)task.width);
         const u64 end = behind < task.columns ? behind : task.columns;
         const Offset at = task.plane.at(plane);
@@ -448,8 +450,8 @@ template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
         const u64 left = task.length - link * task.rows;
         return left < task.rows ? (u32)left : (u32)task.rows;
     }
-    GR_HD RowStaging staging_of(const RowLayout& bands, const u8* first, const StripLocation& location, u64 link, u32 share) const {
-        return {first + (i64)(link * task.rows) * bands.step, rows_of(link), bands.bytes(location.columns), share};
+    GR_HD RowStaging staging_of(const RowLayout& layout, const u8* first, const StripLocation& location, u64 link, u32 share) const {
+        return {first + (i64)(link * task.rows) * layout.step, rows_of(link), layout.bytes(location.columns), share};
     }
     GR_HD RowStaging staging_a(const StripLocation& location, u64 link, u32 stage) const {
         return staging_of(task.layout_a, location.a, location, link, stage * stage_bytes);
@@ -464,10 +466,10 @@ template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
         }
         commit_copies();
     }
-    GR_HD ColumnCursor cursor(const RowLayout& bands, const RowStaging& band, const StripLocation& location) const {
-        return band.cursor(bands, 0, bands.byte(column, location.columns), 1, V - 1);
+    GR_HD ColumnCursor cursor(const RowLayout& layout, const RowStaging& band, const StripLocation& location) const {
+        return band.cursor(layout, 0, layout.byte(column, location.columns), 1, V - 1);
     }
-    // As one that can be begun anew for each tile.
+    // A scan by reference, so that it goes on from one tile to the next.
     template <class Scan> struct ScanReference {
         Scan& scan;
         template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
@@ -495,7 +497,7 @@ template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
         u32 stage = 0;
         for (u64 link = 0; link < task.links; link++) {
             wait_copies<SERIAL_STAGES - 2>();
-            __syncwarp();  // no lane is in the tile before
+            __syncwarp();  // no lane reads the tile before any longer
             fetch(location, link + SERIAL_STAGES - 1, (stage + SERIAL_STAGES - 1) % SERIAL_STAGES);
             scan.begin(link * task.rows, rows_of(link), GR_SHARED + SERIAL_STAGES * stage_bytes);
             __syncwarp();
@@ -508,7 +510,7 @@ template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
     GR_HD void scan_strip(u64 chain) const {
         typedef SerialColumnOps<Op, Emit, V, Exclusive> Ops;
         const StripLocation location = location_of(chain);
-        const bool has = column < location.columns;  // all of its columns
+        const bool has = column < location.columns;  // all of its columns exist, or none
         State state[V];
 #pragma unroll
         for (int j = 0; j < V; j++)

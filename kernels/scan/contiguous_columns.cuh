@@ -1,6 +1,6 @@
-// Scans lines that lie side by side where one row follows another in memory (contiguous_tile.cuh). A lane takes a strand: V neighbouring
-// columns of a team's rows, and teams follow one another through the warps of a gang, so that few lanes are left over
-// whatever the number of columns.
+// Scans lines that lie side by side where one row follows another in memory (contiguous_tile.cuh). Each lane scans V adjacent
+// columns; row groups are packed across a warp group so that few lanes idle, whatever the number of columns. The fewest columns are
+// scanned as one line of interleaved rows.
 #pragma once
 #include "contiguous_tile.cuh"
 
@@ -23,11 +23,11 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
     static const int batch = ScansRowRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
     struct KeptState {
-        State before[WarpsPerGroup == 1 ? V : 1];  // within the warp, where it is a gang
-        bool is_finite;                       // what folding guessed
+        State before[WarpsPerGroup == 1 ? V : 1];  // the lane's prefix within its warp, where that is a warp group
+        bool is_finite;                            // what folding assumed is so
     };
 
-    const u32 row_group, column;  // of this lane's strand; team: in its gang
+    const u32 row_group, column;  // this lane's row group in its warp group, and its first column
     GR_HD ContiguousColumnScan(const Strips& scan)
         : Tiles(scan), row_group((u32)scan.by_width.of(group_thread * V)), column(group_thread * V - row_group * (u32)scan.width) {}
 
@@ -43,11 +43,11 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
     }
     GR_HD bool is_idle() const { return row_group >= row_groups / WarpGroups; }
 
-    // A strand, row by row.
+    // Folds this lane's columns, row by row.
     template <class Fold> struct Reducer {
         const ContiguousColumnScan& scan;
         Fold fold;
-        Value ahead[V];  // of the line that began last, if one did
+        Value ahead[V];  // the states before the line that began last, if one did
         bool has_head, is_finite;
         GR_HD Reducer(const ContiguousColumnScan& owner) : scan(owner), has_head(false), is_finite(true) {}
         GR_HD bool was_finite() const {
@@ -115,7 +115,7 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
         u8* to = results(stage) + begin * (u32)sizeof(Out);
         const i32 step_a = step * (i32)sizeof(In), step_out = step * (i32)sizeof(Out);
         u64 line = 0;
-        u32 left = end > from ? end - from : 0, until = left;  // rows; those before a line ends
+        u32 left = end > from ? end - from : 0, until = left;  // rows left; rows until a line ends
         if (Lines && left) {
             const u64 row = location.row + (warp_group * (row_groups / WarpGroups) + row_group) * rows +
                             (is_reverse() ? end - 1 : from) - rows_ahead(location, column);
@@ -129,7 +129,7 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
             u32 next = !Lines || left < until ? left : until;
             left -= next;
             until -= next;
-            if (next >= batch) {  // those that come next are read before results go where they might lie
+            if (next >= batch) {  // the next rows are read before results are written, which the compiler might take to overlap
                 Pack<In, V> kept[batch];
                 read(at, step_a, kept);
 #pragma unroll 2
@@ -158,16 +158,16 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
             }
         }
     }
-    // What stands before a line.
+    // The states before a line: its carries, or identities.
     GR_HD void line_start_of(const TileLocation& location, u64 line, Value (&state)[V]) const {
 #pragma unroll
         for (int j = 0; j < V; j++)
             state[j] = task.carry ? ((const Value*)task.carry)[line * width + column_of(location, column + j)] : Op::identity();
     }
 
-    // All lanes of a warp call, of one that is a gang. A scan of the teams' states, as many columns as they have.
+    // All lanes of a warp call that is a warp group. Scans the states of its row groups, column by column.
     GR_HD State scan_row_groups(State state, State& before) const {
-        // lanes to the next team
+        // `next`: lanes to the next row group.
         const u32 next = width / V, place = is_reverse() ? row_groups / WarpGroups - 1 - row_group : row_group;
         for (u32 up = 1; up < row_groups / WarpGroups; up *= 2) {
             const State earlier = shuffle_groups(state, up * next);
@@ -181,7 +181,7 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
         return shuffle_from(0xffffffffu, state, (int)((is_reverse() ? lane + lanes : lane - lanes) % 32), 32);
     }
 
-    // Says whether the states are right.
+    // Folds this lane's columns; false where what Fold assumes does not hold.
     template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State (&state)[V]) const {
         Reducer<Fold> folding(*this);
         if (!is_idle()) walk(location, stage, folding);
@@ -212,7 +212,7 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
         return kept;
     }
     GR_HD void write(const TileLocation& location, u32 stage, u32 slot, const KeptState& kept) const {
-        if (!in_place) sync_group();  // the tile before has left
+        if (!in_place) sync_group();  // the results of the tile before have been drained
         if (!is_idle()) {
             Value before[V];
 #pragma unroll
@@ -229,7 +229,7 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
     }
 };
 
-// Grid: any number of blocks of Gangs Each + WRITE_DELAY Lookers warps.
+// Grid: any number of blocks of WarpGroups WarpsPerGroup + WRITE_DELAY LookBackWarps warps.
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Anchored, bool Lines,
           bool Exclusive, int Radix = 0, int StatesPerLane = 0,
           class Work = ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, V, LookBackWarps, Anchored, Lines, Exclusive, Radix,
@@ -241,14 +241,14 @@ __global__ void __launch_bounds__(32 * (WarpGroups * WarpsPerGroup + WRITE_DELAY
     Pipeline<Work, WarpGroups * WarpsPerGroup, LookBackWarps>(work, task.tiles, task.ticket).run();
 }
 
-// Scans few lines that lie side by side and fill memory: a braid of columns. A lane takes a run of whole rows, as it would of
-// one line, and what runs through the scan are the states of all columns.
+// The fewest columns: a lane takes a run of whole rows, as it would of one line, and the states of all columns are scanned
+// together.
 
-// Sums of floats that may be read as binary64 without a conversion (exponent_shift.cuh).
+// Sums of floats whose bits can be read as binary64 without a conversion (exponent_shift.cuh).
 template <class Op> struct AddsShiftedBits { static const bool yes = false; };
 template <class Map> struct AddsShiftedBits<Sum<Map, f64>> : AddsElements<Map> {};
 
-// Columns divides a run's elements; a warp is a team of rows.
+// Columns divides a run's elements; a warp is one row group.
 template <class Op, class Emit, int Warps, int Run, int Columns, bool Exclusive>
 struct InterleavedRowScan : ContiguousTile<Op, Emit, Warps, 1, Warps * Columns, 1, true, false> {
     typedef ContiguousTile<Op, Emit, Warps, 1, Warps * Columns, 1, true, false> Tiles;
@@ -262,12 +262,12 @@ struct InterleavedRowScan : ContiguousTile<Op, Emit, Warps, 1, Warps * Columns, 
         Tiles::drain;
     static const int V = Share::V;
     static_assert(Share::run % Columns == 0, "a run is whole rows");
-    typedef State KeptState;  // what comes before the lane within its warp
+    typedef State KeptState;  // the lane's prefix within its warp
 
     GR_HD InterleavedRowScan(const Strips& scan) : Tiles(scan) {}
     static GR_HD KeptState nothing_kept() { return All::identity(); }
 
-    // Walks this lane's run in packs: period by period, so that it is known which column an element is in.
+    // This lane's run is taken by periods of packs, so that an element's column is known at compile time.
     static const int period = V % Columns == 0 ? 1 : Columns % V == 0 ? Columns / V : Columns;  // packs
     static_assert(Run % period == 0, "a run is whole periods");
     GR_HD u32 pack_of(int k) const { return warp_group * Share::elements + lane * Share::run + k * V; }

@@ -1,5 +1,5 @@
-// Tiles of lines that lie side by side where one row follows another in memory: a tile is one stretch of it, whole rows, and
-// is copied as such, whatever the number of columns.
+// Tiles of lines that lie side by side where one row follows another in memory: a tile is one stretch of memory, whole rows, and is
+// copied as such, whatever the number of columns.
 #pragma once
 #include "../block/named.cuh"
 #include "../core/scan_task.cuh"
@@ -10,15 +10,17 @@
 #include "scan_state.cuh"
 #include "warp_share.cuh"
 
-// Sums of float64, the one kind of states so large of which it has been measured how they are best looked back for.
+// Sums of float64: the only states of 16 bytes for which two and three levels of look-back have been measured.
 template <class Op> struct IsTwofoldSum { static const bool yes = false; };
 template <class Map> struct IsTwofoldSum<Sum<Map, Twofold>> { static const bool yes = true; };
 
-// Positions count the elements of a plane from where 16 bytes are aligned, `lead` before its first one: they are in rows of
-// `width` as elements are, and their columns those of elements, turned by `lead`. A gang is
-// Each warps that take a share of a tile, and waits for nobody but those that look back. States counts those of a tile, of so
-// many a column; for each tile Lookers warps look back. Lines: planes follow one another, and many begin within a tile; all are
-// one chain. Stretch, Slots: of a chain that is looked for at once, else 0. Stages: tiles in shared memory.
+// Positions count the elements of a plane from the aligned 16 bytes on that hold its first one, which has position `lead`. Rows of
+// positions have `width` columns as rows of elements do, rotated by `lead`.
+//
+// A warp group is WarpsPerGroup warps that take a share of a tile and wait for no warps but those that look back. A row group is
+// the lanes of a warp group that have one row together. StateCount: states of a tile. LookBackWarps: warps that look back for a
+// tile. Lines: planes follow one another, many begin within a tile, and all are one chain. Radix, StatesPerLane: of a chain whose
+// tile states are polled in one batch, else 0. Stages: tiles in shared memory.
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int StateCount, int LookBackWarps, bool Anchored, bool Lines,
           int Radix = 0, int StatesPerLane = 0, int Stages = STAGES>
 struct ContiguousTile {
@@ -28,16 +30,17 @@ struct ContiguousTile {
     typedef typename Running::State State;
     typedef typename Emit::Out Out;
     static const int Warps = WarpGroups * WarpsPerGroup;
-    static const u32 lanes = 32 * WarpsPerGroup;  // of a gang
+    static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
     static const bool in_place = sizeof(In) == sizeof(Out);
     static const bool takes_tile_early = Anchored;
     static const bool barrier_on_prefix = !IsComputeBound<Op>::yes;
-    static const u32 FIRST_BARRIER = 4 * WRITE_DELAY + 1;  // barrier of a gang
-    // H200, 2026-11, shares of a copy, deep and not: sums of float32 down (n, 5) 0.90 and 0.85, (n, 8) 0.92 and 0.90, (n, 33)
-    // 0.77 and 0.79, of float64 (n, 5) 0.78 and 0.71, (n, 32) 0.70 and 0.77; maxima of float32 (n, 32) 0.95 and 0.94.
-    // Not of braids, which have a state a warp: sums of float32 down (n, 3) 0.93 and 0.96.
-    static const int most_warps = sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : IsTwofoldSum<Op>::yes && !Lines ? 1 : 0;
-    static const bool three_levels = Anchored && StateCount >= 32 * Warps && LookBackWarps <= most_warps;
+    static const u32 FIRST_BARRIER = 4 * WRITE_DELAY + 1;  // named barrier of the first warp group
+    // H200, 2026-11, shares of a copy, in three levels and two: sums of float32 down (n, 5) 0.90 and 0.85, (n, 8) 0.92 and 0.90,
+    // (n, 33) 0.77 and 0.79, of float64 (n, 5) 0.78 and 0.71, (n, 32) 0.70 and 0.77; maxima of float32 (n, 32) 0.95 and 0.94. Not
+    // of interleaved rows, which have a state a warp: sums of float32 down (n, 3) 0.93 and 0.96.
+    static const bool three_levels =
+        Anchored && StateCount >= 32 * Warps &&
+        LookBackWarps <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : IsTwofoldSum<Op>::yes && !Lines ? 1 : 0);
     typedef typename Conditional<three_levels, ThreeLevelLookBack<Running, 2>,
                                  TwoLevelLookBack<Running, Anchored, true>>::type Links;
     typedef BatchedLookBack<Op, (Radix > 0 ? Radix : 1), (StatesPerLane > 0 ? StatesPerLane : 1)> BatchedLinks;
@@ -50,23 +53,23 @@ struct ContiguousTile {
         const u8* a;
         u8* out;
         u32 low, high, lead;
-        u64 row;  // of positions, its first
+        u64 row;  // the first row of positions
     };
     struct SharedScratch {
         TileRing<TileLocation> ring;
-        State state[STATE_SLOTS][StateCount];  // of parts, by columns; then what comes before them
+        State state[STATE_SLOTS][StateCount];  // of parts, by columns; then their prefixes
     };
 
     const Strips& task;
-    const u32 lane, warp_group, group_thread;  // member: of a gang, this thread
-    const u32 width, rows, row_groups;  // rows of a team; teams of all gangs
+    const u32 lane, warp_group, group_thread;  // group_thread: this thread's number in its warp group
+    const u32 width, rows, row_groups;         // columns; rows of a row group; row groups of all warp groups
     GR_HD ContiguousTile(const Strips& scan)
         : task(scan), lane(threadIdx.x % 32), warp_group(threadIdx.x / lanes), group_thread(threadIdx.x % lanes),
           width((u32)scan.width), rows((u32)scan.rows), row_groups((u32)scan.row_groups) {}
 
-    GR_HD u32 share() const { return row_groups / WarpGroups * rows * width; }  // elements of a gang
+    GR_HD u32 share() const { return row_groups / WarpGroups * rows * width; }  // elements of a warp group
     GR_HD u32 elements() const { return WarpGroups * share(); }
-    // All threads of a gang call.
+    // All threads of a warp group call. A barrier for them, and no others.
     GR_HD void sync_group() const {
         if (WarpsPerGroup > 1) wait_at(FIRST_BARRIER + warp_group, lanes);
         else __syncwarp();
@@ -95,7 +98,7 @@ struct ContiguousTile {
     }
     GR_HD bool is_inner(const TileLocation& location) const { return location.low == 0 && location.high == elements(); }
 
-    // Each thread fetches the packs of 16 bytes that it drains.
+    // All threads of a warp group call. Each fetches the packs of 16 bytes that it drains.
     GR_HD void fetch(const TileLocation& location, u32 stage) const {
         u8* const to = tile(stage);
         const u32 bytes = (warp_group + 1) * share() * (u32)sizeof(In);
@@ -138,8 +141,8 @@ struct ContiguousTile {
         }
     }
 
-    // One warp calls, Lookers for a tile, each for some columns. What comes before each part, of which groups of lanes take
-    // some each.
+    // All lanes of a warp call, LookBackWarps warps for a tile, each for some columns. Leaves the prefix of each part, of which
+    // groups of lanes take some each.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
         const u32 unit = is_batched ? BatchedLinks::LINE : 1;
         const u32 per = (width + LookBackWarps * unit - 1) / (LookBackWarps * unit) * unit, groups = 32 / per;
@@ -176,22 +179,22 @@ struct ContiguousTile {
         if (!Lines && task.totals && location.link + 1 == task.links && lane_groups.group + 1 == groups)
             ((Value*)task.totals)[line] = Running::value(before);
     }
-    // Elements of a column before a tile.
+    // How many elements of a column come before a tile.
     GR_HD ElementCounts counts_of(const TileLocation& location, u32 column) const {
         const i64 each = (i64)row_groups * rows, less = column < width ? rows_ahead(location, column) : 0;
         return {each, is_reverse() ? (i64)task.length + less - (i64)task.links * each : -less};
     }
-    // Whose states are noted: those of a gang of one warp together, else each team's.
+    // The parts of a tile that have states: warp groups of one warp, else row groups.
     GR_HD u32 parts() const { return WarpsPerGroup == 1 ? WarpGroups : row_groups; }
-    // Of a part, counted in the order of the scan.
+    // The state of a part, counted in the order of the scan.
     GR_HD State& part_state(u32 slot, u32 t, u32 column) const {
         return scratch().state[slot][(is_reverse() ? parts() - 1 - t : t) * width + column];
     }
-    // The column of elements that a column of positions is.
+    // The column of elements in a column of positions.
     GR_HD u32 column_of(const TileLocation& location, u32 position) const {
         return position + rows_ahead(location, position) * width - location.lead;
     }
-    // By how many rows positions of a column are ahead of its elements.
+    // By how many rows the positions of a column are ahead of its elements.
     GR_HD u32 rows_ahead(const TileLocation& location, u32 position) const {
         return position < location.lead ? (location.lead - position + width - 1) / width : 0;
     }

@@ -2,8 +2,8 @@
 #pragma once
 #include "../monoid/sums.cuh"
 
-// A float's bits, moved to where binary64 has sign, exponent and fraction, are its value but for a power of two, which a
-// fused multiply-add makes up for: exact, subnormals too. Infinities and NaN become finite.
+// A float's bits, shifted to where binary64 has sign, exponent and fraction, are its value but for a power of two, which a fused
+// multiply-add makes up for: exact, subnormals too. Infinities and NaN become finite.
 template <class T> struct ExponentShiftedBits { static const bool exists = false; };
 template <class T, int Shift, u32 Mask, u64 Scale> struct ShiftedBits {
     static const bool exists = true;
@@ -24,7 +24,7 @@ template <> struct ExponentShiftedBits<half> : ShiftedBits<half, 6, 0x81fffc00u,
 template <> struct ExponentShiftedBits<bfloat16> : ShiftedBits<bfloat16, 3, 0x8fffe000u, 0x77f0000000000000ull> {};  // 2^896
 template <> struct ExponentShiftedBits<f32> : ShiftedBits<f32, 3, 0x8fffffffu, 0x77f0000000000000ull> {};
 
-// Zero while the words before and this one are of finite elements: their products by zero add up to that.
+// Stays zero as long as all words are of finite elements: adds the products of a word's elements with zero.
 GR_HD u32 times_zero(u32 word, u32 sum, half) {
 #if !defined(GR_EMULATED)
     u32 to;
@@ -58,12 +58,12 @@ template <class T, int V> GR_HD u32 check_finite(const Pack<T, V>& pack, u32 sum
 }
 template <class T, int V> GR_HD bool all_finite(const Pack<T, V>& pack) { return check_finite(pack, 0) == 0; }
 
-// Maps whose terms are the elements themselves, but for a NaN that is left out: of others no bits may be moved.
+// Maps whose terms are the elements themselves, but for a NaN that is left out: of others the bits must not be shifted.
 template <class Map> struct AddsElements { static const bool yes = false; };
 template <class T> struct AddsElements<Value<T, f64>> { static const bool yes = ExponentShiftedBits<T>::exists; };
 template <class T> struct AddsElements<NonNan<T, f64>> { static const bool yes = ExponentShiftedBits<T>::exists; };
 
-// A word's two elements, with zeros for those that are NaN: `infinity` is that of both.
+// A word's two elements, those that are NaN replaced by zeros; `infinity` has the bits of both infinities.
 GR_HD u32 up_to_infinity(u32 word, u32 infinity) {
     const u32 nan = ((word & 0x7fff7fffu) + (0x7fff7fffu - infinity)) & 0x80008000u;  // whose other bits are above infinity's
     return word & ~((nan >> 15) * 0xffffu);
@@ -86,9 +86,9 @@ GR_HD u32 numbers_or_zeros(u32 word, bfloat16) {
     return up_to_infinity(word, 0x7f807f80u);
 #endif
 }
-// What a map adds of elements, as elements. H200, 2026-11, sums of float16 that leave NaN out, as they are and with a NaN taken
-// for no finite number, of a copy: down (65536, 32768) 0.85 and 0.53 where one in a thousand is NaN, but 0.85 and 0.96 where none
-// is; along (32768, 65536) 0.99, and 1.01 where none is.
+// The elements that a map adds, NaN replaced by zero where it is left out. H200, 2026-11, sums of float16 that leave NaN out, so
+// and with a NaN treated as not finite, of a copy: down (65536, 32768) 0.85 and 0.53 where one in a thousand is NaN, but 0.85 and
+// 0.96 where none is; along (32768, 65536) 0.99, and 1.01 where none is.
 template <class Map> struct AddedPack {
     template <int V> static GR_HD const Pack<typename Map::In, V>& of(const Pack<typename Map::In, V>& from) { return from; }
 };
@@ -106,7 +106,7 @@ template <class T> struct AddedPack<NonNan<T, f64>> {
     }
 };
 
-// Adds a pack's terms in their order; Apart: every other one by itself, so that no addition waits for all before it.
+// Adds a pack's terms in their order. Apart: every other term to a sum of its own, so that fewer additions wait for one another.
 template <class Map, bool Apart = false, int V> GR_HD void add_in_order(f64& sum, const Pack<typename Map::In, V>& pack) {
     typedef typename Map::In T;
     if constexpr (AddsElements<Map>::yes && V * sizeof(T) % 4 == 0) {

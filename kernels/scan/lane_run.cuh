@@ -9,12 +9,10 @@
 #include "strided_copy.cuh"
 #include "warp_share.cuh"
 
-// Running sums of floats all of which are taken for finite at first: their bits are moved (exponent_shift.cuh), and one look in the end, at
-// what all of them make of a zero, says whether that was right.
-
-// The sum of packs:
+// The sum of packs of floats that are assumed to be finite: their bits are shifted (exponent_shift.cuh), and one check in the end
+// says whether that was right.
 //   sum.take(pack)
-//   sum.was_finite()    whether all that was added is finite
+//   sum.was_finite()    true where all that was added is finite
 template <class Op, int V> struct FiniteSum { static const bool exists = false; };
 template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
     typedef typename Map::In T;
@@ -31,7 +29,7 @@ template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
     GR_HD bool was_finite() const { return check == 0; }
 };
 
-// Packs replaced by their running results, where it was right:
+// Packs replaced by their running sums, where all elements are finite:
 //   FiniteScan(before, option)
 //   scan.walk(from, to)
 template <class Map, class Emit, int V> struct FiniteFloats {
@@ -60,13 +58,11 @@ struct FiniteScan<Sum<NonNan<f32, f64>, f64>, Emit, V> : FiniteFloats<NonNan<f32
     using FiniteFloats<NonNan<f32, f64>, Emit, V>::FiniteFloats;
 };
 
-// A lane's run of a share: folded to a state, and replaced by results.
-
-// Where a lane stands: its run's first element, its line, and how many elements of it are left.
+// The line of a lane's first element, how many elements of the line are left, and whether the line begins there.
 struct Cursor {
     u64 line;
-    u32 left;     // SATURATED stands for more than a run holds
-    bool is_head;  // the line does, here
+    u32 left;     // or SATURATED
+    bool is_head;
 };
 
 template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse> struct LaneRun {
@@ -77,10 +73,10 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     typedef typename Running::State State;
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
-    // Packs whose walk is unrolled, as they should lie or askew: registers are few, and where lines end, code is long: rolled,
-    // lines of 4095 float32 had 1.02 of a copy and not 0.86; with gaps three were better for float64 along [:, 1:-1], 0.87 and
-    // 0.81, but not for float32, 0.79 and 0.85 (H200, 2026-11).
-    // One pack of 16-bit elements and two: a line's sums of bfloat16 0.93 and 0.91, means of float16 0.83 and 0.83.
+    // Packs by which loops are unrolled, of aligned and misaligned shares: registers are few, and where lines end, code is long.
+    // Rolled, lines of 4095 float32 had 1.02 of a copy and not 0.86; of strided lines three were better for float64 along [:,
+    // 1:-1], 0.87 and 0.81, but not for float32, 0.79 and 0.85 (H200, 2026-11). One pack of 16-bit elements and two: a line's sums
+    // of bfloat16 0.93 and 0.91, means of float16 0.83 and 0.83.
     static const int unrolled = V > 4 || (Strided && V > 2) || sizeof(Value) > 16 ? 1 : Strided ? 3 : Run;
     static const int unrolled_misaligned = sizeof(Value) > 16 ? 1 : 3;
 
@@ -91,12 +87,12 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         : task(scan), a(share_a), b(share_b), out(results) {}
 
     GR_HD u32 run_of() const { return Reverse ? 31 - threadIdx.x % 32 : threadIdx.x % 32; }
-    // Lines are numbered in the order of the scan, their carries and totals in that of memory.
+    // Lines are numbered in the order of the scan, their carries and totals in the order of memory.
     GR_HD u64 place(u64 line) const { return Reverse ? task.lines - 1 - line : line; }
     GR_HD Value start_of(u64 line) const {
         return task.carry ? ((const Value*)task.carry)[place(line)] : Op::identity();
     }
-    // Of the first element of this lane's run, counted in the order of the scan. Positions without elements are not in any line.
+    // The cursor of this lane's first element in the order of the scan. Positions without elements are not in any line.
     GR_HD Cursor cursor(i64 first) const {
         const i64 begin = Reverse ? (i64)task.positions - (first + (i64)(run_of() + 1) * Share::run)
                                   : first + (i64)run_of() * Share::run - (i64)task.lead;
@@ -117,7 +113,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         !Exclusive && Fast::exists && (!Reverse || ShiftedPowerSums<Op>::exists || FiniteSum<Op, V>::exists);
     template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan>::type;
 
-    // In the order of the scan.
+    // A pack's element number i in the order of the scan.
     GR_HD static constexpr int scan_index(int i) { return Reverse ? V - 1 - i : i; }
     static GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from) {
         if constexpr (!Reverse) {
@@ -139,7 +135,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     }
     GR_HD Value start_or_none(u64 line) const { return line < task.lines ? start_of(line) : Op::identity(); }
 
-    // A pack in the order of the scan, or back in that of memory.
+    // A pack in the order of the scan, or back in the order of memory.
     template <class T> static GR_HD Pack<T, V> in_scan_order(const Pack<T, V>& pack) {
         Pack<T, V> other;
 #pragma unroll
@@ -151,8 +147,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         by.run(in_scan_order(from), found);
         to = in_scan_order(found);
     }
-    // A run's packs, none of which needs a look. Some are taken before results are put where they were: the compiler does not
-    // know that packs lie apart.
+    // Writes a run's packs without checks. Some are read before results take their place: the compiler does not know that packs do
+    // not overlap.
     template <class Packs, class By> GR_HD void write_steadily(Packs& packs, By& by) const {
         const int some = V == 2 ? 2 : 1, rest = Run % some;
 #pragma unroll 1
@@ -169,7 +165,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
 #pragma unroll
         for (int i = 0; i < Count; i++) put(k + i, in_scan_order(to[i]));
     }
-    // A run in which no line begins or ends, and all are elements.
+    // The state of a run in which no line begins or ends, and all positions are elements.
     template <int Misalignment> GR_HD Value fold_even() const {
         Packs<Misalignment> packs(*this);
         ThreadReduce<Op> reduce;
@@ -178,10 +174,10 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         for (int k = 0; k < Run; k++) take(reduce, packs.next(k));
         return reduce.state();
     }
-    // All lanes of a warp call, with such a run. Takes all that is added of the warp's share for finite, and says whether it is: then
-    // write_finite need not look again. H200, 2026-11, with a look at each pack, twice, and so, of a copy: sums of float16 along
-    // (32768, 65536) 0.91 and 1.02, of a line of float16 0.95 and 0.99, of bfloat16 0.93 and 0.99; of float32 along [:, 1:-1] 0.94
-    // and 0.97, along [::-1, ::-1] 0.97 and 1.00, but without gaps 1.03 and 1.03, of a line 1.00 and 0.99.
+    // All lanes of a warp call, with such a run. Assumes that all elements of the warp's share are finite, and returns whether they
+    // are: then write_finite need not check again. H200, 2026-11, with a check of each pack, twice, and so, of a copy: sums of
+    // float16 along (32768, 65536) 0.91 and 1.02, of a line of float16 0.95 and 0.99, of bfloat16 0.93 and 0.99; of float32 along
+    // [:, 1:-1] 0.94 and 0.97, along [::-1, ::-1] 0.97 and 1.00, but of dense lines 1.03 and 1.03, of a line 1.00 and 0.99.
     static const bool assumes_finite =
         !Exclusive && FiniteSum<Op, V>::exists && FiniteScan<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
     static const int unrolled_finite = V > 4 ? (Strided ? 1 : Run) : 3;
@@ -200,7 +196,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
 #pragma unroll unrolled_finite
         for (int k = 0; k < Run; k++) write_some<1>(packs, scan, k);
     }
-    // `squares`: no less than the sum of those about the mean of `value`, where that is known.
+    // The results of a run behind `value`. `squares`: no less than the sum of squared distances from the mean of `value`, or NaN.
     template <int Misalignment> GR_HD void write_even(Value value, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
         Packs<Misalignment> packs(*this);
         if (Misalignment > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
@@ -227,7 +223,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         }
     }
 
-    // A run in which lines may end, all of whose positions are elements: those behind the last end are folded.
+    // The state of a run in which lines may end and all positions are elements: those behind the last end are folded.
     GR_HD State fold_ends(Cursor at) const {
         const u32 run = Share::run;
         u32 begin = 0;
@@ -251,7 +247,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         }
         return run_state(has_head ? start_or_none(line) : Op::identity(), reduce, has_head);
     }
-    // Only packs in which a line ends are taken with care.
+    // The results of such a run. Only packs in which a line ends are scanned element by element.
     GR_HD void write_ends(Cursor at, Value value) const {
         Packs<0> packs(*this);
         if (at.is_head) value = start_of(at.line);
@@ -293,7 +289,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         at.line++;
         at.left += saturated(task.length) - V;
     }
-    // A pack in which several may.
+    // A pack in which several lines may end.
     GR_HD void write_short(Cursor& at, Value& value, const Pack<In, V>& from, Pack<Out, V>& to) const {
 #pragma unroll
         for (int i = 0; i < V; i++) {
@@ -308,7 +304,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         value = start_or_none(++at.line);
     }
 
-    // A run some of whose positions may be no elements.
+    // The state of a run some of whose positions may be no elements.
     GR_HD State fold_part(i64 first, Cursor at) const {
         if (at.line >= task.lines) return Running::identity();
         Packs<0> packs(*this);
@@ -350,8 +346,9 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     }
 };
 
-// A share of a running variance in which one line begins, and no other ends but that before it: folded and written as others are,
-// but for the lane in whose run that is. What it has of the new line all lanes of the warp tell together, an element each.
+// A share of a running variance in which one line begins and only the line before it ends. It is folded and written as other shares
+// are, but for the lane in whose run the line begins (the owner): its elements of the new line are taken by all lanes of the warp
+// together.
 
 template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
     typedef typename Op::In In;
@@ -360,10 +357,11 @@ template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
     typedef PivotSums::Sums Sums;
     static const u32 run = Share::run, all = Share::elements, rounds = (run + 31) / 32;
     const In* const share;
-    const u32 lane, at, owner;  // at: the line's first element in the order of the scan; as many as there are, where none begins
+    const u32 lane, at, owner;  // at: the line's first element in the order of the scan, or `all` where none begins
     GR_HD SegmentHead(const u8* from, u32 first) : share((const In*)from), lane(threadIdx.x % 32), at(first), owner(first / run) {}
 
-    // All lanes of a warp call, with whether a line begins at their first element, and how many are left of theirs.
+    // All lanes of a warp call, with whether a line begins at their first element, and how many elements of their line are left.
+    // Returns `at` in each lane.
     static GR_HD u32 found(bool is_head, u32 left, u64 length) {
         const u32 some = __ballot_sync(0xffffffffu, is_head || left < run);
         const bool ends = __shfl_sync(0xffffffffu, left, 31) == run;
@@ -376,35 +374,35 @@ template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
     GR_HD u32 end() const { return (owner + 1) * run; }
     static GR_HD u32 placed(u32 element) { return Reverse ? all - 1 - element : element; }
     GR_HD In first() const { return share[placed(at)]; }
-    // What a lane's sums are about.
+    // The pivot of a lane's sums.
     GR_HD In pivot() const { return is_behind() ? first() : share[placed(0)]; }
-    // What comes before a lane's run in its line, of this share.
+    // How many elements of a lane's line come before its run in this share.
     GR_HD u32 before() const { return lane * run - (is_behind() ? at : 0); }
 
-    // All lanes of a warp call, and get the same.
+    // All lanes of a warp call; each gets the sums of elements `from` to below `to`.
     GR_HD Sums::State sums(u32 from, u32 to, In about) const {
         PivotSums all_sums(cast<f64>(about));
 #pragma unroll 1
         for (u32 i = from + lane; i < to; i += 32) all_sums.add(cast<f64>(share[placed(i)]));
         return shuffle_from(0xffffffffu, warp_reduce<Sums, 32>(all_sums.sums), 0, 32);
     }
-    // All lanes of a warp call. Sums up to a lane's run, from the new line's first element on.
+    // All lanes of a warp call. Inclusive sums of the lanes' runs; behind the owner from the new line's first element on.
     GR_HD Sums::State through(Sums::State own) const {
         const Sums::State new_ones = sums(at, end(), first());
         return ShiftedPowerSums<Op>::through(lane == owner ? new_ones : own, owner);
     }
 
-    // The new line's state, in the last lane.
+    // The new line's state. Result valid in lane 31.
     GR_HD State head_state(Sums::State through) const {
         return ShiftedPowerSums<Op>::state_of(cast<f64>(first()), through, all - at);
     }
-    // All lanes of a warp call. What that lane has of the line before.
+    // All lanes of a warp call; each gets the state of what the owner has of the line before.
     GR_HD State ended() const {
         const u32 begin = owner * run;
         const In about = share[placed(begin)];
         return ShiftedPowerSums<Op>::state_of(cast<f64>(about), sums(begin, at, about), at - begin);
     }
-    // The new line's elements of that lane's run, before results take their place.
+    // The new line's elements of the owner's run, read before results take their place: each lane has every 32nd.
     struct HeadElements {
         f64 about, x[rounds];
     };
@@ -415,7 +413,7 @@ template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
         for (u32 i = 0; i < rounds; i++) found.x[i] = at + 32 * i + lane < end() ? cast<f64>(share[placed(at + 32 * i + lane)]) : 0;
         return found;
     }
-    // All lanes of a warp call. Their results, about the first one.
+    // All lanes of a warp call. Writes the results of those elements.
     GR_HD void write(const HeadElements& from, State start, const f64* option, u8* to) const {
         Sums::State before = Sums::identity();
 #pragma unroll

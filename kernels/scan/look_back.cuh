@@ -1,12 +1,12 @@
-// Each tile's prefix, from what the tiles before it have posted: a single pass (after Merrill and Garland 2016), with
-// anchors at fixed tiles, so that states are folded in one order whatever the timing.
+// Each tile's prefix, from what the tiles before it have published: a single pass (after Merrill and Garland 2016), with anchors at
+// fixed tiles, so that states are folded in one order whatever the timing.
 //
-// A tile posts its own state; the last of every stretch of them that of the stretch; and the last of every group of stretches
-// the prefix through it. A prefix is an anchor's, then whole stretches, then single tiles: one post a lane of a warp, folded
-// together; or a few single tiles, where its line began as recently.
+// A tile publishes its own state; the last tile of every stretch the state of the stretch; and the last of every group of stretches
+// the prefix through it, an anchor. A prefix is an anchor, then whole stretches, then single tiles: a tile state each lane of a
+// warp, folded together; or a few single tiles, where its line began as recently.
 //
-// Posts are read by many tiles, again and again until they are there, and all words of one lie in one slice of the L2 cache:
-// what counts is how often each is read, and that they lie apart. H200, CUDA 13.0, 2026-11, 4 GiB, shares of a copy with two
+// Tile states are polled by many tiles until they are published, and all words of one lie in one slice of the L2 cache: what
+// counts is how often each is read, and that they lie apart. H200, CUDA 13.0, 2026-11, 4 GiB, shares of a copy with two
 // stretches of 32 tiles a warp, 64 bytes apart for states of 8 and side by side for larger ones; as it is 64 and 128 bytes
 // apart; and with the tiles of two stretches of 16: means of float32 0.91, 0.98, 0.98 and 0.94, sums 1.00, 0.98, 1.00 and
 // 0.94, of float64 0.92, 0.95, 0.96 and 0.94, of complex64 0.92, 0.95, 0.97 and 0.96.
@@ -20,15 +20,15 @@ const u32 SINGLE_TILE_LANES = 0xffffffffu << (32 - STRETCH);  // lanes that read
 const int FEW_TILES = 4;  // tiles that are read one by one and folded by every lane
 
 // Which tiles count for one, in the order of the scan: those from `begin` on, where the line began that it continues.
-// `starts_at_head`: the tile begins with a line, and nothing before it counts; `contains_head`: a line begins in it, and nothing before it
-// counts for those after it; `short_lines`: no line is of more than FEW_TILES tiles and one.
+// `starts_at_head`: the tile begins with a line, so that nothing before it counts. `contains_head`: a line begins in it, so that
+// nothing before it counts for the tiles after it. `short_lines`: no line is of more than FEW_TILES tiles and one.
 struct LookBackRange {
     u64 begin;
     bool starts_at_head, contains_head, short_lines;
     u64 line, elements;  // the line, and how many elements of it come before the tile
 };
 
-// All lanes of a warp call with the same, and get the same. Folds posts one after another onto a state.
+// All lanes of a warp call with the same arguments; each gets the result. Folds `count` tile states, left to right, onto a state.
 template <class Op>
 GR_HD typename Op::State fold_few(const Scan& task, const typename TileStateOf<typename Op::State>::type* from, u32 count,
                                   typename Op::State state) {
@@ -51,7 +51,7 @@ GR_HD typename Op::State fold_few(const Scan& task, const typename TileStateOf<t
     return fold_thread_states<Op>(state, read, count);
 }
 
-// What tiles post of a state: all of it, or what does not follow from positions.
+// The part of a state that tiles publish: all of it, or what does not follow from positions.
 template <class Op> struct PublishedPart {
     typedef Op Rest;
     typedef typename Op::State State;
@@ -64,7 +64,7 @@ template <class Element, class To, class A> struct PublishedPart<Mean<Value<Elem
     static GR_HD Averaged<A> whole(A sum, Averaged<A> start, u64 elements) { return {sum, start.count + (i64)elements}; }
 };
 
-// Where a state may say that nothing before it counts: then nobody waits for that.
+// Operators whose states may say that nothing before them counts: then the tiles before are not waited for.
 template <class Op> struct StopsAtHead {
     static const bool exists = false;
 };
@@ -88,8 +88,8 @@ GR_HD typename Op::State look_back(const Scan& task, u64 tile, LookBackRange ran
     const bool ends = tile % STRETCH == STRETCH - 1;
     if (Recent && tile - begin <= FEW_TILES && (!ends || range.short_lines))
         return fold_few<Op>(task, tile_states + begin, (u32)(tile - begin), start);
-    // The first lane reads the last anchor but one, posted a while ago; others the stretches behind it; half of them the tiles
-    // of this stretch.
+    // The first lane reads the last anchor but one, published a while ago; of the others half read the stretches behind it, and
+    // half the tiles of this stretch.
     const u64 stretch = tile / STRETCH, group = stretch / GROUP;
     const bool is_near = lane >= 32 - STRETCH, anchored = group > 1 && (group - 1) * (STRETCH * GROUP) > begin;
     const u64 one = stretch * STRETCH + lane - (32 - STRETCH), many = (group > 0 ? group - 1 : 0) * GROUP + lane - 1;

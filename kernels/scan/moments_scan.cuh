@@ -1,14 +1,14 @@
-// Running means, variances and deviations by the pack: without a branch an element, by reciprocals and roots from approximations.
+// Running means, variances and deviations by the pack: without a branch for each element, by reciprocals and roots refined from the
+// hardware's approximations.
 #pragma once
 #include "../warp/scan.cuh"
 #include "pack_scan.cuh"
 #include "pivoted_moments.cuh"
 #include "scan_state.cuh"
 
-// Running means by the pack: without a branch an element, so that one's divisions overlap with the next's, and with a
-// reciprocal of each count from that of one nearby.
+// Running means, with the reciprocal of each count from that of a count nearby.
 
-// A reciprocal but for its last bit.
+// A reciprocal, right but for its last bit.
 GR_HD f32 one_over(f32 x) {
 #ifdef GR_EMULATED
     return 1 / x;
@@ -18,8 +18,8 @@ GR_HD f32 one_over(f32 x) {
     return found;
 #endif
 }
-// Reciprocals of numbers near `begin`: from its own, where they are `near` it (relative errors of 2^-18 before a step of third
-// order), else each from the hardware's.
+// Reciprocals of numbers that follow `begin`: refined from its reciprocal where they are `near` it (relative errors of 2^-18 before
+// a step of third order), else each from the hardware's approximation.
 struct Reciprocals {
     f64 first;
     bool far;
@@ -32,8 +32,8 @@ struct Reciprocals {
     }
 };
 
-// sum / count, given the count's reciprocal but for its last bit: right but for those of binary64, and where the result has
-// as many, right as a division is (Markstein 1990), which a product that is no number leaves alone.
+// sum / count, given the count's reciprocal but for its last bit: right but for the last bits of binary64; and where the result is
+// binary64, as right as a division (Markstein 1990), but for a product that is NaN, which stays.
 template <class Result> struct Quotient {
     static GR_HD Result of(f64 sum, f64, f64 part) { return cast<Result>(sum * part); }
 };
@@ -63,11 +63,11 @@ GR_HD bfloat16 narrowed(f32 x, bfloat16) {
 #endif
 }
 
-// No zero once a sum has left the range of binary32, as a pack's first elements may alone; those of halves never do.
+// Not zero once a sum has left the range of binary32, even if only for a pack's first elements; sums of halves never do.
 template <class T> GR_HD f32 check_range(f32 sum, f32 check, T) { return __fmaf_rn(sum, 0.0f, check); }
 GR_HD f32 check_range(f32, f32 check, half) { return check; }
 
-// Short: of few packs, from a sum in binary64 that others go on from.
+// Short: a run has few packs, so that a pack's sum in binary32 may be added to that in binary64.
 template <class Map, class A, class Result, bool Short> struct MeanScan {
     typedef typename Map::In T;
     static_assert(!ExponentShiftedBits<T>::exists || sizeof(A) != 8 || AddsElements<Map>::yes, "elements are added, not terms");
@@ -76,9 +76,9 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
     f64 count;
     GR_HD MeanScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
     GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
-    // Results of 16 bits, by a pack's own sums in binary32: behind many elements by the reciprocal of its last count and the mean
-    // of all before it, to which those and what the other reciprocals are more add a few digits; else each divided. False where
-    // sums are out of range, or those before it: an infinity times what is left of a number is none.
+    // Results of 16 bits by a pack's own sums in binary32. Behind many elements by the reciprocal of the pack's last count, the
+    // mean of all before it, and a correction for the other counts; else by a division each. False where sums, or those before the
+    // pack, are out of range: nothing has changed then.
     template <int V> GR_HD bool near(const Pack<T, V>& from, Pack<Result, V>& to) {
         f32 sums[V];
 #pragma unroll
@@ -145,9 +145,9 @@ struct PackScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> : MeanScan<Map, A,
 template <class Map, class Part, class Result, int V>
 struct PackScan<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { static const bool exists = false; };
 
-// Deviations from variances, by roots that take no branch an element.
+// Roots of variances, without a branch for each element.
 
-// The root of a sum of which the second number is the smaller by far, given what it rounds to: by a step of Newton's.
+// The root of first + more, `more` being the smaller by far and `all` their rounded sum: by a Newton step.
 GR_HD f32 root_of(f32 all, f32 first, f32 more) {
 #ifdef GR_EMULATED
     const f32 near = 1 / sqrtf(all);
@@ -158,7 +158,7 @@ GR_HD f32 root_of(f32 all, f32 first, f32 more) {
     const f32 root = all * near;
     return __fmaf_rn(__fmaf_rn(-root, root, first) + more, 0.5f * near, root);
 }
-// For results of 16 bits.
+// A root right enough for results of 16 bits.
 GR_HD f32 rough_root_of(f32 x) {
 #ifdef GR_EMULATED
     return sqrtf(x);
@@ -178,16 +178,16 @@ GR_HD f64 one_over_root(f64 x) {
     return found;
 #endif
 }
-GR_HD bool is_own_root(f64 x) {  // zero or infinite, or too close to be told
+GR_HD bool is_own_root(f64 x) {  // zero or infinity, or as close to zero as makes no difference
     const u32 upper = (u32)(bit_cast<u64>(x) >> 32);
     return upper == 0 || upper == 0x7ff00000u;
 }
-// Roots of numbers that are not subnormal, to 80 bits before they are rounded: one halfway between two results is found.
+// Roots of numbers that are not subnormal, to 80 bits before they are rounded, so that ties are recognised.
 GR_HD f64 short_root_of(f64 x) {
     const f64 near = one_over_root(x), first = x * near, root = __fma_rn(__fma_rn(-first, near, 1.0), 0.5 * first, first);
     return is_own_root(x) ? x : __fma_rn(__fma_rn(-root, root, x), 0.5 * near, root);
 }
-// Roots of numbers whose squares are in the range of binary64, and of any.
+// Roots of numbers whose squares are in the range of binary64; `scaled_root_of`: of any number.
 GR_HD f64 root_of(f64 x) {
     const f64 near = one_over_root(x), first = x * near, part = 0.5 * near, off = __fma_rn(-first, part, 0.5);
     const f64 root = __fma_rn(first, off, first), finer = __fma_rn(part, off, part);
@@ -198,7 +198,7 @@ GR_HD f64 scaled_root_of(f64 x) {
     const f64 root = root_of(x * bit_cast<f64>(low ? 0x5ff0000000000000ull : 0x1ff0000000000000ull));  // 2^512, 2^-512
     return x == 0 || is_own_root(x) ? x : root * bit_cast<f64>(low ? 0x2ff0000000000000ull : 0x4ff0000000000000ull);
 }
-// Variances as results. Covered: known to have roots that need no scaling.
+// Variances as results. Covered: `covers` has said that their roots need no scaling.
 template <class Op, class Result> struct VarianceResults {
     static GR_HD bool covers(f64, f64) { return true; }
     template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
@@ -243,39 +243,39 @@ template <class T, bool SkipNan> struct VarianceResults<Std<T, SkipNan>, f64> {
     }
 };
 
-// Running variances of few digits by arithmetic of binary32, where what a lane's run changes is little.
+// Running variances of few digits by arithmetic of binary32, where a lane's run changes them little.
 
-// A number that is not to be computed again where it is wanted, as the compiler would to have a register less.
+// The number, which the compiler keeps in a register instead of computing it again where it is used.
 GR_HD f32 kept_in_register(f32 x) {
 #ifndef GR_EMULATED
     asm volatile("" : "+f"(x));
 #endif
     return x;
 }
-// Variances of binary32 as that before the run and how much they differ from it, by arithmetic of binary32: as long as that is
-// little, what it rounds is a fraction of their last bit.
+// Variances of binary32 as the variance before the run plus a difference that is computed in binary32: as long as it is small, its
+// rounding errors are a fraction of the results' last bit.
 template <class Op, class Emit> struct VarianceF32Delta { static const bool exists = false; };
 template <class Op, bool Root> struct VarianceDelta {
     static const bool exists = true;
-    f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: from the count, in what it is divided by
-    f32 sum, excess;  // of distances, and of what their squares exceed the variance by
+    f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: the count less the divisor
+    f32 sum, excess;  // of distances from the mean; of their squares less the variance
     GR_HD VarianceDelta(const typename Op::State& before, const f64* option) : sum(0), excess(0) {
         const f64 free = before.count - option[0], spread = before.m2 * one_over(free);
         mean = (f32)before.mean;
         mean_rest = kept_in_register((f32)(before.mean - (f64)mean));
         variance = (f32)spread;
         variance_rest = kept_in_register((f32)(spread - (f64)variance));
-        // So few elements, or so large a divisor, or squares past the range of binary32: none is near.
+        // Too few elements, too large a correction of the divisor, or squares out of the range of binary32: no run is small.
         const bool none = !(free >= 1536 * (1 + fabs(option[0])) && variance >= 1e-18f && variance <= 1e18f);
         limit = none ? -1.0f : (f32)before.m2 * 0.03125f;
         freedom = (f32)free;
         missing = (f32)option[0];
     }
-    // True where a run is near whose squares about the mean add up to `more` at most.
+    // True where the arithmetic is precise enough for a run whose squares about the mean add up to `more` at most.
     GR_HD bool is_small(f64 more) const { return more <= limit; }
     template <int V> GR_HD void walk(const Pack<f32, V>& from, Pack<f32, V>& to) {
         const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part;
-        const f32 of_count = __fmaf_rn(-missing, part, 1.0f);  // a count's reciprocal, by that of the divisor
+        const f32 of_count = __fmaf_rn(-missing, part, 1.0f);  // a count's reciprocal over that of its divisor
         freedom += V;
 #pragma unroll
         for (int j = 0; j < V; j++) {
@@ -297,7 +297,7 @@ struct VarianceF32Delta<Std<f32, SkipNan>, Final<Std<f32, SkipNan>, f32>> : Vari
     using VarianceDelta<Std<f32, SkipNan>, true>::VarianceDelta;
 };
 
-// Those of 16 bits have so few digits that sums of binary32 do, behind many elements.
+// Variances of 16 bits, by sums in binary32: precise enough behind many elements.
 template <class T, class Op, bool Root> struct NarrowVarianceDelta {
     static const bool exists = true;
     f32 mean, before, freedom, sum, squares, limit;
@@ -333,10 +333,10 @@ template <class T, class Op, bool Root> struct NarrowVarianceDelta {
 GR_NARROW(half) GR_NARROW(bfloat16)
 #undef GR_NARROW
 
-// Running variances and deviations by the pack: about the mean before a lane's run, by sums of distances and of their squares.
+// Running variances and deviations about the mean before a lane's run, by sums of distances and of their squares.
 
-// Results along lines, where variances are by a reciprocal. H200, 2026-11, of a copy, by a division: float32 in lines of
-// 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
+// Results along rows, with a reciprocal in place of the division of a variance. H200, 2026-11, of a copy, by a division: float32 in
+// lines of 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
 template <class Emit> struct RowEmit : Emit {};
 template <class T, bool SkipNan, class Result> struct RowEmit<Final<Var<T, SkipNan>, Result>> {
     template <class M> static GR_HD Result of(const M& state, const f64* option) {
@@ -350,14 +350,14 @@ template <class T, bool SkipNan, class Result> struct RowEmit<Final<Std<T, SkipN
     }
 };
 
-// Variances about the mean that comes before the run, of any number of elements where results have few digits, else of some: no
-// more cancels than the run has elements for each of those. One reciprocal serves both divisors.
+// Variances about the mean before the run, which has any number of elements where results have few digits, else at least `least`:
+// no more digits cancel than the run has elements for each of those before it. One reciprocal serves both divisors.
 template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
     typedef typename Op::State State;
     static const bool exists = true;
     static const int least = sizeof(Result) <= 4 ? 1 : 4;
     static const bool roughly = FewDigits<T>::yes && sizeof(Result) <= 4;
-    State state;  // what the sums are about
+    State state;  // before the run; the sums are about its mean
     f64 sum, squares, count;
     const f64* option;
     GR_HD VarianceScan(State before, const f64* options) : option(options) { begin(before); }
@@ -367,7 +367,7 @@ template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
         sum = count * rest_of(before.mean);
         squares = before.m2;
     }
-    // Goes on behind so many elements, of few digits, given their sum and that of squares about the mean.
+    // Goes on behind so many elements, given the sums of their distances from the mean and of the squares.
     GR_HD void skip(int elements, f64 their_sum, f64 their_squares) {
         sum = their_sum;
         squares = state.m2 + their_squares;
@@ -378,8 +378,7 @@ template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
         const decltype(state.mean) about = {first_of(state.mean)};
         return count == state.count ? state : State{count, shifted(about, shift), __fma_rn(-sum, shift, squares)};
     }
-    // True where the next elements, so many whose squares about the mean add up to `more` at most, need no look at what
-    // their squares are.
+    // True where the next elements, so many whose squares about the mean add up to `more` at most, need no checks.
     GR_HD bool is_steady(int elements, f64 more) const {
         if (!(state.count >= least && count + 1 > option[0])) return false;
         const f64 all = count + elements, most = squares + more;
@@ -399,7 +398,7 @@ template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
                 to = found;
                 return;
             }
-            sum = first;  // squares are past the range of binary64, or no numbers
+            sum = first;  // squares are out of the range of binary64, or NaN
             squares = second;
             count = number;
         }
@@ -411,9 +410,10 @@ template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
         }
         begin(each);
     }
-    // Steady: as is_steady says.
+    // Steady: is_steady has said so.
     template <bool Steady = true, int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {
-        const Reciprocals parts((count + 1) * (count + 1 - option[0]), count >= 8388608.0);  // a product of two is twice as far
+        // A product of two counts changes twice as fast as a count.
+        const Reciprocals parts((count + 1) * (count + 1 - option[0]), count >= 8388608.0);
         f64 variances[V];
 #pragma unroll
         for (int j = 0; j < V; j++) {
@@ -441,8 +441,8 @@ struct PackScan<Var<complex<Real>, SkipNan>, Final<Var<complex<Real>, SkipNan>, 
 template <class Real, bool SkipNan, class Result, int V>
 struct PackScan<Std<complex<Real>, SkipNan>, Final<Std<complex<Real>, SkipNan>, Result>, V> { static const bool exists = false; };
 
-// Running variances of lines of some elements that begin here: about a line's first element, which counts itself, so that no
-// more digits cancel than the line's length has; by reciprocals from a table, as all lines are of one length.
+// Running variances of whole lines without carries: about a line's first element, which is one of them, so that no more digits
+// cancel than the line's length has; by reciprocals from a table, since all lines have one length.
 
 template <class Op, class Emit> struct WholeLineVariance { static const bool exists = false; };
 template <class T, class Op, class Result> struct WholeLineVarianceOf : PivotSums {
@@ -454,7 +454,7 @@ template <class T, class Op, class Result> struct WholeLineVarianceOf : PivotSum
     GR_HD typename Op::State state(u32 count) const {
         return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {sums.sum, sums.squares}, count});
     }
-    // One over a count's product with what squares are divided by.
+    // One over the product of a count and the divisor of its squares.
     static GR_HD f64 part_of(f64 count, const f64* option) {
         const f64 freedom = count - option[0];
         return freedom > 0 ? 1 / (count * freedom) : bit_cast<f64>(0x7ff0000000000000ull);

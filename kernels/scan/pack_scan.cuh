@@ -7,25 +7,23 @@
 #include "../monoid/logical.cuh"
 #include "exponent_shift.cuh"
 
-// Packs of V elements replaced by their running results, where there is a way that costs less than one element after another.
-
 //   PackScan(state, option)   begins behind `state`
 //   run(from, to)             the next pack's results
-//   now()                     the state behind it
+//   now()                     the state behind that pack
 template <class Op, class Emit, int V> struct PackScan { static const bool exists = false; };
 
-// What stands for it where elements are taken one by one.
+// Has its place where elements are taken one by one.
 struct ElementwiseScan {
     template <class State> GR_HD ElementwiseScan(const State&, const f64*) {}
 };
 template <bool First, class A, class B> struct Conditional { typedef A type; };
 template <class A, class B> struct Conditional<false, A, B> { typedef B type; };
 
-// Whether any byte up to each was nonzero, or all were: four to a word.
+// Whether any byte up to each was non-zero, or all were, four bytes to a word.
 
 template <bool All, int V> struct AnyAllBytes {
     static const bool exists = V % 4 == 0;
-    u32 found;  // 1 in every byte once there was what decides: a true byte, or a false one
+    u32 found;  // 1 in every byte after the byte that decides: a true one for any, a false one for all
     GR_HD AnyAllBytes(boolean state, const f64*) : found((state.byte != 0) != All ? 0x01010101u : 0) {}
     GR_HD boolean now() const { return {(u8)((found & 1) != All)}; }
     GR_HD void run(const Pack<boolean, V>& from, Pack<boolean, V>& to) {
@@ -33,7 +31,7 @@ template <bool All, int V> struct AnyAllBytes {
         for (int w = 0; w < V / 4; w++) {
             const u32 tops = zeros<1>(((const u32*)&from)[w]);  // the top bit of every zero byte
             const u32 own = (All ? tops : ~tops) >> 7 & 0x01010101u;
-            found |= own * 0x01010101u;  // each byte's own and all before it, counted: 4 at most
+            found |= own * 0x01010101u;  // in each byte how many decide up to it, 4 at most
             const u32 seen = (found | found >> 1 | found >> 2) & 0x01010101u;
             ((u32*)&to)[w] = All ? seen ^ 0x01010101u : seen;
             found = __byte_perm(seen, 0, 0x3333);
@@ -66,7 +64,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
             if constexpr (sizeof(T) == 2) {
                 out = Lane::better(carry, Lane::better(__byte_perm(word, worst, 0x1054), word));
                 carry = __byte_perm(out, 0, 0x3232);
-            } else {  // upper bytes of lanes are elements; what stands below them decides nothing between unlike ones
+            } else {  // upper bytes of lanes are elements; the lower ones make no difference between unlike elements
                 const u32 even = word << 8, both = Lane::better(even, word);
                 const u32 before = Lane::better(carry, __byte_perm(both, worst, 0x1054));
                 const u32 odd = Lane::better(before, both);
@@ -84,10 +82,10 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
 GR_NARROW(half) GR_NARROW(bfloat16) GR_NARROW(i16) GR_NARROW(u16) GR_NARROW(i8) GR_NARROW(u8) GR_NARROW(boolean)
 #undef GR_NARROW
 
-// Running sums of 16-bit floats, in binary64, by the pack: those of one element after another, bit for bit.
+// Running sums of 16-bit floats in binary64, bit for bit as of one element after another.
 
-// Two sums rounded to results that lie in one word. Sums of bfloat16 are multiples of its least number, of which binary32
-// holds those below 2^-126; above, a bit that stands for all that is cut off decides what is a tie.
+// Two sums rounded to results that lie in one word. Sums of bfloat16 are multiples of its least number; below 2^-126 binary32 holds
+// them exactly, and above a sticky bit stands for all digits that are cut off, so that ties are rounded right.
 template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* option, bfloat16) {
 #if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
     const u32 a = bit_cast<u32>(__double2float_rz(lower)) | ((bit_cast<u64>(lower) & 0x1fffffffu) != 0);
@@ -110,7 +108,7 @@ template <class Map, class Emit, int V> struct HalfSums {
     const f64* option;
     GR_HD HalfSums(f64 before, const f64* options) : sum(before), option(options) {}
     GR_HD f64 now() const { return sum; }
-    // Where all that is added is finite.
+    // Where all elements are finite.
     GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
         const Pack<T, V> all = AddedPack<Map>::of(from);
 #pragma unroll

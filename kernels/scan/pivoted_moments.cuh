@@ -1,11 +1,9 @@
-// Moments as sums about one pivot, which need but additions to be combined: of a lane's elements about a warp's first one, and of the
-// states of a warp's lanes about one mean.
+// Moments as sums about one pivot, which are combined by additions alone: of the elements of a warp's share about its first one,
+// and of the states of a warp's lanes about one mean.
 #pragma once
 #include "../warp/reduce.cuh"
 #include "../warp/scan.cuh"
 #include "scan_state.cuh"
-
-// A warp's share of a running variance folded to sums about one of its elements.
 
 // A mean's leading number, and the rest.
 GR_HD f64 first_of(f64 mean) { return mean; }
@@ -30,23 +28,23 @@ struct PivotSums {
     }
 };
 
-// About its first element, which all lanes know: sums need no division to be scanned, and what comes before a lane is found from
-// them when what comes before the warp is known.
+// A warp's share about its first element, which all lanes read: the lanes' sums are scanned without a division, and a lane's prefix
+// is computed from them once the warp's is known.
 struct NoShiftedPowerSums { static const bool exists = false, skips = false; };
 template <class Op> struct ShiftedPowerSums : NoShiftedPowerSums {};
 template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
     static const bool exists = true;
     typedef typename Op::State State;
     typedef Sums::State SumState;
-    GR_HD ShiftedPowers(T first) : PivotSums(cast<f64>(first)) {}  // of a lane
+    GR_HD ShiftedPowers(T first) : PivotSums(cast<f64>(first)) {}  // the sums of a lane
     template <int V> GR_HD void take(const Pack<T, V>& pack) {
 #pragma unroll
         for (int j = 0; j < V; j++) add(cast<f64>(pack.at[j]));
     }
-    // Elements may be left out: where all of a warp's lanes are whole, none is.
+    // Elements may be left out; none is where `is_whole` in all lanes of a warp.
     static const bool skips = SkipNan;
     GR_HD bool is_whole() const { return sums.sum == sums.sum; }
-    // All lanes of the warp call: the sums of all up to this lane's; from lane `begin` on of those from it on, whose own are given.
+    // All lanes of a warp call. Inclusive scan of the lanes' sums; of `own`, which starts anew at lane `begin`.
     GR_HD SumState through() const { return warp_scan<Sums, 32>(sums); }
     static GR_HD SumState through(SumState own, u32 begin) {
         const u32 lane = threadIdx.x % 32, first = lane < begin ? 0 : begin;
@@ -58,7 +56,7 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
         return own;
     }
     static GR_HD SumState before(SumState through) { return lane_before<Sums, 32>(through); }
-    // As states are passed on: what comes before a lane, and in the mean's place the lane's own.
+    // A State that holds sums while a tile waits: the lane's prefix, and in the mean's place the lane's own sums.
     GR_HD State packed(SumState before) const { return {before.sum, part_state(sums, MeanOf<T>()), before.squares}; }
     static GR_HD SumState unpacked(State both) { return {both.count, both.m2}; }
     static GR_HD Twofold part_state(SumState own, Twofold) { return {own.sum, own.squares}; }
@@ -70,7 +68,7 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
         const u64 bits = bit_cast<u64>(note);
         return {bit_cast<f32>((u32)bits), bit_cast<f32>((u32)(bits >> 32))};
     }
-    // No less than the squares of a lane's elements, so many, about the mean before it.
+    // At least the sum of squared distances of a lane's elements, so many, from the mean before it.
     GR_HD f64 squares_of(State both, State before, u32 count) const {
         const SumState own = own_of(both.mean);
         const f64 away = pivot - first_of(before.mean), most = __fma_rn(away * away, count, own.squares);
@@ -87,7 +85,7 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
     static GR_HD State state_of(f64 pivot, SumState all, u32 count) {
         return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {all.sum, all.squares}, count});
     }
-    // A state and so many elements more.
+    // A state combined with so many elements after it, whose sums are `own`.
     GR_HD State behind(State base, SumState own, u32 count) const {
         if constexpr (!FewDigits<T>::yes) {
             return Op::combine(base, state_of(pivot, own, count));
@@ -108,13 +106,13 @@ template <class T, bool SkipNan> struct ShiftedPowerSums<Std<T, SkipNan>> : Shif
 template <class Real, bool SkipNan> struct ShiftedPowerSums<Var<complex<Real>, SkipNan>> : NoShiftedPowerSums {};
 template <class Real, bool SkipNan> struct ShiftedPowerSums<Std<complex<Real>, SkipNan>> : NoShiftedPowerSums {};
 
-// States of a warp's lanes folded or scanned: one after another; or, where a combination is long and results have few digits,
-// as sums about one mean, which need but additions, and one reciprocal in the end.
+// States of a warp's lanes folded or scanned: by combinations, or, where those take long and results have few digits, as sums about
+// one mean with one reciprocal in the end.
 
 struct NotPivoted { static const bool exists = false; };
 template <class Op> struct PivotedMoments : NotPivoted {};
 
-// Variances about the mean of the first that has elements: of as many as that has and more, so that what cancels is known by it.
+// Variances about the mean of the first state that has elements.
 struct MomentSums {
     f64 count, sum, squares;
 };
@@ -129,7 +127,7 @@ template <class M> struct PivotedMomentsOf {
     static GR_HD State settled(M pivot, MomentSums all) {
         if (all.count == 0) return State();
         const f64 shift = all.sum * one_over(all.count), m2 = __fma_rn(-all.sum, shift, all.squares);
-        if (m2 != m2 && shift - shift == 0) return {all.count, shifted(pivot, shift), all.squares};  // past the range of binary64
+        if (m2 != m2 && shift - shift == 0) return {all.count, shifted(pivot, shift), all.squares};  // out of the range of binary64
         return {all.count, shifted(pivot, shift), m2 < 0 ? 0 : m2};
     }
     static GR_HD u32 with_elements(State state) { return __ballot_sync(0xffffffffu, state.count > 0); }
@@ -141,7 +139,7 @@ struct PivotedMoments<Std<T, SkipNan>> : PivotedMomentsOf<decltype(Std<T, SkipNa
 template <class Real, bool SkipNan> struct PivotedMoments<Var<complex<Real>, SkipNan>> : NotPivoted {};
 template <class Real, bool SkipNan> struct PivotedMoments<Std<complex<Real>, SkipNan>> : NotPivoted {};
 
-// All lanes of a warp call, and get all states folded, left to right.
+// All lanes of a warp call; each gets all states folded, left to right.
 template <class Op> GR_HD typename Op::State fold_warp_states(typename Op::State state) {
     if constexpr (PivotedMoments<Op>::exists) {
         const u32 some = PivotedMoments<Op>::with_elements(state);
@@ -155,7 +153,7 @@ template <class Op> GR_HD typename Op::State fold_warp_states(typename Op::State
     }
 }
 
-// A lane's own states folded, the first of them `count` of `states`.
+// Any thread calls. Folds the first `count` of its own states onto `state`.
 template <class Op, int Most>
 GR_HD typename Op::State fold_thread_states(typename Op::State state, const typename Op::State (&states)[Most], u32 count) {
     if constexpr (PivotedMoments<Op>::exists) {
@@ -174,7 +172,7 @@ GR_HD typename Op::State fold_thread_states(typename Op::State state, const type
     }
 }
 
-// All lanes of a warp call, with what flows through a scan. Inclusive.
+// All lanes of a warp call. Inclusive scan of states that may have heads (Running is a SegmentedState).
 template <class Op, class Running> GR_HD typename Running::State scan_warp_states(typename Running::State state) {
     if constexpr (PivotedMoments<Op>::exists) {
         const typename Op::State own = Running::value(state);

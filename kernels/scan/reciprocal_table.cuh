@@ -1,13 +1,13 @@
-// What a warp does with the rows of a strip that it falls down. Running means and variances of columns that have as many
-// elements: the reciprocals of a row's count are found once for all of them.
+// Running means and variances of columns with equally many elements: the reciprocals of a row's count are computed once for all of
+// them, into a table in shared memory. And how a warp scans the rows of a strip alone.
 #pragma once
 #include "column_ops.cuh"
 
 // Scans the rows of a strip, tile by tile, of V columns a lane.
-//   Fall(before, option)             all lanes of a warp call
-//   fall.begin(first, rows, table)   and this, and meet behind it: of a tile, with room for a ReciprocalTable::Part a row
-//   fall.rows(from, to)              rows' results
-//   fall.after(j)                    the state of column j
+//   Scan(before, option)             all lanes of a warp call
+//   scan.begin(first, rows, table)   all lanes of a warp call for each tile, and then __syncwarp; `table` has an Entry a row
+//   scan.rows(from, to)              rows' results
+//   scan.after(j)                    the state of column j
 template <class Op, class Emit, int V, bool Exclusive> struct AnySerialScan : ColumnScan<Op, Emit, V, Exclusive> {
     using ColumnScan<Op, Emit, V, Exclusive>::ColumnScan;
     GR_HD void begin(u64, u32, u8*) {}
@@ -24,13 +24,13 @@ template <class Op, class Emit, int V> struct RebasedSerialScan : ColumnScan<Op,
     }
 };
 
-// Where all columns have as many elements, the reciprocals of a row's count are found once for all of them.
+// One over the counts of a tile's rows, and over what squares are divided by.
 struct ReciprocalTable {
     struct alignas(16) Entry { f64 count, freedom; };
-    f64 start, count;  // elements before the first row, and before the next
-    const Entry* next;  // of that one
+    f64 start, count;   // elements before the strip's first row, and before the next row
+    const Entry* next;  // of the next row
     GR_HD ReciprocalTable(f64 before) : start(shuffle_from(0xffffffffu, before, 0, 32)), count(start) {}
-    // All lanes of a warp call: whether counts are alike in the columns that a lane `has`.
+    // All lanes of a warp call; each gets whether counts agree in all columns that the lanes have (`has`).
     template <class State, int V> static GR_HD bool counts_agree(const State (&before)[V], bool has) {
         const auto first = shuffle_from(0xffffffffu, before[0].count, 0, 32);
         bool alike = true;
@@ -52,7 +52,7 @@ struct ReciprocalTable {
     }
 };
 
-// What a result is made of: of a deviation with fewer digits than binary64, a root that is right to more than it has.
+// A variance as a result. Deviations with fewer digits than binary64 take an approximate root that has more digits than they.
 template <class Op, class Result> struct VarianceResult {
     static GR_HD Result of(f64 variance) { return cast<Result>(Op::spread(variance)); }
 };
@@ -64,7 +64,8 @@ template <class T, class Result> struct NarrowRootResult {
         f64 part;
         asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(part) : "d"(x));
         const f64 near = x * part, better = __fma_rn(__fma_rn(-near, near, x), 0.5 * part, near);
-        return cast<Result>(x > 0 && x < bit_cast<f64>(0x7ff0000000000000ull) ? better : x);  // the others are their own
+        // Zero, infinity and NaN are their own roots.
+        return cast<Result>(x > 0 && x < bit_cast<f64>(0x7ff0000000000000ull) ? better : x);
 #endif
     }
 };
@@ -77,9 +78,9 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     typedef typename Op::State State;
     typedef MeanOf<T> Mean;
     static const bool wide = sizeof(Result) == 8;  // all digits count, and squares may be past the range of binary64
-    static const int few = 64;                     // elements whose mean is not yet to be relied on
-    Mean mean[V], m2[V];  // of those rows; m2 only where wide
-    f64 sum[V], squares[V];  // of the tile's, about the mean; where not wide, squares are those of all rows
+    static const int few = 64;                     // elements after which the mean is no longer updated with every row
+    Mean mean[V], m2[V];     // of the rows before the tile; m2 only where wide
+    f64 sum[V], squares[V];  // of the tile's rows, about the mean; where not wide, squares are those of all rows
     const f64* option;
     GR_HD SerialVarianceScan(const State (&before)[V], const f64* options) : ReciprocalTable(before[0].count), option(options) {
 #pragma unroll
@@ -94,10 +95,10 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     static GR_HD f64 distance_from(Twofold mean, T x) { return (cast<f64>(x) - mean.hi) - mean.lo; }
     static GR_HD f64 total(f64 m2, f64 more) { return wide ? m2 + more : more; }
     static GR_HD f64 total(Twofold m2, f64 more) { return m2.hi + (m2.lo + more); }
-    // The squares, about a mean that is `shift` away.
+    // The sum of squares about a mean that is `shift` away.
     GR_HD f64 squares_about(int j, f64 shift) const {
         const f64 more = __fma_rn(-sum[j], shift, squares[j]);
-        return wide && more != more && shift - shift == 0 ? squares[j] : more;  // infinite, not unknown
+        return wide && more != more && shift - shift == 0 ? squares[j] : more;  // infinity, not NaN
     }
     GR_HD void settle() {
         const f64 part = one_over(count);
@@ -163,13 +164,13 @@ template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable 
     GR_HD State after(int j) const { return {sum[j], (i64)count}; }
 };
 
-// Means of floats, of which strips are scanned so as well (columns.cuh).
+// Means of floats, which StripScan takes by the table as well (columns.cuh).
 template <class Op> struct MeansOfFloats { static const bool yes = false; };
 template <> struct MeansOfFloats<Mean<Value<half, f64>, f64>> { static const bool yes = true; };
 template <> struct MeansOfFloats<Mean<Value<bfloat16, f64>, f64>> { static const bool yes = true; };
 template <> struct MeansOfFloats<Mean<Value<f32, f64>, f64>> { static const bool yes = true; };
 
-// The way where counts are alike, and any.
+// How an operator is scanned where counts agree (EqualCounts), and where they may not (Any).
 template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnOps {
     static const bool uses_table = false;
     typedef AnySerialScan<Op, Emit, V, Exclusive> Any;

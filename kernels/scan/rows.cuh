@@ -1,4 +1,5 @@
-// Scans lines in one pass over tiles: with Lines one after another, as if all were one line; 1 of long ones, 2 of others.
+// Scans lines along memory in one pass over tiles. Lines: 0 of one line; else of lines one after another as if all were one, 1 of
+// long lines, 2 of others. Strided: lines with gaps between them or at another alignment are copied unit by unit.
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
@@ -7,7 +8,7 @@
 #include "pipeline.cuh"
 #include "scan_state.cuh"
 
-// An SM has room for one block, whatever registers it takes: variances are faster with more than ptxas takes by itself. H200,
+// An SM has room for one block, however many registers it takes: variances are faster with more than ptxas takes by itself. H200,
 // 2026-11, of a copy: of a line of float32 0.95 and 0.96, along (32768, 32768) 0.93 and 0.94, of float64 alike; but deviations of a
 // line of float32 with 12 warps 0.92 and 0.86, along 32 lines 0.88 and 0.85.
 template <class Op, int Lines> struct NeedsRegisters { static const bool yes = ShiftedPowerSums<Op>::exists; };
@@ -23,28 +24,28 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
     typedef LaneRun<Op, Emit, Run, Lines, Strided, Exclusive, Reverse> Lane;
     static const int V = Share::V;
     static const bool takes_tile_early = true;
-    // Where lines end, some warps have more to do than others: met, 16384 float64 a line had 0.91 of a copy, else 0.99, 65536
-    // uint8 0.86 and 0.99; but maxima along 32 long lines, of which few shares have ends, 1.01, else 0.88 (H200, 2026-11).
+    // Where lines end, some warps have more to do than others: with a barrier 16384 float64 a line had 0.91 of a copy, else 0.99,
+    // 65536 uint8 0.86 and 0.99; but maxima along 32 long lines, of which few shares have ends, 1.01, else 0.88 (H200, 2026-11).
     static const bool barrier_on_prefix = Lines < 2 && !IsComputeBound<Op>::yes;
-    // Packs of memory that lie askew in a share are read as they lie, or straightened first.
+    // A misaligned share is read as it lies, or realigned first.
     static const bool reads_misaligned =
         Strided && Share::size_b == 0 && Share::size_a >= 4 && V * Share::size_a == 16 && !ShiftedPowerSums<Op>::exists;
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
-    // What comes before a lane is kept as sums where a warp's share is folded to those.
+    // A lane's prefix within its warp is kept as power sums where a warp's share is folded to those.
     static const bool by_power_sums = ShiftedPowerSums<Op>::exists, skips = ShiftedPowerSums<Op>::skips;
     // A share in which one line begins is folded and written as others are, but for the elements of the lane where it does: of
     // int32, whose warps have fewer registers, variances along lines of 16384 had 0.59 of a copy by it, else 0.83 (H200, 2026-11).
     static const bool handles_heads = by_power_sums && !skips && Lines > 0 && !Exclusive && Share::in_place;
     static const int blocks = NeedsRegisters<Op, Lines>::yes ? 1 : GR_BLOCKS;
     struct TileLocation { u64 tile; };
-    // Shared memory: stages, results where they do not fit into a stage, then what warps tell each other.
+    // Shared memory: stages, results where they do not fit into a stage, then the scratch.
     static const int results_at = STAGES * stage_bytes;
     static const int notes_at = results_at + (Share::in_place ? 0 : Warps * Share::bytes_out);
     struct SharedScratch {
-        State total[STATE_SLOTS][Warps];  // by rounds
+        State total[STATE_SLOTS][Warps];  // by rounds: of each warp's share
         Value prefix[STATE_SLOTS][Warps];
-        // what is to be done with a share that was fetched; then, if it is whole
+        // What `realign` has to know of a share that was fetched; after its folding, whether no element was left out.
         u32 misaligned[STAGES][Strided || skips ? Warps : 1];
         TileRing<TileLocation> ring;
     };
@@ -67,8 +68,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
         const u64 place = Reverse ? task.tiles - 1 - tile : tile;
         return (i64)(place * tile_elements + (Reverse ? Warps - 1 - warp : warp) * Share::elements);
     }
-    // True where all of a share are elements, and the last of the scan is not among them. What lies behind the last is no
-    // matter where nobody asks for the total: its results go nowhere.
+    // True where all positions of a share are elements, and the last element of the scan is not among them. Without totals
+    // positions behind the last do no harm: their results are not drained.
     GR_HD bool is_inner(i64 first) const {
         const i64 low = (i64)task.lead, high = (i64)task.positions, end = first + Share::elements;
         const bool is_open = Lines == 0 && !task.totals;
@@ -109,9 +110,9 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
                                                       low, (i64)task.positions);
     }
 
-    // True where no line begins or ends in a share, all of whose positions are elements. Told by where the tile stands, without a
-    // division for each warp, sums along lines of 65536 and of 5000 float16 had 0.89 and 0.84 of a copy, as it is 0.90 and 0.88, and
-    // of float32 1.03 either way (H200, 2026-11).
+    // True where no line begins or ends in a share, all of whose positions are elements. Found by the tile's number, without a
+    // division for each warp, sums along lines of 65536 and of 5000 float16 had 0.89 and 0.84 of a copy, as it is 0.90 and 0.88,
+    // and of float32 1.03 either way (H200, 2026-11).
     GR_HD bool is_even(i64 first, const Cursor& at) const {
         return is_inner(first) && (Lines == 0 || __all_sync(0xffffffffu, at.left > Share::run && !at.is_head));
     }
@@ -120,9 +121,9 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
         if (!handles_heads || !is_inner(first)) return Head(share_a(stage), Head::all);
         return Head(share_a(stage), Head::found(at.is_head, at.left, task.length));
     }
-    // From that lane on.
+    // The line of a lane from the owner on.
     static GR_HD u64 head_line(const Cursor& at, const Head& head) { return at.line + (head.lane == head.owner && !at.is_head); }
-    // How a share lies, one of 2 V ways.
+    // How a share lies, one of 2 V numbers.
     GR_HD u32 misalignment(u32 stage) const {
         return reads_misaligned ? misalignment_of<V>(scratch().misaligned[stage][warp], Share::size_a) : 0;
     }
@@ -146,7 +147,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
             if (misalignment != Misalignment) return write_finite<Misalignment + 1>(misalignment, run, value);
         run.template write_finite<Misalignment>(value);
     }
-    // All up to this lane's run.
+    // All lanes of a warp call. Inclusive scan of the lanes' runs.
     GR_HD State fold_warp(i64 first, const Cursor& at, bool even, u32 stage, bool& finite) const {
         const Lane run = lane_run(stage);
         State state;
@@ -161,12 +162,12 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
         }
         return scan_warp_states<Op, Running>(state);
     }
-    // What comes before a lane within its warp, and what is known of its share: whether it is even, and all that is added finite.
+    // A lane's prefix within its warp, and what is known of the share: no line begins or ends in it; all its elements are finite.
     struct KeptState {
         State before;
         bool even, finite;
     };
-    // What comes before the warp, and what does so within it.
+    // All lanes of a warp call. Replaces the warp's share by results, behind the warp's prefix and the lane's within it.
     GR_HD void write_share(i64 first, u32 stage, u32 slot, KeptState kept) const {
         const Value prefix = scratch().prefix[slot][warp];
         const Lane run = lane_run(stage);
@@ -190,7 +191,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
                         head_state = head.load();
                         if (task.totals) ended = head.ended();
                     }
-                    __syncwarp();  // results may take their place
+                    __syncwarp();  // results may take the elements' place
                     value = fold.behind(head.is_behind() ? run.start_of(at.line) : prefix, fold.unpacked(own), head.before());
                     squares = fold.squares_of(own, value, Share::run);
                 } else {
@@ -212,13 +213,13 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
         run.write_part(first, at, value);
     }
 
-    // Positions without elements come before those with them, and in reverse behind them.
+    // Positions without elements before the first element in the order of the scan.
     GR_HD u64 lead() const { return Reverse ? task.tiles * tile_elements - task.positions : task.lead; }
     GR_HD u64 elements_before(u64 tile) const {
         const u64 first = tile * tile_elements;
         return first > lead() ? first - lead() : 0;
     }
-    // Which tiles count for this one.
+    // Which tiles count for a tile's prefix.
     GR_HD LookBackRange range_of(u64 tile) const {
         if (Lines == 0) return {0, false, false, false, 0, elements_before(tile)};
         const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = elements_before(tile);
@@ -229,7 +230,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
         return {(head + lead()) / tile_elements, at == head, breaks, few, line, at - head};
     }
 
-    // What the rounds of a block ask for.
+    // What the pipeline asks for.
     static GR_HD KeptState nothing_kept() { return {Running::identity(), false, false}; }
     GR_HD TileRing<TileLocation>& ring() const { return scratch().ring; }
     GR_HD TileLocation location_of(u64 tile) const { return {tile}; }
@@ -271,7 +272,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
         __syncwarp();
         drain(tile, stage);
     }
-    // One warp calls. The bases of a tile's warps, from their totals and what comes before the tile.
+    // All lanes of one warp call. The prefixes of a tile's warps, from their totals and the tile's prefix.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32) const {
         const u64 tile = location.tile;
         const State through = scan_warp_states<Op, Running>(lane < Warps ? scratch().total[slot][lane] : Running::identity());
@@ -286,8 +287,8 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
     }
 };
 
-// Grid: any number of blocks of Warps + WRITE_DELAY warps. Without Gaps every array starts where position `lead` of packs of 16 bytes
-// would; with Gaps the results do, where they have no grains.
+// Grid: any number of blocks of Warps + WRITE_DELAY warps. Every array starts where position `lead` of aligned packs of 16 bytes
+// would; with Strided only the results do, where they are not copied unit by unit.
 template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse,
           class Work = RowScan<Op, Emit, Warps, Run, Lines, Strided, Exclusive, Reverse>>
 __global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY), Work::blocks) scan_rows(const __grid_constant__ Scan task) {

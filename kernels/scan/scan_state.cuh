@@ -7,9 +7,7 @@
 #include "../monoid/moments.cuh"
 #include "exponent_shift.cuh"
 
-// What runs through a scan: the operator's state, and where lines follow one another, whether one began.
-
-// One element more. As lift and combine, and less work where a state takes an element straight.
+// The state after one element more: by lifting and combining, or at less cost where an operator can add an element to a state.
 template <class Op> struct GenericScanStep {
     static GR_HD typename Op::State of(typename Op::State state, typename Op::In x, i64 index = 0) {
         typename Op::Acc acc = Op::start();
@@ -36,7 +34,7 @@ template <class T, bool Max, bool SkipNan> struct ScanStep<MinMax<T, Max, SkipNa
     static GR_HD T of(T best, T x, i64 = 0) { return Extreme<T, Max, SkipNan>::better(best, x); }
 };
 
-// One element more of a variance (Welford 1962), as a merge with it would have it.
+// One element more of a variance (Welford 1962), with the result of a combination.
 template <class T, bool SkipNan, class Spread> struct MomentsScanStep {
     typedef typename Spread::State State;
     static GR_HD State of(State state, T x, i64 = 0) {
@@ -44,7 +42,7 @@ template <class T, bool SkipNan, class Spread> struct MomentsScanStep {
         if (state.count == 0) return settled(x);
         if constexpr (sizeof(State) == sizeof(Moments2<f64>)) {
             const f64 count = state.count + 1, delta = cast<f64>(x) - state.mean, part = one_over(count);
-            const f64 unknown = delta - delta;  // of what is not finite
+            const f64 unknown = delta - delta;  // NaN where the element is not finite
             return {count, state.mean + delta * part, state.m2 + delta * delta * (state.count * part) + unknown};
         } else {
             return Spread::combine(state, settled(x));
@@ -61,13 +59,13 @@ template <class T, bool SkipNan> struct ScanStep<Std<T, SkipNan>> : MomentsScanS
 template <class Real, bool SkipNan> struct ScanStep<Var<complex<Real>, SkipNan>> : GenericScanStep<Var<complex<Real>, SkipNan>> {};
 template <class Real, bool SkipNan> struct ScanStep<Std<complex<Real>, SkipNan>> : GenericScanStep<Std<complex<Real>, SkipNan>> {};
 
-// Elements whose variances are rounded to as few digits: sums about one mean have more of them than count.
+// Elements whose variances have few digits: sums about one mean in binary64 have more than enough.
 template <class T> struct FewDigits { static const bool yes = false; };
 template <> struct FewDigits<half> { static const bool yes = true; };
 template <> struct FewDigits<bfloat16> { static const bool yes = true; };
 template <> struct FewDigits<f32> { static const bool yes = true; };
 
-// One line: the state itself.
+// One line: the operator's state itself.
 template <class Op, bool Lines> struct SegmentedState {
     typedef typename Op::State State;
     static GR_HD State identity() { return Op::identity(); }
@@ -77,11 +75,11 @@ template <class Op, bool Lines> struct SegmentedState {
     static GR_HD bool has_head(State) { return false; }
 };
 
-// Lines one after another: what came before a line's start is forgotten (a segmented scan, Schwartz 1980).
+// Lines one after another: nothing before a line's start counts after it (a segmented scan, Schwartz 1980).
 template <class Op> struct SegmentedState<Op, true> {
     struct State {
         typename Op::State value;
-        u32 has_head;  // a line began in this stretch
+        u32 has_head;  // a line begins among the elements
     };
     static GR_HD State identity() { return {Op::identity(), 0}; }
     static GR_HD State combine(State earlier, State later) {
@@ -92,7 +90,7 @@ template <class Op> struct SegmentedState<Op, true> {
     static GR_HD bool has_head(State state) { return state.has_head; }
 };
 
-// Elements with a flag beside each: where it is set, what came before is forgotten.
+// Elements with a flag each: where it is set, a segment begins, and nothing before it counts.
 template <class Op> struct Segmented;
 template <class Op> struct ScanStep<Segmented<Op>>;
 template <class Op> struct Segmented {
@@ -117,7 +115,7 @@ template <class Op> struct ScanStep<Segmented<Op>> {
     }
 };
 
-// One flag says either: that a segment began, or a line.
+// One flag for both: a segment or a line begins.
 template <class Op> struct SegmentedState<Segmented<Op>, true> {
     typedef typename Segmented<Op>::State State;
     static GR_HD State identity() { return Segmented<Op>::identity(); }
@@ -126,7 +124,7 @@ template <class Op> struct SegmentedState<Segmented<Op>, true> {
     static GR_HD State value(State state) { return state; }
 };
 
-// Folds elements in order: as a reduction's thread does, but where Take costs less.
+// Folds elements in order: as a thread of a reduction does, but where ScanStep costs less.
 template <class Op> struct ThreadReduce {
     typename Op::Acc acc;
     GR_HD ThreadReduce() : acc(Op::start()) {}
@@ -171,7 +169,7 @@ template <class A, class B> struct StridedLine<Pair<Pair<A, B>, boolean>> {
 };
 GR_HD i64 index_of(const Scan& task, u64 k) { return task.index + (i64)k * task.step_index; }
 
-// What an exclusive scan shows at an element.
+// The state whose result an exclusive scan has at an element.
 template <class Op> struct ExclusiveState {
     static GR_HD typename Op::State of(typename Op::State state, const typename Op::In&) { return state; }
 };
@@ -181,7 +179,8 @@ template <class Op> struct ExclusiveState<Segmented<Op>> {
     }
 };
 
-// Operators with much to do for each byte: warps that fold had better overlap with warps that write (pipeline.cuh).
+// Operators with much arithmetic for each byte, which are faster where warps that fold overlap with warps that write
+// (pipeline.cuh).
 
 template <class Op> struct IsComputeBound { static const bool yes = false; };
 template <class Map> struct IsComputeBound<Sum<Map, f64>> { static const bool yes = true; };

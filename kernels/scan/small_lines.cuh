@@ -10,13 +10,13 @@
 #include "scan_state.cuh"
 #include "warp_share.cuh"
 
-// Scans short lines that lie one after another: a lane takes whole lines, so that nothing passes between lanes.
+// Lines one after another.
 
-// An array's share of 32 runs, a run a lane, in shared memory. Packs of an even number of them a run would lie in few
-// banks: they change places, as many as are a power of two, otherwise in each of the runs that would meet in their banks.
+// An array's share of 32 runs, a run a lane, in shared memory. Where a run has an even number of packs, lanes would conflict in few
+// banks: packs are swizzled within groups of a power of two, differently in each of the runs that would conflict.
 struct RunLayout {
     u32 run, packs, hop;  // bytes of a run; packs of 16; whole runs that 32 of them fill
-    u32 mask, down;       // of a run's number, what is changed by it
+    u32 mask, down;       // of the swizzle: the bits of an address that change; how far a run's number is shifted down
     GR_HD RunLayout(u32 elements, u32 size) : run(elements * size), packs(run / 16), hop(packs > 0 ? 32 / packs : 0) {
         const u32 power = run % 16 ? 1 : packs % 8 == 0 ? 8 : packs & (0 - packs);
         mask = (power - 1) * 16;
@@ -27,7 +27,7 @@ struct RunLayout {
     GR_HD u32 swizzle(u32 number) const { return number * 16 >> down & mask; }
     GR_HD u32 place(u32 number, u32 byte) const { return number * run + (byte ^ swizzle(number)); }
 
-    // All lanes of a warp call, with what is to be done with a pack: where it lies in shared memory, and in memory.
+    // All lanes of a warp call. Calls move(byte in shared memory, byte in memory) for each pack.
     template <class Move> GR_HD void each(u32 count, Move move) const {
         const u32 lane = threadIdx.x % 32;
         u32 at = lane * 16;
@@ -70,7 +70,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     GR_HD u8* share_a(u32 stage) const { return stages + stage * stage_bytes(); }
     GR_HD u8* share_b(u32 stage) const { return share_a(stage) + runs_a.bytes(); }
     GR_HD u8* share_out(u32 stage) const { return in_place ? share_a(stage) : results; }
-    // Elements that there are of a share.
+    // The first element of a share, and how many elements of it exist.
     GR_HD u64 first_of(u64 share) const { return share * 32 * elements; }
     GR_HD u32 count_of(u64 share) const {
         const u64 left = task.lines * task.length - first_of(share);
@@ -98,13 +98,13 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     }
 
     GR_HD State start_of(u64 line) const { return task.carry ? ((const State*)task.carry)[line] : Op::identity(); }
-    // Where a lane stands in its share, and what comes before.
+    // How far a lane is: its line, how many elements are left of it, and the state before them.
     struct Walk {
         u64 line;
         u32 left;  // elements of the line
         State state;
     };
-    // The line before has ended.
+    // Called where the line before has ended.
     GR_HD void begin_line(Walk& walk, u64 first, u32 lines) const {
         walk.left = (u32)task.length;
         walk.state = task.carry && walk.line - first < lines ? start_of(walk.line) : Op::identity();
@@ -147,7 +147,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
             put_pack<Out, V>(share_out(stage) + runs_out.place(lane, (at + i * V) * sizeof(Out)), pack);
         }
     }
-    // A line goes on behind them: taken without a question in between.
+    // Takes N elements of a line that does not end before the last of them: no checks in between.
     GR_HD void take_on(Walk& walk, By& by, u32 stage, u32 place) const {
         const Pack<In, N> from = take<N>(stage, place);
         Pack<Out, N> to;
@@ -160,7 +160,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         put<N>(stage, place, to);
         walk.left -= N;
     }
-    // Lines may end among them. Where nobody asks for totals and there are no carries, an end is no branch.
+    // Takes V elements among which lines may end. Without totals and carries an end takes no branch.
     GR_HD void take_ends(Walk& walk, u32 stage, u32 place, u64 first) const {
         const Pack<In, V> from = take<V>(stage, place);
         Pack<Out, V> to;
@@ -203,7 +203,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
             by = By(walk.state, task.option);
         }
     }
-    // The same where lines may be missing.
+    // The same where some lines may not exist.
     GR_HD void walk_some(u64 share, u32 stage) const {
         const u64 first = (share * 32 + lane) * each;
         if (first >= task.lines) return;
@@ -232,7 +232,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     static const bool whole_lines = !Exclusive && WholeLine::exists;
     struct CountReciprocal { f64 count, part; };  // of a number of elements
     GR_HD CountReciprocal* parts() const { return (CountReciprocal*)(GR_SHARED + Warps * bytes()); }
-    // All threads of the block call, before all else.
+    // All threads of the block call, before all else. One block barrier, where there is a table.
     GR_HD void prepare() const {
         if constexpr (whole_lines) {
             for (u32 i = threadIdx.x; i < task.length; i += 32 * Warps)
@@ -240,8 +240,8 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
             __syncthreads();
         }
     }
-    // Replaces this lane's elements by results, where all of its lines exist and begin here, and nobody asks for totals.
-    // Lines end at once in all lanes.
+    // Replaces this lane's elements by results, where all of its lines exist, without carries and totals. Lines end at the same
+    // element in all lanes.
     GR_HD void walk_whole_lines(u32 stage) const {
         const u32 length = (u32)task.length;
         u32 number = 0;  // elements of a line that are taken
@@ -257,7 +257,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
             }
         }
     }
-    // Ends: lines may begin and end among them.
+    // Ends: lines may begin and end among the elements.
     template <int Count, bool Ends> GR_HD void take_whole_line(WholeLine& by, u32& number, u32 stage, u32 place) const {
         const Pack<In, Count> from = take<Count>(stage, place);
         const CountReciprocal* const part = parts();
@@ -293,8 +293,8 @@ __global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_lane_lines(const _
     for_each_share<Warps>(work, task.tiles);
 }
 
-// Scans short lines that lie side by side in small planes, which follow one another: a warp takes whole planes through shared
-// memory, a lane a line of them at a time.
+// Lines side by side in small planes, which follow one another: a warp copies whole planes, and a lane takes one of their lines at
+// a time.
 
 // Planes of a share in shared memory: one after another as in memory, or `pitch` bytes apart, whole packs of 16, so that they
 // begin in different banks.
@@ -302,7 +302,7 @@ struct PlaneLayout {
     u32 bytes, pitch, packs;  // of a plane; packs only where planes lie apart
     GR_HD PlaneLayout(u32 nbytes, u64 apart) : bytes(nbytes), pitch((u32)apart), packs(pitch > nbytes ? nbytes / 16 : 0) {}
 
-    // All lanes of a warp call, with what is to be done with a pack: where it lies in shared memory, and in memory.
+    // All lanes of a warp call. Calls move(byte in shared memory, byte in memory) for each pack.
     template <class Move> GR_HD void each(u32 count, Move move) const {
         u32 at = threadIdx.x % 32 * 16;
         if (packs == 0) {
@@ -326,7 +326,7 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    // Nothing is folded before, which would tell whether a guess was right.
+    // No ops that assume finite elements: nothing is folded before, by which that could be checked.
     typedef typename Conditional<ColumnReduce<Op, 1>::assumes_finite, AnyColumnScan<Op, Emit, 1, Exclusive>,
                                  ColumnScan<Op, Emit, 1, Exclusive>>::type LineScan;
     static const bool in_place = sizeof(In) == sizeof(Out);  // results take the place of elements
@@ -344,7 +344,7 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
     GR_HD u32 bytes() const { return most * ((ahead + 1) * in.pitch + (in_place ? 0 : out.pitch)); }
     GR_HD u8* share_in(u32 stage) const { return stages + stage * most * in.pitch; }
     GR_HD u8* share_out(u32 stage) const { return in_place ? share_in(stage) : results; }
-    // Lines that there are of a share.
+    // How many lines of a share exist.
     GR_HD u32 lines_of(u64 share) const {
         const u64 left = task.lines - share * most * width;
         return left < most * width ? (u32)left : most * width;

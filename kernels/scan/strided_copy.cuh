@@ -6,10 +6,7 @@
 #include "../core/scan_task.cuh"
 #include "warp_share.cuh"
 
-// Elements that lie one after another in memory, but not at the alignment of results, or backwards: copied by whole packs of
-// memory, which then lie askew in a share.
-
-// Elements of a pack of 16 bytes the other way round.
+// The elements of a pack of 16 bytes in reverse order.
 template <int Size> GR_HD uint4 flipped(uint4 pack) {
     if (Size == 16) return pack;
     if (Size == 8) return make_uint4(pack.z, pack.w, pack.x, pack.y);
@@ -17,7 +14,7 @@ template <int Size> GR_HD uint4 flipped(uint4 pack) {
     return make_uint4(__byte_perm(pack.w, 0, order), __byte_perm(pack.z, 0, order), __byte_perm(pack.y, 0, order),
                       __byte_perm(pack.x, 0, order));
 }
-// Of two packs one after another the 16 bytes from `by` on, whole elements.
+// The 16 bytes from byte `by` on of two packs one after another, a funnel shift by whole elements.
 template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
     const u32 all[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
     u32 pairs[6], words[5], out[4];
@@ -32,21 +29,21 @@ template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
 
 const u32 BACKWARDS = 16;
 
-// A share whose elements of an operand lie one after another in memory, forwards or backwards, at whatever alignment. Packs
-// of memory are copied to where they stand in the order of positions; the first and the last, of which the share has a part
-// each, to one place. Once all are there, they are shifted to the alignment of shared memory, or read as they lie.
+// A share whose elements of an operand lie one after another in memory, forwards or backwards, at whatever alignment. Aligned packs
+// of memory are copied to shared memory in the order of positions; the first and the last, of which the share has a part each,
+// to one place. Once all are there, they are shifted to the alignment of shared memory, or read as they lie.
 template <bool Second, int Elements, int Size> struct ContiguousSpan {
     static const int packs = Elements * Size / 16, each = 16 / Size;
     bool exists, backwards;
     u32 phase;       // bytes of the first pack, in the order of positions, that lie before the share
-    const u8* base;  // of the first pack
+    const u8* base;  // where the first pack lies
 
     // `from` is the operand's first element.
     template <class Start> GR_HD ContiguousSpan(const Scan& task, const u8* from, const Start& start) : exists(false) {
         const i64 step = Second ? task.step_b : task.step_a;
         if (step != Size && step != -Size) return;
         if (task.length < Elements || !start.whole) return;
-        // no line begins or ends here, whichever the order
+        // No line begins or ends in the share, whichever the order.
         if (start.in_line == 0 || task.length - start.in_line <= Elements) return;
         exists = true;
         backwards = step < 0;
@@ -70,12 +67,12 @@ template <bool Second, int Elements, int Size> struct ContiguousSpan {
             from += 32 * ahead;
         }
         if (phase == 0 || lane >= each) return;
-        const u32 byte = lane * Size;  // of a pack: elements of the first, and of that behind the last
+        const u32 byte = lane * Size;  // in a pack: elements of the first, and of the one behind the last
         const u8* source = base + byte + ((backwards ? byte < 16 - phase : byte >= phase) ? 0 : packs * ahead);
         if constexpr (Size >= 4) copy_async<Size>(to + byte, source);
         else *(typename Word<Size>::type*)(to + byte) = *(const typename Word<Size>::type*)source;
     }
-    // All lanes of a warp call, when the copies are there.
+    // All lanes of a warp call, once the copies have arrived. Shifts the share to the alignment of shared memory.
     static GR_HD void realign(u8* share, u32 misaligned) {
         const u32 phase = misaligned % 16;
         const bool backwards = misaligned & BACKWARDS;
@@ -104,16 +101,17 @@ template <bool Second, int Elements, int Size> struct ContiguousSpan {
     }
 };
 
-// How a share lies: as it should; moved on by so many elements; or those backwards. `Misalignment` numbers the ways, for packs of V.
+// How a share of packs of V lies in shared memory, as a number: 0 aligned, up to V - 1 shifted by so many elements, from V on the
+// same in reverse order.
 template <int V>
 GR_HD u32 misalignment_of(u32 misaligned, int size) { return misaligned % 16 / size + (misaligned & BACKWARDS ? V : 0); }
 
-// A run of packs of T, taken one after another in the order of a scan. `first` is where the first one stands, `last` what stands
-// behind the run.
+// A lane's run of misaligned packs of T, read one after another in the order of a scan. `first` is the run's first pack, `last` the
+// one behind the run.
 template <class T, int V, int Misalignment, bool Reverse> struct MisalignedRun {
     static const bool backwards = Misalignment >= V;
     static const int shift = Misalignment % V;
-    uint4 pending;  // the pack that two ask for: the one before, or with Reverse the one after
+    uint4 pending;  // the pack of which the next result takes a part: the one before, or with Reverse the one after
     uint4 behind;
     static GR_HD uint4 at(const u8* from) {
         const uint4 pack = *(const uint4*)from;
@@ -122,7 +120,7 @@ template <class T, int V, int Misalignment, bool Reverse> struct MisalignedRun {
     GR_HD MisalignedRun(const u8* first, const u8* last) : pending(at(first)), behind(at(last)) {
         if (Reverse) pending = behind;
     }
-    // The pack at `from`, after that which was taken before.
+    // The pack at `from`, which follows the one that was read before.
     GR_HD Pack<T, V> next(const u8* from, bool is_last) {
         Shared<T, V> both;
         if (Reverse) {
@@ -138,7 +136,7 @@ template <class T, int V, int Misalignment, bool Reverse> struct MisalignedRun {
     }
 };
 
-// This lane's packs, one after another: as they should lie, or askew. All lanes of a warp call the constructors.
+// This lane's packs, one after another, of an aligned share or a misaligned one. All lanes of a warp call the constructors.
 template <class Work> struct AlignedPacks {
     const Work& work;
     const u8 *const a, *const b;
@@ -159,24 +157,24 @@ template <class Work, int Misalignment, int Run, bool Reverse> struct Misaligned
     GR_HD Pack<In, Work::V> next(int k) { return run.next(a + work.pack_of(k) * Share::size_a, k + 1 == Run); }
 };
 
-// Lines that do not lie one after another, or not at the alignment of the others': copied grain by grain, so that in shared
-// memory they do. A grain is elements that lie together in memory, as many as are aligned wherever lines begin.
+// Below, shares are copied unit by unit. A copy unit is elements that lie together in memory, as many as are aligned wherever lines
+// begin.
 
-const u32 SATURATED = 1u << 31;  // stands for more than a share holds
+const u32 SATURATED = 1u << 31;  // in place of any number larger than a share
 GR_HD u32 saturated(u64 count) { return count < SATURATED ? (u32)count : SATURATED; }
 
-// Where an element lies.
+// An element's line, and its place in the line.
 struct Element {
     u64 line;
     i64 in_line;
 };
 
-// Where a share's first element lies.
+// The first element of a share, and how the share's lines lie.
 template <int Elements> struct ShareStart {
     u64 line, in_line;
     Offset here;  // where its line begins
-    bool whole, evenly; // all of the share are elements; of lines that lie evenly apart, along one dimension
-    i64 pitch_a, pitch_b, pitch_out;  // from one of those to the next
+    bool whole, evenly; // all positions of the share are elements; its lines lie evenly apart, along one dimension
+    i64 pitch_a, pitch_b, pitch_out;  // bytes from one of those lines to the next
     GR_HD ShareStart(const Scan& task, i64 first) {
         const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0, dims = task.line.count;
         line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
@@ -194,20 +192,20 @@ template <int Elements> struct ShareStart {
     }
 };
 
-// Finds the grains, of E elements, of a share of so many from position `first` on.
+// Finds the copy units, of E elements each, of a share from position `first` on.
 template <int Elements, int E> struct CopyUnits {
-    static const int rounds = (Elements / E + 31) / 32;  // until every lane has had its grains
+    static const int rounds = (Elements / E + 31) / 32;  // rounds of the warp in which all units are taken, one a lane
     const Scan& task;
-    i64 first, begin;  // positions: of the share; of its first element
+    i64 first, begin;  // the first position of the share; that of its first element
     u64 line, in_line; // of that element
     GR_HD CopyUnits(const Scan& scan, i64 from, const ShareStart<Elements>& start)
         : task(scan), first(from), begin(from > (i64)scan.lead ? from : (i64)scan.lead), line(start.line), in_line(start.in_line) {}
-    // True where this lane has a grain in a round.
+    // True where this lane has a unit in a round.
     GR_HD bool has(int round) const {
         const int all = Elements / E;
         return (round + 1) * 32 <= all || round * 32 + (int)threadIdx.x % 32 < all;
     }
-    // This lane's grain of a round: elements from the share's start, or -1 where there is none.
+    // Finds this lane's unit of a round: elements from the share's start, or -1 where there is none.
     GR_HD int find(int round, Element& element) const {
         const int at = (round * 32 + (int)threadIdx.x % 32) * E;
         const i64 position = first + at;
@@ -224,12 +222,12 @@ template <int Elements, int E> struct CopyUnits {
     }
 };
 
-// Goes from each of a lane's grains to the next one, 32 grains on, where lines lie evenly apart: the first line is `behind`
-// that which begins at `from`.
+// The addresses of a lane's units, 32 units apart, where lines lie evenly apart. The first unit is in the line `behind` lines after
+// the one that begins at `from`.
 struct UnitCursor {
     u8* at;
-    i64 ahead, wrap;         // bytes to the next grain; as well where a line ends before it
-    u32 left, rest, length;  // elements to the line's end; those hopped over, less whole lines; those of a line
+    i64 ahead, wrap;         // bytes to the next unit; bytes more where a line ends before it
+    u32 left, rest, length;  // elements to the line's end; elements to the next unit, less whole lines; elements of a line
     GR_HD UnitCursor(const Scan& task, u8* from, Element element, u64 behind, i64 step, i64 pitch, u32 hop) {
         const u32 lines = task.length >> 30 ? 0 : (u32)((u64)hop * task.magic >> task.shift);
         at = from + (i64)behind * pitch + element.in_line * step;
@@ -247,13 +245,13 @@ struct UnitCursor {
         return now;
     }
 };
-// A share of the end of one line and the beginning of the next, or of one alone, grain by grain.
+// A share that is the end of one line and the beginning of the next, or a part of one line, copied unit by unit.
 template <bool Second, int Elements, int Size, int Unit> struct TwoLineSpan {
     static const int each = Unit / Size, units = Elements / each;
     bool exist;
-    const u8* at;     // of this lane's first grain
-    i64 ahead, jump;  // bytes to its next one; as well where the second line begins
-    i32 before;       // grains of the first line, from this lane's first on
+    const u8* at;     // this lane's first unit
+    i64 ahead, jump;  // bytes to its next one; bytes more where the second line begins
+    i32 before;       // units of the first line, from this lane's first on
 
     // `from` is the operand's first element.
     GR_HD TwoLineSpan(const Scan& task, const u8* from, const ShareStart<Elements>& start) : exist(false) {
@@ -283,8 +281,8 @@ template <bool Second, int Elements, int Size, int Unit> struct TwoLineSpan {
     }
 };
 
-// All lanes of a warp call. A share's elements of an operand, the second or the first.
-// Returns what straighten is to do with them, or 0.
+// All lanes of a warp call. Copies a share's elements of an operand, the second or the first, into shared memory. Returns what
+// `realign` has to know, or 0 where the share is aligned.
 template <bool Second, int Elements, int Size, int Unit = 16>
 GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 first, const ShareStart<Elements>& start) {
     if constexpr (Unit == 16) {
@@ -308,7 +306,7 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
     }
     typedef typename Word<Unit>::type W;
     const CopyUnits<Elements, Unit / Size> units(task, first, start);
-    const int rounds = units.rounds, batch = Unit < 4 ? 8 : 1;  // loads of a lane at once, where nothing else keeps them going
+    const int rounds = units.rounds, batch = Unit < 4 ? 8 : 1;  // loads of a lane in flight, where they are not asynchronous
     const i64 step = Second ? task.step_b : task.step_a;
     Element element = {};
     if (start.evenly) {
@@ -344,7 +342,7 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
     return 0;
 }
 
-// All lanes of a warp call. A share's results.
+// All lanes of a warp call. Copies a share's results out of shared memory.
 template <int Elements, int Size, int Unit = 16>
 GR_HD void drain_units(const Scan& task, u64 unit, const u8* from, u8* to, i64 first, const ShareStart<Elements>& start) {
     if constexpr (Unit > Size) {

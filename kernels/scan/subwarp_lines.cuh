@@ -1,5 +1,5 @@
-// Scans lines that a team of a warp's lanes takes whole, each lane a run of it: nothing passes between warps, and no line ends
-// within a run. Lines may lie anywhere.
+// Scans lines of some hundred elements: a sub-warp takes a whole line, each lane a run of it, so that nothing passes between warps
+// and no line ends within a run. Lines may lie anywhere.
 #pragma once
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
@@ -8,12 +8,12 @@
 #include "scan_state.cuh"
 #include "warp_share.cuh"
 
-// A line's bytes in shared memory, by packs as in memory: behind as many bytes as it begins behind a multiple of 16.
+// A line's bytes in shared memory, at the same address modulo 16 as in memory.
 template <int Size, int Lanes> struct StagedLine {
     u32 lead, bytes;  // bytes before the line; those up to its end
     GR_HD StagedLine(const void* line, u32 length) : lead((u32)((u64)line % 16)), bytes(lead + length * Size) {}
 
-    // All lanes of a team call. What is read with the line's first pack is from `lowest` on, or left out.
+    // All lanes of a sub-warp call. Nothing before `lowest` is read, even in the line's first pack.
     GR_HD void fetch(u8* to, const u8* line, const u8* lowest) const {
         const u32 place = threadIdx.x % Lanes;
         const u8* from = line - lead;
@@ -48,7 +48,7 @@ template <int Size, int Lanes> struct StagedLine {
     }
 };
 
-// Turned: elements are taken from the end of memory's lines on; Reverse: results are put there.
+// Backwards: elements are taken from the end of lines in memory on; Reverse: results are written so.
 template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Backwards, bool Reverse> struct SubwarpLineScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
@@ -63,7 +63,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
     typedef StagedLine<size_out, Lanes> StagedOut;
 
     const Scan& task;
-    const u32 subwarp, place, length, begin, count;  // of this lane's run in each line: the first element, and how many
+    const u32 subwarp, place, length, begin, count;  // begin, count: of this lane's run in each line
     u8* const stages;                             // of this warp
     GR_HD SubwarpLineScan(const Scan& scan)
         : task(scan), subwarp(threadIdx.x % 32 / Lanes), place(threadIdx.x % Lanes), length((u32)scan.length),
@@ -71,8 +71,8 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
           count(begin < length ? length - begin < scan.parts ? length - begin : (u32)scan.parts : 0),
           stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * stage_bytes() + subwarps * (u32)scan.unit_out)) {}
 
-    // Bytes from one line to the next in shared memory are the task's grains; those of results none where they take the place
-    // of elements.
+    // The task's units are bytes from one line to the next in shared memory; `unit_out` is 0 where results take the place of
+    // elements.
     GR_HD u32 stage_bytes() const { return subwarps * (u32)(task.unit_a + task.unit_b); }
     GR_HD u8* staged_a(u32 stage) const { return stages + stage * stage_bytes() + subwarp * (u32)task.unit_a; }
     GR_HD u8* staged_b(u32 stage) const {
@@ -105,7 +105,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
         StagedOut(line.out, length).drain(staged_out(stage), line.out);
     }
 
-    // Elements from one on, in the order of the scan.
+    // Count elements from `at` on, in the order of the scan.
     template <int Count> GR_HD Pack<In, Count> take(const u8* a, const u8* b, u32 at) const {
         const u32 first = Backwards ? length - Count - at : at;
         Pack<In, Count> from;
@@ -134,11 +134,11 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
     }
     typedef WholeLineVariance<Op, Emit> WholeLine;
     static const bool whole_lines = !Exclusive && WholeLine::exists;
-    // By lanes, so that neighbours' lie side by side.
+    // The table, element after element of all lanes, so that neighbouring lanes read neighbouring numbers.
     GR_HD f64* parts() const {
         return (f64*)(GR_SHARED + Warps * ((ahead + 1) * stage_bytes() + subwarps * (u32)task.unit_out));
     }
-    // All threads of the block call, before all else.
+    // All threads of the block call, before all else. One block barrier, where there is a table.
     GR_HD void prepare() const {
         if constexpr (whole_lines) {
             const u32 run = (u32)task.parts;
@@ -161,7 +161,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
         VarianceResults<Op, Out>::of(variances, to);
         put<Count>(out, k, to);
     }
-    // Lines that begin here.
+    // All lanes of a sub-warp call. A line without carries.
     GR_HD void walk_whole_lines(u64 line, u32 end, const u8* a, const u8* b, u8* out) const {
         WholeLine by(end > 0 ? ((const In*)a)[Backwards ? length - 1 : 0] : In());
         u32 k = begin;

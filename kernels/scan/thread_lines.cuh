@@ -7,13 +7,11 @@
 #include "../core/task.cuh"
 #include "scan_state.cuh"
 
-// Rows of results that no alignment suits: stored in whole sectors of memory all the same, but for a stretch's ends.
-
-// All lanes of a warp call, each with Count results a warp's width apart, of which lane 0's first goes to `row`: they change
-// lanes, so that each store of the warp begins at a multiple of what it stores.
+// All lanes of a warp call, each with Count results a warp's width apart, of which lane 0's first goes to `row`, at any alignment.
+// Results are rotated through the lanes, so that each store of the warp fills whole sectors of memory, but for both ends.
 template <int Count, class Out> GR_HD void store_rotated(u8* row, const Out (&results)[Count]) {
     const u32 lane = threadIdx.x % 32, turn = (u32)((u64)row / sizeof(Out)) % 32;
-    const bool own = lane >= turn;  // else what comes from the stretch before
+    const bool own = lane >= turn;  // else the result of the store before
     Out* const to = (Out*)row + lane - turn;
     Out last = shuffle_from(0xffffffffu, results[0], (int)((lane - turn) % 32), 32);
     if (own) store_once(to, last);
@@ -26,9 +24,8 @@ template <int Count, class Out> GR_HD void store_rotated(u8* row, const Out (&re
     if (!own) store_once(to + Count * 32, last);
 }
 
-// Scans short lines that lie side by side: several a thread, for which it finds its place but once.
-
-// Of a warp's neighbouring lines those that a thread takes: every 32nd, so that the warp reads and writes whole stretches of a row.
+// Short lines side by side, ColumnsPerThread a thread: every 32nd of a warp's neighbouring lines, so that the warp reads and writes
+// whole stretches of a row.
 template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bool Exclusive> struct ThreadColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
@@ -38,7 +35,7 @@ template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bo
     GR_HD ThreadColumnScan(const Scan& scan)
         : task(scan), line(((u64)blockIdx.x * Threads + threadIdx.x / 32 * 32) * ColumnsPerThread + threadIdx.x % 32) {}
 
-    // Whole: all of the lines exist.
+    // Whole: all lines of the block exist.
     template <bool Whole> GR_HD bool has(int j) const { return Whole || line + j * 32 < task.lines; }
     template <bool Whole> GR_HD void run() const {
         State state[ColumnsPerThread];
@@ -83,7 +80,7 @@ template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bo
     }
 };
 
-// Grid: threads for all lines, Columns each. Lines lie side by side in every array.
+// Grid: threads for all lines, ColumnsPerThread each. Lines lie side by side in every array.
 template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_thread_columns(const __grid_constant__ Scan task) {
     const ThreadColumnScan<Op, Emit, Threads, ColumnsPerThread, Batch, Exclusive> work(task);
@@ -91,8 +88,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_thread_columns(const 
     else work.template run<false>();
 }
 
-// Scans lines at any strides: a thread a line, or a part of one, so that lines that lie side by side are read together.
-// Lines too few to fill the GPU are split: parts are folded, their states scanned, and each part scanned from its base.
+// Lines at any strides: a thread takes a line, or a part of one. Lines too few to fill the GPU are split: parts are folded, their
+// states scanned, and each part is scanned from its prefix.
 
 // The part of a line that a thread takes.
 struct LinePart {
@@ -132,7 +129,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_fold_parts(const __gr
     ((typename Op::State*)task.states)[thread] = state;
 }
 
-// Grid: threads for all lines. States of parts to what comes before each.
+// Grid: threads for all lines. Replaces the states of parts by their prefixes.
 template <class Op, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_parts(const __grid_constant__ Scan task) {
     typedef typename Op::State State;
@@ -147,7 +144,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_parts(const __grid_co
     }
 }
 
-// Grid: threads for all parts. With Split, bases are those that scan_parts has left.
+// Grid: threads for all parts. With Split, prefixes are those that scan_parts has left.
 template <class Op, class Emit, int Threads, int Batch, bool Split, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_constant__ Scan task) {
     typedef typename Op::State State;

@@ -16,8 +16,9 @@ GR_HD u32 tiles_taken_until_now(const u32* ticket) {
 #endif
     return drawn;
 }
-// Any thread calls, after SPINS polls in vain, and gets how many count from then on. As long as blocks go on, however slowly,
-// they draw tiles: who sees none drawn in as many looks at the ticket polls on, and the second time ends the launch.
+// Any thread calls, after SPINS polls in vain; the result is how many polls count from then on. As long as blocks make progress,
+// however slowly, they take tiles: a thread that sees none taken in as many reads of the ticket polls on, and the second time ends
+// the launch by a trap.
 GR_HD u32 keep_waiting(const u32* ticket, u32 spins) {
     const u32 drawn = tiles_taken_until_now(ticket);
 #pragma unroll 1
@@ -28,7 +29,7 @@ GR_HD u32 keep_waiting(const u32* ticket, u32 spins) {
     return spins;
 }
 
-// Any thread calls. Each of the words is seen whole or not at all, sooner or later, in any order.
+// Any thread calls. Other blocks see each word whole or not at all, eventually, in any order.
 template <int Count> GR_HD void publish_words(u64* to, const u64 (&words)[Count]) {
 #ifdef GR_EMULATED
     simt::store_relaxed(to, words, sizeof words, sizeof words[0]);
@@ -37,7 +38,7 @@ template <int Count> GR_HD void publish_words(u64* to, const u64 (&words)[Count]
     else asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(words[0]), "l"(words[1]));
 #endif
 }
-// Reads nothing that is not wanted.
+// Any thread calls. Reads the words where `wanted`, else leaves them.
 template <int Count> GR_HD void poll_words(const u64* from, u64 (&words)[Count], bool wanted) {
 #ifdef GR_EMULATED
     if (wanted) simt::load_relaxed(words, from, sizeof words);
@@ -58,14 +59,14 @@ GR_HD void read_words(const u64* from, u64 (&words)[2]) {
 #endif
 }
 
-// A published state: every word of it beside a mark, in one of 64 bits. No word counts before its mark stands there, so neither
+// A published state: each of its 32-bit words with a mark, in one 64-bit word. A word counts once its mark is there, so neither
 // side needs a fence.
 template <class State, int Align = 128> struct __align__(Align) TileState {
     typedef State Value;
     static const int words = (sizeof(State) + 3) / 4, vectors = (words + 1) / 2, width = 2;
     u64 at[2 * vectors];
 
-    // One lane calls. Other blocks see the state sooner or later.
+    // One lane calls. Other blocks see the state eventually.
     GR_HD void publish(State state, u32 mark = 1) {
         Exchanged<State> from(state);
 #pragma unroll
@@ -87,7 +88,7 @@ template <class State, int Align = 128> struct __align__(Align) TileState {
         for (int i = 0; i < words; i++) to.words[i] = (u32)seen[i];
         return to.value;
     }
-    // The state, where it has been posted; says whether it has.
+    // True where the state has been published, which then is in `state`.
     GR_HD bool read(State& state, u32 mark = 1) const {
         u64 seen[2 * vectors];
 #pragma unroll
@@ -97,9 +98,9 @@ template <class State, int Align = 128> struct __align__(Align) TileState {
     }
 };
 
-// States made of binary64 numbers alone are posted without marks, in half as many bytes: what stands there before is zero, and
-// no number does: they differ in the bits of a NaN that none of them is. H200, 2026-11, with marks and without, of a copy:
-// variances of a line of float64 0.89 and 0.95, of float32 0.93 and 0.96.
+// States made of binary64 numbers alone are published without marks, in half as many bytes. Zero means not yet published; published
+// words are encoded to be non-zero: each is XORed with the bits of one NaN, and a number with those bits becomes another NaN first.
+// H200, 2026-11, with marks and without, of a copy: variances of a line of float64 0.89 and 0.95, of float32 0.93 and 0.96.
 const u64 ZERO_ENCODED = 0x7ff9a5a5c3c35a5bull, SUBSTITUTE_NAN = 0x7ff8000000000000ull;
 GR_HD u64 encoded_nonzero(u64 word) { return (word == ZERO_ENCODED ? SUBSTITUTE_NAN : word) ^ ZERO_ENCODED; }
 GR_HD u64 decoded(u64 word) { return word ^ ZERO_ENCODED; }
@@ -141,14 +142,14 @@ template <class A> struct TileStateOf<Parts<A>> { typedef FloatTileState<Parts<A
 template <> struct TileStateOf<Twofold> { typedef FloatTileState<Twofold> type; };
 template <class M> struct TileStateOf<Moments2<M>> { typedef FloatTileState<Moments2<M>> type; };
 
-// A published state without a mark beside each word: what stands there before is zero, and no word is. Floats are hidden
-// (look_back.cuh); beside a word of a small state stands a one.
+// A published state of at most 16 bytes without marks. Zero means not yet published; published words are encoded to be non-zero:
+// binary64 numbers as above, and a state of one 32-bit word with a one in the upper half.
 template <class State> struct __align__(sizeof(State) <= 8 ? 8 : 16) UnflaggedTileState {
     typedef State Value;
     static const int width = sizeof(State) <= 8 ? 1 : 2;
     u64 at[width];
 
-    // One lane calls. Other blocks see the state sooner or later.
+    // One lane calls. Other blocks see the state eventually.
     GR_HD void publish(State state) {
         Exchanged<State> from(state);
         u64 to[width];
@@ -169,7 +170,7 @@ template <class State> struct __align__(sizeof(State) <= 8 ? 8 : 16) UnflaggedTi
     }
 };
 
-// All lanes of a warp call, the active ones with addresses of posts. Loads all before any is waited for.
+// All lanes of a warp call. Reads Count tile states, all before any is waited for, and waits for the wanted ones.
 template <class Op, int Count, class Published>
 GR_HD void await_tile_states(const u32* ticket, const Published* const (&from)[Count], bool (&wanted)[Count], u32 mark,
                        typename Op::State (&read)[Count]) {
@@ -190,7 +191,7 @@ GR_HD void await_tile_states(const u32* ticket, const Published* const (&from)[C
     }
 }
 
-// A post as it stands in memory, word by word.
+// A tile state's words as they were last read.
 template <class Published> struct PolledTileState {
     static const int count = sizeof(Published::at) / 8;
     u64 words[count];
@@ -198,7 +199,7 @@ template <class Published> struct PolledTileState {
 #pragma unroll
         for (int i = 0; i < count; i++) words[i] = 0;
     }
-    // Nothing is read that is not wanted.
+    // Reads the tile state where `wanted`.
     GR_HD void poll(const Published* published, bool wanted) {
 #pragma unroll
         for (int i = 0; i < count; i += Published::width)
@@ -208,7 +209,7 @@ template <class Published> struct PolledTileState {
     GR_HD typename Published::Value state() const { return Published::state_of(words); }
 };
 
-// All lanes of a warp call. Waits until the posts `at(i)` are there whose bits are in `wanted`.
+// All lanes of a warp call. Waits until the tile states `at(i)` whose bits are in `wanted` are published.
 template <class Published, int Count, class At>
 GR_HD void await_polled(const u32* ticket, PolledTileState<Published> (&polled)[Count], u32 wanted, At at) {
     for (u32 spins = 1;; spins++) {

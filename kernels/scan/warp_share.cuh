@@ -1,11 +1,10 @@
-// A warp's share of a tile in shared memory: 32 runs of neighbouring elements, a run a lane.
+// A warp's share of a tile in shared memory: 32 runs of neighbouring elements, a run a lane. How it is copied, read and written,
+// and warps that take shares one after another.
 #pragma once
 #include "../core/copy.cuh"
 #include "../core/line.cuh"
 #include "../core/scan_task.cuh"
 #include "../core/types.cuh"
-
-// A warp's share of a tile: 32 runs of neighbouring elements, a run a lane, in shared memory.
 
 // Run packs a lane: odd, so that the lanes' packs lie in different banks. A pack of the largest type is 16 bytes.
 template <class In, class Out, int Run> struct WarpShare {
@@ -19,8 +18,8 @@ template <class In, class Out, int Run> struct WarpShare {
     static const bool in_place = size_out == size_a;  // a lane's results take the place of its elements
 };
 
-// All lanes of a warp call. Elements [first, first + Elements) in packs of 16 bytes whose first is aligned: those from `low`
-// to below `high` exist.
+// All lanes of a warp call. Copies elements [first, first + Elements) in packs of 16 bytes, the first of which is aligned: those
+// from `low` to below `high` exist.
 template <int Elements, int Size> GR_HD void fetch_packs(u8* to, const u8* base, i64 first, i64 low, i64 high) {
     const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
     const u8* from = base + first * Size;
@@ -64,7 +63,7 @@ template <int Elements, int Size> GR_HD void drain_packs(const u8* from, u8* bas
     }
 }
 
-// A pack of V elements in shared memory, as one access.
+// A pack of V elements in shared memory, read and written by one access.
 template <class T, int V> union Shared {
     typedef typename Word<(V * sizeof(T) > 16 ? 16 : V * sizeof(T))>::type W;
     W word;
@@ -81,7 +80,7 @@ template <class T, int V> GR_HD void put_pack(u8* to, const Pack<T, V>& pack) {
     both.pack = pack;
     *(typename Shared<T, V>::W*)to = both.word;
 }
-// The operands' packs side by side.
+// A pack of the operands: of two, pairs of their elements.
 template <class In, int V> struct Taken {
     static GR_HD Pack<In, V> of(const u8* a, const u8*, int at) { return take_pack<In, V>(a + at * (int)sizeof(In)); }
 };
@@ -96,10 +95,8 @@ template <class A, class B, int V> struct Taken<Pair<A, B>, V> {
     }
 };
 
-// Warps that each take shares of a scan by themselves: one or two are on their way into shared memory while one is scanned.
-
-// All lanes of a warp call. Work says how a share is fetched into a stage, scanned there, and drained, and how many are on
-// their way meanwhile (ahead).
+// All lanes of a warp call, each warp for its own shares of a scan. Work says how a share is fetched into a stage, scanned there
+// and drained, and how many are on their way into shared memory meanwhile (`ahead`). No block barrier.
 template <int Warps, class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
     const u64 all = (u64)gridDim.x * Warps;
     u64 share = (u64)blockIdx.x * Warps + threadIdx.x / 32;
