@@ -201,7 +201,7 @@ def _operator(bound: Bound, final: bool, segmented: bool, itemsizes: tuple[int, 
     kind = op.type
     if segmented:
         plain = scan_task.Operator(kind, "", itemsizes, 0, state, align)
-        kind, state, align = f"Segmented<{kind}>", plain.flow_bytes, max(4, align)
+        kind, state, align = f"Segmented<{kind}>", plain.running_bytes, max(4, align)
     emits = f"Final<{kind}, {op.emit}>" if final else f"Keep<{kind}>"
     out = bound.result.itemsize if final else state
     return scan_task.Operator(kind, emits, itemsizes, out, state, align, device_operator.options(bound), bound.indexed)

@@ -10,7 +10,7 @@ from .scan_task import RING_SLOTS, WRITE_DELAY, Operator, Plan, flag
 
 # Blocks of a cluster: of four, sums of float32 down (n, 100), (n, 65) 0.86, 0.81 of a copy, and of two 0.92, 0.88.
 BLOCKS = 2
-LEAST_SHARED_BYTES = 227 << 10  # bytes of shared memory of a block, at least: with less, tiles are too small to pay
+LEAST_SHARED_BYTES = 227 << 10  # of a block: with less, tiles are too small to pay
 # Columns. H200, CUDA 13.0, 4 GiB of float32, 2026-11, shares of a copy as contiguous columns (or in strips) and by
 # clusters: sums down (n, 8), (n, 10), (n, 12), (n, 16), (n, 20), (n, 28), (n, 32), (n, 33), (n, 40), (n, 52), (n, 65),
 # (n, 80), (n, 100), (n, 113), (n, 128) 0.93, 0.88, 0.94, 0.95, 0.89, 0.90, 0.94, 0.89, 0.90, 0.82, 0.87, 0.88, 0.86,
@@ -39,10 +39,8 @@ GROUPS_OF_EIGHTS = (64, (2, 6)), (128, (1, 12))
 STAGES, RADIX = 3, 8
 REGISTERS = 65536 // 4  # of each quarter of a processor, which has every fourth warp
 OTHER_REGISTERS = 50  # of a lane, besides the rows that it holds, of extremes of four bytes
-REGISTER_SHARE, REGISTER_SHARE_OF_PAIRS = (
-    7 / 16,
-    3 / 8,
-)  # of a lane's registers: with more rows of other operators they spill
+# Of a lane's registers those that hold rows: with more rows of other operators they spill.
+REGISTER_SHARE, REGISTER_SHARE_OF_PAIRS = 7 / 16, 3 / 8
 # What of a copy is lost, about, where tiles are as small as this many bytes, in proportion; where lanes idle; by a warp
 # more; and where a warp group's share begins within a line of memory, by how it is aligned: sums down (n, 100) by two
 # warp groups of seven warps, of 44, 42, 45, 41 rows a lane 0.92, 0.90, 0.90, 0.89.
@@ -96,7 +94,7 @@ def _cut(
 ) -> tuple[float, int, int, int, int]:
     """What is lost, warp groups, warps of each, rows of a lane with which least is, and bytes of shared memory."""
     all_warps, each = warp_groups * warps + WRITE_DELAY * look_back_warps, LANES * warps // contiguous.width
-    message = 8 * -(-op.state_bytes // 4)  # bytes of a state as the blocks of a cluster tell it
+    message = 8 * -(-op.state_bytes // 4)  # bytes of a state that a block sends to another
     messages = 8 * RING_SLOTS + STATE_SLOTS * (BLOCKS - 1) * look_back_warps * LANES * 2 * message
     scratch = SCRATCH + STATE_SLOTS * warp_groups * warps * LANES * max(8, op.state_bytes) + messages
     row = warp_groups * each * contiguous.width * contiguous.sizes[0]

@@ -30,7 +30,7 @@ LANES = 32
 # Bytes of states that one lane looks back for, where columns lie side by side: warps that need not look back scan.
 # Maxima of bytes down (65536, 65536) 0.69 and 0.98 of a copy, sums of float16 0.79 and 0.86 (both by the word as
 # well, kernels/scan/column_ops.cuh); but sums of uint8 in 64 bits, of which four are 32 bytes, 0.74 and 0.71. Of
-# columns apart it is two at a time where elements are narrow and chains many: sums of float16 down (32768, 32767)
+# strided columns it is two at a time where elements are narrow and chains many: sums of float16 down (32768, 32767)
 # 0.65 and 0.73; but of float32 down (n, 513), whose chains are few, 0.69 and 0.58.
 STATE_BYTES = 16
 # Columns of a lane: as many warps look back. Sums of float32 take fewer where lanes were idle and strips are as few:
@@ -58,7 +58,7 @@ WHOLE_ROWS = (3, 5)
 def columns_of_lane(
     op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]
 ) -> tuple[int, int]:
-    """How many columns a lane takes, and how far they are apart."""
+    """How many columns a lane takes, and from one of them to the next."""
     if (lane_columns := _adjacent_columns(op, arrays, columns, planes, steps)) > 1:
         return lane_columns, 1
     if (lane_columns := _strided_columns(op, arrays, columns, planes, steps)) > 1:
@@ -150,14 +150,14 @@ def look_back_columns_of(op: Operator, lane_columns: int, column_stride: int, an
 def conflict_free_rows(most: int, row_groups: int, width: int, op: Operator) -> int:
     """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
 
-    def clashes(rows: int) -> int:
+    def conflicts(rows: int) -> int:
         banks: dict[int, set[int]] = {}
         for lane in range(row_groups * width):
             word = (lane // width * rows * width + lane % width) * op.itemsizes[0] // 4
             banks.setdefault(word % 32, set()).add(word)
         return max(map(len, banks.values()))
 
-    return min(range(most, most * 3 // 4, -1), key=clashes) if most > 1 else most
+    return min(range(most, most * 3 // 4, -1), key=conflicts) if most > 1 else most
 
 
 STATE_SLOTS = WRITE_DELAY + 1
@@ -187,7 +187,7 @@ FEW_CHAINS = PROCESSORS // 2
 BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
 ENTRY = 16  # bytes of a row's reciprocals
 FEW_STRIPS = 16  # all alike; of more the last one has fewer columns
-RADIX = 8  # tiles of one, where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
+RADIX = 8  # where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
 
 
 def _takes_tiles_late(op: Operator, cut: Cut, chains: int) -> bool:
-    """True where few chains had better draw tiles as many do: not early. (n, 32) is one chain."""
+    """True where few chains had better take tiles as many do: not early. (n, 32) is one chain."""
     if _polls_in_batch(op, cut, chains):
         return True
     narrow_or_single = op.itemsizes[0] <= 2 or cut.lane_columns == 1
@@ -313,7 +313,7 @@ def _takes_tiles_late(op: Operator, cut: Cut, chains: int) -> bool:
 
 
 def _polls_in_batch(op: Operator, cut: Cut, chains: int) -> bool:
-    """True where few chains look for short tile states at once (kernels/scan/columns.cuh)."""
+    """True where few chains poll short tile states in one batch (kernels/scan/columns.cuh)."""
     words_apart = cut.column_stride > 1 and cut.look_back_columns == 1 and (*op.itemsizes, op.out_bytes) == (4, 4)
     return chains < FEW_CHAINS and words_apart and (scan_task.adds_floats(op) or op.state_bytes <= 4)
 

@@ -11,10 +11,10 @@ from .scan_task import STAGES, WRITE_DELAY, Operands, Operator, Plan, Step, chai
 from .task import div_words, walk_words
 
 LANES, STATE_SLOTS = 32, WRITE_DELAY + 1
-FEWEST_POSTS = 8  # of a tile, so that those of neighbours lie apart
-SCRATCH = 768  # bytes of what the warps of a block tell each other, but for states (kernels/scan/contiguous_tile.cuh)
+FEWEST_STATES = 8  # that a tile publishes, so that those of neighbouring tiles lie apart
+SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
 PACK = 16  # bytes that are copied together
-BANDS_WORDS = 2 * 14  # of ``Strips``, which only strips of columns have a use for
+LAYOUT_WORDS = 2 * 14  # of ``Strips``, used by strips of columns alone
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,16 @@ class ContiguousRows:
 
 @dataclass(frozen=True)
 class Tiles:
-    """How they are cut, and who scans them."""
+    """How rows are cut into tiles, and the warps that scan them."""
 
     row_groups: int
     rows: int  # of a row group
     warps: int  # of a block
     shared_bytes: int
     joined: bool = False  # planes are one chain
-    lane_state_bytes: int = 8  # bytes of states that one of their lanes does so for
+    lane_state_bytes: int = 8  # that a lane publishes
     anchored: bool = True
-    radix: int = 0  # tiles of one, where tile states are polled in one batch
+    radix: int = 0  # of the look-back, where tile states are polled in one batch
     published_bytes: int = 0  # of a tile, where they are
     cluster_blocks: int = 1  # tiles that are published as one
 
@@ -86,7 +86,7 @@ def launch(op: Operator, contiguous: ContiguousRows, kernel: str, tiles: Tiles, 
         -(-positions // (tiles.cluster_blocks * tiles.row_groups * tiles.rows * contiguous.width))
         * tiles.cluster_blocks
     )
-    each = tiles.published_bytes or max(FEWEST_POSTS, contiguous.width) * 16 * -(-tiles.lane_state_bytes // 8)
+    each = tiles.published_bytes or max(FEWEST_STATES, contiguous.width) * 16 * -(-tiles.lane_state_bytes // 8)
     tile_states = planes * chain_tile_states(links // tiles.cluster_blocks, tiles.anchored, tiles.radix) * each
     shape = (contiguous.length, contiguous.width, 1, contiguous.width, 0, contiguous.count)
     divisors = (contiguous.count, 1, contiguous.width, contiguous.length)
@@ -96,7 +96,7 @@ def launch(op: Operator, contiguous: ContiguousRows, kernel: str, tiles: Tiles, 
         )
         + struct.pack("2d", *op.option)
         + struct.pack("12Q", *(word for n in divisors for word in div_words(n)))
-        + bytes(8 * BANDS_WORDS)
+        + bytes(8 * LAYOUT_WORDS)
         + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(contiguous.planes)))
     )
     blocks = min(planes * links, processors // tiles.cluster_blocks * tiles.cluster_blocks)

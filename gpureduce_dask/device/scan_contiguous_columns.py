@@ -29,8 +29,8 @@ GROUPS = ((14, 1), (12, 1), (4, 3), (3, 4), (2, 7), (2, 6), (3, 5), (1, 13), (4,
 # warps wait together. Down (n, 9), (n, 16), (n, 24), (n, 33), (n, 65) 0.66, 0.74, 0.72, 0.60, 0.54 of a copy with those
 # above and 0.75, 0.77, 0.73, 0.69, 0.62; but two columns a lane down (n, 50), (n, 100) 0.72, 0.65 and 0.65, 0.56.
 GROUPS_OF_NARROW = ((2, 8), *GROUPS[-3:])
-# Where tile states are polled in one batch, the fewest row groups that leave few lanes idle, since what they note is
-# folded before their tile's tile state: sums of float32 down (n, 16) 0.97 with two warp groups of six warps and 0.96
+# Where tile states are polled in one batch, the fewest row groups that leave few lanes idle, since their states are
+# folded before their tile is published: sums of float32 down (n, 16) 0.97 with two warp groups of six warps and 0.96
 # with twelve of one, (n, 33) 0.92 and, with four of three, 0.89; (n, 65), (n, 100) 0.89, 0.86 and, with two of seven,
 # 0.90, 0.89.
 GROUPS_IN_BATCH = ((2, 6), (2, 7))
@@ -50,17 +50,15 @@ TILES = 512  # at least, if that leaves contiguous columns some rows
 FEWEST = 4  # rows of a lane's columns
 WORD = 4  # bytes that a lane takes at once of narrow elements
 WIDEST = 128  # columns
-SEVERAL, LOOK_BACK_WARPS = (
-    8,
-    4,
-)  # columns of a warp that looks back, where so many warps are enough: lanes share their tile states
+# Columns of a warp that looks back, where so many warps are enough: lanes share their tile states.
+SEVERAL, LOOK_BACK_WARPS = 8, 4
 LOOK_BACK_WARPS_OF_VARIANCES = 8
 LARGE = 16  # bytes of a state: of larger ones a lane that looks back has too few registers
 FEW_CHAINS = PROCESSORS // 2
 # Columns from which on tile states are polled in one batch (chained_look_back.cuh): of sums of float32; of pairs; of
 # narrow elements; and of all else with small states. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by steps of
-# eight or sixteen (or in strips) and at once: sums of float32 down (n, 5), (n, 12), (n, 24), (n, 32), (n, 33), (n, 48),
-# (n, 63), (n, 65), (n, 100) 0.93, 0.85, 0.89, 0.93, 0.75, 0.85, 0.77, 0.75, 0.74 and 0.94, 0.97, 0.96, 0.96, 0.93,
+# eight or sixteen (or in strips) and in one batch: sums of float32 down (n, 5), (n, 12), (n, 24), (n, 32), (n, 33), (n,
+# 48), (n, 63), (n, 65), (n, 100) 0.93, 0.85, 0.89, 0.93, 0.75, 0.85, 0.77, 0.75, 0.74 and 0.94, 0.97, 0.96, 0.96, 0.93,
 # 0.94, 0.92, 0.90, 0.89, (n, 128) 0.91 and 0.92; maxima down (n, 8), (n, 16), (n, 33), (n, 65), (n, 100) 0.99, 0.99,
 # 0.81, 0.73, 0.83 and 0.98, 0.98, 0.91, 0.92, 0.90; of float64 down (n, 3), (n, 8), (n, 16), (n, 32), (n, 33), (n, 48),
 # (n, 64) 0.80, 0.84, 0.87, 0.74, 0.60, 0.80, 0.84 and 0.79, 0.89, 0.92, 0.90, 0.81, 0.89, 0.87; of int64 down (n, 16),
@@ -68,7 +66,7 @@ FEW_CHAINS = PROCESSORS // 2
 # maxima of uint8 down (n, 12), (n, 33), (n, 100) 0.74, 0.51, 0.62 and 0.77, 0.51, 0.84.
 BATCHED_OF_SUMS, BATCHED_OF_PAIRS, BATCHED_OF_NARROW, BATCHED = 5, 8, 12, 17
 # Means and variances of float32, whose tile states leave out how many elements they are of. By steps or in strips, and
-# at once: means down (n, 5), (n, 8), (n, 16), (n, 24), (n, 32), (n, 33), (n, 48), (n, 65), (n, 80), (n, 127) 0.78,
+# in one batch: means down (n, 5), (n, 8), (n, 16), (n, 24), (n, 32), (n, 33), (n, 48), (n, 65), (n, 80), (n, 127) 0.78,
 # 0.80, 0.81, 0.79, 0.79, 0.60, 0.70, 0.59, 0.71, 0.68 and 0.70, 0.81, 0.83, 0.84, 0.84, 0.75, 0.81, 0.69, 0.74, 0.74,
 # but (n, 64) in strips 0.83 and 0.81; variances down (n, 5), (n, 8), (n, 16), (n, 32), (n, 33), (n, 64), (n, 65), (n,
 # 100), (n, 127) 0.59, 0.58, 0.50, 0.48, 0.33, 0.62, 0.43, 0.50, 0.51 and 0.57, 0.64, 0.70, 0.64, 0.64, 0.63, 0.57,
@@ -91,8 +89,8 @@ PLANE_TILES = 8  # tiles of a plane from which on planes are chains of their own
 WIDEST_MISALIGNED, GROUPS_MISALIGNED, LOOK_BACK_WARPS_MISALIGNED, WARPS_MISALIGNED = 224, ((3, 5), (2, 7)), 7, 28
 # What an element costs: to fold and to write it, eight rows together, four, and each of those left.
 BATCH, HALF, SINGLE = 8, 0.75, 0.65
-# And a state that is noted for those that look back, by as many of their lanes as share a column: sums of float32 down
-# (n, 5) by warp groups of four warps, which note 75 row groups, and of one 0.83 and 0.90.
+# And a state that is stored for the warps that look back, by as many of their lanes as share a column: sums of float32
+# down (n, 5) by warp groups of four warps, which have 75 row groups' states, and of one 0.83 and 0.90.
 PART_STATE_COST = 0.5
 
 
@@ -100,11 +98,11 @@ PART_STATE_COST = 0.5
 class _LookBack:
     """How it is found what comes before a tile."""
 
-    look_back_warps: int  # warps
-    radix: int = 0  # tiles of one, where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
+    warps: int
+    radix: int = 0  # where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
     states_per_lane: int = 0
     tile_state_bytes: int = 0
-    columns: int = 0  # tile states of a tile
+    columns: int = 0  # whose states a tile publishes
 
     @property
     def template(self) -> tuple[str, ...]:
@@ -137,7 +135,7 @@ def plan(
         contiguous.width % lane_columns or lane_columns * max(contiguous.sizes) > PACK or contiguous.lead % lane_columns
     ):
         lane_columns //= 2
-    if look_back.look_back_warps > 2 and op.state_bytes > LARGE and not look_back.radix:
+    if look_back.warps > 2 and op.state_bytes > LARGE and not look_back.radix:
         return None
     cut = _cut(op, contiguous, lane_columns, look_back, limit, _groups(op, contiguous, lane_columns, look_back))
     cut = cut or _cut(op, contiguous, lane_columns, look_back, limit, GROUPS)  # of little shared memory
@@ -149,15 +147,13 @@ def plan(
     anchored = joined or contiguous.count < FEW_CHAINS
     if not anchored and not MANY_CHAINS:
         return None
-    numbers = (cut.warp_groups, cut.warps, lane_columns, look_back.look_back_warps)
+    numbers = (cut.warp_groups, cut.warps, lane_columns, look_back.warps)
     flags = (flag(anchored), flag(joined), flag(exclusive))
     kernel = (
         f"scan_contiguous_columns<{', '.join((op.type, op.emits, *map(str, numbers), *flags, *look_back.template))}>"
     )
-    lane_state_bytes, warps = (
-        op.flow_bytes if joined else op.state_bytes,
-        cut.warp_groups * cut.warps + WRITE_DELAY * look_back.look_back_warps,
-    )
+    lane_state_bytes = op.running_bytes if joined else op.state_bytes
+    warps = cut.warp_groups * cut.warps + WRITE_DELAY * look_back.warps
     tiles = Tiles(
         *(cut.row_groups, cut.rows, warps, cut.shared_bytes, joined, lane_state_bytes, anchored),
         *(look_back.radix, look_back.columns * look_back.tile_state_bytes),
@@ -166,7 +162,7 @@ def plan(
 
 
 def _look_back(op: Operator, contiguous: ContiguousRows) -> _LookBack:
-    """Who looks back, and whether at once: where states are short enough to be read all together."""
+    """Which warps look back, and whether in one batch: where states are short enough to be read together."""
     width, sums = contiguous.width, scan_task.adds_floats(op)
     of_pairs = scan_task.adds_pairs(op)
     steps = _LookBack(min(LOOK_BACK_WARPS, -(-width // SEVERAL)))
@@ -244,7 +240,7 @@ def _groups(
     if look_back.radix:
         if op.type.startswith("Mean<"):
             return GROUPS_OF_MEANS
-        if look_back.look_back_warps > LOOK_BACK_WARPS:
+        if look_back.warps > LOOK_BACK_WARPS:
             return GROUPS_OF_WIDE_VARIANCES
         if op.state_bytes > 8:
             return (
@@ -272,10 +268,10 @@ def _cut(
     for warp_groups, warps in shapes:
         if cut and warp_groups * warps < ENOUGH:
             break
-        if warp_groups * warps + WRITE_DELAY * look_back.look_back_warps > most_warps:
+        if warp_groups * warps + WRITE_DELAY * look_back.warps > most_warps:
             continue
         lanes = LANES * warps * lane_columns  # columns that a warp group has lanes for
-        scratch = STATE_SLOTS * warp_groups * lanes * op.flow_bytes + SCRATCH
+        scratch = STATE_SLOTS * warp_groups * lanes * op.running_bytes + SCRATCH
         most = min((limit - scratch) // contiguous.bytes_each, TILE // sum(contiguous.sizes))
         most = (
             min(most, max(warp_groups * lanes * 2 * FEWEST, contiguous.count * contiguous.length * width // TILES))
@@ -287,13 +283,13 @@ def _cut(
                 if row_groups * rows * width % (PACK // min(contiguous.sizes)) or rows < min(FEWEST, warps):
                     continue
                 steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
-                clashes = _clashes(rows * width % (256 // lane_columns), width, lane_columns, size)
-                cost = lanes / (row_groups * width) * (5 + 3 * clashes + 4 * steps * BATCH / rows)
+                conflicts = _conflicts(rows * width % (256 // lane_columns), width, lane_columns, size)
+                cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
                 cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
                 cost += (
                     PART_STATE_COST
                     * (warp_groups if warps == 1 else warp_groups * row_groups)
-                    / max(1, LANES * look_back.look_back_warps // width)
+                    / max(1, LANES * look_back.warps // width)
                 )
                 if cost < best:
                     nbytes = warp_groups * row_groups * rows * width * contiguous.bytes_each + scratch
@@ -302,15 +298,15 @@ def _cut(
 
 
 @functools.lru_cache(maxsize=4096)
-def _clashes(apart: int, width: int, lane_columns: int, size: int) -> float:
-    """Accesses to shared memory for one of a warp, on average over some, row groups being so many elements apart."""
+def _conflicts(distance: int, width: int, lane_columns: int, size: int) -> float:
+    """Accesses to shared memory for one of a warp, on average; row groups are so many elements from each other."""
     each = max(1, lane_columns * size // 4)  # words of a lane: as many lanes fewer are served at once
     worst = []
     for begin in range(0, 4 * LANES, LANES // each):
         banks: dict[int, set[int]] = {}
         for lane in range(begin, begin + LANES // each):
-            team, column = divmod(lane * lane_columns, width)
-            word = (team * apart + column) * size // 4
-            banks.setdefault(word // each % (LANES // each), set()).add(team * LANES**3 + word)
+            group, column = divmod(lane * lane_columns, width)
+            word = (group * distance + column) * size // 4
+            banks.setdefault(word // each % (LANES // each), set()).add(group * LANES**3 + word)
         worst.append(max(map(len, banks.values())))
     return sum(worst) / len(worst)

@@ -180,7 +180,7 @@ def _in_rows(
     if arrays.lines == 1 and max(sizes) == 2 and op.type.startswith("Mean<"):
         of_lines = OF_NARROW_MEANS
     shapes = _strided_shapes(arrays.shape[-1] * max(sizes), max(sizes)) if strided else of_lines
-    rows = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.flow_bytes, limit, shapes)
+    rows = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.running_bytes, limit, shapes)
     if rows is None:
         return None
     length, lines = arrays.shape[-1], arrays.lines

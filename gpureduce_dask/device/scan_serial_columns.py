@@ -1,6 +1,6 @@
 """How a scan of many lines that lie side by side is cut where each warp takes a strip of columns alone.
 
-From the first row to the last: nothing is folded before and nobody looks back, but there have to be enough strips.
+From the first row to the last: nothing is folded before and no tile looks back, but there have to be enough strips.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from . import scan_columns
 from .layout import Dim
 from .scan_columns import ENTRY, LANES, Cut
 from .scan_task import SECTOR, Operands, Operator, Plan, Step, flag
-from .tuning import PROCESSORS  # that strips are dealt to evenly
+from .tuning import PROCESSORS  # among which strips are divided evenly
 
 # Operators with much to do for each byte. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy in tiles and alone, down
 # (32768, 32768) of float32 or as many bytes: var 0.64 and 0.97 (float64 0.77 and 0.97, float16 0.40 and 0.93, int32

@@ -12,7 +12,7 @@ from .task import div_words, walk_words
 
 WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
 SECTOR = 32  # bytes of memory that are written together
-TWO_LEVEL_RADIX, THREE_LEVEL_RADIX = 16, 8  # tiles of a stretch (kernels/scan/chained_look_back.cuh)
+TWO_LEVEL_RADIX, THREE_LEVEL_RADIX = 16, 8  # of the look-back of chains (kernels/scan/chained_look_back.cuh)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Operator:
     indexed: bool = False  # states have positions
 
     @property
-    def flow_bytes(self) -> int:
+    def running_bytes(self) -> int:
         """A state and whether a line began, as a CUDA struct."""
         words = -(-self.state_bytes // 4) * 4 + 4
         align = max(4, self.state_alignment)
@@ -121,7 +121,7 @@ def flag(value: bool) -> str:
 
 
 def tile_state_bytes(state: int) -> int:
-    """Of a state as tiles tile state it (kernels/scan/look_back.cuh)."""
+    """Of a state as tiles publish it (kernels/scan/tile_state.cuh)."""
     return 128 * -(-state // 64)
 
 
@@ -134,15 +134,15 @@ def chain_tile_states(links: int, anchored: bool, radix: int = 0) -> int:
     """Published states of a chain of so many tiles, for each of its columns: from one chain to the next.
 
     With ``radix``, tile states are polled in one batch (chained_look_back.cuh); else there is room for those of a chain
-    of two steps or of three.
+    of two levels or of three.
     """
     if not anchored:
         return 1
     if radix:
         return links + (links // radix**2 + 1) * (radix + 1)
-    two_steps = (links // TWO_LEVEL_RADIX**2 + 1) * (TWO_LEVEL_RADIX + 1)
-    three_steps = links // THREE_LEVEL_RADIX + 1 + (links // THREE_LEVEL_RADIX**3 + 1) * THREE_LEVEL_RADIX + 1
-    return links + max(two_steps, three_steps)
+    two_levels = (links // TWO_LEVEL_RADIX**2 + 1) * (TWO_LEVEL_RADIX + 1)
+    three_levels = links // THREE_LEVEL_RADIX + 1 + (links // THREE_LEVEL_RADIX**3 + 1) * THREE_LEVEL_RADIX + 1
+    return links + max(two_levels, three_levels)
 
 
 def words(
