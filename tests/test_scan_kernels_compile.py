@@ -78,7 +78,7 @@ def as_on_a_gpu(kernel: str) -> str:
 
 
 # Some words: by the warps that look back for `last` of float64, and of products with an exponent.
-SPILLS = ("strands of a warp in order", "products in columns", "products in lines")
+SPILLS = ("contiguous columns of a warp in order", "products in columns", "products in lines")
 TAKEN = [name for name in CALLS if (name not in METHODS or "in order" in name) and name not in SPILLS]
 KERNELS = sorted({as_on_a_gpu(kernel) for name in TAKEN for kernel in CALLS[name].kernels()})
 
