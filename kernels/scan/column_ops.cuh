@@ -312,7 +312,6 @@ template <class T, class Op, int V> struct PivotColumnReduce {
 };
 
 // Which of these an operator takes.
-
 template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
 template <int V> struct ColumnReduce<Var<f32, false>, V> : PivotColumnReduce<f32, Var<f32, false>, V> {};
 template <int V> struct ColumnReduce<Std<f32, false>, V> : PivotColumnReduce<f32, Std<f32, false>, V> {};

@@ -412,7 +412,6 @@ __global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY * Work::look_back_wa
 }
 
 // Many strips: a warp scans one alone, from the first row to the last, so that nothing is folded before and no tile looks back.
-
 const int SERIAL_STAGES = 4;  // tiles in shared memory
 const int SERIAL_BLOCKS = 8;  // of one warp on an SM, at most
 

@@ -349,7 +349,6 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
 // A share of a running variance in which one line begins and only the line before it ends. It is folded and written as other shares
 // are, but for the lane in whose run the line begins (the owner): its elements of the new line are taken by all lanes of the warp
 // together.
-
 template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
     typedef typename Op::In In;
     typedef typename Op::State State;

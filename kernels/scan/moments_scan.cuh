@@ -443,7 +443,6 @@ struct PackScan<Std<complex<Real>, SkipNan>, Final<Std<complex<Real>, SkipNan>, 
 
 // Running variances of whole lines without carries: about a line's first element, which is one of them, so that no more digits
 // cancel than the line's length has; by reciprocals from a table, since all lines have one length.
-
 template <class Op, class Emit> struct WholeLineVariance { static const bool exists = false; };
 template <class T, class Op, class Result> struct WholeLineVarianceOf : PivotSums {
     static const bool exists = FewDigits<T>::yes;

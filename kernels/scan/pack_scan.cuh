@@ -20,7 +20,6 @@ template <bool First, class A, class B> struct Conditional { typedef A type; };
 template <class A, class B> struct Conditional<false, A, B> { typedef B type; };
 
 // Whether any byte up to each was non-zero, or all were, four bytes to a word.
-
 template <bool All, int V> struct AnyAllBytes {
     static const bool exists = V % 4 == 0;
     u32 found;  // 1 in every byte after the byte that decides: a true one for any, a false one for all
@@ -46,7 +45,6 @@ template <int V> struct PackScan<All<boolean>, Final<All<boolean>, boolean>, V> 
 };
 
 // Running extremes of a pack of elements of one or two bytes, two lanes of 16 bits to an instruction.
-
 template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
     typedef NarrowBest<T, Max, SkipNan> Best;
     typedef Halves<T, Max, SkipNan> Lane;

@@ -108,7 +108,6 @@ template <class Real, bool SkipNan> struct ShiftedPowerSums<Std<complex<Real>, S
 
 // States of a warp's lanes folded or scanned: by combinations, or, where those take long and results have few digits, as sums about
 // one mean with one reciprocal in the end.
-
 struct NotPivoted { static const bool exists = false; };
 template <class Op> struct PivotedMoments : NotPivoted {};
 

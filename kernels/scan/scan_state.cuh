@@ -181,7 +181,6 @@ template <class Op> struct ExclusiveState<Segmented<Op>> {
 
 // Operators with much arithmetic for each byte, which are faster where warps that fold overlap with warps that write
 // (pipeline.cuh).
-
 template <class Op> struct IsComputeBound { static const bool yes = false; };
 template <class Map> struct IsComputeBound<Sum<Map, f64>> { static const bool yes = true; };
 template <class Map> struct IsComputeBound<Sum<Map, Parts<f64>>> { static const bool yes = true; };

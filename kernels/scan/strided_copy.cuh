@@ -159,7 +159,6 @@ template <class Work, int Misalignment, int Run, bool Reverse> struct Misaligned
 
 // Below, shares are copied unit by unit. A copy unit is elements that lie together in memory, as many as are aligned wherever lines
 // begin.
-
 const u32 SATURATED = 1u << 31;  // in place of any number larger than a share
 GR_HD u32 saturated(u64 count) { return count < SATURATED ? (u32)count : SATURATED; }
 
