@@ -158,8 +158,8 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         if (!is_idle()) {
             const State before[1] = {location ? scratch().state[slot][scratch_index()] : Op::identity()};
             const i32 step = (is_reverse() ? -(i32)width : (i32)width) * (i32)sizeof(In);
-            const u32 row = row_group * Rows + (is_reverse() ? Rows - 1 : 0);
-            u8* at = tile(stage) + (warp_group * share() + row * width + column) * (u32)sizeof(In);
+            u8* at = tile(stage) +
+                     (warp_group * share() + (row_group * Rows + (is_reverse() ? Rows - 1 : 0)) * width + column) * (u32)sizeof(In);
             if (location && has_next && is_inner(*location) && is_inner(next) && folded.is_finite) {
                 typename Ops::Scan scan(before, task.option);
                 exchange_rows<0>(at, step, scan, elements_kept);
