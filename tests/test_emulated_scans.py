@@ -77,7 +77,7 @@ def swinging(x: np.ndarray, by: float) -> np.ndarray:
 
 
 def spared(x: np.ndarray, at: tuple[int, int]) -> np.ndarray:
-    """With the one NaN that posts have another meaning for (kernels/scan/look_back.cuh)."""
+    """With the one NaN that posts have another meaning for (kernels/scan/tile_state.cuh)."""
     y = x.copy()
     y[at] = np.array(0x7FF9A5A5C3C35A5B, "u8").view("f8")
     return aligned(y, x.ctypes.data % 16)
@@ -167,66 +167,74 @@ CALLS = {
     "strips that overlap, of planes": call("sum", "i2", (3, 90, 77), 1, carried=True, phase=2),
     "strips of bytes that overlap": call("max", "u1", (130, 2010), 0, view=lambda x: rising(x)[:, 3:], carried=True),
     "maxima of halves apart": call("max", "f2", (90, 793), 0, phase=2, carried=True, reverse=True, exclusive=True),
-    "few rows of odd pitch at once": call(
+    "few rows of odd pitch in one batch": call(
         "sum", "f4", (3000, 101), 0, view=lambda x: x[:, 3:], carried=True, reverse=True
     ),
     "sums of odd pitch": call("sum", "f4", (130, 509), 0, carried=True, phase=4),
-    "sums of three columns a lane at once": call(
+    "sums of three columns a lane in one batch": call(
         "sum", "f4", (300, 165), 0, view=lambda x: x[:, 3:], carried=True, reverse=True
     ),
-    "maxima of odd pitch at once": call(
+    "maxima of odd pitch in one batch": call(
         "max", "f4", (700, 140), 0, view=lambda x: x[:, 3:], carried=True, exclusive=True
     ),
     "rows of odd pitch in halves": call("nanmin", "f2", (130, 507), 0, carried=True, phase=6),
     "rows of odd pitch inside": call("max", "u1", (130, 520), 0, view=lambda x: x[:, 3:513], carried=True),
     "bytes apart, in reverse": call("max", "u1", (120, 501), 0, carried=True, reverse=True),
     "few columns": call("sum", "f4", (1700, 3), 0, carried=True, phase=4, reverse=True),
-    "a braid of columns": call("sum", "f4", (701, 3), 0, carried=True, phase=4),
-    "a braid in order": call("last", "f4", (700, 4), 0, carried=True, exclusive=True),
-    "columns whole askew": call("sum", "i4", (61, 44), 0, carried=True, phase=4),
+    "interleaved rows": call("sum", "f4", (701, 3), 0, carried=True, phase=4),
+    "interleaved rows in order": call("last", "f4", (700, 4), 0, carried=True, exclusive=True),
+    "columns whole misaligned": call("sum", "i4", (61, 44), 0, carried=True, phase=4),
     "bytes in columns": call("max", "u1", (200, 256), 0, view=rising),
-    "lines askew, in reverse": call("sum", "f4", (2, 1301), 1, view=lambda x: x[:, 4:1284], reverse=True, carried=True),
+    "lines misaligned, in reverse": call(
+        "sum", "f4", (2, 1301), 1, view=lambda x: x[:, 4:1284], reverse=True, carried=True
+    ),
     "lines whose ends differ": call("sum", "f4", (4, 1502), 1, view=lambda x: x[::-1, ::-3], carried=True),
     "few columns with gaps": call("sum", "i4", (700, 7), 0, view=lambda x: x[:, 1:], reverse=True, carried=True),
     "few columns in order": call("affine", "f8", (600, 5), 0, exclusive=True),
     "middle axis": call("sum", "f4", (3, 150, 5), 1, carried=True),
-    "strands": call("sum", "f4", (701, 7), 0, carried=True, phase=4),
-    "strands in order": call("last", "f4", (700, 4), 0, carried=True, phase=8, reverse=True, exclusive=True),
-    "strands of a warp in order": call("last", "f8", (300, 5), 0, carried=True, reverse=True, exclusive=True),
-    "strands of a warp": call("sum", "f8", (400, 3), 0, carried=True, phase=8),
-    "more than a span of strands": call("sum", "i8", (44000, 6), 0, carried=True),
-    "more than a span of strands at once": call("sum", "f4", (13000, 12), 0, carried=True),
-    "many strands": call("sum", "i4", (300, 37), 0, carried=True),
-    "strands looked for at once": call("sum", "f4", (700, 37), 0, carried=True, phase=4, reverse=True),
-    "strands in pairs at once": call("sum", "f8", (4000, 12), 0, carried=True, view=lambda x: spared(x, (1234, 5))),
-    "sums without end in strands": call(
+    "contiguous columns": call("sum", "f4", (701, 7), 0, carried=True, phase=4),
+    "contiguous columns in order": call("last", "f4", (700, 4), 0, carried=True, phase=8, reverse=True, exclusive=True),
+    "contiguous columns of a warp in order": call(
+        "last", "f8", (300, 5), 0, carried=True, reverse=True, exclusive=True
+    ),
+    "contiguous columns of a warp": call("sum", "f8", (400, 3), 0, carried=True, phase=8),
+    "more than a span of contiguous columns": call("sum", "i8", (44000, 6), 0, carried=True),
+    "more than a span polled in one batch": call("sum", "f4", (13000, 12), 0, carried=True),
+    "many contiguous columns": call("sum", "i4", (300, 37), 0, carried=True),
+    "contiguous columns polled in one batch": call("sum", "f4", (700, 37), 0, carried=True, phase=4, reverse=True),
+    "contiguous columns in pairs in one batch": call(
+        "sum", "f8", (4000, 12), 0, carried=True, view=lambda x: spared(x, (1234, 5))
+    ),
+    "sums without end in contiguous columns": call(
         "sum", "f8", (700, 12), 0, view=lambda x: spiked(spiked(x, np.inf, 300), -np.inf, 500)
     ),
-    "means in strands at once": call("mean", "f4", (4000, 12), 0, carried=True, phase=4),
-    "means in strands from the end": call("mean", "f4", (4100, 37), 0, carried=True, phase=8, reverse=True),
-    "variances in strands at once": call("var", "f4", (4000, 12), 0, carried=True, phase=4, reverse=True),
-    "deviations in strands at once": call("std", "f4", (4000, 14), 0, carried=True, phase=12),
+    "means polled in one batch": call("mean", "f4", (4000, 12), 0, carried=True, phase=4),
+    "means in contiguous columns from the end": call("mean", "f4", (4100, 37), 0, carried=True, phase=8, reverse=True),
+    "variances polled in one batch": call("var", "f4", (4000, 12), 0, carried=True, phase=4, reverse=True),
+    "deviations polled in one batch": call("std", "f4", (4000, 14), 0, carried=True, phase=12),
     "variances near what comes before": call("var", "f4", (9000, 9), 0, carried=True),
-    "integers in strands at once": call("sum", "i8", (900, 20), 0, carried=True, exclusive=True),
-    "maxima in strands at once": call("max", "f4", (900, 41), 0, carried=True),
-    "strands of rows wider than others": call("max", "f4", (90, 132), 0, carried=True, phase=8, reverse=True),
-    "strands of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
-    "allies": call("sum", "f4", (1500, 50), 0, carried=True, phase=4, reverse=True, processors=6),
-    "allies of a NaN": call(
+    "integers polled in one batch": call("sum", "i8", (900, 20), 0, carried=True, exclusive=True),
+    "maxima polled in one batch": call("max", "f4", (900, 41), 0, carried=True),
+    "contiguous columns of rows wider than others": call(
+        "max", "f4", (90, 132), 0, carried=True, phase=8, reverse=True
+    ),
+    "contiguous columns of bytes": call("max", "u1", (900, 12), 0, carried=True, phase=4, view=rising),
+    "clusters": call("sum", "f4", (1500, 50), 0, carried=True, phase=4, reverse=True, processors=6),
+    "clusters of a NaN": call(
         "sum", "f4", (1500, 50), 0, carried=True, view=lambda x: broken(x, np.nan, (700, 3)), processors=6
     ),
-    "allies before each": call("max", "f4", (1100, 44), 0, carried=True, exclusive=True, processors=4),
-    "allies of many columns": call("nansum", "f4", (170, 70), 0, carried=True, phase=8, processors=4),
-    "allies leave a NaN out": call(
+    "clusters before each": call("max", "f4", (1100, 44), 0, carried=True, exclusive=True, processors=4),
+    "clusters of many columns": call("nansum", "f4", (170, 70), 0, carried=True, phase=8, processors=4),
+    "clusters leave a NaN out": call(
         "nansum", "f4", (900, 50), 0, view=lambda x: broken(x, np.nan, (slice(300, 500), 3)), processors=4
     ),
-    "allies of pairs": call("sum", "f8", (600, 45), 0, carried=True, phase=8, reverse=True, processors=6),
-    "allies of eight bytes": call("sum", "i8", (500, 44), 0, carried=True, exclusive=True, processors=4),
-    "allies of eight bytes in order": call("max", "f8", (300, 70), 0, carried=True, processors=4),
-    "allies of few tiles": call("sum", "f4", (31, 47), 0, carried=True, phase=12, processors=4),
-    "planes of strands": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
-    "planes of strands in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
-    "few planes of strands": call("sum", "f8", (2, 150, 5), 1, carried=True, reverse=True),
+    "clusters of pairs": call("sum", "f8", (600, 45), 0, carried=True, phase=8, reverse=True, processors=6),
+    "clusters of eight bytes": call("sum", "i8", (500, 44), 0, carried=True, exclusive=True, processors=4),
+    "clusters of eight bytes in order": call("max", "f8", (300, 70), 0, carried=True, processors=4),
+    "clusters of few tiles": call("sum", "f4", (31, 47), 0, carried=True, phase=12, processors=4),
+    "planes of contiguous columns": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
+    "planes of contiguous columns in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
+    "few planes of contiguous columns": call("sum", "f8", (2, 150, 5), 1, carried=True, reverse=True),
     "halves in small planes": call(
         "sum", "f2", (450, 7, 5), 1, view=lambda x: broken(x, np.inf, (44, 3, 2)), carried=True
     ),
@@ -241,10 +249,10 @@ CALLS = {
     "few rows of odd pitch": call("max", "i1", (5, 3001), 0, carried=True, exclusive=True),
     "few rows apart": call("sum", "f4", (7, 300), 0, view=lambda x: x[:, ::6], carried=True),
     "columns apart": call("sum", "f4", (1000, 24), 0, view=lambda x: x[:, ::6], reverse=True, carried=True),
-    "lines askew": call("sum", "f4", (3, 1501), 1, view=lambda x: x[:, 1:-2], carried=True),
-    "lines askew and backwards": call("sum", "f4", (3, 1502), 1, view=lambda x: x[::-1, ::-1], carried=True),
-    "narrow lines askew": call("sum", "f2", (2, 3001), 1, view=lambda x: x[:, 5:], exclusive=True),
-    "bytes askew and backwards": call("max", "i1", (2, 6003), 1, view=lambda x: x[:, ::-1]),
+    "lines misaligned": call("sum", "f4", (3, 1501), 1, view=lambda x: x[:, 1:-2], carried=True),
+    "lines misaligned and backwards": call("sum", "f4", (3, 1502), 1, view=lambda x: x[::-1, ::-1], carried=True),
+    "narrow lines misaligned": call("sum", "f2", (2, 3001), 1, view=lambda x: x[:, 5:], exclusive=True),
+    "bytes misaligned and backwards": call("max", "i1", (2, 6003), 1, view=lambda x: x[:, ::-1]),
     "short lines by lanes": call("sum", "f4", (1003, 3), 1, carried=True),
     "lines of 8 by lanes": call("sum", "f4", (700, 8), 1, reverse=True, carried=True, exclusive=True),
     "lines by lanes in smaller packs": call("sum", "f4", (700, 26), 1, carried=True),
@@ -252,14 +260,14 @@ CALLS = {
     "pairs in lines by lanes": call("affine", "f8", (901, 3), 1, carried=True, reverse=True),
     "columns from the right": call("sum", "f4", (50, 200), 0, view=lambda x: x[::-1, ::-1], carried=True),
     "every other column": call("sum", "f4", (50, 140), 0, view=lambda x: x[:, ::2], carried=True),
-    "columns askew": call("sum", "f4", (50, 293), 0, carried=True, exclusive=True),
-    "lines by teams": call("sum", "f4", (400, 52), 1, carried=True),
-    "lines by large teams": call("max", "f4", (401, 204), 1, reverse=True),
-    "odd lines by teams": call("sum", "f4", (400, 43), 1, view=lambda x: x[:, 3:-3], carried=True, exclusive=True),
-    "lines by teams backwards": call("sum", "f2", (400, 37), 1, view=lambda x: x[::-1, ::-1], carried=True),
-    "narrow lines by teams": call("max", "i1", (370, 91), 1, view=lambda x: x[:, 5:], reverse=True, carried=True),
-    "pairs in lines by teams": call("affine", "f8", (370, 35), 1, carried=True),
-    "lines by teams in planes": call("sum", "i4", (20, 22, 66), 2, view=lambda x: x[:, 1:-1, 1:-1], carried=True),
+    "columns misaligned": call("sum", "f4", (50, 293), 0, carried=True, exclusive=True),
+    "lines by sub-warps": call("sum", "f4", (400, 52), 1, carried=True),
+    "lines by large sub-warps": call("max", "f4", (401, 204), 1, reverse=True),
+    "odd lines by sub-warps": call("sum", "f4", (400, 43), 1, view=lambda x: x[:, 3:-3], carried=True, exclusive=True),
+    "lines by sub-warps backwards": call("sum", "f2", (400, 37), 1, view=lambda x: x[::-1, ::-1], carried=True),
+    "narrow lines by sub-warps": call("max", "i1", (370, 91), 1, view=lambda x: x[:, 5:], reverse=True, carried=True),
+    "pairs in lines by sub-warps": call("affine", "f8", (370, 35), 1, carried=True),
+    "lines by sub-warps in planes": call("sum", "i4", (20, 22, 66), 2, view=lambda x: x[:, 1:-1, 1:-1], carried=True),
     "strided": call("sum", "f8", (2000,), view=lambda x: x[1::3], carried=True),
     "backwards": call("affine", "f8", (900,), view=lambda x: x[::-1]),
 }
@@ -311,21 +319,23 @@ PACKS = {
     "sums of floats apart as doubles": call("nansum", "f4", (120, 203), carried=True, result="f8"),
     "sums of floats as halves": call("nansum", "f4", (100, 512), reverse=True, carried=True, result="f2"),
     "sums of floats in lines as halves": call("sum", "f4", (3, 3001), 1, carried=True, result="f2"),
-    "sums askew as doubles": call("sum", "f4", (5, 1503), 1, view=lambda x: x[:, 1:-1], carried=True, result="f8"),
+    "sums misaligned as doubles": call("sum", "f4", (5, 1503), 1, view=lambda x: x[:, 1:-1], carried=True, result="f8"),
     "sums of halves as floats": call("sum", "f2", (3, 3001), 1, view=lambda x: broken(x, np.inf, 2), result="f4"),
     "sums of halves in columns as doubles": call("sum", "f2", (100, 512), carried=True, result="f8"),
     "means of floats as halves": call("mean", "f4", (5000,), carried=True, result="f2"),
     "means of floats in columns as halves": call("nanmean", "f4", (900, 40), carried=True, result="f2"),
     "means of halves as floats": call("mean", "f2", (3, 3001), 1, carried=True, result="f4"),
     "variances of floats as doubles": call("var", "f4", (200, 192), carried=True, result="f8"),
-    "sums askew": call("sum", "f4", (5, 1503), 1, view=lambda x: broken(x, np.inf, (3, 800))[:, 1:-1], carried=True),
-    "sums from the end askew": call(
+    "sums misaligned": call(
+        "sum", "f4", (5, 1503), 1, view=lambda x: broken(x, np.inf, (3, 800))[:, 1:-1], carried=True
+    ),
+    "sums from the end misaligned": call(
         "nansum", "f4", (5, 1503), 1, view=lambda x: broken(x, np.nan, np.s_[:, ::70])[::-1, ::-1], carried=True
     ),
-    "sums backwards askew": call(
+    "sums backwards misaligned": call(
         "sum", "f4", (4, 1602), 1, view=lambda x: broken(x, np.nan, (1, 300))[:, 1:-1], reverse=True, carried=True
     ),
-    "sums of halves askew": call("sum", "f2", (5, 2403), 1, view=lambda x: broken(x, np.inf, (3, 800))[:, 1:-1]),
+    "sums of halves misaligned": call("sum", "f2", (5, 2403), 1, view=lambda x: broken(x, np.inf, (3, 800))[:, 1:-1]),
     "sums of squares": call("sumsq", "f4", (5000,), carried=True),
     "sums of squares of halves": call("sumsq", "f2", (3, 3001), 1, reverse=True),
     "sums of magnitudes in lines": call("norm1", "f4", (30, 300), 1, carried=True),
@@ -369,26 +379,30 @@ PACKS = {
         "std", "f2", (700, 50), 1, totals=False, view=lambda x: broken(x, np.nan, (3, 7))
     ),
     "variances of short lines behind others": call("var", "f4", (1003, 8), 1, carried=True),
-    "variances by teams": call("var", "f4", (400, 52), 1, totals=False),
-    "variances of odd lines by teams": call("var", "f4", (400, 43), 1, view=lambda x: x[:, 3:-3]),
+    "variances by sub-warps": call("var", "f4", (400, 52), 1, totals=False),
+    "variances of odd lines by sub-warps": call("var", "f4", (400, 43), 1, view=lambda x: x[:, 3:-3]),
     "variances of odd lines": call(
         "var", "f4", (400, 43), 1, totals=False, view=lambda x: broken(x[:, 3:-3], 1e20, (9, 0))
     ),
-    "deviations by teams backwards": call("std", "f2", (400, 37), 1, totals=False, view=lambda x: x[::-1, ::-1]),
-    "variances by teams behind others": call("var", "f4", (400, 52), 1, reverse=True, carried=True),
+    "deviations by sub-warps backwards": call("std", "f2", (400, 37), 1, totals=False, view=lambda x: x[::-1, ::-1]),
+    "variances by sub-warps behind others": call("var", "f4", (400, 52), 1, reverse=True, carried=True),
     "variances of many digits": call("var", "f8", (9000,), view=lambda x: x + 7),
     "deviations in lines": call("std", "f8", (3, 1500), 1),
     "means in columns": call("mean", "f4", (60, 300), 0, view=lambda x: broken(x, np.nan, (20, 7)), carried=True),
     "variances in columns": call("var", "f4", (900, 70), 0, view=lambda x: x[:, 1:]),
     "halves in columns": call("sum", "f2", (100, 512), 0, view=lambda x: broken(x, np.inf, (70, 7)), carried=True),
-    "halves in strands": call("sum", "f2", (700, 33), 0, view=lambda x: broken(x, -np.inf, (400, 7)), carried=True),
+    "halves in contiguous columns": call(
+        "sum", "f2", (700, 33), 0, view=lambda x: broken(x, -np.inf, (400, 7)), carried=True
+    ),
     "a NaN in columns": call("sum", "f4", (100, 512), 0, view=lambda x: broken(x, np.nan, (70, 7)), carried=True),
     "a NaN in columns apart": call("sum", "f4", (120, 203), 0, view=lambda x: broken(x, np.nan, (70, 7)), reverse=True),
     "a NaN in columns before each": call(
         "sum", "f4", (100, 512), 0, view=lambda x: broken(x, np.nan, (70, 7)), exclusive=True
     ),
-    "halves in strands of two": call("nansum", "f2", (700, 34), 0, view=lambda x: broken(x, np.nan, (400, 7))),
-    "halves in lines of strands": call(
+    "halves in pairs of contiguous columns": call(
+        "nansum", "f2", (700, 34), 0, view=lambda x: broken(x, np.nan, (400, 7))
+    ),
+    "halves in planes of lines": call(
         "sum", "bfloat16", (9, 30, 6), 1, view=lambda x: broken(x, np.nan, (4, 29, 5)), carried=True
     ),
     "halves in columns, before each": call(
@@ -449,11 +463,12 @@ def test_families_beyond_two_to_the_32_have_their_kernels(name):
 
 def test_anchors():
     """With anchors eight times as close as they are: as it is they are far more tiles apart than there is time for."""
-    text, post = sources.source("scan.cuh"), "anchors[group].post(reach.breaks ? own : Op::combine(before, own))"
+    text = sources.source("scan.cuh")
+    post = "anchors[group].publish(range.contains_head ? own : Op::combine(before, own))"
     assert "GROUP = 8;" in text and post in text
     near, one = text.replace("GROUP = 8;", "GROUP = 1;"), CALLS["more than a stretch"]
-    with mock.patch.object(scan_plans, "posts", lambda tiles: 2 * tiles):
-        right, wrong = build([unit([one], near), unit([one], near.replace(post, "anchors[group].post(before)"))])
+    with mock.patch.object(scan_plans, "tile_states", lambda tiles: 2 * tiles):
+        right, wrong = build([unit([one], near), unit([one], near.replace(post, "anchors[group].publish(before)"))])
         for schedule in SCHEDULES:
             check(right, one, schedule, seed=3)
         with pytest.raises((SimtError, AssertionError)):
@@ -476,11 +491,11 @@ def test_runs_of_some_packs():
         call("nanstd", "f4", (9000,), view=lambda x: broken(x, np.nan, 5000), reverse=True),
         call("var", "f2", (20_000,), view=lambda x: x + np.float16(2)),
     ]
-    text, asks = sources.source("scan.cuh"), "near.is_near(squares)"
+    text, asks = sources.source("scan.cuh"), "delta.is_small(squares)"
     assert asks in text
     with mock.patch.object(scans, "LIMIT", 32 << 10):
         assert all(", 3, " in one.kernels()[0] for one in calls)  # packs of a lane
-        right, wrong = build([unit(calls, text), unit([outlier], text.replace(asks, "near.is_near(0)"))])
+        right, wrong = build([unit(calls, text), unit([outlier], text.replace(asks, "delta.is_small(0)"))])
         for one in calls:
             check(right, one, "forward", seed=3)
         with pytest.raises(AssertionError):
@@ -509,8 +524,8 @@ def test_digits_of_variances(name):
 # what is wrong: the text, what stands there instead, and calls that show it
 DEFECTS = {
     "a barrier's number comes again too soon": (
-        "return 1 + 2 * LAG + round % (2 * LAG);",
-        "return 1 + 2 * LAG + round % LAG;",
+        "return 1 + 2 * WRITE_DELAY + round % (2 * WRITE_DELAY);",
+        "return 1 + 2 * WRITE_DELAY + round % WRITE_DELAY;",
         ("wider results", "maxima"),
     ),
     "bytes of two lanes change places": (
@@ -525,14 +540,14 @@ DEFECTS = {
         ("sums of halves", "sums of halves in lines"),
     ),
     "a share passes for finite": (
-        "return __all_sync(0xffffffffu, all.was_right());",
+        "return __all_sync(0xffffffffu, all.was_finite());",
         "return true;",
         ("sums of halves", "sums of halves in lines"),
     ),
-    "packs askew are taken for straight": (
-        "if (lie != Lie) return write_finite<Lie + 1>(lie, run, value);",
+    "packs misaligned are taken for straight": (
+        "if (misalignment != Misalignment) return write_finite<Misalignment + 1>(misalignment, run, value);",
         "",
-        ("sums askew", "sums from the end askew"),
+        ("sums misaligned", "sums from the end misaligned"),
     ),
     "infinities are left out as NaN are": (
         "(0x7fff7fffu - infinity)",
@@ -540,15 +555,19 @@ DEFECTS = {
         ("sums of halves in lines backwards",),
     ),
     "no line ends where a share is written": (
-        "const bool even = Lines == 0 ? is_inner(first) : held.even;",
+        "const bool even = Lines == 0 ? is_inner(first) : kept.even;",
         "const bool even = true;",
         ("sums of halves in lines", "means in lines"),
     ),
-    "a guess is taken for right": ("return check == 0;", "return true;", ("halves in columns", "halves in strands")),
-    "a guess is forgotten where a line begins": (
-        "return right && fold.was_right();",
-        "return fold.was_right();",
-        ("halves in lines of strands",),
+    "an assumption is taken for right": (
+        "return check == 0;",
+        "return true;",
+        ("halves in columns", "halves in contiguous columns"),
+    ),
+    "an assumption is forgotten where a line begins": (
+        "return is_finite && fold.was_finite();",
+        "return fold.was_finite();",
+        ("halves in planes of lines",),
     ),
     "all counts are a reciprocal's first": (
         "return refined(x, approximate(x, first, far));",
@@ -561,7 +580,7 @@ DEFECTS = {
         ("means in columns", "variances in columns"),
     ),
     "a lane's moments are those of fewer": ("return lane * run - (", "return lane * (run - 1) - (", ("variances",)),
-    "what is far passes for near": (
+    "a large change passes for a small one": (
         "none ? -1.0f : (f32)before.m2 * 0.03125f;",
         "none ? -1.0f : bit_cast<f32>(0x7f800000u);",
         ("deviations with an outlier",),
@@ -572,7 +591,7 @@ DEFECTS = {
         ("variances in lines of many",),
     ),
     "a line that begins has no first results": (
-        "return begin.write(begun, run.start_of(line), task.option, results(stage));",
+        "return head.write(head_state, run.start_of(line), task.option, results(stage));",
         "return;",
         ("variances in lines of many",),
     ),
@@ -587,7 +606,7 @@ DEFECTS = {
         ("variances", "variances in lines"),
     ),
     "what is left out counts": ("__all_sync(0xffffffffu, fold.is_whole())", "true", ("variances of numbers",)),
-    "lanes divide by the first one's counts": ("parts() + place;", "parts();", ("variances by teams",)),
+    "lanes divide by the first one's counts": ("parts() + place;", "parts();", ("variances by sub-warps",)),
     "counts of a line go on in the next": (
         "if (Ends && ++number == (u32)task.length) number = 0;",
         "if (Ends) number = (number + 1) % 2;",
@@ -604,19 +623,19 @@ DEFECTS = {
         "missing = 0;",
         ("segments",),
     ),
-    "bases are awaited a round too early": (
-        "await(&work.rounds().found, (round - LAG + 1) * Lookers);",
-        "await(&work.rounds().found, (round - LAG) * Lookers);",
+    "prefixes are awaited a round too early": (
+        "await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);",
+        "await(&work.ring().found, (round - WRITE_DELAY) * LookBackWarps);",
         ("tiles", "more than a stretch"),
     ),
-    "a tile is drawn after it is shown": (
-        "spot(round + 2) = drawn_spot(round + 2, drawn);",
+    "a tile is taken after it is shown": (
+        "location(round + 2) = taken_location(round + 2, taken);",
         "",
         ("tiles",),
     ),
     "nobody waits for copies": ("wait_copies<1>();", "", ("tiles",)),
     "one copy too many is left under way": ("wait_copies<1>();", "wait_copies<2>();", ("tiles",)),
-    "a state is read before it is posted": (
+    "a state is read before it is published": (
         "there = there && seen[i] >> 32 == mark;",
         "",
         ("tiles", "more than a stretch"),
@@ -626,51 +645,51 @@ DEFECTS = {
     "a warp's lanes do not come to a barrier together": (
         "GR_HD void wait_at(u32 barrier, u32 threads) {\n    __syncwarp();",
         "GR_HD void wait_at(u32 barrier, u32 threads) {",
-        ("many strands", "allies"),
+        ("many contiguous columns", "clusters"),
     ),
-    "half of a state is read before it is posted": (
+    "half of a state is read before it is published": (
         "there = there && seen[i] >> 32 == mark;",
         "there = there && (i % 2 == 1 || seen[i] >> 32 == mark);",
         ("tiles", "more than a stretch"),
     ),
-    "the other half is read before it is posted": (
+    "the other half is read before it is published": (
         "there = there && seen[i] >> 32 == mark;",
         "there = there && (i % 2 == 0 || seen[i] >> 32 == mark);",
         ("wider results",),
     ),
-    "a number is taken when the one beside it is there": (
+    "a number is taken when the other one is there": (
         "posted = posted && seen[j] != 0;",
         "posted = posted && (j > 0 || seen[j] != 0);",
         ("in pairs",),
     ),
-    "half of a post is taken that is looked for at once": (
-        "return seen[0] != 0 && seen[width - 1] != 0;",
-        "return seen[0] != 0;",
-        ("strands in pairs at once",),
+    "half of a tile state is taken that is polled in one batch": (
+        "return polled[0] != 0 && polled[width - 1] != 0;",
+        "return polled[0] != 0;",
+        ("contiguous columns in pairs in one batch",),
     ),
-    "half of a deep chain's post is taken": (
+    "half of a three-level chain's tile state is taken": (
         "there = there && seen[i] >> 32 == mark;",
         "there = there && (i % 2 == 1 || seen[i] >> 32 == mark);",
         ("columns of few chains",),
     ),
-    "tiles are dealt out in the order of blocks": (
-        "static GR_HD u64 tile_of(const Work&, u32, u32 drawn) { return drawn; }",
+    "tiles are numbered in the order of blocks": (
+        "static GR_HD u64 tile_of(const Work&, u32, u32 taken) { return taken; }",
         "static GR_HD u64 tile_of(const Work&, u32 round, u32) { return blockIdx.x + (u64)round * gridDim.x; }",
         ("tiles", "more than a stretch"),
     ),
     "a flag is raised without a release": ("    simt::release();\n", "", ("columns",)),
-    "a tile is fetched before it is drawn": (
-        "if (speaks(lane)) await(&work.rounds().drawn, round + 3);",
+    "a tile is fetched before it is taken": (
+        "if (speaks(lane)) await(&work.ring().taken, round + 3);",
         "",
         ("short lines", "columns"),
     ),
-    "tiles are drawn out of turn": (
-        "await(&work.rounds().drawn, round + STAGES);",
+    "tiles are taken out of turn": (
+        "await(&work.ring().taken, round + STAGES);",
         "",
         ("short lines", "columns"),
     ),
-    "bases are read before they are found": (
-        "wait_at(found(round - LAG), meeting);",
+    "prefixes are read before they are found": (
+        "wait_at(prefix_barrier(round - WRITE_DELAY), barrier_threads);",
         "__syncwarp();",
         ("maxima", "short lines"),
     ),
@@ -682,13 +701,13 @@ DEFECTS = {
     "what decides is sought one pack too late": ("pack += __ffs(lanes) - 1;", "pack += __ffs(lanes);", ("any", "all")),
     "a tile looks back at itself": ("one >= begin && one < tile", "one >= begin && one <= tile", ("tiles",)),
     "few tiles leave out the last": (
-        "fold_few<Op>(task, singles + begin, (u32)(tile - begin), start)",
-        "fold_few<Op>(task, singles + begin, (u32)(tile - begin) - (tile > begin), start)",
+        "fold_few<Op>(task, tile_states + begin, (u32)(tile - begin), start)",
+        "fold_few<Op>(task, tile_states + begin, (u32)(tile - begin) - (tile > begin), start)",
         ("lines of tiles",),
     ),
     "a stretch leaves out its last tile": (
-        "reach.breaks ? own : Op::combine(whole, own)",
-        "reach.breaks ? own : whole",
+        "range.contains_head ? own : Op::combine(whole, own)",
+        "range.contains_head ? own : whole",
         ("more than a stretch",),
     ),
     "operands swapped": (
@@ -716,56 +735,56 @@ DEFECTS = {
         "from[i]->read(read[i], mark) || true",
         ("columns of many tiles, in order", "middle axis"),
     ),
-    "a deep chain's tile takes whatever stands there": (
-        "if (seen[i].is_there()) wanted &= ~(1u << i);",
+    "a three-level chain's tile takes whatever stands there": (
+        "if (polled[i].is_published()) wanted &= ~(1u << i);",
         "wanted &= ~(1u << i);",
         ("columns", "columns of many tiles"),
     ),
     "a strip's stretch leaves out its last tile": (
-        "post(Op::combine(near, own))",
-        "post(near)",
+        "publish(Op::combine(near, own))",
+        "publish(near)",
         ("columns of many tiles, in order",),
     ),
-    "a deep chain's stretch leaves out its last tile": (
-        "stretches[link / EACH * wide].post(Op::combine(behind, own));",
-        "stretches[link / EACH * wide].post(behind);",
+    "a three-level chain's stretch leaves out its last tile": (
+        "stretches[link / THREE_LEVEL_RADIX * wide].publish(Op::combine(behind, own));",
+        "stretches[link / THREE_LEVEL_RADIX * wide].publish(behind);",
         ("columns of many tiles",),
     ),
-    "a deep chain's long stretch leaves out its last tile": (
-        "next->post(Op::combine(behind, own));",
-        "next->post(behind);",
+    "a three-level chain's long stretch leaves out its last tile": (
+        "next->publish(Op::combine(behind, own));",
+        "next->publish(behind);",
         ("columns of many tiles",),
     ),
-    "teams of lanes swapped": (
+    "row groups of lanes swapped": (
         "state[j] = Op::combine(earlier, state[j]);",
         "state[j] = Op::combine(state[j], earlier);",
         ("few columns in order",),
     ),
     "rows keep the first one's phase": (
-        "phase = (phase + turn) & 15;",
+        "phase = (phase + phase_step) & 15;",
         "",
         ("few columns with gaps", "narrow columns of odd stride"),
     ),
     "results leave before all lanes have theirs": (
-        "if (!Drained || rows == 0) return;\n        __syncwarp();",
-        "if (!Drained || rows == 0) return;",
+        "if (!StagesResults || rows == 0) return;\n        __syncwarp();",
+        "if (!StagesResults || rows == 0) return;",
         ("few columns in order",),
     ),
     "short lines are read before they are there": ("wait_copies<ahead>();", "", ("short lines by lanes",)),
     "packs of an even run stay where they meet in a bank": (
-        "            move(at ^ turn(number), at);",
+        "            move(at ^ swizzle(number), at);",
         "            move(at, at);",
         ("lines of 8 by lanes",),
     ),
-    "lanes of a team begin with their own elements": (
-        "State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(gather.state()));",
-        "State state = warp_scan<Op, Lanes>(gather.state());",
-        ("lines by teams", "lines by large teams"),
+    "lanes of a sub-warp begin with their own elements": (
+        "State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(reduce.state()));",
+        "State state = warp_scan<Op, Lanes>(reduce.state());",
+        ("lines by sub-warps", "lines by large sub-warps"),
     ),
     "a line's pack is written with another's end": (
         "            if (at >= lead) __stcs(",
         "            __stcs(",
-        ("odd lines by teams", "narrow lines by teams"),
+        ("odd lines by sub-warps", "narrow lines by sub-warps"),
     ),
     "only a line's first end in a run is seen": (
         "begin = run - (behind - more * length);",
@@ -780,42 +799,42 @@ DEFECTS = {
     "packs are shifted before the next ones are read": (
         "}\n            __syncwarp();\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
         "}\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
-        ("narrow lines askew",),
+        ("narrow lines misaligned",),
     ),
     "results take the place of packs that others need": (
-        "if (Lie > 0 && Share::in_place) __syncwarp();",
+        "if (Misalignment > 0 && Share::in_place) __syncwarp();",
         "",
-        ("lines askew", "lines askew and backwards"),
+        ("lines misaligned", "lines misaligned and backwards"),
     ),
     "a second line begins where the first one goes on": (
-        "grain < before ? source : source + jump",
+        "unit < before ? source : source + jump",
         "source",
         ("lines whose ends differ",),
     ),
     "a span leaves out its last tile": (
-        "[(LINKS + 1) * wide].post(Op::combine(state, own));",
-        "[(LINKS + 1) * wide].post(state);",
+        "[(TWO_LEVEL_RADIX + 1) * wide].publish(Op::combine(state, own));",
+        "[(TWO_LEVEL_RADIX + 1) * wide].publish(state);",
         ("columns of many tiles, in order",),
     ),
-    "a deep chain's span leaves out its last tile": (
-        "next->post(Op::combine(state, own));",
-        "next->post(state);",
-        ("more than a span of strands",),
+    "a three-level chain's span leaves out its last tile": (
+        "next->publish(Op::combine(state, own));",
+        "next->publish(state);",
+        ("more than a span of contiguous columns",),
     ),
-    "posts are taken before they are there": (
-        "return seen[0] != 0 && seen[width - 1] != 0;",
+    "tile states are taken before they are there": (
+        "return polled[0] != 0 && polled[width - 1] != 0;",
         "return true;",
-        ("strands looked for at once", "strands in pairs at once"),
+        ("contiguous columns polled in one batch", "contiguous columns in pairs in one batch"),
     ),
     "a state looks like none": (
-        "(word == SPARE ? OTHER : word) ^ SPARE",
-        "word ^ SPARE",
-        ("strands in pairs at once",),
+        "(word == ZERO_ENCODED ? SUBSTITUTE_NAN : word) ^ ZERO_ENCODED",
+        "word ^ ZERO_ENCODED",
+        ("contiguous columns in pairs in one batch",),
     ),
-    "a stretch looked for at once leaves out its last tile": (
-        "anchor[(1 + far) * wide].post(Part::of(Op::combine(behind, own)));",
-        "anchor[(1 + far) * wide].post(Part::of(behind));",
-        ("strands in pairs at once",),
+    "a stretch polled in one batch leaves out its last tile": (
+        "anchor[(1 + far) * wide].publish(Part::of(Op::combine(behind, own)));",
+        "anchor[(1 + far) * wide].publish(Part::of(behind));",
+        ("contiguous columns in pairs in one batch",),
     ),
     "strips that overlap end where their own columns do": (
         "own + (0 - ((u32)(u64)row + own)) % SECTOR",
@@ -827,67 +846,71 @@ DEFECTS = {
         "return (0 -",
         ("strips that overlap", "strips of bytes that overlap"),
     ),
-    "all chains look for posts of the first one": (
-        "(Post*)task.states + chain * each * wide + column",
-        "(Post*)task.states + column",
-        ("few rows of odd pitch at once",),
+    "all chains poll tile states of the first one": (
+        "(Published*)task.states + chain * each * wide + column",
+        "(Published*)task.states + column",
+        ("few rows of odd pitch in one batch",),
     ),
-    "a span looked for at once leaves out its last tile": (
-        "anchor[(EACH + 1) * wide].post(Part::of(Op::combine(state, own)));",
-        "anchor[(EACH + 1) * wide].post(Part::of(state));",
-        ("strands in pairs at once",),
+    "a span polled in one batch leaves out its last tile": (
+        "anchor[(RADIX + 1) * wide].publish(Part::of(Op::combine(state, own)));",
+        "anchor[(RADIX + 1) * wide].publish(Part::of(state));",
+        ("contiguous columns in pairs in one batch",),
     ),
     "a span's elements are those since the first tile": (
         "counts.before(first) + Part::count(start)",
         "counts.before(first)",
-        ("means in strands from the end", "variances in strands at once"),
+        ("means in contiguous columns from the end", "variances polled in one batch"),
     ),
     "all columns have as many elements in the first tile": (
         "(i64)task.links * each : -less};",
         "(i64)task.links * each : 0};",
-        ("means in strands at once", "deviations in strands at once"),
+        ("means polled in one batch", "deviations polled in one batch"),
     ),
     "a sum without end is finite": (
         "if (sum[j].hi - sum[j].hi == 0) {",
         "if (true) {",
-        ("sums without end in strands",),
+        ("sums without end in contiguous columns",),
     ),
     "columns begin with the first position": (
-        "return position + turned(spot, position) * width - spot.lead;",
+        "return position + rows_ahead(location, position) * width - location.lead;",
         "return position;",
-        ("strands", "a braid of columns"),
+        ("contiguous columns", "interleaved rows"),
     ),
-    "a gang goes on before all have their copies": ("meet();  // all have their copies", "", ("many strands",)),
-    "results leave before a gang has them": (
-        "meet();\n        drain(spot, stage);",
-        "drain(spot, stage);",
-        ("many strands",),
+    "a warp group goes on before all have their copies": (
+        "sync_group();  // all have their copies",
+        "",
+        ("many contiguous columns",),
     ),
-    "teams come in the order of memory": (
+    "results leave before a warp group has them": (
+        "sync_group();\n        drain(location, stage);",
+        "drain(location, stage);",
+        ("many contiguous columns",),
+    ),
+    "row groups come in the order of memory": (
         "[(is_reverse() ? parts() - 1 - t : t) * width",
         "[t * width",
-        ("strands in order",),
+        ("contiguous columns in order",),
     ),
-    "teams of a warp swapped": (
-        "state = Flow::combine(earlier, state);",
-        "state = Flow::combine(state, earlier);",
-        ("strands of a warp in order",),
+    "row groups of a warp swapped": (
+        "state = Running::combine(earlier, state);",
+        "state = Running::combine(state, earlier);",
+        ("contiguous columns of a warp in order",),
     ),
-    "what allies tell is taken before it is there": (
-        "to.words[i] = await_word_beside(&in[away - 1][place].words[i], number);",
+    "what blocks of a cluster send is taken before it is there": (
+        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
         "to.words[i] = (u32)in[away - 1][place].words[i];",
-        ("allies", "allies of many columns"),
+        ("clusters", "clusters of many columns"),
     ),
     "one word of a state is awaited for both": (
-        "to.words[i] = await_word_beside(&in[away - 1][place].words[i], number);",
+        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
         "to.words[i] = i ? (u32)in[away - 1][place].words[i]"
-        " : await_word_beside(&in[away - 1][place].words[i], number);",
-        ("allies", "allies of many columns"),
+        " : await_remote_word(&in[away - 1][place].words[i], number);",
+        ("clusters", "clusters of many columns"),
     ),
-    "what allies tell of one tile counts for others": (
-        "number = (u32)(spot.link / Blocks) + 1;",
+    "what blocks of a cluster send of one tile counts for others": (
+        "number = (u32)(location.link / Blocks) + 1;",
         "number = 1;",
-        ("allies", "allies of many columns"),
+        ("clusters", "clusters of many columns"),
     ),
     "no mean leaves the range of binary32": ("if (check != 0) return false;", "", ("means of a pack past the range",)),
     "sums before a mean are in the range of binary32": (
@@ -900,30 +923,30 @@ DEFECTS = {
         "#pragma",
         ("means of halves late behind an infinity",),
     ),
-    "bits are moved of what is not added itself": (
-        "if constexpr (IsMoved<Map>::yes && V",
-        "if constexpr (Moved<T>::exists && V",
+    "bits are shifted of what is not added itself": (
+        "if constexpr (AddsElements<Map>::yes && V",
+        "if constexpr (ExponentShiftedBits<T>::exists && V",
         ("sums of squares",),
     ),
-    "a NaN passes for a number where allies hold it": (
-        "is_inner(next) && folded.right)",
+    "a NaN passes for a number in registers": (
+        "is_inner(next) && folded.is_finite)",
         "is_inner(next))",
-        ("allies of a NaN",),
+        ("clusters of a NaN",),
     ),
-    "allies begin before all are there": (
-        "    work.begin();\n    meet_cluster<Blocks>();\n",
+    "a cluster begins before all blocks are there": (
+        "    work.begin();\n    sync_cluster<Blocks>();\n",
         "    work.begin();\n    __syncthreads();\n",
-        ("allies of few tiles", "allies"),
+        ("clusters of few tiles", "clusters"),
     ),
-    "an ally's tile counts for nothing": (
+    "a block's tile counts for nothing": (
         "before = Op::combine(before, sums[i]);",
         "",
-        ("allies",),
+        ("clusters",),
     ),
     "rows are overtaken before all lanes hold theirs": (
-        "meet();  // all have their rows, and have left results",
+        "sync_group();  // all have their rows, and have left results",
         "",
-        ("allies", "allies before each"),
+        ("clusters", "clusters before each"),
     ),
     "a lane stays in its plane": (
         "plane += hop + wraps;\n            column",
@@ -934,17 +957,17 @@ DEFECTS = {
     "a line goes on in the next plane": (
         "if (Lines && until == 0) {",
         "if (Lines && until == 0) until = (u32)task.length;\n            if (false) {",
-        ("planes of strands",),
+        ("planes of contiguous columns",),
     ),
     "a lane's last columns are always there": (
-        "return Apart == 1 || first + j * Apart < spot.columns;",
+        "return ColumnStride == 1 || first + j * ColumnStride < location.columns;",
         "return true;",
         ("halves apart",),
     ),
-    "nobody waits for a strip's rows": ("wait_copies<FALL_STAGES - 2>();", "", ("variances alone", "segments alone")),
+    "nobody waits for a strip's rows": ("wait_copies<SERIAL_STAGES - 2>();", "", ("variances alone", "segments alone")),
     "a strip's rows are overtaken": (
-        "link + FALL_STAGES - 1, (stage + FALL_STAGES - 1) % FALL_STAGES);",
-        "link + FALL_STAGES - 1, stage);",
+        "link + SERIAL_STAGES - 1, (stage + SERIAL_STAGES - 1) % SERIAL_STAGES);",
+        "link + SERIAL_STAGES - 1, stage);",
         ("variances alone", "segments alone"),
     ),
     "a row's ends are a pack's": (
@@ -962,15 +985,15 @@ DEFECTS = {
         "one_over(number + 1), freedom",
         ("means alone",),
     ),
-    "teams have the first one's reciprocals": ("scan.pass((int)first);", "", ("means in strips",)),
-    "counts are taken for alike": (
+    "row groups have the first one's reciprocals": ("scan.pass((int)first);", "", ("means in strips",)),
+    "counts are taken to agree": (
         "__all_sync(0xffffffffu, alike || !has)",
         "__all_sync(0xffffffffu, true)",
         ("variances behind unlike counts", "means behind unlike counts"),
     ),
     "a strip's columns take each other's results": (
-        "j++) state[j] = notes().state[slot][warp][column + j * Apart];",
-        "j++) state[j] = notes().state[slot][warp][column + j];",
+        "j++) state[j] = scratch().state[slot][warp][column + j * ColumnStride];",
+        "j++) state[j] = scratch().state[slot][warp][column + j];",
         ("columns from the right",),
     ),
     "lines of two planes lie evenly apart": (
@@ -978,7 +1001,7 @@ DEFECTS = {
         "",
         ("every other line",),
     ),
-    "grains stay in their share's first line": (
+    "copy units stay in their share's first line": (
         "element = {line + lines,",
         "element = {line,",
         ("every other line",),
@@ -989,18 +1012,18 @@ DEFECTS = {
 WAITS = """
 struct Wait { u32* ticket; u64 *post, draws, each; };
 __global__ void wait_for_a_tile(const __grid_constant__ Wait task) {
-    Posted<u32, 16>* const post = (Posted<u32, 16>*)task.post;
+    TileState<u32, 16>* const post = (TileState<u32, 16>*)task.post;
     if (blockIdx.x == 0) {
         for (u64 drawn = 0; drawn < task.draws; drawn++) {
-            for (u64 work = 0; work < task.each; work++) drawn_until_now(task.ticket);
+            for (u64 work = 0; work < task.each; work++) tiles_taken_until_now(task.ticket);
             if (threadIdx.x == 0) atomicAdd(task.ticket, 1u);
         }
-        if (threadIdx.x == 0 && task.draws > 0) post->post(7);
+        if (threadIdx.x == 0 && task.draws > 0) post->publish(7);
         return;
     }
-    Seen<Posted<u32, 16>> seen[1];
+    PolledTileState<TileState<u32, 16>> seen[1];
     seen[0].clear();
-    await_seen(task.ticket, seen, 1u, [&](u32) { return post; });
+    await_polled(task.ticket, seen, 1u, [&](u32) { return post; });
     if (threadIdx.x == 0) task.post[2] = seen[0].state();
 }
 """
@@ -1008,7 +1031,7 @@ __global__ void wait_for_a_tile(const __grid_constant__ Wait task) {
 
 def test_who_waits_gives_up_where_no_tile_is_drawn_and_not_before():
     """As long as blocks draw tiles, they go on: on a slow GPU one tile may take more polls than any number."""
-    text, sees = sources.source("scan.cuh"), "if (drawn_until_now(ticket) != drawn) return 0;"
+    text, sees = sources.source("scan.cuh"), "if (tiles_taken_until_now(ticket) != drawn) return 0;"
     assert "SPINS = 1u << 25;" in text and sees in text
     quick = text.replace("SPINS = 1u << 25;", "SPINS = 1u << 5;") + WAITS
     right, blind = build([Unit(each, ("wait_for_a_tile",)) for each in (quick, quick.replace(sees, ""))])

@@ -39,14 +39,17 @@ SHAPES = (
     (re.compile(r", \d+, (?=3, 32, \w+, \w+, \w+, \w+>$)"), ", 10, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
-    (re.compile(r"(?<=^scan_braid)(.*), \d+, \d+, (?=[34], \w+>$)"), r"\1, 12, 9, "),
-    (re.compile(r"(?<=^scan_short)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
-    (re.compile(r"(?<=^scan_planes)(.*), \d+, (?=\w+, \w+>$)"), r"\1, 16, "),
-    (re.compile(r"(?<=^scan_teams)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^scan_interleaved_rows)(.*), \d+, \d+, (?=[34], \w+>$)"), r"\1, 12, 9, "),
+    (re.compile(r"(?<=^scan_lane_lines)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^scan_small_planes)(.*), \d+, (?=\w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^scan_subwarp_lines)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
 )
 
-
-STRANDS = (  # gangs and warps of each
+IN_WARPS = (
+    *("scan_rows", "scan_columns", "scan_interleaved_rows"),
+    *("scan_small_planes", "scan_lane_lines", "scan_subwarp_lines"),
+)
+CONTIGUOUS = (  # warp groups and warps of each
     (re.compile(r", \d+, \d+, (?=\d+, \d, \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
     (re.compile(r", \d+, \d+, (?=\d+, [5-7], \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 7, "),
     (re.compile(r", \d+, \d+, (?=\d+, 1, \w+, \w+, \w+>$)"), ", 14, 1, "),
@@ -54,27 +57,28 @@ STRANDS = (  # gangs and warps of each
 )
 
 
-EIGHTS = re.compile(r"^scan_allies<.*?<[fiu]64\b")  # as many rows as sm_90 has registers for: others spill some words
+# As many rows as sm_90 has registers for: others spill some words.
+EIGHTS = re.compile(r"^scan_cluster_columns<.*?<[fiu]64\b")
 
 
 def as_on_a_gpu(kernel: str) -> str:
-    if kernel.startswith("scan_until"):
+    if kernel.startswith("scan_any_all"):
         return re.sub(r", \d+, \d+>$", ", 6, 37>", kernel)
-    if kernel.startswith("scan_allies"):
+    if kernel.startswith("scan_cluster_columns"):
         gangs, rows = ("1, 12", 24 if "Twofold" in kernel else 28) if EIGHTS.search(kernel) else ("2, 8", 34)
         return re.sub(r", \d+, \d+, \d+, (\w+), 8, \d+, 2>$", rf", {gangs}, 2, \1, 8, {rows}, 2>", kernel)
-    if kernel.startswith("scan_strands"):
-        for pattern, shape in STRANDS:
+    if kernel.startswith("scan_contiguous_columns"):
+        for pattern, shape in CONTIGUOUS:
             kernel = pattern.sub(shape, kernel)
         return kernel
     for pattern, shape in SHAPES[:9] if kernel.startswith("scan_rows") else SHAPES[9:]:
-        if kernel.startswith(("scan_rows", "scan_columns", "scan_braid", "scan_planes", "scan_short", "scan_teams")):
+        if kernel.startswith(IN_WARPS):
             kernel = pattern.sub(shape, kernel)
     return kernel
 
 
 # Some words: by the warps that look back for `last` of float64, and of products with an exponent.
-SPILLS = ("strands of a warp in order", "products in columns", "products in lines")
+SPILLS = ("contiguous columns of a warp in order", "products in columns", "products in lines")
 TAKEN = [name for name in CALLS if (name not in METHODS or "in order" in name) and name not in SPILLS]
 KERNELS = sorted({as_on_a_gpu(kernel) for name in TAKEN for kernel in CALLS[name].kernels()})
 
@@ -103,7 +107,8 @@ def test_kernels_compile_without_spills(arch):
 
 def test_blocks_read_and_write_posts_by_relaxed_accesses_of_whole_words():
     """Others would race, and two halves of a word need not be seen together."""
-    ways = ("scan_rows<Sum", "scan_rows<Var", "scan_columns<Sum", "scan_strands<Sum", "scan_braid", "scan_until")
+    in_tiles = ("scan_rows<Sum", "scan_rows<Var", "scan_columns<Sum", "scan_contiguous_columns<Sum")
+    ways = (*in_tiles, "scan_interleaved_rows", "scan_any_all")
     some = [next(kernel for kernel in KERNELS if kernel.startswith(way)) for way in ways]
     for kernel, (_, code) in kernel_facts._compiled(some, MAIN, "", TOP, 0).items():
         assert "st.global.cg" not in code, kernel

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from gpureduce_dask.device import scan as device_scan
-from gpureduce_dask.device import scan_allies, scan_plans, scan_task
+from gpureduce_dask.device import scan_cluster_columns, scan_plans, scan_task
 from gpureduce_dask.operators.table import OPERATORS
 
 LIMIT, PROCESSORS = 232448, 132  # of an H200
@@ -34,16 +34,18 @@ def numbers(plan: scan_task.Plan) -> list[str]:
     return plan.steps[0].kernel.rstrip(">").rsplit(">, ", 1)[1].split(", ")
 
 
-def looks_at_once(plan: scan_task.Plan) -> bool:
-    return by_allies(plan) or (plan.steps[0].kernel.startswith("scan_strands<") and len(numbers(plan)) == 9)
+def polls_in_batch(plan: scan_task.Plan) -> bool:
+    return by_clusters(plan) or (
+        plan.steps[0].kernel.startswith("scan_contiguous_columns<") and len(numbers(plan)) == 9
+    )
 
 
-def by_allies(plan: scan_task.Plan) -> bool:
-    return plan.steps[0].kernel.startswith("scan_allies<")
+def by_clusters(plan: scan_task.Plan) -> bool:
+    return plan.steps[0].kernel.startswith("scan_cluster_columns<")
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "at_once", "in_steps"),
+    ("name", "dtype", "in_batch", "by_levels"),
     [
         ("sum", "f4", (5, 12, 33, 64, 65, 100, 127, 129, 193, 223), (2, 4, 128, 200, 225)),
         ("sum", "f8", (8, 32, 33, 64), (3, 7, 65)),
@@ -57,14 +59,14 @@ def by_allies(plan: scan_task.Plan) -> bool:
         ("mean", "f8", (), (8, 33, 60)),  # of a larger state
     ],
 )
-def test_posts_are_looked_for_at_once_where_states_are_small(name, dtype, at_once, in_steps, monkeypatch):
-    monkeypatch.setattr(scan_allies, "TILES", 1 << 40)  # none take pairs of blocks
-    for columns in (*at_once, *in_steps):
-        assert looks_at_once(planned(name, dtype, (10**6, columns))) == (columns in at_once), columns
+def test_tile_states_are_polled_in_one_batch_where_states_are_small(name, dtype, in_batch, by_levels, monkeypatch):
+    monkeypatch.setattr(scan_cluster_columns, "TILES", 1 << 40)  # none take pairs of blocks
+    for columns in (*in_batch, *by_levels):
+        assert polls_in_batch(planned(name, dtype, (10**6, columns))) == (columns in in_batch), columns
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype", "state", "post"),
+    ("name", "dtype", "state", "published"),
     [
         ("sum", "f4", 8, 8),
         ("max", "f4", 4, 8),
@@ -74,54 +76,54 @@ def test_posts_are_looked_for_at_once_where_states_are_small(name, dtype, at_onc
         ("max", "f8", 8, 16),
     ],
 )
-def test_there_is_room_for_what_allies_do(name, dtype, state, post):
+def test_there_is_room_for_what_clusters_do(name, dtype, state, published):
     found, size = 0, np.dtype(dtype).itemsize
     for columns in range(8, 132):
         for length in (300_000, 3_333_333):
             plan = planned(name, dtype, (length, columns))
-            if not by_allies(plan):
+            if not by_clusters(plan):
                 continue
             found += 1
             members = struct.unpack_from("11Q", plan.words)
-            links, rows, teams = members[6:9]
-            gangs, each, lookers, stretch, held, allies = (int(n) for n in numbers(plan) if n != "false")
+            links, rows, row_groups = members[6:9]
+            groups, each, warps, radix, held, blocks = (int(n) for n in numbers(plan) if n != "false")
             step = plan.steps[0]
             assert held == rows
-            assert links % allies == step.blocks % allies == 0
-            assert links * teams * rows >= length
-            assert teams // gangs * columns <= 32 * each
-            assert teams // gangs * rows * columns * size % 16 == 0
-            assert allies * lookers * 32 >= columns
-            notes = 584 + 3 * 32 * gangs * each * max(8, state)
-            letters = 64 + 3 * (allies - 1) * lookers * 32 * 2 * 8 * (state // 4)
-            assert 3 * teams * rows * columns * size + notes + letters <= step.shared_bytes <= LIMIT
-            together = links // allies
-            spans, left = divmod(together, stretch**2)
-            posts = together + spans * (stretch + 1) + left // stretch + 1
-            assert posts * allies * lookers * 32 * post <= plan.scratch_bytes - 16
+            assert links % blocks == step.blocks % blocks == 0
+            assert links * row_groups * rows >= length
+            assert row_groups // groups * columns <= 32 * each
+            assert row_groups // groups * rows * columns * size % 16 == 0
+            assert blocks * warps * 32 >= columns
+            scratch = 584 + 3 * 32 * groups * each * max(8, state)
+            messages = 64 + 3 * (blocks - 1) * warps * 32 * 2 * 8 * (state // 4)
+            assert 3 * row_groups * rows * columns * size + scratch + messages <= step.shared_bytes <= LIMIT
+            clusters = links // blocks
+            spans, left = divmod(clusters, radix**2)
+            states = clusters + spans * (radix + 1) + left // radix + 1
+            assert states * blocks * warps * 32 * published <= plan.scratch_bytes - 16
     assert found
 
 
-def test_planes_are_looked_back_for_by_steps():
-    assert not looks_at_once(planned("sum", "f4", (8, 10**6, 20), 1))
-    assert not looks_at_once(planned("sum", "f4", (1000, 300, 20), 1))
+def test_planes_are_looked_back_for_by_levels():
+    assert not polls_in_batch(planned("sum", "f4", (8, 10**6, 20), 1))
+    assert not polls_in_batch(planned("sum", "f4", (1000, 300, 20), 1))
 
 
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
-def test_there_is_room_for_all_posts(name, dtype):
+def test_there_is_room_for_all_tile_states(name, dtype):
     for columns in (*range(2, 130), 160, 161, 193, 223):
         for length in (300, 7001, 450_000, 3_333_333):
             plan = planned(name, dtype, (length, columns))
-            if not looks_at_once(plan) or by_allies(plan):
+            if not polls_in_batch(plan) or by_clusters(plan):
                 continue
             links = struct.unpack_from("7Q", plan.words)[6]
-            gangs, each, together, lookers, *_, stretch, slots = numbers(plan)
-            per = 32 * int(slots) // int(stretch)
-            nbytes = 16 if dtype == "f8" or (name, dtype) in (("sum", "i4"), ("var", "f4")) else 8  # of a post
-            assert int(lookers) * per >= columns
-            assert per * nbytes % 128 == 0  # each warp's posts fill lines
-            assert int(gangs) * int(each) * 32 * int(together) >= columns * int(gangs)
-            tile, each_span = int(stretch), int(stretch) ** 2
+            groups, each, lane_columns, warps, *_, radix, states = numbers(plan)
+            per = 32 * int(states) // int(radix)
+            nbytes = 16 if dtype == "f8" or (name, dtype) in (("sum", "i4"), ("var", "f4")) else 8  # of a tile state
+            assert int(warps) * per >= columns
+            assert per * nbytes % 128 == 0  # each warp's tile states fill lines
+            assert int(groups) * int(each) * 32 * int(lane_columns) >= columns * int(groups)
+            tile, each_span = int(radix), int(radix) ** 2
             spans, left = divmod(links, each_span)
             rows = links + spans * (tile + 1) + left // tile + 1
             wide = -(-columns * nbytes // 128) * 128
@@ -129,19 +131,19 @@ def test_there_is_room_for_all_posts(name, dtype):
             assert (links + (spans + 1) * (tile + 1)) * wide <= plan.scratch_bytes - 16  # the whole stride
 
 
-@pytest.mark.parametrize("stretch", [8, 16])
-def test_chains_that_are_looked_for_at_once_have_room_for_their_posts(stretch):
-    """As AtOnceChain counts them (kernels/scan/at_once.cuh)."""
+@pytest.mark.parametrize("radix", [8, 16])
+def test_chains_polled_in_one_batch_have_room_for_their_tile_states(radix):
+    """As BatchedLookBack counts them (kernels/scan/chained_look_back.cuh)."""
     for links in range(1, 3000):
-        tiles, stretches, anchors = links, -(-links // stretch), links // stretch**2
-        assert tiles + stretches + anchors <= scan_task.posts_of(links, True, stretch)
-        assert scan_task.posts_of(links, True, stretch) == links + (links // stretch**2 + 1) * (stretch + 1)
+        tiles, groups, anchors = links, -(-links // radix), links // radix**2
+        assert tiles + groups + anchors <= scan_task.chain_tile_states(links, True, radix)
+        assert scan_task.chain_tile_states(links, True, radix) == links + (links // radix**2 + 1) * (radix + 1)
 
 
 def test_gpus_without_clusters_take_none():
     """However much shared memory a block of theirs may have."""
-    assert by_allies(planned("sum", "f4", (10**7, 100)))
-    assert not by_allies(planned("sum", "f4", (10**7, 100), clusters=False))
+    assert by_clusters(planned("sum", "f4", (10**7, 100)))
+    assert not by_clusters(planned("sum", "f4", (10**7, 100), clusters=False))
 
 
 @pytest.mark.parametrize(("lines", "length"), [((1 << 31) + 5, 2), ((1 << 31) + 5, 40), (1 << 33, 33), (7000, 3)])
@@ -203,15 +205,15 @@ def test_sums_take_no_more_columns_a_lane_than_strips_have(name, columns, lanes)
         ("mean", "f4", 513, False),
     ],
 )
-def test_few_chains_of_words_apart_are_looked_for_at_once_and_drawn_late(name, dtype, columns, expected):
+def test_few_chains_of_strided_words_are_polled_in_one_batch_and_their_tiles_taken_late(name, dtype, columns, expected):
     plan = planned(name, dtype, (10**6, columns))
     members = struct.unpack_from("11Q", plan.words)
-    _, _, apart, anchored, early, *_ = numbers(plan)
-    posts = members[6] + (members[6] // 64 + 1) * 9
-    late = (int(apart), anchored, early) == (32, "true", "false")
+    _, _, column_stride, anchored, early, *_ = numbers(plan)
+    states = members[6] + (members[6] // 64 + 1) * 9
+    late = (int(column_stride), anchored, early) == (32, "true", "false")
     assert late == expected
     if expected:
-        assert plan.scratch_bytes == members[5] * posts * 128 * 8 + 16  # of four lookers
+        assert plan.scratch_bytes == members[5] * states * 128 * 8 + 16  # of four warps that look back
 
 
 @pytest.mark.parametrize(

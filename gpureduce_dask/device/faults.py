@@ -18,7 +18,7 @@ UNUSABLE = frozenset({3, 34, 35, 46, 100, 802, 803, 804})
 # stack error, illegal instruction, misaligned address, invalid address space, invalid program counter, launch failure,
 # tensor memory leak.
 STICKY = frozenset({700, 702, 710, 714, 715, 716, 717, 718, 719, 721})
-TRAPPED = frozenset({715, 719})  # what a kernel's own end is among (kernels/scan/look_back.cuh)
+TRAPPED = frozenset({715, 719})  # what a kernel's own end is among (kernels/scan/tile_state.cuh)
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import numpy as np
 from ..expressions.cuda import MOST_SCANNED
 from ..operators.monoid import Bound
 from ..place import Place
-from . import launch, scan_launch, scan_methods, scan_plans, scan_results, scan_task
+from . import launch, scan_launch, scan_methods, scan_plans, scan_task
 from . import operator as device_operator
 from . import reduce as device_reduce
 from .chunk_plans import Chunks
@@ -33,8 +33,8 @@ class Prepared:
     functions: tuple[Any, ...]  # of the steps: loaded as long as they are here
     plan: scan_task.Plan
     final: bool  # the kernels write results, not states
-    out: scan_results.Room
-    total: scan_results.Room
+    out: scan_launch.Room
+    total: scan_launch.Room
     kept: tuple[int, ...]  # the other axes, in the order of the lines in memory
     back: tuple[int, ...]  # the axes of totals in the order of a partial's; empty where they are in it
     state_bytes: int  # as large as the kernels have states
@@ -143,9 +143,9 @@ def _prepare(
     op = _operator(bound, final, resets is not None, tuple(a.itemsize for a in operands))
     order = _memory_order(first, axis)
     kept = tuple(a for a in order if a != axis)
-    made = scan_results.of_results(first, order, op.out_bytes, bound.result if final else None)
+    made = scan_launch.of_results(first, order, op.out_bytes, bound.result if final else None)
     if out is None:
-        strides, phase = made.strides or scan_results.c_strides(made.shape, op.out_bytes), made.lead % 16
+        strides, phase = made.strides or scan_launch.c_strides(made.shape, op.out_bytes), made.lead % 16
     else:
         strides, phase = out.strides, out.data.ptr % 16
     arrays = scan_task.Operands(
@@ -168,7 +168,7 @@ def _prepare(
         plan,
         final,
         made,
-        scan_results.Room(total, np.dtype(np.uint8), max(1, math.prod(total))),
+        scan_launch.Room(total, np.dtype(np.uint8), max(1, math.prod(total))),
         kept,
         tuple(back) if moved else (),
         op.state_bytes,
@@ -201,7 +201,7 @@ def _operator(bound: Bound, final: bool, segmented: bool, itemsizes: tuple[int, 
     kind = op.type
     if segmented:
         plain = scan_task.Operator(kind, "", itemsizes, 0, state, align)
-        kind, state, align = f"Segmented<{kind}>", plain.flow_bytes, max(4, align)
+        kind, state, align = f"Segmented<{kind}>", plain.running_bytes, max(4, align)
     emits = f"Final<{kind}, {op.emit}>" if final else f"Keep<{kind}>"
     out = bound.result.itemsize if final else state
     return scan_task.Operator(kind, emits, itemsizes, out, state, align, device_operator.options(bound), bound.indexed)
@@ -262,7 +262,7 @@ def _run(prepared: Prepared, arrays: Chunks, carry: int, total: Any, index: int)
     if plan.scratch_bytes:
         scratch = launch.allocate(plan.scratch_bytes)
         states = scratch.ptr
-        if plan.is_posted:
+        if plan.begins_zeroed:
             launch.fill_zeros(states, plan.scratch_bytes, stream)
             ticket = states + plan.scratch_bytes - 16
     firsts = [a.data.ptr + start for a, start in zip(arrays, plan.starts, strict=True)]

@@ -1,12 +1,16 @@
-"""What a plan of a scan needs of the GPU it runs on: how much shared memory there is, and its kernels loaded."""
+"""What a scan needs of the GPU it runs on: shared memory, kernels loaded, and arrays for its results."""
 
 from __future__ import annotations
 
 import functools
+import math
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from . import compile as compiler
-from . import shared
+from . import launch, shared
 from .scan_task import Plan
 
 CLUSTERS = 90  # compute capability from which on GPUs have them
@@ -42,3 +46,41 @@ def load(
         shared.allow(function.ptr, step.shared_bytes)
         found.append((function.ptr, step.blocks, step.threads, step.shared_bytes))
     return tuple(found), tuple(kept)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """An array to be made: bytes in all, and where in them it begins. Without strides it has C order, and begins at
+    once."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    nbytes: int
+    strides: tuple[int, ...] = ()
+    lead: int = 0
+
+    def new(self) -> Any:
+        """The array, not initialised."""
+        if not self.strides:
+            return launch.new_array(self.shape, self.dtype, self.nbytes)[0]
+        return launch.array_at(self.shape, self.dtype, launch.allocate(self.nbytes) + self.lead, self.strides)
+
+
+def of_results(first: Any, order: list[int], size: int, dtype: Any) -> Room:
+    """For results of so many bytes, laid out and aligned as the first operand. Without a dtype, for states."""
+    shape = first.shape
+    lead = first.data.ptr % 16 // first.itemsize * size
+    strides, step = [0] * len(shape), size
+    for a in reversed(order):
+        strides[a] = step
+        step *= shape[a]
+    if dtype is None:
+        return Room((*shape, size), np.dtype(np.uint8), step + lead, (*strides, 1), lead)
+    if lead == 0 and tuple(strides) == c_strides(shape, size):
+        return Room(shape, dtype, step)
+    return Room(shape, dtype, step + lead, tuple(strides), lead)
+
+
+def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Bytes from one element to the next, along each axis of an array in C order."""
+    return tuple(itemsize * math.prod(shape[a + 1 :]) for a in range(len(shape)))

@@ -1,11 +1,11 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
-Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions,
-scan_until.py); lines that lie side by side in strips of columns (scan_columns.py; many of them by a warp each,
-scan_falls.py), or, where they are few and fill memory, in stretches of it (scan_strands.py), the fewest as if they were
-one line (scan_braid.py); short ones whole by a thread (scan_short.py), longer ones by a team of a warp's lanes
-(scan_teams.py); other lines by a thread each, or by several; and any by the textbook's methods (scan_methods.py). How
-lines are cut follows from shapes and dtypes, and from the GPU's shared memory and whether it has clusters.
+Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions). Lines that
+lie side by side are scanned in strips of columns (scan_columns.py), many of those by a warp each
+(scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py), the
+fewest as if they were one line (scan_contiguous.py). Short lines are taken whole by a lane, a thread or a sub-warp
+(scan_small_lines.py), other lines by a thread each, or by several, and any by the textbook's methods (scan_methods.py).
+How lines are cut follows from shapes and dtypes, and from the GPU's shared memory and whether it has clusters.
 """
 
 from __future__ import annotations
@@ -15,17 +15,27 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import (
-    scan_braid,
     scan_columns,
-    scan_falls,
+    scan_contiguous,
+    scan_contiguous_columns,
     scan_methods,
-    scan_planes,
-    scan_short,
-    scan_strands,
-    scan_teams,
-    scan_until,
+    scan_serial_columns,
+    scan_small_lines,
 )
-from .scan_task import LAG, SPOTS, STAGES, Operands, Operator, Plan, Step, dense, flag, posted_bytes, posts, words
+from .scan_task import (
+    RING_SLOTS,
+    STAGES,
+    WRITE_DELAY,
+    Operands,
+    Operator,
+    Plan,
+    Step,
+    flag,
+    is_contiguous,
+    tile_state_bytes,
+    tile_states,
+    words,
+)
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
 # with 16 and 7: a line of float32 0.96 and 0.94, of int64 0.95 and 0.90, of float64 0.90 and 0.88. More warps are
@@ -46,16 +56,16 @@ OF_NARROW_LINES = ((22, 5), *SHAPES)
 # its deviations 0.91 and 0.92, 32768 lines 0.83 and 0.95 (14 and 7: 0.89), a line of float16 0.83 and 0.86, of float64,
 # whose states are of 32 bytes, 0.89 and 0.80, its deviations 0.94 and 0.92, along 32768 lines 0.89 and 0.93, variances
 # along lines of 4096 0.83 and 0.81. Deviations of float32 along 32768 lines with 12 and 9, 16 and 7: 0.77 and 0.84.
-OF_SPREADS = ((12, 9), *OF_ONE_LINE)
+OF_VARIANCES = ((12, 9), *OF_ONE_LINE)
 # Means of a line of 16-bit elements with 16 and 7, 20 and 5: 0.85 and 0.87.
 OF_NARROW_MEANS = ((20, 5), *SHAPES)
 # Lines with gaps take more registers. [:, 1:-1] of float32 along with 14 and 7, 12 and 9, 10 and 11: 0.86, 0.89, 0.83
 # of a copy, with three packs unrolled 0.87 and 0.91 of the first two; but lines of 1022, shorter than what a warp takes
 # with 9, have 0.68 with 7 and else 0.64.
-WITH_GAPS = ((14, 9), (12, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))
+STRIDED = ((14, 9), (12, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))
 # Elements of one or two bytes, with 12 and 9, 20 and 5: [:, 1:-1] of uint8 along 0.52 and 0.62, of float16 0.56 and
 # 0.61.
-NARROW_WITH_GAPS = ((20, 5), (16, 5), (8, 5), (4, 3), (2, 1))
+NARROW_STRIDED = ((20, 5), (16, 5), (8, 5), (4, 3), (2, 1))
 
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
@@ -63,6 +73,13 @@ FEW = 1 << 17  # threads
 ENOUGH = 1 << 13  # lines from which on a thread takes a whole one; fewer are shared by FEW
 SHORTEST = 64  # elements of a part
 SHORT = 32  # elements of a line with positions that a thread takes where lines are many; a block takes longer ones
+
+# (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, any of float32 with 4 and 56, 6 and 37, 8
+# and 28, 16 and 14, 24 and 9: 1.06, 1.08, 1.06, 1.05 and 1.04 of a copy (1.11 is what such a copy has); as other
+# scans 0.85.
+ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
+ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
+ANY_ALL_PACK = 16
 
 
 def plan(
@@ -96,59 +113,84 @@ def plan(
         if arrays.axis == len(arrays.shape) - 1 and not is_short:
             return scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
         return _by_lines(op, arrays, exclusive, reverse)
-    is_dense = all(dense(op, arrays, i) for i in range(len(arrays.strides)))
-    short = scan_short.along(op, arrays, exclusive, reverse, limit, processors) if is_dense else None
-    short = short or scan_short.across(op, arrays, exclusive, reverse)
-    if short := short or scan_planes.plan(op, arrays, exclusive, reverse, limit, processors):
+    is_dense = all(is_contiguous(op, arrays, i) for i in range(len(arrays.strides)))
+    short = scan_small_lines.lane_lines(op, arrays, exclusive, reverse, limit, processors) if is_dense else None
+    short = short or scan_small_lines.thread_columns(op, arrays, exclusive, reverse)
+    if short := short or scan_small_lines.small_planes(op, arrays, exclusive, reverse, limit, processors):
         return short
-    rows = scan_until.plan(op, arrays, exclusive, reverse, limit, processors)
-    rows = rows or scan_teams.plan(op, arrays, exclusive, reverse, limit, processors)
+    rows = _any_all(op, arrays, exclusive, reverse, limit, processors)
+    rows = rows or scan_small_lines.subwarp_lines(op, arrays, exclusive, reverse, limit, processors)
     rows = rows or _in_rows(op, arrays, exclusive, reverse, limit, processors)
-    rows = rows or scan_braid.plan(op, arrays, exclusive, reverse, limit, processors)
-    rows = rows or scan_strands.plan(op, arrays, exclusive, reverse, limit, processors, clusters)
-    rows = rows or scan_falls.plan(op, arrays, exclusive, reverse, limit)
+    rows = rows or scan_contiguous.interleaved_rows(op, arrays, exclusive, reverse, limit, processors)
+    rows = rows or scan_contiguous_columns.plan(op, arrays, exclusive, reverse, limit, processors, clusters)
+    rows = rows or scan_serial_columns.plan(op, arrays, exclusive, reverse, limit)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
+
+
+def _any_all(
+    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
+) -> Plan | None:
+    """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
+    if not op.type.startswith(("Any<", "All<")) or arrays.lines > 1 or exclusive or reverse or len(op.itemsizes) > 1:
+        return None
+    if arrays.axis != len(arrays.shape) - 1 or not all(is_contiguous(op, arrays, i) for i in range(2)):
+        return None
+    (size,), (phase, phase_out) = op.itemsizes, arrays.phases
+    lead = phase_out
+    if size > ANY_ALL_PACK or size & (size - 1) or op.out_bytes != 1 or lead * size % ANY_ALL_PACK != phase:
+        return None
+    for warps, run in ANY_ALL_SHAPES:
+        nbytes = ANY_ALL_STAGES * 32 * warps * run * ANY_ALL_PACK + 8 * (WRITE_DELAY + 1) * warps + 8 * RING_SLOTS + 16
+        if nbytes <= limit:
+            break
+    else:
+        return None
+    length = arrays.shape[-1]
+    tiles = -(-(length + lead) // (32 * warps * run * ANY_ALL_PACK // size))
+    step = Step(f"scan_any_all<{op.type}, {warps}, {run}>", min(tiles, processors), 32 * (warps + WRITE_DELAY), nbytes)
+    members = words(lines=1, length=length, tiles=tiles, lead=lead, option=op.option)
+    return Plan((step,), members, tile_states(tiles) * tile_state_bytes(op.state_bytes) + 16, True, (0, 0))
 
 
 def _in_rows(
     op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
 ) -> Plan | None:
     """In tiles, where the axis is the last one in memory. Lines with gaps, or without an alignment that suits all
-    arrays, are copied grain by grain."""
+    arrays, are copied unit by unit."""
     if arrays.axis != len(arrays.shape) - 1:
         return None
     sizes = (*op.itemsizes, op.out_bytes)
-    is_dense = [dense(op, arrays, i) for i in range(len(sizes))]
+    is_dense = [is_contiguous(op, arrays, i) for i in range(len(sizes))]
     pairs = list(zip(sizes, arrays.phases, strict=True))
     suits = all(is_dense)
     lead = next((n for n in range(16) if all(n * size % 16 == phase for size, phase in pairs)), None) if suits else None
-    gaps = lead is None
+    strided = lead is None
     if lead is None:
         lead = arrays.phases[-1] // op.out_bytes if is_dense[-1] else 0
     is_long = arrays.lines == 1 or (max(sizes) > 1 and arrays.shape[-1] * max(sizes) >= LONG_BYTES)
     is_light = is_long and max(sizes) >= 4 and not op.type.startswith("Mean<")
-    of_spreads = op.type.startswith(("Var<", "Std<"))
+    of_variances = op.type.startswith(("Var<", "Std<"))
     segmented = op.type.startswith("Segmented<")
-    of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if is_light or of_spreads else SHAPES
-    if of_spreads:
-        of_lines = _of_spreads(op, arrays.lines, is_long, max(sizes))
+    of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if is_light or of_variances else SHAPES
+    if of_variances:
+        of_lines = _variance_shapes(op, arrays.lines, is_long, max(sizes))
     if arrays.lines > 1 and max(sizes) == 2 and op.type.startswith(("Sum<", "MinMax<")):
         of_lines = OF_NARROW_LINES
     if arrays.lines == 1 and max(sizes) == 2 and op.type.startswith("Mean<"):
         of_lines = OF_NARROW_MEANS
-    shapes = _with_gaps(arrays.shape[-1] * max(sizes), max(sizes)) if gaps else of_lines
-    rows = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.flow_bytes, limit, shapes)
+    shapes = _strided_shapes(arrays.shape[-1] * max(sizes), max(sizes)) if strided else of_lines
+    rows = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.running_bytes, limit, shapes)
     if rows is None:
         return None
     length, lines = arrays.shape[-1], arrays.lines
     tiles = -(-(lines * length + lead) // rows.elements)
     kind = 0 if lines == 1 else 1 if is_long else 2
-    flags = ", ".join(flag(x) for x in (gaps, exclusive, reverse))
+    flags = ", ".join(flag(x) for x in (strided, exclusive, reverse))
     name = f"scan_rows<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {kind}, {flags}>"
     step = Step(name, min(tiles, processors), rows.threads, rows.shared_bytes)
     steps = [s[-1] for s in arrays.strides]
-    grains = [_grain(arrays, i, size, lead) for i, size in enumerate(sizes)]
+    units = [_copy_unit(arrays, i, size, lead) for i, size in enumerate(sizes)]
     second = len(sizes) > 2
     members = words(
         lines=lines,
@@ -156,30 +198,32 @@ def _in_rows(
         tiles=tiles,
         lead=lead,
         steps=(steps[0], steps[1] if second else 0, steps[-1]),
-        grains=(grains[0], grains[1] if second else 0, 0 if is_dense[-1] else grains[-1]),
+        units=(units[0], units[1] if second else 0, 0 if is_dense[-1] else units[-1]),
         option=op.option,
         walk=arrays.kept(),
     )
-    return Plan((step,), members, posts(tiles) * posted_bytes(op.state_bytes) + 16, True, (0,) * len(arrays.strides))
+    return Plan(
+        (step,), members, tile_states(tiles) * tile_state_bytes(op.state_bytes) + 16, True, (0,) * len(arrays.strides)
+    )
 
 
-def _of_spreads(op: Operator, lines: int, is_long: bool, widest: int) -> tuple[tuple[int, int], ...]:
+def _variance_shapes(op: Operator, lines: int, is_long: bool, widest: int) -> tuple[tuple[int, int], ...]:
     """Shapes for variances and deviations."""
     if op.type.startswith("Std<") and op.itemsizes[0] == op.out_bytes > 2 and not is_long:
-        return SHAPES if op.out_bytes == 4 else OF_SPREADS
+        return SHAPES if op.out_bytes == 4 else OF_VARIANCES
     is_wide = lines == 1 and widest > 2 and (op.type.startswith("Var<") or op.out_bytes == 4)
-    return OF_SPREADS if op.state_bytes <= 24 and not is_wide else OF_ONE_LINE
+    return OF_VARIANCES if op.state_bytes <= 24 and not is_wide else OF_ONE_LINE
 
 
-def _with_gaps(nbytes: int, size: int) -> tuple[tuple[int, int], ...]:
+def _strided_shapes(nbytes: int, size: int) -> tuple[tuple[int, int], ...]:
     """Shapes for lines of so many bytes: of those with many warps the first whose share is no longer than a line."""
     if size < 4:
-        return NARROW_WITH_GAPS
-    first = next((i for i, (_, run) in enumerate(WITH_GAPS[:3]) if 512 * run <= nbytes), 0)
-    return WITH_GAPS[first:]
+        return NARROW_STRIDED
+    first = next((i for i, (_, run) in enumerate(STRIDED[:3]) if 512 * run <= nbytes), 0)
+    return STRIDED[first:]
 
 
-def _grain(arrays: Operands, operand: int, size: int, lead: int) -> int:
+def _copy_unit(arrays: Operands, operand: int, size: int, lead: int) -> int:
     """Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin."""
     strides = arrays.strides[operand]
     if strides[-1] != size and arrays.shape[-1] > 1:
@@ -228,20 +272,20 @@ class Rows:
 
     @property
     def threads(self) -> int:
-        return 32 * (self.warps + LAG)
+        return 32 * (self.warps + WRITE_DELAY)
 
 
 def fitting(
     sizes: Sequence[int],
     out: int,
     state: int,
-    flow: int,
+    running: int,
     limit: int,
     shapes: Sequence[tuple[int, int]] = SHAPES,
 ) -> Rows | None:
     """The largest tiles that fit into ``limit`` bytes of shared memory; None where elements are not of 1 to 16 bytes.
 
-    ``sizes`` are those of the operands' elements, ``out`` of a result, ``state`` and ``flow`` of what warps exchange.
+    ``sizes`` are those of the operands' elements, ``out`` of a result, ``state`` and ``running`` of what warps pass on.
     """
     widest = max(*sizes, out)
     if widest > 16 or any(n & (n - 1) for n in (*sizes, out)):
@@ -249,8 +293,8 @@ def fitting(
     for warps, run in shapes:
         share = 32 * run * (16 // widest)
         kept = 0 if out == sizes[0] else share * out
-        notes = (LAG + 1) * warps * (flow + state) + 4 * STAGES * warps + 8 * SPOTS + 48
-        nbytes = warps * (STAGES * share * sum(sizes) + kept) + notes
+        scratch = (WRITE_DELAY + 1) * warps * (running + state) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
+        nbytes = warps * (STAGES * share * sum(sizes) + kept) + scratch
         if nbytes <= limit:
             return Rows(warps, run, warps * share, nbytes)
     return None

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from .layout import Dim
 from .task import div_words, walk_words
 
-LAG, STAGES, SPOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
+WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
 SECTOR = 32  # bytes of memory that are written together
-LINKS, EACH = 16, 8  # tiles of a stretch (kernels/scan/chain.cuh, deep.cuh)
+TWO_LEVEL_RADIX, THREE_LEVEL_RADIX = 16, 8  # of the look-back of chains (kernels/scan/chained_look_back.cuh)
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Operator:
     indexed: bool = False  # states have positions
 
     @property
-    def flow_bytes(self) -> int:
+    def running_bytes(self) -> int:
         """A state and whether a line began, as a CUDA struct."""
         words = -(-self.state_bytes // 4) * 4 + 4
         align = max(4, self.state_alignment)
@@ -91,11 +91,21 @@ class Plan:
     steps: tuple[Step, ...]
     words: bytes
     scratch_bytes: int = 0
-    is_posted: bool = False  # scratch begins as zeros, a ticket of 16 bytes at its end
+    begins_zeroed: bool = False  # scratch begins as zeros, a ticket of 16 bytes at its end
     starts: tuple[int, ...] = ()  # bytes from each array's first element to the first that the scan takes
 
 
-def dense(op: Operator, arrays: Operands, operand: int) -> bool:
+def adds_floats(op: Operator) -> bool:
+    """True of sums of floats in one binary64."""
+    return op.type.startswith("Sum<") and op.type.endswith("f64>")
+
+
+def adds_pairs(op: Operator) -> bool:
+    """True of sums of float64, whose states are pairs."""
+    return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
+
+
+def is_contiguous(op: Operator, arrays: Operands, operand: int) -> bool:
     """True where an array's lines lie one after another."""
     step = (*op.itemsizes, op.out_bytes)[operand]
     for n, stride in zip(reversed(arrays.shape), reversed(arrays.strides[operand]), strict=True):
@@ -110,29 +120,29 @@ def flag(value: bool) -> str:
     return str(value).lower()
 
 
-def posted_bytes(state: int) -> int:
-    """Of a state as tiles post it (kernels/scan/look_back.cuh)."""
+def tile_state_bytes(state: int) -> int:
+    """Of a state as tiles publish it (kernels/scan/tile_state.cuh)."""
     return 128 * -(-state // 64)
 
 
-def posts(tiles: int) -> int:
-    """Posted states: of every tile, every 16th and every 128th."""
+def tile_states(tiles: int) -> int:
+    """Published states: of every tile, every 16th and every 128th."""
     return tiles + tiles // 16 + tiles // 128
 
 
-def posts_of(links: int, anchored: bool, stretch: int = 0) -> int:
-    """Posted states of a chain of so many tiles, for each of its columns: from one chain to the next.
+def chain_tile_states(links: int, anchored: bool, radix: int = 0) -> int:
+    """Published states of a chain of so many tiles, for each of its columns: from one chain to the next.
 
-    With ``stretch``, posts are looked for at once (kernels/scan/at_once.cuh); else there is room for those of a chain
-    of two steps or of three.
+    With ``radix``, tile states are polled in one batch (chained_look_back.cuh); else there is room for those of a chain
+    of two levels or of three.
     """
     if not anchored:
         return 1
-    if stretch:
-        return links + (links // stretch**2 + 1) * (stretch + 1)
-    two_steps = (links // LINKS**2 + 1) * (LINKS + 1)
-    three_steps = links // EACH + 1 + (links // EACH**3 + 1) * EACH + 1
-    return links + max(two_steps, three_steps)
+    if radix:
+        return links + (links // radix**2 + 1) * (radix + 1)
+    two_levels = (links // TWO_LEVEL_RADIX**2 + 1) * (TWO_LEVEL_RADIX + 1)
+    three_levels = links // THREE_LEVEL_RADIX + 1 + (links // THREE_LEVEL_RADIX**3 + 1) * THREE_LEVEL_RADIX + 1
+    return links + max(two_levels, three_levels)
 
 
 def words(
@@ -145,7 +155,7 @@ def words(
     flags: tuple[int, Sequence[Dim]] = (0, ()),
     step_index: int = 0,
     steps: tuple[int, int, int] = (0, 0, 0),
-    grains: tuple[int, int, int] = (0, 0, 0),
+    units: tuple[int, int, int] = (0, 0, 0),
     option: tuple[float, float] = (0.0, 0.0),
     walk: Sequence[Dim] = (),
 ) -> bytes:
@@ -155,7 +165,7 @@ def words(
     bits = (length - 1).bit_length()
     short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
     return (
-        struct.pack("6Q2q3q3Q2Q", *numbers, flags[0], step_index, *steps, *grains, *short)
+        struct.pack("6Q2q3q3Q2Q", *numbers, flags[0], step_index, *steps, *units, *short)
         + struct.pack("2d", *option)
         + struct.pack("6Q", *divs)
         + struct.pack("98Q", *(n & ((1 << 64) - 1) for n in (*walk_words(walk), *walk_words(flags[1]))))

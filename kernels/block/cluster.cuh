@@ -14,7 +14,7 @@ template <int Blocks> GR_HD u32 cluster_rank() { return blockIdx.x % Blocks; }
 
 // All threads of all blocks of the cluster call, before one reaches into another; and none may end before it has what it is
 // sent. Orders memory as __syncthreads does.
-template <int Blocks> GR_HD void meet_cluster() {
+template <int Blocks> GR_HD void sync_cluster() {
 #ifdef GR_EMULATED
     simt::meet_cluster(Blocks);
 #elif __CUDA_ARCH__ >= 900
@@ -25,7 +25,7 @@ template <int Blocks> GR_HD void meet_cluster() {
 
 // Any thread calls. Writes a word to where `at`, in this block's shared memory, would be in that of another one. It is seen
 // there whole or not at all, sooner or later; in which order two of them are is not said.
-template <int Blocks> GR_HD void put_beside(u64* at, u64 word, u32 rank) {
+template <int Blocks> GR_HD void put_remote(u64* at, u64 word, u32 rank) {
 #ifdef GR_EMULATED
     simt::pause();
     *simt::beside(at, rank, Blocks) = word;
@@ -38,7 +38,7 @@ template <int Blocks> GR_HD void put_beside(u64* at, u64 word, u32 rank) {
 
 // Any thread calls. Waits for a word whose upper half is that number, and has the lower one. Another block writes it as long
 // as it runs: what it waits for itself has an end (look_back.cuh).
-GR_HD u32 await_word_beside(const u64* at, u32 number) {
+GR_HD u32 await_remote_word(const u64* at, u32 number) {
     for (;;) {
         const u64 word = *(const volatile u64*)at;
         if (word >> 32 == number) return (u32)word;

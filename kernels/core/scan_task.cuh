@@ -11,7 +11,7 @@ struct Scan {
     const u8 *a, *b;      // operands: of position `lead`
     const void* carry;    // State a line, taken before its first element; or null
     void* totals;         // State a line, after its last element; or null
-    void* states;         // zeros: what tiles post to each other
+    void* states;         // zeros: what tiles publish to each other
     u32* ticket;          // zero: the next tile
     const u8* flags;      // of two operands: bool, true where segments begin
     i64 index;            // of each line's first element
@@ -22,8 +22,8 @@ struct Scan {
     u64 parts;            // short lines: those of a lane; scan-then-fan: states of parts, those of elements are behind them
     i64 step_flags, step_index;
     i64 step_a, step_b, step_out;  // lines at any strides: bytes from one element to the next
-    u64 grain_a, grain_b, grain_out;  // lines with gaps: bytes that lie together, aligned, wherever lines begin
-    u64 magic, shift;     // lines with gaps: the quotient by their length of any number below 2^31
+    u64 unit_a, unit_b, unit_out;  // strided lines: bytes that lie together, aligned, wherever lines begin
+    u64 magic, shift;     // strided lines: the quotient by their length of any number below 2^31
     f64 option[2];        // arguments of finalise
     Div by_length, by_lines;
     Walk line;            // lines at any strides: where each begins in the operands and, in bytes, in the results
@@ -32,10 +32,10 @@ struct Scan {
 
 // How an operand's rows lie in shared memory: `pitch` bytes apart, each where its address, modulo 16, has it. Where they lie
 // one after another in memory (`joined`), they do in shared memory as well.
-struct Bands {
+struct RowLayout {
     i64 step;         // bytes in memory from one row to the next, in the order of the scan
-    i64 pitch, turn;  // bytes in shared memory, and by how much the address modulo 16 grows
-    i64 wide;         // bytes from one column to the next; 0: all columns take one element
+    i64 pitch, phase_step;  // bytes in shared memory, and by how much the address modulo 16 grows
+    i64 column_step;  // bytes from one column to the next; 0: all columns take one element
     i64 low, high;    // bytes that the operand owns, relative to its first element
     u64 joined;
     u64 share;        // bytes of shared memory for a warp's rows
@@ -45,10 +45,10 @@ struct Bands {
     i64 back;         // `each` where columns come from the highest to the lowest
 
     // Of columns `from` to below `end`, bytes from the first one of all to that which lies lowest.
-    GR_HD i64 lowest(u64 from, u64 end) const { return (i64)(wide < 0 ? end - 1 : from) * wide; }
+    GR_HD i64 lowest(u64 from, u64 end) const { return (i64)(column_step < 0 ? end - 1 : from) * column_step; }
     // Of so many columns the bytes of a row, and where in it a column is.
     GR_HD u32 bytes(u32 columns) const { return columns * (u32)each + (u32)more; }
-    GR_HD u32 byte(u32 column, u32 columns) const { return (columns - 1) * (u32)back + column * (u32)wide; }
+    GR_HD u32 byte(u32 column, u32 columns) const { return (columns - 1) * (u32)back + column * (u32)column_step; }
 };
 
 // A scan of lines that lie side by side, by strips of columns. A strip's line of tiles is a chain.
@@ -57,7 +57,7 @@ struct Strips {
     const u8 *a, *b;
     const void* carry;    // as in Scan
     void* totals;
-    void* states;         // zeros: what tiles post to each other
+    void* states;         // zeros: what tiles publish to each other
     u32* ticket;
     const u8* flags;
     i64 index;
@@ -65,12 +65,12 @@ struct Strips {
     u64 strips, width;    // of a plane of columns; columns of a strip
     u64 lead;             // columns that the first strip lacks, so that the others begin where memory is aligned
     u64 chains, links;    // strips of all planes; tiles of each
-    u64 rows, teams;      // rows that a lane takes of a tile; lanes of a warp in one column
+    u64 rows, row_groups; // rows that a lane takes of a tile; lanes of a warp in one column
     u64 tiles;
     u64 own;              // columns from one strip to the next, fewer than `width` where strips overlap
     i64 step_out;
     f64 option[2];
     Div by_chains, by_strips, by_width, by_length;
-    Bands bands_a, bands_b;
+    RowLayout layout_a, layout_b;
     Walk plane;           // where planes begin in the operands and, in bytes, in the results
 };

@@ -1,219 +1,228 @@
-// Scans lines that lie side by side, in one pass over tiles of rows of a strip of columns. A lane walks down V columns that
-// lie together, so that a warp reads and writes whole stretches of a row; where a strip has few columns, several teams of
-// lanes take rows of their own.
+// Scans lines that lie side by side, in one pass over tiles of rows of a strip of columns. A lane scans V columns, so that a warp
+// reads and writes whole stretches of a row; where a strip has few columns, several groups of lanes take rows of their own. Where
+// strips are many, a warp scans one alone, from the first row to the last.
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
-#include "at_once.cuh"
-#include "band.cuh"
-#include "beside.cuh"
-#include "busy.cuh"
-#include "chain.cuh"
-#include "counted.cuh"
-#include "deep.cuh"
-#include "flow.cuh"
+#include "chained_look_back.cuh"
+#include "column_ops.cuh"
 #include "pipeline.cuh"
+#include "reciprocal_table.cuh"
+#include "row_staging.cuh"
+#include "scan_state.cuh"
 
-// Two columns of elements with a flag each. Sums of float32 down (32768, 32768) 0.82 of a copy where warps meet, else 0.86.
-template <class Op, int V> struct InSegments { static const bool yes = false; };
-template <class Op, int V> struct InSegments<Segmented<Op>, V> { static const bool yes = V > 1; };
+// Two columns of elements with a flag each. Sums of float32 down (32768, 32768) 0.82 of a copy with a barrier, else 0.86.
+template <class Op, int V> struct IsSegmentedPair { static const bool yes = false; };
+template <class Op, int V> struct IsSegmentedPair<Segmented<Op>, V> { static const bool yes = V > 1; };
 
-// A lane's columns lie Apart from each other: side by side, or as many as a warp has lanes. Anchored: chains are few, and
-// tiles look back further than to the one before them. Early: tiles are drawn a round before they are fetched. Drained:
-// results take the way through shared memory, as rows too short to be written by a warp at once do.
-template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Early, bool Drained, bool Exclusive>
-struct ColumnScan {
+// A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
+// look back further than to the one before them. TakesEarly: tile numbers are taken a round before tiles are fetched.
+// StagesResults: results go through shared memory, where rows are too short to be written by a warp at once.
+template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool TakesEarly, bool StagesResults,
+          bool Exclusive>
+struct StripScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    static const bool whole = Drained && V > 1 && Apart == 1;  // a lane takes whole rows
-    static const int wide = whole ? 32 : 32 * V;  // columns that there is room for
-    static const bool draws_early = Early;
-    static const bool words = sizeof(In) == 4 && sizeof(Out) == 4 && Apart > 1;
-    // Rows that a lane reads from shared memory at once. Sums of float32 apart, H200, 2026-11, shares of a copy with two, three,
-    // four and six rows: down (32768, 32767) 0.89, 0.93, 0.91, 0.92; (n, 4095) 0.873, 0.874, 0.878, 0.871, (n, 513) 0.767,
-    // 0.773, 0.774, 0.775, (n, 257) with two and four 0.70 and 0.73. Maxima 0.91, 0.91, 0.90; sums of float16 with four, six
+    static const bool whole = StagesResults && V > 1 && ColumnStride == 1;  // a lane takes whole rows
+    static const int room = whole ? 32 : 32 * V;  // columns whose states there is room for
+    static const bool takes_tile_early = TakesEarly;
+    static const bool words = sizeof(In) == 4 && sizeof(Out) == 4 && ColumnStride > 1;
+    // Rows that a lane reads from shared memory at once. Sums of float32 in strided columns, H200, 2026-11, shares of a copy with
+    // two, three, four and six rows: down (32768, 32767) 0.89, 0.93, 0.91, 0.92; (n, 4095) 0.873, 0.874, 0.878, 0.871, (n, 513)
+    // 0.767, 0.773, 0.774, 0.775, (n, 257) with two and four 0.70 and 0.73. Maxima 0.91, 0.91, 0.90; sums of float16 with four, six
     // and eight 0.74, 0.70, 0.69.
-    static const bool sums = words && V > 2 && OfFloats<Op>::yes;
+    static const bool sums = words && V > 2 && IsFloatSum<Op>::yes;
     static const int batch = sums                                         ? (Anchored ? 4 : 3)
-                             : InRuns<Op>::yes || InSegments<Op, V>::yes ? 4
+                             : ScansRowRuns<Op>::yes || IsSegmentedPair<Op, V>::yes ? 4
                              : sizeof(In) * V > 8 || sizeof(State) > 16  ? 2
                              : V > 1 || sizeof(State) > 8                ? 4
                                                                          : 8;
-    // Columns that a lane looks back for: as many of its own as have small states together, which leaves warps to scan.
-    static const int posted = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
-    static const bool several = V > 1 && !whole && (Apart == 1 || (!Anchored && sizeof(In) <= 2));
-    static const int taken = !several ? 1 : V * sizeof(State) <= posted ? V : Apart > 1 && 2 * sizeof(State) <= posted ? 2 : 1;
-    static const int lookers = whole ? 1 : V / taken;
-    // H200, 2026-11, shares of a copy, deep and not: sums of float32 down (n, 32) 0.90 and 0.88, maxima 0.90 and 0.86.
-    static const bool deep = Anchored && V == 1 && sizeof(State) <= 8;
-    // Words apart, whose states are short: as above, sums down (n, 513), (n, 4095) 0.69, 0.77 and 0.76, 0.87, maxima 0.77, 0.77
-    // and 0.81, 0.88 (by steps and drawn early, and at once and drawn late).
-    static const bool at_once = Anchored && words && taken == 1 && (OfFloats<Op>::yes || sizeof(State) <= 4);
-    typedef typename Either<(V > 1), MovedBesides<Op, Emit, V, Exclusive>, Besides<Op, Emit, V, Exclusive>>::type Ways;
-    static const bool guesses = Ways::Fold::guesses;
-    static const bool meets = !(Busy<Op>::yes && taken > 1 && (Anchored || sizeof(In) <= 2)) && !InSegments<Op, V>::yes;
+    // Columns that a lane looks back for: as many as have small states together, so that more warps are left to scan.
+    static const int state_bytes_most = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
+    static const bool several = V > 1 && !whole && (ColumnStride == 1 || (!Anchored && sizeof(In) <= 2));
+    static const int look_back_columns = !several                                                       ? 1
+                                         : V * sizeof(State) <= state_bytes_most                     ? V
+                                         : ColumnStride > 1 && 2 * sizeof(State) <= state_bytes_most ? 2
+                                                                                                     : 1;
+    static const int look_back_warps = whole ? 1 : V / look_back_columns;
+    // H200, 2026-11, shares of a copy, in three levels and two: sums of float32 down (n, 32) 0.90 and 0.88, maxima 0.90 and 0.86.
+    static const bool three_levels = Anchored && V == 1 && sizeof(State) <= 8;
+    // Strided columns of words, whose states are short: as above, sums down (n, 513), (n, 4095) 0.69, 0.77 and 0.76, 0.87, maxima
+    // 0.77, 0.77 and 0.81, 0.88 (by levels and taken early, and in one batch and taken late).
+    static const bool is_batched = Anchored && words && look_back_columns == 1 && (IsFloatSum<Op>::yes || sizeof(State) <= 4);
+    typedef typename Conditional<(V > 1), ShiftedColumnOps<Op, Emit, V, Exclusive>, ColumnOps<Op, Emit, V, Exclusive>>::type Ops;
+    static const bool assumes_finite = Ops::Fold::assumes_finite;
+    static const bool barrier_on_prefix = !(IsComputeBound<Op>::yes && look_back_columns > 1 && (Anchored || sizeof(In) <= 2)) &&
+        !IsSegmentedPair<Op, V>::yes;
     // H200, 2026-11, down (32768, 32767) and as many bytes: maxima of float32 0.87 and 0.91 of a copy, of float16 0.67 and 0.75,
     // of uint8 0.47 and 0.50; but sums of float32 0.92 and 0.80.
-    static const bool counts = V == 1 && !Exclusive && MeansOfFloats<Op>::yes;
-    static const bool stays = Apart > 1 && sizeof(In) == sizeof(Out) && !Drained && !Busy<Op>::yes;
+    static const bool uses_table = V == 1 && !Exclusive && MeansOfFloats<Op>::yes;
+    static const bool in_place = ColumnStride > 1 && sizeof(In) == sizeof(Out) && !StagesResults && !IsComputeBound<Op>::yes;
     // Strips of many chains that overlap, so that each writes whole sectors of memory: those of results that are wider than
-    // elements, and of bytes where a lane has columns enough. H200, 2026-11, apart and so: sums of uint8 0.63 and 0.85, maxima
-    // 0.50 and 0.57; but sums of float32 0.90 and 0.89, of float16 0.57 and 0.54.
-    static const bool overlaps = Apart > 1 && !Anchored && (sizeof(Out) > sizeof(In) || (sizeof(Out) == 1 && V == 16));
+    // elements, and of bytes where a lane has columns enough. H200, 2026-11, without overlap and so: sums of uint8 0.63 and 0.85,
+    // maxima 0.50 and 0.57; but sums of float32 0.90 and 0.89, of float16 0.57 and 0.54.
+    static const bool overlaps = ColumnStride > 1 && !Anchored && (sizeof(Out) > sizeof(In) || (sizeof(Out) == 1 && V == 16));
     // Where a tile lies, and its first rows.
-    struct Spot {
-        u64 tile, link, chain, line;  // line: the first of its columns
-        const u8 *a, *b;  // b: where strips overlap, which have one operand, the strip's own columns, and above if it is the first
+    struct TileLocation {
+        u64 tile, link, chain, line;  // line: of its first column
+        // Where strips overlap, which have one operand, b holds how many columns are the strip's own, and in its upper half whether
+        // it is the first.
+        const u8 *a, *b;
         u8* out;
         u32 columns, rows;
     };
-    struct Notes {
-        State state[SLOTS][Warps][wide];  // of each warp's rows; then what comes before them
-        Rounds<Spot> rounds;
+    struct SharedScratch {
+        State state[STATE_SLOTS][Warps][room];  // of each warp's rows; then their prefixes
+        TileRing<TileLocation> ring;
     };
-    struct Held {
-        State before[whole ? V : 1];  // within the warp
-        bool right;                   // what folding guessed
+    struct KeptState {
+        State before[whole ? V : 1];  // the lane's prefix within the warp
+        bool is_finite;               // what folding assumed is so
     };
 
     const Strips& task;
     const u32 warp, lane;
-    const u32 width, team, column;  // of a strip; this lane's, and its column in the strip
-    const u32 most, first;          // rows of a warp; this lane's first among them
+    const u32 width, row_group, column;  // columns of a strip; this lane's group of lanes, and its first column in the strip
+    const u32 most, first;               // rows of a warp; this lane's first among them
     const i64 skip_a, skip_b, skip_out;  // bytes from a tile's first row to this warp's; to this lane's first result
-    GR_HD ColumnScan(const Strips& scan)
+    GR_HD StripScan(const Strips& scan)
         : task(scan), warp(threadIdx.x / 32), lane(threadIdx.x % 32), width((u32)scan.width),
-          team(whole ? lane : V > 1 || scan.teams == 1 ? 0 : (u32)scan.by_width.of(lane)),
-          column(whole ? 0 : V == 1 ? lane - team * (u32)scan.width : Apart == 1 ? lane * V : lane), most((u32)scan.teams * (u32)scan.rows),
-          first(team * (u32)scan.rows), skip_a((i64)(warp * most) * scan.bands_a.step),
-          skip_b((i64)(warp * most) * scan.bands_b.step),
+          row_group(whole ? lane : V > 1 || scan.row_groups == 1 ? 0 : (u32)scan.by_width.of(lane)),
+          column(whole ? 0 : V == 1 ? lane - row_group * (u32)scan.width : ColumnStride == 1 ? lane * V : lane),
+          most((u32)scan.row_groups * (u32)scan.rows),
+          first(row_group * (u32)scan.rows), skip_a((i64)(warp * most) * scan.layout_a.step),
+          skip_b((i64)(warp * most) * scan.layout_b.step),
           skip_out((i64)(warp * most + first) * scan.step_out + (i64)(column * sizeof(Out))) {}
 
-    GR_HD u32 stage_bytes() const { return Warps * (u32)(task.bands_a.share + task.bands_b.share); }
-    GR_HD u32 share_a(u32 stage) const { return stage * stage_bytes() + warp * (u32)task.bands_a.share; }
+    GR_HD u32 stage_bytes() const { return Warps * (u32)(task.layout_a.share + task.layout_b.share); }
+    GR_HD u32 share_a(u32 stage) const { return stage * stage_bytes() + warp * (u32)task.layout_a.share; }
     GR_HD u32 share_b(u32 stage) const {
-        return stage * stage_bytes() + Warps * (u32)task.bands_a.share + warp * (u32)task.bands_b.share;
+        return stage * stage_bytes() + Warps * (u32)task.layout_a.share + warp * (u32)task.layout_b.share;
     }
-    GR_HD u32 share_out() const { return Drained ? (most * width * (u32)sizeof(Out) + 31) / 16 * 16 : 0; }
+    GR_HD u32 share_out() const { return StagesResults ? (most * width * (u32)sizeof(Out) + 31) / 16 * 16 : 0; }
     GR_HD u32 results() const { return STAGES * stage_bytes() + warp * share_out(); }
-    GR_HD u32 share_parts() const { return counts ? most * (u32)sizeof(RowParts::Part) : 0; }
-    GR_HD u8* parts() const { return GR_SHARED + STAGES * stage_bytes() + Warps * share_out() + warp * share_parts(); }
-    GR_HD Notes& notes() const {
-        return *(Notes*)(GR_SHARED + STAGES * stage_bytes() + Warps * (share_out() + share_parts()));
+    GR_HD u32 table_bytes() const { return uses_table ? most * (u32)sizeof(ReciprocalTable::Entry) : 0; }
+    GR_HD u8* table() const { return GR_SHARED + STAGES * stage_bytes() + Warps * share_out() + warp * table_bytes(); }
+    GR_HD SharedScratch& scratch() const {
+        return *(SharedScratch*)(GR_SHARED + STAGES * stage_bytes() + Warps * (share_out() + table_bytes()));
     }
-    GR_HD Rounds<Spot>& rounds() const { return notes().rounds; }
-    static GR_HD Held nothing() {
-        Held none;
+    GR_HD TileRing<TileLocation>& ring() const { return scratch().ring; }
+    static GR_HD KeptState nothing_kept() {
+        KeptState none;
 #pragma unroll
         for (int j = 0; j < (whole ? V : 1); j++) none.before[j] = Op::identity();
-        none.right = true;
+        none.is_finite = true;
         return none;
     }
 
     // One lane calls.
-    GR_HD Spot spot_of(u64 tile) const {
+    GR_HD TileLocation location_of(u64 tile) const {
         if (tile >= task.tiles) return {tile, 0, 0, 0, nullptr, nullptr, nullptr, 0, 0};
         const u64 link = task.chains > 1 ? task.by_chains.of(tile) : tile, chain = tile - link * task.chains;
         const u64 plane = task.strips > 1 ? task.by_strips.of(chain) : chain, strip = chain - plane * task.strips;
         const u64 next = overlaps ? task.own : width;
-        const i64 begin = (i64)(strip * next) - (i64)task.lead;  // columns that there would be, were the first strip whole
+        const i64 begin = (i64)(strip * next) - (i64)task.lead;  // counted as if the first strip were whole
         const u64 from = begin > 0 ? (u64)begin : 0, end = (u64)begin + width < task.columns ? (u64)begin + width : task.columns;
         const Offset at = task.plane.at(plane);
         const u64 row = link * Warps * most, rows = task.length - row;
         return {tile, link, chain, plane * task.columns + from,
-                task.a + at.a + task.bands_a.lowest(from, end) + (i64)row * task.bands_a.step,
+                task.a + at.a + task.layout_a.lowest(from, end) + (i64)row * task.layout_a.step,
                 overlaps ? (const u8*)((end == task.columns ? end - from : next) | (u64)(from == 0) << 32)
-                         : task.b + at.b + task.bands_b.lowest(from, end) + (i64)row * task.bands_b.step,
+                         : task.b + at.b + task.layout_b.lowest(from, end) + (i64)row * task.layout_b.step,
                 (u8*)task.out + at.c + (i64)(from * sizeof(Out)) + (i64)row * task.step_out, (u32)(end - from),
                 rows < Warps * most ? (u32)rows : Warps * most};
     }
-    // Of a tile, the rows that this warp takes.
-    GR_HD u32 rows_of(const Spot& spot) const {
-        const i32 left = (i32)spot.rows - (i32)(warp * most);
+    // How many rows of a tile this warp takes.
+    GR_HD u32 rows_of(const TileLocation& location) const {
+        const i32 left = (i32)location.rows - (i32)(warp * most);
         return left < 0 ? 0 : left < (i32)most ? (u32)left : most;
     }
-    GR_HD Band band_a(const Spot& spot, u32 rows, u32 stage) const {
-        return {spot.a + skip_a, rows, task.bands_a.bytes(spot.columns), share_a(stage)};
+    GR_HD RowStaging staging_a(const TileLocation& location, u32 rows, u32 stage) const {
+        return {location.a + skip_a, rows, task.layout_a.bytes(location.columns), share_a(stage)};
     }
-    GR_HD Band band_b(const Spot& spot, u32 rows, u32 stage) const {
-        return {spot.b + skip_b, rows, task.bands_b.bytes(spot.columns), share_b(stage)};
+    GR_HD RowStaging staging_b(const TileLocation& location, u32 rows, u32 stage) const {
+        return {location.b + skip_b, rows, task.layout_b.bytes(location.columns), share_b(stage)};
     }
 
-    GR_HD void fetch(const Spot& spot, u32 stage) const {
-        const u32 rows = rows_of(spot);
-        band_a(spot, rows, stage).fetch(task.bands_a, task.a);
-        if constexpr (Reader<In>::size_b > 0) band_b(spot, rows, stage).fetch(task.bands_b, task.b);
+    GR_HD void fetch(const TileLocation& location, u32 stage) const {
+        const u32 rows = rows_of(location);
+        staging_a(location, rows, stage).fetch(task.layout_a, task.a);
+        if constexpr (Reader<In>::size_b > 0) staging_b(location, rows, stage).fetch(task.layout_b, task.b);
     }
 
     // Reads `Count` rows of this lane's columns.
-    template <bool Turning, int Count> static GR_HD void read(Track& a, Track& b, Pack<In, V> (&from)[Count]) {
+    template <bool PhaseVaries, int Count> static GR_HD void read(ColumnCursor& a, ColumnCursor& b, Pack<In, V> (&from)[Count]) {
 #pragma unroll
         for (int i = 0; i < Count; i++) {
-            const u8 *left = a.template next<Turning>(), *right = Reader<In>::size_b > 0 ? b.template next<Turning>() : left;
-            if constexpr (Apart == 1 && !whole) from[i] = Taken<In, V>::of(left, right, 0);
+            const u8* left = a.template next<PhaseVaries>();
+            const u8* right = Reader<In>::size_b > 0 ? b.template next<PhaseVaries>() : left;
+            if constexpr (ColumnStride == 1 && !whole) from[i] = Taken<In, V>::of(left, right, 0);
             else
 #pragma unroll
                 for (int j = 0; j < V; j++)
-                    from[i].at[j] = Taken<In, 1>::of(left + a.beside(j), right + b.beside(j), 0).at[0];
+                    from[i].at[j] = Taken<In, 1>::of(left + a.next_column(j), right + b.next_column(j), 0).at[0];
         }
     }
-    // Folds rows.
-    template <class Fold> struct Folding {
+    // Folds rows to the states of this lane's columns.
+    template <class Fold> struct Reducer {
         Fold fold;
-        template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
+        template <bool PhaseVaries, int Count> GR_HD void take(ColumnCursor& a, ColumnCursor& b) {
             Pack<In, V> from[Count];
-            read<Turning, Count>(a, b, from);
+            read<PhaseVaries, Count>(a, b, from);
             fold.take(from);
         }
     };
-    // Scans rows from the states before them; results go to memory, or where they are `kept`. Stays: they take the place of
-    // their elements first, from where rows of all the strip are written by the pack; stores of 32 columns that begin anywhere
+    // Scans rows from the states before them; results go to memory, or where they are `staged`. InPlace: they take the place of
+    // their elements first, from where rows of the whole strip are written by the pack; stores of 32 columns that begin anywhere
     // would write more sectors in part.
-    template <class Scan, bool Stays = false> struct Writing {
+    template <class Scan, bool InPlace = false> struct Writer {
         Scan scan;
         u8* to;
         i64 step;
-        u32 columns;  // those behind this lane's first that exist, where they lie apart
-        Track kept;
+        u32 columns;  // of the strip, from this lane's first on
+        ColumnCursor staged;
         Window window;
-        template <bool Turning, int Count> GR_HD void take(Track& a, Track& b) {
-            Track places = a;
+        template <bool PhaseVaries, int Count> GR_HD void take(ColumnCursor& a, ColumnCursor& b) {
+            ColumnCursor places = a;
             Pack<In, V> from[Count];
-            read<Turning, Count>(a, b, from);
+            read<PhaseVaries, Count>(a, b, from);
             Pack<Out, V> results[Count];
             scan.rows(from, results);
-            if constexpr (Stays) {
+            if constexpr (InPlace) {
                 const u32 first = threadIdx.x % 32 * (u32)sizeof(Out), share = places.at - first;
 #pragma unroll
                 for (int i = 0; i < Count; i++) {
-                    u8* const place = (u8*)places.template next<Turning>();
+                    u8* const place = (u8*)places.template next<PhaseVaries>();
 #pragma unroll
-                    for (int j = 0; j < V; j++) ((Out*)place)[j * Apart] = results[i].at[j];
+                    for (int j = 0; j < V; j++) ((Out*)place)[j * ColumnStride] = results[i].at[j];
                 }
                 __syncwarp();
-                drain_rows<Turning, Count, V * Apart * (int)sizeof(Out), Out, overlaps>(share, places.pitch, to - first, step, window);
+                drain_rows<PhaseVaries, Count, V * ColumnStride * (int)sizeof(Out), Out, overlaps>(
+                    share, places.pitch, to - first, step, window);
                 to += Count * step;
                 return;
             }
 #pragma unroll
             for (int i = 0; i < Count; i++) {
                 const Pack<Out, V>& result = results[i];
-                if constexpr (Drained) {
-                    Out* at = (Out*)kept.template next<false>();
+                if constexpr (StagesResults) {
+                    Out* at = (Out*)staged.template next<false>();
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        if (Apart == 1 || j * Apart < columns) at[j * Apart] = result.at[j];
-                } else if constexpr (Apart == 1) store_pack(to, result);
+                        if (ColumnStride == 1 || j * ColumnStride < columns) at[j * ColumnStride] = result.at[j];
+                } else if constexpr (ColumnStride == 1) store_pack(to, result);
                 else if constexpr (overlaps) {
-                    const u32 first = threadIdx.x % 32 * (u32)sizeof(Out), low = window.low(to - first), high = window.high(to - first);
+                    const u32 first = threadIdx.x % 32 * (u32)sizeof(Out), low = window.low(to - first);
+                    const u32 high = window.high(to - first);
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        if (first + j * (u32)(Apart * sizeof(Out)) - low < high - low) store_once((Out*)to + j * Apart, result.at[j]);
+                        if (first + j * (u32)(ColumnStride * sizeof(Out)) - low < high - low)
+                            store_once((Out*)to + j * ColumnStride, result.at[j]);
                 } else
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        if (j * Apart < columns) store_once((Out*)to + j * Apart, result.at[j]);
+                        if (j * ColumnStride < columns) store_once((Out*)to + j * ColumnStride, result.at[j]);
                 to += step;
             }
         }
@@ -227,48 +236,50 @@ struct ColumnScan {
             __stcs((typename Shared<Out, V>::W*)to, both.word);
         }
     }
-    // Walks this lane's rows of a tile.
-    template <class Visit> GR_HD void walk(const Spot& spot, u32 rows, u32 stage, Visit& visit) const {
-        if (column >= spot.columns || team >= task.teams || first >= rows) return;
+    // Hands this lane's rows of a tile to `visit`, some at a time.
+    template <class Visit> GR_HD void walk(const TileLocation& location, u32 rows, u32 stage, Visit& visit) const {
+        if (column >= location.columns || row_group >= task.row_groups || first >= rows) return;
         const u32 left = rows - first, count = left < task.rows ? left : (u32)task.rows;
-        const i32 behind = (i32)(spot.columns - column - 1) / Apart, more = behind < V - 1 ? behind : V - 1;
-        const Track a = band_a(spot, rows, stage).track(task.bands_a, first, task.bands_a.byte(column, spot.columns), Apart, more);
-        Track b = {0, 0, 0, 0, 0, 0};
+        const i32 behind = (i32)(location.columns - column - 1) / ColumnStride, more = behind < V - 1 ? behind : V - 1;
+        const ColumnCursor a = staging_a(location, rows, stage)
+                                   .cursor(task.layout_a, first, task.layout_a.byte(column, location.columns), ColumnStride, more);
+        ColumnCursor b = {0, 0, 0, 0, 0, 0};
         if constexpr (Reader<In>::size_b > 0)
-            b = band_b(spot, rows, stage).track(task.bands_b, first, task.bands_b.byte(column, spot.columns), Apart, more);
-        if (a.turn | b.turn) walk<true>(a, b, (i32)count, visit);
+            b = staging_b(location, rows, stage).cursor(task.layout_b, first, task.layout_b.byte(column, location.columns),
+                                                        ColumnStride, more);
+        if (a.phase_step | b.phase_step) walk<true>(a, b, (i32)count, visit);
         else walk<false>(a, b, (i32)count, visit);
     }
-    template <bool Turning, class Visit> GR_HD void walk(Track a, Track b, i32 left, Visit& visit) const {
-        for (; left >= batch; left -= batch) visit.template take<Turning, batch>(a, b);
+    template <bool PhaseVaries, class Visit> GR_HD void walk(ColumnCursor a, ColumnCursor b, i32 left, Visit& visit) const {
+        for (; left >= batch; left -= batch) visit.template take<PhaseVaries, batch>(a, b);
         if (batch > 4 && left >= 4) {
-            visit.template take<Turning, 4>(a, b);
+            visit.template take<PhaseVaries, 4>(a, b);
             left -= 4;
         }
-        for (; left > 0; left--) visit.template take<Turning, 1>(a, b);
+        for (; left > 0; left--) visit.template take<PhaseVaries, 1>(a, b);
     }
-    // Of the rows of a warp, which lie one after another, the first byte in memory.
-    GR_HD u8* lowest_out(const Spot& spot, u32 rows) const {
-        return spot.out + (i64)(warp * most + (task.step_out < 0 ? rows - 1 : 0)) * task.step_out;
+    // The first byte in memory of a warp's rows of results, which lie one after another.
+    GR_HD u8* lowest_out(const TileLocation& location, u32 rows) const {
+        return location.out + (i64)(warp * most + (task.step_out < 0 ? rows - 1 : 0)) * task.step_out;
     }
 
-    // The states of this lane's columns; says whether they are right.
-    template <class Fold> GR_HD bool fold_by(const Spot& spot, u32 stage, State (&state)[V]) const {
-        Folding<Fold> folding;
-        walk(spot, rows_of(spot), stage, folding);
+    // Folds this lane's columns; false where what Fold assumes does not hold.
+    template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State (&state)[V]) const {
+        Reducer<Fold> folding;
+        walk(location, rows_of(location), stage, folding);
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = folding.fold.state(j);
-        if constexpr (Fold::guesses) return folding.fold.was_right();
+        if constexpr (Fold::assumes_finite) return folding.fold.was_finite();
         return true;
     }
-    GR_HD Held fold(const Spot& spot, u32 stage, u32 slot) const {
+    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
         State state[V];
-        Held held = nothing();
-        held.right = fold_by<typename Ways::Fold>(spot, stage, state);
-        if (guesses && !held.right) fold_by<FoldAny<Op, V>>(spot, stage, state);
+        KeptState kept = nothing_kept();
+        kept.is_finite = fold_by<typename Ops::Fold>(location, stage, state);
+        if (assumes_finite && !kept.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, state);
         if constexpr (V == 1 || whole) {
-            if (task.teams > 1) {  // a scan of as many columns as teams have
-                const u32 next = whole ? 1 : width;  // lanes to the next team
+            if (task.row_groups > 1) {  // a scan over the row groups, column by column
+                const u32 next = whole ? 1 : width;  // lanes to the next row group
 #pragma unroll
                 for (int j = 0; j < V; j++) {
                     for (u32 up = next; up < 32; up *= 2) {
@@ -276,118 +287,247 @@ struct ColumnScan {
                         if (lane >= up) state[j] = Op::combine(earlier, state[j]);
                     }
                     const State before = shuffle_up(0xffffffffu, state[j], (int)next, 32);
-                    if (team > 0) held.before[j] = before;
+                    if (row_group > 0) kept.before[j] = before;
                 }
             }
         }
-        if (team + 1 == task.teams)
+        if (row_group + 1 == task.row_groups)
 #pragma unroll
-            for (int j = 0; j < V; j++) notes().state[slot][warp][column + j * Apart] = state[j];
-        return held;
+            for (int j = 0; j < V; j++) scratch().state[slot][warp][column + j * ColumnStride] = state[j];
+        return kept;
     }
-    GR_HD void write(const Spot& spot, u32 stage, u32 slot, Held held) const {
-        const u32 rows = rows_of(spot);
+    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, KeptState kept) const {
+        const u32 rows = rows_of(location);
         State state[V];
 #pragma unroll
-        for (int j = 0; j < V; j++) state[j] = notes().state[slot][warp][column + j * Apart];
+        for (int j = 0; j < V; j++) state[j] = scratch().state[slot][warp][column + j * ColumnStride];
         if constexpr (V == 1 || whole) {
-            if (task.teams > 1)
+            if (task.row_groups > 1)
 #pragma unroll
-                for (int j = 0; j < V; j++) state[j] = Op::combine(state[j], held.before[j]);
+                for (int j = 0; j < V; j++) state[j] = Op::combine(state[j], kept.before[j]);
         }
-        if (!guesses || held.right) write_by<typename Ways::Scan>(spot, rows, stage, state);
-        else write_by<ScanAny<Op, Emit, V, Exclusive>>(spot, rows, stage, state);
-        if (!Drained || rows == 0) return;
+        if (!assumes_finite || kept.is_finite) write_by<typename Ops::Scan>(location, rows, stage, state);
+        else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, rows, stage, state);
+        if (!StagesResults || rows == 0) return;
         __syncwarp();
         const u32 row = (u32)(task.step_out < 0 ? -task.step_out : task.step_out);
-        drain_bytes(results(), lowest_out(spot, rows), (rows - 1) * row + spot.columns * (u32)sizeof(Out));
+        drain_bytes(results(), lowest_out(location, rows), (rows - 1) * row + location.columns * (u32)sizeof(Out));
     }
 
-    // All lanes of a warp call. Where all columns have as many elements; says whether that is so.
-    GR_HD bool write_alike(const Spot& spot, u32 rows, u32 stage, const State (&before)[V]) const {
+    // All lanes of a warp call. Writes the rows where all columns have equally many elements before them; else returns false.
+    GR_HD bool write_equal_counts(const TileLocation& location, u32 rows, u32 stage, const State (&before)[V]) const {
         State start[1] = {before[0]};
         start[0].count -= first;
-        if (!RowParts::suits(start, column < spot.columns && team < task.teams)) return false;
-        typename Fall<Op, Emit, V, Exclusive>::Alike scan(start, task.option);
-        scan.begin(0, rows, parts());
+        if (!ReciprocalTable::counts_agree(start, column < location.columns && row_group < task.row_groups)) return false;
+        typename SerialColumnOps<Op, Emit, V, Exclusive>::EqualCounts scan(start, task.option);
+        scan.begin(0, rows, table());
         scan.pass((int)first);
         __syncwarp();
-        write_rows<Onto<decltype(scan)>, false>(spot, rows, stage, {scan});
+        write_rows<ScanReference<decltype(scan)>, false>(location, rows, stage, {scan});
         return true;
     }
-    template <class Scan> struct Onto {
+    template <class Scan> struct ScanReference {
         Scan& scan;
         template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
             scan.rows(from, to);
         }
     };
-    template <class Scan> GR_HD void write_by(const Spot& spot, u32 rows, u32 stage, const State (&before)[V]) const {
-        if constexpr (counts)
-            if (write_alike(spot, rows, stage, before)) return;
-        if constexpr (stays) {
-            const i64 away = (i64)spot.out - (i64)spot.a, turn = task.step_out - task.bands_a.step;
-            if (spot.columns == wide && task.bands_a.wide == (i64)sizeof(Out) && (away | turn) % 16 == 0)
-                return write_rows<Scan, true>(spot, rows, stage, {before, task.option});
+    template <class Scan> GR_HD void write_by(const TileLocation& location, u32 rows, u32 stage, const State (&before)[V]) const {
+        if constexpr (uses_table)
+            if (write_equal_counts(location, rows, stage, before)) return;
+        if constexpr (in_place) {
+            const i64 away = (i64)location.out - (i64)location.a, phase_step = task.step_out - task.layout_a.step;
+            if (location.columns == room && task.layout_a.column_step == (i64)sizeof(Out) && (away | phase_step) % 16 == 0)
+                return write_rows<Scan, true>(location, rows, stage, {before, task.option});
         }
-        write_rows<Scan, false>(spot, rows, stage, {before, task.option});
+        write_rows<Scan, false>(location, rows, stage, {before, task.option});
     }
-    GR_HD Window window_of(const Spot& spot) const {
-        const u32 own = (u32)(u64)spot.b;
-        return {own * (u32)sizeof(Out), spot.columns * (u32)sizeof(Out), (u64)spot.b >> 32 != 0, own == spot.columns};
+    GR_HD Window window_of(const TileLocation& location) const {
+        const u32 own = (u32)(u64)location.b;
+        return {own * (u32)sizeof(Out), location.columns * (u32)sizeof(Out), (u64)location.b >> 32 != 0, own == location.columns};
     }
-    template <class Scan, bool Stays> GR_HD void write_rows(const Spot& spot, u32 rows, u32 stage, const Scan& scan) const {
-        Writing<Scan, Stays> writing = {
-            scan, spot.out + skip_out, task.step_out, spot.columns - column, {0, 0, 0, 0, 0, 0}, window_of(spot)};
-        if (Drained) {
-            const u8* low = lowest_out(spot, rows);
-            writing.kept = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
+    template <class Scan, bool InPlace>
+    GR_HD void write_rows(const TileLocation& location, u32 rows, u32 stage, const Scan& scan) const {
+        Writer<Scan, InPlace> writing = {
+            scan, location.out + skip_out, task.step_out, location.columns - column, {0, 0, 0, 0, 0, 0}, window_of(location)};
+        if (StagesResults) {
+            const u8* low = lowest_out(location, rows);
+            writing.staged = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
         }
-        walk(spot, rows, stage, writing);
+        walk(location, rows, stage, writing);
     }
 
-    // One warp calls, `lookers` for a tile. What comes before each warp's rows, in some of a lane's columns.
-    GR_HD void find_bases(const Spot& spot, u32 slot, u32 looker) const {
-        typedef Several<Op, taken> Columns;
-        typedef typename Either<deep, DeepChain<Columns, 4>, Chain<Columns, Anchored, counts>>::type Steps;
-        typedef typename Either<at_once, AtOnceLinks<Columns>, Steps>::type Links;
-        const u32 first = whole ? lane : Apart == 1 ? lane * V + looker * taken : looker * taken * Apart + lane;
-        const bool active = first < spot.columns;
+    // All lanes of a warp call, `look_back_warps` warps for a tile: the prefixes of each warp's rows, for some of a lane's columns
+    // each.
+    GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
+        typedef ColumnStates<Op, look_back_columns> Columns;
+        typedef typename Conditional<three_levels, ThreeLevelLookBack<Columns, 4>,
+                                     TwoLevelLookBack<Columns, Anchored, uses_table>>::type Steps;
+        typedef typename Conditional<is_batched, LaneBatchedLookBack<Columns>, Steps>::type Links;
+        const u32 first = whole               ? lane
+                          : ColumnStride == 1 ? lane * V + look_back_warp * look_back_columns
+                                              : look_back_warp * look_back_columns * ColumnStride + lane;
+        const bool active = first < location.columns;
         typename Columns::State own = Columns::identity(), start = own;
         if (active) {
-            for (int w = 0; w < Warps; w++) own = Columns::combine(own, noted(slot, w, first));
+            for (int w = 0; w < Warps; w++) own = Columns::combine(own, part_state(slot, w, first));
             if (task.carry)
 #pragma unroll
-                for (int j = 0; j < taken; j++)
-                    if (has(spot, first, j)) start.at[j] = ((const State*)task.carry)[spot.line + first + j * Apart];
+                for (int j = 0; j < look_back_columns; j++)
+                    if (has(location, first, j)) start.at[j] = ((const State*)task.carry)[location.line + first + j * ColumnStride];
         }
-        const Links chain(task, spot.chain, looker * 32 + lane, active, 32 * lookers);
-        typename Columns::State before = chain.before(spot.link, own, start);
+        const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * look_back_warps);
+        typename Columns::State before = chain.before(location.link, own, start);
         if (!active) return;
         for (int w = 0; w < Warps; w++) {
-            const typename Columns::State after = Columns::combine(before, noted(slot, w, first));
+            const typename Columns::State after = Columns::combine(before, part_state(slot, w, first));
 #pragma unroll
-            for (int j = 0; j < taken; j++) notes().state[slot][w][first + j * Apart] = before.at[j];
+            for (int j = 0; j < look_back_columns; j++) scratch().state[slot][w][first + j * ColumnStride] = before.at[j];
             before = after;
         }
-        if (task.totals && spot.link + 1 == task.links)
+        if (task.totals && location.link + 1 == task.links)
 #pragma unroll
-            for (int j = 0; j < taken; j++)
-                if (has(spot, first, j)) ((State*)task.totals)[spot.line + first + j * Apart] = before.at[j];
+            for (int j = 0; j < look_back_columns; j++)
+                if (has(location, first, j)) ((State*)task.totals)[location.line + first + j * ColumnStride] = before.at[j];
     }
-    GR_HD typename Several<Op, taken>::State noted(u32 slot, int w, u32 first) const {
-        typename Several<Op, taken>::State states;
+    GR_HD typename ColumnStates<Op, look_back_columns>::State part_state(u32 slot, int w, u32 first) const {
+        typename ColumnStates<Op, look_back_columns>::State states;
 #pragma unroll
-        for (int j = 0; j < taken; j++) states.at[j] = notes().state[slot][w][first + j * Apart];
+        for (int j = 0; j < look_back_columns; j++) states.at[j] = scratch().state[slot][w][first + j * ColumnStride];
         return states;
     }
-    // Columns side by side are there or not together.
-    static GR_HD bool has(const Spot& spot, u32 first, int j) { return Apart == 1 || first + j * Apart < spot.columns; }
+    // Columns side by side exist together or not at all.
+    static GR_HD bool has(const TileLocation& location, u32 first, int j) {
+        return ColumnStride == 1 || first + j * ColumnStride < location.columns;
+    }
 };
 
-// Grid: any number of blocks of Warps + LAG lookers warps.
-template <class Op, class Emit, int Warps, int V, int Apart, bool Anchored, bool Early, bool Drained, bool Exclusive,
-          class Work = ColumnScan<Op, Emit, Warps, V, Apart, Anchored, Early, Drained, Exclusive>>
-__global__ void __launch_bounds__(32 * (Warps + LAG * Work::lookers), GR_BLOCKS) scan_columns(const __grid_constant__ Strips task) {
+// Grid: any number of blocks of Warps + WRITE_DELAY look_back_warps warps.
+template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool TakesEarly, bool StagesResults,
+          bool Exclusive, class Work = StripScan<Op, Emit, Warps, V, ColumnStride, Anchored, TakesEarly, StagesResults, Exclusive>>
+__global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY * Work::look_back_warps), GR_BLOCKS)
+    scan_columns(const __grid_constant__ Strips task) {
     const Work work(task);
-    Pipeline<Work, Warps, Work::lookers>(work, task.tiles, task.ticket).run();
+    Pipeline<Work, Warps, Work::look_back_warps>(work, task.tiles, task.ticket).run();
+}
+
+// Many strips: a warp scans one alone, from the first row to the last, so that nothing is folded before and no tile looks back.
+const int SERIAL_STAGES = 4;  // tiles in shared memory
+const int SERIAL_BLOCKS = 8;  // of one warp on an SM, at most
+
+template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
+    typedef StripScan<Op, Emit, 1, V, 1, false, false, false, Exclusive> Strip;
+    typedef typename Op::In In;
+    typedef typename Op::State State;
+    typedef typename Emit::Out Out;
+    static const bool pairs = Reader<In>::size_b > 0;
+    static_assert(!ColumnReduce<Op, V>::assumes_finite, "nothing is folded before, which would tell whether a guess was right");
+    static const int batch = ScansRowRuns<Op>::yes || sizeof(In) * V > 8 ? 4 : 8;  // rows that a lane reads at once
+    const Strips& task;
+    const u32 column, stage_bytes;
+    GR_HD SerialColumnScan(const Strips& scan)
+        : task(scan), column(threadIdx.x * V), stage_bytes((u32)(scan.layout_a.share + scan.layout_b.share)) {}
+
+    // Where a strip's first row lies.
+    struct StripLocation {
+        u64 line;  // of its first column
+        const u8 *a, *b;
+        u8* out;
+        u32 columns;
+    };
+    GR_HD StripLocation location_of(u64 chain) const {
+        const u64 plane = task.strips > 1 ? task.by_strips.of(chain) : chain, strip = chain - plane * task.strips;
+        const i64 begin = (i64)(strip * task.width) - (i64)task.lead;  // counted as if the first strip were whole
+        const u64 from = begin > 0 ? (u64)begin : 0, behind = (u64)(begin + (i64)task.width);
+        const u64 end = behind < task.columns ? behind : task.columns;
+        const Offset at = task.plane.at(plane);
+        return {plane * task.columns + from, task.a + at.a + task.layout_a.lowest(from, end),
+                task.b + at.b + task.layout_b.lowest(from, end), (u8*)task.out + at.c + (i64)(from * sizeof(Out)),
+                (u32)(end - from)};
+    }
+    GR_HD u32 rows_of(u64 link) const {
+        const u64 left = task.length - link * task.rows;
+        return left < task.rows ? (u32)left : (u32)task.rows;
+    }
+    GR_HD RowStaging staging_of(const RowLayout& layout, const u8* first, const StripLocation& location, u64 link, u32 share) const {
+        return {first + (i64)(link * task.rows) * layout.step, rows_of(link), layout.bytes(location.columns), share};
+    }
+    GR_HD RowStaging staging_a(const StripLocation& location, u64 link, u32 stage) const {
+        return staging_of(task.layout_a, location.a, location, link, stage * stage_bytes);
+    }
+    GR_HD RowStaging staging_b(const StripLocation& location, u64 link, u32 stage) const {
+        return staging_of(task.layout_b, location.b, location, link, stage * stage_bytes + (u32)task.layout_a.share);
+    }
+    GR_HD void fetch(const StripLocation& location, u64 link, u32 stage) const {
+        if (link < task.links) {
+            staging_a(location, link, stage).template fetch<true>(task.layout_a, task.a);
+            if constexpr (pairs) staging_b(location, link, stage).template fetch<true>(task.layout_b, task.b);
+        }
+        commit_copies();
+    }
+    GR_HD ColumnCursor cursor(const RowLayout& layout, const RowStaging& band, const StripLocation& location) const {
+        return band.cursor(layout, 0, layout.byte(column, location.columns), 1, V - 1);
+    }
+    // A scan by reference, so that it goes on from one tile to the next.
+    template <class Scan> struct ScanReference {
+        Scan& scan;
+        template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+            scan.rows(from, to);
+        }
+    };
+    template <class Scan> GR_HD void write(const StripLocation& location, u64 link, u32 stage, Scan& scan) const {
+        u8* const to = location.out + (i64)(link * task.rows) * task.step_out + column * sizeof(Out);
+        typename Strip::template Writer<ScanReference<Scan>> writing = {
+            {scan}, to, task.step_out, 0, {0, 0, 0, 0, 0, 0}, {0, 0, true, true}};
+        const ColumnCursor a = cursor(task.layout_a, staging_a(location, link, stage), location);
+        ColumnCursor b = {0, 0, 0, 0, 0, 0};
+        if constexpr (pairs) b = cursor(task.layout_b, staging_b(location, link, stage), location);
+        if (a.phase_step | b.phase_step) walk<true>(a, b, (i32)rows_of(link), writing);
+        else walk<false>(a, b, (i32)rows_of(link), writing);
+    }
+    template <bool PhaseVaries, class Visit> static GR_HD void walk(ColumnCursor a, ColumnCursor b, i32 left, Visit& visit) {
+        for (; left >= batch; left -= batch) visit.template take<PhaseVaries, batch>(a, b);
+        for (; left > 0; left--) visit.template take<PhaseVaries, 1>(a, b);
+    }
+    template <class Scan> GR_HD void run(const StripLocation& location, State (&state)[V]) const {
+        Scan scan(state, task.option);
+#pragma unroll
+        for (int i = 0; i < SERIAL_STAGES - 1; i++) fetch(location, i, i);
+        u32 stage = 0;
+        for (u64 link = 0; link < task.links; link++) {
+            wait_copies<SERIAL_STAGES - 2>();
+            __syncwarp();  // no lane reads the tile before any longer
+            fetch(location, link + SERIAL_STAGES - 1, (stage + SERIAL_STAGES - 1) % SERIAL_STAGES);
+            scan.begin(link * task.rows, rows_of(link), GR_SHARED + SERIAL_STAGES * stage_bytes);
+            __syncwarp();
+            if (column < location.columns) write(location, link, stage, scan);
+            stage = (stage + 1) % SERIAL_STAGES;
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = scan.after(j);
+    }
+    GR_HD void scan_strip(u64 chain) const {
+        typedef SerialColumnOps<Op, Emit, V, Exclusive> Ops;
+        const StripLocation location = location_of(chain);
+        const bool has = column < location.columns;  // all of its columns exist, or none
+        State state[V];
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            state[j] = task.carry && has ? ((const State*)task.carry)[location.line + column + j] : Op::identity();
+        if constexpr (Ops::uses_table) {
+            if (ReciprocalTable::counts_agree(state, has)) run<typename Ops::EqualCounts>(location, state);
+            else run<typename Ops::Any>(location, state);
+        } else {
+            run<typename Ops::Any>(location, state);
+        }
+        if (task.totals && has)
+#pragma unroll
+            for (int j = 0; j < V; j++) ((State*)task.totals)[location.line + column + j] = state[j];
+    }
+};
+
+// Grid: a warp for each chain.
+template <class Op, class Emit, int V, bool Exclusive>
+__global__ void __launch_bounds__(32, SERIAL_BLOCKS) scan_serial_columns(const __grid_constant__ Strips task) {
+    SerialColumnScan<Op, Emit, V, Exclusive>(task).scan_strip(blockIdx.x);
 }

@@ -10,7 +10,7 @@
 #include "../core/task.cuh"
 #include "../warp/reduce.cuh"
 #include "../warp/scan.cuh"
-#include "flow.cuh"
+#include "scan_state.cuh"
 
 // All threads of the block call, Threads of them. What comes before this thread's state; `through` is the states of all.
 // Two block barriers.
@@ -64,11 +64,11 @@ template <class Op> struct Elements {
     typedef typename Op::State State;
     const Scan& task;
     const Offset at;
-    const Stretch<Item> line;
+    const StridedLine<Item> line;
     GR_HD Elements(const Scan& scan, u64 number, State*, u64)
         : task(scan), at(scan.line.at(number)), line(scan, at, number) {}
     GR_HD Item get(u64 k) const { return line.get(task, k); }
-    GR_HD State add(State state, Item x, u64 k) const { return Take<Op>::of(state, x, index_of(task, k)); }
+    GR_HD State add(State state, Item x, u64 k) const { return ScanStep<Op>::of(state, x, index_of(task, k)); }
     template <class Emit> GR_HD void put(u64 k, State state) const {
         store_once((typename Emit::Out*)((u8*)task.out + at.c + (i64)k * task.step_out), Emit::of(state, task.option));
     }
@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fold(const __g
 
 // What is before an element, or with it.
 template <class Op, bool Exclusive, class Item>
-GR_HD typename Op::State shown(typename Op::State before, typename Op::State with, const Item& x) {
-    if constexpr (Exclusive) return Before<Op>::of(before, x);
+GR_HD typename Op::State exclusive_or_inclusive(typename Op::State before, typename Op::State with, const Item& x) {
+    if constexpr (Exclusive) return ExclusiveState<Op>::of(before, x);
     else return with;
 }
 
@@ -134,8 +134,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __g
                 const auto x = line.get(k);
                 const State with = line.add(before, x, k);
                 if constexpr (Source > 0) line.template put<Emit>(k, before);
-                else if constexpr (Local) locals[k] = shown<Op, Exclusive>(before, with, x);
-                else line.template put<Emit>(k, shown<Op, Exclusive>(before, with, x));
+                else if constexpr (Local) locals[k] = exclusive_or_inclusive<Op, Exclusive>(before, with, x);
+                else line.template put<Emit>(k, exclusive_or_inclusive<Op, Exclusive>(before, with, x));
                 before = with;
             }
             state = Op::combine(state, through);

@@ -162,9 +162,9 @@ def test_columns_enough_for_all_of_the_gpu(name, dtype, columns):
 )
 def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
     """Those that pairs of blocks take, in a smaller array."""
-    from gpureduce_dask.device import scan_allies
+    from gpureduce_dask.device import scan_cluster_columns
 
-    monkeypatch.setattr(scan_allies, "TILES", 1)
+    monkeypatch.setattr(scan_cluster_columns, "TILES", 1)
     x = make((30_011, columns), dtype, 3)
     bound = OPERATORS[name].bind(x.dtype)
     carry = host_reduce.reduce((make((1, columns), dtype, 7),), bound, (0,))
@@ -193,9 +193,9 @@ def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
 )
 def test_elements_that_are_no_numbers(name, shape, axis, dtype, view, monkeypatch):
     """Sums take elements for finite at first."""
-    from gpureduce_dask.device import scan_allies
+    from gpureduce_dask.device import scan_cluster_columns
 
-    monkeypatch.setattr(scan_allies, "TILES", 1)
+    monkeypatch.setattr(scan_cluster_columns, "TILES", 1)
     x = make(shape, dtype, 3)
     lines = np.moveaxis(x, axis, 0).reshape(shape[axis], -1)
     last = shape[axis] - 1
@@ -383,28 +383,30 @@ FAMILIES = {
     "many strips": Family("scan_columns<*, 1, false, false, *", (1 << 15, MANY >> 15)),
     "strips that overlap": Family("scan_columns<*, 32, false, *", (1 << 15, (MANY >> 15) - 1), dtype="int16"),
     "planes": Family("scan_columns<*", (2, MANY // 512, 256), 1),
-    "few columns": Family("scan_braid<*", (MANY // 3, 3)),
-    "strands": Family("scan_strands<*, true, false, false>", (MANY // 100, 100)),
-    "strands from their end": Family("scan_strands<*, true, false, false>", (MANY // 5, 5), reverse=True),
-    "strands looked for at once": Family("scan_strands<*, 16, 8>", (MANY // 12, 12), op="max"),
-    "planes of strands": Family("scan_strands<*, true, true, false>", (MANY // 4200, 600, 7), 1),
-    "allies": Family("scan_allies<Sum<*", (MANY // 64, 64), dtype="float32"),
-    "allies of eight bytes": Family("scan_allies<MinMax<*", (MANY // 64, 64), op="max", dtype="int64"),
-    "means alone": Family("scan_falls<Mean<*", (MANY >> 16, 1 << 16), op="mean", dtype="float16"),
-    "segments alone": Family("scan_falls<Segmented<*", (MANY >> 16, 1 << 16), segmented=True),
-    "lines side by side": Family("scan_abreast<*", (2, MANY // 2)),
-    "short lines": Family("scan_short<*", (MANY // 16, 16), 1),
-    "short lines of odd length": Family("scan_short<*", (MANY // 3, 3), 1),
+    "few columns": Family("scan_interleaved_rows<*", (MANY // 3, 3)),
+    "contiguous columns": Family("scan_contiguous_columns<*, true, false, false>", (MANY // 100, 100)),
+    "contiguous columns from their end": Family(
+        "scan_contiguous_columns<*, true, false, false>", (MANY // 5, 5), reverse=True
+    ),
+    "contiguous columns polled in one batch": Family("scan_contiguous_columns<*, 16, 8>", (MANY // 12, 12), op="max"),
+    "planes of contiguous columns": Family("scan_contiguous_columns<*, true, true, false>", (MANY // 4200, 600, 7), 1),
+    "clusters": Family("scan_cluster_columns<Sum<*", (MANY // 64, 64), dtype="float32"),
+    "clusters of eight bytes": Family("scan_cluster_columns<MinMax<*", (MANY // 64, 64), op="max", dtype="int64"),
+    "means alone": Family("scan_serial_columns<Mean<*", (MANY >> 16, 1 << 16), op="mean", dtype="float16"),
+    "segments alone": Family("scan_serial_columns<Segmented<*", (MANY >> 16, 1 << 16), segmented=True),
+    "lines side by side": Family("scan_thread_columns<*", (2, MANY // 2)),
+    "short lines": Family("scan_lane_lines<*", (MANY // 16, 16), 1),
+    "short lines of odd length": Family("scan_lane_lines<*", (MANY // 3, 3), 1),
     "short lines apart": Family(
         "scan_lines<*, false, false>", (MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[:, :, ::-1]
     ),
-    "small planes": Family("scan_planes<*", (MANY // 35, 7, 5), 1),
-    "lines by teams": Family("scan_teams<*", (MANY // 4096 + (1 << 10), 4096), 1, lambda x: x[:, 1:-1]),
+    "small planes": Family("scan_small_planes<*", (MANY // 35, 7, 5), 1),
+    "lines by sub-warps": Family("scan_subwarp_lines<*", (MANY // 4096 + (1 << 10), 4096), 1, lambda x: x[:, 1:-1]),
     "lines": Family("scan_rows<*, 2, false, false, false>", (1 << 15, MANY >> 15), 1),
     "long lines": Family("scan_rows<*, 1, false, false, false>", (1 << 5, MANY >> 5), 1, dtype="int16"),
     "one line": Family("scan_rows<*, 0, false, false, true>", (MANY,), reverse=True),
     "one line with gaps": Family("scan_rows<*, 0, true, false, false>", (2 * MANY,), 0, lambda x: x[::2]),
-    "any of one line": Family("scan_until<*", (MANY,), op="any", dtype="bool"),
+    "any of one line": Family("scan_any_all<*", (MANY,), op="any", dtype="bool"),
     "positions in one line": Family("scan_method_scan<Arg<*", (MANY,), op="argmax"),
     "reduce-then-scan": Family("scan_method_scan<*, 2, false, *", (MANY,), method="reduce-then-scan"),
     "two-level": Family("scan_method_fold<*, 0>", (MANY,), method="two-level"),
@@ -416,13 +418,11 @@ FAMILIES = {
 def as_planned(family: Family) -> Any:
     """What an H200 prepares, without one: of arrays that are not there."""
     from gpureduce_dask.device import scan as gpu
-    from gpureduce_dask.device import scan_results
+    from gpureduce_dask.device import scan_launch
 
     def operand(dtype: str) -> SimpleNamespace:
         size = np.dtype(dtype).itemsize
-        x = np.lib.stride_tricks.as_strided(
-            np.empty(1, dtype), family.shape, scan_results.c_strides(family.shape, size)
-        )
+        x = np.lib.stride_tricks.as_strided(np.empty(1, dtype), family.shape, scan_launch.c_strides(family.shape, size))
         begin, x = x.ctypes.data, view_of(x, family.view)
         data = SimpleNamespace(ptr=x.ctypes.data - begin)
         return SimpleNamespace(shape=x.shape, strides=x.strides, ndim=x.ndim, itemsize=size, data=data)

@@ -21,7 +21,7 @@ import gpureduce_dask as gr
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device import scan as device_scan
-from gpureduce_dask.device import scan_allies, scan_launch
+from gpureduce_dask.device import scan_cluster_columns, scan_launch
 from gpureduce_dask.device.scan_methods import METHODS
 from gpureduce_dask.history import STEPS, Step
 from gpureduce_dask.operators.table import OPERATORS
@@ -39,7 +39,7 @@ def main(part: str = "1/1", how: str = "") -> None:
         compiler.OPTIONS = (*compiler.OPTIONS, "-DGR_CHECKED")
         (most, processors), barriers = scan_launch.limits(0), 1024  # bytes of them, beside what a plan asks for
         scan_launch.limits = lambda _: (most - barriers, processors)
-        scan_allies.LIMIT -= barriers
+        scan_cluster_columns.LEAST_SHARED_BYTES -= barriers
 
     cp.cuda.set_allocator(None)  # memory from a pool has no end that a tool could see
     first, parts = map(int, part.split("/"))
@@ -113,14 +113,14 @@ SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of 
     ((900, 8), 0, lambda x: x[:, ::2]),
 ]
 OTHERS = [  # operator, dtype, shape and axis of kernels that those do not meet
-    ("any", "float32", (100_003,), 0),  # until.cuh
-    ("sum", "float32", (16_390, 8), 1),  # short.cuh
-    ("sum", "float32", (2, 200_001), 0),  # abreast.cuh
-    ("sum", "float32", (5003, 200), 1),  # teams.cuh
-    ("sum", "float32", (100_003, 7, 5), 1),  # planes.cuh
-    ("mean", "float32", (300, 33_792), 0),  # falls.cuh
+    ("any", "float32", (100_003,), 0),  # any_all.cuh
+    ("sum", "float32", (16_390, 8), 1),  # small_lines.cuh
+    ("sum", "float32", (2, 200_001), 0),  # thread_lines.cuh
+    ("sum", "float32", (5003, 200), 1),  # subwarp_lines.cuh
+    ("sum", "float32", (100_003, 7, 5), 1),  # small_lines.cuh
+    ("mean", "float32", (300, 33_792), 0),  # columns.cuh
     ("var", "float32", (300, 33_792), 0),
-    ("sum", "float16", (100_003,), 0),  # finite.cuh
+    ("sum", "float16", (100_003,), 0),  # lane_run.cuh
     ("nansum", "float16", (7, 30_001), 1),
 ]
 
@@ -159,10 +159,10 @@ def _scan_by(op: str, dtype: str, shape: tuple[int, ...], axis: int) -> None:
 
 
 def _allies(op: str, dtype: str, width: int) -> None:
-    """By pairs of blocks, which take arrays of many tiles (allies.cuh)."""
+    """By pairs of blocks, which take arrays of many tiles (cluster_columns.cuh)."""
     import cupy as cp
 
-    with mock.patch.object(scan_allies, "TILES", 1):
+    with mock.patch.object(scan_cluster_columns, "TILES", 1):
         chunk = cp.asarray(make((20_011, width), dtype))
         bound = OPERATORS[op].bind(chunk.dtype)
         _, carry = device_scan.scan((chunk,), bound, 0)

@@ -10,17 +10,14 @@ import numpy as np
 
 from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import (
-    scan_allies,
+    scan_cluster_columns,
     scan_columns,
-    scan_falls,
-    scan_lanes,
+    scan_contiguous_columns,
     scan_methods,
-    scan_planes,
     scan_plans,
-    scan_short,
-    scan_strands,
+    scan_serial_columns,
+    scan_small_lines,
     scan_task,
-    scan_teams,
     sources,
 )
 from gpureduce_dask.host import reduce as host_reduce
@@ -31,7 +28,7 @@ from . import Kernels, Unit
 
 LIMIT = 12 * 1024  # of shared memory: tiles of a few hundred elements
 PROCESSORS = 3
-GANGS = ((2, 2), (2, 1), (1, 2), (1, 1))
+GROUPS = ((2, 2), (2, 1), (1, 2), (1, 1))
 
 
 def aligned(array: np.ndarray, phase: int) -> np.ndarray:
@@ -85,34 +82,53 @@ class Call:
         )
         with (
             mock.patch.multiple(
-                scan_columns, SHORTEST=8, SHORTEST_ASKEW=8, FEW_CHAINS=3, TILES=8, WARPS=(16, 10, 8, 6, 4)
+                scan_columns,
+                SHORTEST=8,
+                SHORTEST_MISALIGNED=8,
+                FEW_CHAINS=3,
+                TILES=8,
+                WARPS=(16, 10, 8, 6, 4),
+                MANY_IN_SEGMENTS=256,
+                CHAINS_OF_NARROW=3,
             ),
-            mock.patch.multiple(scan_falls, SHORTEST=100, CROWDS={1: 1.0}, PROCESSORS=1, FEWEST=2),
-            mock.patch.multiple(scan_short, FEWEST_ABREAST=200, FEWEST=200, WARPS=(2, 1), ENOUGH=1, PLENTY=2, RUN=8),
-            mock.patch.multiple(scan_lanes, MANY_IN_SEGMENTS=256, CHAINS_OF_NARROW=3),
-            mock.patch.multiple(scan_planes, FEWEST=2000, LEAST=1, LEAST_OF_NARROW=1, WARPS=1),
-            mock.patch.multiple(scan_teams, FEWEST=360, SHORTEST=0, LEAST=16),
-            mock.patch.multiple(scan_plans, WITH_GAPS=((1, 5), (2, 1)), LONG_BYTES=12000),
+            mock.patch.multiple(scan_serial_columns, SHORTEST=100, WARPS={1: 1.0}, PROCESSORS=1, FEWEST=2),
             mock.patch.multiple(
-                scan_strands,
+                scan_small_lines,
+                FEWEST_COLUMNS=200,
+                FEWEST_LANE_LINES=200,
+                WARPS=(2, 1),
+                ENOUGH=1,
+                PLENTY=2,
+                RUN=8,
+                FEWEST_PLANE_LINES=2000,
+                LEAST_SHARE=1,
+                LEAST_SHARE_OF_NARROW=1,
+                ENOUGH_PLANE_WARPS=1,
+                FEWEST_SUBWARP_LINES=360,
+                SHORTEST_SUBWARP_LINE=0,
+                LEAST_RUN=16,
+            ),
+            mock.patch.multiple(scan_plans, STRIDED=((1, 5), (2, 1)), LONG_BYTES=12000),
+            mock.patch.multiple(
+                scan_contiguous_columns,
                 SHORTEST=8,
                 SHORTEST_OF_FEW=2,
                 FEW_CHAINS=3,
                 MANY_CHAINS=True,
                 TILES=8,
-                APART=2,
-                GANGS=GANGS,
-                GANGS_ASKEW=((1, 5),),
+                PLANE_TILES=2,
+                GROUPS=GROUPS,
+                GROUPS_MISALIGNED=((1, 5),),
                 FEWEST=3,
             ),
             mock.patch.multiple(
-                scan_allies,
-                LIMIT=0,
+                scan_cluster_columns,
+                LEAST_SHARED_BYTES=0,
                 NARROWEST=43,
                 TILES=1,
-                GANGS_OF_SUMS=((1, 2), (1, 4)),
-                GANGS=((64, (1, 2)), (128, (1, 4))),
-                GANGS_OF_EIGHTS=((64, (1, 2)), (128, (1, 4))),
+                GROUPS_OF_SUMS=((1, 2), (1, 4)),
+                GROUPS=((64, (1, 2)), (128, (1, 4))),
+                GROUPS_OF_EIGHTS=((64, (1, 2)), (128, (1, 4))),
             ),
             mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12, MOST_BLOCKS=7),
         ):

@@ -1,0 +1,142 @@
+"""How a scan of lines that lie side by side is cut where one row follows another in memory; and of the fewest lines."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+from .layout import Dim
+from .scan_task import STAGES, WRITE_DELAY, Operands, Operator, Plan, Step, chain_tile_states, flag
+from .task import div_words, walk_words
+
+LANES, STATE_SLOTS = 32, WRITE_DELAY + 1
+FEWEST_STATES = 8  # that a tile publishes, so that those of neighbouring tiles lie apart
+SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
+PACK = 16  # bytes that are copied together
+LAYOUT_WORDS = 2 * 14  # of ``Strips``, used by strips of columns alone
+
+
+@dataclass(frozen=True)
+class ContiguousRows:
+    """Planes of rows, the same in both arrays."""
+
+    width: int  # columns
+    length: int  # rows of a plane
+    planes: tuple[Dim, ...]
+    sizes: tuple[int, int]  # bytes of an element and of a result
+    lead: int  # elements that lack before the first one, so that packs are aligned
+
+    @property
+    def count(self) -> int:
+        """Planes."""
+        return math.prod(dim.size for dim in self.planes)
+
+    @property
+    def follows(self) -> bool:
+        """True where one plane follows another in memory."""
+        each = [self.length * self.width * n for n in self.sizes]
+        return len(self.planes) <= 1 and all([dim.a, dim.c] == each for dim in self.planes)
+
+    @property
+    def bytes_each(self) -> int:
+        """Of shared memory, for an element of a tile."""
+        return STAGES * self.sizes[0] + (0 if self.sizes[0] == self.sizes[1] else self.sizes[1])
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How rows are cut into tiles, and the warps that scan them."""
+
+    row_groups: int
+    rows: int  # of a row group
+    warps: int  # of a block
+    shared_bytes: int
+    joined: bool = False  # planes are one chain
+    lane_state_bytes: int = 8  # that a lane publishes
+    anchored: bool = True
+    radix: int = 0  # of the look-back, where tile states are polled in one batch
+    published_bytes: int = 0  # of a tile, where they are
+    cluster_blocks: int = 1  # tiles that are published as one
+
+
+def contiguous_rows(op: Operator, arrays: Operands) -> ContiguousRows | None:
+    """The arrays, where rows lie one after another in both and packs are aligned at the same elements."""
+    kept, sizes = arrays.kept(), (*op.itemsizes, op.out_bytes)
+    if len(sizes) != 2 or not kept or any(n > PACK or n & (n - 1) for n in sizes):
+        return None
+    *planes, columns = kept
+    (a, b), steps = sizes, [s[arrays.axis] for s in arrays.strides]
+    if columns.size < 2 or [columns.a, columns.c, *steps] != [a, b, columns.size * a, columns.size * b]:
+        return None
+    begins = [arrays.phases, *((dim.a, dim.c) for dim in planes)]
+    if not all(any((n * a - p) % PACK == 0 and (n * b - q) % PACK == 0 for n in range(PACK)) for p, q in begins):
+        return None
+    lead = arrays.phases[0] // a if a <= b else arrays.phases[1] // b
+    return ContiguousRows(columns.size, arrays.shape[arrays.axis], tuple(planes), (a, b), lead)
+
+
+def launch(op: Operator, contiguous: ContiguousRows, kernel: str, tiles: Tiles, reverse: bool, processors: int) -> Plan:
+    """The plan, of one launch."""
+    planes = 1 if tiles.joined else contiguous.count
+    positions = contiguous.length * contiguous.width * contiguous.count // planes + (
+        contiguous.lead if planes == 1 else PACK - 1
+    )
+    links = (
+        -(-positions // (tiles.cluster_blocks * tiles.row_groups * tiles.rows * contiguous.width))
+        * tiles.cluster_blocks
+    )
+    each = tiles.published_bytes or max(FEWEST_STATES, contiguous.width) * 16 * -(-tiles.lane_state_bytes // 8)
+    tile_states = planes * chain_tile_states(links // tiles.cluster_blocks, tiles.anchored, tiles.radix) * each
+    shape = (contiguous.length, contiguous.width, 1, contiguous.width, 0, contiguous.count)
+    divisors = (contiguous.count, 1, contiguous.width, contiguous.length)
+    members = (
+        struct.pack(
+            "11Qq", *shape, links, tiles.rows, tiles.row_groups, planes * links, contiguous.width, -1 if reverse else 1
+        )
+        + struct.pack("2d", *op.option)
+        + struct.pack("12Q", *(word for n in divisors for word in div_words(n)))
+        + bytes(8 * LAYOUT_WORDS)
+        + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(contiguous.planes)))
+    )
+    blocks = min(planes * links, processors // tiles.cluster_blocks * tiles.cluster_blocks)
+    step = Step(kernel, blocks, LANES * tiles.warps, tiles.shared_bytes)
+    return Plan((step,), members, tile_states + 16, True, (0, 0))
+
+
+# H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as interleaved rows, as contiguous columns and by columns: sums of
+# float32 down (n, 2) 0.94, 0.90 and 0.69, (n, 3) 0.95, 0.81 and 0.66, (n, 4) 0.92, 0.91 and 0.69; but (n, 5), whose
+# runs are short, 0.29 as interleaved rows and 0.56 by columns, and (n, 3) of float64, whose states are pairs, 0.50 and
+# 0.65.
+MOST_INTERLEAVED = 4  # columns
+SHORTEST_INTERLEAVED = 256  # rows: lines of fewer are taken by a thread each
+INTERLEAVED_STATE_BYTES = 8
+# (warps, packs a lane): the first whose runs are whole rows, and that fits; states of more bytes take registers.
+INTERLEAVED_SHAPES = ((12, 9), (10, 11), (8, 9), (4, 9), (1, 3), (1, 1))
+
+
+def interleaved_rows(
+    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
+) -> Plan | None:
+    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
+    contiguous = contiguous_rows(op, arrays)
+    if (
+        contiguous is None
+        or reverse
+        or contiguous.planes
+        or contiguous.width > MOST_INTERLEAVED
+        or contiguous.length < SHORTEST_INTERLEAVED
+    ):
+        return None
+    if op.state_bytes > INTERLEAVED_STATE_BYTES:
+        return None
+    pack = 16 // max(contiguous.sizes)
+    for warps, run in INTERLEAVED_SHAPES:
+        share = LANES * run * pack
+        nbytes = warps * (share * contiguous.bytes_each + STATE_SLOTS * contiguous.width * op.state_bytes) + SCRATCH
+        if run * pack % contiguous.width or nbytes > limit:
+            continue
+        kernel = f"scan_interleaved_rows<{op.type}, {op.emits}, {warps}, {run}, {contiguous.width}, {flag(exclusive)}>"
+        tiles = Tiles(warps, share // contiguous.width, warps + WRITE_DELAY, nbytes, lane_state_bytes=op.state_bytes)
+        return launch(op, contiguous, kernel, tiles, False, processors)
+    return None

@@ -1,0 +1,312 @@
+"""How a scan of lines that lie side by side is cut where one row follows another in memory: columns a lane."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+from . import scan_cluster_columns, scan_contiguous, scan_task
+from .scan_contiguous import LANES, PACK, SCRATCH, STATE_SLOTS, ContiguousRows, Tiles
+from .scan_task import SECTOR, WRITE_DELAY, Operands, Operator, Plan, flag
+from .tuning import PROCESSORS
+
+# Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as contiguous columns and in strips: sums
+# of float32 down (n, 5) 0.85 and 0.55, (n, 16) 0.87 and 0.70, (n, 33) 0.79 and 0.55, (n, 65) 0.72 and 0.57, (n, 100)
+# 0.64 and 0.71; maxima down (n, 5) 0.91 and 0.60, (n, 33) 0.76 and 0.71, (n, 65) 0.63 and 0.70; sums of float64, whose
+# states are pairs, down (n, 32) 0.76 and 0.71, (n, 33) 0.56 and 0.58. Rows of whole sectors are better off in strips
+# from 128 bytes on: sums of float32 down (n, 24) 0.85 and 0.84, (n, 32) 0.85 and 0.90; but maxima down (n, 32) 0.94 and
+# 0.90.
+MOST, MOST_OF_EXTREMES, MOST_OF_PAIRS = 320, 160, 256
+WHOLE_SECTORS = 128
+# Rows of a plane. Shorter ones, where they are not taken by planes (scan_small_lines.py), are taken by a thread a line,
+# but of planes of few bytes a row: (n, 12, 5) along its middle axis as contiguous columns and by threads 0.55 and 0.45,
+# (n, 100, 2) 0.61 and 0.20; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
+SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
+# Warp groups of a block, and warps of each; those behind for little shared memory.
+GROUPS = ((14, 1), (12, 1), (4, 3), (3, 4), (2, 7), (2, 6), (3, 5), (1, 13), (4, 1), (2, 2), (2, 1), (1, 1))
+# Sums of 16-bit floats, where a lane takes one column or columns are few: they wait for their arithmetic, and more
+# warps wait together. Down (n, 9), (n, 16), (n, 24), (n, 33), (n, 65) 0.66, 0.74, 0.72, 0.60, 0.54 of a copy with those
+# above and 0.75, 0.77, 0.73, 0.69, 0.62; but two columns a lane down (n, 50), (n, 100) 0.72, 0.65 and 0.65, 0.56.
+GROUPS_OF_NARROW = ((2, 8), *GROUPS[-3:])
+# Where tile states are polled in one batch, the fewest row groups that leave few lanes idle, since their states are
+# folded before their tile is published: sums of float32 down (n, 16) 0.97 with two warp groups of six warps and 0.96
+# with twelve of one, (n, 33) 0.92 and, with four of three, 0.89; (n, 65), (n, 100) 0.89, 0.86 and, with two of seven,
+# 0.90, 0.89.
+GROUPS_IN_BATCH = ((2, 6), (2, 7))
+# Two of seven, as above, float64 down (n, 16), (n, 32) 0.92, 0.90 and 0.84, 0.81. One of twelve where it leaves fewer
+# lanes idle: down (n, 33), (n, 40) 0.81, 0.80 and 0.84, 0.83, but (n, 48), (n, 64) 0.88, 0.87 and 0.87, 0.86.
+GROUPS_OF_PAIRS = ((2, 6), (1, 12))
+GROUPS_OF_MEANS = ((2, 6),)  # down (n, 33), (n, 48) 0.75, 0.81 and, with one of twelve, 0.71, 0.73
+# Variances down (n, 33), (n, 48) with two of six 0.62, 0.64 and 0.64, 0.65; of more columns, for which more warps look
+# back, down (n, 65), (n, 80) with two of four 0.48, 0.52 and with one of eight 0.57, 0.62.
+GROUPS_OF_VARIANCES, GROUPS_OF_WIDE_VARIANCES = ((1, 12),), ((1, 8),)
+GROUPS_OF_FEW, FEW_COLUMNS = ((12, 1),), 8  # down (n, 5), (n, 8) 0.94, 0.96, and with two of six 0.84, 0.95
+# Those that look back among them: of more, each has too few registers.
+MOST_WARPS, MOST_OF_NARROW, MOST_BATCHED = 20, 24, 24
+ENOUGH = 12  # warps that scan: fewer only where more do not fit
+TILE = 128 << 10  # bytes of a tile, read and written, at most
+TILES = 512  # at least, if that leaves contiguous columns some rows
+FEWEST = 4  # rows of a lane's columns
+WORD = 4  # bytes that a lane takes at once of narrow elements
+WIDEST = 128  # columns
+# Columns of a warp that looks back, where so many warps are enough: lanes share their tile states.
+SEVERAL, LOOK_BACK_WARPS = 8, 4
+LOOK_BACK_WARPS_OF_VARIANCES = 8
+LARGE = 16  # bytes of a state: of larger ones a lane that looks back has too few registers
+FEW_CHAINS = PROCESSORS // 2
+# Columns from which on tile states are polled in one batch (chained_look_back.cuh): of sums of float32; of pairs; of
+# narrow elements; and of all else with small states. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by steps of
+# eight or sixteen (or in strips) and in one batch: sums of float32 down (n, 5), (n, 12), (n, 24), (n, 32), (n, 33), (n,
+# 48), (n, 63), (n, 65), (n, 100) 0.93, 0.85, 0.89, 0.93, 0.75, 0.85, 0.77, 0.75, 0.74 and 0.94, 0.97, 0.96, 0.96, 0.93,
+# 0.94, 0.92, 0.90, 0.89, (n, 128) 0.91 and 0.92; maxima down (n, 8), (n, 16), (n, 33), (n, 65), (n, 100) 0.99, 0.99,
+# 0.81, 0.73, 0.83 and 0.98, 0.98, 0.91, 0.92, 0.90; of float64 down (n, 3), (n, 8), (n, 16), (n, 32), (n, 33), (n, 48),
+# (n, 64) 0.80, 0.84, 0.87, 0.74, 0.60, 0.80, 0.84 and 0.79, 0.89, 0.92, 0.90, 0.81, 0.89, 0.87; of int64 down (n, 16),
+# (n, 33) 0.99, 0.75 and 0.98, 0.93; of float16 down (n, 16), (n, 33), (n, 50) 0.77, 0.70, 0.73 and 0.86, 0.70, 0.81;
+# maxima of uint8 down (n, 12), (n, 33), (n, 100) 0.74, 0.51, 0.62 and 0.77, 0.51, 0.84.
+BATCHED_OF_SUMS, BATCHED_OF_PAIRS, BATCHED_OF_NARROW, BATCHED = 5, 8, 12, 17
+# Means and variances of float32, whose tile states leave out how many elements they are of. By steps or in strips, and
+# in one batch: means down (n, 5), (n, 8), (n, 16), (n, 24), (n, 32), (n, 33), (n, 48), (n, 65), (n, 80), (n, 127) 0.78,
+# 0.80, 0.81, 0.79, 0.79, 0.60, 0.70, 0.59, 0.71, 0.68 and 0.70, 0.81, 0.83, 0.84, 0.84, 0.75, 0.81, 0.69, 0.74, 0.74,
+# but (n, 64) in strips 0.83 and 0.81; variances down (n, 5), (n, 8), (n, 16), (n, 32), (n, 33), (n, 64), (n, 65), (n,
+# 100), (n, 127) 0.59, 0.58, 0.50, 0.48, 0.33, 0.62, 0.43, 0.50, 0.51 and 0.57, 0.64, 0.70, 0.64, 0.64, 0.63, 0.57,
+# 0.55, 0.60; deviations down (n, 16), (n, 33) 0.45, 0.32 and 0.66, 0.57.
+BATCHED_OF_COUNTED = 8
+COMPACT_BYTES = {"Mean<Value<f32, f64>, f64>": 8, "Var<f32, false>": 16, "Std<f32, false>": 16}
+# Of results that are wider than elements: int32 to int64 down (n, 17), (n, 33) 0.86, 0.76 by steps and 0.85, 0.86 at
+# once; uint8 to uint64 down (n, 33) 0.85 and 0.84.
+BATCHED_OF_WIDENED = 33
+# Columns up to which whole rows are taken, of whole sectors too: of words; of their extremes; of pairs; of eight bytes.
+# Maxima of float32 down (n, 120) 0.94 in strips and 0.94, but more is zeroed; int64 down (n, 64) 1.01 and 0.94.
+MOST_OF_WORDS, MOST_OF_WORD_EXTREMES, MOST_BATCHED_OF_PAIRS, MOST_OF_EIGHTS = 127, 95, 64, 63
+# Bytes of a line of memory: a warp's tile states fill whole ones. Down (n, 100) 0.78 where they do not, else 0.83.
+LINE = 128
+LARGE_RADIX, SMALL_RADIX = 16, 8  # tiles of a stretch: the more the fewer registers are left
+MANY_CHAINS = False  # more of them have not been measured yet: they stay in strips
+PLANE_TILES = 8  # tiles of a plane from which on planes are chains of their own
+# Wider rows of words and no whole sectors, which strips would share, are taken whole too; more warps look back. Sums of
+# float32 down (n, 129), (n, 193) in strips 0.56, 0.65 and so 0.81, 0.77; maxima 0.71, 0.73 and 0.85, 0.82.
+WIDEST_MISALIGNED, GROUPS_MISALIGNED, LOOK_BACK_WARPS_MISALIGNED, WARPS_MISALIGNED = 224, ((3, 5), (2, 7)), 7, 28
+# What an element costs: to fold and to write it, eight rows together, four, and each of those left.
+BATCH, HALF, SINGLE = 8, 0.75, 0.65
+# And a state that is stored for the warps that look back, by as many of their lanes as share a column: sums of float32
+# down (n, 5) by warp groups of four warps, which have 75 row groups' states, and of one 0.83 and 0.90.
+PART_STATE_COST = 0.5
+
+
+@dataclass(frozen=True)
+class _LookBack:
+    """How it is found what comes before a tile."""
+
+    warps: int
+    radix: int = 0  # where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
+    states_per_lane: int = 0
+    tile_state_bytes: int = 0
+    columns: int = 0  # whose states a tile publishes
+
+    @property
+    def template(self) -> tuple[str, ...]:
+        return (str(self.radix), str(self.states_per_lane)) if self.radix else ()
+
+
+@dataclass(frozen=True)
+class _Cut:
+    warp_groups: int
+    warps: int  # of each
+    row_groups: int  # of all
+    rows: int
+    shared_bytes: int
+
+
+def plan(
+    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int, clusters: bool
+) -> Plan | None:
+    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
+    contiguous = scan_contiguous.contiguous_rows(op, arrays)
+    if contiguous is None:
+        return None
+    if clusters and (clustered := scan_cluster_columns.plan(op, contiguous, exclusive, reverse, limit, processors)):
+        return clustered
+    look_back = _look_back(op, contiguous)
+    if not _pays(op, contiguous, look_back):
+        return None
+    lane_columns = max(1, WORD // contiguous.sizes[0])
+    while (
+        contiguous.width % lane_columns or lane_columns * max(contiguous.sizes) > PACK or contiguous.lead % lane_columns
+    ):
+        lane_columns //= 2
+    if look_back.warps > 2 and op.state_bytes > LARGE and not look_back.radix:
+        return None
+    cut = _cut(op, contiguous, lane_columns, look_back, limit, _groups(op, contiguous, lane_columns, look_back))
+    cut = cut or _cut(op, contiguous, lane_columns, look_back, limit, GROUPS)  # of little shared memory
+    if cut is None:
+        return None
+    joined = contiguous.count > 1 and contiguous.length < PLANE_TILES * cut.row_groups * cut.rows
+    if joined and not contiguous.follows:
+        return None
+    anchored = joined or contiguous.count < FEW_CHAINS
+    if not anchored and not MANY_CHAINS:
+        return None
+    numbers = (cut.warp_groups, cut.warps, lane_columns, look_back.warps)
+    flags = (flag(anchored), flag(joined), flag(exclusive))
+    kernel = (
+        f"scan_contiguous_columns<{', '.join((op.type, op.emits, *map(str, numbers), *flags, *look_back.template))}>"
+    )
+    lane_state_bytes = op.running_bytes if joined else op.state_bytes
+    warps = cut.warp_groups * cut.warps + WRITE_DELAY * look_back.warps
+    tiles = Tiles(
+        *(cut.row_groups, cut.rows, warps, cut.shared_bytes, joined, lane_state_bytes, anchored),
+        *(look_back.radix, look_back.columns * look_back.tile_state_bytes),
+    )
+    return scan_contiguous.launch(op, contiguous, kernel, tiles, reverse, processors)
+
+
+def _look_back(op: Operator, contiguous: ContiguousRows) -> _LookBack:
+    """Which warps look back, and whether in one batch: where states are short enough to be read together."""
+    width, sums = contiguous.width, scan_task.adds_floats(op)
+    of_pairs = scan_task.adds_pairs(op)
+    steps = _LookBack(min(LOOK_BACK_WARPS, -(-width // SEVERAL)))
+    fewest = BATCHED_OF_PAIRS if of_pairs else BATCHED_OF_NARROW if contiguous.sizes[0] < WORD else BATCHED
+    if sums and contiguous.sizes[0] == WORD:
+        fewest = BATCHED_OF_SUMS
+    compact = _compact_bytes(op, contiguous)
+    if compact:
+        fewest = BATCHED_OF_COUNTED
+    if contiguous.sizes[0] != contiguous.sizes[1]:
+        fewest = BATCHED_OF_WIDENED if contiguous.sizes[0] == WORD else WIDEST + 1
+    if contiguous.count > 1 or width < fewest or (op.state_bytes > 8 and not of_pairs and not compact):
+        return steps
+    nbytes = compact or (8 if sums or op.state_bytes <= WORD else 16)  # of a tile state
+    per = LINE // nbytes  # columns of a warp
+    radix = LARGE_RADIX if nbytes == 8 and width <= LOOK_BACK_WARPS * per else SMALL_RADIX
+    if width > (LOOK_BACK_WARPS if nbytes == 8 else 2) * per:
+        per *= 2
+    look_back_warps = -(-width // per)
+    # As wide as all these warps take, though more is zeroed: where as few lines as columns fill, sums of float32 down
+    # (n, 65), (n, 100) 0.90, 0.89 and 0.89, 0.88, of int64 down (n, 33) 0.93 and 0.91.
+    most = (
+        LOOK_BACK_WARPS_OF_VARIANCES
+        if compact == 16
+        else LOOK_BACK_WARPS_MISALIGNED
+        if _is_misaligned(op, contiguous)
+        else LOOK_BACK_WARPS
+    )
+    return (
+        steps
+        if look_back_warps > most
+        else _LookBack(look_back_warps, radix, radix * per // LANES, nbytes, per * look_back_warps)
+    )
+
+
+def _is_misaligned(op: Operator, contiguous: ContiguousRows) -> bool:
+    """True of rows that are wider than others, and no whole sectors."""
+    misaligned = contiguous.sizes == (WORD, WORD) and contiguous.width * WORD % SECTOR != 0 and op.state_bytes <= 8
+    return misaligned and WIDEST < contiguous.width <= WIDEST_MISALIGNED
+
+
+def _compact_bytes(op: Operator, contiguous: ContiguousRows) -> int:
+    """Bytes of a tile state that leaves out how many elements it is of (chained_look_back.cuh); 0 of others."""
+    return COMPACT_BYTES.get(op.type, 0) if contiguous.sizes == (WORD, WORD) else 0
+
+
+def _pays(op: Operator, contiguous: ContiguousRows, look_back: _LookBack) -> bool:
+    """False where other kernels are faster."""
+    if contiguous.width > WIDEST and not (look_back.radix and _is_misaligned(op, contiguous)):
+        return False
+    read, row = contiguous.width * contiguous.sizes[0], contiguous.width * max(contiguous.sizes)
+    if contiguous.length < (SHORTEST_OF_FEW if contiguous.count > 1 and read <= FEW else SHORTEST):
+        return False
+    if contiguous.width > WIDEST:
+        return True
+    if look_back.radix and contiguous.sizes == (WORD, WORD):
+        most = MOST_OF_WORD_EXTREMES if op.type.startswith("MinMax<") and row % SECTOR == 0 else MOST_OF_WORDS
+        if op.type.startswith("Mean<") and row % LINE == 0:
+            most = LANES
+        return contiguous.width <= most
+    if look_back.radix and contiguous.sizes[0] == 8:
+        return contiguous.width <= (MOST_BATCHED_OF_PAIRS if op.state_bytes > 8 else MOST_OF_EIGHTS)
+    if contiguous.sizes[0] == 8:
+        return read <= MOST_OF_PAIRS
+    if row % SECTOR == 0 and row >= WHOLE_SECTORS:
+        return op.type.startswith("MinMax<") and row == WHOLE_SECTORS and contiguous.sizes[0] == WORD
+    return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
+
+
+def _groups(
+    op: Operator, contiguous: ContiguousRows, lane_columns: int, look_back: _LookBack
+) -> tuple[tuple[int, int], ...]:
+    if contiguous.width > WIDEST:
+        return GROUPS_MISALIGNED
+    if look_back.radix:
+        if op.type.startswith("Mean<"):
+            return GROUPS_OF_MEANS
+        if look_back.warps > LOOK_BACK_WARPS:
+            return GROUPS_OF_WIDE_VARIANCES
+        if op.state_bytes > 8:
+            return (
+                GROUPS_OF_VARIANCES if _compact_bytes(op, contiguous) and contiguous.width > LANES else GROUPS_OF_PAIRS
+            )
+        return GROUPS_OF_FEW if contiguous.width <= FEW_COLUMNS else GROUPS_IN_BATCH
+    narrow = contiguous.sizes[0] == 2 and scan_task.adds_floats(op) and (lane_columns == 1 or contiguous.width <= LANES)
+    return GROUPS_OF_NARROW if narrow else GROUPS
+
+
+def _cut(
+    op: Operator,
+    contiguous: ContiguousRows,
+    lane_columns: int,
+    look_back: _LookBack,
+    limit: int,
+    shapes: tuple[tuple[int, int], ...],
+) -> _Cut | None:
+    """Warps, and row groups and rows of a tile: those that leave few lanes idle, in different banks."""
+    best, cut = math.inf, None
+    width, size = contiguous.width, contiguous.sizes[0]
+    most_warps = MOST_OF_NARROW if shapes is GROUPS_OF_NARROW else MOST_WARPS
+    if look_back.radix:
+        most_warps = WARPS_MISALIGNED if width > WIDEST else MOST_BATCHED
+    for warp_groups, warps in shapes:
+        if cut and warp_groups * warps < ENOUGH:
+            break
+        if warp_groups * warps + WRITE_DELAY * look_back.warps > most_warps:
+            continue
+        lanes = LANES * warps * lane_columns  # columns that a warp group has lanes for
+        scratch = STATE_SLOTS * warp_groups * lanes * op.running_bytes + SCRATCH
+        most = min((limit - scratch) // contiguous.bytes_each, TILE // sum(contiguous.sizes))
+        most = (
+            min(most, max(warp_groups * lanes * 2 * FEWEST, contiguous.count * contiguous.length * width // TILES))
+            // warp_groups
+        )
+        for row_groups in range(lanes // width, lanes // width * 7 // 8, -1):
+            highest = most // (row_groups * width)
+            for rows in range(highest, highest * 2 // 3, -1):
+                if row_groups * rows * width % (PACK // min(contiguous.sizes)) or rows < min(FEWEST, warps):
+                    continue
+                steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
+                conflicts = _conflicts(rows * width % (256 // lane_columns), width, lane_columns, size)
+                cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
+                cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
+                cost += (
+                    PART_STATE_COST
+                    * (warp_groups if warps == 1 else warp_groups * row_groups)
+                    / max(1, LANES * look_back.warps // width)
+                )
+                if cost < best:
+                    nbytes = warp_groups * row_groups * rows * width * contiguous.bytes_each + scratch
+                    best, cut = cost, _Cut(warp_groups, warps, warp_groups * row_groups, rows, nbytes)
+    return cut
+
+
+@functools.lru_cache(maxsize=4096)
+def _conflicts(distance: int, width: int, lane_columns: int, size: int) -> float:
+    """Accesses to shared memory for one of a warp, on average; row groups are so many elements from each other."""
+    each = max(1, lane_columns * size // 4)  # words of a lane: as many lanes fewer are served at once
+    worst = []
+    for begin in range(0, 4 * LANES, LANES // each):
+        banks: dict[int, set[int]] = {}
+        for lane in range(begin, begin + LANES // each):
+            group, column = divmod(lane * lane_columns, width)
+            word = (group * distance + column) * size // 4
+            banks.setdefault(word // each % (LANES // each), set()).add(group * LANES**3 + word)
+        worst.append(max(map(len, banks.values())))
+    return sum(worst) / len(worst)

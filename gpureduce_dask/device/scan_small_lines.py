@@ -1,0 +1,264 @@
+"""How scans of short lines are cut, between which nothing passes: by threads, lanes, sub-warps, or planes a warp."""
+
+from __future__ import annotations
+
+import math
+
+from . import scan_contiguous
+from .scan_task import SECTOR, Operands, Operator, Plan, Step, flag, words
+
+LANES = 32
+LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
+# Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
+# and 0.59, (n, 32) 1.00 and 0.76, (n, 64) 0.97 and 0.76, (n, 100) 0.95 and 0.76; with 16 and with 32 warps at most,
+# maxima of uint8 (n, 32) 0.84 and 0.99, sums of float16 (n, 17) 0.63 and 0.80.
+WARPS = (32, 28, 24, 20, 16, 14, 12, 10, 8, 6)
+ENOUGH_OF_WIDENED = (
+    10  # of bytes to 64 bits, which sub-warps take better than fewer: sums of uint8 (n, 100) 0.76 and 0.87
+)
+MOST_OF_LARGE = 16  # where states, of more than 16 bytes, take registers
+FEWEST_LANE_LINES = 1 << 14  # lines
+RUN = 36  # elements of a lane, or what comes next
+PACKS = (16, 8, 4)  # bytes: the first that leaves PLENTY of warps, for as many lines a lane as packs divide
+PLENTY = 14  # warps. Sums of float16 (n, 50) with 8, 16 and 32: 0.96, 0.99 and 0.96
+ENOUGH = 8  # with 6, sums of float16 (n, 256) 0.66, by sub-warps 0.87
+# Lines side by side. As above, by four columns and by one: (2, n) 1.04 and 0.43, (3, n) 0.91 and 0.64, (6, n) 0.90 and
+# 0.84, (24, n) 0.82 and 0.70, (32, n) 0.98 and 0.97, (64, n) 0.95 and 0.96.
+LONGEST_COLUMN = 32  # elements of a line
+THREADS = 256
+COLUMN_BYTES = 16  # bytes of a thread's columns
+BATCH = 128  # bytes that a thread loads at once
+FEWEST_COLUMNS = 1 << 16  # lines
+
+
+def lane_lines(
+    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
+) -> Plan | None:
+    """For dense lines along the last axis; None where they are few, long or not aligned."""
+    length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
+    widest = max(sizes)
+    if arrays.axis != len(arrays.shape) - 1 or lines < FEWEST_LANE_LINES or any(arrays.phases):
+        return None
+    if widest > 16 or any(n & (n - 1) for n in sizes):
+        return None
+    table = table_bytes(op, 2 * length)
+    limit -= table
+    cuts = [_lane_cut(op, length, pack, sizes, limit) for pack in (n // widest for n in PACKS) if pack]
+    if length % 2:  # element by element lanes are in different banks
+        cuts.append(_lane_cut(op, length, 1, sizes, limit))
+    warps, pack, each, nbytes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
+    if warps < (ENOUGH_OF_WIDENED if sizes[0] == 1 and op.out_bytes == 8 else ENOUGH):
+        return None
+    tiles = -(-lines // (LANES * each))
+    name = f"scan_lane_lines<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>"
+    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
+    members = words(lines=lines, length=length, tiles=tiles, parts=each, option=op.option)
+    return Plan((step,), members, starts=(0,) * len(arrays.strides))
+
+
+def _lane_cut(op: Operator, length: int, pack: int, sizes: tuple[int, ...], limit: int) -> tuple[int, int, int, int]:
+    """Warps, elements of a pack, lines of a lane, and bytes of shared memory for a warp's."""
+    each = pack // math.gcd(length, pack)
+    times = max(1, RUN // (each * length))
+    each *= times - (times % 2 == 0)
+    nbytes = _lane_bytes(each * length, sizes)
+    return warps_of(op, nbytes, limit), pack, each, nbytes
+
+
+def table_bytes(op: Operator, numbers: int) -> int:
+    """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/moments_scan.cuh)."""
+    is_spread = op.type.startswith(("Var<", "Std<")) and op.type.endswith(", false>")
+    return 8 * numbers if is_spread and op.out_bytes <= 4 else 0
+
+
+def warps_of(op: Operator, nbytes: int, limit: int) -> int:
+    """Warps that take shares by themselves, of so many bytes of shared memory each; 0 where they would be too few."""
+    most = MOST_OF_LARGE if op.state_bytes > 16 else max(WARPS)
+    return next((w for w in WARPS if w <= most and w * nbytes <= limit), 0)
+
+
+def _lane_bytes(elements: int, sizes: tuple[int, ...]) -> int:
+    """Of a warp, with so many elements a lane."""
+    runs = [LANES * elements * n for n in sizes]
+    return LANE_SHARES * sum(runs[:-1]) + (0 if sizes[0] == sizes[-1] else runs[-1])
+
+
+def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) -> Plan | None:
+    """For lines that lie side by side in every array; None where they are few or long."""
+    kept, length = arrays.kept(), arrays.shape[arrays.axis]
+    if len(kept) != 1 or kept[0].size < FEWEST_COLUMNS or length > LONGEST_COLUMN:
+        return None
+    if (kept[0].a, kept[0].c) != (op.itemsizes[0], op.out_bytes) or kept[0].b != sum(op.itemsizes[1:]):
+        return None
+    steps = [s[arrays.axis] for s in arrays.strides]
+    starts = [(length - 1) * s if reverse else 0 for s in steps]
+    if reverse:
+        steps = [-s for s in steps]
+    nbytes = sum(max(4, n) for n in op.itemsizes)
+    columns = max(1, COLUMN_BYTES // nbytes)
+    rows = min(max(1, BATCH // (columns * nbytes)), 1 << (length - 1).bit_length())
+    name = f"scan_thread_columns<{op.type}, {op.emits}, {THREADS}, {columns}, {rows}, {flag(exclusive)}>"
+    second = steps[1] if len(steps) > 2 else 0
+    members = words(lines=kept[0].size, length=length, tiles=1, steps=(steps[0], second, steps[-1]), option=op.option)
+    return Plan((Step(name, -(-kept[0].size // (THREADS * columns)), THREADS),), members, starts=tuple(starts))
+
+
+STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
+# H200, CUDA 13.0, 4 GiB, 2026-11, in tiles and by sub-warps: sums of float32 (n, 200) 0.81 and 0.95, (n, 1000) 0.91 and
+# 0.96, [:, 1:-1] of (n, 514) 0.62 and 0.89, of float64 (n, 100) 0.70 and 0.95, of float16 (n, 256) 0.57 and 0.87; but
+# odd lines of float32, element by element, (n, 1023) 0.97 and 0.88, and lines of 8 KiB 0.96 and 0.75.
+FEWEST_SUBWARP_LINES = 1 << 12  # lines
+SUBWARPS = (32, 16, 8, 4, 2)  # lanes of one
+BUSY_LANES = 0.75  # of the lanes' runs that are elements, at least, where one sub-warp has that
+SHORTEST_SUBWARP_LINE, LONGEST_SUBWARP_LINE = 256, 4096  # bytes of a line
+LEAST_RUN = 64  # bytes of a lane's run, where a sub-warp of FEW would not do for packs of fewer than 16
+FEW_LANES = 8
+
+
+def subwarp_lines(
+    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
+) -> Plan | None:
+    """For lines along the last axis; None where they are few, long, or their elements lie apart."""
+    length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
+    steps = [s[-1] for s in arrays.strides]
+    backwards = steps[0] == -sizes[0]
+    if (
+        arrays.axis != len(arrays.shape) - 1
+        or lines < FEWEST_SUBWARP_LINES
+        or not SHORTEST_SUBWARP_LINE <= length * max(sizes) <= LONGEST_SUBWARP_LINE
+    ):
+        return None
+    if max(sizes) > 16 or any(n & (n - 1) for n in sizes) or steps[-1] != sizes[-1]:
+        return None
+    if any(step != (-n if backwards else n) for step, n in zip(steps[:-1], sizes[:-1], strict=True)):
+        return None
+    phases = [p + n if backwards else p for p, n in zip(arrays.phases[:-1], sizes[:-1], strict=True)]
+    pack = _pack(arrays, (*phases, arrays.phases[-1]), sizes, length)
+    together = not backwards and sizes[0] == sizes[-1] and _aligned_alike(arrays, 0, -1)
+    if together and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
+        return None  # one line after another, in tiles, by packs
+    lanes, run = _subwarp(length // pack, pack, sizes)
+    pitches = [_pitch(length * n, lanes * run * n) for n in sizes]
+    subwarps = LANES // lanes
+    nbytes = subwarps * (STAGED_SHARES * sum(pitches[:-1]) + (0 if together else pitches[-1]))
+    table = table_bytes(op, lanes * run)
+    warps = warps_of(op, nbytes, limit - table)
+    if not warps:
+        return None
+    tiles = -(-lines // subwarps)
+    flags = ", ".join(flag(x) for x in (exclusive, reverse != backwards, reverse))
+    name = f"scan_subwarp_lines<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>"
+    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
+    second = pitches[1] if len(pitches) > 2 else 0
+    members = words(
+        lines=lines,
+        length=length,
+        tiles=tiles,
+        parts=run,
+        units=(pitches[0], second, 0 if together else pitches[-1]),
+        option=op.option,
+        walk=arrays.kept(),
+    )
+    return Plan((step,), members, starts=(0,) * len(arrays.strides))
+
+
+def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
+    """Lanes that share a line of so many packs, and the elements of each."""
+    runs = {n: _lane_run(-(-packs // n), pack, min(sizes)) for n in SUBWARPS}
+    few = FEW_LANES if pack * max(sizes) < 16 else 0
+    enough = [n for n, run in runs.items() if n == few or run * pack * max(sizes) >= LEAST_RUN] or [min(SUBWARPS)]
+    busy = {n: packs / (n * runs[n]) for n in enough if n >= few}  # the part of the lanes' runs that are elements
+    lanes = next((n for n in busy if busy[n] >= BUSY_LANES), max(busy, key=lambda n: (busy[n], n)))
+    return lanes, runs[lanes] * pack
+
+
+def _lane_run(packs: int, pack: int, size: int) -> int:
+    """No fewer packs, with which neighbouring lanes are in different banks: an odd number of packs, or of words."""
+    nbytes = pack * size
+    return packs | 1 if nbytes >= 2 else packs + (4 - packs) % 8
+
+
+def _pack(arrays: Operands, phases: tuple[int, ...], sizes: tuple[int, ...], length: int) -> int:
+    """Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them."""
+    pack = 16 // max(sizes)
+    for n, phase, strides in zip(sizes, phases, arrays.strides, strict=True):
+        begins = [s for s, many in zip(strides[:-1], arrays.shape, strict=False) if many > 1]
+        aligned = math.gcd(16, phase, length * n, *begins)
+        pack = min(pack, max(1, aligned // n))
+    return math.gcd(pack, length)
+
+
+def _aligned_alike(arrays: Operands, one: int, other: int) -> bool:
+    """True where every line has one alignment in both arrays."""
+    pairs = zip(arrays.shape[:-1], arrays.strides[one], arrays.strides[other], strict=False)
+    return arrays.phases[one] == arrays.phases[other] and all(n == 1 or (a - b) % 16 == 0 for n, a, b in pairs)
+
+
+def _pitch(nbytes: int, runs: int) -> int:
+    """Bytes from line to line in shared memory: room for any alignment, and sub-warps in different banks."""
+    least = -(-(nbytes + 15) // 16) * 16
+    return least + (runs // 16 * 16 - least) % 128
+
+
+# H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by planes, and by threads or contiguous columns: sums of float32
+# along the middle of (n, 7, 5) 0.98 and 0.46, (n, 12, 5) 0.96 and 0.54, (n, 100, 2) 0.89 and 0.61, (n, 20, 17) 0.95 and
+# 0.79, of float64 (n, 7, 5) 0.99 and 0.68; maxima of uint8 0.76 and 0.25.
+FEWEST_PLANE_LINES = 1 << 14  # lines
+LONGEST_PLANE_LINE = 512  # bytes of a line
+WIDEST_PLANE = 128  # bytes of a row; those of whole sectors are taken by threads
+# Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
+# of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
+LEAST_SHARE, LEAST_SHARE_OF_NARROW = 4096, 2048
+ENOUGH_PLANE_WARPS = 16
+PACK = 16  # bytes that are copied together
+
+
+def small_planes(
+    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
+) -> Plan | None:
+    """The launch, where planes lie one after another in both arrays and are small; else None."""
+    contiguous = scan_contiguous.contiguous_rows(op, arrays)
+    if (
+        contiguous is None
+        or contiguous.count < 2
+        or not contiguous.follows
+        or any(arrays.phases)
+        or arrays.lines < FEWEST_PLANE_LINES
+    ):
+        return None
+    row, widest = contiguous.width * max(contiguous.sizes), max(contiguous.sizes)
+    if contiguous.length * widest > LONGEST_PLANE_LINE or row > WIDEST_PLANE or (row % SECTOR == 0):
+        return None
+    planes = [contiguous.length * contiguous.width * n for n in contiguous.sizes]  # bytes
+    unit = max(PACK // math.gcd(PACK, n) for n in planes)
+    pitches = [n + PACK if n % (2 * PACK) == 0 else n for n in planes]
+    each = STAGED_SHARES * pitches[0] + (0 if planes[0] == planes[1] else pitches[1])
+    least = LEAST_SHARE if widest >= 4 else LEAST_SHARE_OF_NARROW
+    best, cut = 0.0, (0, 0)
+    for count in range(unit, max(LANES, -(-least // planes[0])) + unit, unit):
+        warps = warps_of(op, count * each, limit)
+        lines = count * contiguous.width
+        share = (
+            lines
+            / (-(-lines // LANES) * LANES)
+            * min(1, warps / ENOUGH_PLANE_WARPS)
+            * min(1, count * max(planes) / least)
+        )
+        if share > best * 1.02:
+            best, cut = share, (count, warps)
+    count, warps = cut
+    if not warps:
+        return None
+    tiles = -(-contiguous.count // count)
+    name = f"scan_small_planes<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>"
+    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * count * each)
+    members = words(
+        lines=arrays.lines,
+        length=contiguous.length,
+        tiles=tiles,
+        parts=count,
+        steps=(contiguous.width * contiguous.sizes[0], 0, contiguous.width * contiguous.sizes[1]),
+        units=(pitches[0], 0, pitches[1]),
+        option=op.option,
+    )
+    return Plan((step,), members, starts=(0,) * len(arrays.strides))

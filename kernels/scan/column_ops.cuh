@@ -1,0 +1,396 @@
+// Columns that a lane takes side by side: how the states of each operator are folded and scanned, several rows at a time.
+#pragma once
+#include "../core/pack.cuh"
+#include "../core/task.cuh"
+#include "moments_scan.cuh"
+#include "pack_scan.cuh"
+#include "scan_state.cuh"
+
+// Any operator: states folded and scanned row by row.
+
+// The states of several columns as one, which is published and awaited together.
+template <class Op, int Columns> struct ColumnStates {
+    struct State { typename Op::State at[Columns]; };
+    static GR_HD State identity() {
+        State none;
+#pragma unroll
+        for (int j = 0; j < Columns; j++) none.at[j] = Op::identity();
+        return none;
+    }
+    static GR_HD State combine(const State& earlier, const State& later) {
+        State both;
+#pragma unroll
+        for (int j = 0; j < Columns; j++) both.at[j] = Op::combine(earlier.at[j], later.at[j]);
+        return both;
+    }
+};
+
+//   fold.take(rows)           rows of V columns more
+//   fold.state(j)             of column j
+//   fold.was_finite()         where it `assumes_finite`: whether that is so
+//
+//   ColumnScan(before, option)
+//   scan.rows(from, to)       rows' results
+//   scan.after(j)             of column j, behind all rows
+template <class Op, int V> struct AnyColumnReduce {
+    typedef typename Op::In In;
+    static const bool assumes_finite = false;
+    ThreadReduce<Op> reduce[V];
+    template <int Count> GR_HD void take(const Pack<In, V> (&from)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++)
+#pragma unroll
+            for (int j = 0; j < V; j++) reduce[j].take(from[i].at[j]);
+    }
+    GR_HD typename Op::State state(int j) const { return reduce[j].state(); }
+};
+template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
+    typedef typename Op::In In;
+    typedef typename Op::State State;
+    typedef typename Emit::Out Out;
+    State state[V];
+    const f64* option;
+    GR_HD AnyColumnScan(const State (&before)[V], const f64* options) : option(options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = before[j];
+    }
+    template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) row(from[i], to[i]);
+    }
+    GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            if (Exclusive) to.at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from.at[j]), option);
+            state[j] = ScanStep<Op>::of(state[j], from.at[j]);
+            if (!Exclusive) to.at[j] = Emit::of(state[j], option);
+        }
+    }
+    GR_HD State after(int j) const { return state[j]; }
+};
+
+// Sums of floats whose bits are shifted to where binary64 has them (exponent_shift.cuh). All are assumed to be finite, which takes
+// no branch. The caller asks in the end whether they were, and if not folds and scans them as any elements.
+template <class Map, int V> struct ShiftedColumnReduce {
+    static_assert(AddsElements<Map>::yes, "elements are added, not terms");
+    typedef typename Map::In T;
+    static const bool assumes_finite = true;
+    f64 sum[V];
+    u32 check;
+    GR_HD ShiftedColumnReduce() : check(0) {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] = 0;
+    }
+    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const Pack<T, V> all = AddedPack<Map>::of(from[i]);
+            check = check_finite(all, check);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                sum[j] = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum[j]);
+        }
+    }
+    GR_HD f64 state(int j) const { return sum[j]; }
+    GR_HD bool was_finite() const { return check == 0; }
+};
+template <class Map, class Emit, int V> struct ShiftedColumnScan {
+    static_assert(AddsElements<Map>::yes, "elements are added, not terms");
+    typedef typename Map::In T;
+    f64 sum[V];
+    const f64* option;
+    GR_HD ShiftedColumnScan(const f64 (&before)[V], const f64* options) : option(options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] = before[j];
+    }
+    template <int Count, class Out> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) row(from[i], to[i]);
+    }
+    template <class Out> GR_HD void row(const Pack<T, V>& from, Pack<Out, V>& to) {
+        static_assert(sizeof(T) == 4 || sizeof(Out) == 2, "16-bit elements have results of their own type");
+        const Pack<T, V> all = AddedPack<Map>::of(from);
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum[j]);
+        if constexpr (sizeof(T) == 2 && V % 2 == 0) {
+#pragma unroll
+            for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) to.at[j] = Emit::of(sum[j], option);
+        }
+    }
+    GR_HD f64 after(int j) const { return sum[j]; }
+};
+
+// Extremes of bytes and 16-bit elements, two lanes of 16 bits to an instruction. Of a word of bytes the odd ones are upper bytes of
+// lanes as they are, the even ones once they are shifted; the lower bytes make no difference between unlike elements.
+template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
+    typedef Halves<T, Max, SkipNan> Lane;
+    static const int words = V * (int)sizeof(T) / 4, each = sizeof(T) == 1 ? 2 : 1;
+    u32 best[words][each];
+    GR_HD void take(const Pack<T, V>& from) {
+#pragma unroll
+        for (int w = 0; w < words; w++) {
+            const u32 word = ((const u32*)&from)[w];
+            best[w][each - 1] = Lane::better(best[w][each - 1], word);
+            if (each == 2) best[w][0] = Lane::better(best[w][0], word << 8);
+        }
+    }
+    GR_HD void show(Pack<T, V>& to) const {
+#pragma unroll
+        for (int w = 0; w < words; w++)
+            ((u32*)&to)[w] = each == 2 ? __byte_perm(best[w][0], best[w][each - 1], 0x7351) : best[w][0];
+    }
+    GR_HD void begin(const Pack<T, V>& from) {
+#pragma unroll
+        for (int w = 0; w < words; w++) {
+            const u32 word = ((const u32*)&from)[w];
+            best[w][each - 1] = word;
+            if (each == 2) best[w][0] = word << 8;
+        }
+    }
+};
+template <class T, bool Max, bool SkipNan, int V> struct NarrowColumnReduce {
+    static const bool assumes_finite = false;
+    NarrowColumns<T, Max, SkipNan, V> lanes;
+    GR_HD NarrowColumnReduce() {
+        Pack<T, V> worst;
+#pragma unroll
+        for (int j = 0; j < V; j++) worst.at[j] = Extreme<T, Max, SkipNan>::worst();
+        lanes.begin(worst);
+    }
+    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) lanes.take(from[i]);
+    }
+    GR_HD T state(int j) const {
+        Pack<T, V> all;
+        lanes.show(all);
+        return all.at[j];
+    }
+};
+template <class T, bool Max, bool SkipNan, int V> struct NarrowColumnScan {
+    NarrowColumns<T, Max, SkipNan, V> lanes;
+    GR_HD NarrowColumnScan(const T (&before)[V], const f64*) {
+        Pack<T, V> all;
+#pragma unroll
+        for (int j = 0; j < V; j++) all.at[j] = before[j];
+        lanes.begin(all);
+    }
+    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            lanes.take(from[i]);
+            lanes.show(to[i]);
+        }
+    }
+    GR_HD T after(int j) const {
+        Pack<T, V> all;
+        lanes.show(all);
+        return all.at[j];
+    }
+};
+
+// Sums in pairs of numbers: whether a pair's second number has a meaning is checked once for several rows, since a sum that is not
+// finite stays so.
+template <class Map, class Emit, int V> struct TwofoldColumnScan {
+    typedef typename Map::In In;
+    typedef typename Emit::Out Out;
+    Twofold sum[V];
+    GR_HD TwofoldColumnScan(const Twofold (&before)[V], const f64*) {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] = before[j];
+    }
+    template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            Twofold each[Count];
+#pragma unroll
+            for (int i = 0; i < Count; i++) {
+                add(sum[j], Map::of(from[i].at[j]));
+                each[i] = sum[j];
+            }
+            if (sum[j].hi - sum[j].hi == 0) {
+#pragma unroll
+                for (int i = 0; i < Count; i++) to[i].at[j] = each[i].hi + each[i].lo;
+            } else {
+#pragma unroll
+                for (int i = 0; i < Count; i++) to[i].at[j] = value_of(each[i]);
+            }
+        }
+    }
+    GR_HD Twofold after(int j) const { return sum[j]; }
+};
+
+// Means and variances: several rows of each column are scanned as a pack (moments_scan.cuh).
+template <class Op, class Emit, int V> struct RowRunColumnScan {
+    typedef typename Op::In In;
+    typedef typename Emit::Out Out;
+    struct Run : PackScan<Op, Emit, 1> {
+        GR_HD Run() : PackScan<Op, Emit, 1>(Op::identity(), nullptr) {}
+    };
+    Run runs[V];
+    GR_HD RowRunColumnScan(const typename Op::State (&before)[V], const f64* options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) (PackScan<Op, Emit, 1>&)runs[j] = PackScan<Op, Emit, 1>(before[j], options);
+    }
+    template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            Pack<In, Count> column;
+            Pack<Out, Count> found;
+#pragma unroll
+            for (int i = 0; i < Count; i++) column.at[i] = from[i].at[j];
+            runs[j].run(column, found);
+#pragma unroll
+            for (int i = 0; i < Count; i++) to[i].at[j] = found.at[i];
+        }
+    }
+    GR_HD typename Op::State after(int j) const { return runs[j].now(); }
+};
+// Variances of one column, by arithmetic of binary32 for as long as rows change them little.
+template <class Op, class Emit> struct DeltaColumnScan : RowRunColumnScan<Op, Emit, 1> {
+    typedef RowRunColumnScan<Op, Emit, 1> Runs;
+    typedef typename Op::In In;
+    typedef typename Emit::Out Out;
+    VarianceF32Delta<Op, Emit> delta;
+    int taken;  // rows so far, while they change the variance little; else -1
+    GR_HD DeltaColumnScan(const typename Op::State (&before)[1], const f64* options)
+        : Runs(before, options), delta(before[0], options), taken(delta.is_small(0) ? 0 : -1) {}
+    GR_HD void leave(f32 sum, f32 excess) {
+        this->runs[0].skip(taken, sum, excess + (f64)taken * delta.variance);
+        taken = -1;
+    }
+    template <int Count> GR_HD void rows(const Pack<In, 1> (&from)[Count], Pack<Out, 1> (&to)[Count]) {
+        if (taken >= 0) {
+            Pack<In, Count> column;
+            Pack<Out, Count> found;
+#pragma unroll
+            for (int i = 0; i < Count; i++) column.at[i] = from[i].at[0];
+            const f32 sum = delta.sum, excess = delta.excess;
+            delta.walk(column, found);
+#pragma unroll
+            for (int i = 0; i < Count; i++) to[i].at[0] = found.at[i];
+            if (delta.is_small(2 * (f64)delta.excess)) {  // the squares less the variance, not the squares
+                taken += Count;
+                return;
+            }
+            leave(sum, excess);
+        }
+        Runs::rows(from, to);
+    }
+    GR_HD typename Op::State after(int j) const {
+        DeltaColumnScan behind = *this;
+        if (taken >= 0) behind.leave(delta.sum, delta.excess);
+        return behind.Runs::after(j);
+    }
+};
+template <class Op, class Emit, int V, bool IsNear> struct RowRunScanOf { typedef RowRunColumnScan<Op, Emit, V> Scan; };
+template <class Op, class Emit> struct RowRunScanOf<Op, Emit, 1, true> { typedef DeltaColumnScan<Op, Emit> Scan; };
+template <class Op, class Emit, int V>
+using MomentsColumnScan = typename Conditional<
+    PackScan<Op, Emit, 1>::exists && !ShiftedPowerSums<Op>::skips,
+    typename RowRunScanOf<Op, Emit, V, VarianceF32Delta<Op, Emit>::exists && sizeof(typename Emit::Out) == 4>::Scan,
+    AnyColumnScan<Op, Emit, V, false>>::type;
+
+// Power sums about a lane's first row.
+template <class T, class Op, int V> struct PivotColumnReduce {
+    static const bool assumes_finite = false;
+    PowerSums<2> sums[V];
+    GR_HD PivotColumnReduce() : sums() {}
+    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            if (sums[j].count == 0) sums[j].pivot = cast<f64>(from[0].at[j]);
+            sums[j].count += Count;
+#pragma unroll
+            for (int i = 0; i < Count; i++) sums[j].take(cast<f64>(from[i].at[j]));
+        }
+    }
+    GR_HD typename Op::State state(int j) const { return settle_powers<MeanOf<T>>(sums[j]); }
+};
+
+// Which of these an operator takes.
+template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
+template <int V> struct ColumnReduce<Var<f32, false>, V> : PivotColumnReduce<f32, Var<f32, false>, V> {};
+template <int V> struct ColumnReduce<Std<f32, false>, V> : PivotColumnReduce<f32, Std<f32, false>, V> {};
+template <class Op, class Emit, int V, bool Exclusive> struct ColumnScan : AnyColumnScan<Op, Emit, V, Exclusive> {
+    using AnyColumnScan<Op, Emit, V, Exclusive>::AnyColumnScan;
+};
+// By words only where a lane's columns fill whole ones.
+template <class T, bool Max, bool SkipNan, int V>
+using ExtremesColumnReduce = typename Conditional<V * sizeof(T) % 4 == 0, NarrowColumnReduce<T, Max, SkipNan, V>,
+                                                  AnyColumnReduce<MinMax<T, Max, SkipNan>, V>>::type;
+template <class T, bool Max, bool SkipNan, int V>
+using ExtremesColumnScan = typename Conditional<V * sizeof(T) % 4 == 0, NarrowColumnScan<T, Max, SkipNan, V>,
+                                                AnyColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V,
+                                                              false>>::type;
+#define GR_COLUMN_OPS(T)                                                                           \
+    template <bool Max, bool SkipNan, int V>                                                       \
+    struct ColumnReduce<MinMax<T, Max, SkipNan>, V> : ExtremesColumnReduce<T, Max, SkipNan, V> {}; \
+    template <bool Max, bool SkipNan, int V>                                                       \
+    struct ColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>        \
+        : ExtremesColumnScan<T, Max, SkipNan, V> {                                                 \
+        typedef ExtremesColumnScan<T, Max, SkipNan, V> Base;                                       \
+        using Base::Base;                                                                          \
+    };
+GR_COLUMN_OPS(half) GR_COLUMN_OPS(bfloat16) GR_COLUMN_OPS(i16) GR_COLUMN_OPS(u16) GR_COLUMN_OPS(i8) GR_COLUMN_OPS(u8)
+GR_COLUMN_OPS(boolean)
+#undef GR_COLUMN_OPS
+
+#define GR_COLUMN_OPS(T, Map)                                                                                \
+    template <int V> struct ColumnReduce<Sum<Map<T, f64>, f64>, V> : ShiftedColumnReduce<Map<T, f64>, V> {}; \
+    template <int V> struct ColumnScan<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false>     \
+        : ShiftedColumnScan<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                               \
+        using ShiftedColumnScan<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::ShiftedColumnScan;         \
+    };
+GR_COLUMN_OPS(half, Value) GR_COLUMN_OPS(half, NonNan) GR_COLUMN_OPS(bfloat16, Value) GR_COLUMN_OPS(bfloat16, NonNan)
+#undef GR_COLUMN_OPS
+
+template <int V>
+struct ColumnScan<Sum<Value<f64, f64>, Twofold>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V, false>
+    : TwofoldColumnScan<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V> {
+    using TwofoldColumnScan<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V>::TwofoldColumnScan;
+};
+template <class Map, class A, class Result, int V>
+struct ColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false>
+    : MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> {
+    typedef MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> Base;
+    using Base::Base;
+};
+template <class T, class Result, int V>
+struct ColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V, false>
+    : MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> {
+    typedef MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> Base;
+    using Base::Base;
+};
+template <class T, class Result, int V>
+struct ColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V, false>
+    : MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> {
+    typedef MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> Base;
+    using Base::Base;
+};
+// How a kernel folds and scans columns. ShiftedColumnOps: of kernels whose lanes wait for conversions, but have registers left,
+// sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down
+// (n, 64), (n, 80), (n, 100), (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in strips down (n, 513) 0.77 and 0.80;
+// but as contiguous columns down (n, 65), (n, 100) 0.90, 0.88 and 0.87, 0.84.
+template <class Op, class Emit, int V, bool Exclusive> struct ColumnOps {
+    typedef ColumnReduce<Op, V> Fold;
+    typedef ColumnScan<Op, Emit, V, Exclusive> Scan;
+};
+template <class Op, class Emit, int V, bool Exclusive> struct ShiftedColumnOps : ColumnOps<Op, Emit, V, Exclusive> {};
+template <class Map, class Emit, int V, bool Exclusive> struct ShiftedOps {
+    typedef ShiftedColumnReduce<Map, V> Fold;
+    typedef typename Conditional<Exclusive, AnyColumnScan<Sum<Map, f64>, Emit, V, true>,
+                                 ShiftedColumnScan<Map, Emit, V>>::type Scan;
+};
+template <class Emit, int V, bool Exclusive>
+struct ShiftedColumnOps<Sum<Value<f32, f64>, f64>, Emit, V, Exclusive> : ShiftedOps<Value<f32, f64>, Emit, V, Exclusive> {};
+template <class Emit, int V, bool Exclusive>
+struct ShiftedColumnOps<Sum<NonNan<f32, f64>, f64>, Emit, V, Exclusive> : ShiftedOps<NonNan<f32, f64>, Emit, V, Exclusive> {};
+// Operators that are faster where several rows are scanned together.
+template <class Op> struct ScansRowRuns { static const bool yes = false; };
+template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };
+template <class T> struct ScansRowRuns<Var<T, false>> { static const bool yes = true; };
+template <class T> struct ScansRowRuns<Std<T, false>> { static const bool yes = true; };

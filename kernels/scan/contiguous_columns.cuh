@@ -1,0 +1,349 @@
+// Scans lines that lie side by side where one row follows another in memory (contiguous_tile.cuh). Each lane scans V adjacent
+// columns; row groups are packed across a warp group so that few lanes idle, whatever the number of columns. The fewest columns are
+// scanned as one line of interleaved rows.
+#pragma once
+#include "contiguous_tile.cuh"
+
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Anchored, bool Lines,
+          bool Exclusive, int Radix, int StatesPerLane, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, V, Exclusive>>
+struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V,
+                                             LookBackWarps, Anchored, Lines, Radix, StatesPerLane, Stages> {
+    typedef ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V, LookBackWarps, Anchored, Lines,
+                           Radix, StatesPerLane, Stages> Tiles;
+    typedef typename Op::In In;
+    typedef typename Op::State Value;
+    typedef typename Tiles::Running Running;
+    typedef typename Tiles::State State;
+    typedef typename Tiles::TileLocation TileLocation;
+    typedef typename Emit::Out Out;
+    using Tiles::task, Tiles::lane, Tiles::warp_group, Tiles::group_thread, Tiles::width, Tiles::rows, Tiles::row_groups,
+        Tiles::in_place, Tiles::is_reverse, Tiles::tile, Tiles::results, Tiles::share, Tiles::scratch, Tiles::is_inner,
+        Tiles::column_of, Tiles::rows_ahead, Tiles::sync_group, Tiles::drain;
+    // Rows that a lane reads from shared memory at once.
+    static const int batch = ScansRowRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
+    static const bool assumes_finite = Ops::Fold::assumes_finite;
+    struct KeptState {
+        State before[WarpsPerGroup == 1 ? V : 1];  // the lane's prefix within its warp, where that is a warp group
+        bool is_finite;                            // what folding assumed is so
+    };
+
+    const u32 row_group, column;  // this lane's row group in its warp group, and its first column
+    GR_HD ContiguousColumnScan(const Strips& scan)
+        : Tiles(scan), row_group((u32)scan.by_width.of(group_thread * V)), column(group_thread * V - row_group * (u32)scan.width) {}
+
+    static GR_HD KeptState nothing_kept() {
+        KeptState none;
+#pragma unroll
+        for (int j = 0; j < (WarpsPerGroup == 1 ? V : 1); j++) none.before[j] = Running::identity();
+        none.is_finite = true;
+        return none;
+    }
+    GR_HD u32 scratch_index() const {
+        return WarpsPerGroup == 1 ? warp_group * width + column : warp_group * (row_groups / WarpGroups) * width + group_thread * V;
+    }
+    GR_HD bool is_idle() const { return row_group >= row_groups / WarpGroups; }
+
+    // Folds this lane's columns, row by row.
+    template <class Fold> struct Reducer {
+        const ContiguousColumnScan& scan;
+        Fold fold;
+        Value ahead[V];  // the states before the line that began last, if one did
+        bool has_head, is_finite;
+        GR_HD Reducer(const ContiguousColumnScan& owner) : scan(owner), has_head(false), is_finite(true) {}
+        GR_HD bool was_finite() const {
+            if constexpr (Fold::assumes_finite) return is_finite && fold.was_finite();
+            return true;
+        }
+        GR_HD void begin(const TileLocation& location, u64 line) {
+            is_finite = was_finite();
+            fold = Fold();
+            has_head = true;
+            scan.line_start_of(location, line, ahead);
+        }
+        GR_HD void end(const TileLocation&, u64) {}
+        GR_HD State state(int j) const {
+            const Value value = fold.state(j);
+            return Running::of(Lines && has_head && scan.task.carry ? Op::combine(ahead[j], value) : value, has_head);
+        }
+        template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8*, i32) { fold.take(rows); }
+    };
+    template <class Scan> struct Writer {
+        const ContiguousColumnScan& owner;
+        Scan scan;
+        GR_HD Writer(const ContiguousColumnScan& columns, const Value (&before)[V])
+            : owner(columns), scan(before, columns.task.option) {}
+        GR_HD void begin(const TileLocation& location, u64 line) {
+            Value state[V];
+            owner.line_start_of(location, line, state);
+            scan = Scan(state, owner.task.option);
+        }
+        GR_HD void end(const TileLocation& location, u64 line) {
+            if (owner.task.totals)
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    ((Value*)owner.task.totals)[line * owner.width + owner.column_of(location, owner.column + j)] = scan.after(j);
+        }
+        template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8* to, i32 step_to) {
+            Pack<Out, V> results[Count];
+            scan.rows(rows, results);
+#pragma unroll
+            for (int i = 0; i < Count; i++) put_pack<Out, V>(to + i * step_to, results[i]);
+        }
+    };
+    template <int Count> static GR_HD void read(const u8*& at, i32 step, Pack<In, V> (&rows)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) rows[i] = take_pack<In, V>(at + i * step);
+        at += Count * step;
+    }
+    template <int Count, class Visit> static GR_HD void take(Visit& visit, const u8*& at, i32 step, u8*& to, i32 step_to) {
+        Pack<In, V> rows[Count];
+        read(at, step, rows);
+        visit.take(rows, to, step_to);
+        to += Count * step_to;
+    }
+    template <class Visit> GR_HD void walk(const TileLocation& location, u32 stage, Visit& visit) const {
+        u32 from = 0, end = rows;  // in the order of memory
+        const u32 first = warp_group * share() + row_group * rows * width + column;
+        if (!is_inner(location)) {
+            from = first < location.low ? (location.low - first + width - 1) / width : 0;
+            end = first < location.high ? (location.high - first + width - 1) / width : 0;
+            end = end < rows ? end : rows;
+        }
+        const i32 step = is_reverse() ? -(i32)width : (i32)width;
+        const u32 begin = first + (is_reverse() ? end - 1 : from) * width;
+        const u8* at = tile(stage) + begin * (u32)sizeof(In);
+        u8* to = results(stage) + begin * (u32)sizeof(Out);
+        const i32 step_a = step * (i32)sizeof(In), step_out = step * (i32)sizeof(Out);
+        u64 line = 0;
+        u32 left = end > from ? end - from : 0, until = left;  // rows left; rows until a line ends
+        if (Lines && left) {
+            const u64 row = location.row + (warp_group * (row_groups / WarpGroups) + row_group) * rows +
+                            (is_reverse() ? end - 1 : from) - rows_ahead(location, column);
+            line = task.by_length.of(row);
+            const u32 in_line = (u32)(row - line * task.length);
+            until = is_reverse() ? in_line + 1 : (u32)task.length - in_line;
+            if (until == task.length) visit.begin(location, line);
+        }
+#pragma unroll 1
+        while (left > 0) {
+            u32 next = !Lines || left < until ? left : until;
+            left -= next;
+            until -= next;
+            if (next >= batch) {  // the next rows are read before results are written, which the compiler might take to overlap
+                Pack<In, V> kept[batch];
+                read(at, step_a, kept);
+#pragma unroll 2
+                for (next -= batch; next >= batch; next -= batch) {
+                    Pack<In, V> ahead[batch];
+                    read(at, step_a, ahead);
+                    visit.take(kept, to, step_out);
+                    to += batch * step_out;
+#pragma unroll
+                    for (int i = 0; i < batch; i++) kept[i] = ahead[i];
+                }
+                visit.take(kept, to, step_out);
+                to += batch * step_out;
+            }
+            if (batch > 4 && next >= 4) {
+                take<4>(visit, at, step_a, to, step_out);
+                next -= 4;
+            }
+#pragma unroll 1
+            for (; next > 0; next--) take<1>(visit, at, step_a, to, step_out);
+            if (Lines && until == 0) {
+                visit.end(location, line);
+                line += is_reverse() ? -1 : 1;
+                until = (u32)task.length;
+                if (left > 0) visit.begin(location, line);
+            }
+        }
+    }
+    // The states before a line: its carries, or identities.
+    GR_HD void line_start_of(const TileLocation& location, u64 line, Value (&state)[V]) const {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            state[j] = task.carry ? ((const Value*)task.carry)[line * width + column_of(location, column + j)] : Op::identity();
+    }
+
+    // All lanes of a warp call that is a warp group. Scans the states of its row groups, column by column.
+    GR_HD State scan_row_groups(State state, State& before) const {
+        // `next`: lanes to the next row group.
+        const u32 next = width / V, place = is_reverse() ? row_groups / WarpGroups - 1 - row_group : row_group;
+        for (u32 up = 1; up < row_groups / WarpGroups; up *= 2) {
+            const State earlier = shuffle_groups(state, up * next);
+            if (!is_idle() && place >= up) state = Running::combine(earlier, state);
+        }
+        before = shuffle_groups(state, next);
+        if (place == 0) before = Running::identity();
+        return state;
+    }
+    GR_HD State shuffle_groups(const State& state, u32 lanes) const {
+        return shuffle_from(0xffffffffu, state, (int)((is_reverse() ? lane + lanes : lane - lanes) % 32), 32);
+    }
+
+    // Folds this lane's columns; false where what Fold assumes does not hold.
+    template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State (&state)[V]) const {
+        Reducer<Fold> folding(*this);
+        if (!is_idle()) walk(location, stage, folding);
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = folding.state(j);
+        return folding.was_finite();
+    }
+    template <class Scan> GR_HD void write_by(const TileLocation& location, u32 stage, const Value (&before)[V]) const {
+        Writer<Scan> writing(*this, before);
+        walk(location, stage, writing);
+    }
+    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
+        sync_group();  // all have their copies
+        State states[V];
+        KeptState kept = nothing_kept();
+        kept.is_finite = fold_by<typename Ops::Fold>(location, stage, states);
+        if (assumes_finite && !kept.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, states);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            State state = states[j];
+            bool ends = true;
+            if constexpr (WarpsPerGroup == 1) {
+                state = scan_row_groups(state, kept.before[j]);
+                ends = row_group == (is_reverse() ? 0 : row_groups / WarpGroups - 1);
+            }
+            if (!is_idle() && ends) scratch().state[slot][scratch_index() + j] = state;
+        }
+        return kept;
+    }
+    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, const KeptState& kept) const {
+        if (!in_place) sync_group();  // the results of the tile before have been drained
+        if (!is_idle()) {
+            Value before[V];
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                State state = scratch().state[slot][scratch_index() + j];
+                if constexpr (WarpsPerGroup == 1) state = Running::combine(state, kept.before[j]);
+                before[j] = Running::value(state);
+            }
+            if (!assumes_finite || kept.is_finite) write_by<typename Ops::Scan>(location, stage, before);
+            else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, stage, before);
+        }
+        sync_group();
+        drain(location, stage);
+    }
+};
+
+// Grid: any number of blocks of WarpGroups WarpsPerGroup + WRITE_DELAY LookBackWarps warps.
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Anchored, bool Lines,
+          bool Exclusive, int Radix = 0, int StatesPerLane = 0,
+          class Work = ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, V, LookBackWarps, Anchored, Lines, Exclusive, Radix,
+                                            StatesPerLane>>
+__global__ void __launch_bounds__(32 * (WarpGroups * WarpsPerGroup + WRITE_DELAY * LookBackWarps), GR_BLOCKS)
+    scan_contiguous_columns(const __grid_constant__ Strips task) {
+    if (WarpsPerGroup > 1 && threadIdx.x == 0) begin_named(Work::FIRST_BARRIER, Work::FIRST_BARRIER + WarpGroups - 1, Work::lanes);
+    const Work work(task);
+    Pipeline<Work, WarpGroups * WarpsPerGroup, LookBackWarps>(work, task.tiles, task.ticket).run();
+}
+
+// The fewest columns: a lane takes a run of whole rows, as it would of one line, and the states of all columns are scanned
+// together.
+
+// Sums of floats whose bits can be read as binary64 without a conversion (exponent_shift.cuh).
+template <class Op> struct AddsShiftedBits { static const bool yes = false; };
+template <class Map> struct AddsShiftedBits<Sum<Map, f64>> : AddsElements<Map> {};
+
+// Columns divides a run's elements; a warp is one row group.
+template <class Op, class Emit, int Warps, int Run, int Columns, bool Exclusive>
+struct InterleavedRowScan : ContiguousTile<Op, Emit, Warps, 1, Warps * Columns, 1, true, false> {
+    typedef ContiguousTile<Op, Emit, Warps, 1, Warps * Columns, 1, true, false> Tiles;
+    typedef typename Op::In In;
+    typedef typename Emit::Out Out;
+    typedef ColumnStates<Op, Columns> All;
+    typedef typename All::State State;
+    typedef typename Tiles::TileLocation TileLocation;
+    typedef WarpShare<In, Out, Run> Share;
+    using Tiles::task, Tiles::lane, Tiles::warp_group, Tiles::tile, Tiles::results, Tiles::scratch, Tiles::is_inner,
+        Tiles::drain;
+    static const int V = Share::V;
+    static_assert(Share::run % Columns == 0, "a run is whole rows");
+    typedef State KeptState;  // the lane's prefix within its warp
+
+    GR_HD InterleavedRowScan(const Strips& scan) : Tiles(scan) {}
+    static GR_HD KeptState nothing_kept() { return All::identity(); }
+
+    // This lane's run is taken by periods of packs, so that an element's column is known at compile time.
+    static const int period = V % Columns == 0 ? 1 : Columns % V == 0 ? Columns / V : Columns;  // packs
+    static_assert(Run % period == 0, "a run is whole periods");
+    GR_HD u32 pack_of(int k) const { return warp_group * Share::elements + lane * Share::run + k * V; }
+    template <bool Inner> GR_HD bool takes(const TileLocation& location, u32 at) const {
+        return Inner || (at >= location.low && at < location.high);
+    }
+    template <bool Inner> GR_HD State fold_run(const TileLocation& location, u32 stage) const {
+        ThreadReduce<Op> reduce[Columns];
+#pragma unroll 1
+        for (int from = 0; from < Run; from += period)
+#pragma unroll
+            for (int k = 0; k < period; k++) {
+                const Pack<In, V> pack = take_pack<In, V>(tile(stage) + pack_of(from + k) * Share::size_a);
+                if constexpr (Inner && AddsShiftedBits<Op>::yes && V * sizeof(In) % 4 == 0) {
+                    if (all_finite(pack)) {
+#pragma unroll
+                        for (int i = 0; i < V; i++) {
+                            f64& sum = reduce[(k * V + i) % Columns].sum;
+                            sum = __fma_rn(ExponentShiftedBits<In>::at(pack, i), ExponentShiftedBits<In>::scale(), sum);
+                        }
+                        continue;
+                    }
+                }
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    if (takes<Inner>(location, pack_of(from + k) + i)) reduce[(k * V + i) % Columns].take(pack.at[i]);
+            }
+        State state;
+#pragma unroll
+        for (int c = 0; c < Columns; c++) state.at[c] = reduce[c].state();
+        return state;
+    }
+    template <bool Inner> GR_HD void write_run(const TileLocation& location, u32 stage, State state) const {
+        u8* const out = results(stage);
+#pragma unroll 1
+        for (int from = 0; from < Run; from += period)
+#pragma unroll
+            for (int k = 0; k < period; k++) {
+                const Pack<In, V> pack = take_pack<In, V>(tile(stage) + pack_of(from + k) * Share::size_a);
+                Pack<Out, V> to;
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                    typename Op::State& own = state.at[(k * V + i) % Columns];
+                    if (!takes<Inner>(location, pack_of(from + k) + i)) continue;
+                    if (Exclusive) to.at[i] = Emit::of(ExclusiveState<Op>::of(own, pack.at[i]), task.option);
+                    own = ScanStep<Op>::of(own, pack.at[i]);
+                    if (!Exclusive) to.at[i] = Emit::of(own, task.option);
+                }
+                put_pack<Out, V>(out + pack_of(from + k) * Share::size_out, to);
+            }
+    }
+
+    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
+        const State own = is_inner(location) ? fold_run<true>(location, stage) : fold_run<false>(location, stage);
+        const State through = warp_scan<All, 32>(own);
+        if (lane == 31)
+#pragma unroll
+            for (int c = 0; c < Columns; c++) scratch().state[slot][warp_group * Columns + c] = through.at[c];
+        return lane_before<All, 32>(through);
+    }
+    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, KeptState kept) const {
+        State prefix;
+#pragma unroll
+        for (int c = 0; c < Columns; c++) prefix.at[c] = scratch().state[slot][warp_group * Columns + c];
+        const State before = All::combine(prefix, kept);
+        if (is_inner(location)) write_run<true>(location, stage, before);
+        else write_run<false>(location, stage, before);
+        __syncwarp();
+        drain(location, stage);
+    }
+};
+
+// Grid: any number of blocks of Warps + WRITE_DELAY warps.
+template <class Op, class Emit, int Warps, int Run, int Columns, bool Exclusive>
+__global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY), GR_BLOCKS)
+    scan_interleaved_rows(const __grid_constant__ Strips task) {
+    const InterleavedRowScan<Op, Emit, Warps, Run, Columns, Exclusive> work(task);
+    Pipeline<InterleavedRowScan<Op, Emit, Warps, Run, Columns, Exclusive>, Warps, 1>(work, task.tiles, task.ticket).run();
+}

@@ -1,0 +1,201 @@
+// Tiles of lines that lie side by side where one row follows another in memory: a tile is one stretch of memory, whole rows, and is
+// copied as such, whatever the number of columns.
+#pragma once
+#include "../block/named.cuh"
+#include "../core/scan_task.cuh"
+#include "../core/task.cuh"
+#include "chained_look_back.cuh"
+#include "column_ops.cuh"
+#include "pipeline.cuh"
+#include "scan_state.cuh"
+#include "warp_share.cuh"
+
+// Sums of float64: the only states of 16 bytes for which two and three levels of look-back have been measured.
+template <class Op> struct IsTwofoldSum { static const bool yes = false; };
+template <class Map> struct IsTwofoldSum<Sum<Map, Twofold>> { static const bool yes = true; };
+
+// Positions count the elements of a plane from the aligned 16 bytes on that hold its first one, which has position `lead`. Rows of
+// positions have `width` columns as rows of elements do, rotated by `lead`.
+//
+// A warp group is WarpsPerGroup warps that take a share of a tile and wait for no warps but those that look back. A row group is
+// the lanes of a warp group that have one row together. StateCount: states of a tile. LookBackWarps: warps that look back for a
+// tile. Lines: planes follow one another, many begin within a tile, and all are one chain. Radix, StatesPerLane: of a chain whose
+// tile states are polled in one batch, else 0. Stages: tiles in shared memory.
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int StateCount, int LookBackWarps, bool Anchored, bool Lines,
+          int Radix = 0, int StatesPerLane = 0, int Stages = STAGES>
+struct ContiguousTile {
+    typedef typename Op::In In;
+    typedef typename Op::State Value;
+    typedef SegmentedState<Op, Lines> Running;
+    typedef typename Running::State State;
+    typedef typename Emit::Out Out;
+    static const int Warps = WarpGroups * WarpsPerGroup;
+    static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
+    static const bool in_place = sizeof(In) == sizeof(Out);
+    static const bool takes_tile_early = Anchored;
+    static const bool barrier_on_prefix = !IsComputeBound<Op>::yes;
+    static const u32 FIRST_BARRIER = 4 * WRITE_DELAY + 1;  // named barrier of the first warp group
+    // H200, 2026-11, shares of a copy, in three levels and two: sums of float32 down (n, 5) 0.90 and 0.85, (n, 8) 0.92 and 0.90,
+    // (n, 33) 0.77 and 0.79, of float64 (n, 5) 0.78 and 0.71, (n, 32) 0.70 and 0.77; maxima of float32 (n, 32) 0.95 and 0.94. Not
+    // of interleaved rows, which have a state a warp: sums of float32 down (n, 3) 0.93 and 0.96.
+    static const bool three_levels =
+        Anchored && StateCount >= 32 * Warps &&
+        LookBackWarps <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : IsTwofoldSum<Op>::yes && !Lines ? 1 : 0);
+    typedef typename Conditional<three_levels, ThreeLevelLookBack<Running, 2>,
+                                 TwoLevelLookBack<Running, Anchored, true>>::type Links;
+    typedef BatchedLookBack<Op, (Radix > 0 ? Radix : 1), (StatesPerLane > 0 ? StatesPerLane : 1)> BatchedLinks;
+    static const bool is_batched = Radix > 0;
+    static_assert(!is_batched || !Lines, "lines that begin within a tile are looked back for by steps");
+    static_assert(WarpsPerGroup == 1 || FIRST_BARRIER + WarpGroups <= 16, "as many barriers as there are");
+    // Where a tile lies in memory, and which of its positions are elements.
+    struct TileLocation {
+        u64 tile, link, chain;
+        const u8* a;
+        u8* out;
+        u32 low, high, lead;
+        u64 row;  // the first row of positions
+    };
+    struct SharedScratch {
+        TileRing<TileLocation> ring;
+        State state[STATE_SLOTS][StateCount];  // of parts, by columns; then their prefixes
+    };
+
+    const Strips& task;
+    const u32 lane, warp_group, group_thread;  // group_thread: this thread's number in its warp group
+    const u32 width, rows, row_groups;         // columns; rows of a row group; row groups of all warp groups
+    GR_HD ContiguousTile(const Strips& scan)
+        : task(scan), lane(threadIdx.x % 32), warp_group(threadIdx.x / lanes), group_thread(threadIdx.x % lanes),
+          width((u32)scan.width), rows((u32)scan.rows), row_groups((u32)scan.row_groups) {}
+
+    GR_HD u32 share() const { return row_groups / WarpGroups * rows * width; }  // elements of a warp group
+    GR_HD u32 elements() const { return WarpGroups * share(); }
+    // All threads of a warp group call. A barrier for them, and no others.
+    GR_HD void sync_group() const {
+        if (WarpsPerGroup > 1) wait_at(FIRST_BARRIER + warp_group, lanes);
+        else __syncwarp();
+    }
+    GR_HD bool is_reverse() const { return task.step_out < 0; }
+    GR_HD u8* tile(u32 stage) const { return GR_SHARED + stage * elements() * (u32)sizeof(In); }
+    GR_HD u8* results(u32 stage) const { return in_place ? tile(stage) : tile(Stages); }
+    GR_HD SharedScratch& scratch() const {
+        return *(SharedScratch*)(tile(Stages) + (in_place ? 0 : elements() * (u32)sizeof(Out)));
+    }
+    GR_HD TileRing<TileLocation>& ring() const { return scratch().ring; }
+
+    // One lane calls.
+    GR_HD TileLocation location_of(u64 tile) const {
+        if (tile >= task.tiles) return {tile, 0, 0, nullptr, nullptr, 0, 0, 0, 0};
+        const u64 link = !Lines && task.chains > 1 ? task.by_chains.of(tile) : tile;
+        const u64 chain = Lines ? 0 : tile - link * task.chains;
+        const Offset at = task.plane.at(chain);
+        const u8* a = task.a + at.a;
+        u8* out = (u8*)task.out + at.c;
+        const u32 lead = sizeof(In) <= sizeof(Out) ? (u32)((u64)a % 16 / sizeof(In)) : (u32)((u64)out % 16 / sizeof(Out));
+        const u64 number = is_reverse() ? task.links - 1 - link : link, first = number * elements();
+        const u64 end = task.length * width * (Lines ? task.chains : 1) + lead, left = end > first ? end - first : 0;
+        return {tile, link, chain, a + ((i64)first - lead) * (i64)sizeof(In), out + ((i64)first - lead) * (i64)sizeof(Out),
+                first == 0 ? lead : 0, left < elements() ? (u32)left : elements(), lead, number * row_groups * rows};
+    }
+    GR_HD bool is_inner(const TileLocation& location) const { return location.low == 0 && location.high == elements(); }
+
+    // All threads of a warp group call. Each fetches the packs of 16 bytes that it drains.
+    GR_HD void fetch(const TileLocation& location, u32 stage) const {
+        u8* const to = tile(stage);
+        const u32 bytes = (warp_group + 1) * share() * (u32)sizeof(In);
+        const u32 mine = warp_group * share() * (u32)sizeof(In) + group_thread * 16;
+        const u32 begin = location.low * (u32)sizeof(In), end = location.high * (u32)sizeof(In);
+        if (is_inner(location)) {
+#pragma unroll 4
+            for (u32 at = mine; at < bytes; at += lanes * 16) copy_async(to + at, location.a + at);
+            return;
+        }
+#pragma unroll 1
+        for (u32 at = mine; at < bytes; at += lanes * 16) {
+            if (at >= begin) {
+                copy_async_part(to + at, location.a + at, at + 16 <= end ? 16 : at < end ? end - at : 0);
+                continue;
+            }
+#pragma unroll 1
+            for (u32 byte = at; byte < at + 16; byte++)
+                if (byte >= begin && byte < end) to[byte] = location.a[byte];
+        }
+    }
+    GR_HD void drain(const TileLocation& location, u32 stage) const {
+        const u8* const from = results(stage);
+        const u32 bytes = (warp_group + 1) * share() * (u32)sizeof(Out);
+        const u32 mine = warp_group * share() * (u32)sizeof(Out) + group_thread * 16;
+        const u32 begin = location.low * (u32)sizeof(Out), end = location.high * (u32)sizeof(Out);
+        if (is_inner(location)) {
+#pragma unroll 4
+            for (u32 at = mine; at < bytes; at += lanes * 16)
+                __stcs((uint4*)(location.out + at), *(const uint4*)(from + at));
+            return;
+        }
+#pragma unroll 1
+        for (u32 at = mine; at < bytes; at += lanes * 16) {
+            if (at >= begin && at + 16 <= end) __stcs((uint4*)(location.out + at), *(const uint4*)(from + at));
+            else
+#pragma unroll 1
+                for (u32 byte = at; byte < at + 16; byte++)
+                    if (byte >= begin && byte < end) location.out[byte] = from[byte];
+        }
+    }
+
+    // All lanes of a warp call, LookBackWarps warps for a tile, each for some columns. Leaves the prefix of each part, of which
+    // groups of lanes take some each.
+    GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
+        const u32 unit = is_batched ? BatchedLinks::LINE : 1;
+        const u32 per = (width + LookBackWarps * unit - 1) / (LookBackWarps * unit) * unit, groups = 32 / per;
+        const LaneGroups lane_groups = {groups > 1 ? lane / per : 0, groups, per};
+        const u32 place = lane - lane_groups.group * per, column = look_back_warp * per + place;
+        const bool active = place < per && column < width && lane_groups.group < groups;
+        const u32 share = lane_groups.share(parts()), begin = lane_groups.group * share;
+        const u32 end = !active ? 0 : begin + share < parts() ? begin + share : parts();
+        State own = Running::identity(), start = own;
+#pragma unroll 4
+        for (u32 t = begin; t < end; t++) own = Running::combine(own, part_state(slot, t, column));
+        const State through = lane_groups.template through<Running>(own);
+        const State within = lane_groups.template of<Running>(through, lane_groups.group > 0 ? lane_groups.group - 1 : 0);
+        const u64 line = location.chain * width + column_of(location, column);
+        if (!Lines && task.carry && active) start = Running::of(((const Value*)task.carry)[line], false);
+        own = lane_groups.template of<Running>(through, groups - 1);
+        State before;
+        if constexpr (is_batched)
+            before = BatchedLinks(task, task.links, 0, column, active, place < per && lane_groups.group == 0, per * LookBackWarps)
+                         .before(location.link, own, start, lane_groups, counts_of(location, column));
+        else
+            before = Links(task, location.chain, column, active, width < 8 ? 8 : width)
+                         .before(location.link, own, start, lane_groups);
+        if (!active) return;
+        if (lane_groups.group > 0) before = Running::combine(before, within);
+        State next = begin < end ? part_state(slot, begin, column) : before;
+#pragma unroll 2
+        for (u32 t = begin; t < end; t++) {
+            const State here = next;
+            if (t + 1 < end) next = part_state(slot, t + 1, column);
+            part_state(slot, t, column) = before;
+            before = Running::combine(before, here);
+        }
+        if (!Lines && task.totals && location.link + 1 == task.links && lane_groups.group + 1 == groups)
+            ((Value*)task.totals)[line] = Running::value(before);
+    }
+    // How many elements of a column come before a tile.
+    GR_HD ElementCounts counts_of(const TileLocation& location, u32 column) const {
+        const i64 each = (i64)row_groups * rows, less = column < width ? rows_ahead(location, column) : 0;
+        return {each, is_reverse() ? (i64)task.length + less - (i64)task.links * each : -less};
+    }
+    // The parts of a tile that have states: warp groups of one warp, else row groups.
+    GR_HD u32 parts() const { return WarpsPerGroup == 1 ? WarpGroups : row_groups; }
+    // The state of a part, counted in the order of the scan.
+    GR_HD State& part_state(u32 slot, u32 t, u32 column) const {
+        return scratch().state[slot][(is_reverse() ? parts() - 1 - t : t) * width + column];
+    }
+    // The column of elements in a column of positions.
+    GR_HD u32 column_of(const TileLocation& location, u32 position) const {
+        return position + rows_ahead(location, position) * width - location.lead;
+    }
+    // By how many rows the positions of a column are ahead of its elements.
+    GR_HD u32 rows_ahead(const TileLocation& location, u32 position) const {
+        return position < location.lead ? (location.lead - position + width - 1) / width : 0;
+    }
+};

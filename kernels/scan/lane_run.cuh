@@ -1,0 +1,431 @@
+// A lane's run of a warp's share: folded to a state, and replaced by results.
+#pragma once
+#include "../warp/reduce.cuh"
+#include "../warp/scan.cuh"
+#include "moments_scan.cuh"
+#include "pack_scan.cuh"
+#include "pivoted_moments.cuh"
+#include "scan_state.cuh"
+#include "strided_copy.cuh"
+#include "warp_share.cuh"
+
+// The sum of packs of floats that are assumed to be finite: their bits are shifted (exponent_shift.cuh), and one check in the end
+// says whether that was right.
+//   sum.take(pack)
+//   sum.was_finite()    true where all that was added is finite
+template <class Op, int V> struct FiniteSum { static const bool exists = false; };
+template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
+    typedef typename Map::In T;
+    static const bool exists = AddsElements<Map>::yes && V * sizeof(T) % 4 == 0;
+    f64 sum;
+    u32 check;
+    GR_HD FiniteSum() : sum(0), check(0) {}
+    GR_HD void take(const Pack<T, V>& pack) {
+        const Pack<T, V> all = AddedPack<Map>::of(pack);
+        check = check_finite(all, check);
+#pragma unroll
+        for (int j = 0; j < V; j++) sum = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum);
+    }
+    GR_HD bool was_finite() const { return check == 0; }
+};
+
+// Packs replaced by their running sums, where all elements are finite:
+//   FiniteScan(before, option)
+//   scan.walk(from, to)
+template <class Map, class Emit, int V> struct FiniteFloats {
+    static const bool exists = true;
+    f64 sum;
+    const f64* option;
+    GR_HD FiniteFloats(f64 before, const f64* options) : sum(before), option(options) {}
+    template <class Out> GR_HD void walk(const Pack<f32, V>& from, Pack<Out, V>& to) {
+        const Pack<f32, V> all = AddedPack<Map>::of(from);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            sum = __fma_rn(ExponentShiftedBits<f32>::at(all, j), ExponentShiftedBits<f32>::scale(), sum);
+            to.at[j] = RowEmit<Emit>::of(sum, option);
+        }
+    }
+};
+template <class Op, class Emit, int V> struct FiniteScan : PackScan<Op, Emit, V> {  // of halves
+    using PackScan<Op, Emit, V>::PackScan;
+};
+template <class Emit, int V>
+struct FiniteScan<Sum<Value<f32, f64>, f64>, Emit, V> : FiniteFloats<Value<f32, f64>, Emit, V> {
+    using FiniteFloats<Value<f32, f64>, Emit, V>::FiniteFloats;
+};
+template <class Emit, int V>
+struct FiniteScan<Sum<NonNan<f32, f64>, f64>, Emit, V> : FiniteFloats<NonNan<f32, f64>, Emit, V> {
+    using FiniteFloats<NonNan<f32, f64>, Emit, V>::FiniteFloats;
+};
+
+// The line of a lane's first element, how many elements of the line are left, and whether the line begins there.
+struct Cursor {
+    u64 line;
+    u32 left;     // or SATURATED
+    bool is_head;
+};
+
+template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse> struct LaneRun {
+    typedef typename Op::In In;
+    typedef typename Op::State Value;
+    typedef typename Emit::Out Out;
+    typedef SegmentedState<Op, (Lines > 0)> Running;
+    typedef typename Running::State State;
+    typedef WarpShare<In, Out, Run> Share;
+    static const int V = Share::V;
+    // Packs by which loops are unrolled, of aligned and misaligned shares: registers are few, and where lines end, code is long.
+    // Rolled, lines of 4095 float32 had 1.02 of a copy and not 0.86; of strided lines three were better for float64 along [:,
+    // 1:-1], 0.87 and 0.81, but not for float32, 0.79 and 0.85 (H200, 2026-11). One pack of 16-bit elements and two: a line's sums
+    // of bfloat16 0.93 and 0.91, means of float16 0.83 and 0.83.
+    static const int unrolled = V > 4 || (Strided && V > 2) || sizeof(Value) > 16 ? 1 : Strided ? 3 : Run;
+    static const int unrolled_misaligned = sizeof(Value) > 16 ? 1 : 3;
+
+    const Scan& task;
+    const u8 *const a, *const b;  // the warp's share of the operands
+    u8* const out;                // and of results
+    GR_HD LaneRun(const Scan& scan, const u8* share_a, const u8* share_b, u8* results)
+        : task(scan), a(share_a), b(share_b), out(results) {}
+
+    GR_HD u32 run_of() const { return Reverse ? 31 - threadIdx.x % 32 : threadIdx.x % 32; }
+    // Lines are numbered in the order of the scan, their carries and totals in the order of memory.
+    GR_HD u64 place(u64 line) const { return Reverse ? task.lines - 1 - line : line; }
+    GR_HD Value start_of(u64 line) const {
+        return task.carry ? ((const Value*)task.carry)[place(line)] : Op::identity();
+    }
+    // The cursor of this lane's first element in the order of the scan. Positions without elements are not in any line.
+    GR_HD Cursor cursor(i64 first) const {
+        const i64 begin = Reverse ? (i64)task.positions - (first + (i64)(run_of() + 1) * Share::run)
+                                  : first + (i64)run_of() * Share::run - (i64)task.lead;
+        const u64 at = begin > 0 ? (u64)begin : 0;
+        if (Lines == 0) return {at < task.length ? 0ull : 1ull, saturated(task.length - at), false};
+        const u64 line = task.length > 1 ? task.by_length.of(at) : at, in_line = at - line * task.length;
+        return {line, saturated(task.length - in_line), in_line == 0};
+    }
+
+    // The first element of a lane's pack number k, in the order of the scan, counted from the share's.
+    GR_HD int pack_of(int k) const { return run_of() * Share::run + (Reverse ? Run - 1 - k : k) * V; }
+    GR_HD bool is_element(i64 position) const { return position >= (i64)task.lead && position < (i64)task.positions; }
+
+    template <int Misalignment> using Packs =
+        typename Conditional<Misalignment == 0, AlignedPacks<LaneRun>, MisalignedPacks<LaneRun, Misalignment, Run, Reverse>>::type;
+    typedef PackScan<Op, Emit, V> Fast;
+    static const bool by_packs =
+        !Exclusive && Fast::exists && (!Reverse || ShiftedPowerSums<Op>::exists || FiniteSum<Op, V>::exists);
+    template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan>::type;
+
+    // A pack's element number i in the order of the scan.
+    GR_HD static constexpr int scan_index(int i) { return Reverse ? V - 1 - i : i; }
+    static GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from) {
+        if constexpr (!Reverse) {
+            reduce.take(from);
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; i++) reduce.take(from.at[scan_index(i)]);
+        }
+    }
+    GR_HD Out one(Value& value, const In& x) const {
+        const Value before = value;
+        value = ScanStep<Op>::of(before, x);
+        return Exclusive ? RowEmit<Emit>::of(ExclusiveState<Op>::of(before, x), task.option)
+                         : RowEmit<Emit>::of(value, task.option);
+    }
+    GR_HD void put(int k, const Pack<Out, V>& to) const { put_pack<Out, V>(out + pack_of(k) * Share::size_out, to); }
+    GR_HD State run_state(const Value& start, const ThreadReduce<Op>& reduce, bool has_head) const {
+        return Running::of(has_head ? Op::combine(start, reduce.state()) : reduce.state(), has_head);
+    }
+    GR_HD Value start_or_none(u64 line) const { return line < task.lines ? start_of(line) : Op::identity(); }
+
+    // A pack in the order of the scan, or back in the order of memory.
+    template <class T> static GR_HD Pack<T, V> in_scan_order(const Pack<T, V>& pack) {
+        Pack<T, V> other;
+#pragma unroll
+        for (int i = 0; i < V; i++) other.at[scan_index(i)] = pack.at[i];
+        return other;
+    }
+    template <class By> static GR_HD void run_pack(By& by, const Pack<In, V>& from, Pack<Out, V>& to) {
+        Pack<Out, V> found;
+        by.run(in_scan_order(from), found);
+        to = in_scan_order(found);
+    }
+    // Writes a run's packs without checks. Some are read before results take their place: the compiler does not know that packs do
+    // not overlap.
+    template <class Packs, class By> GR_HD void write_steadily(Packs& packs, By& by) const {
+        const int some = V == 2 ? 2 : 1, rest = Run % some;
+#pragma unroll 1
+        for (int k = 0; k + some <= Run; k += some) write_some<some>(packs, by, k);
+        if constexpr (rest > 0) write_some<rest>(packs, by, Run - rest);
+    }
+    template <int Count, class Packs, class By> GR_HD void write_some(Packs& packs, By& by, int k) const {
+        Pack<In, V> from[Count];
+        Pack<Out, V> to[Count];
+#pragma unroll
+        for (int i = 0; i < Count; i++) from[i] = in_scan_order(packs.next(k + i));
+#pragma unroll
+        for (int i = 0; i < Count; i++) by.walk(from[i], to[i]);
+#pragma unroll
+        for (int i = 0; i < Count; i++) put(k + i, in_scan_order(to[i]));
+    }
+    // The state of a run in which no line begins or ends, and all positions are elements.
+    template <int Misalignment> GR_HD Value fold_even() const {
+        Packs<Misalignment> packs(*this);
+        ThreadReduce<Op> reduce;
+        const int together = Misalignment == 0 ? unrolled : unrolled_misaligned;
+#pragma unroll together
+        for (int k = 0; k < Run; k++) take(reduce, packs.next(k));
+        return reduce.state();
+    }
+    // All lanes of a warp call, with such a run. Assumes that all elements of the warp's share are finite, and returns whether they
+    // are: then write_finite need not check again. H200, 2026-11, with a check of each pack, twice, and so, of a copy: sums of
+    // float16 along (32768, 65536) 0.91 and 1.02, of a line of float16 0.95 and 0.99, of bfloat16 0.93 and 0.99; of float32 along
+    // [:, 1:-1] 0.94 and 0.97, along [::-1, ::-1] 0.97 and 1.00, but of dense lines 1.03 and 1.03, of a line 1.00 and 0.99.
+    static const bool assumes_finite =
+        !Exclusive && FiniteSum<Op, V>::exists && FiniteScan<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
+    static const int unrolled_finite = V > 4 ? (Strided ? 1 : Run) : 3;
+    template <int Misalignment> GR_HD bool fold_finite(Value& sum) const {
+        Packs<Misalignment> packs(*this);
+        FiniteSum<Op, V> all;
+#pragma unroll unrolled_finite
+        for (int k = 0; k < Run; k++) all.take(in_scan_order(packs.next(k)));
+        sum = all.sum;
+        return __all_sync(0xffffffffu, all.was_finite());
+    }
+    template <int Misalignment> GR_HD void write_finite(Value value) const {
+        Packs<Misalignment> packs(*this);
+        if (Misalignment > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
+        FiniteScan<Op, Emit, V> scan(value, task.option);
+#pragma unroll unrolled_finite
+        for (int k = 0; k < Run; k++) write_some<1>(packs, scan, k);
+    }
+    // The results of a run behind `value`. `squares`: no less than the sum of squared distances from the mean of `value`, or NaN.
+    template <int Misalignment> GR_HD void write_even(Value value, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
+        Packs<Misalignment> packs(*this);
+        if (Misalignment > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
+        By<by_packs> fast(value, task.option);
+        if constexpr (by_packs && VarianceF32Delta<Op, Emit>::exists) {
+            VarianceF32Delta<Op, Emit> delta(value, task.option);
+            if (__all_sync(0xffffffffu, delta.is_small(squares))) return write_steadily(packs, delta);
+        }
+        if constexpr (by_packs && ShiftedPowerSums<Op>::exists) {
+            if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(packs, fast);
+        }
+        const int together = Misalignment == 0 ? unrolled : unrolled_misaligned;
+#pragma unroll together
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+            Pack<Out, V> to;
+            if constexpr (by_packs) {
+                run_pack(fast, from, to);
+            } else {
+#pragma unroll
+                for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
+            }
+            put(k, to);
+        }
+    }
+
+    // The state of a run in which lines may end and all positions are elements: those behind the last end are folded.
+    GR_HD State fold_ends(Cursor at) const {
+        const u32 run = Share::run;
+        u32 begin = 0;
+        u64 line = at.line;
+        const bool ends = at.left <= run, has_head = ends || at.is_head;
+        if (ends) {
+            const u32 behind = run - at.left, length = saturated(task.length), more = behind < length ? 0 : behind / length;
+            begin = run - (behind - more * length);
+            line += 1 + more;
+        }
+        Packs<0> packs(*this);
+        ThreadReduce<Op> reduce;
+#pragma unroll 1
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+            if (begin <= k * V) take(reduce, from);
+            else if (begin < (k + 1) * V)
+#pragma unroll
+                for (int i = 0; i < V; i++)
+                    if (begin <= k * V + i) reduce.take(from.at[scan_index(i)]);
+        }
+        return run_state(has_head ? start_or_none(line) : Op::identity(), reduce, has_head);
+    }
+    // The results of such a run. Only packs in which a line ends are scanned element by element.
+    GR_HD void write_ends(Cursor at, Value value) const {
+        Packs<0> packs(*this);
+        if (at.is_head) value = start_of(at.line);
+        By<by_packs> fast(value, task.option);
+#pragma unroll 1
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+            Pack<Out, V> to;
+            if (at.left > V) {
+                if constexpr (by_packs) {
+                    run_pack(fast, from, to);
+                } else {
+#pragma unroll
+                    for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
+                }
+                at.left -= V;
+            } else {
+                if constexpr (by_packs) value = fast.now();
+                if (task.length >= V) write_end(at, value, from, to);
+                else write_short(at, value, from, to);
+                fast = By<by_packs>(value, task.option);
+            }
+            put(k, to);
+        }
+    }
+    // A pack in which one line ends, without a branch an element.
+    GR_HD void write_end(Cursor& at, Value& value, const Pack<In, V>& from, Pack<Out, V>& to) const {
+        const Value start = start_or_none(at.line + 1);
+        Value total = value;
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
+            if (at.left == i + 1) {
+                total = value;
+                value = start;
+            }
+        }
+        if (task.totals) ((Value*)task.totals)[place(at.line)] = total;
+        at.line++;
+        at.left += saturated(task.length) - V;
+    }
+    // A pack in which several lines may end.
+    GR_HD void write_short(Cursor& at, Value& value, const Pack<In, V>& from, Pack<Out, V>& to) const {
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
+            if (--at.left == 0) end_line(at, value);
+        }
+    }
+    GR_HD void end_line(Cursor& at, Value& value) const {
+        if (task.totals) ((Value*)task.totals)[place(at.line)] = value;
+        if (Lines == 0) return;
+        at.left = saturated(task.length);
+        value = start_or_none(++at.line);
+    }
+
+    // The state of a run some of whose positions may be no elements.
+    GR_HD State fold_part(i64 first, Cursor at) const {
+        if (at.line >= task.lines) return Running::identity();
+        Packs<0> packs(*this);
+        bool has_head = Lines && at.is_head;
+        Value start = has_head ? start_of(at.line) : Op::identity();
+        ThreadReduce<Op> reduce;
+#pragma unroll 1
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                if (!is_element(first + pack_of(k) + scan_index(i))) continue;
+                reduce.take(from.at[scan_index(i)]);
+                if (Lines == 0 || --at.left != 0) continue;
+                has_head = true;
+                at.left = saturated(task.length);
+                start = start_or_none(++at.line);
+                reduce = ThreadReduce<Op>();
+            }
+        }
+        return run_state(start, reduce, has_head);
+    }
+    GR_HD void write_part(i64 first, Cursor at, Value value) const {
+        if (at.line >= task.lines) return;
+        Packs<0> packs(*this);
+        if (Lines && at.is_head) value = start_of(at.line);
+#pragma unroll 1
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from = packs.next(k);
+            Pack<Out, V> to;
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                if (!is_element(first + pack_of(k) + scan_index(i))) continue;
+                to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
+                if (--at.left == 0) end_line(at, value);
+            }
+            put(k, to);
+        }
+    }
+};
+
+// A share of a running variance in which one line begins and only the line before it ends. It is folded and written as other shares
+// are, but for the lane in whose run the line begins (the owner): its elements of the new line are taken by all lanes of the warp
+// together.
+template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
+    typedef typename Op::In In;
+    typedef typename Op::State State;
+    typedef typename Emit::Out Out;
+    typedef PivotSums::Sums Sums;
+    static const u32 run = Share::run, all = Share::elements, rounds = (run + 31) / 32;
+    const In* const share;
+    const u32 lane, at, owner;  // at: the line's first element in the order of the scan, or `all` where none begins
+    GR_HD SegmentHead(const u8* from, u32 first) : share((const In*)from), lane(threadIdx.x % 32), at(first), owner(first / run) {}
+
+    // All lanes of a warp call, with whether a line begins at their first element, and how many elements of their line are left.
+    // Returns `at` in each lane.
+    static GR_HD u32 found(bool is_head, u32 left, u64 length) {
+        const u32 some = __ballot_sync(0xffffffffu, is_head || left < run);
+        const bool ends = __shfl_sync(0xffffffffu, left, 31) == run;
+        if (some == 0 || ends || length < all) return all;
+        const u32 lane = __ffs((i32)some) - 1;
+        return lane * run + __shfl_sync(0xffffffffu, is_head ? 0u : left, (int)lane);
+    }
+    GR_HD bool exists() const { return at < all; }
+    GR_HD bool is_behind() const { return lane > owner; }
+    GR_HD u32 end() const { return (owner + 1) * run; }
+    static GR_HD u32 placed(u32 element) { return Reverse ? all - 1 - element : element; }
+    GR_HD In first() const { return share[placed(at)]; }
+    // The pivot of a lane's sums.
+    GR_HD In pivot() const { return is_behind() ? first() : share[placed(0)]; }
+    // How many elements of a lane's line come before its run in this share.
+    GR_HD u32 before() const { return lane * run - (is_behind() ? at : 0); }
+
+    // All lanes of a warp call; each gets the sums of elements `from` to below `to`.
+    GR_HD Sums::State sums(u32 from, u32 to, In about) const {
+        PivotSums all_sums(cast<f64>(about));
+#pragma unroll 1
+        for (u32 i = from + lane; i < to; i += 32) all_sums.add(cast<f64>(share[placed(i)]));
+        return shuffle_from(0xffffffffu, warp_reduce<Sums, 32>(all_sums.sums), 0, 32);
+    }
+    // All lanes of a warp call. Inclusive sums of the lanes' runs; behind the owner from the new line's first element on.
+    GR_HD Sums::State through(Sums::State own) const {
+        const Sums::State new_ones = sums(at, end(), first());
+        return ShiftedPowerSums<Op>::through(lane == owner ? new_ones : own, owner);
+    }
+
+    // The new line's state. Result valid in lane 31.
+    GR_HD State head_state(Sums::State through) const {
+        return ShiftedPowerSums<Op>::state_of(cast<f64>(first()), through, all - at);
+    }
+    // All lanes of a warp call; each gets the state of what the owner has of the line before.
+    GR_HD State ended() const {
+        const u32 begin = owner * run;
+        const In about = share[placed(begin)];
+        return ShiftedPowerSums<Op>::state_of(cast<f64>(about), sums(begin, at, about), at - begin);
+    }
+    // The new line's elements of the owner's run, read before results take their place: each lane has every 32nd.
+    struct HeadElements {
+        f64 about, x[rounds];
+    };
+    GR_HD HeadElements load() const {
+        HeadElements found;
+        found.about = cast<f64>(first());
+#pragma unroll
+        for (u32 i = 0; i < rounds; i++) found.x[i] = at + 32 * i + lane < end() ? cast<f64>(share[placed(at + 32 * i + lane)]) : 0;
+        return found;
+    }
+    // All lanes of a warp call. Writes the results of those elements.
+    GR_HD void write(const HeadElements& from, State start, const f64* option, u8* to) const {
+        Sums::State before = Sums::identity();
+#pragma unroll
+        for (u32 i = 0; i < rounds; i++) {
+            if (at + 32 * i >= end()) break;
+            const u32 number = 32 * i + lane;
+            const bool is_one = at + number < end();
+            PivotSums own(from.about);
+            if (is_one) own.add(from.x[i]);
+            const Sums::State through = Sums::combine(before, warp_scan<Sums, 32>(own.sums));
+            before = shuffle_from(0xffffffffu, through, 31, 32);
+            const State state = Op::combine(start, ShiftedPowerSums<Op>::state_of(from.about, through, number + 1));
+            if (is_one) *(Out*)(to + placed(at + number) * (u32)sizeof(Out)) = RowEmit<Emit>::of(state, option);
+        }
+    }
+};

@@ -1,0 +1,469 @@
+// Running means, variances and deviations by the pack: without a branch for each element, by reciprocals and roots refined from the
+// hardware's approximations.
+#pragma once
+#include "../warp/scan.cuh"
+#include "pack_scan.cuh"
+#include "pivoted_moments.cuh"
+#include "scan_state.cuh"
+
+// Running means, with the reciprocal of each count from that of a count nearby.
+
+// A reciprocal, right but for its last bit.
+GR_HD f32 one_over(f32 x) {
+#ifdef GR_EMULATED
+    return 1 / x;
+#else
+    f32 found;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(x));
+    return found;
+#endif
+}
+// Reciprocals of numbers that follow `begin`: refined from its reciprocal where they are `near` it (relative errors of 2^-18 before
+// a step of third order), else each from the hardware's approximation.
+struct Reciprocals {
+    f64 first;
+    bool far;
+    GR_HD Reciprocals(f64 begin, bool near) : first(one_over(begin)), far(!near) {}
+    GR_HD f64 of(f64 x) const { return refined(x, approximate(x, first, far)); }
+    // To 36 bits, by a step of second order.
+    GR_HD f64 roughly(f64 x) const {
+        const f64 near = approximate(x, first, far);
+        return __fma_rn(__fma_rn(-x, near, 1.0), near, near);
+    }
+};
+
+// sum / count, given the count's reciprocal but for its last bit: right but for the last bits of binary64; and where the result is
+// binary64, as right as a division (Markstein 1990), but for a product that is NaN, which stays.
+template <class Result> struct Quotient {
+    static GR_HD Result of(f64 sum, f64, f64 part) { return cast<Result>(sum * part); }
+};
+template <> struct Quotient<f64> {
+    static GR_HD f64 of(f64 sum, f64 count, f64 part) {
+        const f64 near = sum * part, better = __fma_rn(__fma_rn(-near, count, sum), part, near);
+        return better == better ? better : near;
+    }
+};
+// Rounded from binary32.
+GR_HD half narrowed(f32 x, half) {
+#ifdef GR_EMULATED
+    return to_half(x);
+#else
+    half found;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(found.bits) : "f"(x));
+    return found;
+#endif
+}
+GR_HD bfloat16 narrowed(f32 x, bfloat16) {
+#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
+    bfloat16 found;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(found.bits) : "f"(x));
+    return found;
+#else
+    return to_bfloat16(x);
+#endif
+}
+
+// Not zero once a sum has left the range of binary32, even if only for a pack's first elements; sums of halves never do.
+template <class T> GR_HD f32 check_range(f32 sum, f32 check, T) { return __fmaf_rn(sum, 0.0f, check); }
+GR_HD f32 check_range(f32, f32 check, half) { return check; }
+
+// Short: a run has few packs, so that a pack's sum in binary32 may be added to that in binary64.
+template <class Map, class A, class Result, bool Short> struct MeanScan {
+    typedef typename Map::In T;
+    static_assert(!ExponentShiftedBits<T>::exists || sizeof(A) != 8 || AddsElements<Map>::yes, "elements are added, not terms");
+    static const bool exists = true;
+    A sum;
+    f64 count;
+    GR_HD MeanScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
+    GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
+    // Results of 16 bits by a pack's own sums in binary32. Behind many elements by the reciprocal of the pack's last count, the
+    // mean of all before it, and a correction for the other counts; else by a division each. False where sums, or those before the
+    // pack, are out of range: nothing has changed then.
+    template <int V> GR_HD bool near(const Pack<T, V>& from, Pack<Result, V>& to) {
+        f32 sums[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) sums[j] = j == 0 ? to_f32(from.at[j]) : sums[j - 1] + to_f32(from.at[j]);
+        if (!(fabsf(sums[V - 1]) <= 1e38f)) return false;
+        if (count >= 1024) {
+            const f64 last = one_over(count + V);
+            const f32 part = (f32)last, before = (f32)(sum * last);
+            if (!(fabsf(before) <= 1e38f)) return false;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const f32 mean = __fmaf_rn(sums[j], part, before), more = (V - 1 - j) * part;
+                to.at[j] = narrowed(__fmaf_rn(mean, __fmaf_rn(more, more, more), mean), Result());
+            }
+        } else {
+            const f32 before = (f32)sum, number = (f32)count;
+            if (!(fabsf(before) <= 1e38f)) return false;
+            f32 check = 0;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const f32 many = number + (j + 1), part = one_over(many), all = before + sums[j], mean = all * part;
+                check = check_range(all, check, T());
+                to.at[j] = narrowed(__fmaf_rn(__fmaf_rn(-mean, many, all), part, mean), Result());
+            }
+            if (check != 0) return false;
+        }
+        if constexpr (Short) {
+            sum += sums[V - 1];
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) sum = __fma_rn(ExponentShiftedBits<T>::at(from, j), ExponentShiftedBits<T>::scale(), sum);
+        }
+        count += V;
+        return true;
+    }
+    template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
+        if constexpr (sizeof(Result) == 2 && sizeof(A) == 8 && sizeof(T) == 2 && ExponentShiftedBits<T>::exists) {
+            if (near(from, to)) return;
+        }
+        const Reciprocals parts(count + 1, count >= 4194304.0);
+        if constexpr (ExponentShiftedBits<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {
+            if (all_finite(from)) {
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    sum = __fma_rn(ExponentShiftedBits<T>::at(from, j), ExponentShiftedBits<T>::scale(), sum);
+                    count += 1;
+                    to.at[j] = Quotient<Result>::of(sum, count, parts.of(count));
+                }
+                return;
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            add(sum, Map::of(from.at[j]));
+            count += Map::counts(from.at[j]) ? 1.0 : 0.0;
+            to.at[j] = Quotient<Result>::of((f64)value_of(sum), count, parts.of(count));
+        }
+    }
+};
+template <class Map, class A, class Result, int V>
+struct PackScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> : MeanScan<Map, A, Result, (V > 1)> {
+    using MeanScan<Map, A, Result, (V > 1)>::MeanScan;
+};
+template <class Map, class Part, class Result, int V>
+struct PackScan<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { static const bool exists = false; };
+
+// Roots of variances, without a branch for each element.
+
+// The root of first + more, `more` being the smaller by far and `all` their rounded sum: by a Newton step.
+GR_HD f32 root_of(f32 all, f32 first, f32 more) {
+#ifdef GR_EMULATED
+    const f32 near = 1 / sqrtf(all);
+#else
+    f32 near;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(all));
+#endif
+    const f32 root = all * near;
+    return __fmaf_rn(__fmaf_rn(-root, root, first) + more, 0.5f * near, root);
+}
+// A root right enough for results of 16 bits.
+GR_HD f32 rough_root_of(f32 x) {
+#ifdef GR_EMULATED
+    return sqrtf(x);
+#else
+    f32 root;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
+    return root;
+#endif
+}
+// The first 20 bits or so of one over a root.
+GR_HD f64 one_over_root(f64 x) {
+#ifdef GR_EMULATED
+    return bit_cast<f64>(bit_cast<u64>(1 / sqrt(x)) >> 32 << 32);
+#else
+    f64 found;
+    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(found) : "d"(x));
+    return found;
+#endif
+}
+GR_HD bool is_own_root(f64 x) {  // zero or infinity, or as close to zero as makes no difference
+    const u32 upper = (u32)(bit_cast<u64>(x) >> 32);
+    return upper == 0 || upper == 0x7ff00000u;
+}
+// Roots of numbers that are not subnormal, to 80 bits before they are rounded, so that ties are recognised.
+GR_HD f64 short_root_of(f64 x) {
+    const f64 near = one_over_root(x), first = x * near, root = __fma_rn(__fma_rn(-first, near, 1.0), 0.5 * first, first);
+    return is_own_root(x) ? x : __fma_rn(__fma_rn(-root, root, x), 0.5 * near, root);
+}
+// Roots of numbers whose squares are in the range of binary64; `scaled_root_of`: of any number.
+GR_HD f64 root_of(f64 x) {
+    const f64 near = one_over_root(x), first = x * near, part = 0.5 * near, off = __fma_rn(-first, part, 0.5);
+    const f64 root = __fma_rn(first, off, first), finer = __fma_rn(part, off, part);
+    return __fma_rn(__fma_rn(-root, root, x), finer, root);
+}
+GR_HD f64 scaled_root_of(f64 x) {
+    const bool low = x < 1;
+    const f64 root = root_of(x * bit_cast<f64>(low ? 0x5ff0000000000000ull : 0x1ff0000000000000ull));  // 2^512, 2^-512
+    return x == 0 || is_own_root(x) ? x : root * bit_cast<f64>(low ? 0x2ff0000000000000ull : 0x4ff0000000000000ull);
+}
+// Variances as results. Covered: `covers` has said that their roots need no scaling.
+template <class Op, class Result> struct VarianceResults {
+    static GR_HD bool covers(f64, f64) { return true; }
+    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
+#pragma unroll
+        for (int j = 0; j < V; j++) to.at[j] = cast<Result>(Op::spread(variances[j]));
+    }
+};
+template <class Result> struct ShortRootResults {
+    static GR_HD bool covers(f64, f64) { return true; }
+    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
+#pragma unroll
+        for (int j = 0; j < V; j++) to.at[j] = cast<Result>(short_root_of(variances[j]));
+    }
+};
+template <bool SkipNan> struct VarianceResults<Std<f32, SkipNan>, f32> {
+    static GR_HD bool covers(f64 low, f64 high) { return low >= 1e-30 && high <= 1e30; }
+    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<f32, V>& to) {
+        if constexpr (!Covered) return ShortRootResults<f32>::of(variances, to);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const f32 first = (f32)variances[j];
+            to.at[j] = root_of(first, first, (f32)(variances[j] - (f64)first));
+        }
+    }
+};
+template <bool SkipNan> struct VarianceResults<Std<half, SkipNan>, half> : ShortRootResults<half> {};
+template <bool SkipNan> struct VarianceResults<Std<bfloat16, SkipNan>, bfloat16> : ShortRootResults<bfloat16> {};
+template <class T, bool SkipNan> struct VarianceResults<Std<T, SkipNan>, f64> {
+    static GR_HD bool covers(f64 low, f64 high) { return low >= 1e-290 && high <= 1e290; }
+    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<f64, V>& to) {
+        bool inside = true;
+        if (!Covered)
+#pragma unroll
+            for (int j = 0; j < V; j++) inside = inside && covers(variances[j], variances[j]);
+        if (inside) {
+#pragma unroll
+            for (int j = 0; j < V; j++) to.at[j] = root_of(variances[j]);
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) to.at[j] = scaled_root_of(variances[j]);
+        }
+    }
+};
+
+// Running variances of few digits by arithmetic of binary32, where a lane's run changes them little.
+
+// The number, which the compiler keeps in a register instead of computing it again where it is used.
+GR_HD f32 kept_in_register(f32 x) {
+#ifndef GR_EMULATED
+    asm volatile("" : "+f"(x));
+#endif
+    return x;
+}
+// Variances of binary32 as the variance before the run plus a difference that is computed in binary32: as long as it is small, its
+// rounding errors are a fraction of the results' last bit.
+template <class Op, class Emit> struct VarianceF32Delta { static const bool exists = false; };
+template <class Op, bool Root> struct VarianceDelta {
+    static const bool exists = true;
+    f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: the count less the divisor
+    f32 sum, excess;  // of distances from the mean; of their squares less the variance
+    GR_HD VarianceDelta(const typename Op::State& before, const f64* option) : sum(0), excess(0) {
+        const f64 free = before.count - option[0], spread = before.m2 * one_over(free);
+        mean = (f32)before.mean;
+        mean_rest = kept_in_register((f32)(before.mean - (f64)mean));
+        variance = (f32)spread;
+        variance_rest = kept_in_register((f32)(spread - (f64)variance));
+        // Too few elements, too large a correction of the divisor, or squares out of the range of binary32: no run is small.
+        const bool none = !(free >= 1536 * (1 + fabs(option[0])) && variance >= 1e-18f && variance <= 1e18f);
+        limit = none ? -1.0f : (f32)before.m2 * 0.03125f;
+        freedom = (f32)free;
+        missing = (f32)option[0];
+    }
+    // True where the arithmetic is precise enough for a run whose squares about the mean add up to `more` at most.
+    GR_HD bool is_small(f64 more) const { return more <= limit; }
+    template <int V> GR_HD void walk(const Pack<f32, V>& from, Pack<f32, V>& to) {
+        const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part;
+        const f32 of_count = __fmaf_rn(-missing, part, 1.0f);  // a count's reciprocal over that of its divisor
+        freedom += V;
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const f32 d = (from.at[j] - mean) - mean_rest;
+            sum += d;
+            excess += __fmaf_rn(d, d, -variance);
+            const f32 own = __fmaf_rn((V - 1) * 0.5f - j, slope, part);
+            const f32 more = __fmaf_rn(__fmaf_rn(-sum * sum, own * of_count, excess), own, variance_rest), all = variance + more;
+            to.at[j] = Root ? root_of(all, variance, more) : all;
+        }
+    }
+};
+template <bool SkipNan>
+struct VarianceF32Delta<Var<f32, SkipNan>, Final<Var<f32, SkipNan>, f32>> : VarianceDelta<Var<f32, SkipNan>, false> {
+    using VarianceDelta<Var<f32, SkipNan>, false>::VarianceDelta;
+};
+template <bool SkipNan>
+struct VarianceF32Delta<Std<f32, SkipNan>, Final<Std<f32, SkipNan>, f32>> : VarianceDelta<Std<f32, SkipNan>, true> {
+    using VarianceDelta<Std<f32, SkipNan>, true>::VarianceDelta;
+};
+
+// Variances of 16 bits, by sums in binary32: precise enough behind many elements.
+template <class T, class Op, bool Root> struct NarrowVarianceDelta {
+    static const bool exists = true;
+    f32 mean, before, freedom, sum, squares, limit;
+    GR_HD NarrowVarianceDelta(const typename Op::State& state, const f64* option)
+        : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), squares(0) {
+        const bool many = state.count - option[0] >= 512 * (1 + fabs(option[0]));
+        limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
+    }
+    GR_HD bool is_small(f64 more) const { return more <= limit; }
+    template <int V> GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
+        const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part, bend = slope * part;
+        freedom += V;
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const f32 off = (V - 1) * 0.5f - j, d = to_f32(from.at[j]) - mean;
+            const f32 own = __fmaf_rn(off, __fmaf_rn(off, bend, slope), part);
+            sum += d;
+            squares = __fmaf_rn(d, d, squares);
+            const f32 variance = (before + __fmaf_rn(-sum * sum, own, squares)) * own;
+            to.at[j] = narrowed(Root ? rough_root_of(variance) : variance, T());
+        }
+    }
+};
+#define GR_NARROW(T)                                                                                                       \
+    template <bool SkipNan>                                                                                                \
+    struct VarianceF32Delta<Var<T, SkipNan>, Final<Var<T, SkipNan>, T>> : NarrowVarianceDelta<T, Var<T, SkipNan>, false> { \
+        using NarrowVarianceDelta<T, Var<T, SkipNan>, false>::NarrowVarianceDelta;                                         \
+    };                                                                                                                     \
+    template <bool SkipNan>                                                                                                \
+    struct VarianceF32Delta<Std<T, SkipNan>, Final<Std<T, SkipNan>, T>> : NarrowVarianceDelta<T, Std<T, SkipNan>, true> {  \
+        using NarrowVarianceDelta<T, Std<T, SkipNan>, true>::NarrowVarianceDelta;                                          \
+    };
+GR_NARROW(half) GR_NARROW(bfloat16)
+#undef GR_NARROW
+
+// Running variances and deviations about the mean before a lane's run, by sums of distances and of their squares.
+
+// Results along rows, with a reciprocal in place of the division of a variance. H200, 2026-11, of a copy, by a division: float32 in
+// lines of 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
+template <class Emit> struct RowEmit : Emit {};
+template <class T, bool SkipNan, class Result> struct RowEmit<Final<Var<T, SkipNan>, Result>> {
+    template <class M> static GR_HD Result of(const M& state, const f64* option) {
+        return cast<Result>(variance_by_reciprocal(state.count, state.m2, option));
+    }
+};
+template <class T, bool SkipNan, class Result> struct RowEmit<Final<Std<T, SkipNan>, Result>> {
+    template <class M> static GR_HD Result of(const M& state, const f64* option) {
+        const f64 variance = variance_by_reciprocal(state.count, state.m2, option);
+        return cast<Result>(FewDigits<T>::yes ? short_root_of(variance) : scaled_root_of(variance));
+    }
+};
+
+// Variances about the mean before the run, which has any number of elements where results have few digits, else at least `least`:
+// no more digits cancel than the run has elements for each of those before it. One reciprocal serves both divisors.
+template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
+    typedef typename Op::State State;
+    static const bool exists = true;
+    static const int least = sizeof(Result) <= 4 ? 1 : 4;
+    static const bool roughly = FewDigits<T>::yes && sizeof(Result) <= 4;
+    State state;  // before the run; the sums are about its mean
+    f64 sum, squares, count;
+    const f64* option;
+    GR_HD VarianceScan(State before, const f64* options) : option(options) { begin(before); }
+    GR_HD void begin(State before) {
+        state = before;
+        count = before.count;
+        sum = count * rest_of(before.mean);
+        squares = before.m2;
+    }
+    // Goes on behind so many elements, given the sums of their distances from the mean and of the squares.
+    GR_HD void skip(int elements, f64 their_sum, f64 their_squares) {
+        sum = their_sum;
+        squares = state.m2 + their_squares;
+        count = state.count + elements;
+    }
+    GR_HD State now() const {
+        const f64 part = one_over(count), shift = sum * part;
+        const decltype(state.mean) about = {first_of(state.mean)};
+        return count == state.count ? state : State{count, shifted(about, shift), __fma_rn(-sum, shift, squares)};
+    }
+    // True where the next elements, so many whose squares about the mean add up to `more` at most, need no checks.
+    GR_HD bool is_steady(int elements, f64 more) const {
+        if (!(state.count >= least && count + 1 > option[0])) return false;
+        const f64 all = count + elements, most = squares + more;
+        return (FewDigits<T>::yes ? more == more : all * most < bit_cast<f64>(0x7fd0000000000000ull)) &&
+               VarianceResults<Op, Result>::covers(squares * one_over(all - option[0]), most * one_over(count + 1 - option[0]));
+    }
+    template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
+        bool known = true;  // no element is left out
+        if (SkipNan)
+#pragma unroll
+            for (int j = 0; j < V; j++) known = known && !is_nan(from.at[j]);
+        if (known && state.count >= least && count + 1 > option[0]) {
+            const f64 first = sum, second = squares, number = count;
+            Pack<Result, V> found;
+            walk<false>(from, found);
+            if (FewDigits<T>::yes || count * squares < bit_cast<f64>(0x7fe0000000000000ull)) {
+                to = found;
+                return;
+            }
+            sum = first;  // squares are out of the range of binary64, or NaN
+            squares = second;
+            count = number;
+        }
+        State each = now();
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            each = ScanStep<Op>::of(each, from.at[j]);
+            to.at[j] = RowEmit<Final<Op, Result>>::of(each, option);
+        }
+        begin(each);
+    }
+    // Steady: is_steady has said so.
+    template <bool Steady = true, int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {
+        // A product of two counts changes twice as fast as a count.
+        const Reciprocals parts((count + 1) * (count + 1 - option[0]), count >= 8388608.0);
+        f64 variances[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const f64 d = cast<f64>(from.at[j]) - first_of(state.mean);
+            sum += d;
+            squares = __fma_rn(d, d, squares);
+            count += 1;
+            const f64 both = count * (count - option[0]);
+            const f64 part = roughly && V > 2 ? parts.roughly(both) : V > 2 ? parts.of(both) : one_over(both);
+            variances[j] = __fma_rn(-sum, sum, count * squares) * part;
+        }
+        VarianceResults<Op, Result>::template of<Steady>(variances, to);
+    }
+};
+template <class T, bool SkipNan, class Result, int V>
+struct PackScan<Var<T, SkipNan>, Final<Var<T, SkipNan>, Result>, V> : VarianceScan<T, SkipNan, Var<T, SkipNan>, Result> {
+    using VarianceScan<T, SkipNan, Var<T, SkipNan>, Result>::VarianceScan;
+};
+template <class T, bool SkipNan, class Result, int V>
+struct PackScan<Std<T, SkipNan>, Final<Std<T, SkipNan>, Result>, V> : VarianceScan<T, SkipNan, Std<T, SkipNan>, Result> {
+    using VarianceScan<T, SkipNan, Std<T, SkipNan>, Result>::VarianceScan;
+};
+template <class Real, bool SkipNan, class Result, int V>
+struct PackScan<Var<complex<Real>, SkipNan>, Final<Var<complex<Real>, SkipNan>, Result>, V> { static const bool exists = false; };
+template <class Real, bool SkipNan, class Result, int V>
+struct PackScan<Std<complex<Real>, SkipNan>, Final<Std<complex<Real>, SkipNan>, Result>, V> { static const bool exists = false; };
+
+// Running variances of whole lines without carries: about a line's first element, which is one of them, so that no more digits
+// cancel than the line's length has; by reciprocals from a table, since all lines have one length.
+template <class Op, class Emit> struct WholeLineVariance { static const bool exists = false; };
+template <class T, class Op, class Result> struct WholeLineVarianceOf : PivotSums {
+    static const bool exists = FewDigits<T>::yes;
+    GR_HD WholeLineVarianceOf() : PivotSums(0) {}
+    GR_HD explicit WholeLineVarianceOf(T first) : PivotSums(cast<f64>(first)) {}
+    GR_HD void take(T x) { add(cast<f64>(x)); }
+    GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
+    GR_HD typename Op::State state(u32 count) const {
+        return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {sums.sum, sums.squares}, count});
+    }
+    // One over the product of a count and the divisor of its squares.
+    static GR_HD f64 part_of(f64 count, const f64* option) {
+        const f64 freedom = count - option[0];
+        return freedom > 0 ? 1 / (count * freedom) : bit_cast<f64>(0x7ff0000000000000ull);
+    }
+};
+template <class T, class Result>
+struct WholeLineVariance<Var<T, false>, Final<Var<T, false>, Result>> : WholeLineVarianceOf<T, Var<T, false>, Result> {
+    using WholeLineVarianceOf<T, Var<T, false>, Result>::WholeLineVarianceOf;
+};
+template <class T, class Result>
+struct WholeLineVariance<Std<T, false>, Final<Std<T, false>, Result>> : WholeLineVarianceOf<T, Std<T, false>, Result> {
+    using WholeLineVarianceOf<T, Std<T, false>, Result>::WholeLineVarianceOf;
+};

@@ -1,0 +1,134 @@
+// Packs of V elements scanned at once, where that costs less than one element after another: any and all of bytes four to a
+// word, extremes of narrow elements two to an instruction, sums of 16-bit floats two to a rounding.
+#pragma once
+#include "../core/pack.cuh"
+#include "../core/task.cuh"
+#include "../monoid/extremes.cuh"
+#include "../monoid/logical.cuh"
+#include "exponent_shift.cuh"
+
+//   PackScan(state, option)   begins behind `state`
+//   run(from, to)             the next pack's results
+//   now()                     the state behind that pack
+template <class Op, class Emit, int V> struct PackScan { static const bool exists = false; };
+
+// Has its place where elements are taken one by one.
+struct ElementwiseScan {
+    template <class State> GR_HD ElementwiseScan(const State&, const f64*) {}
+};
+template <bool First, class A, class B> struct Conditional { typedef A type; };
+template <class A, class B> struct Conditional<false, A, B> { typedef B type; };
+
+// Whether any byte up to each was non-zero, or all were, four bytes to a word.
+template <bool All, int V> struct AnyAllBytes {
+    static const bool exists = V % 4 == 0;
+    u32 found;  // 1 in every byte after the byte that decides: a true one for any, a false one for all
+    GR_HD AnyAllBytes(boolean state, const f64*) : found((state.byte != 0) != All ? 0x01010101u : 0) {}
+    GR_HD boolean now() const { return {(u8)((found & 1) != All)}; }
+    GR_HD void run(const Pack<boolean, V>& from, Pack<boolean, V>& to) {
+#pragma unroll
+        for (int w = 0; w < V / 4; w++) {
+            const u32 tops = zeros<1>(((const u32*)&from)[w]);  // the top bit of every zero byte
+            const u32 own = (All ? tops : ~tops) >> 7 & 0x01010101u;
+            found |= own * 0x01010101u;  // in each byte how many decide up to it, 4 at most
+            const u32 seen = (found | found >> 1 | found >> 2) & 0x01010101u;
+            ((u32*)&to)[w] = All ? seen ^ 0x01010101u : seen;
+            found = __byte_perm(seen, 0, 0x3333);
+        }
+    }
+};
+template <int V> struct PackScan<Any<boolean>, Final<Any<boolean>, boolean>, V> : AnyAllBytes<false, V> {
+    using AnyAllBytes<false, V>::AnyAllBytes;
+};
+template <int V> struct PackScan<All<boolean>, Final<All<boolean>, boolean>, V> : AnyAllBytes<true, V> {
+    using AnyAllBytes<true, V>::AnyAllBytes;
+};
+
+// Running extremes of a pack of elements of one or two bytes, two lanes of 16 bits to an instruction.
+template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
+    typedef NarrowBest<T, Max, SkipNan> Best;
+    typedef Halves<T, Max, SkipNan> Lane;
+    static const bool exists = sizeof(T) * V % 4 == 0;
+
+    u32 carry;  // the best of all before, in both lanes
+    GR_HD NarrowScan(T best, const f64*) : carry(Best::place(best) * 0x10001u) {}
+    GR_HD T now() const { return Best{carry}.settle(); }
+    GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
+        const u32 worst = Best::place(Extreme<T, Max, SkipNan>::worst());
+#pragma unroll
+        for (int w = 0; w < (int)sizeof(T) * V / 4; w++) {
+            const u32 word = ((const u32*)&from)[w];
+            u32& out = ((u32*)&to)[w];
+            if constexpr (sizeof(T) == 2) {
+                out = Lane::better(carry, Lane::better(__byte_perm(word, worst, 0x1054), word));
+                carry = __byte_perm(out, 0, 0x3232);
+            } else {  // upper bytes of lanes are elements; the lower ones make no difference between unlike elements
+                const u32 even = word << 8, both = Lane::better(even, word);
+                const u32 before = Lane::better(carry, __byte_perm(both, worst, 0x1054));
+                const u32 odd = Lane::better(before, both);
+                out = __byte_perm(Lane::better(before, even), odd, 0x7351);
+                carry = __byte_perm(odd, 0, 0x3232);
+            }
+        }
+    }
+};
+#define GR_NARROW(T)                                                                                                  \
+    template <bool Max, bool SkipNan, int V>                                                                          \
+    struct PackScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V> : NarrowScan<T, Max, SkipNan, V> { \
+        using NarrowScan<T, Max, SkipNan, V>::NarrowScan;                                                             \
+    };
+GR_NARROW(half) GR_NARROW(bfloat16) GR_NARROW(i16) GR_NARROW(u16) GR_NARROW(i8) GR_NARROW(u8) GR_NARROW(boolean)
+#undef GR_NARROW
+
+// Running sums of 16-bit floats in binary64, bit for bit as of one element after another.
+
+// Two sums rounded to results that lie in one word. Sums of bfloat16 are multiples of its least number; below 2^-126 binary32 holds
+// them exactly, and above a sticky bit stands for all digits that are cut off, so that ties are rounded right.
+template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* option, bfloat16) {
+#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
+    const u32 a = bit_cast<u32>(__double2float_rz(lower)) | ((bit_cast<u64>(lower) & 0x1fffffffu) != 0);
+    const u32 b = bit_cast<u32>(__double2float_rz(upper)) | ((bit_cast<u64>(upper) & 0x1fffffffu) != 0);
+    u32 word;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(bit_cast<f32>(b)), "f"(bit_cast<f32>(a)));
+    return word;
+#else
+    return Emit::of(lower, option).bits | (u32)Emit::of(upper, option).bits << 16;
+#endif
+}
+template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* option, half) {
+    return Emit::of(lower, option).bits | (u32)Emit::of(upper, option).bits << 16;
+}
+
+template <class Map, class Emit, int V> struct HalfSums {
+    typedef typename Map::In T;
+    static const bool exists = V % 2 == 0;
+    f64 sum;
+    const f64* option;
+    GR_HD HalfSums(f64 before, const f64* options) : sum(before), option(options) {}
+    GR_HD f64 now() const { return sum; }
+    // Where all elements are finite.
+    GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
+        const Pack<T, V> all = AddedPack<Map>::of(from);
+#pragma unroll
+        for (int j = 0; j < V; j += 2) {
+            const f64 first = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum);
+            sum = __fma_rn(ExponentShiftedBits<T>::at(all, j + 1), ExponentShiftedBits<T>::scale(), first);
+            ((u32*)&to)[j / 2] = rounded_pair<Emit>(first, sum, option, T());
+        }
+    }
+    GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
+        if (all_finite(AddedPack<Map>::of(from))) return walk(from, to);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            add(sum, Map::of(from.at[j]));
+            to.at[j] = Emit::of(sum, option);
+        }
+    }
+};
+#define GR_HALVES(T, Map)                                                                       \
+    template <int V> struct PackScan<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> \
+        : HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                           \
+        using HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::HalfSums;              \
+    };
+GR_HALVES(half, Value) GR_HALVES(half, NonNan) GR_HALVES(bfloat16, Value) GR_HALVES(bfloat16, NonNan)
+#undef GR_HALVES

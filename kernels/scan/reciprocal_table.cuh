@@ -1,0 +1,193 @@
+// Running means and variances of columns with equally many elements: the reciprocals of a row's count are computed once for all of
+// them, into a table in shared memory. And how a warp scans the rows of a strip alone.
+#pragma once
+#include "column_ops.cuh"
+
+// Scans the rows of a strip, tile by tile, of V columns a lane.
+//   Scan(before, option)             all lanes of a warp call
+//   scan.begin(first, rows, table)   all lanes of a warp call for each tile, and then __syncwarp; `table` has an Entry a row
+//   scan.rows(from, to)              rows' results
+//   scan.after(j)                    the state of column j
+template <class Op, class Emit, int V, bool Exclusive> struct AnySerialScan : ColumnScan<Op, Emit, V, Exclusive> {
+    using ColumnScan<Op, Emit, V, Exclusive>::ColumnScan;
+    GR_HD void begin(u64, u32, u8*) {}
+};
+// Variances about the mean of all rows before the tile.
+template <class Op, class Emit, int V> struct RebasedSerialScan : ColumnScan<Op, Emit, V, false> {
+    typedef ColumnScan<Op, Emit, V, false> Scan;
+    using Scan::Scan;
+    GR_HD void begin(u64, u32, u8*) {
+        typename Op::State state[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = Scan::after(j);
+        (Scan&)*this = Scan(state, Scan::runs[0].option);
+    }
+};
+
+// One over the counts of a tile's rows, and over what squares are divided by.
+struct ReciprocalTable {
+    struct alignas(16) Entry { f64 count, freedom; };
+    f64 start, count;   // elements before the strip's first row, and before the next row
+    const Entry* next;  // of the next row
+    GR_HD ReciprocalTable(f64 before) : start(shuffle_from(0xffffffffu, before, 0, 32)), count(start) {}
+    // All lanes of a warp call; each gets whether counts agree in all columns that the lanes have (`has`).
+    template <class State, int V> static GR_HD bool counts_agree(const State (&before)[V], bool has) {
+        const auto first = shuffle_from(0xffffffffu, before[0].count, 0, 32);
+        bool alike = true;
+#pragma unroll
+        for (int j = 0; j < V; j++) alike = alike && before[j].count == first;
+        return __all_sync(0xffffffffu, alike || !has);
+    }
+    GR_HD void fill(u64 first, u32 rows, u8* table, f64 fewer) {
+        count = start + (f64)first;
+        for (u32 row = threadIdx.x % 32; row < rows; row += 32) {
+            const f64 number = count + (f64)(row + 1), freedom = number - fewer;
+            ((Entry*)table)[row] = {one_over(number), freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull)};
+        }
+        next = (const Entry*)table;
+    }
+    GR_HD void pass(int rows) {
+        count += rows;
+        next += rows;
+    }
+};
+
+// A variance as a result. Deviations with fewer digits than binary64 take an approximate root that has more digits than they.
+template <class Op, class Result> struct VarianceResult {
+    static GR_HD Result of(f64 variance) { return cast<Result>(Op::spread(variance)); }
+};
+template <class T, class Result> struct NarrowRootResult {
+    static GR_HD Result of(f64 x) {
+#ifdef GR_EMULATED
+        return cast<Result>(sqrt(x));
+#else
+        f64 part;
+        asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(part) : "d"(x));
+        const f64 near = x * part, better = __fma_rn(__fma_rn(-near, near, x), 0.5 * part, near);
+        // Zero, infinity and NaN are their own roots.
+        return cast<Result>(x > 0 && x < bit_cast<f64>(0x7ff0000000000000ull) ? better : x);
+#endif
+    }
+};
+template <class T> struct VarianceResult<Std<T, false>, f32> : NarrowRootResult<T, f32> {};
+template <class T> struct VarianceResult<Std<T, false>, half> : NarrowRootResult<T, half> {};
+template <class T> struct VarianceResult<Std<T, false>, bfloat16> : NarrowRootResult<T, bfloat16> {};
+
+// Variances about the mean of all rows before the tile.
+template <class T, class Op, class Result, int V> struct SerialVarianceScan : ReciprocalTable {
+    typedef typename Op::State State;
+    typedef MeanOf<T> Mean;
+    static const bool wide = sizeof(Result) == 8;  // all digits count, and squares may be past the range of binary64
+    static const int few = 64;                     // elements after which the mean is no longer updated with every row
+    Mean mean[V], m2[V];     // of the rows before the tile; m2 only where wide
+    f64 sum[V], squares[V];  // of the tile's rows, about the mean; where not wide, squares are those of all rows
+    const f64* option;
+    GR_HD SerialVarianceScan(const State (&before)[V], const f64* options) : ReciprocalTable(before[0].count), option(options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            mean[j] = before[j].mean;
+            m2[j] = Mean{wide ? before[j].m2 : 0};
+            sum[j] = 0;
+            squares[j] = wide ? 0 : before[j].m2;
+        }
+    }
+    static GR_HD f64 distance_from(f64 mean, T x) { return cast<f64>(x) - mean; }
+    static GR_HD f64 distance_from(Twofold mean, T x) { return (cast<f64>(x) - mean.hi) - mean.lo; }
+    static GR_HD f64 total(f64 m2, f64 more) { return wide ? m2 + more : more; }
+    static GR_HD f64 total(Twofold m2, f64 more) { return m2.hi + (m2.lo + more); }
+    // The sum of squares about a mean that is `shift` away.
+    GR_HD f64 squares_about(int j, f64 shift) const {
+        const f64 more = __fma_rn(-sum[j], shift, squares[j]);
+        return wide && more != more && shift - shift == 0 ? squares[j] : more;  // infinity, not NaN
+    }
+    GR_HD void settle() {
+        const f64 part = one_over(count);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const f64 shift = sum[j] * part, more = squares_about(j, shift);
+            if (wide) m2[j] = shifted(m2[j], more);
+            mean[j] = shifted(mean[j], shift);
+            sum[j] = 0;
+            squares[j] = wide ? 0 : more;
+        }
+    }
+    GR_HD void begin(u64 first, u32 rows, u8* table) {
+        if (count > 0) settle();
+        fill(first, rows, table, option[0]);
+    }
+    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
+        if (count == 0) {
+#pragma unroll
+            for (int j = 0; j < V; j++) mean[j] = Mean{cast<f64>(from[0].at[j])};
+        } else if (count < few) {
+            settle();
+        }
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const Entry part = next[i];
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const f64 d = distance_from(mean[j], from[i].at[j]);
+                sum[j] += d;
+                squares[j] = __fma_rn(d, d, squares[j]);
+                to[i].at[j] = VarianceResult<Op, Result>::of(total(m2[j], squares_about(j, sum[j] * part.count)) * part.freedom);
+            }
+        }
+        pass(Count);
+    }
+    GR_HD State after(int j) const {
+        if (count == 0) return Op::identity();
+        const f64 shift = sum[j] * one_over(count);
+        return {count, shifted(mean[j], shift), total(m2[j], squares_about(j, shift))};
+    }
+};
+template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable {
+    typedef Averaged<f64> State;
+    f64 sum[V];
+    GR_HD SerialMeanScan(const State (&before)[V], const f64*) : ReciprocalTable((f64)before[0].count) {
+#pragma unroll
+        for (int j = 0; j < V; j++) sum[j] = before[j].sum;
+    }
+    GR_HD void begin(u64 first, u32 rows, u8* table) { fill(first, rows, table, 0); }
+    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const f64 part = next[i].count;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                add(sum[j], cast<f64>(from[i].at[j]));
+                to[i].at[j] = cast<Result>(sum[j] * part);
+            }
+        }
+        pass(Count);
+    }
+    GR_HD State after(int j) const { return {sum[j], (i64)count}; }
+};
+
+// Means of floats, which StripScan takes by the table as well (columns.cuh).
+template <class Op> struct MeansOfFloats { static const bool yes = false; };
+template <> struct MeansOfFloats<Mean<Value<half, f64>, f64>> { static const bool yes = true; };
+template <> struct MeansOfFloats<Mean<Value<bfloat16, f64>, f64>> { static const bool yes = true; };
+template <> struct MeansOfFloats<Mean<Value<f32, f64>, f64>> { static const bool yes = true; };
+
+// How an operator is scanned where counts agree (EqualCounts), and where they may not (Any).
+template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnOps {
+    static const bool uses_table = false;
+    typedef AnySerialScan<Op, Emit, V, Exclusive> Any;
+    typedef Any EqualCounts;
+};
+template <class Op, class Emit, int V, class TableScan> struct TableSerialOps {
+    static const bool uses_table = true;
+    typedef RebasedSerialScan<Op, Emit, V> Any;
+    typedef TableScan EqualCounts;
+};
+template <class T, class Result, int V> struct SerialColumnOps<Var<T, false>, Final<Var<T, false>, Result>, V, false>
+    : TableSerialOps<Var<T, false>, Final<Var<T, false>, Result>, V, SerialVarianceScan<T, Var<T, false>, Result, V>> {};
+template <class T, class Result, int V> struct SerialColumnOps<Std<T, false>, Final<Std<T, false>, Result>, V, false>
+    : TableSerialOps<Std<T, false>, Final<Std<T, false>, Result>, V, SerialVarianceScan<T, Std<T, false>, Result, V>> {};
+template <class T, class Result, int V>
+struct SerialColumnOps<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> {
+    static const bool uses_table = true;
+    typedef AnySerialScan<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> Any;
+    typedef SerialMeanScan<T, Result, V> EqualCounts;
+};

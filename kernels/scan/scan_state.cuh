@@ -1,0 +1,192 @@
+// What runs through a scan: the state of an operator, how one element more changes it, and where segments begin.
+#pragma once
+#include "../core/line.cuh"
+#include "../core/scan_task.cuh"
+#include "../monoid/extremes.cuh"
+#include "../monoid/logical.cuh"
+#include "../monoid/moments.cuh"
+#include "exponent_shift.cuh"
+
+// The state after one element more: by lifting and combining, or at less cost where an operator can add an element to a state.
+template <class Op> struct GenericScanStep {
+    static GR_HD typename Op::State of(typename Op::State state, typename Op::In x, i64 index = 0) {
+        typename Op::Acc acc = Op::start();
+        Op::absorb(acc, x, index);
+        return Op::combine(state, Op::settle(acc));
+    }
+};
+template <class Op> struct ScanStep : GenericScanStep<Op> {};
+template <class Map, class A> struct ScanStep<Sum<Map, A>> {
+    static GR_HD A of(A sum, typename Map::In x, i64 = 0) {
+        add(sum, Map::of(x));
+        return sum;
+    }
+};
+template <class Map, class A> struct ScanStep<Mean<Map, A>> {
+    static GR_HD Averaged<A> of(Averaged<A> mean, typename Map::In x, i64 = 0) {
+        add(mean.sum, Map::of(x));
+        mean.count += Map::counts(x);
+        return mean;
+    }
+};
+
+template <class T, bool Max, bool SkipNan> struct ScanStep<MinMax<T, Max, SkipNan>> {
+    static GR_HD T of(T best, T x, i64 = 0) { return Extreme<T, Max, SkipNan>::better(best, x); }
+};
+
+// One element more of a variance (Welford 1962), with the result of a combination.
+template <class T, bool SkipNan, class Spread> struct MomentsScanStep {
+    typedef typename Spread::State State;
+    static GR_HD State of(State state, T x, i64 = 0) {
+        if (SkipNan && is_nan(x)) return state;
+        if (state.count == 0) return settled(x);
+        if constexpr (sizeof(State) == sizeof(Moments2<f64>)) {
+            const f64 count = state.count + 1, delta = cast<f64>(x) - state.mean, part = one_over(count);
+            const f64 unknown = delta - delta;  // NaN where the element is not finite
+            return {count, state.mean + delta * part, state.m2 + delta * delta * (state.count * part) + unknown};
+        } else {
+            return Spread::combine(state, settled(x));
+        }
+    }
+    static GR_HD State settled(T x) {
+        typename Spread::Acc acc = Spread::start();
+        Spread::absorb(acc, x, 0);
+        return Spread::settle(acc);
+    }
+};
+template <class T, bool SkipNan> struct ScanStep<Var<T, SkipNan>> : MomentsScanStep<T, SkipNan, Var<T, SkipNan>> {};
+template <class T, bool SkipNan> struct ScanStep<Std<T, SkipNan>> : MomentsScanStep<T, SkipNan, Std<T, SkipNan>> {};
+template <class Real, bool SkipNan> struct ScanStep<Var<complex<Real>, SkipNan>> : GenericScanStep<Var<complex<Real>, SkipNan>> {};
+template <class Real, bool SkipNan> struct ScanStep<Std<complex<Real>, SkipNan>> : GenericScanStep<Std<complex<Real>, SkipNan>> {};
+
+// Elements whose variances have few digits: sums about one mean in binary64 have more than enough.
+template <class T> struct FewDigits { static const bool yes = false; };
+template <> struct FewDigits<half> { static const bool yes = true; };
+template <> struct FewDigits<bfloat16> { static const bool yes = true; };
+template <> struct FewDigits<f32> { static const bool yes = true; };
+
+// One line: the operator's state itself.
+template <class Op, bool Lines> struct SegmentedState {
+    typedef typename Op::State State;
+    static GR_HD State identity() { return Op::identity(); }
+    static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
+    static GR_HD State of(typename Op::State value, bool) { return value; }
+    static GR_HD typename Op::State value(State state) { return state; }
+    static GR_HD bool has_head(State) { return false; }
+};
+
+// Lines one after another: nothing before a line's start counts after it (a segmented scan, Schwartz 1980).
+template <class Op> struct SegmentedState<Op, true> {
+    struct State {
+        typename Op::State value;
+        u32 has_head;  // a line begins among the elements
+    };
+    static GR_HD State identity() { return {Op::identity(), 0}; }
+    static GR_HD State combine(State earlier, State later) {
+        return {later.has_head ? later.value : Op::combine(earlier.value, later.value), earlier.has_head | later.has_head};
+    }
+    static GR_HD State of(typename Op::State value, bool has_head) { return {value, has_head}; }
+    static GR_HD typename Op::State value(State state) { return state.value; }
+    static GR_HD bool has_head(State state) { return state.has_head; }
+};
+
+// Elements with a flag each: where it is set, a segment begins, and nothing before it counts.
+template <class Op> struct Segmented;
+template <class Op> struct ScanStep<Segmented<Op>>;
+template <class Op> struct Segmented {
+    typedef Pair<typename Op::In, boolean> In;
+    typedef typename SegmentedState<Op, true>::State State;
+    typedef State Acc;
+    static GR_HD State identity() { return SegmentedState<Op, true>::identity(); }
+    static GR_HD State combine(State earlier, State later) { return SegmentedState<Op, true>::combine(earlier, later); }
+    static GR_HD Acc start() { return identity(); }
+    static GR_HD void absorb(Acc& acc, In x, i64) { acc = ScanStep<Segmented>::of(acc, x); }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64, i64) {
+#pragma unroll
+        for (int j = 0; j < V; j++) absorb(acc, pack.at[j], 0);
+    }
+    static GR_HD State settle(const Acc& acc) { return acc; }
+    static GR_HD auto finalise(State state, const f64* option) { return Op::finalise(state.value, option); }
+};
+template <class Op> struct ScanStep<Segmented<Op>> {
+    typedef typename Segmented<Op>::State State;
+    static GR_HD State of(State state, typename Segmented<Op>::In x, i64 index = 0) {
+        return {ScanStep<Op>::of(x.b.byte ? Op::identity() : state.value, x.a, index), state.has_head | x.b.byte};
+    }
+};
+
+// One flag for both: a segment or a line begins.
+template <class Op> struct SegmentedState<Segmented<Op>, true> {
+    typedef typename Segmented<Op>::State State;
+    static GR_HD State identity() { return Segmented<Op>::identity(); }
+    static GR_HD State combine(State earlier, State later) { return Segmented<Op>::combine(earlier, later); }
+    static GR_HD State of(State value, bool has_head) { return {value.value, value.has_head | has_head}; }
+    static GR_HD State value(State state) { return state; }
+};
+
+// Folds elements in order: as a thread of a reduction does, but where ScanStep costs less.
+template <class Op> struct ThreadReduce {
+    typename Op::Acc acc;
+    GR_HD ThreadReduce() : acc(Op::start()) {}
+    GR_HD void take(typename Op::In x) { Op::absorb(acc, x, 0); }
+    template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack) { Op::absorb_pack(acc, pack, 0, 1); }
+    GR_HD typename Op::State state() const { return Op::settle(acc); }
+};
+template <class Map> struct ThreadReduce<Sum<Map, f64>> {
+    f64 sum;
+    GR_HD ThreadReduce() : sum(0) {}
+    GR_HD void take(typename Map::In x) { sum = ScanStep<Sum<Map, f64>>::of(sum, x); }
+    template <int V> GR_HD void take(const Pack<typename Map::In, V>& pack) { add_in_order<Map>(sum, pack); }
+    GR_HD f64 state() const { return sum; }
+};
+
+template <class Map> struct ThreadReduce<Mean<Map, f64>> {
+    Averaged<f64> mean;
+    GR_HD ThreadReduce() : mean() {}
+    GR_HD void take(typename Map::In x) { mean = ScanStep<Mean<Map, f64>>::of(mean, x); }
+    template <int V> GR_HD void take(const Pack<typename Map::In, V>& pack) {
+        add_in_order<Map, (V > 4)>(mean.sum, pack);
+        mean.count += count_pack<Map>(pack);
+    }
+    GR_HD Averaged<f64> state() const { return mean; }
+};
+
+// A line at any strides, read element by element.
+template <class In> struct StridedLine {
+    const u8 *a, *b;
+    GR_HD StridedLine(const Scan& task, const Offset& at, u64) : a(task.a + at.a), b(task.b + at.b) {}
+    GR_HD In get(const Scan& task, u64 k) const { return Reader<In>::one(a + (i64)k * task.step_a, b + (i64)k * task.step_b); }
+};
+template <class A, class B> struct StridedLine<Pair<Pair<A, B>, boolean>> {
+    const u8 *a, *b, *flags;
+    GR_HD StridedLine(const Scan& task, const Offset& at, u64 line)
+        : a(task.a + at.a), b(task.b + at.b), flags(task.flags + task.flag.at(line).a) {}
+    GR_HD Pair<Pair<A, B>, boolean> get(const Scan& task, u64 k) const {
+        const i64 at = (i64)k;
+        return {Reader<Pair<A, B>>::one(a + at * task.step_a, b + at * task.step_b),
+                Reader<boolean>::one(flags + at * task.step_flags, nullptr)};
+    }
+};
+GR_HD i64 index_of(const Scan& task, u64 k) { return task.index + (i64)k * task.step_index; }
+
+// The state whose result an exclusive scan has at an element.
+template <class Op> struct ExclusiveState {
+    static GR_HD typename Op::State of(typename Op::State state, const typename Op::In&) { return state; }
+};
+template <class Op> struct ExclusiveState<Segmented<Op>> {
+    static GR_HD typename Segmented<Op>::State of(typename Segmented<Op>::State state, const typename Segmented<Op>::In& x) {
+        return x.b.byte ? typename Segmented<Op>::State{Op::identity(), 1} : state;
+    }
+};
+
+// Operators with much arithmetic for each byte, which are faster where warps that fold overlap with warps that write
+// (pipeline.cuh).
+template <class Op> struct IsComputeBound { static const bool yes = false; };
+template <class Map> struct IsComputeBound<Sum<Map, f64>> { static const bool yes = true; };
+template <class Map> struct IsComputeBound<Sum<Map, Parts<f64>>> { static const bool yes = true; };
+template <class Map, class A> struct IsComputeBound<Mean<Map, A>> { static const bool yes = true; };
+template <class T, bool SkipNan> struct IsComputeBound<Var<T, SkipNan>> { static const bool yes = true; };
+template <class T, bool SkipNan> struct IsComputeBound<Std<T, SkipNan>> { static const bool yes = true; };
+template <class T> struct IsComputeBound<Any<T>> { static const bool yes = true; };
+template <class T> struct IsComputeBound<All<T>> { static const bool yes = true; };
+template <class Op> struct IsComputeBound<Segmented<Op>> { static const bool yes = true; };

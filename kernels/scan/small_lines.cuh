@@ -1,0 +1,424 @@
+// Scans short lines without anything passing between lanes: a lane takes whole lines of a warp's share, those that lie one after
+// another, or side by side in small planes.
+#pragma once
+#include "../core/copy.cuh"
+#include "../core/scan_task.cuh"
+#include "../core/shared.cuh"
+#include "column_ops.cuh"
+#include "moments_scan.cuh"
+#include "pack_scan.cuh"
+#include "scan_state.cuh"
+#include "warp_share.cuh"
+
+// Lines one after another.
+
+// An array's share of 32 runs, a run a lane, in shared memory. Where a run has an even number of packs, lanes would conflict in few
+// banks: packs are swizzled within groups of a power of two, differently in each of the runs that would conflict.
+struct RunLayout {
+    u32 run, packs, hop;  // bytes of a run; packs of 16; whole runs that 32 of them fill
+    u32 mask, down;       // of the swizzle: the bits of an address that change; how far a run's number is shifted down
+    GR_HD RunLayout(u32 elements, u32 size) : run(elements * size), packs(run / 16), hop(packs > 0 ? 32 / packs : 0) {
+        const u32 power = run % 16 ? 1 : packs % 8 == 0 ? 8 : packs & (0 - packs);
+        mask = (power - 1) * 16;
+        down = power == 8 ? 0 : power == 4 ? 1 : 2;
+    }
+    GR_HD u32 bytes() const { return 32 * run; }
+    // Where a byte of a run lies, counted from the share's start.
+    GR_HD u32 swizzle(u32 number) const { return number * 16 >> down & mask; }
+    GR_HD u32 place(u32 number, u32 byte) const { return number * run + (byte ^ swizzle(number)); }
+
+    // All lanes of a warp call. Calls move(byte in shared memory, byte in memory) for each pack.
+    template <class Move> GR_HD void each(u32 count, Move move) const {
+        const u32 lane = threadIdx.x % 32;
+        u32 at = lane * 16;
+        if (mask == 0) {
+#pragma unroll 4
+            for (; at < count; at += 512) move(at, at);
+            return;
+        }
+        const u32 skip = 32 - hop * packs;  // from a lane's pack to its next one: runs, and packs
+        u32 number = lane / packs, pack = lane - number * packs;
+#pragma unroll 4
+        for (; at < count; at += 512) {
+            move(at ^ swizzle(number), at);
+            const bool wraps = pack + skip >= packs;
+            number += hop + wraps;
+            pack += skip - (wraps ? packs : 0);
+        }
+    }
+};
+
+template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> struct LaneLineScan {
+    typedef typename Op::In In;
+    typedef typename Op::State State;
+    typedef typename Emit::Out Out;
+    static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b;
+    static const bool in_place = sizeof(Out) == size_a;  // results take the place of elements
+    // H200, 2026-11: with two, and fewer warps therefore, 0.71 of a copy for 0.96 of float16 (n, 100), 0.96 for 0.99 of float32.
+    static const int ahead = 1;
+    const Scan& task;
+    const u32 lane, each, elements;  // lines of a lane, and their elements
+    const RunLayout runs_a, runs_b, runs_out;
+    u8 *const stages, *const results;  // of this warp
+    GR_HD LaneLineScan(const Scan& scan)
+        : task(scan), lane(threadIdx.x % 32), each((u32)scan.parts), elements((u32)(scan.parts * scan.length)),
+          runs_a(elements, size_a), runs_b(elements, size_b), runs_out(elements, sizeof(Out)),
+          stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (ahead + 1) * stage_bytes()) {}
+
+    GR_HD u32 stage_bytes() const { return runs_a.bytes() + (size_b ? runs_b.bytes() : 0); }
+    GR_HD u32 bytes() const { return (ahead + 1) * stage_bytes() + (in_place ? 0 : runs_out.bytes()); }
+    GR_HD u8* share_a(u32 stage) const { return stages + stage * stage_bytes(); }
+    GR_HD u8* share_b(u32 stage) const { return share_a(stage) + runs_a.bytes(); }
+    GR_HD u8* share_out(u32 stage) const { return in_place ? share_a(stage) : results; }
+    // The first element of a share, and how many elements of it exist.
+    GR_HD u64 first_of(u64 share) const { return share * 32 * elements; }
+    GR_HD u32 count_of(u64 share) const {
+        const u64 left = task.lines * task.length - first_of(share);
+        return left < 32 * elements ? (u32)left : 32 * elements;
+    }
+
+    static GR_HD void fetch(const RunLayout& runs, u8* to, const u8* from, u32 count) {
+        const u32 whole = count / 16 * 16;
+        runs.each(whole, [&](u32 place, u32 at) { copy_async(to + place, from + at); });
+        const u32 rest = whole + lane_of(), run = rest / runs.run;  // bytes of the last share
+        if (rest < count) to[rest ^ runs.swizzle(run)] = from[rest];
+    }
+    static GR_HD u32 lane_of() { return threadIdx.x % 32; }
+    GR_HD void fetch(u64 share, u32 stage) const {
+        fetch(runs_a, share_a(stage), task.a + first_of(share) * size_a, count_of(share) * size_a);
+        if constexpr (size_b > 0) fetch(runs_b, share_b(stage), task.b + first_of(share) * size_b, count_of(share) * size_b);
+    }
+    GR_HD void drain(u64 share, u32 stage) const {
+        const u8* from = share_out(stage);
+        u8* to = (u8*)task.out + first_of(share) * sizeof(Out);
+        const u32 count = count_of(share) * sizeof(Out), whole = count / 16 * 16;
+        runs_out.each(whole, [&](u32 place, u32 at) { __stcs((uint4*)(to + at), *(const uint4*)(from + place)); });
+        const u32 rest = whole + lane, run = rest / runs_out.run;
+        if (rest < count) to[rest] = from[rest ^ runs_out.swizzle(run)];
+    }
+
+    GR_HD State start_of(u64 line) const { return task.carry ? ((const State*)task.carry)[line] : Op::identity(); }
+    // How far a lane is: its line, how many elements are left of it, and the state before them.
+    struct Walk {
+        u64 line;
+        u32 left;  // elements of the line
+        State state;
+    };
+    // Called where the line before has ended.
+    GR_HD void begin_line(Walk& walk, u64 first, u32 lines) const {
+        walk.left = (u32)task.length;
+        walk.state = task.carry && walk.line - first < lines ? start_of(walk.line) : Op::identity();
+    }
+    GR_HD void end_line(Walk& walk, u64 first, u32 lines) const {
+        if (task.totals) ((State*)task.totals)[walk.line] = walk.state;
+        walk.line += Reverse ? -1 : 1;
+        begin_line(walk, first, lines);
+    }
+    GR_HD Out one(Walk& walk, const In& x) const {
+        const State before = walk.state;
+        walk.state = ScanStep<Op>::of(before, x);
+        return Exclusive ? Emit::of(ExclusiveState<Op>::of(before, x), task.option) : Emit::of(walk.state, task.option);
+    }
+    // Elements that are taken at once while their line goes on: a pack, or single ones.
+    static const int N = V > 1 ? V : 4;
+    typedef PackScan<Op, Emit, N> Packs;
+    static const bool by_packs = !Exclusive && !Reverse && Packs::exists && !ShiftedPowerSums<Op>::skips;
+    typedef typename Conditional<by_packs, Packs, ElementwiseScan>::type By;
+    // This lane's elements from one on.
+    template <int Count> GR_HD Pack<In, Count> take(u32 stage, u32 at) const {
+        Pack<In, Count> from;
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            const u32 first = at + i * V;
+            const u8 *a = share_a(stage) + runs_a.place(lane, first * size_a), *b = a;
+            if (size_b) b = share_b(stage) + runs_b.place(lane, first * size_b);
+            const Pack<In, V> pack = Taken<In, V>::of(a, b, 0);
+#pragma unroll
+            for (int j = 0; j < V; j++) from.at[i * V + j] = pack.at[j];
+        }
+        return from;
+    }
+    template <int Count> GR_HD void put(u32 stage, u32 at, const Pack<Out, Count>& to) const {
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            Pack<Out, V> pack;
+#pragma unroll
+            for (int j = 0; j < V; j++) pack.at[j] = to.at[i * V + j];
+            put_pack<Out, V>(share_out(stage) + runs_out.place(lane, (at + i * V) * sizeof(Out)), pack);
+        }
+    }
+    // Takes N elements of a line that does not end before the last of them: no checks in between.
+    GR_HD void take_on(Walk& walk, By& by, u32 stage, u32 place) const {
+        const Pack<In, N> from = take<N>(stage, place);
+        Pack<Out, N> to;
+        if constexpr (by_packs) {
+            by.run(from, to);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i++) to.at[Reverse ? N - 1 - i : i] = one(walk, from.at[Reverse ? N - 1 - i : i]);
+        }
+        put<N>(stage, place, to);
+        walk.left -= N;
+    }
+    // Takes V elements among which lines may end. Without totals and carries an end takes no branch.
+    GR_HD void take_ends(Walk& walk, u32 stage, u32 place, u64 first) const {
+        const Pack<In, V> from = take<V>(stage, place);
+        Pack<Out, V> to;
+        if (task.totals || task.carry) {
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                to.at[Reverse ? V - 1 - i : i] = one(walk, from.at[Reverse ? V - 1 - i : i]);
+                if (--walk.left == 0) end_line(walk, first, each);
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                to.at[Reverse ? V - 1 - i : i] = one(walk, from.at[Reverse ? V - 1 - i : i]);
+                const bool ends = --walk.left == 0;
+                walk.state = ends ? Op::identity() : walk.state;
+                walk.left = ends ? (u32)task.length : walk.left;
+            }
+        }
+        put<V>(stage, place, to);
+    }
+    // Replaces this lane's elements by results, where all of its lines exist.
+    GR_HD void walk_all(u64 share, u32 stage) const {
+        const u64 first = (share * 32 + lane) * each;
+        Walk walk = {Reverse ? first + each - 1 : first, (u32)task.length, Op::identity()};
+        begin_line(walk, first, each);
+        By by(walk.state, task.option);
+#pragma unroll 1
+        for (u32 at = 0; at < elements;) {
+            if (walk.left >= N) {
+                take_on(walk, by, stage, Reverse ? elements - N - at : at);
+                at += N;
+                if (walk.left > 0) continue;
+                if constexpr (by_packs) walk.state = by.now();
+                end_line(walk, first, each);
+            } else {
+                if constexpr (by_packs) walk.state = by.now();
+                take_ends(walk, stage, Reverse ? elements - V - at : at, first);
+                at += V;
+            }
+            by = By(walk.state, task.option);
+        }
+    }
+    // The same where some lines may not exist.
+    GR_HD void walk_some(u64 share, u32 stage) const {
+        const u64 first = (share * 32 + lane) * each;
+        if (first >= task.lines) return;
+        const u32 lines = task.lines - first > each ? each : (u32)(task.lines - first);
+        const u32 packs = elements / V, there = lines * (u32)task.length;
+        Walk walk = {Reverse ? first + lines - 1 : first, (u32)task.length, Op::identity()};
+        begin_line(walk, first, lines);
+#pragma unroll 1
+        for (u32 k = 0; k < packs; k++) {
+            const u32 at = (Reverse ? packs - 1 - k : k) * V;
+            if (at >= there) continue;
+            const Pack<In, V> from = take<V>(stage, at);
+            Pack<Out, V> to;
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                const int j = Reverse ? V - 1 - i : i;
+                if (at + j >= there) continue;
+                to.at[j] = one(walk, from.at[j]);
+                if (--walk.left == 0) end_line(walk, first, lines);
+            }
+            put<V>(stage, at, to);
+        }
+    }
+
+    typedef WholeLineVariance<Op, Emit> WholeLine;
+    static const bool whole_lines = !Exclusive && WholeLine::exists;
+    struct CountReciprocal { f64 count, part; };  // of a number of elements
+    GR_HD CountReciprocal* parts() const { return (CountReciprocal*)(GR_SHARED + Warps * bytes()); }
+    // All threads of the block call, before all else. One block barrier, where there is a table.
+    GR_HD void prepare() const {
+        if constexpr (whole_lines) {
+            for (u32 i = threadIdx.x; i < task.length; i += 32 * Warps)
+                parts()[i] = {(f64)(i + 1), WholeLine::part_of(i + 1, task.option)};
+            __syncthreads();
+        }
+    }
+    // Replaces this lane's elements by results, where all of its lines exist, without carries and totals. Lines end at the same
+    // element in all lanes.
+    GR_HD void walk_whole_lines(u32 stage) const {
+        const u32 length = (u32)task.length;
+        u32 number = 0;  // elements of a line that are taken
+        WholeLine by;
+#pragma unroll 1
+        for (u32 at = 0; at < elements;) {
+            if (number > 0 && number + N <= length) {
+                take_whole_line<N, false>(by, number, stage, Reverse ? elements - N - at : at);
+                at += N;
+            } else {
+                take_whole_line<V, true>(by, number, stage, Reverse ? elements - V - at : at);
+                at += V;
+            }
+        }
+    }
+    // Ends: lines may begin and end among the elements.
+    template <int Count, bool Ends> GR_HD void take_whole_line(WholeLine& by, u32& number, u32 stage, u32 place) const {
+        const Pack<In, Count> from = take<Count>(stage, place);
+        const CountReciprocal* const part = parts();
+        f64 variances[Count];
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const int j = Reverse ? Count - 1 - i : i;
+            const CountReciprocal with = part[Ends ? number : number + i];
+            if (Ends && number == 0) by = WholeLine(from.at[j]);
+            by.take(from.at[j]);
+            variances[j] = by.variance(with.count, with.part);
+            if (Ends && ++number == (u32)task.length) number = 0;
+        }
+        if (!Ends && (number += Count) == (u32)task.length) number = 0;
+        Pack<Out, Count> to;
+        VarianceResults<Op, Out>::of(variances, to);
+        put<Count>(stage, place, to);
+    }
+
+    GR_HD void walk(u64 share, u32 stage) const {
+        if constexpr (whole_lines)
+            if (!task.carry && !task.totals && count_of(share) == 32 * elements) return walk_whole_lines(stage);
+        if (count_of(share) == 32 * elements) walk_all(share, stage);
+        else walk_some(share, stage);
+    }
+};
+
+// Grid: any number of blocks of Warps warps. Every array begins at a multiple of 16 bytes, and runs at multiples of V elements.
+template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse>
+__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_lane_lines(const __grid_constant__ Scan task) {
+    const LaneLineScan<Op, Emit, Warps, V, Exclusive, Reverse> work(task);
+    work.prepare();
+    for_each_share<Warps>(work, task.tiles);
+}
+
+// Lines side by side in small planes, which follow one another: a warp copies whole planes, and a lane takes one of their lines at
+// a time.
+
+// Planes of a share in shared memory: one after another as in memory, or `pitch` bytes apart, whole packs of 16, so that they
+// begin in different banks.
+struct PlaneLayout {
+    u32 bytes, pitch, packs;  // of a plane; packs only where planes lie apart
+    GR_HD PlaneLayout(u32 nbytes, u64 apart) : bytes(nbytes), pitch((u32)apart), packs(pitch > nbytes ? nbytes / 16 : 0) {}
+
+    // All lanes of a warp call. Calls move(byte in shared memory, byte in memory) for each pack.
+    template <class Move> GR_HD void each(u32 count, Move move) const {
+        u32 at = threadIdx.x % 32 * 16;
+        if (packs == 0) {
+#pragma unroll 4
+            for (; at < count; at += 512) move(at, at);
+            return;
+        }
+        const u32 hop = 32 / packs, skip = 32 - hop * packs;  // from a lane's pack to its next one: planes, and packs
+        u32 plane = threadIdx.x % 32 / packs, pack = threadIdx.x % 32 - plane * packs;
+#pragma unroll 4
+        for (; at < count; at += 512) {
+            move(plane * pitch + pack * 16, at);
+            const bool wraps = pack + skip >= packs;
+            plane += hop + wraps;
+            pack += skip - (wraps ? packs : 0);
+        }
+    }
+};
+
+template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct SmallPlaneScan {
+    typedef typename Op::In In;
+    typedef typename Op::State State;
+    typedef typename Emit::Out Out;
+    // No ops that assume finite elements: nothing is folded before, by which that could be checked.
+    typedef typename Conditional<ColumnReduce<Op, 1>::assumes_finite, AnyColumnScan<Op, Emit, 1, Exclusive>,
+                                 ColumnScan<Op, Emit, 1, Exclusive>>::type LineScan;
+    static const bool in_place = sizeof(In) == sizeof(Out);  // results take the place of elements
+    static const int ahead = 2;
+    static const int batch = ScansRowRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
+    const Scan& task;
+    const u32 lane, width, most;  // columns; planes of a share
+    const PlaneLayout in, out;
+    u8 *const stages, *const results;  // of this warp
+    GR_HD SmallPlaneScan(const Scan& scan)
+        : task(scan), lane(threadIdx.x % 32), width((u32)scan.step_a / (u32)sizeof(In)), most((u32)scan.parts),
+          in((u32)(scan.length * scan.step_a), scan.unit_a), out((u32)(scan.length * scan.step_out), scan.unit_out),
+          stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (ahead + 1) * most * in.pitch) {}
+
+    GR_HD u32 bytes() const { return most * ((ahead + 1) * in.pitch + (in_place ? 0 : out.pitch)); }
+    GR_HD u8* share_in(u32 stage) const { return stages + stage * most * in.pitch; }
+    GR_HD u8* share_out(u32 stage) const { return in_place ? share_in(stage) : results; }
+    // How many lines of a share exist.
+    GR_HD u32 lines_of(u64 share) const {
+        const u64 left = task.lines - share * most * width;
+        return left < most * width ? (u32)left : most * width;
+    }
+
+    GR_HD void fetch(u64 share, u32 stage) const {
+        u8* const to = share_in(stage);
+        const u8* const from = task.a + share * most * in.bytes;
+        const u32 count = lines_of(share) * (u32)(task.length * sizeof(In)), whole = count / 16 * 16, rest = whole + lane;
+        in.each(whole, [&](u32 place, u32 at) { copy_async(to + place, from + at); });
+        if (rest < count) to[rest] = from[rest];  // of the last share, where planes are no whole packs
+    }
+    GR_HD void drain(u64 share, u32 stage) const {
+        const u8* const from = share_out(stage);
+        u8* const to = (u8*)task.out + share * most * out.bytes;
+        const u32 count = lines_of(share) * (u32)(task.length * sizeof(Out)), whole = count / 16 * 16, rest = whole + lane;
+        out.each(whole, [&](u32 place, u32 at) { __stcs((uint4*)(to + at), *(const uint4*)(from + place)); });
+        if (rest < count) to[rest] = from[rest];
+    }
+
+    GR_HD void walk(u64 share, u32 stage) const {
+        const u32 lines = lines_of(share), hop = 32 / width, skip = 32 - hop * width;
+        u32 plane = lane / width, column = lane - plane * width;
+#pragma unroll 1
+        for (u32 line = lane; line < lines; line += 32) {
+            take_line(share * most * width + line, share_in(stage) + plane * in.pitch + column * sizeof(In),
+                      share_out(stage) + plane * out.pitch + column * sizeof(Out));
+            const bool wraps = column + skip >= width;
+            plane += hop + wraps;
+            column += skip - (wraps ? width : 0);
+        }
+    }
+    GR_HD void take_line(u64 line, const u8* from, u8* to) const {
+        const State before[1] = {task.carry ? ((const State*)task.carry)[line] : Op::identity()};
+        LineScan scan(before, task.option);
+        i32 step = (i32)task.step_a, step_out = (i32)task.step_out;
+        if (Reverse) {
+            from += ((u32)task.length - 1) * step;
+            to += ((u32)task.length - 1) * step_out;
+            step = -step;
+            step_out = -step_out;
+        }
+        u32 left = (u32)task.length;
+#pragma unroll 1
+        for (; left >= batch; left -= batch) {
+            Pack<In, 1> rows[batch];
+#pragma unroll
+            for (int i = 0; i < batch; i++) rows[i] = take_pack<In, 1>(from + i * step);
+            Pack<Out, 1> found[batch];
+            scan.rows(rows, found);
+#pragma unroll
+            for (int i = 0; i < batch; i++) put_pack<Out, 1>(to + i * step_out, found[i]);
+            from += batch * step;
+            to += batch * step_out;
+        }
+        Pack<In, 1> rows[batch - 1];
+#pragma unroll
+        for (int i = 0; i < batch - 1; i++)
+            if (i < (int)left) rows[i] = take_pack<In, 1>(from + i * step);
+#pragma unroll
+        for (int i = 0; i < batch - 1; i++) {
+            if (i >= (int)left) break;
+            const Pack<In, 1> row[1] = {rows[i]};
+            Pack<Out, 1> found[1];
+            scan.rows(row, found);
+            put_pack<Out, 1>(to + i * step_out, found[0]);
+        }
+        if (task.totals) ((State*)task.totals)[line] = scan.after(0);
+    }
+};
+
+// Grid: any number of blocks of Warps warps. Both arrays begin at a multiple of 16 bytes, and so do shares.
+template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse>
+__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_small_planes(const __grid_constant__ Scan task) {
+    const SmallPlaneScan<Op, Emit, Warps, Exclusive, Reverse> work(task);
+    for_each_share<Warps>(work, task.tiles);
+}

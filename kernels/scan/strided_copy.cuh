@@ -1,0 +1,370 @@
+// Copies of lines that do not lie one after another in memory, or not at the alignment of the others, into shared memory and out of
+// it: whole packs of a contiguous span at any alignment, else unit by unit.
+#pragma once
+#include "../core/copy.cuh"
+#include "../core/line.cuh"
+#include "../core/scan_task.cuh"
+#include "warp_share.cuh"
+
+// The elements of a pack of 16 bytes in reverse order.
+template <int Size> GR_HD uint4 flipped(uint4 pack) {
+    if (Size == 16) return pack;
+    if (Size == 8) return make_uint4(pack.z, pack.w, pack.x, pack.y);
+    const u32 order = Size == 4 ? 0x3210 : Size == 2 ? 0x1032 : 0x0123;
+    return make_uint4(__byte_perm(pack.w, 0, order), __byte_perm(pack.z, 0, order), __byte_perm(pack.y, 0, order),
+                      __byte_perm(pack.x, 0, order));
+}
+// The 16 bytes from byte `by` on of two packs one after another, a funnel shift by whole elements.
+template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
+    const u32 all[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
+    u32 pairs[6], words[5], out[4];
+#pragma unroll
+    for (int i = 0; i < 6; i++) pairs[i] = by & 8 ? all[i + 2] : all[i];
+#pragma unroll
+    for (int i = 0; i < 5; i++) words[i] = by & 4 ? pairs[i + 1] : pairs[i];
+#pragma unroll
+    for (int i = 0; i < 4; i++) out[i] = Size >= 4 ? words[i] : (u32)((words[i] | (u64)words[i + 1] << 32) >> (by % 4 * 8));
+    return make_uint4(out[0], out[1], out[2], out[3]);
+}
+
+const u32 BACKWARDS = 16;
+
+// A share whose elements of an operand lie one after another in memory, forwards or backwards, at whatever alignment. Aligned packs
+// of memory are copied to shared memory in the order of positions; the first and the last, of which the share has a part each,
+// to one place. Once all are there, they are shifted to the alignment of shared memory, or read as they lie.
+template <bool Second, int Elements, int Size> struct ContiguousSpan {
+    static const int packs = Elements * Size / 16, each = 16 / Size;
+    bool exists, backwards;
+    u32 phase;       // bytes of the first pack, in the order of positions, that lie before the share
+    const u8* base;  // where the first pack lies
+
+    // `from` is the operand's first element.
+    template <class Start> GR_HD ContiguousSpan(const Scan& task, const u8* from, const Start& start) : exists(false) {
+        const i64 step = Second ? task.step_b : task.step_a;
+        if (step != Size && step != -Size) return;
+        if (task.length < Elements || !start.whole) return;
+        // No line begins or ends in the share, whichever the order.
+        if (start.in_line == 0 || task.length - start.in_line <= Elements) return;
+        exists = true;
+        backwards = step < 0;
+        const u8* element = from + (Second ? start.here.b : start.here.a) + (i64)start.in_line * step + (backwards ? Size : 0);
+        phase = (u32)((u64)element % 16);
+        base = element - phase;
+        if (backwards) {
+            base -= phase ? 0 : 16;
+            phase = (16 - phase) % 16;
+        }
+    }
+    // All lanes of a warp call.
+    GR_HD void fetch(u8* to) const {
+        const int lane = threadIdx.x % 32;
+        const i64 ahead = backwards ? -16 : 16;
+        const u8* from = base + lane * ahead;
+#pragma unroll
+        for (int k = 0; k < (packs + 31) / 32; k++) {
+            const int pack = k * 32 + lane;
+            if ((packs % 32 == 0 || pack < packs) && (pack > 0 || phase == 0)) copy_async(to + pack * 16, from);
+            from += 32 * ahead;
+        }
+        if (phase == 0 || lane >= each) return;
+        const u32 byte = lane * Size;  // in a pack: elements of the first, and of the one behind the last
+        const u8* source = base + byte + ((backwards ? byte < 16 - phase : byte >= phase) ? 0 : packs * ahead);
+        if constexpr (Size >= 4) copy_async<Size>(to + byte, source);
+        else *(typename Word<Size>::type*)(to + byte) = *(const typename Word<Size>::type*)source;
+    }
+    // All lanes of a warp call, once the copies have arrived. Shifts the share to the alignment of shared memory.
+    static GR_HD void realign(u8* share, u32 misaligned) {
+        const u32 phase = misaligned % 16;
+        const bool backwards = misaligned & BACKWARDS;
+        uint4* const at = (uint4*)share;
+        const int lane = threadIdx.x % 32;
+        const uint4 first = at[0];
+        const int rounds = (packs + 31) / 32, batch = rounds % 3 == 0 ? 3 : rounds > 1 ? 2 : 1;
+#pragma unroll 1
+        for (int round = 0; round < rounds; round += batch) {
+            uint4 one[batch], two[batch];
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                const int pack = (round + i) * 32 + lane;
+                one[i] = at[pack < packs ? pack : 0];
+                two[i] = pack + 1 < packs ? at[pack + 1] : first;
+                if (backwards) one[i] = flipped<Size>(one[i]), two[i] = flipped<Size>(two[i]);
+            }
+            __syncwarp();
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                const int pack = (round + i) * 32 + lane;
+                if (pack < packs) at[pack] = shifted<Size>(one[i], two[i], phase);
+            }
+        }
+        __syncwarp();
+    }
+};
+
+// How a share of packs of V lies in shared memory, as a number: 0 aligned, up to V - 1 shifted by so many elements, from V on the
+// same in reverse order.
+template <int V>
+GR_HD u32 misalignment_of(u32 misaligned, int size) { return misaligned % 16 / size + (misaligned & BACKWARDS ? V : 0); }
+
+// A lane's run of misaligned packs of T, read one after another in the order of a scan. `first` is the run's first pack, `last` the
+// one behind the run.
+template <class T, int V, int Misalignment, bool Reverse> struct MisalignedRun {
+    static const bool backwards = Misalignment >= V;
+    static const int shift = Misalignment % V;
+    uint4 pending;  // the pack of which the next result takes a part: the one before, or with Reverse the one after
+    uint4 behind;
+    static GR_HD uint4 at(const u8* from) {
+        const uint4 pack = *(const uint4*)from;
+        return backwards ? flipped<sizeof(T)>(pack) : pack;
+    }
+    GR_HD MisalignedRun(const u8* first, const u8* last) : pending(at(first)), behind(at(last)) {
+        if (Reverse) pending = behind;
+    }
+    // The pack at `from`, which follows the one that was read before.
+    GR_HD Pack<T, V> next(const u8* from, bool is_last) {
+        Shared<T, V> both;
+        if (Reverse) {
+            const uint4 pack = at(from);
+            both.word = shifted<sizeof(T)>(pack, pending, shift * sizeof(T));
+            pending = pack;
+        } else {
+            const uint4 pack = is_last ? behind : at(from + 16);
+            both.word = shifted<sizeof(T)>(pending, pack, shift * sizeof(T));
+            pending = pack;
+        }
+        return both.pack;
+    }
+};
+
+// This lane's packs, one after another, of an aligned share or a misaligned one. All lanes of a warp call the constructors.
+template <class Work> struct AlignedPacks {
+    const Work& work;
+    const u8 *const a, *const b;
+    GR_HD AlignedPacks(const Work& run) : work(run), a(run.a), b(run.b) {}
+    GR_HD Pack<typename Work::In, Work::V> next(int k) const {
+        return Taken<typename Work::In, Work::V>::of(a, b, work.pack_of(k));
+    }
+};
+template <class Work, int Misalignment, int Run, bool Reverse> struct MisalignedPacks {
+    typedef typename Work::In In;
+    typedef typename Work::Share Share;
+    const Work& work;
+    const u8* const a;
+    MisalignedRun<In, Work::V, Misalignment, Reverse> run;
+    GR_HD MisalignedPacks(const Work& lane)
+        : work(lane), a(lane.a),
+          run(a + lane.pack_of(0) * Share::size_a, a + (lane.run_of() + 1) * Share::run % Share::elements * Share::size_a) {}
+    GR_HD Pack<In, Work::V> next(int k) { return run.next(a + work.pack_of(k) * Share::size_a, k + 1 == Run); }
+};
+
+// Below, shares are copied unit by unit. A copy unit is elements that lie together in memory, as many as are aligned wherever lines
+// begin.
+const u32 SATURATED = 1u << 31;  // in place of any number larger than a share
+GR_HD u32 saturated(u64 count) { return count < SATURATED ? (u32)count : SATURATED; }
+
+// An element's line, and its place in the line.
+struct Element {
+    u64 line;
+    i64 in_line;
+};
+
+// The first element of a share, and how the share's lines lie.
+template <int Elements> struct ShareStart {
+    u64 line, in_line;
+    Offset here;  // where its line begins
+    bool whole, evenly; // all positions of the share are elements; its lines lie evenly apart, along one dimension
+    i64 pitch_a, pitch_b, pitch_out;  // bytes from one of those lines to the next
+    GR_HD ShareStart(const Scan& task, i64 first) {
+        const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0, dims = task.line.count;
+        line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
+        in_line = at - line * task.length;
+        here = task.line.at(line);
+        whole = first >= (i64)task.lead && first + Elements <= (i64)task.positions;
+        evenly = whole;
+        if (whole && dims > 1) {
+            const u64 last = task.length > 1 ? task.by_length.of(at + Elements - 1) : at + Elements - 1;
+            evenly = task.line.div[dims - 1].of(line) == task.line.div[dims - 1].of(last);
+        }
+        pitch_a = task.line.a[dims - 1];
+        pitch_b = task.line.b[dims - 1];
+        pitch_out = task.line.c[dims - 1];
+    }
+};
+
+// Finds the copy units, of E elements each, of a share from position `first` on.
+template <int Elements, int E> struct CopyUnits {
+    static const int rounds = (Elements / E + 31) / 32;  // rounds of the warp in which all units are taken, one a lane
+    const Scan& task;
+    i64 first, begin;  // the first position of the share; that of its first element
+    u64 line, in_line; // of that element
+    GR_HD CopyUnits(const Scan& scan, i64 from, const ShareStart<Elements>& start)
+        : task(scan), first(from), begin(from > (i64)scan.lead ? from : (i64)scan.lead), line(start.line), in_line(start.in_line) {}
+    // True where this lane has a unit in a round.
+    GR_HD bool has(int round) const {
+        const int all = Elements / E;
+        return (round + 1) * 32 <= all || round * 32 + (int)threadIdx.x % 32 < all;
+    }
+    // Finds this lane's unit of a round: elements from the share's start, or -1 where there is none.
+    GR_HD int find(int round, Element& element) const {
+        const int at = (round * 32 + (int)threadIdx.x % 32) * E;
+        const i64 position = first + at;
+        if (at >= Elements || position < (i64)task.lead || position >= (i64)task.positions) return -1;
+        const u32 on = (u32)(position - begin);
+        if (task.length >> 30) {  // longer than any share
+            const u64 place = in_line + on;
+            element = place < task.length ? Element{line, (i64)place} : Element{line + 1, (i64)(place - task.length)};
+        } else {
+            const u32 place = (u32)in_line + on, lines = (u32)((u64)place * task.magic >> task.shift);
+            element = {line + lines, (i64)(place - lines * (u32)task.length)};
+        }
+        return at;
+    }
+};
+
+// The addresses of a lane's units, 32 units apart, where lines lie evenly apart. The first unit is in the line `behind` lines after
+// the one that begins at `from`.
+struct UnitCursor {
+    u8* at;
+    i64 ahead, wrap;         // bytes to the next unit; bytes more where a line ends before it
+    u32 left, rest, length;  // elements to the line's end; elements to the next unit, less whole lines; elements of a line
+    GR_HD UnitCursor(const Scan& task, u8* from, Element element, u64 behind, i64 step, i64 pitch, u32 hop) {
+        const u32 lines = task.length >> 30 ? 0 : (u32)((u64)hop * task.magic >> task.shift);
+        at = from + (i64)behind * pitch + element.in_line * step;
+        rest = hop - lines * (u32)task.length;
+        ahead = (i64)lines * pitch + (i64)rest * step;
+        wrap = pitch - (i64)task.length * step;
+        left = saturated(task.length - (u64)element.in_line);
+        length = saturated(task.length);
+    }
+    GR_HD u8* next() {
+        u8* now = at;
+        const bool ends = left <= rest;
+        at += ends ? ahead + wrap : ahead;
+        left += (ends ? length : 0) - rest;
+        return now;
+    }
+};
+// A share that is the end of one line and the beginning of the next, or a part of one line, copied unit by unit.
+template <bool Second, int Elements, int Size, int Unit> struct TwoLineSpan {
+    static const int each = Unit / Size, units = Elements / each;
+    bool exist;
+    const u8* at;     // this lane's first unit
+    i64 ahead, jump;  // bytes to its next one; bytes more where the second line begins
+    i32 before;       // units of the first line, from this lane's first on
+
+    // `from` is the operand's first element.
+    GR_HD TwoLineSpan(const Scan& task, const u8* from, const ShareStart<Elements>& start) : exist(false) {
+        if (task.length < Elements || !start.whole) return;
+        exist = true;
+        const i64 step = Second ? task.step_b : task.step_a;
+        const Offset next = task.line.at(start.line + 1 < task.lines ? start.line + 1 : start.line);
+        const i64 here = Second ? start.here.b : start.here.a, there = Second ? next.b : next.a;
+        const u64 left = task.length - start.in_line;
+        const u32 lane = threadIdx.x % 32;
+        at = from + here + (i64)(start.in_line + lane * each) * step;
+        ahead = 32 * each * step;
+        jump = there - here - (i64)task.length * step;
+        before = (i32)(left < Elements ? left : Elements) / each - (i32)lane;
+    }
+    // All lanes of a warp call.
+    GR_HD void fetch(u8* to) const {
+        const u8* source = at;
+        u8* target = to + threadIdx.x % 32 * Unit;
+#pragma unroll 4
+        for (i32 unit = 0; unit < units; unit += 32) {
+            if (units % 32 == 0 || unit + (i32)threadIdx.x % 32 < units)
+                copy_async<Unit>(target, unit < before ? source : source + jump);
+            source += ahead;
+            target += 32 * Unit;
+        }
+    }
+};
+
+// All lanes of a warp call. Copies a share's elements of an operand, the second or the first, into shared memory. Returns what
+// `realign` has to know, or 0 where the share is aligned.
+template <bool Second, int Elements, int Size, int Unit = 16>
+GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 first, const ShareStart<Elements>& start) {
+    if constexpr (Unit == 16) {
+        if (unit != 16) {
+            const ContiguousSpan<Second, Elements, Size> span(task, from, start);
+            if (span.exists) {
+                span.fetch(to);
+                return span.phase | (span.backwards ? BACKWARDS : 0);
+            }
+        }
+    }
+    if constexpr (Unit > Size) {
+        if (unit != Unit) return fetch_units<Second, Elements, Size, Unit / 2>(task, unit, to, from, first, start);
+    }
+    if constexpr (Unit >= 4) {
+        const TwoLineSpan<Second, Elements, Size, Unit> two_lines(task, from, start);
+        if (two_lines.exist) {
+            two_lines.fetch(to);
+            return 0;
+        }
+    }
+    typedef typename Word<Unit>::type W;
+    const CopyUnits<Elements, Unit / Size> units(task, first, start);
+    const int rounds = units.rounds, batch = Unit < 4 ? 8 : 1;  // loads of a lane in flight, where they are not asynchronous
+    const i64 step = Second ? task.step_b : task.step_a;
+    Element element = {};
+    if (start.evenly) {
+        units.find(0, element);
+        UnitCursor hops(task, (u8*)from + (Second ? start.here.b : start.here.a), element, element.line - start.line, step,
+                  Second ? start.pitch_b : start.pitch_a, 32 * Unit / Size);
+        u8* target = to + threadIdx.x % 32 * Unit;
+#pragma unroll 2
+        for (int round = 0; round < rounds; round += batch) {
+            W words[batch];
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                if (!units.has(round + i)) break;
+                if constexpr (Unit >= 4) copy_async<Unit>(target + round * 32 * Unit, hops.next());
+                else words[i] = *(const W*)hops.next();
+            }
+            if constexpr (Unit < 4)
+#pragma unroll
+                for (int i = 0; i < batch; i++)
+                    if (units.has(round + i)) *(W*)(target + (round + i) * 32 * Unit) = words[i];
+        }
+        return 0;
+    }
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++) {
+        const int at = units.find(round, element);
+        if (at < 0) continue;
+        const Offset begin = task.line.at(element.line);
+        const u8* source = from + (Second ? begin.b : begin.a) + element.in_line * step;
+        if constexpr (Unit >= 4) copy_async<Unit>(to + at * Size, source);
+        else *(W*)(to + at * Size) = *(const W*)source;
+    }
+    return 0;
+}
+
+// All lanes of a warp call. Copies a share's results out of shared memory.
+template <int Elements, int Size, int Unit = 16>
+GR_HD void drain_units(const Scan& task, u64 unit, const u8* from, u8* to, i64 first, const ShareStart<Elements>& start) {
+    if constexpr (Unit > Size) {
+        if (unit != Unit) return drain_units<Elements, Size, Unit / 2>(task, unit, from, to, first, start);
+    }
+    typedef typename Word<Unit>::type W;
+    const CopyUnits<Elements, Unit / Size> units(task, first, start);
+    const int rounds = units.rounds;
+    Element element = {};
+    if (start.evenly) {
+        units.find(0, element);
+        UnitCursor hops(task, to + start.here.c, element, element.line - start.line, task.step_out, start.pitch_out,
+                        32 * Unit / Size);
+#pragma unroll 2
+        for (int round = 0; round < rounds; round++)
+            if (units.has(round)) __stcs((W*)hops.next(), *(const W*)(from + (round * 32 + threadIdx.x % 32) * Unit));
+        return;
+    }
+#pragma unroll 1
+    for (int round = 0; round < rounds; round++) {
+        const int at = units.find(round, element);
+        if (at < 0) continue;
+        u8* target = to + task.line.at(element.line).c + element.in_line * task.step_out;
+        __stcs((W*)target, *(const W*)(from + at * Size));
+    }
+}

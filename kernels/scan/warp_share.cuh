@@ -1,0 +1,122 @@
+// A warp's share of a tile in shared memory: 32 runs of neighbouring elements, a run a lane. How it is copied, read and written,
+// and warps that take shares one after another.
+#pragma once
+#include "../core/copy.cuh"
+#include "../core/line.cuh"
+#include "../core/scan_task.cuh"
+#include "../core/types.cuh"
+
+// Run packs a lane: odd, so that the lanes' packs lie in different banks. A pack of the largest type is 16 bytes.
+template <class In, class Out, int Run> struct WarpShare {
+    static_assert(Run % 2 == 1, "an even number of packs would lie in few banks");
+    static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b, size_out = sizeof(Out);
+    static const int widest = size_a > size_b ? (size_a > size_out ? size_a : size_out) : (size_b > size_out ? size_b : size_out);
+    static const int V = 16 / widest;      // elements of a pack
+    static const int run = Run * V;        // of a lane
+    static const int elements = 32 * run;  // of a warp
+    static const int bytes_a = elements * size_a, bytes_b = elements * size_b, bytes_out = elements * size_out;
+    static const bool in_place = size_out == size_a;  // a lane's results take the place of its elements
+};
+
+// All lanes of a warp call. Copies elements [first, first + Elements) in packs of 16 bytes, the first of which is aligned: those
+// from `low` to below `high` exist.
+template <int Elements, int Size> GR_HD void fetch_packs(u8* to, const u8* base, i64 first, i64 low, i64 high) {
+    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
+    const u8* from = base + first * Size;
+    if (first >= low && first + Elements <= high) {
+#pragma unroll
+        for (int k = 0; k < (packs + 31) / 32; k++)
+            if (packs % 32 == 0 || k * 32 + lane < packs) copy_async(to + (k * 32 + lane) * 16, from + (k * 32 + lane) * 16);
+        return;
+    }
+#pragma unroll 1
+    for (int pack = lane; pack < packs; pack += 32) {
+        const i64 at = first + pack * each;
+        if (at >= low) {
+            const i64 left = (high - at) * Size;
+            copy_async_part(to + pack * 16, from + pack * 16, left > 16 ? 16 : left > 0 ? (u32)left : 0);
+            continue;
+        }
+#pragma unroll 1
+        for (int byte = 0; byte < 16; byte++)
+            if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
+    }
+}
+template <int Elements, int Size> GR_HD void drain_packs(const u8* from, u8* base, i64 first, i64 low, i64 high) {
+    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
+    u8* to = base + first * Size;
+    if (first >= low && first + Elements <= high) {
+#pragma unroll
+        for (int k = 0; k < (packs + 31) / 32; k++)
+            if (packs % 32 == 0 || k * 32 + lane < packs)
+                __stcs((uint4*)(to + (k * 32 + lane) * 16), *(const uint4*)(from + (k * 32 + lane) * 16));
+        return;
+    }
+#pragma unroll 1
+    for (int pack = lane; pack < packs; pack += 32) {
+        const i64 at = first + pack * each;
+        if (at >= low && at + each <= high) __stcs((uint4*)(to + pack * 16), *(const uint4*)(from + pack * 16));
+        else
+#pragma unroll 1
+            for (int byte = 0; byte < 16; byte++)
+                if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
+    }
+}
+
+// A pack of V elements in shared memory, read and written by one access.
+template <class T, int V> union Shared {
+    typedef typename Word<(V * sizeof(T) > 16 ? 16 : V * sizeof(T))>::type W;
+    W word;
+    Pack<T, V> pack;
+    GR_HD Shared() {}
+};
+template <class T, int V> GR_HD Pack<T, V> take_pack(const u8* from) {
+    Shared<T, V> both;
+    both.word = *(const typename Shared<T, V>::W*)from;
+    return both.pack;
+}
+template <class T, int V> GR_HD void put_pack(u8* to, const Pack<T, V>& pack) {
+    Shared<T, V> both;
+    both.pack = pack;
+    *(typename Shared<T, V>::W*)to = both.word;
+}
+// A pack of the operands: of two, pairs of their elements.
+template <class In, int V> struct Taken {
+    static GR_HD Pack<In, V> of(const u8* a, const u8*, int at) { return take_pack<In, V>(a + at * (int)sizeof(In)); }
+};
+template <class A, class B, int V> struct Taken<Pair<A, B>, V> {
+    static GR_HD Pack<Pair<A, B>, V> of(const u8* a, const u8* b, int at) {
+        const Pack<A, V> left = take_pack<A, V>(a + at * (int)sizeof(A));
+        const Pack<B, V> right = take_pack<B, V>(b + at * (int)sizeof(B));
+        Pack<Pair<A, B>, V> both;
+#pragma unroll
+        for (int j = 0; j < V; j++) both.at[j] = {left.at[j], right.at[j]};
+        return both;
+    }
+};
+
+// All lanes of a warp call, each warp for its own shares of a scan. Work says how a share is fetched into a stage, scanned there
+// and drained, and how many are on their way into shared memory meanwhile (`ahead`). No block barrier.
+template <int Warps, class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
+    const u64 all = (u64)gridDim.x * Warps;
+    u64 share = (u64)blockIdx.x * Warps + threadIdx.x / 32;
+    u32 stage = 0;
+    const int ahead = Work::ahead;
+#pragma unroll
+    for (int i = 0; i < ahead; i++) {
+        if (share + i * all < shares) work.fetch(share + i * all, i);
+        commit_copies();
+    }
+    for (; share < shares; share += all) {
+        const u32 behind = stage == 0 ? ahead : stage - 1;  // the stage that was drained last
+        if (share + ahead * all < shares) work.fetch(share + ahead * all, behind);
+        commit_copies();
+        wait_copies<ahead>();
+        __syncwarp();
+        work.walk(share, stage);
+        __syncwarp();
+        work.drain(share, stage);
+        __syncwarp();
+        stage = stage == ahead ? 0 : stage + 1;
+    }
+}
