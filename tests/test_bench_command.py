@@ -12,13 +12,13 @@ from gpureduce_dask.tools.bench import command, random_calls
 
 # Options that documents and scripts name.
 OPTIONS = {
-    "kernels": "scans one-read json plot readme gib only no-peers",
-    "trees": "scans one-read grids mechanisms json plot readme gpus workers mib chunks repeats no-stock budget",
-    "host": "json readme mib repeats",
+    "kernels": "scans one-read json plot page gib only no-peers",
+    "trees": "scans one-read grids mechanisms json plot page gpus workers mib chunks repeats no-stock budget",
+    "host": "json page mib repeats",
     "soak": "json only gpus workers mib minutes seed",
-    "workflows": "json readme only scheduler data small persisted gpu latency",
-    "random": "scans reductions groups batch json plot readme only no-peers mib seed count seconds numpy compilers",
-    "report": "scans one-read grids mechanisms json plot readme",
+    "workflows": "json page only scheduler data small persisted gpu latency",
+    "random": "scans reductions groups batch json plot page only no-peers mib seed count seconds numpy compilers",
+    "report": "scans one-read grids mechanisms json plot page",
 }
 
 

@@ -26,7 +26,6 @@ if not (DASK / REDUCTIONS).exists():
 # What is left out, and why: most of it looks at the graph.
 FAN_IN = "a fan-in of 4 over two axes is four neighbours in C order here, and two along each axis in dask"
 RANGE = f"{FAN_IN}; and a product that is too large for complex64 is infinite, where NumPy's way to it ends in NaN"
-DEPTH = "how many chunks and partials a task takes, for each of dask's fan-ins"
 NAMES = "dask's keys start with the reduction's name, ours with gr-"
 COUNT = "dask has four tasks, we have three"
 # dask multiplies each block by the product of all before it, which overflows in these tests: 0 times infinity.
@@ -36,7 +35,6 @@ REASONS = {
     **{f"{REDUCTIONS}::test_reductions_2D[{dtype}]": FAN_IN for dtype in ("f4", "i4")},
     f"{REDUCTIONS}::test_reductions_2D[c8]": RANGE,
     f"{REDUCTIONS}::test_reductions_2D_nans": FAN_IN,
-    f"{REDUCTIONS}::test_tree_reduce_depth": DEPTH,
     f"{REDUCTIONS}::test_reduction_names": NAMES,
     **{
         f"{REDUCTIONS}::test_array_cumreduction_axis[blelloch-None-{use_nan}-{name}]": OVERFLOW
