@@ -11,7 +11,7 @@ from itertools import pairwise
 # finish makes the others wait for a quarter of the time at most.
 GROUPS_PER_THREAD = 4
 # Chunks of a group for dask's own processes, at most: what its task takes of other tasks the parent holds too, and
-# pickles. A power of two, as many pieces that a rechunk cuts a chunk into are, which are then one group's alone.
+# pickles. A power of two: a rechunk often cuts a chunk into that many pieces, which then belong to one group.
 CHUNKS_BY_PROCESSES = 4
 MAX_MADE_BYTES = 2 * 2**30  # of chunks that one group makes: for seconds of reading, so that bars of progress move
 MIN_READ_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does

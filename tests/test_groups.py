@@ -52,6 +52,11 @@ def test_groups_follow_threads_not_chunks():
     assert planner.to_make(64, 1000, 4, 1.0) == 64  # slices alone keep the threads busy
 
 
+def test_groups_of_processes_are_stretches_of_a_power_of_two():
+    assert [planner.by_processes(size) for size in (1, 2, 3, 4, 9)] == [1, 2, 2, 4, 4]
+    assert [each.members for each in planner.in_stretches(9, 4)] == [range(4), range(4, 8), range(8, 9)]
+
+
 def test_bytes_that_a_group_makes_are_bounded():
     chunk = planner.MAX_MADE_BYTES // 10
     assert planner.to_make(10**6, 1, 1, chunk) == 10

@@ -46,6 +46,13 @@ def test_rows_are_made_of_module_level_functions(row):
     assert row.commutative == (row.name not in ("first", "last", "affine"))
 
 
+def test_a_bound_operator_is_read_once_by_a_process():
+    bound = get("var").bind("f4")
+    again = pickle.loads(pickle.dumps(bound))
+    assert again == bound and tokenize(again) == tokenize(bound)
+    assert pickle.loads(pickle.dumps(get("var").bind("f4"))) is again
+
+
 def test_get():
     assert get("sum") is OPERATORS["sum"]
     assert get(OPERATORS["max"]) is OPERATORS["max"]

@@ -118,6 +118,9 @@ Graph = dict[Key, GraphNode]
 # chunks are compared with, and one more for so many chunks. Did each chunk bring one, all would lie in memory at once.
 SHARED = 4
 CHUNKS_A_SHARED = 8
+# The same of tasks for dask's own processes, whose parent holds what a task takes once more, pickled: so many results
+# that several chunks share, and so many that one chunk alone takes.
+SHARED_BY_PROCESSES, ALONE_BY_PROCESSES = 3, 1
 
 
 class Group(Task):
@@ -404,10 +407,9 @@ class _Bundle:
             few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
             waits = {key for key, n in few.items() if n == 1}
             most = [key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED)]
-            if workers.are_processes():  # the parent holds what a task takes, and pickles it
-                most = [key for key in most if key not in waits][: SHARED - 1] + [key for key in most if key in waits][
-                    :1
-                ]
+            if workers.are_processes():
+                alone = [key for key in most if key in waits]
+                most = [key for key in most if key not in waits][:SHARED_BY_PROCESSES] + alone[:ALONE_BY_PROCESSES]
             fit = local.union(most)
             unfit = {
                 m for m, (steps, needs) in chains.items() if not needs <= fit or not self._makes_chunk(steps, waits)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
-import cloudpickle
 import numpy as np
 
 from ..errors import ArgumentError, message
@@ -285,6 +284,8 @@ class Bound:
 
     @cached_property
     def _pickled(self) -> bytes:
+        import cloudpickle
+
         pickled: bytes = cloudpickle.dumps((type(self), self.monoid, self.dtypes, self.dtype))
         return pickled
 
