@@ -18,7 +18,20 @@ NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
 
 
 class ColumnPlanner(Planner):
-    """Tiles of columns; few columns whose lines follow one another are read as one long line."""
+    """Tiles of columns; few columns whose lines follow one another are read as one long line.
+
+    Attributes
+    ----------
+    columns_of_cell : int
+        Neighbouring columns that become one cell. By default each has a cell of its own.
+    cells_of_row, cells_of_line : tuple of Dim
+        With several columns a cell, which cells are those of a row of lines, and of a line: their number, how far apart
+        they are as rows, or as columns, and the step of the output cell.
+    """
+
+    columns_of_cell = 1
+    cells_of_row: tuple[Dim, ...] = ()
+    cells_of_line: tuple[Dim, ...] = ()
 
     def launches(self) -> Steps:
         """The launches, and folds of what they leave, in order."""
@@ -171,10 +184,16 @@ class ColumnPlanner(Planner):
         first = replace(self.op, emit="")
         steps = [replace(step, writes=FLAT) for step in self._tiles(work, vector, flat=True, op=first)]
         state = self.op.state_bytes
-        outer_dims = [Dim(d.size, row_major(rows, i) * length * state, 0, d.c) for i, d in enumerate(rows)]
+        outer = [Dim(d.size, row_major(rows, i), 0, d.c) for i, d in enumerate(rows)]
+        inner = [Dim(line.size, 1, 0, line.c)]
+        if self.columns_of_cell > 1:
+            outer, inner = [*self.cells_of_row], [*self.cells_of_line]
         folded = Layout(
-            kept=(*outer_dims, Dim(line.size, state, 0, line.c)),
-            reduced=(Dim(periods, line.size * state),),
+            kept=(
+                *(replace(d, a=d.a * length * state) for d in outer),
+                *(replace(d, a=d.a * state) for d in inner),
+            ),
+            reduced=(Dim(periods, line.size * state), *folded_columns(self.columns_of_cell, state)),
             offset_a=0,
             offset_b=0,
             cell=self.layout.cell,
@@ -254,6 +273,11 @@ class ColumnPlanner(Planner):
         while wide > 4 and wide >= 2 * work.rows * work.slots:
             wide //= 2
         return wide
+
+
+def folded_columns(count: int, state: int) -> tuple[Dim, ...]:
+    """Neighbouring states that become one."""
+    return (Dim(count, state),) if count > 1 else ()
 
 
 def _even_splits(tiles: int, runs: int, vector: int, most: int) -> int:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from . import tuning
-from .layout import Dim
-from .plans import Launch, Planner, Steps, aligned_by, blocks_for, is_one, slots_of
+from .column_plans import ColumnPlanner, folded_columns
+from .layout import Dim, Layout, merged
+from .plans import FLAT, Fold, Launch, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
 
@@ -47,6 +48,8 @@ class RowPlanner(Planner):
             return self._ordered(work)
         if self._is_staged(line, runs, vector, aligned):
             return [self._staged(work)]
+        if self._columns_pay(line, runs, vector, slots):
+            return self._columns_first(line, runs)
         row_slots = slots * work.runs * self.chunks
         if slots <= 32 * tuning.EVEN_ROW_ITEMS and self._is_even(work, vector, aligned):
             return [self._even_rows(work, vector)]
@@ -68,6 +71,44 @@ class RowPlanner(Planner):
         for places in (self.phases, *(dim.strides for dim in others)):
             same = same and is_one(place // n % vector for place, n in zip(places, sizes, strict=False) if n)
         return vector if same else 1
+
+    def _columns_pay(self, line: Dim, runs: Sequence[Dim], vector: int, slots: int) -> bool:
+        """True where lines fill so little of the vectors which they are read in that it is faster to take their
+        elements as columns first, and to fold those."""
+        op, indexed = self.op, any(dim.c for dim in self.layout.reduced)
+        if not runs or indexed or vector == 1 or "Refold" in op.type or len(op.itemsizes) > 1:
+            return False
+        length = self.chunks * self.cells * math.prod(dim.size for dim in runs)
+        nbytes = length * line.size * op.itemsizes[0]
+        read = length * slots * vector * op.itemsizes[0]
+        states = self.cells * line.size * op.state_bytes
+        return nbytes * tuning.COLUMNS_READ + states * tuning.COLUMN_STATES + tuning.FOLD_BYTES < read
+
+    def _columns_first(self, line: Dim, runs: Sequence[Dim]) -> Steps:
+        """Each of a line's elements as a column; their states are folded behind."""
+        kept, count, state = self.layout.kept, line.size, self.op.state_bytes
+        cells = [replace(dim, c=row_major(kept, i) * count) for i, dim in enumerate(kept)]
+        columns = merged([*cells, replace(line, c=1)], True)
+        inner = [dim for dim, cell in zip(kept, cells, strict=True) if cell.c < columns[-1].size]
+        planner = ColumnPlanner(
+            replace(self.op, emit=""),
+            replace(self.layout, kept=columns, reduced=tuple(runs), cell=0),
+            self.phases,
+            self.chunks,
+            self.finish,
+            self.option,
+        )
+        outer = kept[: len(kept) - len(inner)]
+        planner.columns_of_cell = count
+        planner.cells_of_row = tuple(Dim(dim.size, row_major(outer, i), 0, dim.c) for i, dim in enumerate(outer))
+        planner.cells_of_line = tuple(Dim(dim.size, row_major(inner, i) * count, 0, dim.c) for i, dim in enumerate(inner))
+        *steps, last = planner.launches()
+        if last.reads == FLAT:
+            return [*steps, replace(last, op=self.op, layout=replace(last.layout, cell=self.layout.cell))]
+        states = tuple(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(kept, cells, strict=True))
+        high = self.cells * count * state
+        layout = Layout(states, folded_columns(count, state), 0, 0, self.layout.cell, 0, high, 0, 0)
+        return [*steps, replace(last, writes=FLAT), Fold(self.op, layout, FLAT)]
 
     def _is_even(self, work: Work, vector: int, aligned: bool) -> bool:
         """Rows of a few slots a lane, one stride apart, enough of them to fill the GPU."""

@@ -208,11 +208,9 @@ def _operator(bound: Bound, final: bool, segmented: bool, itemsizes: tuple[int, 
 
 
 def _memory_order(array: Any, axis: int) -> list[int]:
-    """Axes from the longest stride to the shortest; the scanned one last among equals."""
+    """Axes of one element, then from the longest stride to the shortest; the scanned one last among equals."""
     strides = [abs(s) if n > 1 else 0 for n, s in zip(array.shape, array.strides, strict=True)]
-    if array.shape[axis] == 1:
-        strides[axis] = 0
-    order: list[int] = sorted(range(array.ndim), key=lambda a: (-strides[a], a == axis))
+    order: list[int] = sorted(range(array.ndim), key=lambda a: (array.shape[a] > 1, -strides[a], a == axis))
     if all(strides[a] == 0 or a == axis for a in order):
         order = [a for a in order if a != axis] + [axis]
     return order

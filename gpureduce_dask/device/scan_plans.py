@@ -115,7 +115,8 @@ def plan(
         return _by_lines(op, arrays, exclusive, reverse)
     is_dense = all(is_contiguous(op, arrays, i) for i in range(len(arrays.strides)))
     short = scan_small_lines.lane_lines(op, arrays, exclusive, reverse, limit, processors) if is_dense else None
-    short = short or scan_small_lines.thread_columns(op, arrays, exclusive, reverse)
+    if arrays.shape[arrays.axis] <= 32 and arrays.lines >= 1 << 16:
+        short = short or scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
     if short := short or scan_small_lines.small_planes(op, arrays, exclusive, reverse, limit, processors):
         return short
     rows = _any_all(op, arrays, exclusive, reverse, limit, processors)

@@ -24,11 +24,10 @@ PLENTY = 14  # warps. Sums of float16 (n, 50) with 8, 16 and 32: 0.96, 0.99 and 
 ENOUGH = 8  # with 6, sums of float16 (n, 256) 0.66, by sub-warps 0.87
 # Lines side by side. As above, by four columns and by one: (2, n) 1.04 and 0.43, (3, n) 0.91 and 0.64, (6, n) 0.90 and
 # 0.84, (24, n) 0.82 and 0.70, (32, n) 0.98 and 0.97, (64, n) 0.95 and 0.96.
-LONGEST_COLUMN = 32  # elements of a line
 THREADS = 256
+RESIDENT = 1024  # threads of a processor, from which on each may take several columns
 COLUMN_BYTES = 16  # bytes of a thread's columns
 BATCH = 128  # bytes that a thread loads at once
-FEWEST_COLUMNS = 1 << 16  # lines
 
 
 def lane_lines(
@@ -83,24 +82,40 @@ def _lane_bytes(elements: int, sizes: tuple[int, ...]) -> int:
     return LANE_SHARES * sum(runs[:-1]) + (0 if sizes[0] == sizes[-1] else runs[-1])
 
 
-def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) -> Plan | None:
-    """For lines that lie side by side in every array; None where they are few or long."""
-    kept, length = arrays.kept(), arrays.shape[arrays.axis]
-    if len(kept) != 1 or kept[0].size < FEWEST_COLUMNS or length > LONGEST_COLUMN:
+def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, processors: int) -> Plan | None:
+    """For lines that lie side by side, in planes; None where results do not."""
+    kept, length, lines = arrays.kept(), arrays.shape[arrays.axis], arrays.lines
+    if not kept or kept[-1].size < LANES or kept[-1].c != op.out_bytes or len(arrays.strides) > 3:
         return None
-    if (kept[0].a, kept[0].c) != (op.itemsizes[0], op.out_bytes) or kept[0].b != sum(op.itemsizes[1:]):
+    *planes, columns = kept
+    nbytes = sum(max(4, n) for n in op.itemsizes)
+    each = max(1, COLUMN_BYTES // nbytes)
+    while each > 1 and (lines < each * processors * RESIDENT or columns.size % (LANES * each) > columns.size // 8):
+        each //= 2
+    threads = min(THREADS, LANES << (-(-columns.size // (LANES * each)) - 1).bit_length())
+    blocks = -(-columns.size // (threads * each))  # of a plane
+    if lines // columns.size * blocks >= 1 << 31:
         return None
+    rows = min(max(1, BATCH // (each * nbytes)), 1 << (length - 1).bit_length())
     steps = [s[arrays.axis] for s in arrays.strides]
     starts = [(length - 1) * s if reverse else 0 for s in steps]
     if reverse:
         steps = [-s for s in steps]
-    nbytes = sum(max(4, n) for n in op.itemsizes)
-    columns = max(1, COLUMN_BYTES // nbytes)
-    rows = min(max(1, BATCH // (columns * nbytes)), 1 << (length - 1).bit_length())
-    name = f"scan_thread_columns<{op.type}, {op.emits}, {THREADS}, {columns}, {rows}, {flag(exclusive)}>"
+    name = f"scan_thread_columns<{op.type}, {op.emits}, {threads}, {each}, {rows}, {flag(exclusive)}>"
     second = steps[1] if len(steps) > 2 else 0
-    members = words(lines=kept[0].size, length=length, tiles=1, steps=(steps[0], second, steps[-1]), option=op.option)
-    return Plan((Step(name, -(-kept[0].size // (THREADS * columns)), THREADS),), members, starts=tuple(starts))
+    members = words(
+        lines=lines,
+        length=length,
+        tiles=blocks,
+        parts=columns.size,
+        steps=(steps[0], second, steps[-1]),
+        units=(columns.a, columns.b, columns.c),
+        step_index=-1 if reverse else 1,
+        option=op.option,
+        walk=planes,
+        by_lines=blocks,
+    )
+    return Plan((Step(name, blocks * (lines // columns.size), threads),), members, starts=tuple(starts))
 
 
 STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)

@@ -158,14 +158,16 @@ def words(
     units: tuple[int, int, int] = (0, 0, 0),
     option: tuple[float, float] = (0.0, 0.0),
     walk: Sequence[Dim] = (),
+    by_lines: int = 0,
 ) -> bytes:
-    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh)."""
+    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh). ``by_lines``: what is divided by, if not
+    the lines."""
     numbers = [lines * length + lead, lead, lines, length, tiles, parts]
-    divs = div_words(length) + div_words(lines)
+    divs = div_words(length) + div_words(by_lines or lines)
     bits = (length - 1).bit_length()
     short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
     return (
-        struct.pack("6Q2q3q3Q2Q", *numbers, flags[0], step_index, *steps, *units, *short)
+        struct.pack("6Q2q3q3q2Q", *numbers, flags[0], step_index, *steps, *units, *short)
         + struct.pack("2d", *option)
         + struct.pack("6Q", *divs)
         + struct.pack("98Q", *(n & ((1 << 64) - 1) for n in (*walk_words(walk), *walk_words(flags[1]))))

@@ -19,13 +19,15 @@ struct Scan {
     u64 lead;
     u64 lines, length;    // length: elements of a line
     u64 tiles;            // or splits of a line
-    u64 parts;            // short lines: those of a lane; scan-then-fan: states of parts, those of elements are behind them
+    u64 parts;            // short lines: those of a lane; lines side by side: those of a plane; scan-then-fan: states of parts,
+                          // those of elements are behind them
     i64 step_flags, step_index;
     i64 step_a, step_b, step_out;  // lines at any strides: bytes from one element to the next
-    u64 unit_a, unit_b, unit_out;  // strided lines: bytes that lie together, aligned, wherever lines begin
+    u64 unit_a, unit_b, unit_out;  // strided lines: bytes that lie together, aligned, wherever lines begin; lines side by side:
+                          // bytes from one to the next
     u64 magic, shift;     // strided lines: the quotient by their length of any number below 2^31
     f64 option[2];        // arguments of finalise
-    Div by_length, by_lines;
+    Div by_length, by_lines;  // lines side by side: by the blocks of a plane
     Walk line;            // lines at any strides: where each begins in the operands and, in bytes, in the results
     Walk flag;            // and among flags
 };

@@ -24,34 +24,39 @@ template <int Count, class Out> GR_HD void store_rotated(u8* row, const Out (&re
     if (!own) store_once(to + Count * 32, last);
 }
 
-// Short lines side by side, ColumnsPerThread a thread: every 32nd of a warp's neighbouring lines, so that the warp reads and writes
-// whole stretches of a row.
+// Lines side by side, in planes, ColumnsPerThread a thread: every 32nd of a warp's neighbouring lines, so that the warp reads and
+// writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks, units the bytes from column to column.
 template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bool Exclusive> struct ThreadColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     const Scan& task;
-    const u64 line;  // the first
+    const u64 plane, first, column;  // the warp's first column, and the thread's
     GR_HD ThreadColumnScan(const Scan& scan)
-        : task(scan), line(((u64)blockIdx.x * Threads + threadIdx.x / 32 * 32) * ColumnsPerThread + threadIdx.x % 32) {}
+        : task(scan), plane(scan.tiles == 1 ? blockIdx.x : scan.by_lines.of(blockIdx.x)),
+          first(((blockIdx.x - plane * scan.tiles) * Threads + threadIdx.x / 32 * 32) * ColumnsPerThread),
+          column(first + threadIdx.x % 32) {}
 
-    // Whole: all lines of the block exist.
-    template <bool Whole> GR_HD bool has(int j) const { return Whole || line + j * 32 < task.lines; }
+    GR_HD bool is_whole() const { return first + 32 * ColumnsPerThread <= task.parts; }
+    // Whole: all lines of the warp exist.
+    template <bool Whole> GR_HD bool has(int j) const { return Whole || column + j * 32 < task.parts; }
+    GR_HD u64 line(int j) const { return plane * task.parts + column + j * 32; }
     template <bool Whole> GR_HD void run() const {
         State state[ColumnsPerThread];
 #pragma unroll
         for (int j = 0; j < ColumnsPerThread; j++)
-            state[j] = task.carry && has<Whole>(j) ? ((const State*)task.carry)[line + j * 32] : Op::identity();
-        const u8 *a = task.a + line * Reader<In>::size_a, *b = task.b + line * Reader<In>::size_b;
-        u8* out = (u8*)task.out + line * sizeof(Out);
+            state[j] = task.carry && has<Whole>(j) ? ((const State*)task.carry)[line(j)] : Op::identity();
+        const Offset begin = task.line.at(plane);
+        const i64 step_a = (i64)task.unit_a, step_b = (i64)task.unit_b;
+        const u8 *a = task.a + begin.a + (i64)column * step_a, *b = task.b + begin.b + (i64)column * step_b;
+        u8* out = (u8*)task.out + begin.c + column * sizeof(Out);
         for (u64 row = 0; row < task.length; row += Batch) {
             In batch[Batch][ColumnsPerThread];
 #pragma unroll
             for (int i = 0; i < Batch; i++) {
 #pragma unroll
                 for (int j = 0; j < ColumnsPerThread; j++)
-                    if (row + i < task.length && has<Whole>(j))
-                        batch[i][j] = Reader<In>::one(a + j * 32 * Reader<In>::size_a, b + j * 32 * Reader<In>::size_b);
+                    if (row + i < task.length && has<Whole>(j)) batch[i][j] = Reader<In>::one(a + j * 32 * step_a, b + j * 32 * step_b);
                 a += task.step_a;
                 b += task.step_b;
             }
@@ -63,7 +68,7 @@ template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bo
                 for (int j = 0; j < ColumnsPerThread; j++) {
                     if (!has<Whole>(j)) continue;
                     if (Exclusive) results[j] = Emit::of(ExclusiveState<Op>::of(state[j], batch[i][j]), task.option);
-                    state[j] = ScanStep<Op>::of(state[j], batch[i][j]);
+                    state[j] = ScanStep<Op>::of(state[j], batch[i][j], index_of(task, row + i));
                     if (!Exclusive) results[j] = Emit::of(state[j], task.option);
                 }
                 if (Whole) store_rotated<ColumnsPerThread>(out - threadIdx.x % 32 * sizeof(Out), results);
@@ -76,15 +81,15 @@ template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bo
         }
 #pragma unroll
         for (int j = 0; j < ColumnsPerThread; j++)
-            if (task.totals && has<Whole>(j)) ((State*)task.totals)[line + j * 32] = state[j];
+            if (task.totals && has<Whole>(j)) ((State*)task.totals)[line(j)] = state[j];
     }
 };
 
-// Grid: threads for all lines, ColumnsPerThread each. Lines lie side by side in every array.
+// Grid: the blocks of all planes. Results lie side by side.
 template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_thread_columns(const __grid_constant__ Scan task) {
     const ThreadColumnScan<Op, Emit, Threads, ColumnsPerThread, Batch, Exclusive> work(task);
-    if ((u64)(blockIdx.x + 1) * (Threads * ColumnsPerThread) <= task.lines) work.template run<true>();
+    if (work.is_whole()) work.template run<true>();
     else work.template run<false>();
 }
 

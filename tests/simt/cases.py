@@ -56,6 +56,9 @@ LAYOUTS = {
     "rows of several slots": Layout((301, 200), (1,)),
     "even rows of several slots": Layout((301, 208), (1,), lambda x: x[:, :192]),
     "short lines": Layout((6, 50, 33), (0, 2), lambda x: x[:, :, 1:]),
+    "short lines as columns": Layout((7, 53, 38, 3), (0, 1, 3)),
+    "short lines as columns of planes": Layout((3, 1600, 4, 3), (1, 3), lambda x: x[:, :, ::-1]),
+    "short lines as columns with gaps": Layout((61, 5, 9, 8), (0, 3), lambda x: x.transpose(0, 2, 1, 3)[..., 1:6]),
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:]),
     "columns": Layout((517, 70), (0,)),
     "few columns": Layout((9000, 3), (0,)),
@@ -137,6 +140,7 @@ def small_grids() -> Iterator[None]:
             patch.setattr(tuning, name, 6)
         patch.setattr(tuning, "ONE_WAVE", 4)
         patch.setattr(tuning, "PHASED_BYTES", 256)
+        patch.setattr(tuning, "FOLD_BYTES", 0)
         yield
 
 

@@ -94,7 +94,6 @@ class Call:
             mock.patch.multiple(scan_serial_columns, SHORTEST=100, WARPS={1: 1.0}, PROCESSORS=1, FEWEST=2),
             mock.patch.multiple(
                 scan_small_lines,
-                FEWEST_COLUMNS=200,
                 FEWEST_LANE_LINES=200,
                 WARPS=(2, 1),
                 ENOUGH=1,
