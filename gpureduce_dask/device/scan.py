@@ -198,7 +198,7 @@ def _identities(shape: tuple[int, ...], bound: Bound) -> Any:
 def _operator(bound: Bound, final: bool, segmented: bool, itemsizes: tuple[int, ...]) -> scan_task.Operator:
     op = device_operator.cuda_operator(bound, final)
     state, align = bound.state.itemsize, bound.state.alignment
-    kind = op.type
+    kind = f"Indexed<{op.type}>" if bound.indexed else op.type
     if segmented:
         plain = scan_task.Operator(kind, "", itemsizes, 0, state, align)
         kind, state, align = f"Segmented<{kind}>", plain.running_bytes, max(4, align)

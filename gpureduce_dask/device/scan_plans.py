@@ -108,11 +108,8 @@ def plan(
     """
     if method != scan_methods.SINGLE_PASS:
         return scan_methods.plan(op, arrays, exclusive, reverse, method)
-    if op.indexed or len(op.itemsizes) > 2:  # the single pass knows no positions, and two operands
-        is_short = arrays.lines >= ENOUGH and arrays.shape[arrays.axis] <= SHORT
-        if arrays.axis == len(arrays.shape) - 1 and not is_short:
-            return scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
-        return _by_lines(op, arrays, exclusive, reverse)
+    if op.indexed or len(op.itemsizes) > 2:
+        return _with_positions(op, arrays, exclusive, reverse, limit, processors)
     is_dense = all(is_contiguous(op, arrays, i) for i in range(len(arrays.strides)))
     short = scan_small_lines.lane_lines(op, arrays, exclusive, reverse, limit, processors) if is_dense else None
     if arrays.shape[arrays.axis] <= 32 and arrays.lines >= 1 << 16:
@@ -126,6 +123,20 @@ def plan(
     rows = rows or scan_contiguous_columns.plan(op, arrays, exclusive, reverse, limit, processors, clusters)
     rows = rows or scan_serial_columns.plan(op, arrays, exclusive, reverse, limit)
     columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
+    return columns or _by_lines(op, arrays, exclusive, reverse)
+
+
+def _with_positions(
+    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
+) -> Plan:
+    """For states with positions, which few kernels know, and for three operands, of which the single pass takes two."""
+    along, single = arrays.axis == len(arrays.shape) - 1, len(op.itemsizes) <= 2
+    if along and not (arrays.lines >= ENOUGH and arrays.shape[-1] <= SHORT):
+        rows = _in_rows(op, arrays, exclusive, reverse, limit, processors) if single else None
+        return rows or scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
+    columns = None
+    if single and not along and arrays.lines >= ENOUGH:
+        columns = scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
     return columns or _by_lines(op, arrays, exclusive, reverse)
 
 
@@ -200,6 +211,7 @@ def _in_rows(
         lead=lead,
         steps=(steps[0], steps[1] if second else 0, steps[-1]),
         units=(units[0], units[1] if second else 0, 0 if is_dense[-1] else units[-1]),
+        step_index=-1 if reverse else 1,
         option=op.option,
         walk=arrays.kept(),
     )

@@ -63,6 +63,7 @@ struct Cursor {
     u64 line;
     u32 left;     // or SATURATED
     bool is_head;
+    i64 index;    // that the run's first element has in the line, or would have
 };
 
 template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse> struct LaneRun {
@@ -97,10 +98,15 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         const i64 begin = Reverse ? (i64)task.positions - (first + (i64)(run_of() + 1) * Share::run)
                                   : first + (i64)run_of() * Share::run - (i64)task.lead;
         const u64 at = begin > 0 ? (u64)begin : 0;
-        if (Lines == 0) return {at < task.length ? 0ull : 1ull, saturated(task.length - at), false};
+        const i64 before = begin < 0 ? begin : 0;  // positions without elements
+        if (Lines == 0) return {at < task.length ? 0ull : 1ull, saturated(task.length - at), false, index_of(task, at + before)};
         const u64 line = task.length > 1 ? task.by_length.of(at) : at, in_line = at - line * task.length;
-        return {line, saturated(task.length - in_line), in_line == 0};
+        return {line, saturated(task.length - in_line), in_line == 0, index_of(task, in_line + before)};
     }
+    // The index of a run's element number `element`, where the first one has `index`; what the first would have in a line that
+    // begins at an element.
+    GR_HD i64 index_at(i64 index, int element) const { return index + element * task.step_index; }
+    GR_HD i64 index_from(int element) const { return task.index - element * task.step_index; }
 
     // The first element of a lane's pack number k, in the order of the scan, counted from the share's.
     GR_HD int pack_of(int k) const { return run_of() * Share::run + (Reverse ? Run - 1 - k : k) * V; }
@@ -115,17 +121,23 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
 
     // A pack's element number i in the order of the scan.
     GR_HD static constexpr int scan_index(int i) { return Reverse ? V - 1 - i : i; }
-    static GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from) {
-        if constexpr (!Reverse) {
+    // A pack's element, or all of pack number k of a run whose first element has an index.
+    GR_HD void take(ThreadReduce<Op>& reduce, const In& x, i64 index, int element) const {
+        if constexpr (KeepsIndex<Op>::yes) reduce.take(x, index_at(index, element));
+        else reduce.take(x);
+    }
+    GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from, i64 index, int k) const {
+        if constexpr (!Reverse && !KeepsIndex<Op>::yes) {
             reduce.take(from);
         } else {
 #pragma unroll
-            for (int i = 0; i < V; i++) reduce.take(from.at[scan_index(i)]);
+            for (int i = 0; i < V; i++) take(reduce, from.at[scan_index(i)], index, k * V + i);
         }
     }
-    GR_HD Out one(Value& value, const In& x) const {
+    GR_HD Out one(Value& value, const In& x, i64 index, int element) const {
         const Value before = value;
-        value = ScanStep<Op>::of(before, x);
+        if constexpr (KeepsIndex<Op>::yes) value = ScanStep<Op>::of(before, x, index_at(index, element));
+        else value = ScanStep<Op>::of(before, x);
         return Exclusive ? RowEmit<Emit>::of(ExclusiveState<Op>::of(before, x), task.option)
                          : RowEmit<Emit>::of(value, task.option);
     }
@@ -166,12 +178,12 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         for (int i = 0; i < Count; i++) put(k + i, in_scan_order(to[i]));
     }
     // The state of a run in which no line begins or ends, and all positions are elements.
-    template <int Misalignment> GR_HD Value fold_even() const {
+    template <int Misalignment> GR_HD Value fold_even(i64 index) const {
         Packs<Misalignment> packs(*this);
         ThreadReduce<Op> reduce;
         const int together = Misalignment == 0 ? unrolled : unrolled_misaligned;
 #pragma unroll together
-        for (int k = 0; k < Run; k++) take(reduce, packs.next(k));
+        for (int k = 0; k < Run; k++) take(reduce, packs.next(k), index, k);
         return reduce.state();
     }
     // All lanes of a warp call, with such a run. Assumes that all elements of the warp's share are finite, and returns whether they
@@ -197,7 +209,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         for (int k = 0; k < Run; k++) write_some<1>(packs, scan, k);
     }
     // The results of a run behind `value`. `squares`: no less than the sum of squared distances from the mean of `value`, or NaN.
-    template <int Misalignment> GR_HD void write_even(Value value, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
+    template <int Misalignment>
+    GR_HD void write_even(Value value, i64 index, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
         Packs<Misalignment> packs(*this);
         if (Misalignment > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
         By<by_packs> fast(value, task.option);
@@ -217,7 +230,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
                 run_pack(fast, from, to);
             } else {
 #pragma unroll
-                for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
+                for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i);
             }
             put(k, to);
         }
@@ -233,17 +246,18 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
             const u32 behind = run - at.left, length = saturated(task.length), more = behind < length ? 0 : behind / length;
             begin = run - (behind - more * length);
             line += 1 + more;
+            at.index = index_from(begin);
         }
         Packs<0> packs(*this);
         ThreadReduce<Op> reduce;
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
-            if (begin <= k * V) take(reduce, from);
+            if (begin <= k * V) take(reduce, from, at.index, k);
             else if (begin < (k + 1) * V)
 #pragma unroll
                 for (int i = 0; i < V; i++)
-                    if (begin <= k * V + i) reduce.take(from.at[scan_index(i)]);
+                    if (begin <= k * V + i) take(reduce, from.at[scan_index(i)], at.index, k * V + i);
         }
         return run_state(has_head ? start_or_none(line) : Op::identity(), reduce, has_head);
     }
@@ -261,28 +275,29 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
                     run_pack(fast, from, to);
                 } else {
 #pragma unroll
-                    for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
+                    for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
                 }
                 at.left -= V;
             } else {
                 if constexpr (by_packs) value = fast.now();
-                if (task.length >= V) write_end(at, value, from, to);
-                else write_short(at, value, from, to);
+                if (task.length >= V) write_end(at, value, k, from, to);
+                else write_short(at, value, k, from, to);
                 fast = By<by_packs>(value, task.option);
             }
             put(k, to);
         }
     }
     // A pack in which one line ends, without a branch an element.
-    GR_HD void write_end(Cursor& at, Value& value, const Pack<In, V>& from, Pack<Out, V>& to) const {
+    GR_HD void write_end(Cursor& at, Value& value, int k, const Pack<In, V>& from, Pack<Out, V>& to) const {
         const Value start = start_or_none(at.line + 1);
         Value total = value;
 #pragma unroll
         for (int i = 0; i < V; i++) {
-            to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
+            to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
             if (at.left == i + 1) {
                 total = value;
                 value = start;
+                at.index = index_from(k * V + i + 1);
             }
         }
         if (task.totals) ((Value*)task.totals)[place(at.line)] = total;
@@ -290,17 +305,19 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         at.left += saturated(task.length) - V;
     }
     // A pack in which several lines may end.
-    GR_HD void write_short(Cursor& at, Value& value, const Pack<In, V>& from, Pack<Out, V>& to) const {
+    GR_HD void write_short(Cursor& at, Value& value, int k, const Pack<In, V>& from, Pack<Out, V>& to) const {
 #pragma unroll
         for (int i = 0; i < V; i++) {
-            to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
-            if (--at.left == 0) end_line(at, value);
+            to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
+            if (--at.left == 0) end_line(at, value, k * V + i);
         }
     }
-    GR_HD void end_line(Cursor& at, Value& value) const {
+    // With the run's element that was the line's last.
+    GR_HD void end_line(Cursor& at, Value& value, int element) const {
         if (task.totals) ((Value*)task.totals)[place(at.line)] = value;
         if (Lines == 0) return;
         at.left = saturated(task.length);
+        at.index = index_from(element + 1);
         value = start_or_none(++at.line);
     }
 
@@ -317,10 +334,11 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 if (!is_element(first + pack_of(k) + scan_index(i))) continue;
-                reduce.take(from.at[scan_index(i)]);
+                take(reduce, from.at[scan_index(i)], at.index, k * V + i);
                 if (Lines == 0 || --at.left != 0) continue;
                 has_head = true;
                 at.left = saturated(task.length);
+                at.index = index_from(k * V + i + 1);
                 start = start_or_none(++at.line);
                 reduce = ThreadReduce<Op>();
             }
@@ -338,8 +356,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 if (!is_element(first + pack_of(k) + scan_index(i))) continue;
-                to.at[scan_index(i)] = one(value, from.at[scan_index(i)]);
-                if (--at.left == 0) end_line(at, value);
+                to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
+                if (--at.left == 0) end_line(at, value, k * V + i);
             }
             put(k, to);
         }

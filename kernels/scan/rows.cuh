@@ -127,15 +127,15 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
     GR_HD u32 misalignment(u32 stage) const {
         return reads_misaligned ? misalignment_of<V>(scratch().misaligned[stage][warp], Share::size_a) : 0;
     }
-    template <int Misalignment> GR_HD Value fold_even(u32 misalignment, const Lane& run) const {
+    template <int Misalignment> GR_HD Value fold_even(u32 misalignment, const Lane& run, i64 index) const {
         if constexpr (reads_misaligned && Misalignment + 1 < 2 * V)
-            if (misalignment != Misalignment) return fold_even<Misalignment + 1>(misalignment, run);
-        return run.template fold_even<Misalignment>();
+            if (misalignment != Misalignment) return fold_even<Misalignment + 1>(misalignment, run, index);
+        return run.template fold_even<Misalignment>(index);
     }
-    template <int Misalignment> GR_HD void write_even(u32 misalignment, const Lane& run, Value value) const {
+    template <int Misalignment> GR_HD void write_even(u32 misalignment, const Lane& run, Value value, i64 index) const {
         if constexpr (reads_misaligned && Misalignment + 1 < 2 * V)
-            if (misalignment != Misalignment) return write_even<Misalignment + 1>(misalignment, run, value);
-        run.template write_even<Misalignment>(value);
+            if (misalignment != Misalignment) return write_even<Misalignment + 1>(misalignment, run, value, index);
+        run.template write_even<Misalignment>(value, index);
     }
     template <int Misalignment> GR_HD bool fold_finite(u32 misalignment, const Lane& run, Value& value) const {
         if constexpr (reads_misaligned && Misalignment + 1 < 2 * V)
@@ -154,7 +154,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
         if (even) {
             Value own;
             if constexpr (Lane::assumes_finite) finite = fold_finite<0>(misalignment(stage), run, own);
-            if (!finite) own = fold_even<0>(misalignment(stage), run);
+            if (!finite) own = fold_even<0>(misalignment(stage), run, at.index);
             if constexpr (Lines > 0) return Running::of(warp_scan<Op, 32>(own), false);
             state = Running::of(own, false);
         } else {
@@ -177,7 +177,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
                                        Running::value(Running::combine(Running::of(prefix, false), kept.before)));
         // Of one line it is found again: kept in a register, float16 had 0.93 of a copy for 0.95.
         const bool even = Lines == 0 ? is_inner(first) : kept.even;
-        const Cursor at = Lines > 0 && even ? Cursor() : run.cursor(first);
+        const Cursor at = Lines > 0 && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
         if constexpr (by_power_sums) {
             const Head head = even ? Head(share_a(stage), Head::all) : head_of(first, at, stage);
             if (even || head.exists()) {
@@ -197,7 +197,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
                 } else {
                     value = Running::value(Running::combine(Running::of(prefix, false), kept.before));
                 }
-                run.template write_even<0>(value, squares);
+                run.template write_even<0>(value, at.index, squares);
                 if (!head.exists()) return;
                 __syncwarp();
                 if (task.totals && lane == head.owner && head.at > 0)
@@ -207,7 +207,7 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
             }
         }
         const Value value = Running::value(Running::combine(Running::of(prefix, false), kept.before));
-        if (even) return write_even<0>(misalignment(stage), run, value);
+        if (even) return write_even<0>(misalignment(stage), run, value, at.index);
         if constexpr (Lines > 0)
             if (is_inner(first)) return run.write_ends(at, value);
         run.write_part(first, at, value);

@@ -65,6 +65,12 @@ template <> struct FewDigits<half> { static const bool yes = true; };
 template <> struct FewDigits<bfloat16> { static const bool yes = true; };
 template <> struct FewDigits<f32> { static const bool yes = true; };
 
+// Operators whose states keep the position of an element: scans tell them each element's index in its line.
+template <class Op> struct Indexed : Op {};
+template <class Op> struct ScanStep<Indexed<Op>> : ScanStep<Op> {};
+template <class Op> struct KeepsIndex { static const bool yes = false; };
+template <class Op> struct KeepsIndex<Indexed<Op>> { static const bool yes = true; };
+
 // One line: the operator's state itself.
 template <class Op, bool Lines> struct SegmentedState {
     typedef typename Op::State State;
@@ -100,10 +106,10 @@ template <class Op> struct Segmented {
     static GR_HD State identity() { return SegmentedState<Op, true>::identity(); }
     static GR_HD State combine(State earlier, State later) { return SegmentedState<Op, true>::combine(earlier, later); }
     static GR_HD Acc start() { return identity(); }
-    static GR_HD void absorb(Acc& acc, In x, i64) { acc = ScanStep<Segmented>::of(acc, x); }
-    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64, i64) {
+    static GR_HD void absorb(Acc& acc, In x, i64 index) { acc = ScanStep<Segmented>::of(acc, x, index); }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64 index, i64 step) {
 #pragma unroll
-        for (int j = 0; j < V; j++) absorb(acc, pack.at[j], 0);
+        for (int j = 0; j < V; j++) absorb(acc, pack.at[j], index + j * step);
     }
     static GR_HD State settle(const Acc& acc) { return acc; }
     static GR_HD auto finalise(State state, const f64* option) { return Op::finalise(state.value, option); }
@@ -114,6 +120,8 @@ template <class Op> struct ScanStep<Segmented<Op>> {
         return {ScanStep<Op>::of(x.b.byte ? Op::identity() : state.value, x.a, index), state.has_head | x.b.byte};
     }
 };
+
+template <class Op> struct KeepsIndex<Segmented<Op>> : KeepsIndex<Op> {};
 
 // One flag for both: a segment or a line begins.
 template <class Op> struct SegmentedState<Segmented<Op>, true> {
@@ -128,7 +136,7 @@ template <class Op> struct SegmentedState<Segmented<Op>, true> {
 template <class Op> struct ThreadReduce {
     typename Op::Acc acc;
     GR_HD ThreadReduce() : acc(Op::start()) {}
-    GR_HD void take(typename Op::In x) { Op::absorb(acc, x, 0); }
+    GR_HD void take(typename Op::In x, i64 index = 0) { Op::absorb(acc, x, index); }
     template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack) { Op::absorb_pack(acc, pack, 0, 1); }
     GR_HD typename Op::State state() const { return Op::settle(acc); }
 };
