@@ -116,7 +116,7 @@ def test_extremes_have_words_in_shared_memory_while_there_is_room(groups, column
     assert plans.best_columns(op, groups, 227 * 1024) == columns
     if columns:
         assert plans.method(op, rows(groups), False, 0) == plans.BEST
-        assert plans.best(op, rows(groups), 0).shared_bytes <= plans.limits(0)[0]
+        assert plans.best(op, rows(groups), 0).shared_bytes <= plans.gpu(0).shared_bytes
         assert plans.method(op, rows(groups, length=1000), False, 0) != plans.BEST
     assert plans.best_columns(extremes("argmin", "i2"), groups, 227 * 1024) == {10: 32, 1000: 16, 2000: 4}.get(
         groups, 1 if groups < 29_000 else 0

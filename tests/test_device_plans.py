@@ -318,6 +318,9 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "short lines": ("reduce_rows Lines=SHORT_LINES", inside((6, 50, 33), (0, 2)), 1, "ticket"),
     "lines with gaps": ("reduce_rows Lines=LONG_LINES", gapped((3, 2, 3000), (0, 2)), 1, "two-pass"),
     "short rows": ("reduce_short_rows Lines=ONE_LINE", inside((901, 32), (1,)), 1, "ticket"),
+    "short lines as columns": ("reduce_flat_columns", plain((4000, 5, 3), (0, 2), 1), 1, "ticket"),
+    "short lines as columns of planes": ("reduce_columns Flat=false", inside((3, 70, 14, 3), (1, 3), 2), 1, "two-pass"),
+    "short lines of chunks as columns": ("reduce_columns Flat=false", plain((200, 38, 3), (0, 2), 1), 3, "ticket"),
     "rows of lines": ("reduce_short_rows Lines=SHORT_LINES", inside((901, 3, 5), (1, 2)), 1, "ticket"),
     "even rows": ("reduce_even_rows", Chunk((5000, 8), (4,), ((48, 4),), (1,)), 1, "ticket"),
     "long even rows": ("reduce_even_rows Items=2", plain((5000, 128), (1,), 8), 1, "ticket"),
@@ -372,6 +375,7 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
 def test_every_kernel_is_chosen_for_something(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, chunk, count, finish = CASES[name]
     monkeypatch.setattr(tuning, "PHASED_BYTES", 200)
+    monkeypatch.setattr(tuning, "FOLD_BYTES", 0)
     kernel, *words = wanted.split()
     words = dict(word.split("=") for word in words)
     for state_bytes in (4,) if "phased" in kernel else (4, 16):  # of large states a thread owns few columns

@@ -15,6 +15,7 @@ from simt.backend import RUNTIME, put
 
 from gpureduce_dask.device import launch, scan_launch, scan_plans, scan_task
 from gpureduce_dask.device import scan as device_scan
+from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.host import reduce as host
 from gpureduce_dask.host import scan as host_scan
 from gpureduce_dask.operators.table import OPERATORS
@@ -36,7 +37,7 @@ class Player:
         self.bound, self.axis, self.resets, self.options = bound, axis, resets, options
         self.plans, self.zeros = [], []
 
-    def plan(self, op, arrays, exclusive, reverse, limit, processors, method, clusters):
+    def plan(self, op, arrays, exclusive, reverse, gpu, method):
         self.op, self.arrays = op, arrays
         self.plans.append((exclusive, reverse))
         return scan_task.Plan((scan_task.Step("k", 7, 64),), b"words", SCRATCH, True, (0,) * len(arrays.strides))
@@ -80,8 +81,7 @@ def played(monkeypatch):
         monkeypatch.setattr(launch, "start_kernel", player.start)
         monkeypatch.setattr(scan_plans, "plan", player.plan)
         monkeypatch.setattr(cupy, "ascontiguousarray", lambda array: put(np.ascontiguousarray(seen(array))))
-        monkeypatch.setattr(scan_launch, "limits", lambda number: (48 << 10, 3))
-        monkeypatch.setattr(scan_launch, "has_clusters", lambda number: False)
+        monkeypatch.setattr(scan_launch, "gpu", lambda number: Gpu(48 << 10, 3, False))
         monkeypatch.setattr(
             scan_launch, "load", lambda plan, *_: ([(3, s.blocks, s.threads, s.shared_bytes) for s in plan.steps], ())
         )

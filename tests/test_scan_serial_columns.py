@@ -11,6 +11,7 @@ pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import scan_launch, scan_plans, scan_serial_columns, scan_task
+from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.operators.table import OPERATORS
 
 LIMIT = 227 << 10  # bytes of shared memory of a block; an SM has 1 KiB more
@@ -25,7 +26,7 @@ def plan(name: str, dtype: str, shape=SHAPE, axis=0, segmented=False, exclusive=
     whole = (*shape[:-1], pitch or shape[-1])
     strides = tuple(tuple(scan_launch.c_strides(whole, n)) for n in (*sizes, bound.result.itemsize))
     arrays = scan_task.Operands(shape, axis, strides, (0,) * len(strides))
-    return scan_plans.plan(op, arrays, exclusive, False, LIMIT, processors)
+    return scan_plans.plan(op, arrays, exclusive, False, Gpu(LIMIT, processors))
 
 
 def warps_of(found: scan_task.Plan) -> int:

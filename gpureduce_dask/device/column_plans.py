@@ -184,14 +184,14 @@ class ColumnPlanner(Planner):
         first = replace(self.op, emit="")
         steps = [replace(step, writes=FLAT) for step in self._tiles(work, vector, flat=True, op=first)]
         state = self.op.state_bytes
-        outer = [Dim(d.size, row_major(rows, i), 0, d.c) for i, d in enumerate(rows)]
-        inner = [Dim(line.size, 1, 0, line.c)]
-        if self.columns_of_cell > 1:
-            outer, inner = [*self.cells_of_row], [*self.cells_of_line]
+        of_rows = self.cells_of_row
+        of_line = self.cells_of_line or (Dim(line.size, 1, 0, line.c),)
+        if self.columns_of_cell == 1:
+            of_rows = tuple(Dim(d.size, row_major(rows, i), 0, d.c) for i, d in enumerate(rows))
         folded = Layout(
             kept=(
-                *(replace(d, a=d.a * length * state) for d in outer),
-                *(replace(d, a=d.a * state) for d in inner),
+                *(replace(d, a=d.a * length * state) for d in of_rows),
+                *(replace(d, a=d.a * state) for d in of_line),
             ),
             reduced=(Dim(periods, line.size * state), *folded_columns(self.columns_of_cell, state)),
             offset_a=0,
@@ -248,7 +248,8 @@ class ColumnPlanner(Planner):
         published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 or flat else 1)
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
-        wanted = -(-blocks_for(tiles * runs * wide // (32 * items), most) // tiles)
+        warp_tiles = tiles * runs * wide // (32 * items)
+        wanted = -(-blocks_for(warp_tiles, most, tuning.ONE_WAVE, tuning.TILES_PER_WARP) // tiles)
         most = max(1, runs // max(1, tall * items))
         splits = _even_splits(tiles, runs, vector, most) if crowded else min(wanted, most)
         splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN)))

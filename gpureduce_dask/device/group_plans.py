@@ -16,7 +16,7 @@ from . import launch
 from .layout import Dim
 from .plan_cache import Plans
 from .plans import Launch, Operator
-from .scan_launch import limits
+from .scan_launch import gpu
 from .task import Work, base_bytes
 
 # H200, sums of 2^28 float32 with labels of int32, 2026-11-21, shares of 4,680 GB/s: 0.91 into 10 groups, 0.88 into
@@ -115,7 +115,7 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     """How groups are reduced: ``is_exact`` where one atomic adds an element, with the same answer in any order."""
     if not op.commutative or rows.inner > 1:
         return PIECES
-    if rows.length >= BEST_LEAST and best_columns(op, rows.groups, limits(device)[0]):
+    if rows.length >= BEST_LEAST and best_columns(op, rows.groups, gpu(device).shared_bytes):
         return BEST
     each = (rows.groups + 1) * op.state_bytes
     if each * 256 <= PRIVATE_FULL:
@@ -123,7 +123,7 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     if (
         (adds_whole(op) or adds_floats(op))
         and rows.length >= WINDOW_LEAST * rows.groups
-        and window_ranges(op, rows.groups, limits(device)[0])
+        and window_ranges(op, rows.groups, gpu(device).shared_bytes)
     ):
         return WINDOW
     if each * 128 <= PRIVATE_MOST:
@@ -187,7 +187,7 @@ def window_ranges(op: Operator, groups: int, room: int) -> int:
 
 def window(op: Operator, rows: Rows, device: int) -> Launch:
     """Groups in shared memory that all threads of a block add to."""
-    room, processors = limits(device)
+    room, processors = gpu(device).shared_bytes, gpu(device).processors
     ranges = window_ranges(op, rows.groups, room)
     each = -(-rows.groups // ranges)
     shape = window_shape(op, each, room)
@@ -227,7 +227,7 @@ def _word(op: Operator) -> tuple[int, int]:
 
 def best(op: Operator, rows: Rows, device: int) -> Launch:
     """Groups in shared memory whose extremes all threads of a block raise."""
-    room, processors = limits(device)
+    room, processors = gpu(device).shared_bytes, gpu(device).processors
     columns, (size, more) = best_columns(op, rows.groups, room), _word(op)
     splits = _splits(rows, WINDOW_THREADS, processors)
     vector, loads = _at_hand(rows)

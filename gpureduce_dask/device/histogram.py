@@ -14,7 +14,7 @@ from ..operators.grouped import Edges
 from . import chunk_plans, group_plans, launch
 from .groups import copied, on_device
 from .plans import Launch
-from .scan_launch import limits
+from .scan_launch import gpu
 from .task import BATCH, Work
 
 THREADS = 512
@@ -33,7 +33,7 @@ def counts_of(blocks: Sequence[Any], edges: Edges) -> Any:
 
 def _counts_of(blocks: Sequence[Any], edges: Edges, dtype: Any) -> Any:
     count = len(edges.edges) - 1
-    room, processors = limits(blocks[0].data.device_id)
+    room, processors = gpu(blocks[0].data.device_id).shared_bytes, gpu(blocks[0].data.device_id).processors
     shared = (count + 1) * (8 if dtype is None else dtype.itemsize) + count * 4
     if dtype is None or shared > room:
         return None
@@ -69,7 +69,7 @@ def _codes_of(block: Any, edges: Edges, dtype: Any) -> Any:
     out, address = launch.new_array(block.shape, CODES, block.size * CODES.itemsize)
     if block.size:
         kernel = f"bins_codes<{_types(flat, dtype)}, {_guessed(edges)}, {THREADS}>"
-        grid = min(-(-block.size // THREADS), limits(block.data.device_id)[1] * RESIDENT)
+        grid = min(-(-block.size // THREADS), gpu(block.data.device_id).processors * RESIDENT)
         step = Launch(kernel, grid, Work(cells=len(edges.edges) - 1, length=block.size, batch=2), threads=THREADS)
         _run(step, address, edges, dtype, [(flat.data.ptr, 0, 0)])
     return out

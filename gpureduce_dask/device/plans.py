@@ -71,12 +71,12 @@ class Fold:
 Steps = list[Launch | Fold]
 
 
-def blocks_for(tiles: int, most: int) -> int:
-    """Blocks that share this many warp tiles: one tile a warp up to a wave, then TILES_PER_WARP, then a full grid."""
+def blocks_for(tiles: int, most: int, wave: int, each: int) -> int:
+    """Blocks that share this many warp tiles: one tile a warp up to a wave, then so many each, then a full grid."""
     warps = tuning.THREADS // 32
     blocks = -(-tiles // warps)
-    if blocks > tuning.ONE_WAVE:
-        blocks = max(tuning.ONE_WAVE, -(-tiles // (warps * tuning.TILES_PER_WARP)))
+    if blocks > wave:
+        blocks = max(wave, -(-tiles // (warps * each)))
     return min(blocks, most)
 
 

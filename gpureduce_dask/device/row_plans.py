@@ -232,7 +232,7 @@ class RowPlanner(Planner):
             most = tuning.NARROW_HEAVY_BLOCKS
         if self._folds_pairs():
             most = tuning.PAIR_BLOCKS
-        wanted = -(-blocks_for(rows * row_tiles, most) // rows)
+        wanted = -(-blocks_for(rows * row_tiles, most, tuning.ROW_WAVE, tuning.ROW_TILES_PER_WARP) // rows)
         return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
 
     def _ordered(self, work: Work) -> Steps:

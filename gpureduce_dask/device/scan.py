@@ -154,8 +154,7 @@ def _prepare(
         tuple(tuple(s[a] for a in order) for s in (*(x.strides for x in operands), strides)),
         (*(x.data.ptr % 16 for x in operands), phase),
     )
-    limits, clusters = scan_launch.limits(number), scan_launch.has_clusters(number)
-    plan = scan_plans.plan(op, arrays, exclusive, reverse, *limits, method, clusters=clusters)
+    plan = scan_plans.plan(op, arrays, exclusive, reverse, scan_launch.gpu(number), method)
     total = (*(first.shape[a] for a in kept), 1, op.state_bytes)
     back = [0] * (first.ndim + 1)
     for place, a in enumerate([*kept, axis, first.ndim]):

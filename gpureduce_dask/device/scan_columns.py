@@ -165,12 +165,12 @@ STATE_SLOTS = WRITE_DELAY + 1
 # 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
 WARPS = (16, 10, 6, 4)
 WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
+# Of large states, which take registers. H200, 2026-11-26, with 16, 10 and 6: nanvar of uint32 down (1082400, 31) 450, 287
+# and 248 us, of int32 down (28, 108941, 11) 237, 169 and 183, deviations of complex128 down (466032, 9) 197, 118 and 135.
+LARGE_STATE_BYTES = 32
+WARPS_OF_LARGE = WARPS[1:]
 FEWEST = 4  # rows of a lane
-# Elements of a line: shorter ones are taken by a thread each, and so are short ones where they are many in one plane
-# and a lane takes one column. As above, by threads and in strips: down (1024, 2^20) 0.92 and 0.96, one column a lane
-# 0.89; rows of odd pitch, down (24, n) 0.82 and 0.27, (48, n) 0.68 and 0.70, (200, n) 0.56 and 0.75.
-SHORTEST, SHORTEST_MISALIGNED = 256, 48
-SHORT, MANY = 2048, 1 << 18
+SHORTEST = 16  # elements of a line
 STRIP = 256  # bytes of a row, at most, that a warp takes at once
 SPARSEST = 4  # places of an element from one column to the next, at most: all that lies between is read
 MOST = 128 << 10  # bytes of a tile, read and written: more makes the last round of tiles too long
@@ -267,9 +267,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
         steps = [-s for s in steps]
     count = math.prod(dim.size for dim in planes)
     lane_columns, column_stride = columns_of_lane(op, arrays, columns, planes, steps)
-    if length < (SHORTEST_MISALIGNED if column_stride > 1 else SHORTEST):
-        return None
-    if lane_columns == 1 and length <= SHORT and arrays.lines >= MANY and min(sizes) >= 4 and not planes:
+    if length < SHORTEST:
         return None
     width, strips, lead = strips_of(op, arrays, kept, steps, lane_columns, column_stride)
     own_columns = width
@@ -301,7 +299,8 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     radix = RADIX if _polls_in_batch(op, cut, chains) else 0
     each = 8 if radix else 16 * -(-cut.look_back_columns * op.state_bytes // 8)
     tile_states = chains * chain_tile_states(cut.links, anchored, radix) * LANES * cut.look_back_warps * each
-    return Plan((step,), members, tile_states + 16, True, tuple(starts))
+    cost = "scan_columns, several a lane" if lane_columns > 1 == column_stride and width > lane_columns else ""
+    return Plan((step,), members, tile_states + 16, True, tuple(starts), -(-tiles // processors), cost)
 
 
 def _takes_tiles_late(op: Operator, cut: Cut, chains: int) -> bool:
@@ -418,7 +417,8 @@ def _cut(
         and (row_groups > 1 or written % 32 != 0)
     )
     copied = width * (sum(op.itemsizes) + op.out_bytes)
-    for all_warps in WARPS_OF_MANY if lane_columns == 1 and count >= FEW_CHAINS else WARPS:
+    shapes = WARPS_OF_MANY if lane_columns == 1 and count >= FEW_CHAINS else WARPS
+    for all_warps in WARPS_OF_LARGE if op.state_bytes >= LARGE_STATE_BYTES else shapes:
         warps = all_warps - WRITE_DELAY * look_back_warps
         if warps < 2:
             break

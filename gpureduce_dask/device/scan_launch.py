@@ -11,6 +11,7 @@ import numpy as np
 
 from . import compile as compiler
 from . import launch, shared
+from .scan_costs import Gpu
 from .scan_task import Plan
 
 CLUSTERS = 90  # compute capability from which on GPUs have them
@@ -19,20 +20,19 @@ Ready = tuple[int, int, int, int]  # a function's handle, blocks, threads, bytes
 
 
 @functools.cache
-def limits(number: int) -> tuple[int, int]:
-    """Bytes of shared memory that a block of this GPU may have, and its processors."""
+def gpu(number: int) -> Gpu:
+    """What plans ask of this GPU."""
     import cupy
 
-    attributes = cupy.cuda.Device(number).attributes
-    return attributes["MaxSharedMemoryPerBlockOptin"], attributes["MultiProcessorCount"]
-
-
-@functools.cache
-def has_clusters(number: int) -> bool:
-    """True of a GPU whose blocks may reach into each other's shared memory."""
-    import cupy
-
-    return int(cupy.cuda.Device(number).compute_capability) >= CLUSTERS
+    device = cupy.cuda.Device(number)
+    attributes = device.attributes
+    clock, bits = (attributes.get(name, 0) for name in ("MemoryClockRate", "GlobalMemoryBusWidth"))  # kHz
+    return Gpu(
+        attributes["MaxSharedMemoryPerBlockOptin"],
+        attributes["MultiProcessorCount"],
+        int(device.compute_capability) >= CLUSTERS,
+        2e3 * clock * bits / 8 or Gpu.bandwidth,
+    )
 
 
 def load(

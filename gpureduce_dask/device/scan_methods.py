@@ -50,7 +50,8 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, method:
         option=op.option,
         walk=arrays.kept(),
     )
-    return Plan(steps, members, (parts + (lines * length if local else 0)) * op.state_bytes, False, starts)
+    scratch = (parts + (lines * length if local else 0)) * op.state_bytes
+    return Plan(steps, members, scratch, False, starts, ITEMS)
 
 
 def _steps(op: Operator, lines: int, counts: list[int], exclusive: bool, local: bool) -> tuple[Step, ...]:

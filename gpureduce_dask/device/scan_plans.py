@@ -11,17 +11,19 @@ How lines are cut follows from shapes and dtypes, and from the GPU's shared memo
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from . import (
     scan_columns,
     scan_contiguous,
     scan_contiguous_columns,
+    scan_costs,
     scan_methods,
     scan_serial_columns,
     scan_small_lines,
 )
+from .scan_costs import Gpu
 from .scan_task import (
     RING_SLOTS,
     STAGES,
@@ -67,12 +69,18 @@ STRIDED = ((14, 9), (12, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))
 # 0.61.
 NARROW_STRIDED = ((20, 5), (16, 5), (8, 5), (4, 3), (2, 1))
 
+# Where a chunk is few tiles, the last round of which leaves processors idle. H200, 2026-11-26, 64 MiB, the shape above and
+# one of these: sums of a line of float32 51 and 46 us, products of uint64 53 and 50, of 4 MiB of uint8 23 and 14. A round
+# saved has to be worth more than a shape that is not the best of large chunks.
+OF_FEW_TILES = ((20, 5), (16, 5))
+OTHER_SHAPE = 1.03
+LARGE_STATE_BYTES = 24  # with larger ones, deviations of float64 have 203 us with the shape above and 291
+
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
 FEW = 1 << 17  # threads
 ENOUGH = 1 << 13  # lines from which on a thread takes a whole one; fewer are shared by FEW
 SHORTEST = 64  # elements of a part
-SHORT = 32  # elements of a line with positions that a thread takes where lines are many; a block takes longer ones
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, any of float32 with 4 and 56, 6 and 37, 8
 # and 28, 16 and 14, 24 and 9: 1.06, 1.08, 1.06, 1.05 and 1.04 of a copy (1.11 is what such a copy has); as other
@@ -87,57 +95,42 @@ def plan(
     arrays: Operands,
     exclusive: bool,
     reverse: bool,
-    limit: int,
-    processors: int,
+    gpu: Gpu,
     method: str = scan_methods.SINGLE_PASS,
-    *,
-    clusters: bool = True,
 ) -> Plan:
-    """Cut a scan.
-
-    Parameters
-    ----------
-    limit : int
-        Bytes of shared memory that a block may have.
-    processors : int
-        Of the GPU: blocks of the single pass stay until all tiles are done.
-    method : str
-        One of ``scan_methods.METHODS``.
-    clusters : bool
-        Of the GPU: its blocks may reach into each other's shared memory.
-    """
+    """Cut a scan, as is predicted to take least time on this GPU. ``method``: one of ``scan_methods.METHODS``."""
     if method != scan_methods.SINGLE_PASS:
         return scan_methods.plan(op, arrays, exclusive, reverse, method)
-    if op.indexed or len(op.itemsizes) > 2:
-        return _with_positions(op, arrays, exclusive, reverse, limit, processors)
-    is_dense = all(is_contiguous(op, arrays, i) for i in range(len(arrays.strides)))
-    short = scan_small_lines.lane_lines(op, arrays, exclusive, reverse, limit, processors) if is_dense else None
-    if arrays.shape[arrays.axis] <= 32 and arrays.lines >= 1 << 16:
-        short = short or scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
-    if short := short or scan_small_lines.small_planes(op, arrays, exclusive, reverse, limit, processors):
-        return short
-    rows = _any_all(op, arrays, exclusive, reverse, limit, processors)
-    rows = rows or scan_small_lines.subwarp_lines(op, arrays, exclusive, reverse, limit, processors)
-    rows = rows or _in_rows(op, arrays, exclusive, reverse, limit, processors)
-    rows = rows or scan_contiguous.interleaved_rows(op, arrays, exclusive, reverse, limit, processors)
-    rows = rows or scan_contiguous_columns.plan(op, arrays, exclusive, reverse, limit, processors, clusters)
-    rows = rows or scan_serial_columns.plan(op, arrays, exclusive, reverse, limit)
-    columns = rows or scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
-    return columns or _by_lines(op, arrays, exclusive, reverse)
+    return scan_costs.least(_plans(op, arrays, exclusive, reverse, gpu), op, arrays, gpu)
 
 
-def _with_positions(
-    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
-) -> Plan:
-    """For states with positions, which few kernels know, and for three operands, of which the single pass takes two."""
-    along, single = arrays.axis == len(arrays.shape) - 1, len(op.itemsizes) <= 2
-    if along and not (arrays.lines >= ENOUGH and arrays.shape[-1] <= SHORT):
-        rows = _in_rows(op, arrays, exclusive, reverse, limit, processors) if single else None
-        return rows or scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
-    columns = None
-    if single and not along and arrays.lines >= ENOUGH:
-        columns = scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
-    return columns or _by_lines(op, arrays, exclusive, reverse)
+def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> Iterator[Plan | None]:
+    """Every kernel's plan, None of those that do not take such a scan."""
+    limit, processors = gpu.shared_bytes, gpu.processors
+    if len(op.itemsizes) <= 2:  # the single pass takes two operands
+        if not op.indexed:
+            yield from _without_positions(op, arrays, exclusive, reverse, gpu)
+        yield scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
+        yield _in_rows(op, arrays, exclusive, reverse, limit, processors)
+    if arrays.axis == len(arrays.shape) - 1:
+        yield scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
+    yield _by_lines(op, arrays, exclusive, reverse)
+
+
+def _without_positions(
+    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu
+) -> Iterator[Plan | None]:
+    """By the kernels that know no positions."""
+    limit, processors = gpu.shared_bytes, gpu.processors
+    if all(is_contiguous(op, arrays, i) for i in range(len(arrays.strides))):
+        yield scan_small_lines.lane_lines(op, arrays, exclusive, reverse, limit, processors)
+    yield scan_small_lines.small_planes(op, arrays, exclusive, reverse, limit, processors)
+    yield _any_all(op, arrays, exclusive, reverse, limit, processors)
+    yield scan_small_lines.subwarp_lines(op, arrays, exclusive, reverse, limit, processors)
+    yield scan_contiguous.interleaved_rows(op, arrays, exclusive, reverse, limit, processors)
+    yield scan_contiguous_columns.plan(op, arrays, exclusive, reverse, limit, processors, gpu.clusters)
+    yield scan_serial_columns.plan(op, arrays, exclusive, reverse, limit)
+    yield scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
 
 
 def _any_all(
@@ -192,7 +185,7 @@ def _in_rows(
     if arrays.lines == 1 and max(sizes) == 2 and op.type.startswith("Mean<"):
         of_lines = OF_NARROW_MEANS
     shapes = _strided_shapes(arrays.shape[-1] * max(sizes), max(sizes)) if strided else of_lines
-    rows = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.running_bytes, limit, shapes)
+    rows = _even_rows(op, limit, processors, math.prod(arrays.shape), shapes, strided)
     if rows is None:
         return None
     length, lines = arrays.shape[-1], arrays.lines
@@ -215,9 +208,27 @@ def _in_rows(
         option=op.option,
         walk=arrays.kept(),
     )
-    return Plan(
-        (step,), members, tile_states(tiles) * tile_state_bytes(op.state_bytes) + 16, True, (0,) * len(arrays.strides)
+    scratch = tile_states(tiles) * tile_state_bytes(op.state_bytes) + 16
+    cost = "scan_rows, strided" if strided else ""
+    return Plan((step,), members, scratch, True, (0,) * len(arrays.strides), cost=cost)
+
+
+def _even_rows(
+    op: Operator, limit: int, processors: int, elements: int, shapes: Sequence[tuple[int, int]], strided: bool
+) -> Rows | None:
+    """Tiles of the first shape that fits, or of another with which processors take fewer elements in as many rounds."""
+    first = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.running_bytes, limit, shapes)
+    if first is None or strided or op.state_bytes > LARGE_STATE_BYTES:
+        return first
+    others = (
+        fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.running_bytes, limit, (shape,)) for shape in OF_FEW_TILES
     )
+
+    def cost(rows: Rows) -> float:
+        rounds = -(-elements // (rows.elements * processors))
+        return rounds * rows.elements * (1.0 if rows is first else OTHER_SHAPE)
+
+    return min((rows for rows in (first, *others) if rows), key=cost)
 
 
 def _variance_shapes(op: Operator, lines: int, is_long: bool, widest: int) -> tuple[tuple[int, int], ...]:
@@ -271,7 +282,8 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) ->
         option=op.option,
         walk=arrays.kept(),
     )
-    return Plan(tuple(launches), members, lines * splits * op.state_bytes if splits > 1 else 0, False, tuple(starts))
+    scratch = lines * splits * op.state_bytes if splits > 1 else 0
+    return Plan(tuple(launches), members, scratch, False, tuple(starts), -(-length // splits))
 
 
 @dataclass(frozen=True)

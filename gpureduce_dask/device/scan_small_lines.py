@@ -17,15 +17,15 @@ ENOUGH_OF_WIDENED = (
     10  # of bytes to 64 bits, which sub-warps take better than fewer: sums of uint8 (n, 100) 0.76 and 0.87
 )
 MOST_OF_LARGE = 16  # where states, of more than 16 bytes, take registers
-FEWEST_LANE_LINES = 1 << 14  # lines
 RUN = 36  # elements of a lane, or what comes next
 PACKS = (16, 8, 4)  # bytes: the first that leaves PLENTY of warps, for as many lines a lane as packs divide
 PLENTY = 14  # warps. Sums of float16 (n, 50) with 8, 16 and 32: 0.96, 0.99 and 0.96
 ENOUGH = 8  # with 6, sums of float16 (n, 256) 0.66, by sub-warps 0.87
 # Lines side by side. As above, by four columns and by one: (2, n) 1.04 and 0.43, (3, n) 0.91 and 0.64, (6, n) 0.90 and
 # 0.84, (24, n) 0.82 and 0.70, (32, n) 0.98 and 0.97, (64, n) 0.95 and 0.96.
+LONGEST_COLUMN = 64  # elements. (84, n) of float32 62 us and by a thread a line 44, (36, n) of complex64 70 and 60
 THREADS = 256
-RESIDENT = 1024  # threads of a processor, from which on each may take several columns
+RESIDENT = 1024  # threads of a processor, at least: fewer lines are better off with a thread each, at any strides
 COLUMN_BYTES = 16  # bytes of a thread's columns
 BATCH = 128  # bytes that a thread loads at once
 
@@ -36,7 +36,7 @@ def lane_lines(
     """For dense lines along the last axis; None where they are few, long or not aligned."""
     length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
     widest = max(sizes)
-    if arrays.axis != len(arrays.shape) - 1 or lines < FEWEST_LANE_LINES or any(arrays.phases):
+    if arrays.axis != len(arrays.shape) - 1 or any(arrays.phases):
         return None
     if widest > 16 or any(n & (n - 1) for n in sizes):
         return None
@@ -52,7 +52,7 @@ def lane_lines(
     name = f"scan_lane_lines<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
     members = words(lines=lines, length=length, tiles=tiles, parts=each, option=op.option)
-    return Plan((step,), members, starts=(0,) * len(arrays.strides))
+    return Plan((step,), members, starts=(0,) * len(arrays.strides), chain=each * length)
 
 
 def _lane_cut(op: Operator, length: int, pack: int, sizes: tuple[int, ...], limit: int) -> tuple[int, int, int, int]:
@@ -90,8 +90,10 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     *planes, columns = kept
     nbytes = sum(max(4, n) for n in op.itemsizes)
     each = max(1, COLUMN_BYTES // nbytes)
-    while each > 1 and (lines < each * processors * RESIDENT or columns.size % (LANES * each) > columns.size // 8):
+    while each > 1 and columns.size % (LANES * each) > columns.size // 8:
         each //= 2
+    if lines < each * processors * RESIDENT or length > LONGEST_COLUMN:
+        return None
     threads = min(THREADS, LANES << (-(-columns.size // (LANES * each)) - 1).bit_length())
     blocks = -(-columns.size // (threads * each))  # of a plane
     if lines // columns.size * blocks >= 1 << 31:
@@ -115,17 +117,17 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
         walk=planes,
         by_lines=blocks,
     )
-    return Plan((Step(name, blocks * (lines // columns.size), threads),), members, starts=tuple(starts))
+    step = Step(name, blocks * (lines // columns.size), threads)
+    return Plan((step,), members, starts=tuple(starts), chain=length * each)
 
 
 STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
 # H200, CUDA 13.0, 4 GiB, 2026-11, in tiles and by sub-warps: sums of float32 (n, 200) 0.81 and 0.95, (n, 1000) 0.91 and
 # 0.96, [:, 1:-1] of (n, 514) 0.62 and 0.89, of float64 (n, 100) 0.70 and 0.95, of float16 (n, 256) 0.57 and 0.87; but
 # odd lines of float32, element by element, (n, 1023) 0.97 and 0.88, and lines of 8 KiB 0.96 and 0.75.
-FEWEST_SUBWARP_LINES = 1 << 12  # lines
 SUBWARPS = (32, 16, 8, 4, 2)  # lanes of one
 BUSY_LANES = 0.75  # of the lanes' runs that are elements, at least, where one sub-warp has that
-SHORTEST_SUBWARP_LINE, LONGEST_SUBWARP_LINE = 256, 4096  # bytes of a line
+SHORTEST_SUBWARP_LINE, LONGEST_SUBWARP_LINE = 128, 8192  # bytes of a line
 LEAST_RUN = 64  # bytes of a lane's run, where a sub-warp of FEW would not do for packs of fewer than 16
 FEW_LANES = 8
 
@@ -139,7 +141,6 @@ def subwarp_lines(
     backwards = steps[0] == -sizes[0]
     if (
         arrays.axis != len(arrays.shape) - 1
-        or lines < FEWEST_SUBWARP_LINES
         or not SHORTEST_SUBWARP_LINE <= length * max(sizes) <= LONGEST_SUBWARP_LINE
     ):
         return None
@@ -174,7 +175,7 @@ def subwarp_lines(
         option=op.option,
         walk=arrays.kept(),
     )
-    return Plan((step,), members, starts=(0,) * len(arrays.strides))
+    return Plan((step,), members, starts=(0,) * len(arrays.strides), chain=run)
 
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
@@ -218,7 +219,6 @@ def _pitch(nbytes: int, runs: int) -> int:
 # H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by planes, and by threads or contiguous columns: sums of float32
 # along the middle of (n, 7, 5) 0.98 and 0.46, (n, 12, 5) 0.96 and 0.54, (n, 100, 2) 0.89 and 0.61, (n, 20, 17) 0.95 and
 # 0.79, of float64 (n, 7, 5) 0.99 and 0.68; maxima of uint8 0.76 and 0.25.
-FEWEST_PLANE_LINES = 1 << 14  # lines
 LONGEST_PLANE_LINE = 512  # bytes of a line
 WIDEST_PLANE = 128  # bytes of a row; those of whole sectors are taken by threads
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
@@ -238,7 +238,6 @@ def small_planes(
         or contiguous.count < 2
         or not contiguous.follows
         or any(arrays.phases)
-        or arrays.lines < FEWEST_PLANE_LINES
     ):
         return None
     row, widest = contiguous.width * max(contiguous.sizes), max(contiguous.sizes)

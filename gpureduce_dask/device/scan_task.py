@@ -93,6 +93,8 @@ class Plan:
     scratch_bytes: int = 0
     begins_zeroed: bool = False  # scratch begins as zeros, a ticket of 16 bytes at its end
     starts: tuple[int, ...] = ()  # bytes from each array's first element to the first that the scan takes
+    chain: float = 0.0  # elements that a thread, or tiles that a block takes one after another
+    cost: str = ""  # whose costs are those of the plan, where they are not the first kernel's
 
 
 def adds_floats(op: Operator) -> bool:

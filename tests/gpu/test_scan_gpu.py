@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.device.scan_methods import METHODS
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import scan as host_scan
@@ -22,7 +24,7 @@ from .samples import DTYPES, close, make, rows, view_of
 
 pytestmark = pytest.mark.gpu
 cp = pytest.importorskip("cupy")
-H200 = 232448, 132  # bytes of shared memory that a block may have, and processors
+H200 = Gpu(232448, 132)
 
 # shape, axis, and a view of the array
 LAYOUTS = [
@@ -407,7 +409,7 @@ FAMILIES = {
     "one line": Family("scan_rows<*, 0, false, false, true>", (MANY,), reverse=True),
     "one line with gaps": Family("scan_rows<*, 0, true, false, false>", (2 * MANY,), 0, lambda x: x[::2]),
     "any of one line": Family("scan_any_all<*", (MANY,), op="any", dtype="bool"),
-    "positions in one line": Family("scan_method_scan<Arg<*", (MANY,), op="argmax"),
+    "positions in one line": Family("scan_rows<Indexed<*", (MANY,), op="argmax"),
     "reduce-then-scan": Family("scan_method_scan<*, 2, false, *", (MANY,), method="reduce-then-scan"),
     "two-level": Family("scan_method_fold<*, 0>", (MANY,), method="two-level"),
     "scan-then-fan": Family("scan_method_fan<*", (MANY,), method="scan-then-fan"),
@@ -430,8 +432,7 @@ def as_planned(family: Family) -> Any:
     operands = tuple(map(operand, (family.dtype, *(("bool",) if family.segmented else ()))))
     options = (False, family.reverse, True if family.segmented else None, 0, family.method)
     with (
-        mock.patch.object(gpu.scan_launch, "limits", return_value=H200),
-        mock.patch.object(gpu.scan_launch, "has_clusters", return_value=True),
+        mock.patch.object(gpu.scan_launch, "gpu", return_value=H200),
         mock.patch.object(gpu.scan_launch, "load", return_value=((), ())),
     ):
         return gpu._prepare(operands, None, family.bound(), family.axis, *options)
@@ -522,7 +523,7 @@ def test_families_beyond_two_to_the_32(name):
     gpu.clear()
     with mock.patch.object(gpu.scan_launch, "load", wraps=gpu.scan_launch.load) as load:
         got, total = device_scan((x,), bound, family.axis, reverse=family.reverse, resets=resets, method=family.method)
-    if gpu.scan_launch.limits(0) == H200:
+    if replace(gpu.scan_launch.gpu(0), bandwidth=H200.bandwidth) == H200:
         assert launches(load.call_args.args[0], family)
     if family.op == "sum" and got.dtype.kind in "iu" and not family.segmented:
         unmarked = x.size // x.shape[family.axis] - len(marks_of(family, x.shape))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -37,8 +38,8 @@ def main(part: str = "1/1", how: str = "") -> None:
 
     if how:
         compiler.OPTIONS = (*compiler.OPTIONS, "-DGR_CHECKED")
-        (most, processors), barriers = scan_launch.limits(0), 1024  # bytes of them, beside what a plan asks for
-        scan_launch.limits = lambda _: (most - barriers, processors)
+        whole, barriers = scan_launch.gpu(0), 1024  # bytes of them, beside what a plan asks for
+        scan_launch.gpu = lambda _: replace(whole, shared_bytes=whole.shared_bytes - barriers)
         scan_cluster_columns.LEAST_SHARED_BYTES -= barriers
 
     cp.cuda.set_allocator(None)  # memory from a pool has no end that a tool could see
