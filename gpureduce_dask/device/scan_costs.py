@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .scan_task import Operands, Operator, Plan
 
@@ -110,4 +110,6 @@ def _is_along_memory(arrays: Operands) -> bool:
 
 def least(plans: Iterable[Plan | None], op: Operator, arrays: Operands, gpu: Gpu) -> Plan:
     """The plan that is predicted to take least time."""
-    return min(filter(None, plans), key=lambda plan: seconds(plan, op, arrays, gpu))
+    timed = [(seconds(plan, op, arrays, gpu), plan) for plan in plans if plan]
+    predicted, plan = min(timed, key=lambda pair: pair[0])
+    return replace(plan, seconds=predicted)

@@ -95,6 +95,7 @@ class Plan:
     starts: tuple[int, ...] = ()  # bytes from each array's first element to the first that the scan takes
     chain: float = 0.0  # elements that a thread, or tiles that a block takes one after another
     cost: str = ""  # whose costs are those of the plan, where they are not the first kernel's
+    seconds: float = 0.0  # that it is predicted to take
 
 
 def adds_floats(op: Operator) -> bool:

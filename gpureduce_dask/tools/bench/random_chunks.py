@@ -22,12 +22,15 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 from ... import chunk
 from ...device import compile as compiler
 from ...device import reduce as device_reduce
+from ...device import scan_launch
+from ...device.scan_task import Plan as ScanPlan
 from ...operators import table as operators
 from ...operators.grouped import Bins, binned
 from ...place import Place, Places
@@ -271,10 +274,12 @@ def measure(draw: Draw, with_peers: bool = True) -> Case:
     case: Case = {"case": draw.label, **asdict(draw)}
     job = prepare(draw)
     begin = time.perf_counter()
-    with _noted() as kernels:
+    with _noted() as (kernels, plans):
         ours = job.calls[0]()
         cp.cuda.get_current_stream().synchronize()
     case["first_call_s"], case["kernels"] = time.perf_counter() - begin, kernels
+    if plans:
+        case["predicted_s"] = plans[-1].seconds
     begin = time.perf_counter()
     case["right"] = job.is_right(ours)
     case["check_s"] = time.perf_counter() - begin
@@ -296,20 +301,22 @@ def measure(draw: Draw, with_peers: bool = True) -> Case:
 
 
 @contextmanager
-def _noted() -> Iterator[list[str]]:
-    """The kernels that are asked for meanwhile: those of a plan that is made, none of one that is known."""
+def _noted() -> Iterator[tuple[list[str], list[ScanPlan]]]:
+    """The kernels that are asked for meanwhile, and the plans of scans: of those that are made, none of known ones."""
     names: list[str] = []
-    function = compiler.function
+    plans: list[ScanPlan] = []
 
     def noted(kernel: str, *rest: Any, **more: Any) -> Any:
         names.append(kernel)
         return function(kernel, *rest, **more)
 
-    setattr(compiler, "function", noted)  # noqa: B010
-    try:
-        yield names
-    finally:
-        setattr(compiler, "function", function)  # noqa: B010
+    def loaded(plan: ScanPlan, *rest: Any, **more: Any) -> Any:
+        plans.append(plan)
+        return load(plan, *rest, **more)
+
+    function, load = compiler.function, scan_launch.load
+    with mock.patch.object(compiler, "function", noted), mock.patch.object(scan_launch, "load", loaded):
+        yield names, plans
 
 
 def ceiling(kind: str, nbytes: int) -> float:

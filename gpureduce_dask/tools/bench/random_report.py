@@ -16,6 +16,7 @@ PEERS = ("CuPy", "torch")
 SLOWER = 1.05  # times a peer's time from which on a case is slower than it
 SHOWN = 120  # letters of a kernel's name
 WORST = 10  # cases that a page shows
+MISSED = 1.3  # times what a plan was predicted to take, or of what it took the part that was, from which on it was missed
 
 
 def is_clean(result: Result) -> bool:
@@ -42,6 +43,16 @@ def slower(cases: Iterable[Case]) -> list[Case]:
 def _behind(case: Case) -> float:
     """Our time by that of the fastest peer."""
     return max((case["ours_s"] / case[f"{p}_s"] for p in PEERS if f"{p}_s" in case), default=0.0)
+
+
+def missed(cases: Iterable[Case]) -> list[Case]:
+    """Those whose plan was predicted to take much longer or shorter than it did, the furthest first."""
+    return sorted((case for case in cases if _off(case) > MISSED), key=_off, reverse=True)
+
+
+def _off(case: Case) -> float:
+    predicted = case.get("predicted_s")
+    return max(case["ours_s"] / predicted, predicted / case["ours_s"]) if predicted else 0.0
 
 
 def families(result: Result) -> dict[tuple[str, float], list[Case]]:
@@ -73,6 +84,9 @@ def summary(result: Result, worst: int = WORST) -> str:
     for case in sorted(ran, key=lambda case: float(case["ours"]))[:worst]:
         kernels = "; ".join(name[:SHOWN] for name in case["kernels"])
         lines.append(f"  {describe(case)}" + (f"\n      {kernels}" if kernels else ""))
+    off = missed(ran)
+    lines.append(f"times missed by more than {MISSED}: {len(off)} of {sum('predicted_s' in case for case in ran)}")
+    lines += [f"  {case['predicted_s'] / case['ours_s']:.2f} predicted: {describe(case)}" for case in off[:worst]]
     lines += [f"  {_behind(case):.2f} times a peer's time: {describe(case)}" for case in behind]
     lines += [f"WRONG: {case['case']}" for case in wrong]
     lines += [f"FAILED: {case['case']}: {case['error'][:300]}" for case in failed]
@@ -104,7 +118,9 @@ def into_page(text: str, result: Result, picture: str | None = None) -> str:
     )
     shown = [f"![share of cases above each share of the ceiling]({picture})"] if picture else []
     worst = "\n".join(f"- {describe(case)}" for case in ran[:WORST])
-    body = "\n\n".join([head, *shown, table(result), f"The {WORST} least:", worst])
+    planned = sum("predicted_s" in case for case in ran)
+    told = f"Of {planned} scans the plan missed the time of {len(missed(ran))} by more than {MISSED} times."
+    body = "\n\n".join([head, *shown, table(result), told, f"The {WORST} least:", worst])
     return between("<!-- bench:random -->", "<!-- /bench:random -->", body, text)
 
 
