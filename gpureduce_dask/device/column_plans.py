@@ -249,7 +249,7 @@ class ColumnPlanner(Planner):
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
         warp_tiles = tiles * runs * wide // (32 * items)
-        wanted = -(-blocks_for(warp_tiles, most, tuning.ONE_WAVE, tuning.TILES_PER_WARP) // tiles)
+        wanted = -(-blocks_for(warp_tiles, most) // tiles)
         most = max(1, runs // max(1, tall * items))
         splits = _even_splits(tiles, runs, vector, most) if crowded else min(wanted, most)
         splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN)))
@@ -265,9 +265,10 @@ class ColumnPlanner(Planner):
         )
 
     def _width(self, work: Work, runs: int, flat: bool) -> int:
-        """Threads across a tile; the rest of the block goes down it."""
+        """Threads across a tile; the rest of the block goes down it, where tiles alone would not fill the GPU."""
         wide, least = 256, tuning.COLUMN_WIDTH * (2 if flat else 1)  # twice: such lines start within a cache line
-        while wide > least and runs >= 2 * tuning.THREADS // wide:
+        few = work.rows * work.slots < tuning.COLUMN_TILES * wide
+        while few and wide > least and runs >= 2 * tuning.THREADS // wide:
             wide //= 2
         if runs < 16:
             return 256

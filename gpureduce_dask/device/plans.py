@@ -71,12 +71,12 @@ class Fold:
 Steps = list[Launch | Fold]
 
 
-def blocks_for(tiles: int, most: int, wave: int, each: int) -> int:
-    """Blocks that share this many warp tiles: one tile a warp up to a wave, then so many each, then a full grid."""
+def blocks_for(tiles: int, most: int) -> int:
+    """Blocks that share this many warp tiles: one tile a warp up to FEW_BLOCKS, then TILES_PER_WARP, then a full grid."""
     warps = tuning.THREADS // 32
     blocks = -(-tiles // warps)
-    if blocks > wave:
-        blocks = max(wave, -(-tiles // (warps * each)))
+    if blocks > tuning.FEW_BLOCKS:
+        blocks = max(tuning.FEW_BLOCKS, -(-tiles // (warps * tuning.TILES_PER_WARP)))
     return min(blocks, most)
 
 

@@ -45,7 +45,8 @@ class RowPlanner(Planner):
             run=runs,
         )
         if not op.commutative:
-            return self._ordered(work)
+            one_slot_a_lane = vector > 1 and slots <= 32 and work.runs * self.chunks == 1
+            return [self._short_rows(work, vector, slots)] if one_slot_a_lane else self._ordered(work)
         if self._is_staged(line, runs, vector, aligned):
             return [self._staged(work)]
         if self._columns_pay(line, runs, vector, slots):
@@ -186,7 +187,8 @@ class RowPlanner(Planner):
         return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
 
     def _short_rows(self, work: Work, vector: int, row_slots: int) -> Launch:
-        lanes = min(32, 1 << (row_slots - 1).bit_length())
+        each = 1 if not self.op.commutative else tuning.SHORT_ROW_SLOTS_A_LANE
+        lanes = min(32, 1 << (-(-row_slots // each) - 1).bit_length())
         single = row_slots <= lanes and work.runs * self.chunks == 1
         items, batch = (1, tuning.SHORT_ROW_BATCH // self._crowds(vector)) if single else (self._items(vector), 1)
         while items > 1 and lanes * items >= 2 * row_slots:
@@ -211,6 +213,8 @@ class RowPlanner(Planner):
         items = self._items(vector)
         if self._folds_pairs() and items < tuning.PAIR_ITEMS:
             items = tuning.PAIR_ITEMS
+        while items > tuning.LINE_ITEMS and self._lines(work, 32, items) == "SHORT_LINES":
+            items //= 2
         lines = self._lines(work, 32, items)
         tiles = -(-work.slots // (32 * items))
         row_tiles = tiles * work.runs * self.chunks
@@ -232,7 +236,7 @@ class RowPlanner(Planner):
             most = tuning.NARROW_HEAVY_BLOCKS
         if self._folds_pairs():
             most = tuning.PAIR_BLOCKS
-        wanted = -(-blocks_for(rows * row_tiles, most, tuning.ROW_WAVE, tuning.ROW_TILES_PER_WARP) // rows)
+        wanted = -(-blocks_for(rows * row_tiles, most) // rows)
         return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
 
     def _ordered(self, work: Work) -> Steps:

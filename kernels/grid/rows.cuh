@@ -167,7 +167,7 @@ GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Todo& task,
 }
 
 // Rows of few elements: a team of Lanes lanes takes Batch rows at a time, so that many loads are in flight.
-// Grid: any number of blocks. For commutative operators.
+// Grid: any number of blocks. For commutative operators; for others where each lane has one slot at most, since lanes are in order.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Items, int Lines, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __grid_constant__ TaskOf<Op,
                                   Chunks> task) {

@@ -138,7 +138,7 @@ def small_grids() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("BLOCKS", "HEAVY_BLOCKS", "ROW_BLOCKS", "EVEN_ROW_BLOCKS", "COLUMN_BLOCKS", "GRID"):
             patch.setattr(tuning, name, 6)
-        for name in ("ONE_WAVE", "ROW_WAVE", "ROW_TILES_PER_WARP"):
+        for name in ("ONE_WAVE", "FEW_BLOCKS", "TILES_PER_WARP"):
             patch.setattr(tuning, name, 4)
         patch.setattr(tuning, "PHASED_BYTES", 256)
         patch.setattr(tuning, "FOLD_BYTES", 0)
