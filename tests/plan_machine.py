@@ -268,7 +268,9 @@ def short_chains() -> Iterator[None]:
 @contextmanager
 def small_grids() -> Iterator[None]:
     """Few blocks to a grid, so that those of small arrays go round and share cells."""
-    grids = dict(BLOCKS=12, HEAVY_BLOCKS=12, ROW_BLOCKS=12, EVEN_ROW_BLOCKS=12, GRID=6, ONE_WAVE=6, FEW_BLOCKS=6, COLUMN_BLOCKS=6)
+    grids = dict(
+        BLOCKS=12, HEAVY_BLOCKS=12, ROW_BLOCKS=12, EVEN_ROW_BLOCKS=12, GRID=6, ONE_WAVE=6, FEW_BLOCKS=6, COLUMN_BLOCKS=6
+    )
     grids |= dict(FOLD_BYTES=0, COLUMNS_READ=0)  # short lines are columns first, whatever they cost
     small = dict(**grids, FLAT_BLOCKS=5, PHASED_BLOCKS=7, PHASED_BYTES=200, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
     with pytest.MonkeyPatch.context() as patch:

@@ -102,7 +102,9 @@ class RowPlanner(Planner):
         outer = kept[: len(kept) - len(inner)]
         planner.columns_of_cell = count
         planner.cells_of_row = tuple(Dim(dim.size, row_major(outer, i), 0, dim.c) for i, dim in enumerate(outer))
-        planner.cells_of_line = tuple(Dim(dim.size, row_major(inner, i) * count, 0, dim.c) for i, dim in enumerate(inner))
+        planner.cells_of_line = tuple(
+            Dim(dim.size, row_major(inner, i) * count, 0, dim.c) for i, dim in enumerate(inner)
+        )
         *steps, last = planner.launches()
         if last.reads == FLAT:
             return [*steps, replace(last, op=self.op, layout=replace(last.layout, cell=self.layout.cell))]

@@ -44,6 +44,8 @@ class Cost:
         Seconds that an element takes of the whole GPU, by ``PROCESSORS`` processors.
     heavy : float
         How many times that is where states are large.
+    block : float
+        Seconds that a block takes of the whole GPU to start and to end.
     step : float
         Seconds from one step to the next: of a thread's elements, or of a block's tiles.
     """
@@ -55,6 +57,7 @@ class Cost:
     misaligned: float = 0.0
     element: float = 0.0
     heavy: float = 1.6
+    block: float = 0.0
     step: float = 0.0
 
 
@@ -76,8 +79,8 @@ COSTS = {
     "scan_serial_columns": Cost(8e-6, 1.05),
     "scan_columns": Cost(14e-6, 1.12, element=1.5e-12, heavy=2.0, step=2e-6),
     "scan_columns, several a lane": Cost(14e-6, 1.06, element=0.5e-12, heavy=2.0, step=2e-6),
-    "scan_thread_columns": Cost(3e-6, 1.12, element=1.4e-12, step=12e-8),
-    "scan_lines": Cost(3e-6, 1.17, misaligned=1.5, element=2.4e-12, heavy=1.2, step=12e-8),
+    "scan_thread_columns": Cost(3e-6, 1.12, element=1.2e-12, block=6e-10, step=12e-8),
+    "scan_lines": Cost(3e-6, 1.17, misaligned=1.5, element=2.0e-12, heavy=1.2, block=6e-10, step=12e-8),
     "scan_method_fold": Cost(15e-6, 6.0, element=20e-12),
     "scan_method_scan": Cost(5e-6, 3.0, element=100e-12),
     "scan_fold_parts": Cost(18e-6, 1.6, element=4.8e-12, step=7e-8),  # lines in parts
@@ -99,7 +102,8 @@ def seconds(plan: Plan, op: Operator, arrays: Operands, gpu: Gpu) -> float:
     element = cost.element
     if kernel in ("scan_lines", "scan_fold_parts") and _is_along_memory(arrays) and line > SECTOR:
         element = ALONG_MEMORY
-    work = elements * element * weight * PROCESSORS / gpu.processors
+    blocks = sum(step.blocks for step in plan.steps)
+    work = (elements * element * weight + blocks * cost.block) * PROCESSORS / gpu.processors
     return cost.start + max(memory, work, plan.chain * cost.step * weight)
 
 

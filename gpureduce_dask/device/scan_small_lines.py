@@ -139,10 +139,7 @@ def subwarp_lines(
     length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
     steps = [s[-1] for s in arrays.strides]
     backwards = steps[0] == -sizes[0]
-    if (
-        arrays.axis != len(arrays.shape) - 1
-        or not SHORTEST_SUBWARP_LINE <= length * max(sizes) <= LONGEST_SUBWARP_LINE
-    ):
+    if arrays.axis != len(arrays.shape) - 1 or not SHORTEST_SUBWARP_LINE <= length * max(sizes) <= LONGEST_SUBWARP_LINE:
         return None
     if max(sizes) > 16 or any(n & (n - 1) for n in sizes) or steps[-1] != sizes[-1]:
         return None
@@ -233,12 +230,7 @@ def small_planes(
 ) -> Plan | None:
     """The launch, where planes lie one after another in both arrays and are small; else None."""
     contiguous = scan_contiguous.contiguous_rows(op, arrays)
-    if (
-        contiguous is None
-        or contiguous.count < 2
-        or not contiguous.follows
-        or any(arrays.phases)
-    ):
+    if contiguous is None or contiguous.count < 2 or not contiguous.follows or any(arrays.phases):
         return None
     row, widest = contiguous.width * max(contiguous.sizes), max(contiguous.sizes)
     if contiguous.length * widest > LONGEST_PLANE_LINE or row > WIDEST_PLANE or (row % SECTOR == 0):

@@ -36,7 +36,10 @@ TEAM_TILE_BYTES = 49008  # at most, with as few lanes a row as that allows: var 
 TEAM_TILE_LEAST = 24576  # of a tile: blocks of 16 bytes a row cost more to start than to run; 16, 32 KiB: alike
 TEAM_SLOT_BYTES = 128  # rows of narrow elements below: 40 uint8 a row 0.97 R in slots of 8 bytes, 0.63 in those of 16
 TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 16 bytes behind it
-COLUMNS_READ, COLUMN_STATES = 1.3, 2.0  # what short lines taken as columns cost, in bytes that vectors of them would read:
+COLUMNS_READ, COLUMN_STATES = (
+    1.3,
+    2.0,
+)  # what short lines taken as columns cost, in bytes that vectors of them would read:
 FOLD_BYTES = 6 << 20  # a byte of elements, a byte of states, and the launch that folds those
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
 NARROW_STATE_BYTES = 192  # the same for moments of float16 and bfloat16: var of 8 columns 0.93 R, of 2 0.90
