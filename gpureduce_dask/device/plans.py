@@ -72,7 +72,7 @@ Steps = list[Launch | Fold]
 
 
 def blocks_for(tiles: int, most: int) -> int:
-    """Blocks that share this many warp tiles: one tile a warp up to FEW_BLOCKS, then TILES_PER_WARP, then a full grid."""
+    """Blocks that share so many warp tiles: one tile a warp up to FEW_BLOCKS, then TILES_PER_WARP, then a full grid."""
     warps = tuning.THREADS // 32
     blocks = -(-tiles // warps)
     if blocks > tuning.FEW_BLOCKS:

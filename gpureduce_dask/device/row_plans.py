@@ -106,7 +106,7 @@ class RowPlanner(Planner):
             Dim(dim.size, row_major(inner, i) * count, 0, dim.c) for i, dim in enumerate(inner)
         )
         *steps, last = planner.launches()
-        if last.reads == FLAT:
+        if isinstance(last, Fold) and last.reads == FLAT:
             return [*steps, replace(last, op=self.op, layout=replace(last.layout, cell=self.layout.cell))]
         states = tuple(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(kept, cells, strict=True))
         high = self.cells * count * state

@@ -165,8 +165,9 @@ STATE_SLOTS = WRITE_DELAY + 1
 # 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
 WARPS = (16, 10, 6, 4)
 WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
-# Of large states, which take registers. H200, 2026-11-26, with 16, 10 and 6: nanvar of uint32 down (1082400, 31) 450, 287
-# and 248 us, of int32 down (28, 108941, 11) 237, 169 and 183, deviations of complex128 down (466032, 9) 197, 118 and 135.
+# Of large states, which take registers. H200, 2026-11-26, with 16, 10 and 6: nanvar of uint32 down (1082400, 31) 450,
+# 287 and 248 us, of int32 down (28, 108941, 11) 237, 169 and 183, deviations of complex128 down (466032, 9) 197, 118
+# and 135.
 LARGE_STATE_BYTES = 32
 WARPS_OF_LARGE = WARPS[1:]
 FEWEST = 4  # rows of a lane

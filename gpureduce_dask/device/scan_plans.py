@@ -69,9 +69,9 @@ STRIDED = ((14, 9), (12, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))
 # 0.61.
 NARROW_STRIDED = ((20, 5), (16, 5), (8, 5), (4, 3), (2, 1))
 
-# Where a chunk is few tiles, the last round of which leaves processors idle. H200, 2026-11-26, 64 MiB, the shape above and
-# one of these: sums of a line of float32 51 and 46 us, products of uint64 53 and 50, of 4 MiB of uint8 23 and 14. A round
-# saved has to be worth more than a shape that is not the best of large chunks.
+# Where a chunk is few tiles, the last round of which leaves processors idle. H200, 2026-11-26, 64 MiB, the shape above
+# and one of these: sums of a line of float32 51 and 46 us, products of uint64 53 and 50, of 4 MiB of uint8 23 and 14.
+# A round saved has to be worth more than a shape that is not the best of large chunks.
 OF_FEW_TILES = ((20, 5), (16, 5))
 OTHER_SHAPE = 1.03
 LARGE_STATE_BYTES = 24  # with larger ones, deviations of float64 have 203 us with the shape above and 291

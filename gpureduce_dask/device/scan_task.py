@@ -163,8 +163,10 @@ def words(
     walk: Sequence[Dim] = (),
     by_lines: int = 0,
 ) -> bytes:
-    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh). ``by_lines``: what is divided by, if not
-    the lines."""
+    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh).
+
+    ``by_lines``: what is divided by, if not the lines.
+    """
     numbers = [lines * length + lead, lead, lines, length, tiles, parts]
     divs = div_words(length) + div_words(by_lines or lines)
     bits = (length - 1).bit_length()
