@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import struct
+from itertools import cycle, islice
+from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,9 +13,10 @@ import pytest
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from gpureduce_dask.device import scan as device_scan
-from gpureduce_dask.device import scan_cluster_columns, scan_plans, scan_task
+from gpureduce_dask.device import scan_cluster_columns, scan_costs, scan_launch, scan_plans, scan_task
 from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.operators.table import OPERATORS
+from gpureduce_dask.tools.bench.random_draws import SCANS, Draw, draws, dtype_of
 
 LIMIT, PROCESSORS = 232448, 132  # of an H200
 KINDS = tuple(
@@ -234,3 +238,63 @@ def test_long_lines_are_scanned_as_one_is(name, dtype, shape, expected):
     plan = planned(name, dtype, shape, len(shape) - 1)
     assert plan.steps[0].kernel.startswith("scan_rows<")
     assert numbers(plan)[:3] == expected
+
+
+# ---- the plan that is predicted to take least
+
+GPUS = (
+    Gpu(LIMIT, PROCESSORS),
+    Gpu(166912, 108, False, 1.9e12),
+    Gpu(101376, 84, False, 9e11),
+    Gpu(49152, 20, False, 3e11),
+)
+
+
+def drawn(draw: Draw, gpu: Gpu) -> scan_task.Plan:
+    """Of an array that is not there."""
+    dtype = dtype_of(draw.dtype)
+    base = np.lib.stride_tricks.as_strided(
+        np.empty(1, dtype), draw.base, scan_launch.c_strides(draw.base, dtype.itemsize)
+    )
+    x = draw.view(base)
+    data = SimpleNamespace(ptr=x.ctypes.data - base.ctypes.data)
+    chunk = SimpleNamespace(shape=x.shape, strides=x.strides, ndim=x.ndim, itemsize=dtype.itemsize, data=data)
+    with (
+        mock.patch.object(scan_launch, "gpu", return_value=gpu),
+        mock.patch.object(scan_launch, "load", return_value=((), ())),
+    ):
+        options = (draw.axes[0], draw.mode == "exclusive", draw.mode == "reverse", None, 0, "look-back")
+        return device_scan._prepare((chunk,), None, OPERATORS[draw.op].bind(dtype), *options).plan
+
+
+def test_plans_of_random_scans_are_within_the_limits_of_any_gpu():
+    kernels = set()
+    for draw, gpu in zip(islice(draws(5, (1e-4, 0.01, 1, 64, 5000), (SCANS,)), 1200), cycle(GPUS), strict=False):
+        plan = drawn(draw, gpu)
+        kernels.add(plan.steps[0].kernel.partition("<")[0])
+        assert plan.seconds > 0
+        for step in plan.steps:
+            assert 0 < step.blocks < 1 << 31 and 0 < step.threads <= 1024 and step.threads % 32 == 0, draw.label
+            assert step.shared_bytes <= gpu.shared_bytes, draw.label
+    assert kernels > {"scan_rows", "scan_lines", "scan_columns", "scan_thread_columns", "scan_subwarp_lines"}
+
+
+def test_one_tile_of_few_columns_fits_into_shared_memory():
+    """Where a row more than fits would put lanes into different banks."""
+    some = Draw(SCANS, "nanmax", "float64", 0.01, (870, 3), ((None, None, 2), (None, None, None)), (0, 1), (0,))
+    assert all(step.shared_bytes <= GPUS[2].shared_bytes for step in drawn(some, GPUS[2]).steps)
+
+
+def test_what_takes_longer_is_predicted_to():
+    """More bytes, fewer processors, less bandwidth; positions and axes of one element change no kernel's reach."""
+
+    def seconds(shape: tuple[int, ...], axis: int = 0, gpu: Gpu = GPUS[0]) -> float:
+        draw = Draw(
+            SCANS, "sum", "float32", 1, shape, ((None, None, None),) * len(shape), (*range(len(shape)),), (axis,)
+        )
+        return drawn(draw, gpu).seconds
+
+    assert seconds((1 << 20,)) < seconds((1 << 24,)) < seconds((1 << 28,))
+    assert seconds((1 << 24, 16), 1) < seconds((1 << 24, 16), 1, GPUS[1]) < seconds((1 << 24, 16), 1, GPUS[3])
+    assert seconds((1, 46, 2917776), 2) == seconds((46, 2917776), 1)
+    assert scan_costs.COSTS.keys() > {"scan_rows", "scan_lines"}

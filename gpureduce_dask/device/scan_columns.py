@@ -444,6 +444,8 @@ def _cut(
         results = (row_groups * rows * written + 31) // 16 * 16 if stages_results else 0
         shares = STAGES * sum(b.share(row_groups * rows) for b in layouts)
         nbytes = warps * (shares + results + row_groups * rows * table_bytes) + scratch
+        if nbytes > limit:  # of the one tile of a line, with a row more so that lanes are in different banks
+            continue
         return Cut(
             warps,
             lane_columns,

@@ -82,7 +82,7 @@ COSTS = {
     "scan_thread_columns": Cost(3e-6, 1.12, element=1.2e-12, block=6e-10, step=12e-8),
     "scan_lines": Cost(3e-6, 1.17, misaligned=1.5, element=2.0e-12, heavy=1.2, block=6e-10, step=12e-8),
     "scan_method_fold": Cost(15e-6, 6.0, element=20e-12),
-    "scan_method_scan": Cost(5e-6, 3.0, element=100e-12),
+    "scan_method_scan": Cost(5e-6, 3.0, block=5e-9),
     "scan_fold_parts": Cost(18e-6, 1.6, element=4.8e-12, step=7e-8),  # lines in parts
 }
 ALONG_MEMORY = 23e-12  # seconds that an element takes of a thread that takes a line along memory

@@ -5,7 +5,8 @@ lie side by side are scanned in strips of columns (scan_columns.py), many of tho
 (scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py), the
 fewest as if they were one line (scan_contiguous.py). Short lines are taken whole by a lane, a thread or a sub-warp
 (scan_small_lines.py), other lines by a thread each, or by several, and any by the textbook's methods (scan_methods.py).
-How lines are cut follows from shapes and dtypes, and from the GPU's shared memory and whether it has clusters.
+Every kernel that takes a scan gives its plan; of these the one is used that is predicted to take least time
+(scan_costs.py), by shapes, dtypes and the GPU's properties.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ LARGE_STATE_BYTES = 24  # with larger ones, deviations of float64 have 203 us wi
 
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
-FEW = 1 << 17  # threads
-ENOUGH = 1 << 13  # lines from which on a thread takes a whole one; fewer are shared by FEW
+FEW = 1 << 17
+ENOUGH = 1 << 13  # lines from which on a thread takes a whole one; fewer are shared by FEW threads
 SHORTEST = 64  # elements of a part
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, any of float32 with 4 and 56, 6 and 37, 8
