@@ -265,7 +265,7 @@ MUTANTS = [
         "combine(total, warp_reduce<Op, 32>(Op::settle(acc)))",
         "combine(warp_reduce<Op, 32>(Op::settle(acc)), total)",
     ),
-    Mutant("elements left over", "ordered rows", "reduce_ordered(", "elements + parts - 1", "elements"),
+    Mutant("elements left over", "ordered rows", "reduce_ordered(", "slots + parts - 1", "slots"),
     Mutant("barrier dropped before teams read", "teams", "reduce_team_rows(", BARRIER),
     Mutant("the start of a team's row forgotten", "teams", "each_slot(", "which = lane;", "which = lane + 1;"),
     Mutant("the end of a team's row forgotten", "teams", "each_slot(", "which < 2;", "which < 1;"),

@@ -46,7 +46,7 @@ class RowPlanner(Planner):
         )
         if not op.commutative:
             one_slot_a_lane = vector > 1 and slots <= 32 and work.runs * self.chunks == 1
-            return [self._short_rows(work, vector, slots)] if one_slot_a_lane else self._ordered(work)
+            return [self._short_rows(work, vector, slots)] if one_slot_a_lane else self._ordered(work, vector)
         if self._is_staged(line, runs, vector, aligned):
             return [self._staged(work)]
         if self._columns_pay(line, runs, vector, slots):
@@ -241,10 +241,9 @@ class RowPlanner(Planner):
         wanted = -(-blocks_for(rows * row_tiles, most) // rows)
         return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
 
-    def _ordered(self, work: Work) -> Steps:
+    def _ordered(self, work: Work, vector: int) -> Steps:
         items = 4
-        elements = work.length * work.runs * self.chunks
-        splits = self._splits(work.rows, -(-elements // (32 * items)))
-        name = f"reduce_ordered<{self.op.type}, {{}}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
-        work = replace(work, slots=work.length, splits=splits)
-        return self._finished(name, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
+        slots = work.slots * work.runs * self.chunks
+        splits = self._splits(work.rows, -(-slots // (32 * items)))
+        name = f"reduce_ordered<{self.op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
+        return self._finished(name, replace(work, splits=splits), min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)

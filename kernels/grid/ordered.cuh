@@ -2,9 +2,11 @@
 #pragma once
 #include "../core/line.cuh"
 #include "finish.cuh"
+#include "rows.cuh"
 
-// All lanes call. Elements [first, end) of a row, left to right. Result valid in lane 0. No block barrier.
-template <class Op, int Items, class Todo>
+// All lanes call. Slots [first, end) of a row, numbered through all of its lines, left to right. Result valid in lane 0. No block
+// barrier.
+template <class Op, int V, int Items, class Todo>
 GR_HD typename Op::State reduce_span(const Todo& task, const typename Todo::Place& row, u64 first, u64 end) {
     typedef typename Op::In In;
     typename Op::State total = Op::identity();
@@ -12,31 +14,35 @@ GR_HD typename Op::State reduce_span(const Todo& task, const typename Todo::Plac
     for (u64 tile = first; tile < end; tile += 32 * Items) {
         // A lane reads Items neighbours: their cache lines are read once and found in L1 after that.
         typename Op::Acc acc = Op::start();
+#pragma unroll
         for (int i = 0; i < Items; i++) {
-            u64 n = tile + (threadIdx.x % 32) * Items + i;
+            const u64 n = tile + (threadIdx.x % 32) * Items + i;
             if (n >= end) break;
-            u64 run = task.slots == 1 ? n : task.by_slots.of(n);
-            Line<In, 1> line = find_line<In, 1>(task, row, run, base);
-            i64 k = (i64)(n - run * task.slots);
-            Op::absorb(acc, Reader<In>::one(task.stepped(line, k)), line.index + k * task.step_c);
+            u64 slot;
+            const Line<In, V> line = find_slot<In, V>(task, row, n, slot, base);
+            const i64 from = line.position(slot);
+            if (V == 1 || (from >= 0 && from + V <= (i64)task.length))
+                Op::absorb_pack(acc, read_slot<In, V>(task, line, slot), line.index + from * task.step_c, task.step_c);
+            else
+                absorb_edge<Op, V>(acc, task, base, line, slot, task.length);
         }
         total = Op::combine(total, warp_reduce<Op, 32>(Op::settle(acc)));
     }
     return total;
 }
 
-// Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... `slots` is the line's length.
-template <class Op, class Emit, int Threads, int Items, int Finish, int Chunks>
+// Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ...
+template <class Op, class Emit, int V, int Threads, int Items, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_ordered(const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
-    const u64 warps = Threads / 32, elements = task.length * task.runs * task.chunks;
+    const u64 warps = Threads / 32, slots = task.slots * task.runs * task.chunks;
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
         u64 row = work / task.splits, split = work - row * task.splits;
         const auto at = task.row_at(row);
         u64 part = split * warps + threadIdx.x / 32, parts = task.splits * warps;
-        u64 share = (elements + parts - 1) / parts, first = part * share;
-        u64 end = first + share < elements ? first + share : elements;
-        State state = reduce_span<Op, Items>(task, at, first, end);
+        u64 share = (slots + parts - 1) / parts, first = part * share;
+        u64 end = first + share < slots ? first + share : slots;
+        State state = reduce_span<Op, V, Items>(task, at, first, end);
         // One state a warp stands in its lane 0; the others are identities, so the block's order is the warps'.
         if (threadIdx.x % 32) state = Op::identity();
         state = block_reduce<Op, Threads>(state);
