@@ -15,6 +15,7 @@ from gpureduce_dask.device import group_plans as plans
 from gpureduce_dask.device import histogram
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import Dim
+from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.operators.grouped import Bins, binned
 from gpureduce_dask.operators.table import OPERATORS
 from gpureduce_dask.tools.bench import binned as rows_of_groups
@@ -36,7 +37,7 @@ OPS = [
 
 @pytest.fixture(autouse=True)
 def h200(monkeypatch):
-    monkeypatch.setattr(plans, "limits", lambda device: (227 * 1024, 132))
+    monkeypatch.setattr(plans, "gpu", lambda device: Gpu(227 * 1024, 132))
 
 
 def rows(groups, indexed=False, label="i32", vector=4, length=2**28, inner=1):
@@ -133,7 +134,7 @@ def test_windows_fit_and_limbs_of_floats_are_no_fewer_than_there_is_room_for(roo
         most = max(k for k in range(10, 250_000, 10) if plans.window_ranges(op, k, room))
         for groups in (10, 700, most):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(plans, "limits", lambda device: (room, 132))
+                patch.setattr(plans, "gpu", lambda device: Gpu(room, 132))
                 step = plans.window(op, rows(groups), 0)
             assert step.shared_bytes <= room, (name, groups)
             assert rows(groups).length / step.work.splits <= plans.WINDOW_SHARE

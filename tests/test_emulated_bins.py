@@ -23,6 +23,7 @@ from gpureduce_dask.device import groups as device_groups
 from gpureduce_dask.device import launch, sources
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device import reduce as device_reduce
+from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.host import groups as host_groups
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.labels import View, boxes
@@ -43,9 +44,9 @@ METHODS = {
 EXACT = {
     "memory": METHODS["scattered"],
     "window": METHODS[plans.WINDOW],
-    "narrow": {"PRIVATE_FULL": 0, "limits": lambda device: (16 + 4 * 2 * 3, 3)},
+    "narrow": {"PRIVATE_FULL": 0, "gpu": lambda device: Gpu(16 + 4 * 2 * 3, 3)},
 }
-SMALL = {"limits": lambda device: (2**17, 3), "WINDOW_THREADS": 64, "WINDOW_LEAST": 0, "WINDOW_SHARE": 400}
+SMALL = {"gpu": lambda device: Gpu(2**17, 3), "WINDOW_THREADS": 64, "WINDOW_LEAST": 0, "WINDOW_SHARE": 400}
 SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "WARP_BLOCKS": 2, "LEAST_SLOTS": 1}
 SMALL |= {"BEST_LEAST": 10**9}
 OPS = [

@@ -17,6 +17,7 @@ from simt.backend import Emulator, get, put
 
 from gpureduce_dask import chunk_groups
 from gpureduce_dask.device import group_plans, histogram, launch, sources
+from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.operators.grouped import COUNT, Bins, Edges, binned
 from tests.test_emulated_bins import machine as groups_on
 from tests.test_emulated_bins import seen
@@ -58,7 +59,7 @@ def machine(emulator: Emulator, room: int = 2**17) -> Iterator[None]:
         patch.setattr(histogram, "THREADS", 64)
         patch.setattr(histogram, "LOADS", 2)
         patch.setattr(histogram, "RESIDENT", 2)
-        patch.setattr(histogram, "limits", lambda device: (room, 3))
+        patch.setattr(histogram, "gpu", lambda device: Gpu(room, 3))
         patch.setattr(histogram, "on_device", lambda a: put(a))
         patch.setattr(histogram, "copied", lambda a: put(np.ascontiguousarray(seen(a))))
         patch.setattr(launch, "fill_zeros", lambda at, n, stream: ctypes.memset(at, 0, n))

@@ -69,7 +69,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
     "phases": (partial_of("max", "u1", MANY_PHASES[0]), partial_of("argmax", "i1", MANY_PHASES[1], seed=1)),
     "order": (affine("line inside"), affine("columns"), affine("planes")),
-    "ordered rows": (affine("rows with edges"), affine("few short rows")),
+    "ordered rows": (affine("rows with edges"), affine("more rows than blocks")),
     "folds": (partial(check_fold, name="var"), partial(check_fold, name="affine")),
     "batch": (partial(check_batch, name="argmax"),),
     "two-pass": tuple(partial_of("sum", "i4", layout, finish="two-pass") for layout in ("columns", "long rows")),
