@@ -187,7 +187,8 @@ def window_ranges(op: Operator, groups: int, room: int) -> int:
 
 def window(op: Operator, rows: Rows, device: int) -> Launch:
     """Groups in shared memory that all threads of a block add to."""
-    room, processors = gpu(device).shared_bytes, gpu(device).processors
+    limits = gpu(device)
+    room, processors = limits.shared_bytes, limits.processors
     ranges = window_ranges(op, rows.groups, room)
     each = -(-rows.groups // ranges)
     shape = window_shape(op, each, room)
@@ -227,7 +228,8 @@ def _word(op: Operator) -> tuple[int, int]:
 
 def best(op: Operator, rows: Rows, device: int) -> Launch:
     """Groups in shared memory whose extremes all threads of a block raise."""
-    room, processors = gpu(device).shared_bytes, gpu(device).processors
+    limits = gpu(device)
+    room, processors = limits.shared_bytes, limits.processors
     columns, (size, more) = best_columns(op, rows.groups, room), _word(op)
     splits = _splits(rows, WINDOW_THREADS, processors)
     vector, loads = _at_hand(rows)

@@ -33,7 +33,8 @@ def counts_of(blocks: Sequence[Any], edges: Edges) -> Any:
 
 def _counts_of(blocks: Sequence[Any], edges: Edges, dtype: Any) -> Any:
     count = len(edges.edges) - 1
-    room, processors = gpu(blocks[0].data.device_id).shared_bytes, gpu(blocks[0].data.device_id).processors
+    limits = gpu(blocks[0].data.device_id)
+    room, processors = limits.shared_bytes, limits.processors
     shared = (count + 1) * (8 if dtype is None else dtype.itemsize) + count * 4
     if dtype is None or shared > room:
         return None

@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .scan_task import Operands, Operator, Plan
+from .scan_task import SECTOR, Operands, Operator, Plan
+from .tuning import PROCESSORS
 
 HEAVY_STATE_BYTES = 24  # of moments, of which an element costs more than of others
 
@@ -61,8 +62,7 @@ class Cost:
     step: float = 0.0
 
 
-PROCESSORS = 132
-SECTOR, LONGER = 32, 12288
+LONGER = 12288
 COPY = 0.82  # of the memory's bandwidth, that a copy has
 # Fitted to 130 random scans of 4, 64 and 256 MiB, each by every kernel that takes it, and to what is said beside the
 # kernels of shares at 4 GiB: H200, CUDA 13.0, 2026-11-26.
@@ -100,16 +100,11 @@ def seconds(plan: Plan, op: Operator, arrays: Operands, gpu: Gpu) -> float:
     memory *= 1 + cost.short / line + max(0, line - cost.long) / LONGER
     weight = cost.heavy if op.state_bytes >= HEAVY_STATE_BYTES else 1.0
     element = cost.element
-    if kernel in ("scan_lines", "scan_fold_parts") and _is_along_memory(arrays) and line > SECTOR:
+    if kernel in ("scan_lines", "scan_fold_parts") and arrays.is_along_memory and line > SECTOR:
         element = ALONG_MEMORY
     blocks = sum(step.blocks for step in plan.steps)
     work = (elements * element * weight + blocks * cost.block) * PROCESSORS / gpu.processors
     return cost.start + max(memory, work, plan.chain * cost.step * weight)
-
-
-def _is_along_memory(arrays: Operands) -> bool:
-    """True where neighbours in memory are of one line."""
-    return arrays.axis == len(arrays.shape) - 1
 
 
 def least(plans: Iterable[Plan | None], op: Operator, arrays: Operands, gpu: Gpu) -> Plan:

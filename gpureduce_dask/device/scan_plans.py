@@ -113,7 +113,7 @@ def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: 
             yield from _without_positions(op, arrays, exclusive, reverse, gpu)
         yield scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
         yield _in_rows(op, arrays, exclusive, reverse, limit, processors)
-    if arrays.axis == len(arrays.shape) - 1:
+    if arrays.is_along_memory:
         yield scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
     yield _by_lines(op, arrays, exclusive, reverse)
 
@@ -140,7 +140,7 @@ def _any_all(
     """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
     if not op.type.startswith(("Any<", "All<")) or arrays.lines > 1 or exclusive or reverse or len(op.itemsizes) > 1:
         return None
-    if arrays.axis != len(arrays.shape) - 1 or not all(is_contiguous(op, arrays, i) for i in range(2)):
+    if not arrays.is_along_memory or not all(is_contiguous(op, arrays, i) for i in range(2)):
         return None
     (size,), (phase, phase_out) = op.itemsizes, arrays.phases
     lead = phase_out
@@ -164,7 +164,7 @@ def _in_rows(
 ) -> Plan | None:
     """In tiles, where the axis is the last one in memory. Lines with gaps, or without an alignment that suits all
     arrays, are copied unit by unit."""
-    if arrays.axis != len(arrays.shape) - 1:
+    if not arrays.is_along_memory:
         return None
     sizes = (*op.itemsizes, op.out_bytes)
     is_dense = [is_contiguous(op, arrays, i) for i in range(len(sizes))]

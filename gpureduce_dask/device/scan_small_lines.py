@@ -36,7 +36,7 @@ def lane_lines(
     """For dense lines along the last axis; None where they are few, long or not aligned."""
     length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
     widest = max(sizes)
-    if arrays.axis != len(arrays.shape) - 1 or any(arrays.phases):
+    if not arrays.is_along_memory or any(arrays.phases):
         return None
     if widest > 16 or any(n & (n - 1) for n in sizes):
         return None
@@ -139,7 +139,7 @@ def subwarp_lines(
     length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
     steps = [s[-1] for s in arrays.strides]
     backwards = steps[0] == -sizes[0]
-    if arrays.axis != len(arrays.shape) - 1 or not SHORTEST_SUBWARP_LINE <= length * max(sizes) <= LONGEST_SUBWARP_LINE:
+    if not arrays.is_along_memory or not SHORTEST_SUBWARP_LINE <= length * max(sizes) <= LONGEST_SUBWARP_LINE:
         return None
     if max(sizes) > 16 or any(n & (n - 1) for n in sizes) or steps[-1] != sizes[-1]:
         return None

@@ -46,6 +46,11 @@ class Operands:
     phases: tuple[int, ...]  # addresses modulo 16, in the same order
 
     @property
+    def is_along_memory(self) -> bool:
+        """True where neighbours in memory are of one line: the axis is the last."""
+        return self.axis == len(self.shape) - 1
+
+    @property
     def lines(self) -> int:
         return math.prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
 

@@ -16,9 +16,7 @@ PEERS = ("CuPy", "torch")
 SLOWER = 1.05  # times a peer's time from which on a case is slower than it
 SHOWN = 120  # letters of a kernel's name
 WORST = 10  # cases that a page shows
-MISSED = (
-    1.3  # times what a plan was predicted to take, or of what it took the part that was, from which on it was missed
-)
+MISSED = 1.3  # times as long, or as short, as predicted: from there on a plan's time was missed
 
 
 def is_clean(result: Result) -> bool:
