@@ -26,14 +26,14 @@ class Group:
     worker: str | None = None
 
 
-def in_order(chunks: int, size: int) -> list[Group]:
+def even_stretches(chunks: int, size: int) -> list[Group]:
     """A slice's chunks, in stretches of at most ``size`` that differ in length by one at most."""
     count = max(1, -(-chunks // size))
     cuts = [chunks * i // count for i in range(count + 1)]
     return [Group(range(a, b)) for a, b in pairwise(cuts)]
 
 
-def in_stretches(chunks: int, size: int) -> list[Group]:
+def fixed_stretches(chunks: int, size: int) -> list[Group]:
     """A slice's chunks, in stretches of ``size``; the last one has what is left."""
     return [Group(range(a, min(a + size, chunks))) for a in range(0, max(chunks, 1), size)]
 
@@ -59,7 +59,8 @@ def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least:
 def shares(chunks: int, threads: int, chunk_bytes: float) -> list[range]:
     """The chunks that a worker holds of the only slice, a stretch a thread."""
     return [
-        range(g.members[0], g.members[-1] + 1) for g in in_order(chunks, in_memory(chunks, 1, threads, chunk_bytes))
+        range(g.members[0], g.members[-1] + 1)
+        for g in even_stretches(chunks, in_memory(chunks, 1, threads, chunk_bytes))
     ]
 
 
@@ -89,7 +90,7 @@ def by_worker(
         most = in_memory(len(members), slices, threads.get(worker, 1), chunk_bytes, least)
         room = memory.get(worker, math.inf) * MEMORY_SHARE / threads.get(worker, 1)
         size = max(1, min(most, _as_many(room, chunk_bytes)))
-        for part in in_order(len(members), size):
+        for part in even_stretches(len(members), size):
             groups.append(Group(as_range([members[i] for i in part.members]), worker))
     return groups
 
@@ -99,7 +100,7 @@ def smaller(groups: Sequence[Group], size: int) -> list[Group]:
     return [
         Group(as_range([g.members[i] for i in part.members]), g.worker)
         for g in groups
-        for part in in_order(len(g.members), size)
+        for part in even_stretches(len(g.members), size)
     ]
 
 

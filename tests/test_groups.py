@@ -20,7 +20,7 @@ sizes = st.sampled_from([0, 8, MIB, 100 * MIB, math.nan])
 
 @given(st.integers(1, 200), st.integers(1, 50))
 def test_in_order_is_a_partition_of_even_stretches(chunks, size):
-    dealt = planner.in_order(chunks, size)
+    dealt = planner.even_stretches(chunks, size)
     assert [i for g in dealt for i in g.members] == list(range(chunks))
     lengths = [len(g.members) for g in dealt]
     assert max(lengths) <= size and max(lengths) - min(lengths) <= 1
@@ -47,14 +47,14 @@ def test_smaller_cuts_and_loses_nothing(held, threads, size):
 def test_groups_follow_threads_not_chunks():
     for chunks in (64, 1024, 65536):
         size = planner.to_make(chunks, 1, 4, 1.0)
-        assert len(planner.in_order(chunks, size)) == 4 * planner.GROUPS_PER_THREAD
+        assert len(planner.even_stretches(chunks, size)) == 4 * planner.GROUPS_PER_THREAD
     assert planner.to_make(3, 1, 4, 1.0) == 1
     assert planner.to_make(64, 1000, 4, 1.0) == 64  # slices alone keep the threads busy
 
 
 def test_groups_of_processes_are_stretches_of_a_power_of_two():
     assert [planner.by_processes(size) for size in (1, 2, 3, 4, 9)] == [1, 2, 2, 4, 4]
-    assert [each.members for each in planner.in_stretches(9, 4)] == [range(4), range(4, 8), range(8, 9)]
+    assert [each.members for each in planner.fixed_stretches(9, 4)] == [range(4), range(4, 8), range(8, 9)]
 
 
 def test_bytes_that_a_group_makes_are_bounded():

@@ -46,14 +46,14 @@ HALF = {
 def fused(monkeypatch):
     """How many chunks' steps went into their reductions."""
     counts = []
-    original = deferred._fused
+    original = deferred._traced
 
     def counted(blocks, bound):
         found = original(blocks, bound)
         counts.append(found is not None)
         return found
 
-    monkeypatch.setattr(deferred, "_fused", counted)
+    monkeypatch.setattr(deferred, "_traced", counted)
     return counts
 
 

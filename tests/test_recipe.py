@@ -23,7 +23,7 @@ def test_same_as_numpy(name, axis):
     x = da.from_array(data, chunks=(4, 3, 2))
     got = da.reduction(x, **gr.tree(name, x.dtype), axis=axis)
     want = getattr(np, name)(data.astype(np.float64), axis=axis)
-    assert got.name.startswith(f"gr-{name}-aggregate-")
+    assert got.name.startswith(f"gr-{name.replace('_', '-')}-aggregate-")
     assert got.dtype == got._meta.dtype == getattr(np, name)(X).dtype
     assert got.ndim == got._meta.ndim == want.ndim
     np.testing.assert_allclose(got.compute(scheduler="sync"), want, rtol=1e-5)

@@ -11,10 +11,13 @@ import time
 import dask.array as da
 import numpy as np
 import pytest
+from dask.utils import key_split
 
 import gpureduce_dask as gr
+from gpureduce_dask.graph.arguments import key_prefix
 
 ROWS = "sum prod min max mean var any argmax nanmean nanargmin".split()
+STEPS = ("", "-chunk", "-group", "-combine", "-total", "-carry")
 
 
 def arrays():
@@ -37,6 +40,26 @@ def names(x, y, unknown):
     results["scan of unknown sizes"] = gr.cumsum(unknown, axis=0)
     results["norm"], results["average"] = gr.norm(x, ord=3, axis=0), gr.average(x, axis=0, weights=y)
     return {key: result.name for key, result in results.items()}
+
+
+def test_dask_shows_the_names_of_tasks_whole():
+    x, ids = da.ones((60, 8), chunks=(5, 4)), da.arange(60, chunks=5) % 7
+    results = {name: gr.reduction(x, name, axis=0) for name in ROWS}
+    results |= {"count-nonzero": gr.count_nonzero(x, axis=0), "vector-norm": gr.vector_norm(x, axis=0)}
+    results |= {"norm": gr.reduction(x, "norm2", axis=0), "Bincount": gr.bincount(ids, minlength=9)}
+    results |= {"cumulative-sum": gr.cumulative_sum(x, axis=0), "map-norm": gr.map_reduce(np.square, "norm2", x)}
+    for name, result in results.items():
+        keys = [key for key in dict(result.dask) if str(key).startswith("('gr-")]
+        assert {key_split(key) for key in keys} <= {f"gr-{name}{step}" for step in STEPS}
+    words = [key_prefix(name) for name in (*gr.OPERATORS, *gr.__all__)]
+    assert all(key_split(f"{word}-group-{'0f' * 16}") == f"{word}-group" for word in words)
+
+
+def test_keys_of_groups_say_how_many_chunks_they_reduce():
+    x = da.ones((400, 4), chunks=(10, 2))
+    plan = gr.plan(x, "sum", axis=0, group=15)
+    groups = [key for key in dict(gr.reduction(x, "sum", axis=0, group=15).dask) if "-group-" in key[0]]
+    assert [key[2] for key in groups] == ["15 chunks", "15 chunks", "10 chunks"] * 2 and plan.groups == 6
 
 
 def test_names_are_the_same_in_every_process():

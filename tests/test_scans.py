@@ -472,7 +472,7 @@ def test_graphs_dealt_otherwise_share_no_key(monkeypatch, flat):
             array = gr.cumsum(x) if flat else gr.cumsum(x, axis=0)
         graphs.append({k: v.dependencies for k, v in dict(array.dask).items() if str(k[0]).startswith("gr-")})
         monkeypatch.setattr(
-            sources.PersistedSource, "partition", lambda self, chunks, _: planner.in_order(len(chunks), 1)
+            sources.PersistedSource, "partition", lambda self, chunks, _: planner.even_stretches(len(chunks), 1)
         )
     assert [len(needs) for needs in graphs[0].values()] != [len(needs) for needs in graphs[1].values()]
     assert not graphs[0].keys() & graphs[1].keys()

@@ -22,7 +22,7 @@ import cupy
 from dask._task_spec import Task, TaskRef
 
 from gpureduce_dask.device import launch, upload
-from gpureduce_dask.graph import fused_task, reduce_tasks
+from gpureduce_dask.graph import group_task, reduce_tasks
 from gpureduce_dask.operators import table
 
 SUM, MAX = (table.get(name).bind(np.dtype("f8")) for name in ("sum", "max"))
@@ -137,12 +137,12 @@ def test_one_of_its_threads_may_collect_it(moved, monkeypatch):
 def test_tasks_of_a_group_move_their_chunks_so(moved):
     large, small = np.arange(1000.0), np.arange(10.0)
     node = Task("k", cupy.asarray, TaskRef("a"))
-    found = fused_task.execute({"k": node}, "k", ["a"], large)
+    found = group_task.execute({"k": node}, "k", ["a"], large)
     np.testing.assert_array_equal(found, large)
     assert found is not large and moved
     moved.clear()
     for other, array in ((node, small), (Task("k", np.asarray, TaskRef("a")), large)):
-        np.testing.assert_array_equal(fused_task.execute({"k": other}, "k", ["a"], array), array)
+        np.testing.assert_array_equal(group_task.execute({"k": other}, "k", ["a"], array), array)
     assert not moved
 
 
@@ -185,9 +185,9 @@ def test_chunks_are_begun_ahead_and_folded_in_order(moved, monkeypatch):
     monkeypatch.setattr(reduce_tasks.chunk, "partial_bytes", lambda *how: 0)  # each is reduced when it is there
     close = partial(reduce_tasks.finalise, bound=SUM, drop=(0,), device=False)
     for limit, ahead in ((0, 1), (8000, 1), (8001, 2), (10**9, 6)):
-        monkeypatch.setattr(fused_task, "AHEAD_BYTES", limit)
+        monkeypatch.setattr(group_task, "AHEAD_BYTES", limit)
         events.clear()
-        assert fused_task.run([close], steps_of(load, 6), []) == 15_000
+        assert group_task.run([close], steps_of(load, 6), []) == 15_000
         assert [i for what, i in events if what == "reduce"] == [*range(6)]
         assert events.index(("reduce", 0)) == ahead
 
@@ -206,13 +206,13 @@ def test_reductions_of_the_same_chunks_begin_them_ahead(moved, monkeypatch):
         return np.full(1000, float(i))
 
     monkeypatch.setattr(upload.Upload, "finish", note)
-    monkeypatch.setattr(fused_task, "AHEAD_BYTES", 10**9)
+    monkeypatch.setattr(group_task, "AHEAD_BYTES", 10**9)
     closes = [partial(reduce_tasks.finalise, bound=bound, drop=(0,), device=False) for bound in (SUM, MAX)]
     run = partial(reduce_tasks.reduce_chunk, bound=MAX, axes=(0,))
     steps: list[Any] = []
     for i, step in enumerate(steps_of(load, 6)):
         steps += [step, (1, ("max", i), (Task(("max", i), run, TaskRef(("copy", i))),))]
-    assert fused_task.run(closes, steps, []) == (15_000, 5)
+    assert group_task.run(closes, steps, []) == (15_000, 5)
     assert set(ahead) == {6}
 
 
@@ -234,7 +234,7 @@ def test_an_error_waits_for_what_is_under_way(moved, monkeypatch):
     monkeypatch.setattr(cupy.cuda.runtime, "memcpyAsync", slow)
     close = partial(reduce_tasks.finalise, bound=SUM, drop=(0,), device=False)
     with pytest.raises(OSError, match="no such file") as caught:
-        fused_task.run([close], steps_of(load, 4), [])
+        group_task.run([close], steps_of(load, 4), [])
     assert any("load" in note for note in caught.value.__notes__)
     del caught
     gc.collect()

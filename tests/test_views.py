@@ -11,7 +11,7 @@ import pytest
 from dask.graph_manipulation import clone
 
 import gpureduce_dask as gr
-from gpureduce_dask.graph import deferred, fused_task, meta, views
+from gpureduce_dask.graph import deferred, group_task, meta, views
 from gpureduce_dask.operators.table import OPERATORS
 
 distributed = pytest.importorskip("distributed")
@@ -169,7 +169,7 @@ def test_chunks_on_a_gpu_are_reduced_together(x, on_gpu, monkeypatch, form, axis
     monkeypatch.setattr(deferred.chunk, "reduce_many", reduce_many)
     monkeypatch.setattr(deferred.chunk, "reduce", lambda *given: pytest.fail("a chunk is reduced alone"))
     source = views.select_source(reduction(y, "nanmax"))
-    handle = fused_task.Handle(
+    handle = group_task.Handle(
         source.handle_sets[0].shares[source.handle_sets[0].homes[0]], [put(np.ones(CHUNKS, "f4"))] * 9
     )
     parts = [part for _, each in source.slices((0, 1) if axis is None else (axis,)) for part in each]

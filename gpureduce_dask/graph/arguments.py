@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
@@ -31,6 +32,13 @@ FAN_IN = 32  # partials one combine takes: time follows tasks, not bytes,
 FAN_IN_BYTES = 32 * 2**20  # until they are large: a combine holds its inputs at once, and dask keeps them till then.
 FAN_IN_LEAST = 4
 FAN_IN_UNKNOWN = 8  # where chunk sizes are unknown
+
+
+def key_prefix(name: str) -> str:
+    """What the keys of a call's tasks begin with: words of letters, for dask's dashboard and its progress bars name a
+    task by the first of these alone. They take a word of eight letters for a token where it begins as one may."""
+    words = re.findall(r"[^\W\d_]+", name)
+    return "-".join(["gr", *(w.capitalize() if len(w) == 8 and w[0] in "abcdef" else w for w in words)])
 
 
 def normalise_axes(name: str, axis: Any, ndim: int) -> Axes:

@@ -3,8 +3,8 @@
 
 A public function that is given such arrays runs on stand-ins: graph-based arrays of the same names, chunks and metas.
 What it gives becomes expressions of the caller's kind, whose operands are those arrays'. An optimiser may replace the
-operands by others of other names; the function is then run again on stand-ins of the new ones. So one planner writes
-the tasks, and what lies below a result is optimised as below any other expression.
+operands by others of other names; the function is then run again on stand-ins of the new ones. So the same code
+writes the tasks, and what lies below a result is optimised as below any other expression.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from .graph_arrays import IS_PLANNED
 
 Names = tuple[str, ...]
 
-SETTINGS = ("split_every", "gpureduce")  # keys of the configuration by which trees are planned
-PLANS = 4  # of one call: of its operands as given, and as they are at each step of an optimiser
+SETTINGS = ("split_every", "gpureduce")  # keys of the configuration that trees follow
+REMEMBERED = 4  # graphs of one call: of its operands as given, and as they are at each step of an optimiser
 
 _is_inside: ContextVar[bool] = ContextVar("gpureduce_on_stand_ins", default=False)
 
@@ -141,7 +141,7 @@ class Recipe:
         self.package, self.function, self.slots = package, function, slots
         self.context = copy_context()
         self.settings = {key: dask.config.get(key) for key in SETTINGS if dask.config.get(key, None) is not None}
-        self.plans: dict[Names, list[Any]] = {}
+        self.graphs: dict[Names, list[Any]] = {}
         self.together: tuple[Names, dict[Any, GraphNode]] | None = None  # the tasks of such results
         self.lock = Lock()
 
@@ -151,7 +151,7 @@ class Recipe:
         own = {x.name: array for x, array in zip(standing, arrays, strict=True)}
         found = self._run(standing)
         graphs = _graphs(found)
-        self.plans[_names(operands)] = graphs
+        self.graphs[_names(operands)] = graphs
         numbers = iter(range(len(graphs)))
 
         def made(x: Any) -> Any:
@@ -164,16 +164,16 @@ class Recipe:
 
         return substitute(found, GraphArray, made)
 
-    def plan(self, operands: tuple[Any, ...]) -> list[Any]:
+    def graphs_of(self, operands: tuple[Any, ...]) -> list[Any]:
         """The graph-based arrays that the call gives of these operands."""
         names = _names(operands)
         with self.lock:
-            if names not in self.plans:
+            if names not in self.graphs:
                 standing = [stand_in(x) for x in operands]
-                self.plans[names] = self.context.copy().run(self._again, standing)
-                while len(self.plans) > PLANS:
-                    del self.plans[next(iter(self.plans))]
-            return self.plans[names]
+                self.graphs[names] = self.context.copy().run(self._again, standing)
+                while len(self.graphs) > REMEMBERED:
+                    del self.graphs[next(iter(self.graphs))]
+            return self.graphs[names]
 
     def _again(self, standing: Sequence[Any]) -> list[Any]:
         with dask.config.set(self.settings):
@@ -343,7 +343,7 @@ class Reduced:
 
     @cached_property
     def _array(self) -> Any:
-        return self.operand("recipe").plan(tuple(self.below))[self.operand("which")]
+        return self.operand("recipe").graphs_of(tuple(self.below))[self.operand("which")]
 
     @cached_property
     def _name(self) -> str:
@@ -423,7 +423,7 @@ def _joint(one: Any, dependents: Any) -> Joint:
                 ahead += each.below
     each_one = [results[name] for name in sorted(results)]
     keys = [(x.operand("recipe"), x.operand("which")) for x in each_one]
-    return tuple((key, key[0].plan(tuple(x.below))[key[1]]) for x, key in zip(each_one, keys, strict=True))
+    return tuple((key, key[0].graphs_of(tuple(x.below))[key[1]]) for x, key in zip(each_one, keys, strict=True))
 
 
 def _results_above(one: Any, dependents: Any, above: dict[str, list[Any]]) -> list[Any]:
@@ -473,7 +473,7 @@ class Written:
     tasks: dict[Any, Any]
     below: Names
 
-    def plan(self, operands: tuple[Any, ...]) -> list[Any]:
+    def graphs_of(self, operands: tuple[Any, ...]) -> list[Any]:
         tasks = dict(self.tasks)
         name = self.name
         if (names := _names(operands)) != self.below:

@@ -16,7 +16,7 @@ from ..operators import table as operators
 from ..operators.monoid import Bound, Monoid
 from . import meta, reduce_tasks
 from .apply import bind
-from .arguments import Axes
+from .arguments import Axes, key_prefix
 
 
 def reduction_functions(op: str | Monoid, dtype: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def reduction_functions(op: str | Monoid, dtype: Any, options: dict[str, Any]) -
         "aggregate": partial(aggregate, bound=bound),
         "concatenate": False,
         "dtype": bound.result,
-        "name": f"gr-{monoid.name}",
+        "name": key_prefix(monoid.name),
     }
 
 
@@ -137,7 +137,7 @@ class Running:
 
     @property
     def __name__(self) -> str:
-        return f"gr-scan-{self.bound.name}"  # dask names keys after it
+        return key_prefix(f"scan-{self.bound.name}")  # dask names keys after it
 
     @faults.task
     def __call__(self, block: Any, axis: int = 0, dtype: Any = None) -> Any:

@@ -34,13 +34,13 @@ from .arguments import setting, shift_positions
 _inputs: ContextVar[frozenset[int] | None] = ContextVar("gpureduce_inputs", default=None)
 
 
-def is_fused() -> bool:
+def is_group_task() -> bool:
     """True where a group's task makes and reduces its chunks."""
     return _inputs.get() is not None
 
 
 @contextmanager
-def fused_task(inputs: Sequence[Any] = ()) -> Iterator[None]:
+def group_task_inputs(inputs: Sequence[Any] = ()) -> Iterator[None]:
     """What runs in the block is part of a group's task, which has these inputs."""
     token = _inputs.set(frozenset(map(_memory, filter(is_device, inputs))))
     try:
@@ -269,7 +269,7 @@ def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[t
     cannot compute it, or without ``fuse``."""
     if not (fuse and any(isinstance(b, DeferredArray) and b.function is not None for b in blocks)):
         return tuple(map(materialise, blocks)), bound
-    found = _fused(blocks, bound)
+    found = _traced(blocks, bound)
     return (tuple(map(materialise, blocks)), bound) if found is None else found
 
 
@@ -277,11 +277,11 @@ def operator_of(x: Any, leaf: Any, bound: Bound) -> Bound | None:
     """The operator that reduces what was deferred, from one array alone; None where it takes others, or nothing was."""
     if not isinstance(x, DeferredArray) or [*x.leaves] != [id(leaf)]:
         return None
-    found = _fused((x,), bound)
+    found = _traced((x,), bound)
     return None if found is None else found[1]
 
 
-def _fused(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound] | None:
+def _traced(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound] | None:
     leaves: dict[int, Any] = {}
     shapes = set()
     for b in blocks:

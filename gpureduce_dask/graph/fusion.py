@@ -28,10 +28,10 @@ from ..distributed.private import (
     Task,
     TaskRef,
 )
-from ..planner import in_order
-from . import deferred, fused_task
+from ..planner import even_stretches
+from . import deferred, group_task
 from . import graph_arrays as da
-from .fused_task import Key, Step
+from .group_task import Key, Step
 from .reduce_tasks import combine, finalise
 from .task_fusion import finish_together, move_in_steps, users_of
 
@@ -64,8 +64,8 @@ def _after(result: Any, awaited: Any) -> Any:
 
 
 class TaskWriter:
-    """Tasks as they come. Keys of the result's blocks begin with ``name``; those of others say their step, and are
-    numbered.
+    """Tasks as they come. Keys of the result's blocks begin with ``name``; those of others say their step, are
+    numbered, and say how many chunks a task reduces.
 
     Steps of reductions are "chunk", one to its partial, "group", several chunks to one, and "combine", partials to one.
     Those of scans are "total", of chunks, "carry", what stands before each chunk, "cut" and "gather", the rows of
@@ -76,6 +76,7 @@ class TaskWriter:
         self.prefix, self.token, self.name = prefix, token, f"{prefix}-{token}"
         self.tasks: dict[Any, GraphNode] = {}
         self._names: dict[str, str] = {}  # one text each: it travels once
+        self._counts: dict[int, str] = {}
 
     def step_name(self, step: str) -> str:
         """What the keys of a step's tasks begin with."""
@@ -83,30 +84,34 @@ class TaskWriter:
             self._names[step] = f"{self.prefix}-{step}-{self.token}"
         return self._names[step]
 
-    def add(self, step: str, run: Callable[..., Any], *arguments: Any, kind: type[Task] = Task) -> TaskRef:
-        """A task of this step."""
-        key = (self.step_name(step), len(self.tasks))
+    def add(
+        self, step: str, run: Callable[..., Any], *arguments: Any, kind: type[Task] = Task, chunks: int | None = None
+    ) -> TaskRef:
+        """A task of this step, which reduces so many chunks."""
+        key: Any = (self.step_name(step), len(self.tasks))
+        if chunks is not None:
+            key += (self._counts.setdefault(chunks, f"{chunks} chunk{'s' * (chunks != 1)}"),)
         self.tasks[key] = kind(key, run, *arguments)
         return TaskRef(key)
 
 
-class Source(Protocol):
+class TaskFactory(Protocol):
     """What the tasks of a layer follow from."""
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
 
 
-class Deferred(Tasks):
+class LazyTasks(Tasks):
     """Tasks that are written down when somebody looks at them, and that travel as what they follow from."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, factory: TaskFactory) -> None:
         Layer.__init__(self)
-        self.source = source
+        self.factory = factory
 
     @cached_property
     def mapping(self) -> Mapping[Any, GraphNode]:  # type: ignore[override]
-        return self.source.tasks()
+        return self.factory.tasks()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "mapping"}
@@ -121,9 +126,10 @@ CHUNKS_A_SHARED = 8
 # The same of tasks for dask's own processes, whose parent holds what a task takes once more, pickled: so many results
 # that several chunks share, and so many that one chunk alone takes.
 SHARED_BY_PROCESSES, ALONE_BY_PROCESSES = 3, 1
+NAMES_SHOWN = 3  # of the reductions that one task makes the chunks for
 
 
-class Group(Task):
+class GroupNode(Task):
     """A task that folds its inputs in order, and may make them too: dask fuses it with nothing."""
 
     __slots__ = ()
@@ -147,13 +153,13 @@ class Group(Task):
         return [0] * len(self.args[0].args)
 
 
-class PlacedGroup(Group):
+class PlacedGroupNode(GroupNode):
     """A group made of chunks that one worker can make of what it holds."""
 
     __slots__ = ()
 
 
-class PlacedGroups(PlacedGroup):
+class PlacedGroupsNode(PlacedGroupNode):
     """Groups of several slices that one task makes of what a worker holds: it gives a list of their partials."""
 
     __slots__ = ()
@@ -180,12 +186,12 @@ class Optimize:
         one = _of_one_layer(dsk, wanted)
         known = set() if one is not None else workers.known_keys(dsk, wanted)
         low: Any = da.optimize(dsk, wanted | known, **kwargs) if one is None else one
-        if known or any(isinstance(node, Group) for node in low.values()):
+        if known or any(isinstance(node, GroupNode) for node in low.values()):
             low = private.fuse_linear(move_in_chains(low, wanted, known), wanted | known)
         # Each alias that fusion leaves would run as a task.
         low = private.resolve_aliases(low, wanted | known, users_of(low))
         low = finish_together(move_in_steps(low, wanted | known), wanted, known)
-        return {key: fused_task.read_as_computed(node) for key, node in low.items()}
+        return {key: group_task.read_as_computed(node) for key, node in low.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
         import cloudpickle
@@ -260,12 +266,12 @@ def move_in_chains(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) ->
     wanted = wanted.union(ends)
     moved = dict(graph)
     apart: set[Key] = set()  # groups whose chunks stay tasks of their own
-    flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, Group)}
+    flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, GroupNode)}
     for groups in _together(graph, [group for group, _ in flat.values()], users):
         bundle = _Bundle(groups, graph, users, wanted)
         replaced = {key for group in groups for key in flat[group.key][1]}
         if replaced and not bundle.inside.issuperset(bundle.members()):  # what is not made here had better be combined
-            groups = [cast(Group, graph[group.key]) for group in groups]
+            groups = [cast(GroupNode, graph[group.key]) for group in groups]
             bundle, replaced = _Bundle(groups, graph, users, wanted), set()
         if not bundle.inside:
             apart.update(group.key for group in groups if _is_only_combined(group, users, wanted))
@@ -287,7 +293,7 @@ def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
         return
     groups = [cast(Task, graph[ref.key]) for ref in node.args[0].args]
     members = [ref for group in groups for ref in group.args[0].args]
-    found = in_order(len(members), max(len(each.args[0].args) for each in (node, *groups)))
+    found = even_stretches(len(members), max(len(each.args[0].args) for each in (node, *groups)))
     if len(found) == len(groups):
         return
     for group in groups:
@@ -296,13 +302,13 @@ def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
     for group, each in zip(groups, found, strict=False):
         mine = [members[i] for i in each.members]
         # By a key of its own: a scheduler that knows the group's has another partial under it.
-        key = f"gr-combine-{tokenize([str(ref.key) for ref in mine])}"
+        key = f"{_shown(groups[0].key)}-{tokenize([str(ref.key) for ref in mine])}"
         graph[key] = Task(key, group.func, List(*mine))
         kept.append(TaskRef(key))
     graph[user] = Task(user, node.func, List(*kept), *node.args[1:])
 
 
-def _is_only_combined(group: Group, users: Mapping[Key, set[Key]], wanted: set[Key]) -> bool:
+def _is_only_combined(group: GroupNode, users: Mapping[Key, set[Key]], wanted: set[Key]) -> bool:
     """True for a group of partials that gives one for one other task, and folds no axes that wait."""
     is_partial = _function(group) is combine and not group.func.keywords.get("then")  # type: ignore[attr-defined]
     return is_partial and group.key not in wanted and len(users[group.key]) == 1
@@ -312,7 +318,7 @@ def _function(node: Task) -> Any:
     return getattr(node.func, "func", None)
 
 
-def _flat(group: Group, graph: Graph, wanted: set[Key]) -> tuple[Group, list[Key]]:
+def _flat(group: GroupNode, graph: Graph, wanted: set[Key]) -> tuple[GroupNode, list[Key]]:
     """A group without the tasks that combine some of its members first, which it does itself as it makes them, and the
     keys of these."""
     members: list[Key] = []
@@ -329,7 +335,7 @@ def _flat(group: Group, graph: Graph, wanted: set[Key]) -> tuple[Group, list[Key
     return (type(group)(group.key, group.func, List(*map(TaskRef, members))), replaced) if replaced else (group, [])
 
 
-def _together(graph: Graph, groups: list[Group], users: Mapping[Key, set[Key]]) -> Iterable[list[Group]]:
+def _together(graph: Graph, groups: list[GroupNode], users: Mapping[Key, set[Key]]) -> Iterable[list[GroupNode]]:
     """Groups that fold the same chunks, by different operators or of different functions of their elements.
 
     A chunk of their own is what one member of each needs. What several members of one need is no chunk of theirs but
@@ -338,7 +344,7 @@ def _together(graph: Graph, groups: list[Group], users: Mapping[Key, set[Key]]) 
     made = _made_by({m for g in groups for m in g.members}, graph, users)
     needs = [[(_name(m), _chunks_of(m, graph, made)) for m in g.members] for g in groups]
     counts = Counter((name, key) for each in needs for name, keys in each for key in keys)
-    found: dict[Any, list[Group]] = {}
+    found: dict[Any, list[GroupNode]] = {}
     for group, mine in zip(groups, needs, strict=True):
         has_own = all(any(counts[name, key] == 1 for key in keys) for name, keys in mine)
         chunks = tuple(keys for _, keys in mine) if has_own else group.key
@@ -359,7 +365,7 @@ def _made_by(members: set[Key], graph: Graph, users: Mapping[Key, set[Key]]) -> 
             key
             for key in below
             if isinstance(node := graph.get(key), Task)
-            and not isinstance(node, Group)
+            and not isinstance(node, GroupNode)
             and users[key] <= inner
             and any(users[d] <= inner | {key} for d in node.dependencies)
         }
@@ -382,11 +388,16 @@ def _name(key: Key) -> Any:
     return key[0] if type(key) is tuple else key
 
 
+def _shown(key: Key) -> str:
+    """What dask shows for a key of this package: its name without the token."""
+    return str(_name(key)).rpartition("-")[0]
+
+
 @dataclass
 class _Bundle:
     """Groups that become one task, and the tasks that move into it."""
 
-    groups: list[Group]
+    groups: list[GroupNode]
     graph: Graph
     users: Mapping[Key, set[Key]]
     wanted: set[Key]
@@ -420,7 +431,7 @@ class _Bundle:
 
     @property
     def is_placed(self) -> bool:
-        return all(isinstance(group, PlacedGroup) for group in self.groups)
+        return all(isinstance(group, PlacedGroupNode) for group in self.groups)
 
     def members(self) -> list[Key]:
         return [m for group in self.groups for m in group.members]
@@ -468,7 +479,7 @@ class _Bundle:
         """False for a chunk of one's own on some worker, and for what ties the tasks after it to a worker, as a
         peer-to-peer rechunk does."""
         node = self.graph.get(key)
-        return users > 1 if node is None else isinstance(node, Group) or not node.block_fusion
+        return users > 1 if node is None else isinstance(node, GroupNode) or not node.block_fusion
 
     def nodes(self) -> Iterator[GraphNode]:
         """The tasks that stand for the groups."""
@@ -482,16 +493,16 @@ class _Bundle:
         names = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
         key = self.groups[0].key
         if len(self.groups) > 1:
-            key = f"gr-partials-{tokenize(sorted(str(group.key) for group in self.groups))}"
+            key = f"{_shown_together(self.groups)}-{tokenize(sorted(str(group.key) for group in self.groups))}"
             for group, first in zip(self.groups, self._firsts, strict=True):
-                many = isinstance(group, PlacedGroups)
+                many = isinstance(group, PlacedGroupsNode)
                 yield Task(
                     group.key,
                     operator.getitem,
                     TaskRef(key),
                     slice(first, first + len(group.closes)) if many else first,
                 )
-        yield Task(key, fused_task.run, closes, steps, names, *(TaskRef(name) for name in names))
+        yield Task(key, group_task.run, closes, steps, names, *(TaskRef(name) for name in names))
 
     def _steps(self) -> Iterator[Step]:
         """Members in order, those of the same chunk together; each with the tasks that make it, sources first."""
@@ -531,6 +542,12 @@ class _Bundle:
         chunk need not stay for the last of them."""
         cuts = sorted(self.users[key], key=str)
         return cuts if all(u in self.inside and _is_cut(self.graph[u]) for u in cuts) else []
+
+
+def _shown_together(groups: Sequence[GroupNode]) -> str:
+    """What the key of a task of several reductions begins with: their names, or how many they are."""
+    names = sorted({_shown(group.key).removeprefix("gr-").removesuffix("-group") for group in groups})
+    return "-".join(["gr", *(names if len(names) <= NAMES_SHOWN else ["several"]), "group"])
 
 
 def _is_cut(node: GraphNode) -> bool:

@@ -22,7 +22,7 @@ from ..operators.monoid import Bound, Monoid
 from . import deferred, meta, reduce_tasks
 from . import graph_arrays as da
 from .apply import align, bind, operands
-from .arguments import Axes, normalise_axes
+from .arguments import Axes, key_prefix, normalise_axes
 from .meta import belongs_to_stock, foreign, require_plain
 from .reduce import build_tree
 
@@ -282,7 +282,7 @@ def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequenc
         inds,
         codes,
         (axis,),
-        name=f"gr-{name}-{tokenize(x.name, codes.name, bound, how)}",
+        name=f"{key_prefix(name)}-{tokenize(x.name, codes.name, bound, how)}",
         adjust_chunks={axis: tuple(map(len, groups))},
         dtype=bound.result,
         meta=meta.like(x._meta, x.ndim, bound.result),

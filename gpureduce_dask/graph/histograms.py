@@ -20,6 +20,7 @@ from ..operators.grouped import COUNT, Bins, Edges, binned
 from . import graph_arrays as da
 from . import meta
 from .apply import apply, as_dask
+from .arguments import key_prefix
 from .groups import grouped, own_groups
 from .meta import require_plain
 from .reduce import build_tree
@@ -93,7 +94,7 @@ def _weighted(name: str, x: Any, edges: Edges, weights: Any) -> Any:
         partial(codes_of, edges=edges),
         dtype=CODES,
         meta=meta.like(x._meta, x.ndim, CODES),
-        name=f"gr-{name}-codes-{tokenize(x.name, edges)}",
+        name=f"{key_prefix(name)}-codes-{tokenize(x.name, edges)}",
     )
     heavy = as_dask(name, weights)
     if heavy.shape != x.shape and not any(map(math.isnan, (*heavy.shape, *x.shape))):

@@ -28,6 +28,7 @@ from .arguments import (
     Axes,
     fan_in,
     group_size,
+    key_prefix,
     needs_places,
     normalise_axes,
     place_chunks,
@@ -35,7 +36,7 @@ from .arguments import (
     stages,
 )
 from .fusion import Tasks, TaskWriter
-from .sources import LazySource, Part, Reduction, Source, bundles, joined, slices_of
+from .sources import GroupTask, LazySource, Reduction, Source, bundles, joined, slices_of
 
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
 MANY, MANY_A_THREAD = 32, 4
@@ -56,9 +57,10 @@ def build_tree(
 ) -> Tree:
     """Reduce dask arrays of one chunking by a bound monoid; the result is the tree's ``array``.
 
-    Keys start with ``gr-<name_prefix>-``, by default the monoid's name. The result has the chunk type that the
-    first array's meta promises. ``group`` is how many chunks one task takes: by default what ``split_every`` says,
-    or else as many as keep every thread busy. A dry run sends nothing to a cluster and is not to be computed.
+    Keys start with ``gr-`` and the words of ``name_prefix``, by default the monoid's name. The result has the chunk
+    type that the first array's meta promises. ``group`` is how many chunks one task takes: by default what
+    ``split_every`` says, or else as many as keep every thread busy. A dry run sends nothing to a cluster and is not to
+    be computed.
     """
     x, name = arrays[0], name_prefix or bound.name
     axes = normalise_axes(name, axis, x.ndim)
@@ -77,9 +79,9 @@ def build_tree(
     if source is None:
         workers.current()  # raises where a worker lacks what the tasks need
     if is_whole and (source is None or not _is_worth_sharing(source)):
-        return Tree(reduction, keepdims, f"gr-{name}", split).one_chunk_a_slice()
+        return Tree(reduction, keepdims, key_prefix(name), split).one_chunk_a_slice()
     source = source or LazySource(reduction)
-    return Tree(reduction, keepdims, f"gr-{name}", split, (size, str(source.mark))).of_groups(source)
+    return Tree(reduction, keepdims, key_prefix(name), split, (size, str(source.mark))).of_groups(source)
 
 
 def _is_worth_sharing(source: Source) -> bool:
@@ -146,37 +148,37 @@ class Tree:
         may_join = not is_lazy or (source.holders is not None and size >= FAN_IN)
         together = self._bundles(source, slices) if may_join else {}
         level = {}
-        for outer, parts in slices:
-            self.groups += [(part.worker, part.chunks) for part in parts]
+        for outer, groups in slices:
+            self.groups += [(group.worker, group.chunks) for group in groups]
             kind: type[Task] = Task
             inputs: list[Any]
             if is_lazy and size < FAN_IN:  # large partials are folded few at a time, lest a task hold all of them
-                parts = [replace(p, takes=(self._narrow(p.takes[0], size),)) for p in parts]
+                groups = [replace(g, takes=(self._narrow(g.takes[0], size),)) for g in groups]
             if together:
-                inputs = [together[part] for part in parts]
-            elif len(parts) == 1:
-                inputs, kind = parts[0].alone(), parts[0].kind
+                inputs = [together[group] for group in groups]
+            elif len(groups) == 1:
+                inputs, kind = groups[0].alone(), groups[0].kind
             else:
-                inputs = [self._add(part) for part in parts]
+                inputs = [self._add(group) for group in groups]
             if not in_runs and kind is Task:
                 inputs = self._narrow(inputs, size)
             level[outer] = self._close(inputs, outer, 0, kind, in_runs)
         return self._later_stages(level, source)
 
-    def _add(self, part: Part) -> TaskRef:
-        return self.writer.add("group", part.run, *part.lists, kind=part.kind)
+    def _add(self, group: GroupTask) -> TaskRef:
+        return self.writer.add("group", group.run, *group.lists, kind=group.kind, chunks=group.chunks)
 
-    def _bundles(self, source: Source, slices: list[tuple[Coords, list[Part]]]) -> dict[Part, Any]:
+    def _bundles(self, source: Source, slices: list[tuple[Coords, list[GroupTask]]]) -> dict[GroupTask, Any]:
         """What takes each group's partial out of a task that makes those of many slices; nothing where there is none
         such."""
-        found: dict[Part, Any] = {}
-        for parts in bundles(source, slices, self.order[0]):
+        found: dict[GroupTask, Any] = {}
+        for groups in bundles(source, slices, self.order[0]):
             self.bundles += 1
-            if len(parts) == 1:
-                found[parts[0]] = self._add(parts[0])
+            if len(groups) == 1:
+                found[groups[0]] = self._add(groups[0])
                 continue
-            ref = self._add(joined(parts))
-            found.update((part, Task(None, operator.getitem, ref, i)) for i, part in enumerate(parts))
+            ref = self._add(joined(groups))
+            found.update((group, Task(None, operator.getitem, ref, i)) for i, group in enumerate(groups))
         if found:
             self._send_together(len(slices), source.known.threads)
         return found
@@ -215,7 +217,7 @@ class Tree:
         """Combine neighbours, level by level, until few enough are left for one task."""
         run = partial(reduce_tasks.combine, bound=self.bound)
         while len(refs) > size:
-            groups = [[refs[i] for i in g.members] for g in planner.in_order(len(refs), size)]
+            groups = [[refs[i] for i in g.members] for g in planner.even_stretches(len(refs), size)]
             refs = [each[0] if len(each) == 1 else self.writer.add("combine", run, List(*each)) for each in groups]
         return list(refs)
 

@@ -42,14 +42,14 @@ def reduce_chunk(
     read, of = deferred.read_with(blocks, bound, fuse)
     if lacks_answer(read[0], bound, axes):
         return None
-    if deferred.is_fused() and bound.monoid.commutative:
+    if deferred.is_group_task() and bound.monoid.commutative:
         if deferred.are_inputs(read):
             return deferred.UnreducedChunk(read, of, axes, place, is_input=True)
         if size := chunk.partial_bytes(read, of, axes):
             return deferred.UnreducedChunk(read, of, axes, place, size)
     partial = shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
-    return partial if deferred.is_fused() else chunk.leave(partial, bound)
+    return partial if deferred.is_group_task() else chunk.leave(partial, bound)
 
 
 def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:

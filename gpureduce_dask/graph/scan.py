@@ -39,7 +39,8 @@ from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
 from . import deferred, fusion, meta, sources, task_fusion
 from . import graph_arrays as da
-from .fusion import Deferred, Tasks, TaskWriter
+from .arguments import key_prefix
+from .fusion import LazyTasks, Tasks, TaskWriter
 from .scan_tasks import (
     Rows,
     Scan,
@@ -96,7 +97,7 @@ class ScanGraph:
         scan, each = self.scan, len(lines[0]) - 1  # nothing stands behind the last of a line
         ends = [c for line in lines for c in line[:-1]]
         where = {i: (g, at) for g, members in enumerate(partition) for at, i in enumerate(members)}
-        sections = planner.in_order(each + 1, self.section)
+        sections = planner.even_stretches(each + 1, self.section)
         is_one = len(partition) == len(sections) == 1
         groups = [self._totals(writer, [ends[i] for i in members], is_one) for members in partition]
         before = None
@@ -120,7 +121,11 @@ class ScanGraph:
         """The totals of some chunks: those of only one group are found by the task that puts them in order."""
         columns = zip(*map(self._blocks, members), strict=True)
         arguments = (columns_of(columns), [self._offset(c) for c in members], self.scan)
-        return Task(None, totals, *arguments) if is_one else writer.add("total", totals, *arguments, kind=TotalsTask)
+        return (
+            Task(None, totals, *arguments)
+            if is_one
+            else writer.add("total", totals, *arguments, kind=TotalsTask, chunks=len(members))
+        )
 
     def _along(self, coords: Coords) -> int:
         """A chunk's number along the axis, or in C order."""
@@ -174,7 +179,7 @@ class ScanTree:
             scan, device=meta.promises_device(x._meta), shape=self.reduction.shape, fuse=deferred.fuses()
         )
         chunks = [str(a.chunks) for a in arrays]
-        self.prefix = f"gr-{key}"
+        self.prefix = key_prefix(key)
         self.token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, self.scan)
 
     @property
@@ -220,7 +225,7 @@ class ScanTree:
             partition,
             section,
         )
-        return self.array(Deferred(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
+        return self.array(LazyTasks(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
 
     def array(self, layer: Tasks, chunks: Sequence[Sequence[float]], axis: int = 0) -> Any:
         """The result, of these chunks, and one element more along the axis where it has an initial one."""
@@ -253,7 +258,7 @@ class ScanTree:
 
 def _apart(chunks: int, size: int) -> list[Sequence[int]]:
     """A line's chunks in groups that are ready together, but for the last: nothing stands behind it."""
-    groups = ([i for i in group.members if i + 1 < chunks] for group in planner.in_order(chunks, size))
+    groups = ([i for i in group.members if i + 1 < chunks] for group in planner.even_stretches(chunks, size))
     return [members for members in groups if members]
 
 
@@ -319,7 +324,7 @@ class _Bands(ScanTree):
             partition = source.partition(members, bands)
         else:
             size = planner.to_make(len(members), bands, known.total, self.reduction.chunk_bytes) if known.are_one else 1
-            partition = planner.in_order(len(members), size)
+            partition = planner.even_stretches(len(members), size)
         return [[members[i] for i in g.members] for g in partition]
 
     def _shares(self, partition: list[list[list[Coords]]], band_chunks: int, known: workers.Workers) -> int:
@@ -358,14 +363,14 @@ class _Bands(ScanTree):
         parts = range(len(cuts) - 1)
         begin = None if before is not None else parts[-1] if self.scan.reverse else 0
         behind = (*x.shape[rows + 1 : last], x.shape[last] * self.behind)
-        for share in planner.in_order(len(parts), -(-len(parts) // shares)):
+        for share in planner.even_stretches(len(parts), -(-len(parts) // shares)):
             mine = parts[share.members[0] : share.members[-1] + 1]
             start, stop = cuts[mine[0]], cuts[mine[-1] + 1]
             at = (*(slice(0, 1),) * rows, slice(start, stop))
             pieces: Any = columns if len(mine) == len(parts) else [add("cut", cut, each, at) for each in columns]
             gathered = (gather, List(*pieces), carries, Rows(where, start, rows, behind))
             largest = -(-(stop - start) // len(mine)) * self.width * self.scan.bound.result.itemsize
-            runs = planner.in_order(len(mine), max(1, TOGETHER_BYTES // max(largest, 1)))
+            runs = planner.even_stretches(len(mine), max(1, TOGETHER_BYTES // max(largest, 1)))
             source = add("gather", *gathered) if len(runs) > 1 else Task(None, *gathered)
             for run in runs:
                 self._scan(mine[run.members[0] : run.members[-1] + 1], cuts, source, first, begin)

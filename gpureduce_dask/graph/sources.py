@@ -32,7 +32,7 @@ BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many worker
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class GroupTask:
     """One group: what its task runs, on what, and on which worker as far as that is known."""
 
     run: Callable[..., Any]
@@ -43,9 +43,9 @@ class Part:
 
     def alone(self) -> list[Any]:
         """What a task takes that does the group's work as well, for no other group has a part in its result."""
-        return [self.task()] if self.kind is Task else self.takes[0]
+        return [self.node()] if self.kind is Task else self.takes[0]
 
-    def task(self) -> Task:
+    def node(self) -> Task:
         """The group's task, for another one to run."""
         return Task(None, self.run, *self.lists)
 
@@ -114,36 +114,36 @@ def partials_travel(reduction: Reduction, stage: Axes, homes: int) -> bool:
     return bool(nbytes <= (TAKEN_BYTES if is_whole else max(BUNDLE_BYTES, TAKEN_BYTES // homes)))
 
 
-def bundles(source: Source, slices: list[tuple[Coords, list[Part]]], stage: Axes) -> list[list[Part]]:
+def bundles(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage: Axes) -> list[list[GroupTask]]:
     """Groups of many slices that one task takes on, a task a thread of each worker; none where their partials are
     too large to go together to all that need one of them."""
     reduction = source.reduction
-    mine: dict[str | None, list[Part]] = {}
-    for _, parts in slices:
-        for part in parts:
-            mine.setdefault(part.worker, []).append(part)
+    mine: dict[str | None, list[GroupTask]] = {}
+    for _, groups in slices:
+        for group in groups:
+            mine.setdefault(group.worker, []).append(group)
     homes = max(1, len(source.known.threads)) if None in mine else len(mine)
     if len(slices) == 1 or reduction.size or not partials_travel(reduction, stage, homes):
         return []
     found = []
-    for worker, parts in mine.items():
+    for worker, groups in mine.items():
         threads = source.known.total if worker is None else source.known.threads.get(worker, 1)
-        chunks = reduction.x.npartitions * len(parts) // sum(len(each) for each in mine.values())
+        chunks = reduction.x.npartitions * len(groups) // sum(len(each) for each in mine.values())
         each = planner.in_memory(max(chunks, 1), 1, threads, reduction.chunk_bytes, source.least_bytes)
-        count = min(len(parts), -(-max(chunks, 1) // each))
-        found += [[parts[i] for i in g.members] for g in planner.in_order(len(parts), -(-len(parts) // count))]
+        count = min(len(groups), -(-max(chunks, 1) // each))
+        found += [[groups[i] for i in g.members] for g in planner.even_stretches(len(groups), -(-len(groups) // count))]
     return found
 
 
-def joined(parts: list[Part]) -> Part:
+def joined(groups: list[GroupTask]) -> GroupTask:
     """Groups of several slices as one, which gives a list of their partials."""
-    first, chunks = parts[0], [part.chunks for part in parts]
+    first, chunks = groups[0], [group.chunks for group in groups]
     if first.kind is Task:
-        return Part(list, ([part.task() for part in parts],), first.worker, sum(chunks))
+        return GroupTask(list, ([group.node() for group in groups],), first.worker, sum(chunks))
     bound = first.run.keywords["bound"]  # type: ignore[attr-defined]
     run = partial(reduce_tasks.combine_each, bound=bound, sizes=chunks)
-    refs = [ref for part in parts for ref in part.takes[0]]
-    return Part(run, (refs,), first.worker, sum(chunks), fusion.PlacedGroups)
+    refs = [ref for group in groups for ref in group.takes[0]]
+    return GroupTask(run, (refs,), first.worker, sum(chunks), fusion.PlacedGroupsNode)
 
 
 class Source:
@@ -170,18 +170,18 @@ class Source:
         """Layers that they depend on."""
         return []
 
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[GroupTask]]]:
         """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
         found = slices_of(self.reduction.x.numblocks, stage)
         for outer, members in found.items():
-            yield outer, [self._part(stage, members, g) for g in self.partition(members, len(found))]
+            yield outer, [self._group_task(stage, members, g) for g in self.partition(members, len(found))]
 
     def partition(self, members: Sequence[Coords], slices: int) -> list[planner.Group]:
         """The groups of one of so many slices, whose chunks these are in order."""
         reduction = self.reduction
         held = self.homes(members)
         if held is None:
-            return planner.in_stretches(len(members), reduction.size or self._size(len(members), slices))
+            return planner.fixed_stretches(len(members), reduction.size or self._size(len(members), slices))
         threads = dict.fromkeys(self.known.threads, 1) if reduction.size else self.known.threads
         groups = planner.by_worker(held, threads, slices, reduction.chunk_bytes, self.memory, self.least_bytes)
         return planner.smaller(groups, reduction.size) if reduction.size else groups
@@ -194,7 +194,7 @@ class Source:
         """How many of a slice's chunks make a group, where nobody says."""
         return planner.in_memory(chunks, slices, self.known.total, self.reduction.chunk_bytes)
 
-    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+    def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         """The group of some chunks of a slice, which are ``members``."""
         raise NotImplementedError
 
@@ -208,7 +208,7 @@ class PersistedSource(Source):
         self.mark, self.memory = held, known.memory
         self.holders = None if held is None else handles.by_coords(reduction.x.numblocks, held)
 
-    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+    def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         reduction, mine = self.reduction, [members[i] for i in group.members]
         keys = [[(a.name, *c) for c in mine] for a in reduction.arrays]
         columns = [List(*map(TaskRef, column)) for column in keys]
@@ -219,7 +219,7 @@ class PersistedSource(Source):
             where=reduction.where(stage, group.members),
             keys=keys[0],
         )
-        return Part(run, (columns,), group.worker, len(mine))
+        return GroupTask(run, (columns,), group.worker, len(mine))
 
 
 class LazySource(Source):
@@ -250,12 +250,12 @@ class LazySource(Source):
     def _size(self, chunks: int, slices: int) -> int:
         return self.size
 
-    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+    def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         name = self.partials.name
         refs = [TaskRef((name, *members[i])) for i in group.members]
-        kind = fusion.Group if self.holders is None else fusion.PlacedGroup
+        kind = fusion.GroupNode if self.holders is None else fusion.PlacedGroupNode
         run = partial(reduce_tasks.combine, bound=self.reduction.bound)
-        return Part(run, (refs,), group.worker, len(group.members), kind)
+        return GroupTask(run, (refs,), group.worker, len(group.members), kind)
 
 
 class HandleSource(Source):
@@ -290,13 +290,13 @@ class HandleSource(Source):
         keys, anchors = [h.keys[worker] for h in self.handle_sets], [h.anchors[worker] for h in self.handle_sets]
         return [*map(TaskRef, keys)], [*map(TaskRef, anchors)]
 
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[Part]]]:
+    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[GroupTask]]]:
         layouts = self.handle_sets[0].layouts
         at = (stage, self.reduction.size, str(self.reduction.chunk_bytes))  # as text: no NaN is the same as another
         if at not in layouts:
             layouts[at] = list(self._layout(stage))
         for outer, groups in layouts[at]:
-            yield outer, [self._part_of_handle(stage, *each) for each in groups]
+            yield outer, [self._handle_task(stage, *each) for each in groups]
 
     def _layout(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
         """Groups of each slice, and the numbers of their chunks in the handle."""
@@ -320,12 +320,12 @@ class HandleSource(Source):
         places = self.handle_sets[0].places
         return [(places[c],) for c in members]
 
-    def _part_of_handle(self, stage: Axes, group: planner.Group, picks: Any) -> Part:
+    def _handle_task(self, stage: Axes, group: planner.Group, picks: Any) -> GroupTask:
         reduction = self.reduction
         run = partial(
             reduce_tasks.reduce_handles, picks=picks, bound=reduction.bound, where=reduction.where(stage, group.members)
         )
-        return Part(run, self.refs(str(group.worker)), group.worker, len(picks))
+        return GroupTask(run, self.refs(str(group.worker)), group.worker, len(picks))
 
 
 def select_source(reduction: Reduction, dry_run: bool = False) -> HandleSource | PersistedSource | None:

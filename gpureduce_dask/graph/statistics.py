@@ -29,6 +29,7 @@ from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
 from . import meta, reduce_tasks
 from .apply import as_dask, bind
+from .arguments import key_prefix
 from .meta import belongs_to_stock, describe, require_plain
 from .operands import WEIGHTED, Function, Masked, Operands, Weighing, checked_mask, refusing, unread, weighted
 from .reduce import Tree, build_tree
@@ -226,7 +227,7 @@ def cut_statistic(tree: Tree, statistic: Statistic, keepdims: bool) -> Any:
         kept,
         packed,
         inds,
-        name=f"gr-{bound.name}-{tokenize(packed.name, statistic, keepdims)}",
+        name=f"{key_prefix(bound.name)}-{tokenize(packed.name, statistic, keepdims)}",
         dtype=bound.result,
         meta=meta.like(tree.x._meta, len(kept), bound.result),
         align_arrays=False,

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
-from . import deferred, fused_task, scan_tasks
+from . import deferred, group_task, scan_tasks
 from . import graph_arrays as da
-from .fused_task import Key
+from .group_task import Key
 from .reduce_tasks import combine, finalise
 from .scan_tasks import Scan
 
@@ -55,14 +55,14 @@ def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
     if not steps:
         return graph
     users = users_of(graph)
-    fused = {
+    movable = {
         key
         for key in steps
         if users[key] <= readers.keys() and _is_worth(graph[key], [_scan_of(readers[u], graph) for u in users[key]])
     }
-    moved = {key: node for key, node in graph.items() if key not in fused}
+    moved = {key: node for key, node in graph.items() if key not in movable}
     for key, node in readers.items():
-        chains = [graph[need] for need in node.dependencies if need in fused]
+        chains = [graph[need] for need in node.dependencies if need in movable]
         if chains:
             moved[key] = Task.fuse(*chains, node, key=key)
     return moved
@@ -130,7 +130,7 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
         if len(partials) >= len(inside):
             continue
         names = tuple(sorted((partials | graph[key].dependencies) - inside, key=str))
-        moved[key] = Task(key, fused_task.execute, {**finished, key: graph[key]}, key, names, *map(TaskRef, names))
+        moved[key] = Task(key, group_task.execute, {**finished, key: graph[key]}, key, names, *map(TaskRef, names))
         for each in inside:
             del moved[each]
         for need in {need for each in inside for need in graph[each].dependencies} - partials - inside:

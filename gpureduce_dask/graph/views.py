@@ -20,10 +20,10 @@ from .. import planner
 from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import Alias, DataNode, Task, TaskRef
-from . import deferred, fused_task, meta, sources
+from . import deferred, group_task, meta, sources
 from .arguments import Axes
-from .fused_task import Chain, Piece
-from .sources import Part, Reduction
+from .group_task import Chain, Piece
+from .sources import GroupTask, Reduction
 
 LAYERS = 16  # of a graph, at most
 CUTS = (slice, int, type(None), type(...))  # what a view is indexed by
@@ -133,11 +133,11 @@ class ViewSource(sources.HandleSource):
     def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
         return super().homes([self.view.parts[c][0] for c in members])
 
-    def _part(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> Part:
+    def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         numbers, reduction, mine = self.handle_sets[0].numbers, self.reduction, [members[i] for i in group.members]
         parts = [self.view.parts[c] for c in mine]
         run = partial(
-            fused_task.reduce_pieces,
+            group_task.reduce_pieces,
             pieces=[
                 Piece(numbers[at], cuts, o) for (at, cuts), o in zip(parts, reduction.offsets_of(mine), strict=True)
             ],
@@ -145,7 +145,7 @@ class ViewSource(sources.HandleSource):
             bound=reduction.bound,
             where=reduction.where(stage, ()),
         )
-        return Part(run, self.refs(str(group.worker)), group.worker, len(mine))
+        return GroupTask(run, self.refs(str(group.worker)), group.worker, len(mine))
 
 
 def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | None:

@@ -205,8 +205,8 @@ CHAINS = [
 def test_chains_of_plain_dask(chain, monkeypatch):
     """What stands between a chunk and its reduction goes into the kernel."""
     counts = []
-    original = deferred._fused
-    monkeypatch.setattr(deferred, "_fused", lambda *given: (counts.append(original(*given)), counts[-1])[1])
+    original = deferred._traced
+    monkeypatch.setattr(deferred, "_traced", lambda *given: (counts.append(original(*given)), counts[-1])[1])
     u = np.random.default_rng(0).normal(size=(4000, 500)).astype("f4")
     with gr.accelerate():
         ours = chain(device(u, (500, 500)))
