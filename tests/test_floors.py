@@ -1,6 +1,8 @@
-"""Imports go down only: each module may import the floors below its own, and its neighbours on the same floor."""
+"""Imports go down only: each module may import the floors below its own, and its neighbours on the same floor, without
+circles."""
 
 import ast
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,25 @@ def test_imports_go_down(path):
     own = unit(path)
     above = {name for name in imported_units(path) if FLOOR_OF[name] > FLOOR_OF[own]}
     assert not above, f"{own or 'the package'} imports from above: {sorted(above)}"
+
+
+def test_no_module_is_imported_by_what_it_imports():
+    """At the top of modules: a function may import what stands beside it and is imported later."""
+    names = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in MODULES}
+    needs = {name: imported_modules(path, names) for name, path in names.items() if not name.endswith("__init__")}
+    assert len(needs["graph.reduce"]) > 10
+    list(TopologicalSorter(needs).static_order())  # raises where there is a circle, and names it
+
+
+def imported_modules(path: Path, names: dict[str, Path]) -> set[str]:
+    """Modules of the package that a file imports as it is imported itself."""
+    folder = path.relative_to(PACKAGE).parts[:-1]
+    found = set()
+    for node in ast.parse(path.read_text(), str(path)).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = [*folder[: len(folder) - node.level + 1], *([node.module] if node.module else [])]
+            found |= {".".join([*base, alias.name]) for alias in node.names} | {".".join(base)}
+    return found & names.keys()
 
 
 def test_the_walk_sees_relative_absolute_and_nested_imports(tmp_path, monkeypatch):

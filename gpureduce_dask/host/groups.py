@@ -4,25 +4,28 @@ Where an operator combines states field by field with a ufunc, the ufunc's own `
 Otherwise the labels of a panel are sorted, and runs of equal labels are cut into stretches of powers of two: all
 stretches of one length are a block, which the operator's fold reduces in one call. Panels meet the groups' states in
 order, so that left stays earlier.
+
+Labels of each axis apart make boxes: the last axis is reduced first, run by run where equals lie together, and what it
+leaves is combined along the others.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ..labels import Panel, View, check_range, labels_at
 from ..operators import counts, extrema, logic, moments, native, prod, sums
-from ..operators.grouped import Binned, Bins
+from ..operators.grouped import Binned, Bins, Labels
 from ..operators.monoid import Array, Bound, State
 from ..operators.product_monoid import split
 from ..operators.table import OPERATORS
 from ..place import Place, whole
-from . import box_groups
-from .reduce import as_fields, halve, reduce
+from .reduce import as_fields, combine, combine_axis, halve, reduce
 
 Axes = tuple[int, ...]
 Chunk = tuple[tuple[Array, ...], Any]
@@ -35,6 +38,7 @@ STRIP = 1 << 12  # cells side by side that are looked at together: narrower stri
 SIDE = 16  # cells side by side up to which a ufunc's at beats sorting
 LINE = 1 << 20  # labels that are looked at for runs at once
 RUN, LABELS = 1 << 13, 8  # elements of a run, and labels, from which on a call for each costs little
+BOX = 64  # elements of the last axis a group of it, on average: what it leaves is much less than the chunk
 
 # Operators whose states combine field by field.
 AT: dict[Any, tuple[np.ufunc, ...]] = {
@@ -63,8 +67,8 @@ ADDED: dict[Any, int] = {sums.combine: 0, sums.mean_combine: 1}  # a sum, and ho
 
 def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Array:
     """The partial of chunks of one kept shape: their elements meet the states of the groups in order."""
-    if box_groups.takes(bound, axes, chunks):
-        return box_groups.reduce_many([arrays for arrays, _ in chunks], bound, axes, places)
+    if _are_boxes(bound, axes, chunks):
+        return _reduce_boxes([arrays for arrays, _ in chunks], bound, axes, places)
     cells: State | None = None
     fields = bound.cells.fields
     for i, (arrays, labels) in enumerate(chunks):
@@ -349,3 +353,51 @@ def _fold(blocks: tuple[Array, ...], where: Array, positions: Array | None, boun
     lines = np.broadcast_to(np.arange(count)[:, None], state[-1].shape)
     at = positions[where[lines, np.maximum(state[-1], 0)]]
     return (*state[:-1], np.where(state[-1] < 0, -1, at))
+
+
+# ---- boxes
+
+
+def _are_boxes(bound: Binned, axes: Axes, chunks: Sequence[Any]) -> bool:
+    """True where labels are known of each axis apart, the last axis first is the faster way, and states have no
+    positions."""
+    bins = bound.bins
+    if bins.known is None or len(bins.sizes) == 1 or axes != bins.axes:
+        return False
+    if any(p.indexed or p.monoid.fold is None for p in bound.parts):
+        return False
+    return all(bins.sizes[-1] * BOX <= arrays[0].shape[axes[-1]] for arrays, _ in chunks)
+
+
+def _reduce_boxes(
+    chunks: Sequence[tuple[Array, ...]], bound: Binned, axes: Axes, places: Sequence[Place] | None
+) -> Array:
+    """The partial of chunks of one kept shape."""
+    partials = []
+    for i, arrays in enumerate(chunks):
+        place = places[i] if places else whole(arrays[0].shape)
+        partials.append(_reduce_box(arrays, bound, axes, place))
+    return combine(partials, bound.cells)
+
+
+def _reduce_box(arrays: tuple[Array, ...], bound: Binned, axes: Axes, place: Place) -> Array:
+    bins = bound.bins
+    assert bins.known is not None
+    *lines, last = bins.known.arrays
+    row = replace(bins, sizes=bins.sizes[-1:], axes=axes[-1:], known=Labels([last]))
+    partial = reduce_many([(arrays, None)], replace(bound, bins=row), axes[-1:], [place])
+    for axis, line, count in reversed(list(zip(axes[:-1], lines, bins.sizes[:-1], strict=True))):
+        mine = line[place.offsets[axis] : place.offsets[axis] + arrays[0].shape[axis]]
+        partial = _fold_lines(partial, bound, axis, mine, count)
+    return partial.reshape(*partial.shape[:-1], math.prod(bins.sizes)) if partial.ndim else partial
+
+
+def _fold_lines(partial: Array, bound: Binned, axis: int, labels: Array, count: int) -> Array:
+    """A partial combined along an axis, group by group: the groups come before those of the axes behind it."""
+    shape = tuple(1 if a == axis else n for a, n in enumerate(partial.shape))
+    states = bound.cells.identities((*shape[:-1], count, shape[-1]))
+    for group in range(count):
+        (where,) = np.nonzero(labels == group)
+        if len(where):
+            states[..., group, :] = combine_axis(partial.take(where, axis), bound.cells, axis)
+    return states.reshape(*shape[:-1], count * shape[-1])
