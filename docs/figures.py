@@ -1,4 +1,5 @@
-"""What pages and the README take from stored results: ``python docs/figures.py`` writes their tables and picture anew.
+"""What pages and the README take from stored results: ``python docs/figures.py`` writes their tables and pictures
+anew.
 
 Tables stand between marks, ``<!-- figures:NAME -->`` and ``<!-- /figures:NAME -->``. Tests compare pages with files.
 """
@@ -14,7 +15,7 @@ from typing import Any
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 STORED = ROOT / ".ci"
-PICTURE = HERE / "_static" / "chunks.svg"
+STATIC = HERE / "_static"
 PAGES = ("README.md", "docs/comparison.md", "docs/reference/operators.md")
 
 Row = dict[str, Any]
@@ -204,7 +205,23 @@ def page(text: str) -> str:
     return text
 
 
-def picture() -> str:
+def text(at: float, to: float, what: str, more: str = "") -> str:
+    """A line of text of a picture."""
+    return f'<text x="{at:.0f}" y="{to:.0f}" {more}>{what}</text>'
+
+
+def ground(width: int, height: int, title: str, left: int, heads: list[str]) -> list[str]:
+    """What a picture begins with: a light ground, its title for those who do not see it, and its headings."""
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="system-ui, sans-serif" font-size="13" fill="#222">',
+        f"<title>{title}</title>",
+        f'<rect width="{width}" height="{height}" rx="8" fill="#fff"/>',
+        *(text(left, 24 + 20 * i, head, 'font-size="15" font-weight="600"') for i, head in enumerate(heads)),
+    ]
+
+
+def chunks_picture() -> str:
     """Time of a sum against the number of chunks, ours and stock dask's, as SVG on a light ground."""
     run = next(run for run in stored("h200/trees.json")["runs"] if run["gpus"] == 1)
     rows = sorted(
@@ -221,18 +238,9 @@ def picture() -> str:
     def y(ms: float) -> float:
         return height - bottom - (height - top - bottom) * (math.log10(ms) - low) / (high - low)
 
-    def text(at: float, to: float, what: str, more: str = "") -> str:
-        return f'<text x="{at:.0f}" y="{to:.0f}" {more}>{what}</text>'
-
     said = f"sum of {run['nbytes'] >> 30} GiB of float32, one {run['device']}, {run['date']}"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="system-ui, sans-serif" font-size="13" fill="#222">',
-        f"<title>Milliseconds of a {said}, against the number of chunks</title>",
-        f'<rect width="{width}" height="{height}" rx="8" fill="#fff"/>',
-        text(left - 48, 24, f"Milliseconds of a {said},", 'font-size="15" font-weight="600"'),
-        text(left - 48, 44, "cut into more and more chunks", 'font-size="15" font-weight="600"'),
-    ]
+    heads = [f"Milliseconds of a {said},", "cut into more and more chunks"]
+    parts = ground(width, height, f"Milliseconds of a {said}, against the number of chunks", left - 48, heads)
     for ms in (10, 100, 1000):
         parts.append(f'<path d="M{left} {y(ms):.1f}H{width - right}" stroke="#ddd"/>')
         parts.append(text(left - 8, y(ms) + 4, f"{ms:,}", 'text-anchor="end"'))
@@ -257,6 +265,53 @@ def picture() -> str:
     return "\n".join([*parts, "</svg>", ""])
 
 
+def host_picture() -> str:
+    """How many times as long stock dask takes for NumPy chunks: a row for each operator, a mark for each dtype and
+    axis, as SVG on a light ground."""
+    result = stored("xeon/host.json")
+    known: dict[str, dict[tuple[str, int], float]] = {}
+    for row in result["host"]:
+        if row["axis"] is not None and ":" not in row["op"]:
+            known.setdefault(row["op"], {})[row["dtype"], row["axis"]] = row["stock_s"] / row["ours_s"]
+    width, left, right, top, step = 640, 96, 24, 96, 24
+    height = top + step * len(known) + 44
+    low, high = math.log2(0.8), math.log2(12.5)
+
+    def x(times: float) -> float:
+        return left + (width - left - right) * (math.log2(times) - low) / (high - low)
+
+    said = f"{result['processor']}, {result['cores']} cores, {result['date']}"
+    heads = ["Stock dask's time by ours, NumPy chunks in memory", said]
+    parts = ground(width, height, f"{heads[0]}: {said}", 16, heads)
+    at = 16.0
+    for dtype, axis in (("float32", 0), ("float32", 1), ("float64", 0), ("float64", 1)):
+        parts += [mark(at + 6, top - 32, dtype, axis), text(at + 18, top - 28, f"{dtype}, axis {axis}")]
+        at += 132
+    bottom = top + step * len(known)
+    for times in (1, 2, 4, 8):
+        stroke = "#666" if times == 1 else "#ddd"
+        parts.append(f'<path d="M{x(times):.1f} {top - 8}V{bottom}" stroke="{stroke}"/>')
+        label = "as fast" if times == 1 else f"{times} times"
+        parts.append(text(x(times), bottom + 20, label, 'text-anchor="middle"'))
+    for number, (op, values) in enumerate(known.items()):
+        y = top + step * number + 8
+        parts.append(text(left - 12, y + 4, op, 'text-anchor="end"'))
+        parts += [mark(x(times), y, dtype, axis) for (dtype, axis), times in values.items()]
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def mark(at: float, to: float, dtype: str, axis: int) -> str:
+    """A circle for axis 0, a square for axis 1; filled for float32."""
+    colour = ("#146c43", "#b3400f")[axis]
+    look = f'fill="{colour if dtype == "float32" else "#fff"}" stroke="{colour}" stroke-width="2"'
+    if axis:
+        return f'<rect x="{at - 4.5:.1f}" y="{to - 4.5:.1f}" width="9" height="9" {look}/>'
+    return f'<circle cx="{at:.1f}" cy="{to:.1f}" r="5" {look}/>'
+
+
+PICTURES = {"chunks.svg": chunks_picture, "numpy.svg": host_picture}
+
+
 # The command line that an example runs with in the gallery: less work than by default.
 SMALLER = {"drawdown.py": ["--steps", "2**22"], "primes.py": ["--upto", "6"]}
 
@@ -267,7 +322,8 @@ def arguments(gallery_conf: Any, script_vars: Row) -> list[str]:
 
 
 if __name__ == "__main__":
-    PICTURE.write_text(picture())
+    for name, draw in PICTURES.items():
+        (STATIC / name).write_text(draw())
     for name in PAGES:
         path = ROOT / name
         path.write_text(page(path.read_text()))

@@ -206,9 +206,11 @@ def test_tables_are_those_of_the_stored_results(page):
     assert figures.page(PAGES[page]) == PAGES[page]
 
 
-def test_the_picture_is_that_of_the_stored_results():
+def test_the_pictures_are_those_of_the_stored_results():
     figures = load_figures()
-    assert figures.PICTURE.read_text() == figures.picture()
+    assert len(figures.PICTURES) == 2
+    for name, draw in figures.PICTURES.items():
+        assert (figures.STATIC / name).read_text() == draw(), name
 
 
 def stored(name: str):

@@ -184,7 +184,8 @@ def plot(result: Result, path: Path) -> None:
         known = [(r[peer], i) for i, r in enumerate(rows) if r.get(peer) is not None]
         axes.plot([x for x, _ in known], [y for _, y in known], mark, ms=5, mec="black", label=peer)
     axes.set_yticks(places, [r["case"] for r in rows], fontsize=7)
-    axes.set_xlim(0, 1.08)
+    axes.set_xlim(0, max(1.08, 1.02 * max(r["ours"] for r in rows)))
+    axes.margins(y=0.01)
     axes.set_xlabel(f"share of the fastest {kind.fastest} ({result[kind.ceiling] / 1e9:,.0f} GB/s, {result['gpu']})")
     axes.legend(loc="lower right", fontsize=7)
     figure.tight_layout()
