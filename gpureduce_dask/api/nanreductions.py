@@ -328,6 +328,11 @@ def nanvar(
     var : The variance that NaN makes NaN, and its method.
     nanstd : The square root.
 
+    Notes
+    -----
+    The method is that of :func:`var`, whose Notes have its error. NaN is left out as a chunk is read, and no array
+    without it is made.
+
     Examples
     --------
     >>> import dask.array as da
@@ -384,6 +389,10 @@ def nanstd(
     --------
     std : The deviation that NaN makes NaN.
     nanvar : The square.
+
+    Notes
+    -----
+    The root of the variance that :func:`nanvar` finds.
 
     Examples
     --------

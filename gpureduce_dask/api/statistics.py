@@ -191,6 +191,10 @@ def std(
     var : The square, and its method.
     nanstd : The deviation without NaN.
 
+    Notes
+    -----
+    The root of the variance that :func:`var` finds, whose Notes have the method and its error.
+
     Examples
     --------
     >>> import dask.array as da
@@ -324,6 +328,10 @@ def skew(
     kurtosis : The fourth moment, standardised.
     moment : Central moments, and their method.
 
+    Notes
+    -----
+    From the central sums that :func:`moment` finds, whose Notes have the method and its error.
+
     Examples
     --------
     >>> import dask.array as da
@@ -383,6 +391,10 @@ def kurtosis(
     --------
     skew : The third moment, standardised.
     moment : Central moments, and their method.
+
+    Notes
+    -----
+    From the central sums that :func:`moment` finds, whose Notes have the method and its error.
 
     Examples
     --------
