@@ -70,7 +70,7 @@ def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
 
 def are_computed(arrays: Sequence[Any], scan: Scan) -> bool:
     """True for arrays whose chunks elementwise steps make of chunks in memory, by the first of each: steps that
-    :func:`move_in` moves where nothing else needs what they make."""
+    :func:`move_in_steps` moves where nothing else needs what they make."""
     for x in arrays:
         key = (x.name, *(0 for _ in x.numblocks))
         graph = da.optimize(x.dask, [key])

@@ -48,7 +48,7 @@ class Monoid:
     Parameters
     ----------
     name : str
-        An ASCII identifier of at most 64 letters. Keys of graphs begin with ``gr-<name>-``.
+        An ASCII identifier of at most 64 letters. Keys of graphs begin with ``gr-`` and its words.
     fields : mapping or tuple of (str, dtype), or callable
         The fields of the state and their dtypes, or a function of the elements' dtypes that returns them. A field
         called ``index`` is the position of an element (int64, and -1 for none), which is translated from the chunk to
