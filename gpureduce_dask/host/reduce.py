@@ -16,12 +16,12 @@ import numpy as np
 
 from ..errors import ArgumentError, message
 from ..expressions.mapped import Map, map_of, unmapped
-from ..operators import fused_folds, native
+from ..operators import native, one_read_folds
 from ..operators.monoid import Array, Bound, State
 from ..operators.table import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING, WIDENING
 from ..place import Place, whole
 from .stack import Stacker
-from .tiles import Budget, Positions, Slices, Walk, plan
+from .tiles import Budget, Positions, Slices, Walk, tiling_of
 
 Chunks = tuple[Array, ...]
 
@@ -70,7 +70,7 @@ def reduce(
     turned = not (placed or ordered) and any(stride < 0 for stride in arrays[0].strides)
     if turned:
         arrays = tuple(x[turn] for x in arrays)
-    layout = plan(
+    layout = tiling_of(
         shape,
         tuple(x.strides for x in arrays),
         axes,
@@ -225,7 +225,7 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
             state += map(_own, _state_of(values, where, of.taker))
         return tuple(state)
     blocks = walk.blocks(*tile)
-    found = fused_folds.states(bound.parts, blocks[0], where) if len(bound.parts) > 1 else {}
+    found = one_read_folds.states(bound.parts, blocks[0], where) if len(bound.parts) > 1 else {}
     for part in bound.parts:
         state += map(_own, found.get(part.name) or _state_of(blocks, where, part))
     return tuple(state)

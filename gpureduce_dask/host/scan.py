@@ -18,7 +18,7 @@ from ..operators import native
 from ..operators.monoid import Array, Bound, State
 from ..place import Place, whole
 from .reduce import COPIED_BYTES, SHORT, WORKED, Chunks, as_fields
-from .tiles import Budget, Walk, plan
+from .tiles import Budget, Walk, tiling_of
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 SWEPT = Budget(1 << 16, 1 << 17, 256, 1 << 16, short=SHORT, cells=1 << 13)
@@ -107,7 +107,7 @@ class _Lines:
         copied = COPIED_BYTES // max(bound.elements[0].itemsize, bound.result.itemsize)
         in_c = replace(OF_FEW if out.shape[axis] <= FEW else IN_C, copy=copied)
         budget = WORKED if not self.swept else SWEPT if native.library() is None else in_c
-        self.layout = plan(out.shape, strides, (axis,), (index[1],), budget, True, True, readable)
+        self.layout = tiling_of(out.shape, strides, (axis,), (index[1],), budget, True, True, readable)
         self.walk = Walk(inputs, dtypes, self.layout)
         self.out = out.transpose(self.layout.order).reshape(tuple(d.size for d in self.layout.dims))
         self.scratch = np.empty(self.walk.scratch[0].size, bound.result)

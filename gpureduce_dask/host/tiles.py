@@ -55,7 +55,7 @@ class Dim:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Tiling:
     """The axes of a chunk in the order they are walked, and the extents of a tile. Axes of size 1 are left out."""
 
     outer: tuple[Dim, ...]
@@ -87,7 +87,7 @@ class Plan:
 
 
 @lru_cache(maxsize=256)
-def plan(
+def tiling_of(
     shape: tuple[int, ...],
     strides: tuple[tuple[int, ...], ...],
     axes: tuple[int, ...],
@@ -96,7 +96,7 @@ def plan(
     c_order: bool,
     ordered: bool,
     readable: bool,
-) -> Plan:
+) -> Tiling:
     """Axes sorted and merged, and tiles that are views where they can be, else copies in a scratch.
 
     ``steps`` are those of the positions along ``axes``. With ``c_order`` the reduced axes stay in their order, with
@@ -122,7 +122,7 @@ def _lay_out(
     axes: tuple[int, ...],
     steps: dict[int, int],
     c_order: bool,
-) -> Plan:
+) -> Tiling:
     live = [a for a in range(len(shape)) if shape[a] > 1]
     by_stride = sorted(live, key=lambda a: -abs(strides[0][a]))
     reduced = [a for a in (live if c_order else by_stride) if a in axes]
@@ -137,7 +137,7 @@ def _lay_out(
     rest = (a for a in range(len(shape)) if shape[a] == 1)
     order = (*outer, *reduced, *inner, *rest)
     unit = tuple(a for a in range(len(shape)) if shape[a] == 1 and a not in axes)
-    return Plan(dims(outer), dims(reduced), dims(inner), order, (*outer, *inner, *unit))
+    return Tiling(dims(outer), dims(reduced), dims(inner), order, (*outer, *inner, *unit))
 
 
 def _merge(dims: Iterable[Dim]) -> tuple[Dim, ...]:
@@ -152,7 +152,7 @@ def _merge(dims: Iterable[Dim]) -> tuple[Dim, ...]:
     return tuple(merged)
 
 
-def _grow(laid: Plan, budget: int, most: int, ordered: bool, apart: bool) -> tuple[int, ...]:
+def _grow(laid: Tiling, budget: int, most: int, ordered: bool, apart: bool) -> tuple[int, ...]:
     """The extents of a tile of at most ``budget`` elements and ``most`` cells, grown from the shortest stride on.
 
     With ``apart`` a group grows along one axis, or along those that lie in memory as one: the tile is then a view of
@@ -195,13 +195,13 @@ def _continues(dims: Sequence[Dim], i: int) -> bool:
     return i > 0 and dims[i - 1].strides == tuple(s * dims[i].size for s in dims[i].strides)
 
 
-def _is_crossed(laid: Plan) -> bool:
+def _is_crossed(laid: Tiling) -> bool:
     """True where the reduced axes do not lie in memory in the order they are walked."""
     strides = [abs(d.strides[0]) for d in laid.reduced]
     return strides != sorted(strides, reverse=True)
 
 
-def _deepen(laid: Plan, extents: tuple[int, ...], depth: int) -> tuple[int, ...]:
+def _deepen(laid: Tiling, extents: tuple[int, ...], depth: int) -> tuple[int, ...]:
     """A tile made longer along the reduced axis that has grown, if one has."""
     first, last = len(laid.outer), len(laid.outer) + len(laid.reduced)
     longer = (
@@ -236,32 +236,32 @@ class Positions:
 class Walk:
     """The tiles of one chunk: which there are, and the block of elements of each."""
 
-    def __init__(self, arrays: tuple[Array, ...], dtypes: tuple[DType, ...], plan: Plan):
-        self.plan = plan
-        shape = tuple(d.size for d in plan.dims)
-        self.views = [x.transpose(plan.order).reshape(shape) for x in arrays]  # never a copy: strides have merged
-        self.first = len(plan.outer)
-        self.last = self.first + len(plan.reduced)
+    def __init__(self, arrays: tuple[Array, ...], dtypes: tuple[DType, ...], tiling: Tiling):
+        self.tiling = tiling
+        shape = tuple(d.size for d in tiling.dims)
+        self.views = [x.transpose(tiling.order).reshape(shape) for x in arrays]  # never a copy: strides have merged
+        self.first = len(tiling.outer)
+        self.last = self.first + len(tiling.reduced)
         self.dtypes = dtypes
 
     @cached_property
     def scratch(self) -> list[Array]:
         """Where tiles are copied to, if they are."""
-        size = 0 if self.plan.direct else math.prod(self.plan.extents)
+        size = 0 if self.tiling.direct else math.prod(self.tiling.extents)
         return [np.empty(size, dtype) for dtype in self.dtypes]
 
     def _ranges(self, start: int, stop: int) -> list[list[slice]]:
-        dims = zip(self.plan.dims[start:stop], self.plan.extents[start:stop], strict=True)
+        dims = zip(self.tiling.dims[start:stop], self.tiling.extents[start:stop], strict=True)
         return [[slice(i, min(i + e, d.size)) for i in range(0, d.size, e)] for d, e in dims]
 
     def cells(self) -> Iterator[tuple[Slices, Slices]]:
         """The kept part of every tile: slices of the outer and of the inner axes."""
         n = self.first
-        for kept in itertools.product(*self._ranges(0, n), *self._ranges(self.last, len(self.plan.dims))):
+        for kept in itertools.product(*self._ranges(0, n), *self._ranges(self.last, len(self.tiling.dims))):
             yield kept[:n], kept[n:]
 
     def runs(self) -> list[Slices]:
-        """The reduced part of every tile, in C order where the plan is."""
+        """The reduced part of every tile, in C order where the tiling is."""
         return list(itertools.product(*self._ranges(self.first, self.last)))
 
     def blocks(self, outer: Slices, run: Slices, inner: Slices) -> list[Array]:
@@ -270,7 +270,7 @@ class Walk:
         return [self.block(v, s) for v, s in zip(views, self.scratch, strict=True)]
 
     def views_of(self, outer: Slices, run: Slices, inner: Slices) -> list[Array]:
-        """The elements of one tile as they lie, with an axis for each dimension of the plan."""
+        """The elements of one tile as they lie, with an axis for each dimension of the tiling."""
         return [v[(*outer, *run, *inner)] for v in self.views]
 
     def as_block(self, tile: Array) -> Array:
@@ -279,7 +279,7 @@ class Walk:
         return tile.reshape(shape)
 
     def block(self, tile: Array, scratch: Array) -> Array:
-        if self.plan.direct:
+        if self.tiling.direct:
             return self.as_block(tile)
         tile, shape = self.shaped(tile)
         copy = scratch[: tile.size]
@@ -290,7 +290,7 @@ class Walk:
         """A tile with its axes in the order of the block's, and the block's shape (outer, n, inner)."""
         rows, n = math.prod(tile.shape[: self.first]), math.prod(tile.shape[self.first : self.last])
         inner = math.prod(tile.shape[self.last :])
-        if not self.plan.turned:
+        if not self.tiling.turned:
             return tile, (rows, n, inner)
         outer, middle, last = range(self.first), range(self.first, self.last), range(self.last, tile.ndim)
         if inner > 1:
@@ -299,6 +299,6 @@ class Walk:
 
     def positions(self, run: Slices, start: int) -> Positions:
         """The positions of a run's elements, where the chunk's first element has position ``start``."""
-        steps = tuple(d.step for d in self.plan.reduced)
+        steps = tuple(d.step for d in self.tiling.reduced)
         first = start + sum(s.start * step for s, step in zip(run, steps, strict=True))
         return Positions(tuple(s.stop - s.start for s in run), steps, first)
