@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from gpureduce_dask.tools.bench import host, report
+import gpureduce_dask as gr
+from gpureduce_dask.tools.bench import beside_numbagg, host, report
 from gpureduce_dask.tools.bench.cases import Case, cases
 
 
@@ -77,3 +81,36 @@ def test_host_rows_are_measured_and_told(tmp_path, capsys):
     assert text.startswith("before") and text.endswith("after") and "old" not in text
     assert "| sum | 2.50 |" in text and result["processor"] in text
     assert "| cumsum: NumPy's time by ours |  | 1.25 |" in text
+
+
+def _filled(x, axis):
+    """Each NaN by the element before it."""
+    where = np.where(np.isnan(x), 0, np.arange(x.shape[axis]).reshape([-1 if a == axis else 1 for a in (0, 1)]))
+    return np.take_along_axis(x, np.maximum.accumulate(where, axis), axis)
+
+
+def _means_of_groups(x, labels, axis):
+    return np.stack([np.nanmean(x[:, labels == g], axis) for g in range(labels.max() + 1)], -1)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_rows_beside_numbagg_are_measured_and_told(tmp_path, capsys, monkeypatch):
+    functions = {name: getattr(np, name) for name in ("nansum", "nanmean", "nanmax", "nanvar", "nanargmax")}
+    peer = SimpleNamespace(**functions, ffill=_filled, group_nanmean=_means_of_groups)
+    monkeypatch.setattr(beside_numbagg, "load", lambda: peer)
+    monkeypatch.setattr(beside_numbagg.metadata, "version", lambda name: f"{name}-1")
+    monkeypatch.setattr(beside_numbagg, "SIDE", 40)
+    result = beside_numbagg.run(0.05, 2, 1, tmp_path / "numbagg.json")
+    assert json.loads((tmp_path / "numbagg.json").read_text()) == result and beside_numbagg.is_clean(result)
+    assert len(result["numbagg"]) == len(beside_numbagg.CASES) == len(capsys.readouterr().out.splitlines())
+    result["numbagg"][0] |= {"ours_s": 1.0, "numbagg_s": 2.5, "agrees": False}
+    assert not beside_numbagg.is_clean(result)
+    assert beside_numbagg.describe(result["numbagg"][0]).endswith("2.50 times  WRONG")
+    text = beside_numbagg.into_page(f"before {beside_numbagg.BEGIN} old {beside_numbagg.END} after", result)
+    assert "| nansum | 2.50 |" in text and "numbagg-1" in text and "old" not in text
+
+
+def test_numbagg_that_is_not_here_is_asked_for(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numbagg", None)
+    with pytest.raises(gr.errors.ExtraError, match="pip install numbagg"):
+        beside_numbagg.load()

@@ -14,7 +14,7 @@ from gpureduce_dask.tools.bench import command, random_calls
 OPTIONS = {
     "kernels": "scans one-read json plot page gib only no-peers",
     "trees": "scans one-read grids mechanisms json plot page gpus workers mib chunks repeats no-stock budget",
-    "host": "json page mib repeats",
+    "host": "json numbagg page mib repeats",
     "soak": "json only gpus workers mib minutes seed",
     "workflows": "json page only scheduler data small persisted gpu latency",
     "random": "scans reductions groups batch json plot page only no-peers mib seed count seconds numpy compilers",

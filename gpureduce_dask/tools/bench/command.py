@@ -63,7 +63,8 @@ def _tree_arguments(parser: argparse.ArgumentParser) -> None:
 def _host_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mib", type=float, help="size of a chunk (default: 64)")
     _repeats(parser)
-    _json(parser, "host.json")
+    parser.add_argument("--numbagg", action="store_true", help="chunks with NaN beside numbagg (default: stock dask)")
+    _json(parser, "host.json, of --numbagg numbagg.json")
     _made_of_results(parser)
 
 
@@ -217,7 +218,7 @@ def _report(args: argparse.Namespace) -> int:
     result = json.loads(path.read_text())
     if "random" in result:
         return _report_random(args, result)
-    if "host" in result:
+    if "host" in result or "numbagg" in result:
         return _report_host(args, result)
     if "workflows" in result:
         return _report_workflows(args, result)
@@ -269,17 +270,20 @@ def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
 
 
 def _host(args: argparse.Namespace) -> int:
-    from . import host
+    from . import beside_numbagg, host
 
-    return _report_host(args, host.run(args.mib or 64, 6, args.repeats, _path(args, "host.json")))
+    run = beside_numbagg.run if args.numbagg else host.run
+    path = _path(args, "numbagg.json" if args.numbagg else "host.json")
+    return _report_host(args, run(args.mib or 64, 6, args.repeats, path))
 
 
 def _report_host(args: argparse.Namespace, result: dict[str, Any]) -> int:
-    from . import host
+    from . import beside_numbagg, host
 
+    told: Any = beside_numbagg if "numbagg" in result else host
     if args.page:
-        args.page.write_text(host.into_page(args.page.read_text(), result))
-    return 0 if host.is_clean(result) else 1
+        args.page.write_text(told.into_page(args.page.read_text(), result))
+    return 0 if told.is_clean(result) else 1
 
 
 def _soak(args: argparse.Namespace) -> int:
