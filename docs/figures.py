@@ -56,6 +56,7 @@ GRID = (
     "cumsum, axis 0",
 )
 HOST = ("sum", "max", "var", "nanvar", "argmax", "cumsum")
+NUMBAGG = ("nansum", "nanmax", "nanvar", "nanargmax", "nanmean in 100 groups", "ffill")
 
 
 def stored(name: str) -> Row:
@@ -138,6 +139,23 @@ def host() -> str:
     return f"{table(heads, rows)}\n\n{note}"
 
 
+def numbagg() -> str:
+    """The comparison's table of NumPy arrays with NaN, beside numbagg."""
+    result = stored("epyc/numbagg.json")
+    known = {(row["op"], row["dtype"], row["axis"]): row["numbagg_s"] / row["ours_s"] for row in result["numbagg"]}
+    columns = [(dtype, axis) for dtype in ("float32", "float64") for axis in (0, 1)]
+    rows = [
+        cells(op, *(f"{known[op, *column]:.2f}" if (op, *column) in known else "" for column in columns))
+        for op in NUMBAGG
+    ]
+    heads = ["numbagg's time by ours", *(f"{dtype}, axis {axis}" for dtype, axis in columns)]
+    note = (
+        f"{result['processor']}, {result['cores']} cores, {result['date']}, numbagg {result['peer']}: "
+        f"{result['chunks']} chunks of {result['mib']} MiB, one element of a hundred NaN."
+    )
+    return f"{table(heads, rows)}\n\n{note}"
+
+
 def peers() -> str:
     """The comparison's table of kernels."""
     reductions, scans = stored("h200/kernels.json"), stored("h200/scan_kernels.json")
@@ -188,6 +206,7 @@ TABLES = {
     "kernels": kernels,
     "trees": trees,
     "host": host,
+    "numbagg": numbagg,
     "peers": peers,
     "one-read": one_read,
     "grids": grids,

@@ -108,6 +108,7 @@ def test_rows_beside_numbagg_are_measured_and_told(tmp_path, capsys, monkeypatch
     assert beside_numbagg.describe(result["numbagg"][0]).endswith("2.50 times  WRONG")
     text = beside_numbagg.into_page(f"before {beside_numbagg.BEGIN} old {beside_numbagg.END} after", result)
     assert "| nansum | 2.50 |" in text and "numbagg-1" in text and "old" not in text
+    assert "off by, at most | " in text
 
 
 def test_numbagg_that_is_not_here_is_asked_for(monkeypatch):
