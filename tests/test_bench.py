@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.tools.bench import beside_numbagg, host, report
+from gpureduce_dask.tools.bench import beside_numbagg, host, peers, report
 from gpureduce_dask.tools.bench.cases import Case, cases
 
 
@@ -59,6 +59,18 @@ def test_the_readme_keeps_what_stands_around_the_table():
     assert made.endswith(f"{KERNELS.end}\nafter") and "old" not in made
     assert "| sum float32 (1024) all | 7.5 | 9.2 |  |" in made
     assert report.into_page(made, RESULT) == made
+
+
+def test_versions_of_peers_are_told_where_results_have_them(monkeypatch):
+    def version(name):
+        if name == "jax":
+            raise peers.metadata.PackageNotFoundError(name)
+        return f"{len(name)}.0"
+
+    monkeypatch.setattr(peers.metadata, "version", version)
+    found = {"cupy": "14.2", "peers": peers.versions()}
+    assert peers.told_versions(found) == "CuPy 14.2, torch 5.0, cuda.compute 9.0"
+    assert peers.told_versions({"cupy": "14.2"}) == "CuPy 14.2"
 
 
 def test_bytes_are_those_read_and_those_written():

@@ -58,6 +58,7 @@ def run(mib: float, chunks: int, repeats: int, path: Path) -> Result:
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "numpy": np.__version__,
+        "dask": metadata.version("dask"),
         "numba": metadata.version("numba"),
         "peer": metadata.version("numbagg"),
         "date": time.strftime("%Y-%m-%d"),

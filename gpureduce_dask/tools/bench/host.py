@@ -6,6 +6,7 @@ Reductions are those of all chunks, running sums those of one, which NumPy compu
 from __future__ import annotations
 
 import functools
+import importlib.metadata as metadata
 import json
 import os
 import platform
@@ -59,6 +60,7 @@ def run(mib: float, chunks: int, repeats: int, path: Path) -> Result:
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "numpy": np.__version__,
+        "dask": metadata.version("dask"),
         "date": time.strftime("%Y-%m-%d"),
         "mib": mib,
         "chunks": chunks,
@@ -164,7 +166,8 @@ def table(result: Result) -> str:
 def into_page(text: str, result: Result) -> str:
     """A page with the table between its markers made anew."""
     heading = (
-        f"{result['processor']}, {result['cores']} cores, {result['date']}, NumPy {result['numpy']}, "
+        f"{result['processor']}, {result['cores']} cores, {result['date']}, NumPy {result['numpy']}"
+        f"{', dask ' + result['dask'] if 'dask' in result else ''}, "
         f"{'with' if result['compiled'] else 'without'} the loops in C: {result['chunks']} NumPy chunks of "
         f"{result['mib']:g} MiB, of cumsum one, by dask's threads, medians taken in turn."
     )

@@ -18,6 +18,7 @@ from ...operators import table as operators
 from .cases import SMALL, VIEWS, Case, cases, dtype_of
 from .ceilings import measure, mixed
 from .peers import COMPILERS, PEERS
+from .peers import versions as peer_versions
 from .reference import agrees, expected
 from .timing import device_seconds, host_seconds
 
@@ -179,7 +180,8 @@ def run(
     ceiling = measure(int(gib * 2**30))
     cp.get_default_memory_pool().free_all_blocks()
     versions = {"cupy": cp.__version__, "numpy": np.__version__, "gib": gib, "date": time.strftime("%Y-%m-%d")}
-    result: dict[str, Any] = {"what": suite.what, "gpu": name, **versions, **ceiling, "rows": []}
+    peers = {"peers": peer_versions()} if with_peers else {}
+    result: dict[str, Any] = {"what": suite.what, "gpu": name, **versions, **peers, **ceiling, "rows": []}
     result["small"] = run_small(suite)
     print(f"{name}: R {ceiling['R'] / 1e9:,.0f} GB/s, C {ceiling['C'] / 1e9:,.0f} GB/s", flush=True)
     for small in result["small"]:

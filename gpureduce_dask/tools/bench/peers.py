@@ -3,10 +3,31 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import importlib.metadata as metadata
+from collections.abc import Callable, Mapping
 from typing import Any
 
 Call = Callable[[], Any] | None
+DISTRIBUTIONS = {"torch": "torch", "cuda.compute": "cuda-cccl", "JAX": "jax"}  # by which peers are installed
+
+
+def versions() -> dict[str, str]:
+    """Those of the peers that are installed here; CuPy's is the result's own."""
+    found = {}
+    for peer, name in DISTRIBUTIONS.items():
+        try:
+            found[peer] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def told_versions(result: Mapping[str, Any]) -> str:
+    """The versions of CuPy and of the peers, of results that have them."""
+    return ", ".join(
+        f"{peer} {version}" for peer, version in {"CuPy": result["cupy"], **result.get("peers", {})}.items()
+    )
+
 
 CUPY = {
     "count_nonzero": lambda cp, x, axis: cp.count_nonzero(x, axis=axis),

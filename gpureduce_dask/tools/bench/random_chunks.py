@@ -448,7 +448,8 @@ def run(
     until = time.monotonic() + seconds
     name = cp.cuda.runtime.getDeviceProperties(cp.cuda.Device().id)["name"].decode()
     versions = {"cupy": cp.__version__, "numpy": np.__version__, "date": time.strftime("%Y-%m-%d")}
-    result: Result = {"random": seed, "gpu": name, **versions, "kinds": [*kinds], "cases": []}
+    mine = {"peers": peers.versions()} if with_peers else {}
+    result: Result = {"random": seed, "gpu": name, **versions, **mine, "kinds": [*kinds], "cases": []}
     chosen = [draw for draw in islice(draws(seed, sizes, kinds), count) if re.search(only, draw.label)]
     if processes is None:
         processes = min(12, (os.cpu_count() or 1) - 1)

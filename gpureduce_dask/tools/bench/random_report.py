@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .peers import told_versions
 from .report import between
 
 Case = dict[str, Any]
@@ -113,7 +114,7 @@ def into_page(text: str, result: Result, picture: str | None = None) -> str:
     ran = sorted((case for case in result["cases"] if "ours" in case), key=lambda case: float(case["ours"]))
     wrong = sum(not case["right"] for case in ran)
     head = (
-        f"{result['gpu']}, {result['date']}, CuPy {result['cupy']}, seed {result['random']}: {len(result['cases'])} "
+        f"{result['gpu']}, {result['date']}, {told_versions(result)}, seed {result['random']}: {len(result['cases'])} "
         f"cases, {wrong} called wrong, {len(result['cases']) - len(ran)} failed, {len(slower(ran))} slower than a peer."
     )
     shown = [f"![share of cases above each share of the ceiling]({picture})"] if picture else []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .peers import COMPILERS, PEERS
+from .peers import COMPILERS, PEERS, told_versions
 
 Result = dict[str, Any]
 Row = dict[str, Any]
@@ -137,7 +137,7 @@ def into_page(text: str, result: Result) -> str:
     """A page with the table between its markers made anew."""
     rows, kind = _rows(result), kind_of(result)
     heading = (
-        f"{result['gpu']}, {result['date']}, CuPy {result['cupy']}; chunks of {result['gib']:g} GiB; share of the "
+        f"{result['gpu']}, {result['date']}, {told_versions(result)}; chunks of {result['gib']:g} GiB; share of the "
         f"fastest {kind.fastest} of that GPU, {result[kind.ceiling] / 1e9:,.0f} GB/s, measured in the same run (1.00 "
         f"is the limit; bytes are {kind.counted})."
     )
