@@ -13,7 +13,6 @@
 #include "grid/even_rows.cuh"
 #include "grid/flat_columns.cuh"
 #include "grid/ordered.cuh"
-#include "grid/phased_columns.cuh"
 #include "grid/rows.cuh"
 #include "grid/staged.cuh"
 #include "grid/team_rows.cuh"

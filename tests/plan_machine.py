@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -83,7 +84,7 @@ class Machine:
                 share = -(-len(states) // work.splits)
                 parts = [joined(states[s * share : (s + 1) * share]) for s in range(work.splits)]
                 finish = what.arguments.get("Finish", "TICKET")
-                if work.splits == 1 or finish == "TICKET":
+                if work.splits == 1 or finish in ("TICKET", "POLLED"):
                     assert cell not in target
                     target[cell] = joined(parts)
                 elif finish == "ATOMIC":
@@ -143,7 +144,7 @@ def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
     assert what["Threads"] == threads and what["Chunks"] == work.batch >= work.chunks
     assert 1 <= todo.blocks < 2**31 and todo.shared_bytes <= 64 * 1024
     assert 24 + len(work.words()) + 24 * work.batch <= launch.MOST_BYTES
-    assert 0 <= todo.tickets <= launch.TICKETS
+    assert 0 <= todo.tickets <= tuning.TICKETS
     if what.kernel in ("fill_cells", "finalise_cells"):
         return
     groups, states, shared = work.rows, 1, threads // 32
@@ -151,10 +152,6 @@ def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
         groups, states = -(-work.rows * work.slots // what["Wide"]), what["Wide"] * what["V"]
         shared = max(threads, what["Wide"]) * what["V"]
         assert todo.blocks == groups * work.splits
-    elif what.kernel == "reduce_phased_columns":
-        states = (what["Wide"] - 1) * what["V"]
-        groups, shared = -(-work.length // states), threads * what["V"]
-        assert work.rows == 1 and todo.blocks == groups * work.splits
     elif what.kernel == "reduce_flat_columns":
         states, shared = work.width, threads * what["V"]
         assert todo.blocks == groups * work.splits
@@ -173,9 +170,13 @@ def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
     assert todo.shared_bytes >= shared * op.state_bytes
     if work.splits > 1:
         finish = what.arguments["Finish"]
-        assert todo.tickets == (groups if finish == "TICKET" else 0)
+        posts = groups * states * work.splits
+        pairs = math.ceil(math.ceil(op.state_bytes / 4) / 2)  # of a state's words, as kernels/core/published.cuh has it
+        words = 4 * posts * pairs
+        assert todo.tickets == {"TICKET": groups, "POLLED": words}.get(finish, 0)
+        assert finish != "POLLED" or (groups <= tuning.POLLED_GROUPS and todo.blocks == groups * work.splits)
         cells = work.rows if states == 1 else work.cells
-        wanted = {"TICKET": groups * states, "TWO_PASS": cells, "ATOMIC": 0}[finish] * work.splits
+        wanted = {"TICKET": groups * states, "TWO_PASS": cells}.get(finish, 0) * work.splits
         assert todo.partial_states == wanted
 
 
@@ -190,21 +191,23 @@ def check_reads(todo: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
     if vector > 1:
         assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if flat else 2], strict=False))
     layout = chunk.layout()
-    every = what["Phases"] if what.kernel == "reduce_phased_columns" else 1  # runs until the next at the same phase
+    unaligned = "true" in (what.arguments.get("Unaligned"), what.arguments.get("Partial"))  # slots begin with lines
+    assert not unaligned or vector * chunk.itemsizes[0] in (4, 8, 16)
     for base, at in itertools.product(bases, walked(work.row)):
         phases = set()
-        for number, run in enumerate(walked(work.run)):
+        for run in walked(work.run):
             for i, size in enumerate(chunk.itemsizes):
                 start = base[i] + (layout.offset_a, layout.offset_b)[i] + at[i] + run[i]
                 assert start % (size & -size) == 0  # a state of 24 bytes lies at a multiple of 8
-                phases.add((number % every, start // size % vector))
-                assert vector == 1 or (start - start // size % vector * size) % min(16, vector * size) == 0
+                phase = 0 if unaligned else start // size % vector
+                phases.add(phase)
+                assert vector == 1 or unaligned or (start - phase * size) % min(16, vector * size) == 0
                 if i == 0:
-                    check_line(work, what, vector, start // size % vector)
+                    check_line(work, what, vector, phase)
             if "columns" not in what.kernel:
                 assert len(phases) == 1
                 phases.clear()
-        assert len(phases) <= every  # the columns kernels take the first run's for all
+        assert len(phases) <= 1  # the columns kernels take the first run's for all
 
 
 def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
@@ -271,8 +274,9 @@ def small_grids() -> Iterator[None]:
     grids = dict(
         BLOCKS=12, HEAVY_BLOCKS=12, ROW_BLOCKS=12, EVEN_ROW_BLOCKS=12, GRID=6, ONE_WAVE=6, FEW_BLOCKS=6, COLUMN_BLOCKS=6
     )
+    grids |= dict(POLLED_GROUPS=1)  # others have tickets
     grids |= dict(FOLD_BYTES=0, COLUMNS_READ=0)  # short lines are columns first, whatever they cost
-    small = dict(**grids, FLAT_BLOCKS=5, PHASED_BLOCKS=7, PHASED_BYTES=200, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
+    small = dict(**grids, FLAT_BLOCKS=5, UNALIGNED_LINE=200, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
     with pytest.MonkeyPatch.context() as patch:
         for name, number in small.items():
             patch.setattr(tuning, name, number)

@@ -312,12 +312,14 @@ PLANE = dict(indexed=True, wider=7)  # of an array with seven
 # Each is for one kernel, or one way through it.
 CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "a line": ("reduce_rows Lines=ONE_LINE", plain((20001,), (0,)), 1, "ticket"),
+    "a line, polled": ("reduce_rows Lines=ONE_LINE Finish=POLLED", plain((20001,), (0,)), 1, "ticket"),
+    "lines by tickets": ("reduce_rows Finish=TICKET", inside((40, 60000), (1,)), 1, "ticket"),
     "a line in two passes": ("reduce_rows Lines=ONE_LINE Finish=TWO_PASS", plain((20001,), (0,)), 1, "two-pass"),
     "a line by atomics": ("reduce_rows Lines=ONE_LINE Finish=ATOMIC", inside((20001,), (0,)), 1, "atomic"),
     "long lines": ("reduce_rows Lines=LONG_LINES", inside((3, 2, 3000), (0, 2)), 1, "ticket"),
     "short lines": ("reduce_rows Lines=SHORT_LINES", inside((6, 50, 33), (0, 2)), 1, "ticket"),
     "lines with gaps": ("reduce_rows Lines=LONG_LINES", gapped((3, 2, 3000), (0, 2)), 1, "two-pass"),
-    "short rows": ("reduce_short_rows Lines=ONE_LINE", inside((901, 32), (1,)), 1, "ticket"),
+    "short rows": ("reduce_short_rows Lines=SHORT_LINES Partial=true", inside((901, 32), (1,)), 1, "ticket"),
     "short lines as columns": ("reduce_flat_columns", plain((4000, 5, 3), (0, 2), 1), 1, "ticket"),
     "short lines as columns of planes": ("reduce_columns Flat=false", inside((3, 70, 14, 3), (1, 3), 2), 1, "two-pass"),
     "short lines of chunks as columns": ("reduce_columns Flat=false", plain((200, 38, 3), (0, 2), 1), 3, "ticket"),
@@ -329,23 +331,25 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "aligned team rows": ("reduce_team_rows V=4", plain((901, 32), (1,)), 1, "ticket"),
     "team rows by words": ("reduce_team_rows V=4", plain((901, 27), (1,), 1, starts=(1,)), 1, "ticket"),
     "team rows of wide elements": ("reduce_team_rows V=1", plain((901, 3), (1,), 16), 1, "ticket"),
-    "columns": ("reduce_columns Flat=false Finish=TICKET", plain((300, 64), (0,), 8), 1, "ticket"),
+    "columns": ("reduce_columns Flat=false Finish=POLLED", plain((300, 64), (0,), 8), 1, "ticket"),
     "columns in two passes": ("reduce_columns Flat=false Finish=TWO_PASS", inside((3000, 9), (0,)), 1, "two-pass"),
     "columns by atomics": ("reduce_columns Flat=false Finish=ATOMIC", gapped((3000, 9), (0,)), 1, "atomic"),
     "ordered columns": ("reduce_columns Flat=false", plain((300, 65), (0,), commutative=False), 1, "two-pass"),
     "planes": ("reduce_columns Flat=false", plain((20, 30, 40), (1,)), 1, "ticket"),
-    "columns of many phases": ("reduce_phased_columns", plain((600, 301), (0,), 1, indexed=True), 1, "ticket"),
-    "columns of many phases inside": (
-        "reduce_phased_columns Finish=TWO_PASS",
+    "unaligned columns": ("reduce_columns Unaligned=true", plain((600, 301), (0,), 1, indexed=True), 1, "ticket"),
+    "unaligned columns inside": (
+        "reduce_columns Unaligned=true Finish=TWO_PASS",
         inside((700, 301), (0,), 2),
         1,
         "two-pass",
     ),
-    "few columns": ("reduce_flat_columns Finish=TICKET", plain((9000, 3), (0,), indexed=True), 1, "ticket"),
+    "unaligned columns of planes": ("reduce_columns Unaligned=true", inside((20, 9, 61), (1,), 1), 3, "ticket"),
+    "few columns": ("reduce_flat_columns Finish=POLLED", plain((9000, 3), (0,), indexed=True), 1, "ticket"),
     "few columns in two passes": ("reduce_flat_columns Finish=TWO_PASS", plain((9000, 3), (0,)), 1, "two-pass"),
     "few columns by atomics": ("reduce_flat_columns Finish=ATOMIC", plain((2, 6000, 3), (1,)), 1, "atomic"),
     "odd columns": ("reduce_columns Flat=true", plain((18, 1001), (0,), indexed=True), 1, "ticket"),
     "odd columns of a plane": ("reduce_columns Flat=true", plain((18, 1001, 1), (0, 2), **PLANE), 1, "ticket"),
+    "few columns of planes": ("reduce_columns Flat=false", inside((90, 14, 3), (0, 1), 4), 1, "ticket"),
     "few columns of a plane": ("reduce_flat_columns", plain((9000, 3, 1), (0, 2), **PLANE), 1, "ticket"),
     "odd columns in two passes": ("reduce_columns Flat=true", plain((2, 20, 1001), (1,)), 1, "two-pass"),
     "odd columns, turned": ("reduce_columns Flat=true", turned((1001, 2, 20), (2,), (0, 2, 1), (1, 1, 1)), 1, "ticket"),
@@ -353,8 +357,9 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "few columns, turned": ("reduce_flat_columns", turned((3, 2, 2000), (2,), (0, 2, 1), (1, 1, 1)), 1, "ticket"),
     "few columns one element on": ("reduce_columns Flat=false", plain((3000, 3), (0,), starts=(4,)), 1, "ticket"),
     "rows backwards": ("reduce_rows Finish=TWO_PASS", turned((5, 9000), (1,), (1, 0), (-1, 1)), 1, "two-pass"),
+    "rows of a warp each": ("reduce_short_rows Lines=ONE_LINE", inside((5000, 300), (1,)), 1, "ticket"),
     "rows with room behind": (
-        "reduce_short_rows Lines=ONE_LINE",
+        "reduce_short_rows Partial=true",
         replace(inside((5000, 6), (1,)), starts=(0,)),
         1,
         "ticket",
@@ -374,11 +379,13 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_every_kernel_is_chosen_for_something(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, chunk, count, finish = CASES[name]
-    monkeypatch.setattr(tuning, "PHASED_BYTES", 200)
+    monkeypatch.setattr(tuning, "UNALIGNED_LINE", 200)
     monkeypatch.setattr(tuning, "FOLD_BYTES", 0)
     kernel, *words = wanted.split()
     words = dict(word.split("=") for word in words)
-    for state_bytes in (4,) if "phased" in kernel else (4, 16):  # of large states a thread owns few columns
+    for state_bytes in (
+        (4,) if kernel == "reduce_columns" and "Unaligned" in words else (4, 16)
+    ):  # of large states a thread owns few columns
         launches = check_plan(chunk, state_bytes, count, finish)
         met = [chosen(todo.kernel) for todo in launches]
         assert [m for m in met if m.kernel == kernel and words.items() <= m.arguments.items()], launches
@@ -448,7 +455,8 @@ LARGE = [
     ((128, 2**12, 131), (1,)),
     ((3, 2**20, 33), (0, 1)),
     ((4, 2**24), (0,)),
-    *(pytest.param(shape, (0,), marks=FLAT_AND_WIDE) for shape in [(18, 4965730), (9, 2**23 + 1), (64, 2**20 + 3)]),
+    *(pytest.param(shape, (0,), marks=FLAT_AND_WIDE) for shape in [(18, 4965730), (9, 2**23 + 1)]),
+    ((64, 2**20 + 3), (0,)),
 ]
 
 

@@ -17,7 +17,7 @@ from simt.backend import Emulator
 from simt.cases import (
     DEEP,
     LOGIC,
-    MANY_PHASES,
+    UNALIGNED,
     Case,
     check_batch,
     check_exact,
@@ -49,9 +49,15 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "whole line": (partial_of("sum", "f8", "line"),),
     "rows": (partial_of("sum", "f8", "long rows"), partial_of("sum", "i4", "rows with edges", seed=1)),
     "rounds": (partial_of("sum", "f8", "more rows than blocks"),),
-    "short rows": (partial_of("sum", "f4", "few short rows"), partial_of("var", "f8", "few short rows", seed=1)),
+    "short rows": (
+        *(partial_of(name, "f4", "few short rows") for name in ("sum", "mean")),
+        partial_of("var", "f8", "few short rows", seed=1),
+    ),
     "even rows": (partial_of("sum", "f4", "even rows"), partial_of("var", "f4", "even rows")),
-    "short lines": (partial_of("argmax", "f4", "short lines"), partial_of("sum", "i2", "many dimensions")),
+    "short lines": (
+        *(partial_of("argmax", "f4", "short lines", seed=seed) for seed in range(2)),
+        partial_of("sum", "i2", "many dimensions"),
+    ),
     "teams": tuple(
         partial_of(name, dtype, layout, seed=1)
         for name, dtype, layout in [
@@ -67,7 +73,12 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     ),
     "columns": (partial_of("sum", "f8", "columns"), partial_of("argmax", "f4", "columns inside", seed=1)),
     "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
-    "phases": (partial_of("max", "u1", MANY_PHASES[0]), partial_of("argmax", "i1", MANY_PHASES[1], seed=1)),
+    "unaligned": tuple(
+        partial_of(name, dtype, layout, seed=seed)
+        for seed, (name, dtype, layout) in enumerate(
+            zip(("max", "argmax", "var"), ("u1", "i2", "i1"), UNALIGNED, strict=True)
+        )
+    ),
     "order": (affine("line inside"), affine("columns"), affine("planes")),
     "ordered rows": (affine("rows with edges"), affine("more rows than blocks")),
     "folds": (partial(check_fold, name="var"), partial(check_fold, name="affine")),
@@ -146,21 +157,27 @@ MUTANTS = [
     Mutant("one warp's state for all", "line", "block_reduce(", "threadIdx.x < warps ? threadIdx.x : 0", "0"),
     Mutant("half of the warps left out", "line", "block_reduce(", "<Op, warps>", "<Op, warps / 2>"),
     # finish
-    Mutant("fence dropped before the ticket", "line", "is_last_block(", FENCE),
+    Mutant("fence dropped before the ticket", "rows", "is_last_block(", FENCE),
     Mutant("barrier dropped before the ticket", "columns", "is_last_block(", BARRIER),
-    Mutant("ticket off by one", "line", "is_last_block(", "(u32)splits - 1", "(u32)splits - 2"),
-    Mutant("ticket never full", "line", "is_last_block(", "(u32)splits - 1", "(u32)splits"),
-    Mutant("ticket not reset", "line", "is_last_block(", "if (*last) *ticket = 0;"),
-    Mutant("ticket counts nothing", "line", "is_last_block(", "(ticket, 1u)", "(ticket, 0u)"),
-    Mutant("barrier dropped before the decision is read", "line", "is_last_block(", BARRIER, nth=1),
-    Mutant("fence dropped after the ticket", "line", "is_last_block(", FENCE, nth=1),
+    Mutant("ticket off by one", "rows", "is_last_block(", "(u32)splits - 1", "(u32)splits - 2"),
+    Mutant("ticket never full", "rows", "is_last_block(", "(u32)splits - 1", "(u32)splits"),
+    Mutant("ticket not reset", "rows", "is_last_block(", "if (*last) *ticket = 0;"),
+    Mutant("ticket counts nothing", "rows", "is_last_block(", "(ticket, 1u)", "(ticket, 0u)"),
+    Mutant("barrier dropped before the decision is read", "rows", "is_last_block(", BARRIER, nth=1),
+    Mutant("fence dropped after the ticket", "rows", "is_last_block(", FENCE, nth=1),
     Mutant("barrier dropped after the decision is read", "nothing", "is_last_block(", BARRIER, nth=2),
     Mutant("partials left over", "order", "fold_partials(", "count + Threads - 1", "count"),
     Mutant("partials read past their end", "line", "fold_partials(", "> count ? count :", "> count ? count + 1 :"),
     Mutant("partials of rows mixed", "rows", "finish_cell(", "row * task.splits", "row"),
-    Mutant("partials of blocks mixed", "line", "finish_cell(", "partials + split", "partials + split / 2"),
-    Mutant("rows share a ticket", "rows", "finish_cell(", "task.tickets + row", "task.tickets"),
-    Mutant("second pass forgotten", "two-pass", "finish_cell(", "if (Finish == TWO_PASS) return;"),
+    Mutant("partials of blocks mixed", "line", "finish_cell(", "(partials, split,", "(partials, split / 2,"),
+    Mutant("published states left behind", "line", "combine_partials(", "partials.clear(at + i * step);"),
+    Mutant("published states not waited for", "line", "combine_partials(", "while (!all)", "while (false)"),
+    Mutant(
+        "half of a state waited for", "line", "is_published(", "there && seen[i] >> 32 == mark", "seen[i] >> 32 == mark"
+    ),
+    Mutant("two blocks join", "line", "is_joining(", "split == task.splits - 1", "split >= task.splits - 2"),
+    Mutant("rows share a ticket", "rows", "is_joining(", "task.tickets + group", "task.tickets"),
+    Mutant("second pass forgotten", "two-pass", "finish_cell(", "Finish == TWO_PASS || "),
     Mutant("atomic result overwritten", "atomic", "struct Sum", "atomicAdd(", "atomicExch("),
     Mutant("flag of a neighbouring cell", "atomic", "struct Any", "1u << (8 * (u32)(at & 3))", "1u"),
     # lines
@@ -168,9 +185,14 @@ MUTANTS = [
     Mutant("load past the operand", "rows", "owns(", "a + bytes_a <=", "a <"),
     Mutant("one element before the line", "rows", "absorb_edge(", "from + j >= 0", "from + j >= -1"),
     Mutant("one element past the line", "rows", "absorb_edge(", "from + j < (i64)length", "from + j <= (i64)length"),
+    Mutant(
+        "one element past a short line", "short rows", "absorb_slot(", "j < (int)slot.count", "j <= (int)slot.count"
+    ),
+    Mutant("short lines singly, one past", "short rows", "absorb_singly(", "at < task.length", "at <= task.length"),
+    Mutant("short lines at the ends forgotten", "short rows", "absorb_short_lines(", "singly |= 1u << i"),
     Mutant("one element past the line, singly", "line", "absorb_edge(", "at >= (i64)length", "at > (i64)length"),
     Mutant("positions without the phase", "line", "position(", " - phase"),
-    Mutant("index of an edge off by one", "short lines", "absorb_edge(", "(from + j) * task", "(from + j + 1) * task"),
+    Mutant("index of a slot off by one", "short lines", "load_slot(", "(slot * V) * task", "(slot * V + 1) * task"),
     Mutant("index of the first chunk for all", "batch", "find_line(", "base->index", "task.base[0].index"),
     Mutant("quotients too small", "short lines", "struct Div", "magic)", "magic - 2)"),
     Mutant("outermost strides forgotten", "short lines", "struct Walk", "offset.a += (i64)n * a[0];"),
@@ -231,20 +253,23 @@ MUTANTS = [
     Mutant(
         "runs dealt out of order", "order", "reduce_columns(", "column.down * part", "(tall - 1 - column.down) * part"
     ),
-    Mutant("barrier dropped between phases", "phases", "reduce_phased_columns(", BARRIER),
-    Mutant("a phase forgotten", "phases", "reduce_phased_columns(", "u32 phase = 0;", "u32 phase = 1;"),
     Mutant(
-        "runs of another phase", "phases", "reduce_phased_columns(", "end - phase, tall * Phases", "end - phase, tall"
+        "words that hold a load shifted too far", "unaligned", "load_unaligned(", "past & 4 * gap", "past & 8 * gap"
+    ),
+    Mutant("the word behind forgotten", "unaligned", "load_unaligned(", "at[w + 1] << 32", "at[w] << 32"),
+    Mutant("words that no operand owns", "unaligned", "owns_unaligned(", "(past ? 2 : 1) * V", "V"),
+    Mutant(
+        "what is left of a batch forgotten",
+        "columns",
+        "struct ColumnWalk",
+        "if constexpr (Items > 1) take<Items / 2, Whole>(columns);",
     ),
     Mutant(
-        "phases at one place",
-        "phases",
-        "reduce_phased_columns(",
-        "(i32)(place - (i64)tile",
-        "(i32)(across * V + tile * columns_a_tile - (i64)tile",
-    ),
-    Mutant(
-        "positions of the first phase", "phases", "reduce_phased_columns(", "tall * Phases, index)", "tall * Phases, 0)"
+        "runs at the ends forgotten",
+        "unaligned",
+        "struct ColumnWalk",
+        "take_singly(columns, Items)",
+        "take_singly(columns, 1)",
     ),
     Mutant("incomplete line forgotten", "flat", "reduce_flat_columns(", "if (task.tail && ", "if (false && "),
     Mutant("incomplete line in every split", "flat", "reduce_flat_columns(", " && split == task.splits - 1"),
@@ -262,8 +287,8 @@ MUTANTS = [
         "tiles joined the wrong way round",
         "ordered rows",
         "reduce_span(",
-        "combine(total, warp_reduce<Op, 32>(Op::settle(acc)))",
-        "combine(warp_reduce<Op, 32>(Op::settle(acc)), total)",
+        ": Op::combine(total, part)",
+        ": Op::combine(part, total)",
     ),
     Mutant("elements left over", "ordered rows", "reduce_ordered(", "slots + parts - 1", "slots"),
     Mutant("barrier dropped before teams read", "teams", "reduce_team_rows(", BARRIER),

@@ -38,15 +38,17 @@ class ColumnPlanner(Planner):
         layout, op = self.layout, self.op
         line, rows, runs = layout.kept[-1], layout.kept[:-1], layout.reduced
         together = line.strides[: len(op.itemsizes)] == op.itemsizes
-        if together and self._is_phased(line, rows, runs):
-            return self._phased_columns(line, runs[0])
         if together and self._flat_fits(line, rows, runs):
             return self._flat_columns(line, rows, runs[0])
+        if together and self._runs_widen(line, rows, runs):
+            return self._inner_runs_as_columns(line, rows, runs)
         crowded = self.op.crowded and self.chunks == 1 and len(runs) <= 1
         vector = self._column_vector(line, (*rows, *runs), crowded) if together else 1
-        aligned = vector == 1 or (
-            self.phases[0] % (vector * op.itemsizes[0]) == 0 and aligned_by(rows, 0, vector * op.itemsizes[0])
-        )
+        unaligned = together and not crowded and self._reads_unaligned(line, vector)
+        if unaligned:
+            vector = self._widest()
+        nbytes = vector * op.itemsizes[0]
+        aligned = vector == 1 or unaligned or (self.phases[0] % nbytes == 0 and aligned_by(rows, 0, nbytes))
         work = replace(
             self.work,
             rows=math.prod(d.size for d in rows),
@@ -60,7 +62,7 @@ class ColumnPlanner(Planner):
             row=rows,
             run=runs,
         )
-        return self._tiles(work, vector, flat=False, crowded=crowded)
+        return self._tiles(work, vector, flat=False, crowded=crowded, unaligned=unaligned)
 
     def _widest(self, crowded: bool = False) -> int:
         """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
@@ -96,46 +98,45 @@ class ColumnPlanner(Planner):
             vector //= 2
         return vector
 
-    def _phases(self, run: Dim) -> int:
-        """At how many places in a vector of columns the runs begin."""
-        vector = self._widest()
-        return vector // math.gcd(vector, run.a // self.op.itemsizes[0])
+    def _reads_unaligned(self, line: Dim, vector: int) -> bool:
+        """Whether lines that begin at any alignment are read as the aligned words that hold a load, where loads of
+        ``vector`` elements are all that keep to it."""
+        size, widest = self.op.itemsizes[0], self._widest()
+        narrow = vector < widest and vector * size < tuning.UNALIGNED_LOAD and widest * size >= 4
+        return narrow and len(self.op.itemsizes) == 1 and line.size >= widest
 
-    def _is_phased(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
-        """One long line of narrow cells, whose runs begin at many phases: a line for each would be much scratch."""
-        op = self.op
-        if self.chunks > 1 or len(runs) != 1 or rows or len(op.itemsizes) > 1 or not op.commutative:
+    def _runs_widen(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
+        """Whether short lines follow one another in the innermost of several runs, which others repeat so often that a
+        state for each of its elements is little."""
+        size, indexed = self.op.itemsizes[0], any(dim.c for dim in runs)
+        if len(runs) < 2 or indexed or not self.op.commutative or self.columns_of_cell > 1 or "Refold" in self.op.type:
             return False
-        if line.size * op.itemsizes[0] < tuning.PHASED_BYTES or runs[0].a <= 0:
+        if len(self.op.itemsizes) > 1 or runs[-1].a != line.size * size or line.size * size >= tuning.WIDENED_LINE:
             return False
-        if op.type.startswith(("Var<", "Std<")) and "true" in op.type:
-            return False  # those that skip NaN: of float16 0.49 R, laid end to end 0.54
-        phases = self._phases(runs[0])
-        return phases >= tuning.PHASES and runs[0].size >= 4 * phases
+        repeats = self.chunks * math.prod(dim.size for dim in runs[:-1])
+        return repeats * size >= tuning.WIDENED_STATES * self.op.state_bytes
 
-    def _phased_columns(self, line: Dim, run: Dim) -> Steps:
-        op, vector, phases = self.op, self._widest(), self._phases(run)
-        wide, items = tuning.PHASED_WIDTH, self._column_items(vector * op.itemsizes[0])
-        columns, tall = (wide - 1) * vector, tuning.THREADS // wide
-        tiles = -(-line.size // columns)
-        least = -(-run.size // (phases * tall * tuning.MOST_TAKEN))
-        splits = max(1, min(tuning.PHASED_BLOCKS // tiles, run.size // (phases * tall * items)), least)
-        work = replace(
-            self.work,
-            runs=run.size,
-            length=line.size,
-            slots=slots_of(line.size, vector, False),
-            splits=splits,
-            step_a=line.a,
-            step_c=line.c,
-            run=(run,),
+    def _inner_runs_as_columns(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> Steps:
+        """All elements of the innermost run as columns; their states are folded behind."""
+        inner, state = runs[-1], self.op.state_bytes
+        length = inner.size * line.size
+        cells = tuple(replace(dim, c=row_major(rows, i) * length) for i, dim in enumerate(rows))
+        planner = ColumnPlanner(
+            replace(self.op, emit=""),
+            replace(self.layout, kept=(*cells, replace(line, size=length, c=1)), reduced=tuple(runs[:-1]), cell=0),
+            self.phases,
+            self.chunks,
+            self.finish,
+            self.option,
         )
-        sizes = f"{vector}, {tuning.THREADS}, {wide}, {items}, {phases}"
-        name = f"reduce_phased_columns<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
-        shared = tuning.THREADS * vector * op.state_bytes
-        is_long = splits * columns > 2 * tuning.THREADS * self._chain()
-        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
-        return self._finished(name, work, tiles * splits, tiles, columns, shared, work.cells, op, finish)
+        *steps, last = planner.launches()
+        kept = (
+            *(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(rows, cells, strict=True)),
+            Dim(line.size, state, 0, line.c),
+        )
+        high = planner.cells * state
+        folded = Layout(kept, (Dim(inner.size, line.size * state),), 0, 0, self.layout.cell, 0, high, 0, 0)
+        return [*steps, replace(last, writes=FLAT), Fold(self.op, folded, FLAT)]
 
     def _flat_fits(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
         """Lines that follow one another without a gap can be read as longer, aligned ones."""
@@ -147,6 +148,8 @@ class ColumnPlanner(Planner):
             return False
         periods = self._periods(line, vector)
         misaligned = line.size % vector != 0
+        if misaligned and line.size * size >= tuning.UNALIGNED_LINE and self._reads_unaligned(line, 1):
+            return False
         return (misaligned or line.size < tuning.FLAT_SLOTS * vector) and runs[0].size >= 4 * periods
 
     def _periods(self, line: Dim, vector: int) -> int:
@@ -235,14 +238,26 @@ class ColumnPlanner(Planner):
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         return self._finished(name, work, work.rows * splits, work.rows, line.size, shared, work.cells, finish=finish)
 
-    def _tiles(self, work: Work, vector: int, flat: bool, op: Operator | None = None, crowded: bool = False) -> Steps:
+    def _tiles(
+        self,
+        work: Work,
+        vector: int,
+        flat: bool,
+        op: Operator | None = None,
+        crowded: bool = False,
+        unaligned: bool = False,
+    ) -> Steps:
         op = op or self.op
         runs = work.runs * self.chunks
         wide, even = self._width(work, runs, flat), self.chunks == 1 and len(work.run) <= 1
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
-        items = tuning.CROWDED_ITEMS[vector] if crowded else self._column_items(load)
+        items = (
+            tuning.CROWDED_ITEMS[vector]
+            if crowded
+            else self._column_items(load * (tuning.UNALIGNED_WORDS if unaligned else 1))
+        )
         while items > 1 and items * tall >= 2 * runs:
             items //= 2
         published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 or flat else 1)
@@ -255,7 +270,7 @@ class ColumnPlanner(Planner):
         splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN)))
         name = (
             f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
-            f"{str(even).lower()}, {str(flat).lower()}, {{}}, {self.batch}>"
+            f"{str(even).lower()}, {str(flat).lower()}, {str(unaligned).lower()}, {{}}, {self.batch}>"
         )
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
         is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()

@@ -15,11 +15,10 @@ from typing import Any
 
 from ..errors import DeviceMemoryError, message
 from . import compile as compiler
-from . import context, faults, shared
+from . import context, faults, shared, tuning
 from .plans import CHUNK, FLAT, PARTIALS, Launch
 from .task import base_bytes, more_bytes
 
-TICKETS = 16896  # groups of blocks in a launch: never more than it has blocks
 MOST_BYTES = 4096  # of a kernel's parameters
 STREAMS = 64  # whose tickets are kept
 PER_THREAD_STREAM = 2  # one handle, another stream in each thread; those below are the device's own, for good
@@ -57,7 +56,7 @@ def ready(
 
 
 def _is_plain(launch: Launch) -> bool:
-    return not launch.partial_states and launch.reads == CHUNK and launch.writes != FLAT
+    return not (launch.partial_states or launch.tickets) and launch.reads == CHUNK and launch.writes != FLAT
 
 
 def current_device() -> int:
@@ -139,7 +138,7 @@ def _tickets_of(device: int, stream: int) -> Any:
     if found is None:
         import cupy
 
-        zeros = cupy.zeros(TICKETS, "u4")
+        zeros = cupy.zeros(tuning.TICKETS, "u4")
         with _tickets_lock:
             found = _tickets.setdefault(key, zeros)
             if len(_tickets) > STREAMS:

@@ -52,7 +52,7 @@ class Launch:
     work: Work
     shared_bytes: int = 0
     partial_states: int = 0  # states of scratch for its blocks' partials
-    tickets: int = 0
+    tickets: int = 0  # words that are zero before and after it: a group of blocks each, or their published states
     reads: str = CHUNK  # or PARTIALS of the launch before, or FLAT
     writes: str = RESULT  # or FLAT: states of work.cells cells
     threads: int = tuning.THREADS
@@ -139,6 +139,13 @@ class Planner:
         """Partials that a thread of the last block may fold one after another."""
         return tuning.HEAVY_CHAIN if self.op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.CHAIN
 
+    def _published_words(self, op: Operator, groups: int, splits: int, columns: int) -> int:
+        """Words of the states that blocks publish where one waits for them (kernels/core/published.cuh); else 0."""
+        state_words = -(-op.state_bytes // 4)
+        words = groups * splits * columns * 4 * -(-state_words // 2)
+        few = groups <= tuning.POLLED_GROUPS and groups * splits <= tuning.POLLED_BLOCKS
+        return words if few and words <= tuning.TICKETS else 0
+
     def _finished(
         self,
         name: str,
@@ -154,6 +161,12 @@ class Planner:
         """The launch, and with it whatever brings the partials of its blocks together."""
         op, finish = op or self.op, finish or self.finish
         shared = max(shared, tuning.THREADS // 32 * op.state_bytes, 16)
+        if (
+            work.splits > 1
+            and finish == "ticket"
+            and (words := self._published_words(op, groups, work.splits, columns))
+        ):
+            return [Launch(name.format(op.emits, "POLLED"), blocks, work, shared, tickets=words)]
         if work.splits == 1 or finish == "ticket":
             scratch = groups * work.splits * columns if work.splits > 1 else 0
             kernel = name.format(op.emits, "TICKET")

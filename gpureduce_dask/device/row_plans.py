@@ -29,14 +29,13 @@ class RowPlanner(Planner):
         runs = layout.reduced[:-1]
         vector = self._row_vector(line, (*layout.kept, *runs))
         unit = vector * op.itemsizes[0]
-        aligned = self.phases[0] % unit == 0 and aligned_by((*layout.kept, *runs), 0, unit)
-        slots = slots_of(line.size, vector, aligned)
+        self.aligned = self.phases[0] % unit == 0 and aligned_by((*layout.kept, *runs), 0, unit)
         work = replace(
             self.work,
             rows=self.cells,
             runs=math.prod(d.size for d in runs),
             length=line.size,
-            slots=slots,
+            slots=slots_of(line.size, vector, self.aligned),
             step_a=line.a,
             step_b=line.b,
             step_c=line.c,
@@ -44,21 +43,30 @@ class RowPlanner(Planner):
             row=layout.kept,
             run=runs,
         )
+        slots = slots_of(line.size, vector, True)
         if not op.commutative:
-            one_slot_a_lane = vector > 1 and slots <= 32 and work.runs * self.chunks == 1
-            return [self._short_rows(work, vector, slots)] if one_slot_a_lane else self._ordered(work, vector)
-        if self._is_staged(line, runs, vector, aligned):
+            one_slot_a_lane = self._own_slots(work, vector)[1] > 1 and slots <= 32 and work.runs * self.chunks == 1
+            return [self._short_rows(work, vector)] if one_slot_a_lane else self._ordered(work, vector)
+        if self._is_staged(line, runs, vector):
             return [self._staged(work)]
         if self._columns_pay(line, runs, vector, slots):
             return self._columns_first(line, runs)
-        row_slots = slots * work.runs * self.chunks
-        if slots <= 32 * tuning.EVEN_ROW_ITEMS and self._is_even(work, vector, aligned):
+        if slots <= 32 * tuning.EVEN_ROW_ITEMS and self._is_even(work, vector):
             return [self._even_rows(work, vector)]
+        row_slots = slots * work.runs * self.chunks
         is_large = op.state_bytes >= tuning.LARGE_STATE_BYTES
         most = tuning.LARGE_STATE_ROW_SLOTS if is_large else tuning.SHORT_ROW_SLOTS
         if row_slots <= most and (work.rows >= tuning.GRID or row_slots <= 32):
-            return [self._short_rows(work, vector, row_slots)]
+            return [self._short_rows(work, vector)]
         return self._block_rows(work, vector)
+
+    def _own_slots(self, work: Work, vector: int) -> tuple[Work, int, bool]:
+        """Lines that begin with a slot of theirs: the work, the elements of a slot, and whether lines begin at any
+        alignment or end with part of one. Several operands are read one by one then."""
+        partial = vector > 1 and (not self.aligned or work.length % vector > 0)
+        if partial and len(self.op.itemsizes) > 1:
+            vector, partial = 1, False
+        return replace(work, slots=slots_of(work.length, vector, True)), vector, partial
 
     def _row_vector(self, line: Dim, others: Sequence[Dim]) -> int:
         """Elements a load: 16 bytes' worth where elements lie together, and operands at one phase."""
@@ -113,10 +121,10 @@ class RowPlanner(Planner):
         layout = Layout(states, folded_columns(count, state), 0, 0, self.layout.cell, 0, high, 0, 0)
         return [*steps, replace(last, writes=FLAT), Fold(self.op, layout, FLAT)]
 
-    def _is_even(self, work: Work, vector: int, aligned: bool) -> bool:
+    def _is_even(self, work: Work, vector: int) -> bool:
         """Rows of a few slots a lane, one stride apart, enough of them to fill the GPU."""
         one_run = work.runs * self.chunks == 1 and len(work.row) <= 1 and not work.more
-        return vector > 1 and aligned and one_run and work.length % vector == 0 and work.rows >= tuning.GRID
+        return vector > 1 and self.aligned and one_run and work.length % vector == 0 and work.rows >= tuning.GRID
 
     def _even_rows(self, work: Work, vector: int) -> Launch:
         lanes = min(32, 1 << (work.slots - 1).bit_length())
@@ -131,16 +139,17 @@ class RowPlanner(Planner):
         name = f"reduce_even_rows<{op.type}, {op.emits}, {sizes}>"
         return Launch(name, blocks, work)
 
-    def _is_staged(self, line: Dim, runs: Sequence[Dim], vector: int, aligned: bool) -> bool:
+    def _is_staged(self, line: Dim, runs: Sequence[Dim], vector: int) -> bool:
         """Short rows that follow one another: blocks copy them to shared memory whatever their alignment."""
         op, kept, row_bytes = self.op, self.layout.kept, line.size * self.op.itemsizes[0]
         if vector * op.itemsizes[0] != 16 or line.a != op.itemsizes[0] or "Refold" in op.type:
             return False
         if runs or self.chunks > 1 or len(op.itemsizes) > 1:
             return False
-        if aligned and row_bytes % 16 == 0 and op.itemsizes[0] > 2 and row_bytes not in tuning.EVEN_TEAM_BYTES:
+        if self.aligned and row_bytes % 16 == 0 and op.itemsizes[0] > 2 and row_bytes not in tuning.EVEN_TEAM_BYTES:
             return False
-        return len(kept) == 1 and kept[0].a == row_bytes < tuning.TEAM_ROW_BYTES
+        apart = [row_major(kept, i) * row_bytes for i in range(len(kept))]
+        return len(kept) > 0 and [dim.a for dim in kept] == apart and row_bytes < tuning.TEAM_ROW_BYTES
 
     def _staged(self, work: Work) -> Launch:
         row_bytes = work.length * self.op.itemsizes[0]
@@ -188,7 +197,9 @@ class RowPlanner(Planner):
         items = tuning.ROW_ITEMS // 2 if heavy else tuning.ROW_ITEMS
         return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
 
-    def _short_rows(self, work: Work, vector: int, row_slots: int) -> Launch:
+    def _short_rows(self, phased: Work, phased_vector: int) -> Launch:
+        work, vector, partial = self._own_slots(phased, phased_vector)
+        row_slots = work.slots * work.runs * self.chunks
         each = 1 if not self.op.commutative else tuning.SHORT_ROW_SLOTS_A_LANE
         lanes = min(32, 1 << (-(-row_slots // each) - 1).bit_length())
         single = row_slots <= lanes and work.runs * self.chunks == 1
@@ -196,6 +207,10 @@ class RowPlanner(Planner):
         while items > 1 and lanes * items >= 2 * row_slots:
             items //= 2
         lines = self._lines(work, lanes, items)
+        if not single and lines == "ONE_LINE" and row_slots <= tuning.PARTIAL_SLOTS:
+            lines = "SHORT_LINES"
+        elif not single and lines != "SHORT_LINES":
+            work, vector, partial = phased, phased_vector, False
         teams = tuning.THREADS // lanes
         blocks = min(-(-work.rows // (teams * batch)), tuning.ROW_BLOCKS)
         op, threads = self.op, tuning.THREADS
@@ -203,7 +218,7 @@ class RowPlanner(Planner):
             items = 2
         name = (
             f"reduce_short_rows<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {batch}, {items}, "
-            f"{lines}, {self.batch}>"
+            f"{lines}, {str(partial).lower()}, {self.batch}>"
         )
         return Launch(name, blocks, replace(work, tiles=-(-work.slots // (lanes * items))))
 
@@ -218,13 +233,17 @@ class RowPlanner(Planner):
         while items > tuning.LINE_ITEMS and self._lines(work, 32, items) == "SHORT_LINES":
             items //= 2
         lines = self._lines(work, 32, items)
+        partial = False
+        if lines == "SHORT_LINES":
+            work, vector, partial = self._own_slots(work, vector)
         tiles = -(-work.slots // (32 * items))
         row_tiles = tiles * work.runs * self.chunks
         if lines == "SHORT_LINES":
             row_tiles = -(-work.slots * work.runs * self.chunks // (32 * items))
         splits = self._splits(work.rows, row_tiles)
         op = self.op
-        head = f"reduce_rows<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {lines}, {{}}, {self.batch}>"
+        sizes = f"{vector}, {tuning.THREADS}, {items}, {lines}, {str(partial).lower()}"
+        head = f"reduce_rows<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
         work = replace(work, tiles=tiles, splits=splits)
         return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
 

@@ -25,6 +25,11 @@ template <class In> struct Reader {
     template <int V, class Todo> static GR_HD bool owns(const Todo& task, const Base* base, const At& at, i64 slot) {
         return task.owns(at, base, slot, V * size_a, V * size_b);
     }
+    // The same of the words that load_unaligned reads.
+    template <int V, class Todo> static GR_HD bool owns_unaligned(const Todo& task, const Base* base, const At& at) {
+        const int past = (int)((u64)at.a % (V * size_a));
+        return task.owns({at.a - past, at.b}, base, 0, (past ? 2 : 1) * V * size_a, 0);
+    }
 };
 template <class T> struct Reader<Still<T>> {
     static const int size_a = 0, size_b = 0;
@@ -103,10 +108,11 @@ template <class In, int V> struct Line : Reader<In>::At {
     GR_HD i64 position(u64 slot) const { return (i64)(slot * V) - phase; }
 };
 
-// The line that starts at these operands.
-template <class In, int V> GR_HD Line<In, V> line_at(const typename Reader<In>::At& at, i64 index) {
+// The line that starts at these operands. Unaligned: its slots begin with it, whatever its alignment (of one operand).
+template <class In, int V, bool Unaligned = false>
+GR_HD Line<In, V> line_at(const typename Reader<In>::At& at, i64 index) {
     Line<In, V> line = {at, index, 0};
-    if (V > 1) {
+    if (V > 1 && !Unaligned) {
         line.phase = (i64)(((u64)line.a / Reader<In>::size_a) % V);
         Reader<In>::retreat(line, line.phase);
     }
@@ -114,7 +120,7 @@ template <class In, int V> GR_HD Line<In, V> line_at(const typename Reader<In>::
 }
 
 // The chunk of the batch and the line in it that hold run number `run` of a row (or of a column tile).
-template <class In, int V, class Todo>
+template <class In, int V, bool Unaligned = false, class Todo>
 GR_HD Line<In, V> find_line(const Todo& task, const typename Todo::Place& row, u64 run, const Base*& base) {
     u64 chunk = 0;
     if (Todo::most_chunks > 1) {
@@ -123,20 +129,22 @@ GR_HD Line<In, V> find_line(const Todo& task, const typename Todo::Place& row, u
     }
     base = &task.base[Todo::most_chunks > 1 ? chunk : 0];
     const auto at = task.run_at(run);
-    return line_at<In, V>(task.pointers(base).moved(row).moved(at), base->index + at.c);
+    return line_at<In, V, Unaligned>(task.pointers(base).moved(row).moved(at), base->index + at.c);
 }
 
-// Reads the slot whole. The caller knows that it lies in the operands' memory.
-template <class In, int V, class Todo> GR_HD Pack<In, V> read_slot(const Todo& task, const Line<In, V>& line,
-                                                                   u64 slot) {
+// Reads the slot whole. The caller knows that it owns it.
+template <class In, int V, bool Unaligned = false, class Todo>
+GR_HD Pack<In, V> read_slot(const Todo& task, const Line<In, V>& line, u64 slot) {
     const i64 at = (i64)slot;
+    if constexpr (Unaligned) return load_unaligned<In, V>(Reader<In>::ahead(line, at, V).a);
     if (V == 1) return Reader<In>::template load<V>(task.stepped(line, at));
     return Reader<In>::template load<V>(Reader<In>::ahead(line, at, V));
 }
 
 // True where the slot's bytes all belong to the operands, so that reading past the line's ends is safe.
-template <class In, int V, class Todo>
+template <class In, int V, bool Unaligned = false, class Todo>
 GR_HD bool owns_slot(const Todo& task, const Base* base, const Line<In, V>& line, u64 slot) {
+    if constexpr (Unaligned) return Reader<In>::template owns_unaligned<V>(task, base, Reader<In>::ahead(line, (i64)slot, V));
     return Reader<In>::template owns<V>(task, base, line, (i64)slot);
 }
 

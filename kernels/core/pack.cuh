@@ -33,6 +33,29 @@ template <class T, int N> GR_HD Pack<T, N> load_pack(const void* from) {
     return both.pack;
 }
 
+// Loads N elements of one or two bytes or more, 4, 8 or 16 bytes together, from any multiple of their size: the aligned
+// word that holds the first and, where it does not hold all, the one behind it, shifted into place. Both may be read.
+template <class T, int N> GR_HD Pack<T, N> load_unaligned(const u8* from) {
+    const int bytes = sizeof(T) * N, count = bytes / 4;
+    typedef typename Word<bytes>::type W;
+    const u32 past = (u32)((u64)from % bytes);
+    union Both { W halves[2]; u32 words[2 * count]; } both;
+    both.halves[0] = *(const W*)(from - past);
+    both.halves[1] = past ? *(const W*)(from - past + bytes) : both.halves[0];
+    u32 at[2 * count];
+#pragma unroll
+    for (int w = 0; w < 2 * count; w++) at[w] = both.words[w];
+#pragma unroll
+    for (int gap = count / 2; gap >= 1; gap /= 2)  // whole words first
+#pragma unroll
+        for (int w = 0; w < count + gap; w++)
+            if (past & 4 * gap) at[w] = at[w + gap];
+    union { u32 words[count]; Pack<T, N> pack; } found;
+#pragma unroll
+    for (int w = 0; w < count; w++) found.words[w] = (u32)(((u64)at[w + 1] << 32 | at[w]) >> (8 * (past % 4)));
+    return found.pack;
+}
+
 // Stores a value that this launch does not read again: it need not stay in L2.
 template <class T> GR_HD void store_once(T* to, const T& value) {
     const int wide = WordBytes<sizeof(T), alignof(T)>::count;

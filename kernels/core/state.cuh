@@ -24,8 +24,11 @@ template <class State> GR_HD State load_state(const State* from) {
     simt::load(&state, from, sizeof(State));
     return state;
 #else
-    union { State state; u32 words[(sizeof(State) + 3) / 4]; u8 bytes[sizeof(State)]; } both;
-    if (alignof(State) >= 4) {
+    union { State state; u64 pairs[(sizeof(State) + 7) / 8]; u32 words[(sizeof(State) + 3) / 4]; u8 bytes[sizeof(State)]; } both;
+    if (alignof(State) >= 8) {
+#pragma unroll
+        for (int i = 0; i < (int)(sizeof(State) / 8); i++) both.pairs[i] = __ldcg((const u64*)from + i);
+    } else if (alignof(State) >= 4) {
 #pragma unroll
         for (int i = 0; i < (int)(sizeof(State) / 4); i++) both.words[i] = __ldcg((const u32*)from + i);
     } else {

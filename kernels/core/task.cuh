@@ -23,7 +23,7 @@ struct Pointers4 : Pointers {
 template <int Chunks> struct Task {
     void* out;        // Emit::Out, one a cell
     void* partials;   // State, one a block and cell, where several blocks share a cell
-    u32* tickets;     // one a group of blocks that share cells; zero before and after each launch
+    u32* tickets;     // one a group of blocks that share cells, or their published states; zero before and after each launch
     u64 rows, runs, length;
     u64 slots;        // vectors that cover a line, whatever its alignment
     u64 splits;       // blocks that share a row (or a tile of columns)
@@ -115,4 +115,6 @@ template <class Op, class Result> struct Final {
 #endif
 
 // How blocks that share a cell bring their partials together.
-const int TICKET = 0, ATOMIC = 1, TWO_PASS = 2;
+// POLLED: the last of them waits for what the others publish, which is faster than a ticket by a fence and an atomic. It
+// holds a place on an SM as it waits, so such groups are few.
+const int TICKET = 0, ATOMIC = 1, TWO_PASS = 2, POLLED = 3;

@@ -30,11 +30,11 @@ GR_HD bool write_rows(const Task<Chunks>& task, u64 first, u32 count, typename R
     if (Checked && __any_sync(0xffffffffu, suspect)) return false;
     // Lanes past the number of rows hold copies: the first of each writes.
     if (Lanes > Batch && lane >= Batch) return true;
-    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell + (i64)first * task.row.c[0];
+    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell;
 #pragma unroll
     for (int r = 0; r < kept_rows; r++) {
         const u32 row = Transpose::kept_row(r) * teams + team;
-        if (row < count) store_once(out + (i64)row * task.row.c[0], Emit::of(settled[r], task.option));
+        if (row < count) store_once(out + task.row.at(first + row).c, Emit::of(settled[r], task.option));
     }
     return true;
 }

@@ -1,36 +1,96 @@
-// Brings the partials of the blocks that share a cell together: ticket, atomic, or a second launch.
+// Brings the partials of the blocks that share a cell together: published states, ticket, atomic, or a second launch.
 #pragma once
 #include "../block/reduce.cuh"
+#include "../core/published.cuh"
 #include "../core/task.cuh"
 
-// All threads call; thread 0's stores before this are published first. True in every thread of the last of
-// `splits` blocks to arrive at this ticket, which is then zero again. Shared memory: one word, at its start.
-// Two block barriers.
+// All threads call; what they stored before this is published first. True in every thread of the last of `splits` blocks
+// to arrive at this ticket, which is then zero again, and which sees what the others published. The fences of one thread
+// count for all of its block, which meet it at a barrier before and behind. Shared memory: one word, at its start.
+// Block barriers.
 GR_HD bool is_last_block(u32* ticket, u64 splits) {
     u32* last = (u32*)GR_SHARED;
-    __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) {
+        __threadfence();
         *last = atomicAdd(ticket, 1u) == (u32)splits - 1;
         if (*last) *ticket = 0;
+        __threadfence();
     }
     __syncthreads();
-    bool mine = *last != 0;
-    __threadfence();
+    const bool mine = *last != 0;
     __syncthreads();
     return mine;
 }
 
-// All threads call. Folds `count` published partials, always in the same order and left to right where that matters.
+// The partials that the last block reads behind a ticket, and those that it waits for and clears.
+template <class State> struct Stored {
+    const State* at;
+    GR_HD bool read(u32 i, State& to) const {
+        to = load_state(at + i);
+        return true;
+    }
+    GR_HD void clear(u32) const {}
+};
+template <class State> struct Posted {
+    TileState<State, 16>* at;
+    GR_HD bool read(u32 i, State& to) const { return at[i].read(to); }
+    GR_HD void clear(u32 i) const { at[i].clear(); }
+};
+template <class State, int Finish, class Todo> GR_HD auto partials_of(const Todo& task, u64 first) {
+    if constexpr (Finish == POLLED) return Posted<State>{(TileState<State, 16>*)task.tickets + first};
+    else return Stored<State>{(const State*)task.partials + first};
+}
+// Makes a partial known to the block that will read it.
+template <class State> GR_HD void publish_partial(const Stored<State>& to, u32 i, const State& state) {
+    store_state((State*)to.at + i, state);
+}
+template <class State> GR_HD void publish_partial(const Posted<State>& to, u32 i, const State& state) { to.at[i].publish(state); }
+
+// All threads call. True in those of the block that brings the partials of `splits` blocks together. Block barriers.
+template <int Finish, class Todo> GR_HD bool is_joining(const Todo& task, u64 group, u64 split) {
+    if constexpr (Finish == POLLED) {
+        __syncthreads();
+        return split == task.splits - 1;
+    }
+    return is_last_block(task.tickets + group, task.splits);
+}
+
+// Combines the partials first, first + step, ... below `end`, left to right: so many are loaded before the first is
+// combined, as many as leave the kernel the registers that its loop over elements needs.
+template <class Op, int count, class Partials>
+GR_HD void combine_partials(typename Op::State& state, const Partials& partials, u32 first, u32 end, u32 step) {
+    for (u32 at = first; at < end; at += count * step) {
+        typename Op::State each[count];
+        bool there[count], all;
+#pragma unroll
+        for (int i = 0; i < count; i++) there[i] = at + i * step >= end;
+        do {
+            all = true;
+#pragma unroll
+            for (int i = 0; i < count; i++) {
+                if (!there[i]) there[i] = partials.read(at + i * step, each[i]);
+                all = all && there[i];
+            }
+        } while (!all);
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            if (at + i * step >= end) continue;
+            state = Op::combine(state, each[i]);
+            partials.clear(at + i * step);
+        }
+    }
+}
+
+// All threads call. Folds `count` partials, always in the same order and left to right where that matters.
 // Result valid in thread 0. Block barriers.
-template <class Op, int Threads>
-GR_HD typename Op::State fold_partials(const typename Op::State* partials, u64 count) {
+template <class Op, int Threads, class Partials>
+GR_HD typename Op::State fold_partials(const Partials& partials, u64 count) {
     typename Op::State state = Op::identity();
     const u64 share = (count + Threads - 1) / Threads;
     const u64 first = Op::commutative ? threadIdx.x : threadIdx.x * share, step = Op::commutative ? Threads : 1;
     const u64 end = Op::commutative || first + share > count ? count : first + share;
-#pragma unroll 8
-    for (u64 i = first; i < end; i += step) state = Op::combine(state, load_state(partials + i));
+    combine_partials<Op, 2>(state, partials, first, end, step);
     return block_reduce<Op, Threads>(state);
 }
 
@@ -47,10 +107,9 @@ GR_HD void finish_cell(const Task<Chunks>& task, u64 row, u64 split, i64 cell, t
         if (threadIdx.x == 0) Op::atomic((State*)task.out + cell, state);
         return;
     }
-    State* partials = (State*)task.partials + row * task.splits;
-    if (threadIdx.x == 0) store_state(partials + split, state);
-    if (Finish == TWO_PASS) return;
-    if (!is_last_block(task.tickets + row, task.splits)) return;
+    const auto partials = partials_of<State, Finish>(task, row * task.splits);
+    if (threadIdx.x == 0) publish_partial(partials, split, state);
+    if (Finish == TWO_PASS || !is_joining<Finish>(task, row, split)) return;
     state = fold_partials<Op, Threads>(partials, task.splits);
     if (threadIdx.x == 0) out[cell] = Emit::of(state, task.option);
 }

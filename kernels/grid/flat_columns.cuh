@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
     if (slot < task.slots) {
         const u64 share = (task.runs + task.splits - 1) / task.splits, begin = split * share;
         const u64 end = begin + share < task.runs ? begin + share : task.runs;
-        absorb_columns<Op, V, Items, true>(columns, task, at, slot, begin, end, 1, within);
+        absorb_columns<Op, V, Items, true, false>(columns, task, at, slot, begin, begin < end ? end - begin : 0, 1, within);
 #pragma unroll
         for (int j = 0; j < V; j++) {
             State state = settle_column<Op, V>(columns, j, task, at, begin, 1, within[j]);
@@ -46,20 +46,17 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
     const i64 cell = task.first_cell + at.c;
     if (task.splits > 1) {
         for (u32 q = threadIdx.x; q < width; q += Threads) {
-            if constexpr (Finish == TICKET)
-                store_state((State*)task.partials + (row * task.splits + split) * width + q, each[q]);
+            if constexpr (Finish == TICKET || Finish == POLLED)
+                publish_partial(partials_of<State, Finish>(task, (row * task.splits + split) * width), q, each[q]);
             else if constexpr (Finish == ATOMIC) Op::atomic((State*)task.out + cell + q * task.step_c, each[q]);
             else ((State*)task.partials)[split * task.cells + cell + q * task.step_c] = each[q];
         }
-        if (Finish != TICKET || !is_last_block(task.tickets + row, task.splits)) return;
-        const State* partials = (const State*)task.partials + row * task.splits * width;
+        if ((Finish != TICKET && Finish != POLLED) || !is_joining<Finish>(task, row, split)) return;
+        const auto partials = partials_of<State, Finish>(task, row * task.splits * width);
         const u32 teams = Threads * V / width;  // as many partial folds as shared memory holds
         for (u32 i = threadIdx.x; i < teams * width; i += Threads) {
             State state = Op::identity();
-            const State* column = partials + i % width;
-#pragma unroll(sizeof(State) > 16 ? 2 : 4)
-            for (u64 s = i / width; s < task.splits; s += teams)
-                state = Op::combine(state, load_state(column + s * width));
+            combine_partials<Op, (sizeof(State) > 16 ? 2 : 4)>(state, partials, i, task.splits * width, teams * width);
             each[i] = state;
         }
         fold_periods<Op, Threads>(teams, width);

@@ -4,14 +4,16 @@
 #include "finish.cuh"
 #include "rows.cuh"
 
-// All lanes call. Slots [first, end) of a row, numbered through all of its lines, left to right. Result valid in lane 0. No block
-// barrier.
+// All lanes call. Slots [first, end) of a row, numbered through all of its lines, as if left to right; where the operator
+// stops, until it does. Result valid in lane 0. No block barrier.
 template <class Op, int V, int Items, class Todo>
 GR_HD typename Op::State reduce_span(const Todo& task, const typename Todo::Place& row, u64 first, u64 end) {
     typedef typename Op::In In;
     typename Op::State total = Op::identity();
     const Base* base;
-    for (u64 tile = first; tile < end; tile += 32 * Items) {
+    const u64 tiles = first < end ? (end - first + 32 * Items - 1) / (32 * Items) : 0;
+    for (u64 number = 0; number < tiles; number++) {
+        const u64 tile = first + (Op::from_last ? tiles - 1 - number : number) * (32 * Items);
         // A lane reads Items neighbours: their cache lines are read once and found in L1 after that.
         typename Op::Acc acc = Op::start();
 #pragma unroll
@@ -26,7 +28,10 @@ GR_HD typename Op::State reduce_span(const Todo& task, const typename Todo::Plac
             else
                 absorb_edge<Op, V>(acc, task, base, line, slot, task.length);
         }
-        total = Op::combine(total, warp_reduce<Op, 32>(Op::settle(acc)));
+        const typename Op::State part = warp_reduce<Op, 32>(Op::settle(acc));
+        total = Op::from_last ? Op::combine(part, total) : Op::combine(total, part);
+        if constexpr (Op::stops)
+            if (__any_sync(0xffffffffu, threadIdx.x % 32 == 0 && Op::is_decided(total))) break;
     }
     return total;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include "../core/line.cuh"
 #include "finish.cuh"
+#include "../monoid/raw.cuh"
 
 // How slots are numbered: the row is one line; lines of many slots (a division a tile); of few (one a slot).
 const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINES = 2;
@@ -71,24 +72,61 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const Todo& task, const typename 
 }
 
 // The line that holds slot `at` of a row of short lines, and the slot's number in it.
-template <class In, int V, class Todo>
+template <class In, int V, bool Partial = false, class Todo>
 GR_HD Line<In, V> find_slot(const Todo& task, const typename Todo::Place& row, u64 at, u64& slot, const Base*& base) {
     const u64 run = task.slots == 1 ? at : task.by_slots.of(at);
     slot = at - run * task.slots;
-    return find_line<In, V>(task, row, run, base);
+    return find_line<In, V, Partial>(task, row, run, base);
 }
 
-// Slot by slot through lines of few slots, numbered through all of them.
-template <class Op, int V, int Lanes, int Items, class Todo>
+// What a thread has of a line that begins with a slot: all V elements of one, or with Partial `count` of them.
+template <class In, int V> struct Slot { Pack<In, V> pack; i64 index; u32 count; };
+
+// True where the slot lies in the operands' memory, and is loaded. Else there is nothing in it yet.
+template <class In, int V, bool Partial, class Todo>
+GR_HD bool load_slot(Slot<In, V>& to, const Todo& task, const Base* base, const Line<In, V>& line, u64 slot) {
+    const u64 left = task.length - slot * V;
+    to.index = line.index + (i64)(slot * V) * task.step_c;
+    if (Partial && !owns_slot<In, V, Partial>(task, base, line, slot)) return false;
+    to.count = !Partial || left >= V ? V : (u32)left;
+    to.pack = read_slot<In, V, Partial>(task, line, slot);
+    return true;
+}
+
+// Elements outside of the line become ones that change nothing, where there are such; the slot's first is in it.
+template <class Op, int V, bool Partial>
+GR_HD void absorb_slot(typename Op::Acc& acc, Slot<typename Op::In, V>& slot, i64 step) {
+    typedef typename Op::In In;
+    if constexpr (Partial && Raw<Op>::is_state && Raw<Op>::fill != NO_FILL) {
+        if (slot.count < V) fill_outside(slot.pack, 0, (i32)slot.count, Raw<Op>::fill == FIRST_FILL ? slot.pack.at[0] : In());
+        Op::absorb_pack(acc, slot.pack, slot.index, step);
+    } else if (!Partial || slot.count == V) {
+        Op::absorb_pack(acc, slot.pack, slot.index, step);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            if (j < (int)slot.count) Op::absorb(acc, slot.pack.at[j], slot.index + j * step);
+    }
+}
+
+// A slot at an end of the operands' memory, element by element.
+template <class Op, int V, class Todo>
+GR_HD void absorb_singly(typename Op::Acc& acc, const Todo& task, const Line<typename Op::In, V>& line, u64 slot) {
+    for (u64 at = slot * V; at < slot * V + V && at < task.length; at++)
+        Op::absorb(acc, Reader<typename Op::In>::one(Reader<typename Op::In>::ahead(line, (i64)at)),
+                   line.index + (i64)at * task.step_c);
+}
+
+// Slot by slot through lines of few slots, numbered through all of them. A line begins with a slot and is a whole number of
+// them; or with Partial it begins at any alignment, and its last slot is part of one.
+template <class Op, int V, int Lanes, int Items, bool Partial, class Todo>
 GR_HD void absorb_short_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team,
                               u64 teams) {
     typedef typename Op::In In;
     const u64 slots = task.slots * task.runs * task.chunks;
-    const i64 end = (i64)task.length;
     for (u64 tile = team * (Lanes * Items); tile < slots; tile += teams * (Lanes * Items)) {
-        Pack<In, V> pack[Items];
-        i64 index[Items];
-        u32 whole = 0, edges = 0;  // a bit an item
+        Slot<In, V> each[Items];
+        u32 loaded = 0, singly = 0;  // a bit an item
         const u64 first = tile + threadIdx.x % Lanes;
         const Base* base;
         u64 slot;
@@ -96,79 +134,71 @@ GR_HD void absorb_short_lines(typename Op::Acc& acc, const Todo& task, const typ
         for (int i = 0; i < Items; i++) {
             const u64 at = first + i * Lanes;
             if (at >= slots) continue;
-            const Line<In, V> line = find_slot<In, V>(task, row, at, slot, base);
-            const i64 from = line.position(slot);
-            if (from >= 0 && from + V <= end) {
-                whole |= 1u << i;
-                index[i] = line.index + from * task.step_c;
-                pack[i] = read_slot<In, V>(task, line, slot);
-            } else if (from < end) {
-                edges |= 1u << i;
-            }
+            const Line<In, V> line = find_slot<In, V, Partial>(task, row, at, slot, base);
+            if (load_slot<In, V, Partial>(each[i], task, base, line, slot)) loaded |= 1u << i;
+            else singly |= 1u << i;
         }
 #pragma unroll
         for (int i = 0; i < Items; i++)
-            if (whole & 1u << i) Op::absorb_pack(acc, pack[i], index[i], task.step_c);
-        if (V == 1) continue;
+            if (loaded & 1u << i) absorb_slot<Op, V, Partial>(acc, each[i], task.step_c);
+        if (!Partial) continue;
 #pragma unroll 1
-        for (int i = 0; edges >> i; i++) {  // few: looked up again, so that nothing of them is kept while packs are loaded
-            if (!(edges & 1u << i)) continue;
-            const Line<In, V> line = find_slot<In, V>(task, row, first + i * Lanes, slot, base);
-            absorb_edge<Op, V>(acc, task, base, line, slot, task.length);
+        for (int i = 0; singly >> i; i++) {  // looked up again, so that nothing of them is kept while others are loaded
+            if (!(singly & 1u << i)) continue;
+            const Line<In, V> line = find_slot<In, V, Partial>(task, row, first + i * Lanes, slot, base);
+            absorb_singly<Op, V>(acc, task, line, slot);
         }
     }
 }
 
-template <class Op, int V, int Lanes, int Items, int Lines, class Todo>
+template <class Op, int V, int Lanes, int Items, int Lines, bool Partial, class Todo>
 GR_HD void absorb_row(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team, u64 teams) {
-    if (Lines == SHORT_LINES) absorb_short_lines<Op, V, Lanes, Items>(acc, task, row, team, teams);
+    if (Lines == SHORT_LINES) absorb_short_lines<Op, V, Lanes, Items, Partial>(acc, task, row, team, teams);
     else absorb_lines<Op, V, Lanes, Items, Lines>(acc, task, row, team, teams);
 }
 
-// Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... For commutative operators.
-template <class Op, class Emit, int V, int Threads, int Items, int Lines, int Finish, int Chunks>
+// Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... Partial: short lines begin at
+// any alignment, or do not end with a slot. For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Items, int Lines, bool Partial, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_rows(const __grid_constant__ TaskOf<Op, Chunks> task) {
     const u32 warps = Threads / 32, warp = threadIdx.x / 32;
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
         u64 row = work / task.splits, split = work - row * task.splits;
         const auto at = task.row_at(row);
         typename Op::Acc acc = Op::start();
-        absorb_row<Op, V, 32, Items, Lines>(acc, task, at, split * warps + warp, task.splits * warps);
+        absorb_row<Op, V, 32, Items, Lines, Partial>(acc, task, at, split * warps + warp, task.splits * warps);
         typename Op::State state = block_reduce<Op, Threads>(Op::settle(acc));
         finish_cell<Op, Emit, Threads, Finish>(task, row, split, task.first_cell + at.c, state);
     }
 }
 
 // One slot of each of Batch rows a lane: all loads are issued before the first use.
-template <class Op, int V, int Lanes, int Batch, class Todo>
+template <class Op, int V, int Lanes, int Batch, bool Partial, class Todo>
 GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Todo& task,
                                const typename Todo::Place (&at)[Batch],
                                const u64 (&row)[Batch]) {
     typedef typename Op::In In;
-    Pack<In, V> pack[Batch];
+    Slot<In, V> each[Batch];
     Line<In, V> line[Batch];
-    bool whole[Batch];
+    u32 loaded = 0, singly = 0;  // a bit a row
     const u64 slot = threadIdx.x % Lanes;
 #pragma unroll
     for (int r = 0; r < Batch; r++) {
-        whole[r] = false;
-        if (row[r] >= task.rows) continue;
-        line[r] = line_at<In, V>(task.pointers(task.base).moved(at[r]), task.base[0].index);
-        i64 from = line[r].position(slot);
-        whole[r] = from >= 0 && from + V <= (i64)task.length;
-        if (whole[r]) pack[r] = read_slot<In, V>(task, line[r], slot);
+        if (row[r] >= task.rows || slot >= task.slots) continue;
+        line[r] = line_at<In, V, Partial>(task.pointers(task.base).moved(at[r]), task.base[0].index);
+        if (load_slot<In, V, Partial>(each[r], task, &task.base[0], line[r], slot)) loaded |= 1u << r;
+        else singly |= 1u << r;
     }
 #pragma unroll
     for (int r = 0; r < Batch; r++) {
-        if (row[r] >= task.rows) continue;
-        if (whole[r]) Op::absorb_pack(acc[r], pack[r], line[r].index + line[r].position(slot) * task.step_c, task.step_c);
-        else if (V > 1) absorb_edge<Op, V>(acc[r], task, &task.base[0], line[r], slot, task.length);
+        if (loaded & 1u << r) absorb_slot<Op, V, Partial>(acc[r], each[r], task.step_c);
+        else if (Partial && singly & 1u << r) absorb_singly<Op, V>(acc[r], task, line[r], slot);
     }
 }
 
 // Rows of few elements: a team of Lanes lanes takes Batch rows at a time, so that many loads are in flight.
 // Grid: any number of blocks. For commutative operators; for others where each lane has one slot at most, since lanes are in order.
-template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Items, int Lines, int Chunks>
+template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Items, int Lines, bool Partial, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __grid_constant__ TaskOf<Op,
                                   Chunks> task) {
     typedef typename Op::In In;
@@ -187,11 +217,11 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __
             if (row[r] < task.rows) at[r] = task.row_at(row[r]);
         }
         if (Lines == ONE_LINE && Items == 1) {
-            absorb_single_slots<Op, V, Lanes, Batch>(acc, task, at, row);
+            absorb_single_slots<Op, V, Lanes, Batch, Partial>(acc, task, at, row);
         } else {
 #pragma unroll
             for (int r = 0; r < Batch; r++)
-                if (row[r] < task.rows) absorb_row<Op, V, Lanes, Items, Lines>(acc[r], task, at[r], 0, 1);
+                if (row[r] < task.rows) absorb_row<Op, V, Lanes, Items, Lines, Partial>(acc[r], task, at[r], 0, 1);
         }
 #pragma unroll
         for (int r = 0; r < Batch; r++) {

@@ -46,11 +46,11 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const _
     commit_copies();
     wait_copies<0>();
     __syncthreads();
-    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell + (i64)first * task.row.c[0];
+    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell;
     const u32 rows = (u32)(task.rows - first < task.slots ? task.rows - first : task.slots);
     for (u32 r = threadIdx.x; r < rows; r += Threads) {
         const In* row = tile + r * Length;
-        typename Emit::Out* cell = out + (i64)r * task.row.c[0];
+        typename Emit::Out* cell = out + task.row.at(first + r).c;
         if constexpr (Clean<Op>::simpler) {
             const auto state = staged_state<typename Clean<Op>::type, Length>(task, row);
             if (!is_suspect(state)) {

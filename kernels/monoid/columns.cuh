@@ -9,6 +9,7 @@
 #pragma once
 #include "arg.cuh"
 #include "moments.cuh"
+#include "products.cuh"
 #include "sums.cuh"
 
 template <class Op, int V> struct Columns {
@@ -23,6 +24,31 @@ template <class Op, int V> struct Columns {
         for (int j = 0; j < V; j++) Op::absorb(acc[j], pack.at[j], index + within[j]);
     }
     GR_HD typename Op::State settle(int j) { return Op::settle(acc[j]); }
+};
+// Of an operator that stops: elements come from the end that it looks at first.
+template <class Op, int V> struct StoppingColumns {
+    static const bool counts = false, takes_four = false, takes_rows = false;
+    typename Op::State state[V];
+    GR_HD void start() {
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = Op::identity();
+    }
+    GR_HD void take(const Pack<typename Op::In, V>& pack, i64 index, const i64 (&within)[V]) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            typename Op::Acc acc = Op::start();
+            Op::absorb(acc, pack.at[j], index + within[j]);
+            const typename Op::State one = Op::settle(acc);
+            state[j] = Op::from_last ? Op::combine(one, state[j]) : Op::combine(state[j], one);
+        }
+    }
+    GR_HD bool is_decided() const {
+        bool all = true;
+#pragma unroll
+        for (int j = 0; j < V; j++) all = all && Op::is_decided(state[j]);
+        return all;
+    }
+    GR_HD typename Op::State settle(int j) { return state[j]; }
 };
 // Elements come in order of their index, evenly spaced: what holds for every operator but the positions is kept.
 template <class Op, int V> struct EvenColumns : Columns<Op, V> {};
@@ -74,6 +100,24 @@ GR_HD void take_batch(Running& columns, const Pack<In, V> (&packs)[N], const i64
         for (int i = 0; i < N; i++) columns.take(packs[i], index[i], within);
     }
 }
+
+// Narrow integers of four rows are multiplied in 32 bits first, as many as these hold.
+template <class Map, int V> struct EvenColumns<Prod<Map>, V> : Columns<Prod<Map>, V> {
+    typedef Prod<Map> Op;
+    typedef typename Op::Narrow Narrow;
+    typedef Pack<typename Map::In, V> Row;
+    static const bool takes_four = Narrow::few > 1;
+    GR_HD void take_four(const Row& a, const Row& b, const Row& c, const Row& d) {
+        typedef typename Op::Term Term;
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const auto first = (typename Narrow::type)(Op::term(a.at[j]) * Op::term(b.at[j]));
+            const auto second = (typename Narrow::type)(Op::term(c.at[j]) * Op::term(d.at[j]));
+            const Term product = Narrow::few == 4 ? (Term)(typename Narrow::type)(first * second) : (Term)first * (Term)second;
+            this->acc[j] = times(this->acc[j], product);
+        }
+    }
+};
 
 // Narrow extremes: two 16-bit lanes a word, as in the row kernels, but each lane a column of its own.
 template <class T, bool Max, bool SkipNan, int V> struct ExtremeColumns {

@@ -20,7 +20,8 @@ template <class T> struct KeptState {
 // The last element that is no NaN, or the first.
 template <class T, bool Last> struct Kept : Plain<Kept<T, Last>, T, KeptState<T>> {
     typedef KeptState<T> State;
-    static const bool commutative = false;
+    static const bool commutative = false, stops = true, from_last = Last;
+    static GR_HD bool is_decided(State state) { return state.seen.byte; }
     static GR_HD State identity() { return {absent<T>(), {0}}; }
     static GR_HD State lift(T x, i64) { return {x, {(u8)!is_nan(x)}}; }
     static GR_HD State combine(State earlier, State later) {

@@ -7,6 +7,8 @@
 //                         their way
 //   start, absorb, absorb_pack(s), settle  begin a running value, take elements in, turn it into a state
 //   identity, combine, finalise            the algebra; combine's left argument is the earlier one
+//   stops, from_last      whether a state may be decided (is_decided), so that no element beyond matters: elements are
+//                         then looked at from the first on, or from the last
 //   atomic                folds a state into a cell at once, where that is exact and order-free
 #pragma once
 #include "../core/pack.cuh"
@@ -17,6 +19,7 @@ template <class Op, class Element, class Packed> struct Plain {
     typedef Packed Acc;
     static const bool commutative = true;
     static const int crowded = 0;
+    static const bool stops = false, from_last = false;
 
     static GR_HD State start() { return Op::identity(); }
     static GR_HD void absorb(State& acc, In x, i64 index) { acc = Op::combine(acc, Op::lift(x, index)); }

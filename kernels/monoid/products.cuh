@@ -89,11 +89,19 @@ template <class Number> struct ScaledFactors {
 template <> struct Factors<f64> : ScaledFactors<f64> {};
 template <> struct Factors<c128> : ScaledFactors<c128> {};
 
+// In what products of a few elements of so many bytes fit, and of how many.
+template <class Term, int Bytes> struct Narrowest { typedef Term type; static const int few = 1; };
+template <> struct Narrowest<i64, 1> { typedef i32 type; static const int few = 4; };
+template <> struct Narrowest<u64, 1> { typedef u32 type; static const int few = 4; };
+template <> struct Narrowest<i64, 2> { typedef i32 type; static const int few = 2; };
+template <> struct Narrowest<u64, 2> { typedef u32 type; static const int few = 2; };
+
 // Map is Value or NonNan: which elements take part, and as what.
 template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename Factors<typename Map::Term>::State> {
     typedef typename Map::In In;
     typedef typename Map::Term Term;
     typedef Factors<Term> In64;
+    typedef Narrowest<Term, sizeof(In)> Narrow;
     typedef typename In64::State State;
     static GR_HD Term term(In x) {
         Term neutral;
@@ -108,9 +116,20 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
     static GR_HD void absorb(State& acc, In x, i64 index) { acc = combine(acc, lift(x, index)); }
     // The terms of a pack multiply by themselves; one look at the end says whether all that came of it is in range.
     template <int V> static GR_HD void absorb_pack(State& acc, const Pack<In, V>& pack, i64 index, i64 step) {
-        if constexpr (V == 1 || sizeof(State) == sizeof(Term)) {
+        if constexpr (V == 1) {
+            absorb(acc, pack.at[0], index);
+        } else if constexpr (sizeof(State) == sizeof(Term)) {  // integers, of which 32 bits hold the products of a few
+            const int few = Narrow::few < V ? Narrow::few : V;
+            Term product;
+            one(product);
 #pragma unroll
-            for (int j = 0; j < V; j++) absorb(acc, pack.at[j], index + j * step);
+            for (int j = 0; j < V; j += few) {
+                typename Narrow::type part = 1;
+#pragma unroll
+                for (int k = 0; k < few; k++) part = (typename Narrow::type)(part * term(pack.at[j + k]));
+                product = times(product, (Term)part);
+            }
+            acc = times(acc, product);
         } else {
             Term terms[V];
             bool fits = true;

@@ -7,6 +7,7 @@
 //   of(pack, pivot, place, index, step)     start, take and raw
 //   pivoted, Pivot                          whether all lanes must know something of the row first,
 //   headed                                  and whether that is its first element; else it is the row's best (RawPlace)
+//   is_state                                whether they exchange states
 //   fill                                    what may stand where a slot reaches past the row: nothing (take_part then
 //                                           takes one element after another), zero, or the row's first element
 #pragma once
@@ -17,10 +18,35 @@
 const int NO_FILL = 0, ZERO_FILL = 1, FIRST_FILL = 2;
 struct NoPivot {};
 
+// Puts `fill` where elements of a slot lie outside the row; `place` is that of the slot's first.
+template <class In, int V> GR_HD void fill_outside(Pack<In, V>& pack, i32 place, i32 length, In fill) {
+    if constexpr (sizeof(In) < 4) {  // a word at a time
+        const int size = sizeof(In), bytes = size * V < 8 ? size * V : 8, words = size * V / bytes;
+        typedef typename Unsigned<bytes>::type Bits;
+        const Bits all = (Bits)~(Bits)0;
+        Pack<In, bytes / size> filled;
+#pragma unroll
+        for (int j = 0; j < bytes / size; j++) filled.at[j] = fill;
+        Pack<Bits, words> both = bit_cast<Pack<Bits, words>>(pack);
+#pragma unroll
+        for (int w = 0; w < words; w++) {
+            const i32 begin = -place * size - bytes * w, end = (length - place) * size - bytes * w;
+            const Bits behind = begin <= 0 ? all : begin >= bytes ? 0 : all << (8 * begin);
+            const Bits before = end >= bytes ? all : end <= 0 ? 0 : (Bits)~(all << (8 * end));
+            both.at[w] = (both.at[w] & behind & before) | (bit_cast<Bits>(filled) & ~(behind & before));
+        }
+        pack = bit_cast<Pack<In, V>>(both);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            if ((u32)(place + j) >= (u32)length) pack.at[j] = fill;
+    }
+}
+
 // What all of them have.
 template <class Own, class Element, class About, int Fill> struct RawPlain {
     typedef About Pivot;
-    static const bool pivoted = false, headed = false;
+    static const bool pivoted = false, headed = false, is_state = false;
     static const int fill = Fill;
     template <int V> static GR_HD auto of(const Pack<Element, V>& pack, Pivot pivot, i32 place, i64 index, i64 step) {
         auto acc = Own::start();
@@ -33,6 +59,7 @@ template <class Own, class Element, class About, int Fill> struct RawPlain {
 template <class Op, int Fill> struct RawState : RawPlain<RawState<Op, Fill>, typename Op::In, NoPivot, Fill> {
     typedef typename Op::State State;
     typedef typename Op::Acc Acc;
+    static const bool is_state = true;
     static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
     static GR_HD State settle(State raw, NoPivot, u64, i64, i64) { return raw; }
     static GR_HD State empty() { return Op::identity(); }
@@ -76,6 +103,7 @@ template <class Map> struct Raw<Sum<Map, Parts<Twofold>>> : RawPairs<Map, Parts<
 template <class Map, class A> struct Raw<RootSum<Map, A>> : Raw<Sum<Map, A>> {};
 // Where every element counts, the row's length is their number.
 template <class Map, class A> struct RawMean : Raw<Sum<Map, A>> {
+    static const bool is_state = false;
     static GR_HD Averaged<A> settle(A raw, NoPivot, u64 length, i64, i64) { return {raw, (i64)length}; }
 };
 template <class T, class To, class A> struct Raw<Mean<Value<T, To>, A>> : RawMean<Value<T, To>, A> {};

@@ -22,7 +22,7 @@ import pytest
 
 from gpureduce_dask import chunk
 from gpureduce_dask.device import compile as compiler
-from gpureduce_dask.device import launch, sources
+from gpureduce_dask.device import launch, sources, tuning
 from gpureduce_dask.device import reduce as device_reduce
 
 from . import SCHEDULES, Guarded, Kernels, Unit
@@ -98,7 +98,7 @@ class Emulator:
         self.text = sources.source() if text is None else text
         self.schedule, self.seed = "forward", 0
         self.collecting = False  # calls give noise: their results must not be looked at
-        self._tickets = put(np.zeros(launch.TICKETS, np.uint32))
+        self._tickets = put(np.zeros(tuning.TICKETS, np.uint32))
         self._wanted: dict[str, dict[str, None]] = {}  # an operator's own text, and its kernels
         self._owners: list[str] = []
         self._kernels: dict[tuple[str, str], Kernels] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator
@@ -62,16 +63,18 @@ LAYOUTS = {
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:]),
     "columns": Layout((517, 70), (0,)),
     "few columns": Layout((9000, 3), (0,)),
+    "few columns of planes": Layout((90, 6, 7, 5), (0, 1, 2), lambda x: x[:, ::2]),
     "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3]),
     "columns of odd stride": Layout((900, 6), (0,), lambda x: x[:, :5]),
-    "columns of many phases": Layout((1070, 1101), (0,)),
-    "columns of many phases inside": Layout((530, 523), (0,), lambda x: x[:, 3:-2]),
+    "unaligned columns": Layout((1070, 1101), (0,)),
+    "unaligned columns inside": Layout((530, 523), (0,), lambda x: x[:, 3:-2]),
+    "unaligned columns of planes": Layout((5, 9, 6, 67), (1, 2), lambda x: x[::-1, :, :-1, 1:]),
     "planes": Layout((20, 30, 40), (1,)),
     "transposed": Layout((20, 30, 40), (1, 2), lambda x: x.transpose(2, 0, 1)),
     "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2]),
     "broadcast": Layout((40, 1000), (0,), "broadcast"),
 }
-MANY_PHASES = ("columns of many phases", "columns of many phases inside")  # for bytes and half floats
+UNALIGNED = ("unaligned columns", "unaligned columns inside", "unaligned columns of planes")  # of 1 and 2 bytes
 TABLE_LAYOUTS = (
     *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
     *("columns of odd stride", "team rows", "rows one row on"),
@@ -140,8 +143,9 @@ def small_grids() -> Iterator[None]:
             patch.setattr(tuning, name, 6)
         for name in ("ONE_WAVE", "FEW_BLOCKS", "TILES_PER_WARP"):
             patch.setattr(tuning, name, 4)
-        patch.setattr(tuning, "PHASED_BYTES", 256)
+        patch.setattr(tuning, "UNALIGNED_LINE", 256)
         patch.setattr(tuning, "FOLD_BYTES", 0)
+        patch.setattr(tuning, "POLLED_GROUPS", 1)  # others have tickets
         yield
 
 
@@ -276,14 +280,21 @@ FINISHES = [
 FINISHES += [
     Case(OPERATORS[name].bind(dtype), layout, seed, finish, forms=(finish == "ticket",))
     for name, dtype in [("sum", "u1"), ("argmax", "i1"), ("var", "u1"), ("max", "f2"), ("sum", "f2")]
-    for seed, (layout, finish) in enumerate([(MANY_PHASES[0], "ticket"), (MANY_PHASES[1], "two-pass")])
+    for seed, (layout, finish) in enumerate(zip(UNALIGNED, ("ticket", "two-pass", "ticket"), strict=True))
+]
+FINISHES += [  # slots that are in part outside of their line
+    Case(OPERATORS[name].bind(dtype), layout, seed)
+    for seed, (name, dtype) in enumerate(
+        [("mean", "u1"), ("mean", "u8"), ("nanmean", "f4"), ("norminf", "i2"), ("var", "f2")]
+    )
+    for layout in ("short lines", "few short rows")
 ]
 ORDERED_ALIKE = re.compile("(short|even|staged|team) rows|rows (one|of several)")  # as "few short rows", for longer
 DEEP_CASES = [
     (name, layout)
     for name in DEEP
     for layout in LAYOUTS
-    if layout not in MANY_PHASES
+    if layout not in UNALIGNED
     if name != "affine" or not ORDERED_ALIKE.match(layout.removeprefix("long "))
 ]
 LOGIC = [
@@ -313,10 +324,10 @@ def check_zeros(machine: Emulator, bound: Bound) -> None:
 
 def check_nothing(machine: Emulator) -> None:
     """Lines of zeros: a state of nothing but zeros is a state, and a tie with the identity goes to the element."""
-    for bound in (DEEP["sum"], OPERATORS["argmax"].bind("u1")):
-        state = device_reduce.reduce((put(np.zeros(70001, bound.dtypes[0])),), bound, (0,))
+    for bound, count in itertools.product((DEEP["sum"], OPERATORS["argmax"].bind("u1")), (1, 2)):
+        state = device_reduce.reduce((put(np.zeros((count, 70001), bound.dtypes[0])),), bound, (1,))
         if not machine.collecting:
-            assert all(field == 0 for field in bound.unpack(unpacked(state, bound)))
+            assert not any(field.any() for field in bound.unpack(unpacked(state, bound)))
 
 
 def check_exact(machine: Emulator) -> None:
@@ -345,6 +356,13 @@ def check_products(machine: Emulator) -> None:
                 if not machine.collecting:
                     wanted = host_reduce.finalise(host_reduce.reduce((given,), bound, axes), bound)
                     np.testing.assert_array_equal(get(result), wanted)
+    for dtype in ("u1", "i1", "u2", "i2", "u4"):  # of odd numbers, whose products do not come to zero
+        bound = OPERATORS["prod"].bind(dtype)
+        x = rng.integers(0, 256, (300, 112)).astype(dtype) | np.ones((), dtype)
+        for axes in ((0,), (1,), (0, 1)):
+            result = device_reduce.reduce((put(x),), bound, axes, final=True)
+            if not machine.collecting:
+                np.testing.assert_array_equal(get(result), np.prod(x, axes, dtype=bound.result, keepdims=True))
 
 
 def check_far(machine: Emulator) -> None:
