@@ -33,6 +33,8 @@ PAIRWISE = 128  # elements of a row: up to them NumPy adds plainly, and einsum u
 PLAIN = 512  # elements or products of a column that are added plainly; then come sums of sums
 TERMS = 256  # products of a row, which cost a tenth more than if all were added plainly
 FEW = 128  # cells: below this einsum's inner loop beats add.reduce (Xeon 2.6 GHz, NumPy 2.4, float32 columns, 2026-11)
+BYTE = 255  # the most that a byte counts
+SIDE = 16  # columns of flags from which on they are counted in bytes: 200 rows of 4,050 in 0.035 ms, in 64 bits 0.33
 
 
 def wide(dtype: DType) -> DType:
@@ -123,6 +125,8 @@ def add_up(block: Array, dtype: DType) -> Array:
     outer, n, inner = block.shape
     if dtype == F8 and block.dtype.kind == "f" and (sums := native.sums(block)) is not None:
         return reduce(np.add, sums)
+    if block.dtype == bool and dtype == I8 and inner >= SIDE:
+        return _counts(block)
     same = block.dtype == dtype
     if same and dtype in (F8, C16) and inner > 1 and n > PLAIN:
         even = n - n % PLAIN
@@ -132,6 +136,15 @@ def add_up(block: Array, dtype: DType) -> Array:
     if narrow or (same and dtype == F8 and inner == 1 and n <= PAIRWISE):
         return np.asarray(np.einsum("oni->oi", numeric(block), dtype=dtype, casting="unsafe"))
     return np.asarray(np.add.reduce(block, axis=1, dtype=dtype))
+
+
+def _counts(flags: Array) -> Array:
+    """How many of each column are true: of as many rows at a time as a byte can count, which are added in bytes."""
+    ones, n = flags.view(np.uint8), flags.shape[1]
+    even = n - n % BYTE
+    head = ones[:, :even].reshape(len(ones), -1, BYTE, flags.shape[2])
+    counts = np.add.reduce(np.add.reduce(head, axis=2, dtype=np.uint8), axis=1, dtype=I8)
+    return np.asarray(counts + np.add.reduce(ones[:, even:], axis=1, dtype=np.uint8))
 
 
 def fold(block: Array) -> State:

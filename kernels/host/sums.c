@@ -45,40 +45,37 @@ typedef struct {
 FOLD(double, double)
 FOLD(int, int32_t)
 
-// Adds one vector to the lanes from j on; of those elements alone that are not among the first so many.
+// Adds one vector to the lanes from j on; of those elements alone that are not among the first so many. One loop for
+// each sum: with arrays between loops what compilers make for AVX2 takes up to seven times as long.
 #define STEP(PAST)                                                                                                     \
     {                                                                                                                  \
-        T v[LANES];                                                                                                    \
-        double away[LANES];                                                                                            \
-        int32_t one[LANES];                                                                                            \
-        EACH v[k] = x[j + k];                                                                                          \
-        if (skip) EACH one[k] = v[k] == v[k];                                                                          \
-        if (squares) {                                                                                                 \
-            double wide[LANES];                                                                                        \
-            EACH wide[k] = v[k];                                                                                       \
-            EACH away[k] = wide[k] - a->pivot[j + k];                                                                  \
-            if (skip) EACH away[k] = wide[k] == wide[k] ? away[k] : 0;                                                 \
+        const int past = PAST;                                                                                         \
+        if (squares && skip) {                                                                                         \
+            EACH {                                                                                                     \
+                const double wide = x[j + k], away = wide == wide && k >= past ? wide - a->pivot[j + k] : 0;           \
+                a->sum[j + k] += away;                                                                                 \
+                a->square[j + k] += away * away;                                                                       \
+            }                                                                                                          \
+        } else if (squares) {                                                                                          \
+            EACH {                                                                                                     \
+                const double away = k < past ? 0 : x[j + k] - a->pivot[j + k];                                         \
+                a->sum[j + k] += away;                                                                                 \
+                a->square[j + k] += away * away;                                                                       \
+            }                                                                                                          \
+        } else if (skip) {                                                                                             \
+            EACH a->sum[j + k] += x[j + k] == x[j + k] && k >= past ? x[j + k] : 0;                                    \
         } else {                                                                                                       \
-            if (skip) EACH v[k] = v[k] == v[k] ? v[k] : 0;                                                             \
-            EACH away[k] = v[k];                                                                                       \
+            EACH a->sum[j + k] += k < past ? 0 : x[j + k];                                                             \
         }                                                                                                              \
-        if (PAST) {                                                                                                    \
-            const int past = PAST;                                                                                     \
-            EACH away[k] = k < past ? 0 : away[k];                                                                     \
-            if (skip) EACH one[k] = k < past ? 0 : one[k];                                                             \
-        }                                                                                                              \
-        EACH a->sum[j + k] += away[k];                                                                                 \
-        if (squares) EACH a->square[j + k] += away[k] * away[k];                                                       \
-        if (skip) EACH a->here[j + k] += one[k];                                                                       \
+        if (skip) EACH a->here[j + k] += x[j + k] == x[j + k] && k >= past;                                            \
     }
 
 #define TAKE(NAME, TYPE)                                                                                               \
     /* Adds rows of `width` elements, `stride` bytes apart, to the lanes. */                                           \
     INLINE void take_##NAME(const char *rows, int64_t n, int64_t stride, int64_t width, Lanes *restrict a,             \
                             const int skip, const int squares) {                                                       \
-        typedef TYPE T;                                                                                                \
         for (int64_t i = 0; i < n; i++) {                                                                              \
-            const TYPE *restrict x = (const TYPE *)(rows + i * stride);                                                 \
+            const TYPE *restrict x = (const TYPE *)(rows + i * stride);                                                \
             const char *ahead = rows + (i + AHEAD) * stride;                                                           \
             int64_t j = 0;                                                                                             \
             for (; j + LANES <= width; j += LANES) {                                                                   \
@@ -101,10 +98,9 @@ FOLD(int, int32_t)
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
-    /* The last of those elements that end here, fewer than LANES, with as many before them as fill a vector. */        \
+    /* The last of those elements that end here, fewer than LANES, with as many before them as fill a vector. */       \
     INLINE void end_##NAME(const TYPE *end, int64_t rest, Lanes *restrict a, const int skip, const int squares) {      \
-        typedef TYPE T;                                                                                                \
-        const T *restrict x = end - LANES;                                                                             \
+        const TYPE *restrict x = end - LANES;                                                                          \
         const int64_t j = 0;                                                                                           \
         STEP(LANES - (int)rest)                                                                                        \
     }                                                                                                                  \
@@ -117,7 +113,7 @@ FOLD(int, int32_t)
         if (skip) for (int64_t j = 0; j < inner; j++) t->here[j] = 0;                                                  \
         if (squares) for (int64_t j = inner; j < width; j++) a->pivot[j] = a->pivot[j - inner];                        \
         for (int64_t i = 0; i < n;) {                                                                                  \
-            const int64_t some = least(n - i, side > 1 ? side * BESIDE : PLAIN);                                     \
+            const int64_t some = least(n - i, side > 1 ? side * BESIDE : PLAIN);                                       \
             for (int64_t j = 0; j < width; j++) a->sum[j] = 0;                                                         \
             if (squares) for (int64_t j = 0; j < width; j++) a->square[j] = 0;                                         \
             if (skip) for (int64_t j = 0; j < width; j++) a->here[j] = 0;                                              \
@@ -189,10 +185,10 @@ FOLD(int, int32_t)
                 all = 1;                                                                                               \
                 if (skip && end < n) for (int64_t j = 0; j < cells; j++) all &= t.here[j] != 0;                        \
                 for (int64_t j = 0; j < cells; j++)                                                                    \
-                    a.pivot[j] = t.hi[j] / (!skip ? (double)end : (double)(t.here[j] > 1 ? t.here[j] : 1));                    \
+                    a.pivot[j] = t.hi[j] / (!skip ? (double)end : (double)(t.here[j] > 1 ? t.here[j] : 1));            \
             }                                                                                                          \
             for (int64_t j = 0; j < cells; j++) {                                                                      \
-                const double there = (double)(skip ? t.here[j] : n), p = a.pivot[j];                                     \
+                const double there = (double)(skip ? t.here[j] : n), p = a.pivot[j];                                   \
                 const double first = t.hi[j], square = t.square[j], slip = first / (there > 1 ? there : 1);            \
                 const double spread = square - first * slip, sum = p + slip, shadow = sum - p;                         \
                 const double error = (p - (sum - shadow)) + (slip - shadow);                                           \
