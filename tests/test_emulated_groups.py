@@ -22,7 +22,7 @@ from gpureduce_dask.chunk import Place
 from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device.task import BATCH
 from gpureduce_dask.distributed.handles import Handle, Share
-from gpureduce_dask.graph import fused_task, reduce_tasks, scan_tasks
+from gpureduce_dask.graph import group_task, reduce_tasks, scan_tasks
 from gpureduce_dask.graph.scan_tasks import Scan
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.operators.monoid import Bound
@@ -59,7 +59,7 @@ def streamed(bound: Bound) -> list[Any]:
         place = () if shape is None else ((slice(3 * i, 3 * i + 3), slice(0, 0)),)
         made = Task(("x", i), put, array)
         steps.append((0, ("leaf", i), (made, Task(("leaf", i), run, TaskRef(("x", i)), *place))))
-    return [fused_task.run((partial(reduce_tasks.combine, bound=bound),), steps, ())]
+    return [group_task.run((partial(reduce_tasks.combine, bound=bound),), steps, ())]
 
 
 def each(bound: Bound) -> list[Any]:
