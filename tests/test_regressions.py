@@ -237,3 +237,13 @@ def test_positions_of_many_cells_in_chunks_that_are_stacked(name):
     x = np.random.default_rng(1).integers(0, 250, (509, 75, 2)).astype("u1")
     got = getattr(gr, name)(da.from_array(x, chunks=(509, 75, 1)), axis=2)
     np.testing.assert_array_equal(computed(got), getattr(np, name)(x, axis=2))
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "count_nonzero"])
+@pytest.mark.parametrize("shape", [(300, 32), (300, 5), (255, 3), (256, 16), (1000, 1), (5, 40, 600)])
+def test_flags_of_any_byte_count_once(name: str, shape: tuple[int, ...]) -> None:
+    """A bool's byte may be any but 0 where it is true, as in a view of bytes."""
+    ones = np.random.default_rng(5).integers(0, 4, shape).astype("u1")
+    for axis in (None, *range(len(shape))):
+        found = getattr(gr, name)(da.from_array(ones.view(bool), chunks=-1), axis=axis).compute()
+        np.testing.assert_allclose(found, getattr(np, name)(ones != 0, axis=axis), rtol=1e-12)

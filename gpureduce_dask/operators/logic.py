@@ -9,9 +9,7 @@ import numpy as np
 from . import block_scans, rules
 from . import cuda_types as cuda
 from .monoid import Array, DType, Fields, Monoid, State
-from .totals import I8, numeric
-
-BYTES = 255  # rows of flags that a sum of single bytes holds
+from .totals import I8, count_true, numeric
 
 
 def flag_fields(dtype: DType) -> Fields:
@@ -80,14 +78,9 @@ def count_combine(earlier: State, later: State) -> State:
 
 
 def count_fold(block: Array, index: Array | None) -> State:
-    """Flags are summed as bytes where a byte holds the count: a quarter of the time of a sum in int64."""
     flags = nonzero(block)
-    if block.shape[0] * block.shape[2] == 1:
-        return (np.full((1, 1), np.count_nonzero(flags), I8),)
-    if block.shape[1] <= BYTES:
-        ones = np.logical_or(flags, False) if flags is block else flags  # a bool's byte may be any but 0
-        return (np.add.reduce(ones.view(np.uint8), axis=1, dtype=np.uint8).astype(I8),)
-    return (np.add.reduce(flags, axis=1, dtype=I8),)
+    # a bool's byte may be any but 0
+    return (count_true(np.logical_or(flags, False) if flags is block else flags),)
 
 
 def count_sweep(block: Array, carry: State, out: Array) -> State:

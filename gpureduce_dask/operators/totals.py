@@ -125,8 +125,8 @@ def add_up(block: Array, dtype: DType) -> Array:
     outer, n, inner = block.shape
     if dtype == F8 and block.dtype.kind == "f" and (sums := native.sums(block)) is not None:
         return reduce(np.add, sums)
-    if block.dtype == bool and dtype == I8 and inner >= SIDE:
-        return _counts(block)
+    if block.dtype == bool and dtype == I8:
+        return count_true(np.logical_or(block, False))  # a bool's byte may be any but 0
     same = block.dtype == dtype
     if same and dtype in (F8, C16) and inner > 1 and n > PLAIN:
         even = n - n % PLAIN
@@ -138,11 +138,16 @@ def add_up(block: Array, dtype: DType) -> Array:
     return np.asarray(np.add.reduce(block, axis=1, dtype=dtype))
 
 
-def _counts(flags: Array) -> Array:
-    """How many of each column are true: of as many rows at a time as a byte can count, which are added in bytes."""
-    ones, n = flags.view(np.uint8), flags.shape[1]
-    even = n - n % BYTE
-    head = ones[:, :even].reshape(len(ones), -1, BYTE, flags.shape[2])
+def count_true(flags: Array) -> Array:
+    """How many are true along the middle axis of a block of flags, whose bytes are 0 and 1: of as many rows at a time
+    as a byte can count, which are added in bytes."""
+    outer, n, inner = flags.shape
+    if outer * inner == 1:
+        return np.full((1, 1), np.count_nonzero(flags), I8)
+    if n > BYTE and inner < SIDE:
+        return np.asarray(np.add.reduce(flags, axis=1, dtype=I8))
+    ones, even = flags.view(np.uint8), n - n % BYTE
+    head = ones[:, :even].reshape(outer, -1, BYTE, inner)
     counts = np.add.reduce(np.add.reduce(head, axis=2, dtype=np.uint8), axis=1, dtype=I8)
     return np.asarray(counts + np.add.reduce(ones[:, even:], axis=1, dtype=np.uint8))
 
