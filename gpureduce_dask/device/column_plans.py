@@ -121,22 +121,12 @@ class ColumnPlanner(Planner):
         inner, state = runs[-1], self.op.state_bytes
         length = inner.size * line.size
         cells = tuple(replace(dim, c=row_major(rows, i) * length) for i, dim in enumerate(rows))
-        planner = ColumnPlanner(
-            replace(self.op, emit=""),
-            replace(self.layout, kept=(*cells, replace(line, size=length, c=1)), reduced=tuple(runs[:-1]), cell=0),
-            self.phases,
-            self.chunks,
-            self.finish,
-            self.option,
-        )
-        *steps, last = planner.launches()
+        planner = state_planner(self, (*cells, replace(line, size=length, c=1)), runs[:-1])
         kept = (
             *(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(rows, cells, strict=True)),
             Dim(line.size, state, 0, line.c),
         )
-        high = planner.cells * state
-        folded = Layout(kept, (Dim(inner.size, line.size * state),), 0, 0, self.layout.cell, 0, high, 0, 0)
-        return [*steps, replace(last, writes=FLAT), Fold(self.op, folded, FLAT)]
+        return folded_behind(self, planner.launches(), kept, (Dim(inner.size, line.size * state),), planner.cells)
 
     def _flat_fits(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
         """Lines that follow one another without a gap can be read as longer, aligned ones."""
@@ -290,6 +280,20 @@ class ColumnPlanner(Planner):
         while wide > 4 and wide >= 2 * work.rows * work.slots:
             wide //= 2
         return wide
+
+
+def state_planner(of: Planner, kept: Sequence[Dim], reduced: Sequence[Dim]) -> ColumnPlanner:
+    """What finds a state for each of these columns, of what a planner has to reduce."""
+    layout = replace(of.layout, kept=tuple(kept), reduced=tuple(reduced), cell=0)
+    return ColumnPlanner(replace(of.op, emit=""), layout, of.phases, of.chunks, of.finish, of.option)
+
+
+def folded_behind(of: Planner, steps: Steps, kept: Sequence[Dim], reduced: Sequence[Dim], states: int) -> Steps:
+    """Launches that leave so many states, and the fold of these to what a planner has to give."""
+    *steps, last = steps
+    high = states * of.op.state_bytes
+    layout = Layout(tuple(kept), tuple(reduced), 0, 0, of.layout.cell, 0, high, 0, 0)
+    return [*steps, replace(last, writes=FLAT), Fold(of.op, layout, FLAT)]
 
 
 def folded_columns(count: int, state: int) -> tuple[Dim, ...]:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from . import tuning
-from .column_plans import ColumnPlanner, folded_columns
-from .layout import Dim, Layout, merged
+from .column_plans import folded_behind, folded_columns, state_planner
+from .layout import Dim, merged
 from .plans import FLAT, Fold, Launch, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
@@ -99,27 +99,19 @@ class RowPlanner(Planner):
         cells = [replace(dim, c=row_major(kept, i) * count) for i, dim in enumerate(kept)]
         columns = merged([*cells, replace(line, c=1)], True)
         inner = [dim for dim, cell in zip(kept, cells, strict=True) if cell.c < columns[-1].size]
-        planner = ColumnPlanner(
-            replace(self.op, emit=""),
-            replace(self.layout, kept=columns, reduced=tuple(runs), cell=0),
-            self.phases,
-            self.chunks,
-            self.finish,
-            self.option,
-        )
+        planner = state_planner(self, columns, runs)
         outer = kept[: len(kept) - len(inner)]
         planner.columns_of_cell = count
         planner.cells_of_row = tuple(Dim(dim.size, row_major(outer, i), 0, dim.c) for i, dim in enumerate(outer))
         planner.cells_of_line = tuple(
             Dim(dim.size, row_major(inner, i) * count, 0, dim.c) for i, dim in enumerate(inner)
         )
-        *steps, last = planner.launches()
+        steps = planner.launches()
+        last = steps[-1]
         if isinstance(last, Fold) and last.reads == FLAT:
-            return [*steps, replace(last, op=self.op, layout=replace(last.layout, cell=self.layout.cell))]
+            return [*steps[:-1], replace(last, op=self.op, layout=replace(last.layout, cell=self.layout.cell))]
         states = tuple(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(kept, cells, strict=True))
-        high = self.cells * count * state
-        layout = Layout(states, folded_columns(count, state), 0, 0, self.layout.cell, 0, high, 0, 0)
-        return [*steps, replace(last, writes=FLAT), Fold(self.op, layout, FLAT)]
+        return folded_behind(self, steps, states, folded_columns(count, state), self.cells * count)
 
     def _is_even(self, work: Work, vector: int) -> bool:
         """Rows of a few slots a lane, one stride apart, enough of them to fill the GPU."""
