@@ -240,7 +240,9 @@ def test_positions_of_many_cells_in_chunks_that_are_stacked(name):
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "count_nonzero"])
-@pytest.mark.parametrize("shape", [(300, 32), (300, 5), (255, 3), (256, 16), (1000, 1), (5, 40, 600)])
+@pytest.mark.parametrize(
+    "shape", [(300, 32), (300, 5), (255, 3), (4000, 3), (256, 16), (1000, 1), (5, 40, 600), (40, 2050)]
+)
 def test_flags_of_any_byte_count_once(name: str, shape: tuple[int, ...]) -> None:
     """A bool's byte may be any but 0 where it is true, as in a view of bytes."""
     ones = np.random.default_rng(5).integers(0, 4, shape).astype("u1")

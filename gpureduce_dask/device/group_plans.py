@@ -133,6 +133,21 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     return ATOMIC if is_exact else EXACT if adds_floats(op) else PIECES
 
 
+def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]:
+    """The launches of one of these ways: two where the states of groups are made of what the first leaves."""
+    if way == PIECES:
+        return pieces(op, rows)
+    if way == PRIVATE:
+        return (private(op, rows),)
+    if way == WARP:
+        return (warps(op, rows),)
+    if way == BEST:
+        return (best(op, rows, device),)
+    first = window(op, rows, device) if way == WINDOW else scattered(way, op, rows)
+    has_limbs = way == EXACT or (way == WINDOW and not adds_whole(op))
+    return (first, rounding(op, rows, first)) if has_limbs else (first,)
+
+
 def private(op: Operator, rows: Rows) -> Launch:
     """A state a thread and group."""
     each = (rows.groups + 1) * op.state_bytes  # one for what is in no group
@@ -306,12 +321,17 @@ def label_type(dtype: Any) -> str | None:
     return cuda_types.element(np.dtype(dtype))
 
 
-def run(step: Launch, device: int, text: str, pointers: tuple[int, int, int], bases: list[launch.Base]) -> None:
-    """Launch on the current stream of the device, which is current; ``pointers`` are the first members of a Task."""
+def ready(step: Launch, device: int, text: str) -> launch.Ready:
+    """A launch that is compiled and loaded. The device must be current."""
     key = (step, device, text)
     found = _ready.get(key)
     if found is None:
         (found,) = launch.ready([step], device, text)
         _ready[key] = found
-    task = _POINTERS.pack(*pointers) + found.words + base_bytes(bases, step.work.batch)
-    launch.start(found, task, launch.current_stream())
+    return found
+
+
+def start(step: launch.Ready, pointers: tuple[int, int, int], bases: list[launch.Base]) -> None:
+    """Launch on the current stream of the device, which is current; ``pointers`` are the first members of a Task."""
+    task = _POINTERS.pack(*pointers) + step.words + base_bytes(bases, step.launch.work.batch)
+    launch.start(step, task, launch.current_stream())

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from . import group_plans as plans
 from . import operator as device_operator
 from . import reduce as device_reduce
 from .layout import MAX_DIMS, Dim
-from .plans import Launch, Operator
 
 Axes = tuple[int, ...]
 Chunk = tuple[tuple[Any, ...], Any]
@@ -68,15 +66,24 @@ def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Seque
 
     with cupy.cuda.Device(chunks[0][0][0].data.device_id):
         flags = None if bound.bins.known is not None else _zeros(4)
+        methods: dict[plans.Rows, _Method] = {}  # of these chunks, most of which are alike
         states: Any = None
         for i, (arrays, labels) in enumerate(chunks):
             place = places[i] if places else whole(arrays[0].shape)
-            states = _reduce(arrays, labels, bound, View(arrays[0].shape, bound.bins.axes, axes), place, flags, states)
+            view = View(arrays[0].shape, bound.bins.axes, axes)
+            states = _reduce(arrays, labels, bound, view, place, flags, methods, states)
         return _as_partial(states, View(chunks[0][0][0].shape, bound.bins.axes, axes), bound), flags
 
 
 def _reduce(
-    arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, place: Place, flags: Any, before: Any
+    arrays: tuple[Any, ...],
+    labels: Any,
+    bound: Binned,
+    view: View,
+    place: Place,
+    flags: Any,
+    methods: dict[plans.Rows, _Method],
+    before: Any,
 ) -> Any:
     """A chunk's states of (outer, groups, inner) behind those ``before``, one after another."""
     groups = view.rows * bound.bins.count
@@ -87,7 +94,9 @@ def _reduce(
         return _identities(outer * groups * inner, bound) if before is None else before
     codes = _codes_of(labels, bound.bins, view, place, length)
     rows = _rows(laid, codes, bound, view, place, (outer, length, inner))
-    return _States(laid, codes, rows, bound, place.start(view.reduced), flags).states(before)
+    if rows not in methods:
+        methods[rows] = _Method(rows, bound, laid[0].data.device_id, flags)
+    return methods[rows].states(laid, codes, place.start(view.reduced), before)
 
 
 def _order(view: View) -> tuple[Axes, Axes]:
@@ -136,93 +145,84 @@ def _rows(
     return plans.Rows(outer, length, inner, codes.groups, label, vector, steps, bound.bins.strict, nbytes)
 
 
-class _States:
-    """One chunk's states, by the method that suits its groups."""
+class _Method:
+    """How rows that are alike are reduced to the states of their groups, with what of that does not depend on where
+    they lie."""
 
-    def __init__(self, laid: list[Any], codes: Codes, rows: plans.Rows, bound: Binned, start: int, flags: Any) -> None:
-        self.laid, self.codes, self.rows, self.bound, self.flags = laid, codes, rows, bound, flags
-        self.op: Operator = device_operator.cuda_operator(bound.cells)
-        self.text, _ = device_operator.own_text(bound.cells)
-        self.device = laid[0].data.device_id
-        self.operands = (laid[0].data.ptr, laid[-1].data.ptr if len(laid) > 1 else 0, start)
+    def __init__(self, rows: plans.Rows, bound: Binned, device: int, flags: Any) -> None:
+        self.rows, self.bound, self.flags = rows, bound, flags
+        op, (text, _) = device_operator.cuda_operator(bound.cells), device_operator.own_text(bound.cells)
         self.size = bound.cells.state.itemsize
+        self.way = plans.method(op, rows, self._adds_words(), device)
+        self.steps = [plans.ready(step, device, text) for step in plans.steps(self.way, op, rows, device)]
+        self.planes = plans.is_counted(op)  # of limbs, besides those of the sum
 
-    def states(self, before: Any) -> Any:
-        """CuPy bytes, those of (rows, groups, inner) one after another, each behind what is there of chunks before."""
-        ways: dict[str, Callable[[], Any]] = {
-            plans.PRIVATE: partial(self._blocks, plans.private),
-            plans.WARP: partial(self._blocks, plans.warps),
-            plans.WINDOW: self._window,
-            plans.BEST: partial(self._blocks, partial(plans.best, device=self.device)),
-            plans.ATOMIC: lambda: self._whole(plans.scattered(plans.ATOMIC, self.op, self.rows)),
-            plans.EXACT: lambda: self._floats(plans.scattered(plans.EXACT, self.op, self.rows)),
-        }
+    def _adds_words(self) -> bool:
+        """Whether one atomic adds an element, with the same answer in any order."""
         inner = self.bound.cells.parts[0]
-        alone = not self.bound.is_counted
+        if self.bound.is_counted or inner.name not in ATOMIC:
+            return False
         dtype = inner.elements[0]
-        whole_words = alone and inner.name in ATOMIC and self._is_exact(inner.name, dtype)
-        way = plans.method(self.op, self.rows, whole_words, self.device)
-        if way == plans.PIECES:
-            return self._pieces(before)
-        mine = ways[way]()
+        is_exact = inner.name in ("any", "all", "count", "count_nonzero")
+        return is_exact or bool(dtype.kind in "biu" and (inner.name == "sum" or dtype.itemsize >= 4))
+
+    def states(self, laid: list[Any], codes: Codes, start: int, before: Any) -> Any:
+        """CuPy bytes, those of (rows, groups, inner) one after another, each behind what is there of chunks before."""
+        operands = (laid[0].data.ptr, laid[-1].data.ptr if len(laid) > 1 else 0, start)
+        if self.way == plans.PIECES:
+            return self._pieces(operands, codes, before)
+        bases = [operands, (codes.array.data.ptr, 0, 0)]
+        if self.way in (plans.PRIVATE, plans.WARP, plans.BEST):
+            mine = self._blocks(bases)
+        else:
+            mine = self._whole(bases) if len(self.steps) == 1 else self._floats(bases)
         return mine if before is None else device_reduce.combine([before, mine.reshape(before.shape)], self.bound.cells)
 
-    def _is_exact(self, name: str, dtype: Any) -> bool:
-        if name in ("any", "all", "count", "count_nonzero"):
-            return True
-        return bool(dtype.kind in "biu" and (name == "sum" or dtype.itemsize >= 4))
-
-    def _run(self, step: Launch, out: int, partials: int = 0, labels: int | None = None, more: int = 0) -> None:
-        flags = 0 if self.flags is None else self.flags.ptr
-        at = self.codes.array.data.ptr if labels is None else labels
-        plans.run(step, self.device, self.text, (out, partials, flags), [self.operands, (at, more, 0)])
+    def _run(self, step: launch.Ready, bases: list[launch.Base], out: int, partials: int = 0) -> None:
+        plans.start(step, (out, partials, 0 if self.flags is None else self.flags.ptr), bases)
 
     def _new(self, states: int) -> tuple[Any, int]:
         nbytes = max(1, states * self.size)
         return launch.new_array((states, self.size), np.dtype(np.uint8), nbytes)
 
-    def _blocks(self, plan: Callable[[Operator, plans.Rows], Launch]) -> Any:
+    def _blocks(self, bases: list[launch.Base]) -> Any:
         """A partial a block, which are folded in order."""
-        step, rows = plan(self.op, self.rows), self.rows
-        states, out = self._new(step.blocks * rows.groups)
-        self._run(step, out)
-        if step.work.splits == 1:
+        (step,), rows = self.steps, self.rows
+        work = step.launch.work
+        states, out = self._new(step.launch.blocks * rows.groups)
+        self._run(step, bases, out)
+        if work.splits == 1:
             return states
-        shape = (rows.rows, step.work.splits, rows.groups, self.size)
+        shape = (rows.rows, work.splits, rows.groups, self.size)
         return device_reduce.combine_axis(states.reshape(shape), self.bound.cells, 1)
 
-    def _window(self) -> Any:
-        step = plans.window(self.op, self.rows, self.device)
-        return self._whole(step) if plans.adds_whole(self.op) else self._floats(step)
-
-    def _whole(self, step: Launch) -> Any:
+    def _whole(self, bases: list[launch.Base]) -> Any:
         """Integers, added to states."""
         states = _identities(self.rows.rows * self.rows.groups, self.bound)
-        self._run(step, states.data.ptr)
+        self._run(self.steps[0], bases, states.data.ptr)
         return states
 
-    def _floats(self, step: Launch) -> Any:
+    def _floats(self, bases: list[launch.Base]) -> Any:
         """Floats, added to limbs, which are rounded to states."""
-        cells, planes = self.rows.rows * self.rows.groups, step.work.chunks + plans.is_counted(self.op)
+        adding, rounding = self.steps
+        cells, planes = self.rows.rows * self.rows.groups, adding.launch.work.chunks + self.planes
         limbs, seen = _zeros(cells * planes * 8), _zeros(cells * 4)
-        self._run(step, limbs.ptr, seen.ptr)
+        self._run(adding, bases, limbs.ptr, seen.ptr)
         states, out = self._new(cells)
-        last = plans.rounding(self.op, self.rows, step)
-        plans.run(last, self.device, "", (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)])
+        plans.start(rounding, (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)])
         return states
 
-    def _pieces(self, before: Any) -> Any:
+    def _pieces(self, operands: launch.Base, codes: Codes, before: Any) -> Any:
         """Elements in the order of their groups; what was there of chunks before is written over."""
-        rows = self.rows
-        order, starts, pieces = self.codes.sorted(plans.piece_of(rows))
+        rows, (first, last) = self.rows, self.steps
+        order, starts, pieces = codes.sorted(plans.piece_of(rows))
         if self.flags is not None:
-            _check(self.bound.bins, flags_of(self.codes, order))
-        first, last = plans.pieces(self.op, rows)
-        parts, at = self._new(rows.rows * first.work.chunks * rows.inner)
-        self._run(first, at, starts.data.ptr, order.data.ptr, pieces.data.ptr)
+            _check(self.bound.bins, flags_of(codes, order))
+        parts, at = self._new(rows.rows * first.launch.work.chunks * rows.inner)
+        self._run(first, [operands, (order.data.ptr, pieces.data.ptr, 0)], at, starts.data.ptr)
         states, out = self._new(rows.rows * rows.groups * rows.inner) if before is None else (before, before.data.ptr)
         bases = [(at, 0 if before is None else out, 0), (0, pieces.data.ptr, 0)]
-        plans.run(last, self.device, self.text, (out, 0, 0), bases)
+        plans.start(last, (out, 0, 0), bases)
         del parts
         return states
 

@@ -78,7 +78,8 @@ def _codes_of(block: Any, edges: Edges, dtype: Any) -> Any:
 
 def _run(step: Launch, out: int, edges: Edges, dtype: Any, bases: list[launch.Base]) -> None:
     device = launch.current_device()
-    group_plans.run(step, device, "", (out, _edges_on(device, edges, dtype).data.ptr, 0), bases)
+    ready = group_plans.ready(step, device, "")
+    group_plans.start(ready, (out, _edges_on(device, edges, dtype).data.ptr, 0), bases)
 
 
 def compared_as(dtype: Any, edges: Edges) -> Any:

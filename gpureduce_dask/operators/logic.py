@@ -78,9 +78,7 @@ def count_combine(earlier: State, later: State) -> State:
 
 
 def count_fold(block: Array, index: Array | None) -> State:
-    flags = nonzero(block)
-    # a bool's byte may be any but 0
-    return (count_true(np.logical_or(flags, False) if flags is block else flags),)
+    return (count_true(nonzero(block)),)
 
 
 def count_sweep(block: Array, carry: State, out: Array) -> State:

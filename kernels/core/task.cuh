@@ -118,3 +118,6 @@ template <class Op, class Result> struct Final {
 // POLLED: the last of them waits for what the others publish, which is faster than a ticket by a fence and an atomic. It
 // holds a place on an SM as it waits, so such groups are few.
 const int TICKET = 0, ATOMIC = 1, TWO_PASS = 2, POLLED = 3;
+
+// Whether one of the blocks that share a result folds what they leave.
+template <int Finish> constexpr bool JOINS = Finish == TICKET || Finish == POLLED;

@@ -206,7 +206,7 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     const State* each = (const State*)GR_SHARED;
     const u32 columns = Wide * V;
     for (u32 q = threadIdx.x; q < columns; q += Threads) {
-        if constexpr (Partial && (Finish == TICKET || Finish == POLLED)) {
+        if constexpr (Partial && JOINS<Finish>) {
             publish_partial(partials_of<State, Finish>(task, (tile * task.splits + split) * columns), q, each[q]);
             continue;
         }
@@ -234,7 +234,7 @@ GR_HD void finish_tile(const Task<Chunks>& task, u64 tile, u64 split) {
         return;
     }
     write_tile<Op, Emit, V, Threads, Wide, Unaligned, Finish, true>(task, tile, split);
-    if ((Finish != TICKET && Finish != POLLED) || !is_joining<Finish>(task, tile, split)) return;
+    if (!JOINS<Finish> || !is_joining<Finish>(task, tile, split)) return;
     fold_tile<Op, Threads, Wide * V>(partials_of<State, Finish>(task, tile * task.splits * (Wide * V)), task.splits);
     write_tile<Op, Emit, V, Threads, Wide, Unaligned, Finish, false>(task, tile, split);
 }

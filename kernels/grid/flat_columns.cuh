@@ -46,12 +46,12 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
     const i64 cell = task.first_cell + at.c;
     if (task.splits > 1) {
         for (u32 q = threadIdx.x; q < width; q += Threads) {
-            if constexpr (Finish == TICKET || Finish == POLLED)
+            if constexpr (JOINS<Finish>)
                 publish_partial(partials_of<State, Finish>(task, (row * task.splits + split) * width), q, each[q]);
             else if constexpr (Finish == ATOMIC) Op::atomic((State*)task.out + cell + q * task.step_c, each[q]);
             else ((State*)task.partials)[split * task.cells + cell + q * task.step_c] = each[q];
         }
-        if ((Finish != TICKET && Finish != POLLED) || !is_joining<Finish>(task, row, split)) return;
+        if (!JOINS<Finish> || !is_joining<Finish>(task, row, split)) return;
         const auto partials = partials_of<State, Finish>(task, row * task.splits * width);
         const u32 teams = Threads * V / width;  // as many partial folds as shared memory holds
         for (u32 i = threadIdx.x; i < teams * width; i += Threads) {
