@@ -14,7 +14,7 @@ import pytest
 from plan_chunks import Chunk, Element, walked
 
 from gpureduce_dask.device import launch, sources, tuning
-from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator
+from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator, row_major
 from gpureduce_dask.device.specialise import Plan
 from gpureduce_dask.device.task import Work
 
@@ -69,12 +69,16 @@ class Machine:
         self.offsets = chunk.layout().offset_a, chunk.layout().offset_b
         self.out: dict[int, State] = {}
         self.flat: dict[int, State] = {}
+        self.read = self.flat
         self.partials: dict[int, State] = {}
 
     def run(self, launches: Sequence[Launch]) -> dict[int, State]:
         for todo in launches:
             work, what = todo.work, chosen(todo.kernel)
             check_launch(todo, what, self.op)
+            self.read = self.flat
+            if todo.reads == todo.writes == FLAT:
+                self.flat = {}  # what is read is not written over
             target = self.flat if todo.writes == FLAT else self.out
             if what.kernel == "fill_cells":
                 target.update(dict.fromkeys(range(work.rows), ()))
@@ -135,7 +139,8 @@ class Machine:
             return ((chunk, self.offsets[0] + a, self.offsets[1] + b, index * self.chunk.indexed),)
         number, rest = divmod(a, self.op.state_bytes)
         assert rest == 0
-        return (self.partials if todo.reads == PARTIALS else self.flat)[number]
+        state = (self.partials if todo.reads == PARTIALS else self.read)[number]
+        return tuple((*rest, place + index * self.chunk.indexed) for *rest, place in state)
 
 
 def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
@@ -216,7 +221,8 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
         assert work.slots * vector >= phase + work.length
         return
     if what.kernel in STAGED:
-        assert work.runs == work.chunks == 1 and [d.a for d in work.row] == [work.length * work.step_a]
+        apart = [row_major(work.row, i) * work.length * work.step_a for i in range(len(work.row))]
+        assert work.runs == work.chunks == 1 and [d.a for d in work.row] == apart
         return
     assert phase + work.length <= work.slots * vector
     if what.kernel == "reduce_even_rows":

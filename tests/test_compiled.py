@@ -264,7 +264,9 @@ def scanned(name, block, dtype, out_dtype, carry):
         places = np.where(np.isnan(line), 0, np.arange(line.shape[1])[:, None])
         running = np.take_along_axis(line, np.maximum.accumulate(places, axis=1), 1)[:, 1:]
     else:
-        ufunc = np.multiply if name == "products" else getattr(np, name)
+        ufunc = np.multiply if name == "products" else getattr(np, name.removesuffix("_present"))
+        if name.endswith("_present"):
+            line = np.where(np.isnan(line), 0, line)
         running = ufunc.accumulate(line, axis=1, dtype=dtype)[:, 1:]
     return running.astype(out_dtype), running[:, -1]
 
@@ -278,7 +280,7 @@ def scannable(name, kind, shape):
         x = (x.astype("u8") << np.uint64(58)).astype(kind)
     elif name == "logical_or":
         x = ~x
-    elif name == "last":
+    elif name in ("last", "add_present"):
         x[x < 20] = np.nan
     elif name != "add" and kind[0] == "f":
         x[0, 200:202] = np.array([np.nan, np.inf])[:, None]

@@ -322,6 +322,14 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "short rows": ("reduce_short_rows Lines=SHORT_LINES Partial=true", inside((901, 32), (1,)), 1, "ticket"),
     "short lines as columns": ("reduce_flat_columns", plain((4000, 5, 3), (0, 2), 1), 1, "ticket"),
     "short lines as columns of planes": ("reduce_columns Flat=false", inside((3, 70, 14, 3), (1, 3), 2), 1, "two-pass"),
+    "short lines of any order as columns": (
+        "reduce_columns Even=true",
+        turned((7, 40, 6, 9), (0, 1, 3), (3, 2, 0, 1), (1, 1, 1, 1)),
+        1,
+        "ticket",
+    ),
+    "lines with gaps as longer ones": ("reduce_columns Even=true", inside((900, 6, 9), (0,), 4), 1, "ticket"),
+    "runs of two strides": ("reduce_columns Even=true V=1", plain((99, 5, 7, 33), (0, 2)), 1, "ticket"),
     "short lines of chunks as columns": ("reduce_columns Flat=false", plain((200, 38, 3), (0, 2), 1), 3, "ticket"),
     "rows of lines": ("reduce_short_rows Lines=SHORT_LINES", inside((901, 3, 5), (1, 2)), 1, "ticket"),
     "even rows": ("reduce_even_rows", Chunk((5000, 8), (4,), ((48, 4),), (1,)), 1, "ticket"),
@@ -380,7 +388,7 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
 def test_every_kernel_is_chosen_for_something(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, chunk, count, finish = CASES[name]
     monkeypatch.setattr(tuning, "UNALIGNED_LINE", 200)
-    monkeypatch.setattr(tuning, "FOLD_BYTES", 0)
+    monkeypatch.setattr(tuning, "FOLD_BYTES", 0 if "as columns" in name else 1 << 40)
     kernel, *words = wanted.split()
     words = dict(word.split("=") for word in words)
     for state_bytes in (

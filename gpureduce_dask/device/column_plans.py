@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from . import tuning
 from .layout import Dim, Layout
@@ -24,12 +25,15 @@ class ColumnPlanner(Planner):
     ----------
     columns_of_cell : int
         Neighbouring columns that become one cell. By default each has a cell of its own.
+    column_step : int
+        With several columns a cell, the position from one of them to the next.
     cells_of_row, cells_of_line : tuple of Dim
         With several columns a cell, which cells are those of a row of lines, and of a line: their number, how far apart
         they are as rows, or as columns, and the step of the output cell.
     """
 
     columns_of_cell = 1
+    column_step = 0
     cells_of_row: tuple[Dim, ...] = ()
     cells_of_line: tuple[Dim, ...] = ()
 
@@ -40,10 +44,15 @@ class ColumnPlanner(Planner):
         together = line.strides[: len(op.itemsizes)] == op.itemsizes
         if together and self._flat_fits(line, rows, runs):
             return self._flat_columns(line, rows, runs[0])
-        if together and self._runs_widen(line, rows, runs):
+        if together and self._runs_widen(line, runs):
             return self._inner_runs_as_columns(line, rows, runs)
+        if together and self._is_padded(line, rows, runs):
+            return self._padded_columns(line, rows, runs)
         crowded = self.op.crowded and self.chunks == 1 and len(runs) <= 1
         vector = self._column_vector(line, (*rows, *runs), crowded) if together else 1
+        is_slow = vector * op.itemsizes[0] < tuning.PARTED_LOAD or self._has_positions()
+        if together and is_slow and self.columns_of_cell == 1 and self._runs_part(runs):
+            return outer_runs_as_rows(self, ColumnPlanner, runs)
         unaligned = together and not crowded and self._reads_unaligned(line, vector)
         if unaligned:
             vector = self._widest()
@@ -105,28 +114,56 @@ class ColumnPlanner(Planner):
         narrow = vector < widest and vector * size < tuning.UNALIGNED_LOAD and widest * size >= 4
         return narrow and len(self.op.itemsizes) == 1 and line.size >= widest
 
-    def _runs_widen(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
+    def _is_free(self) -> bool:
+        """Whether it may be taken apart, as nothing of what it leaves is spoken for."""
+        return self.columns_of_cell == 1 and self._folds_states()
+
+    def _runs_widen(self, line: Dim, runs: Sequence[Dim]) -> bool:
         """Whether short lines follow one another in the innermost of several runs, which others repeat so often that a
         state for each of its elements is little."""
-        size, indexed = self.op.itemsizes[0], any(dim.c for dim in runs)
-        if len(runs) < 2 or indexed or not self.op.commutative or self.columns_of_cell > 1 or "Refold" in self.op.type:
+        size = self.op.itemsizes[0]
+        if len(runs) < 2 or not self._is_free():
             return False
         if len(self.op.itemsizes) > 1 or runs[-1].a != line.size * size or line.size * size >= tuning.WIDENED_LINE:
             return False
-        repeats = self.chunks * math.prod(dim.size for dim in runs[:-1])
-        return repeats * size >= tuning.WIDENED_STATES * self.op.state_bytes
+        return self._is_worth_states(math.prod(dim.size for dim in runs[:-1]))
 
     def _inner_runs_as_columns(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> Steps:
         """All elements of the innermost run as columns; their states are folded behind."""
         inner, state = runs[-1], self.op.state_bytes
         length = inner.size * line.size
         cells = tuple(replace(dim, c=row_major(rows, i) * length) for i, dim in enumerate(rows))
-        planner = state_planner(self, (*cells, replace(line, size=length, c=1)), runs[:-1])
+        planner = state_planner(self, ColumnPlanner, (*cells, replace(line, size=length, c=1)), runs[:-1])
         kept = (
             *(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(rows, cells, strict=True)),
             Dim(line.size, state, 0, line.c),
         )
-        return folded_behind(self, planner.launches(), kept, (Dim(inner.size, line.size * state),), planner.cells)
+        reduced = (Dim(inner.size, line.size * state, 0, inner.c),)
+        return folded_behind(self, planner.launches(), kept, reduced, planner.cells)
+
+    def _is_padded(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
+        """Whether short lines lie a little apart, as those that a slice leaves, so that what is between them is read
+        with them, and the runs so many that states of it are little."""
+        size = self.op.itemsizes[0]
+        if not rows or len(self.op.itemsizes) > 1 or not self._is_free() or self.layout.more:
+            return False
+        apart, nbytes = rows[-1].a, line.size * size
+        is_near = apart % size == 0 and nbytes < apart <= min(tuning.PADDED_SHARE * nbytes, tuning.WIDENED_LINE)
+        return is_near and self._is_worth_states(2 * math.prod(dim.size for dim in runs))
+
+    def _padded_columns(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> Steps:
+        """Lines and what is between them as longer lines, whose states of the kept columns are finished behind."""
+        state, apart = self.op.state_bytes, rows[-1].a // self.op.itemsizes[0]
+        lines = rows[-1].size
+        length = (lines - 1) * apart + line.size
+        outer = tuple(replace(dim, c=row_major(rows[:-1], i) * length) for i, dim in enumerate(rows[:-1]))
+        planner = state_planner(self, ColumnPlanner, (*outer, replace(line, size=length, c=1)), runs)
+        kept = (
+            *(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(rows[:-1], outer, strict=True)),
+            Dim(lines, apart * state, 0, rows[-1].c),
+            Dim(line.size, state, 0, line.c),
+        )
+        return folded_behind(self, planner.launches(), kept, (), planner.cells)
 
     def _flat_fits(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
         """Lines that follow one another without a gap can be read as longer, aligned ones."""
@@ -186,7 +223,7 @@ class ColumnPlanner(Planner):
                 *(replace(d, a=d.a * length * state) for d in of_rows),
                 *(replace(d, a=d.a * state) for d in of_line),
             ),
-            reduced=(Dim(periods, line.size * state), *folded_columns(self.columns_of_cell, state)),
+            reduced=(Dim(periods, line.size * state), *folded_columns(self.columns_of_cell, state, self.column_step)),
             offset_a=0,
             offset_b=0,
             cell=self.layout.cell,
@@ -282,10 +319,25 @@ class ColumnPlanner(Planner):
         return wide
 
 
-def state_planner(of: Planner, kept: Sequence[Dim], reduced: Sequence[Dim]) -> ColumnPlanner:
-    """What finds a state for each of these columns, of what a planner has to reduce."""
+AnyPlanner = TypeVar("AnyPlanner", bound=Planner)
+
+
+def state_planner(of: Planner, kind: type[AnyPlanner], kept: Sequence[Dim], reduced: Sequence[Dim]) -> AnyPlanner:
+    """What finds a state for each of these columns or rows, of what a planner has to reduce."""
     layout = replace(of.layout, kept=tuple(kept), reduced=tuple(reduced), cell=0)
-    return ColumnPlanner(replace(of.op, emit=""), layout, of.phases, of.chunks, of.finish, of.option)
+    return kind(replace(of.op, emit=""), layout, of.phases, of.chunks, of.finish, of.option)
+
+
+def outer_runs_as_rows(of: Planner, kind: type[Planner], runs: Sequence[Dim], line: Sequence[Dim] = ()) -> Steps:
+    """The longest of several runs alone, which is of one stride: each place in the others has states of its own, which
+    are folded behind."""
+    longest = max(runs, key=lambda dim: dim.size)
+    others, state = [dim for dim in runs if dim is not longest], of.op.state_bytes
+    dims = (*others, *of.layout.kept)
+    cells = [replace(dim, c=row_major(dims, i)) for i, dim in enumerate(dims)]
+    states = [Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(dims, cells, strict=True)]
+    planner = state_planner(of, kind, cells, (longest, *line))
+    return folded_behind(of, planner.launches(), states[len(others) :], states[: len(others)], planner.cells)
 
 
 def folded_behind(of: Planner, steps: Steps, kept: Sequence[Dim], reduced: Sequence[Dim], states: int) -> Steps:
@@ -296,9 +348,9 @@ def folded_behind(of: Planner, steps: Steps, kept: Sequence[Dim], reduced: Seque
     return [*steps, replace(last, writes=FLAT), Fold(of.op, layout, FLAT)]
 
 
-def folded_columns(count: int, state: int) -> tuple[Dim, ...]:
-    """Neighbouring states that become one."""
-    return (Dim(count, state),) if count > 1 else ()
+def folded_columns(count: int, state: int, step: int) -> tuple[Dim, ...]:
+    """Neighbouring states that become one, with so much between their positions."""
+    return (Dim(count, state, 0, step),) if count > 1 else ()
 
 
 def _even_splits(tiles: int, runs: int, vector: int, most: int) -> int:

@@ -168,12 +168,12 @@ def run(
     tickets: Any = None  # kept until the launch is on the stream
     for step in steps:
         launch = step.launch
-        read = partials  # kept until the launch that reads it is on the stream
+        read = partials if launch.reads == PARTIALS else flat  # kept until the launch that reads it is on the stream
         if launch.reads != CHUNK:
-            bases = [((read if launch.reads == PARTIALS else flat).ptr, 0, 0)]
+            bases = [(read.ptr, 0, 0)]
         if launch.partial_states:
             partials = allocate(launch.partial_states * state_bytes)
-        if launch.writes == FLAT and flat is None:
+        if launch.writes == FLAT and (flat is None or launch.reads == FLAT):
             flat = allocate(launch.work.cells * state_bytes)
         if launch.tickets and tickets is None:
             tickets = _tickets_of(device, stream)

@@ -132,6 +132,25 @@ class Planner:
         """What Work has of further operands, whose elements lie so along a line."""
         return tuple((step, low, high) for step, (_, low, high) in zip(line.more, self.layout.more, strict=True))
 
+    def _folds_states(self) -> bool:
+        """Whether parts of a cell may have states of their own, which are folded behind. A user's may have positions,
+        which a fold does not move."""
+        is_known = "Refold" not in self.op.type and not (self._has_positions() and "User<" in self.op.type)
+        return self.op.commutative and is_known
+
+    def _has_positions(self) -> bool:
+        return any(dim.c for dim in self.layout.reduced)
+
+    def _is_worth_states(self, elements: int) -> bool:
+        """Whether a state for each so many elements of every chunk is little beside them."""
+        return self.chunks * elements * self.op.itemsizes[0] >= tuning.WIDENED_STATES * self.op.state_bytes
+
+    def _runs_part(self, runs: Sequence[Dim]) -> bool:
+        """Whether one of several runs is so long that a state for each place in the others is little."""
+        if len(runs) < 2 or self.chunks > 1 or not self._folds_states():
+            return False
+        return self._is_worth_states(max(dim.size for dim in runs))
+
     def _is_narrow_float(self) -> bool:
         return "half" in self.op.type or "bfloat16" in self.op.type
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from . import tuning
-from .column_plans import folded_behind, folded_columns, state_planner
+from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
 from .layout import Dim, merged
 from .plans import FLAT, Fold, Launch, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
@@ -50,6 +50,8 @@ class RowPlanner(Planner):
         if self._is_staged(line, runs, vector):
             return [self._staged(work)]
         if self._columns_pay(line, runs, vector, slots):
+            if self._has_positions() and self._runs_part(runs):
+                return outer_runs_as_rows(self, RowPlanner, runs, (line,))
             return self._columns_first(line, runs)
         if slots <= 32 * tuning.EVEN_ROW_ITEMS and self._is_even(work, vector):
             return [self._even_rows(work, vector)]
@@ -84,14 +86,25 @@ class RowPlanner(Planner):
     def _columns_pay(self, line: Dim, runs: Sequence[Dim], vector: int, slots: int) -> bool:
         """True where lines fill so little of the vectors which they are read in that it is faster to take their
         elements as columns first, and to fold those."""
-        op, indexed = self.op, any(dim.c for dim in self.layout.reduced)
-        if not runs or indexed or vector == 1 or "Refold" in op.type or len(op.itemsizes) > 1:
+        op = self.op
+        if not runs or vector == 1 or not self._folds_states() or len(op.itemsizes) > 1:
             return False
         length = self.chunks * self.cells * math.prod(dim.size for dim in runs)
         nbytes = length * line.size * op.itemsizes[0]
-        read = length * slots * vector * op.itemsizes[0]
+        read = length * slots * vector * op.itemsizes[0] * self._line_cost(slots, vector)
         states = self.cells * line.size * op.state_bytes
         return nbytes * tuning.COLUMNS_READ + states * tuning.COLUMN_STATES + tuning.FOLD_BYTES < read
+
+    def _line_cost(self, slots: int, vector: int) -> float:
+        """How many times as long as a line of whole tiles each of its loads takes."""
+        items = self._items(vector)
+        while items > tuning.LINE_ITEMS and slots * 4 < 32 * items * 3:
+            items //= 2
+        short = tuning.PLACED_LINE_COST if self._has_positions() else tuning.SHORT_LINE_COST
+        if slots * 4 < 32 * items * 3:
+            return short
+        idle = -(-slots // (32 * items)) * 32 * items / slots  # lanes, of the last tile of a line
+        return math.sqrt(idle) * (short if items <= tuning.LINE_ITEMS else 1.0)
 
     def _columns_first(self, line: Dim, runs: Sequence[Dim]) -> Steps:
         """Each of a line's elements as a column; their states are folded behind."""
@@ -99,9 +112,9 @@ class RowPlanner(Planner):
         cells = [replace(dim, c=row_major(kept, i) * count) for i, dim in enumerate(kept)]
         columns = merged([*cells, replace(line, c=1)], True)
         inner = [dim for dim, cell in zip(kept, cells, strict=True) if cell.c < columns[-1].size]
-        planner = state_planner(self, columns, runs)
+        planner = state_planner(self, ColumnPlanner, columns, runs)
         outer = kept[: len(kept) - len(inner)]
-        planner.columns_of_cell = count
+        planner.columns_of_cell, planner.column_step = count, line.c
         planner.cells_of_row = tuple(Dim(dim.size, row_major(outer, i), 0, dim.c) for i, dim in enumerate(outer))
         planner.cells_of_line = tuple(
             Dim(dim.size, row_major(inner, i) * count, 0, dim.c) for i, dim in enumerate(inner)
@@ -111,7 +124,7 @@ class RowPlanner(Planner):
         if isinstance(last, Fold) and last.reads == FLAT:
             return [*steps[:-1], replace(last, op=self.op, layout=replace(last.layout, cell=self.layout.cell))]
         states = tuple(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(kept, cells, strict=True))
-        return folded_behind(self, steps, states, folded_columns(count, state), self.cells * count)
+        return folded_behind(self, steps, states, folded_columns(count, state, line.c), self.cells * count)
 
     def _is_even(self, work: Work, vector: int) -> bool:
         """Rows of a few slots a lane, one stride apart, enough of them to fill the GPU."""
@@ -253,8 +266,12 @@ class RowPlanner(Planner):
         return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
 
     def _ordered(self, work: Work, vector: int) -> Steps:
-        items = 4
+        op, items = self.op, 4
         slots = work.slots * work.runs * self.chunks
         splits = self._splits(work.rows, -(-slots // (32 * items)))
-        name = f"reduce_ordered<{self.op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
-        return self._finished(name, replace(work, splits=splits), min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
+        work, blocks = replace(work, splits=splits), min(work.rows * splits, tuning.ROW_BLOCKS)
+        if splits == 1 and work.rows >= tuning.GRID and slots <= tuning.WARP_ROW_SLOTS:
+            name = f"reduce_ordered<{op.type}, {op.emits}, {vector}, 32, {items}, TICKET, {self.batch}>"
+            return [Launch(name, blocks, work, op.state_bytes, threads=32)]
+        name = f"reduce_ordered<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
+        return self._finished(name, work, blocks, work.rows)

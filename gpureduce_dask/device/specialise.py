@@ -8,7 +8,7 @@ from dataclasses import replace
 from ..operators.monoid import DType
 from .column_plans import ColumnPlanner
 from .layout import Layout
-from .plans import Fold, Launch, Operator
+from .plans import CHUNK, Fold, Launch, Operator
 from .row_plans import RowPlanner
 
 
@@ -38,7 +38,8 @@ class Plan:
             return [step]
         op = step.op if step.op.type.startswith("Refold<") else refold(step.op)
         folds = Plan(op, step.layout, (0,), option=self.option).launches()
-        return [replace(launch, reads=step.reads, writes=step.writes) for launch in folds]
+        reads = [step.reads if launch.reads == CHUNK else launch.reads for launch in folds]
+        return [replace(launch, reads=each, writes=step.writes) for launch, each in zip(folds, reads, strict=True)]
 
 
 def still(layout: Layout) -> tuple[int, ...]:

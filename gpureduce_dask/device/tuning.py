@@ -25,6 +25,7 @@ SHORT_ROW_SLOTS = 2048  # vectors in a row below which a team of lanes, not a bl
 LARGE_STATE_BYTES = 64  # from which on a team takes longer rows, too, since a block's states take long to fold:
 LARGE_STATE_ROW_SLOTS = 16384  # five statistics of 32768 float32 988 us, by blocks 1096; of 131072 1019 and 956
 SHORT_ROW_SLOTS_A_LANE = 8  # so that few lanes fold: 1.1 to 3.6 times as fast as with 1 over four random layouts
+WARP_ROW_SLOTS = 1024  # of a row in element order, up to which a warp takes it, where there are rows enough
 PARTIAL_SLOTS = 16  # of such a row, at most, for slots that begin with it, whatever its alignment
 LINE_ITEMS = 2  # loads in flight below which lines are not kept whole: 17 random layouts 1.27 times as fast as with 8
 SHORT_ROW_BATCH = 4  # rows a team loads before it reduces the first
@@ -42,7 +43,11 @@ TEAM_SLOT_BYTES = 128  # rows of narrow elements below: 40 uint8 a row 0.97 R in
 TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 16 bytes behind it
 # What short lines taken as columns cost, in bytes that vectors of them would read: a byte of elements, one of states,
 # and the launch that folds those. By columns first 2.0 and 2.2 times as fast in two random layouts, 2026-11-26
-COLUMNS_READ, COLUMN_STATES, FOLD_BYTES = 1.3, 2.0, 6 << 20
+COLUMNS_READ, COLUMN_STATES, FOLD_BYTES = 1.3, 2.0, 12 << 20
+SHORT_LINE_COST = 1.4  # a load of lines that are too short for a tile: where each slot is, is found for itself
+PLACED_LINE_COST = 2.0  # the same where positions go along
+PARTED_LOAD = 16  # bytes of a load, below which to find each run of several strides costs more than to fold states of
+# those of one: minima of lines of 4,893 uint32 0.57 for 0.30, maxima of aligned uint64 0.71 for 0.82
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
 NARROW_STATE_BYTES = 192  # the same for moments of float16 and bfloat16: var of 8 columns 0.93 R, of 2 0.90
 COLUMN_LOAD_BYTES = 128  # in flight a thread; half of that for states of HEAVY_STATE_BYTES, unless of narrow floats
@@ -63,6 +68,7 @@ PROCESSORS = 132  # SMs of an H200: five statistics 978 us in one wave, 1001 in 
 COLUMN_WIDTH = 32  # threads across a tile of columns where there are runs enough to fill a block
 WIDENED_LINE = 128  # bytes of lines below which those of a run that follow one another are columns, all of them,
 WIDENED_STATES = 8  # where the run is repeated so often: bytes that each column reads, by those of its state
+PADDED_SHARE = 1.5  # bytes from one short line to the next, by those of a line, up to which what is between is read too
 UNALIGNED_LOAD = 4  # bytes of an aligned load, below which lines at any alignment are read as words that are shifted
 UNALIGNED_WORDS = 2  # words in flight for a load of theirs, as loads are counted
 UNALIGNED_LINE = 4096  # bytes of lines that follow one another, from which on they are not laid end to end for that

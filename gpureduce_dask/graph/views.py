@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from dask.blockwise import Blockwise
 
 from .. import planner
 from ..distributed import handles, workers
@@ -59,6 +60,8 @@ def find_view(x: Any) -> View | None:
     form = chain and _form(chain, functions)
     if chain is None or form is None:
         return None  # as most arrays are: the graph of one chunk tells
+    if all(_is_in_place(layer, x.numblocks) for key, layer in layers.items() if key != name):
+        return View(name, layers[name], {c: (c, ()) for c in product(*map(range, x.numblocks))}, chain)
     graph, parts = x.dask.to_dict(), {}
     for coords in product(*map(range, x.numblocks)):
         each = _chain((x.name, *coords), name, graph)
@@ -67,6 +70,16 @@ def find_view(x: Any) -> View | None:
         cuts = tuple(node.args[1] for node in each.nodes if node.func is deferred.SLICE)
         parts[coords] = each.takes[1:], cuts
     return View(name, layers[name], parts, chain)
+
+
+def _is_in_place(layer: Any, numblocks: Coords) -> bool:
+    """True for a layer whose blocks are all made alike, each of blocks of the same coordinates: its graph need not be
+    written to see that."""
+    if not isinstance(layer, Blockwise) or layer.new_axes or layer.io_deps:
+        return False
+    taken = [index for _, index in layer.indices if index is not None]
+    same = all(tuple(index) == tuple(layer.output_indices) for index in taken)
+    return same and all(tuple(each) == numblocks for each in layer.numblocks.values())
 
 
 def _chain(key: Any, name: str, graph: Mapping[Any, Any]) -> Chain | None:

@@ -29,6 +29,7 @@ INTEGERS = tuple(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))
 SCANNED = {
     ("add", "b1"): ("i8", "i8"),
     ("add", "f4"): ("f8", "f4"),
+    ("add_present", "f4"): ("f8", "f4"),
     ("add", "c8"): ("c16", "c8"),
     ("products", "f4"): ("f8", "f4"),
     ("products", "f8"): ("f8", "f8"),
@@ -226,7 +227,8 @@ def extrema(name: str, block: Array) -> State | None:
 
 
 def scan(name: str, block: Array, carry: Array, out: Array) -> Array | None:
-    """Running results of a ufunc, or of last, over the middle axis into ``out``, and the states behind; else None.
+    """Running results of a ufunc, of last, or of sums without NaN, over the middle axis into ``out``, and the states
+    behind; else None.
 
     ``block`` and ``out`` have shape (outer, n, inner), ``carry`` (outer, inner) and the dtype that is accumulated in.
     """

@@ -83,6 +83,8 @@ def has_all(block: Array) -> bool:
 
 
 def sweep_present(block: Array, carry: State, out: Array) -> State:
+    if len(carry) == 1 and (behind := native.scan("add_present", block, carry[0], out)) is not None:
+        return (behind,)
     if has_all(block):
         return block_scans.total(block, carry, out)
     for panel, target in zip(panels(block), panels(out), strict=True):

@@ -91,6 +91,11 @@ EXTREMA(float32, float)
 EXTREMA(float64, double)
 SCAN(add_float32, float, double, float, SUM)
 
+// Sums of what is not NaN.
+#define SUM_PRESENT(a, b) ((a) + ((b) == (b) ? (b) : 0))
+
+SCAN(add_present_float32, float, double, float, SUM_PRESENT)
+
 // The last element that is not NaN.
 #define LAST(a, b) ((b) == (b) ? (b) : (a))
 

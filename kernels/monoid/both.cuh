@@ -35,6 +35,7 @@ template <class A, class B> struct Both : Plain<Both<A, B>, typename A::In, Both
     }
     static GR_HD State settle(const Acc& acc) { return {A::settle(acc.head), B::settle(acc.tail)}; }
     static GR_HD State identity() { return {A::identity(), B::identity()}; }
+    static GR_HD State moved(const State& state, i64 by) { return {A::moved(state.head, by), B::moved(state.tail, by)}; }
     static GR_HD State combine(State earlier, State later) {
         return {A::combine(earlier.head, later.head), B::combine(earlier.tail, later.tail)};
     }

@@ -60,6 +60,7 @@ LAYOUTS = {
     "short lines as columns": Layout((7, 53, 38, 3), (0, 1, 3)),
     "short lines as columns of planes": Layout((3, 1600, 4, 3), (1, 3), lambda x: x[:, :, ::-1]),
     "short lines as columns with gaps": Layout((61, 5, 9, 8), (0, 3), lambda x: x.transpose(0, 2, 1, 3)[..., 1:6]),
+    "short lines as columns, in any order": Layout((5, 40, 6, 3), (0, 1, 3), lambda x: x.transpose(1, 0, 2, 3)),
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:]),
     "columns": Layout((517, 70), (0,)),
     "few columns": Layout((9000, 3), (0,)),
@@ -69,6 +70,9 @@ LAYOUTS = {
     "unaligned columns": Layout((1070, 1101), (0,)),
     "unaligned columns inside": Layout((530, 523), (0,), lambda x: x[:, 3:-2]),
     "unaligned columns of planes": Layout((5, 9, 6, 67), (1, 2), lambda x: x[::-1, :, :-1, 1:]),
+    "columns in any order": Layout((4, 13, 40, 21), (0, 1, 2), lambda x: x.transpose(1, 0, 2, 3)),
+    "columns of two strides": Layout((40, 5, 7, 33), (0, 2)),
+    "columns with gaps": Layout((300, 6, 9), (0,), lambda x: x[::-1, :, 1:-1]),
     "planes": Layout((20, 30, 40), (1,)),
     "transposed": Layout((20, 30, 40), (1, 2), lambda x: x.transpose(2, 0, 1)),
     "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2]),
@@ -109,10 +113,13 @@ class Case:
         arrays = self.arrays()
         hosts = tuple(view_of(a, layout.view) for a in arrays)
         chunks = tuple(put(a, lambda x: view_of(x, layout.view), self.seed % 2 == 1) for a in arrays)
-        for final in self.forms:
-            ours = device_reduce.reduce(chunks, bound, layout.axes, finish=self.finish, final=final)
-            if not machine.collecting:
-                self.compare(get(ours) if final else unpacked(ours, bound), hosts, final)
+        with pytest.MonkeyPatch.context() as patch:
+            if "as columns" in self.layout:
+                patch.setattr(tuning, "FOLD_BYTES", 0)
+            for final in self.forms:
+                ours = device_reduce.reduce(chunks, bound, layout.axes, finish=self.finish, final=final)
+                if not machine.collecting:
+                    self.compare(get(ours) if final else unpacked(ours, bound), hosts, final)
 
     def compare(self, ours: np.ndarray[Any, Any], hosts: tuple[np.ndarray[Any, Any], ...], final: bool) -> None:
         bound = self.bound
@@ -144,7 +151,7 @@ def small_grids() -> Iterator[None]:
         for name in ("ONE_WAVE", "FEW_BLOCKS", "TILES_PER_WARP"):
             patch.setattr(tuning, name, 4)
         patch.setattr(tuning, "UNALIGNED_LINE", 256)
-        patch.setattr(tuning, "FOLD_BYTES", 0)
+        patch.setattr(tuning, "FOLD_BYTES", 1 << 40)
         patch.setattr(tuning, "POLLED_GROUPS", 1)  # others have tickets
         yield
 
