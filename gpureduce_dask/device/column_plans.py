@@ -38,7 +38,6 @@ class ColumnPlanner(Planner):
     cells_of_line: tuple[Dim, ...] = ()
 
     def launches(self) -> Steps:
-        """The launches, and folds of what they leave, in order."""
         layout, op = self.layout, self.op
         line, rows, runs = layout.kept[-1], layout.kept[:-1], layout.reduced
         together = line.strides[: len(op.itemsizes)] == op.itemsizes

@@ -128,6 +128,10 @@ class Planner:
             high_b=layout.high_b,
         )
 
+    def launches(self) -> Steps:
+        """The launches, and folds of what they leave, in order."""
+        raise NotImplementedError
+
     def _more(self, line: Dim) -> tuple[tuple[int, int, int], ...]:
         """What Work has of further operands, whose elements lie so along a line."""
         return tuple((step, low, high) for step, (_, low, high) in zip(line.more, self.layout.more, strict=True))

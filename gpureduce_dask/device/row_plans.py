@@ -23,7 +23,6 @@ class RowPlanner(Planner):
     """Chooses the kernel by how long rows are, how many there are, and how they are aligned."""
 
     def launches(self) -> Steps:
-        """The launches, and folds of what they leave, in order."""
         layout, op = self.layout, self.op
         line = layout.reduced[-1] if layout.reduced else one_element(op.itemsizes)
         runs = layout.reduced[:-1]
