@@ -79,6 +79,10 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
             zip(("max", "argmax", "var"), ("u1", "i2", "i1"), UNALIGNED, strict=True)
         )
     ),
+    "moved": (
+        partial_of("argmax", "f4", "short lines as columns, in any order"),
+        partial_of("argmin", "i2", "columns in any order", seed=1),
+    ),
     "order": (affine("line inside"), affine("columns"), affine("planes")),
     "ordered rows": (affine("rows with edges"), affine("more rows than blocks")),
     "folds": (partial(check_fold, name="var"), partial(check_fold, name="affine")),
@@ -256,6 +260,8 @@ MUTANTS = [
     Mutant(
         "words that hold a load shifted too far", "unaligned", "load_unaligned(", "past & 4 * gap", "past & 8 * gap"
     ),
+    Mutant("positions stay where a part began", "moved", "struct Arg", "state.index + by", "state.index"),
+    Mutant("nothing moves on", "moved", "struct Arg", "state.index < 0 ? -1 : ", "true ? -1 : "),
     Mutant("the word behind forgotten", "unaligned", "load_unaligned(", "at[w + 1] << 32", "at[w] << 32"),
     Mutant("words that no operand owns", "unaligned", "owns_unaligned(", "(past ? 2 : 1) * V", "V"),
     Mutant(
