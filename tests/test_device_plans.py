@@ -335,6 +335,7 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "even rows": ("reduce_even_rows", Chunk((5000, 8), (4,), ((48, 4),), (1,)), 1, "ticket"),
     "long even rows": ("reduce_even_rows Items=2", plain((5000, 128), (1,), 8), 1, "ticket"),
     "staged rows": ("reduce_staged_rows", plain((901, 7), (1,)), 1, "ticket"),
+    "ordered staged rows": ("reduce_staged_rows", plain((901, 7), (1,), commutative=False), 1, "ticket"),
     "team rows": ("reduce_team_rows V=4", plain((901, 33), (1,), starts=(4,)), 1, "ticket"),
     "aligned team rows": ("reduce_team_rows V=4", plain((901, 32), (1,)), 1, "ticket"),
     "team rows by words": ("reduce_team_rows V=4", plain((901, 27), (1,), 1, starts=(1,)), 1, "ticket"),

@@ -43,11 +43,12 @@ class RowPlanner(Planner):
             run=runs,
         )
         slots = slots_of(line.size, vector, True)
+        staged = self._is_staged(line, runs, vector)
+        if staged and (op.commutative or self._fits_a_thread(line)):
+            return [self._staged(line, work)]
         if not op.commutative:
             one_slot_a_lane = self._own_slots(work, vector)[1] > 1 and slots <= 32 and work.runs * self.chunks == 1
             return [self._short_rows(work, vector)] if one_slot_a_lane else self._ordered(work, vector)
-        if self._is_staged(line, runs, vector):
-            return [self._staged(work)]
         if self._columns_pay(line, runs, vector, slots):
             if self._has_positions() and self._runs_part(runs):
                 return outer_runs_as_rows(self, RowPlanner, runs, (line,))
@@ -155,9 +156,13 @@ class RowPlanner(Planner):
         apart = [row_major(kept, i) * row_bytes for i in range(len(kept))]
         return len(kept) > 0 and [dim.a for dim in kept] == apart and row_bytes < tuning.TEAM_ROW_BYTES
 
-    def _staged(self, work: Work) -> Launch:
+    def _fits_a_thread(self, line: Dim) -> bool:
+        row_bytes = line.size * self.op.itemsizes[0]
+        return row_bytes < tuning.STAGED_ROW_BYTES and line.size <= tuning.UNROLLED_ROW and row_bytes % 16 > 0
+
+    def _staged(self, line: Dim, work: Work) -> Launch:
         row_bytes = work.length * self.op.itemsizes[0]
-        if row_bytes >= tuning.STAGED_ROW_BYTES or work.length > tuning.UNROLLED_ROW or row_bytes % 16 == 0:
+        if not self._fits_a_thread(line):
             return self._team_rows(work, row_bytes)
         tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
