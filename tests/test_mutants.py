@@ -261,7 +261,6 @@ MUTANTS = [
         "words that hold a load shifted too far", "unaligned", "load_unaligned(", "past & 4 * gap", "past & 8 * gap"
     ),
     Mutant("positions stay where a part began", "moved", "struct Arg", "state.index + by", "state.index"),
-    Mutant("nothing moves on", "moved", "struct Arg", "state.index < 0 ? -1 : ", "true ? -1 : "),
     Mutant("the word behind forgotten", "unaligned", "load_unaligned(", "at[w + 1] << 32", "at[w] << 32"),
     Mutant("words that no operand owns", "unaligned", "owns_unaligned(", "(past ? 2 : 1) * V", "V"),
     Mutant(

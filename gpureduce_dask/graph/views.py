@@ -15,7 +15,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from dask.blockwise import Blockwise
 
 from .. import planner
 from ..distributed import handles, workers
@@ -73,13 +72,17 @@ def find_view(x: Any) -> View | None:
 
 
 def _is_in_place(layer: Any, numblocks: Coords) -> bool:
-    """True for a layer whose blocks are all made alike, each of blocks of the same coordinates: its graph need not be
-    written to see that."""
-    if not isinstance(layer, Blockwise) or layer.new_axes or layer.io_deps:
+    """True for a layer of dask's blockwise whose blocks are all made alike, each of blocks of the same coordinates: its
+    graph need not be written to see that."""
+    own: Any = getattr(layer, "output_indices", None)
+    indices: Any = getattr(layer, "indices", None)
+    blocks: Any = getattr(layer, "numblocks", None)
+    if own is None or indices is None or blocks is None:
         return False
-    taken = [index for _, index in layer.indices if index is not None]
-    same = all(tuple(index) == tuple(layer.output_indices) for index in taken)
-    return same and all(tuple(each) == numblocks for each in layer.numblocks.values())
+    if getattr(layer, "new_axes", True) or getattr(layer, "io_deps", True):
+        return False
+    same = all(tuple(index) == tuple(own) for _, index in indices if index is not None)
+    return same and all(tuple(each) == numblocks for each in blocks.values())
 
 
 def _chain(key: Any, name: str, graph: Mapping[Any, Any]) -> Chain | None:
