@@ -144,7 +144,7 @@ class ColumnPlanner(Planner):
         """Whether short lines lie a little apart, as those that a slice leaves, so that what is between them is read
         with them, and the runs so many that states of it are little."""
         size = self.op.itemsizes[0]
-        if not rows or len(self.op.itemsizes) > 1 or not self._is_free() or self.layout.more:
+        if not rows or len(self.op.itemsizes) > 1 or not self._is_free():
             return False
         apart, nbytes = rows[-1].a, line.size * size
         is_near = apart % size == 0 and nbytes < apart <= min(tuning.PADDED_SHARE * nbytes, tuning.WIDENED_LINE)
