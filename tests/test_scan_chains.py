@@ -132,10 +132,11 @@ def _together(*arrays: Any) -> tuple[Any, list[Any]]:
 def test_without_a_cluster():
     values = np.random.default_rng(4).random((90, 300))
     x = da.from_array(values, chunks=(20, 110)).map_blocks(np.copy).persist(scheduler="sync")
-    with dask.config.set(scheduler="sync"):
-        got = gr.cumsum((x - 0.5) * 2, 0)
-    assert set(tasks_of(got)) == {"gr-cumsum", "gr-cumsum-carry"}
-    np.testing.assert_allclose(got.compute(scheduler="threads"), np.cumsum((values - 0.5) * 2, 0), atol=1e-12)
+    for threads, step in ((1, "gr-cumsum-line"), (16, "gr-cumsum-carry")):
+        with dask.config.set(scheduler="threads", num_workers=threads):
+            got = gr.cumsum((x - 0.5) * 2, 0)
+            assert set(tasks_of(got)) == {"gr-cumsum", step}
+            np.testing.assert_allclose(got.compute(), np.cumsum((values - 0.5) * 2, 0), atol=1e-12)
 
 
 def test_off(x):

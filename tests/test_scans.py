@@ -6,13 +6,16 @@ import itertools
 import pickle
 import tracemalloc
 import warnings
+from collections import Counter
 from dataclasses import replace
+from unittest import mock
 
 import dask
 import dask.array as da
 import ml_dtypes
 import numpy as np
 import pytest
+import xarray as xr
 from dask._task_spec import DataNode, convert_legacy_graph
 from dask.array.reductions import cumreduction
 from hypothesis import given, settings
@@ -20,7 +23,7 @@ from hypothesis import strategies as st
 
 import gpureduce_dask as gr
 from gpureduce_dask import errors, planner
-from gpureduce_dask.graph import scan, sources
+from gpureduce_dask.graph import fusion, scan, sources
 from gpureduce_dask.graph.meta import promises_device
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import scan as host_scan
@@ -76,12 +79,19 @@ def whole(name, x, axis, initial=False, **options):
 
 
 def check(got, want):
-    value = got.compute()
-    assert got.shape == value.shape == want.shape and got.dtype == value.dtype == want.dtype
-    if want.dtype.kind in "mM":
-        np.testing.assert_array_equal(value, want)
-    else:
-        np.testing.assert_allclose(value, want, rtol=1e-12, atol=1e-12)
+    """Of lines in turn, where there are as many as threads, and with the totals of chunks first."""
+    with totals_first():
+        values = [got.compute()]
+    for value in (*values, got.compute()):
+        assert got.shape == value.shape == want.shape and got.dtype == value.dtype == want.dtype
+        if want.dtype.kind in "mM":
+            np.testing.assert_array_equal(value, want)
+        else:
+            np.testing.assert_allclose(value, want, rtol=1e-12, atol=1e-12)
+
+
+def totals_first():
+    return mock.patch.object(fusion, "_as_kept", lambda graph, wanted: graph)
 
 
 GRIDS = [((30,), (7,)), ((9, 10), (4, 5)), ((9, 4, 6), (9, 3, 2)), ((12, 3), (1, 3)), ((6, 6), (6, 6))]
@@ -412,7 +422,8 @@ def test_device_chunks_are_promised_without_a_gpu():
 
 def tasks_of(array):
     """Tasks of a graph that is about to run, but for chunks that are there already."""
-    graph = dask.optimize(array)[0].dask
+    with totals_first():
+        graph = dask.optimize(array)[0].dask
     return sum(type(node) is not DataNode for node in convert_legacy_graph(dict(graph)).values())
 
 
@@ -424,6 +435,49 @@ def test_how_many_tasks():
     assert tasks_of(gr.cumsum(x, axis=0)) == 2 * 64 + 2 * 8 - 1
     assert tasks_of(gr.cumsum(da.ones((64, 640), chunks=(8, 640)), axis=1)) == 8
     assert tasks_of(gr.cumsum(da.ones((640, 4), chunks=(10, 4)).persist())) == 64 + 1
+
+
+def names_of(*arrays):
+    """Tasks of arrays that are computed together, by the first word of their keys that is not the call's."""
+    graph = dask.base.collections_to_expr(arrays).optimize().__dask_graph__()
+    nodes = convert_legacy_graph(dict(graph)).items()
+    return Counter(str(key[0]).rsplit("-", 1)[0] for key, node in nodes if type(node) is not DataNode)
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_lines_are_scanned_in_turn_where_all_results_are_kept(in_memory, monkeypatch):
+    """A task a section of a line, one for what is behind it but for the last, and one for each chunk of the results."""
+    monkeypatch.setattr(planner, "MOST_IN_TURN", 6)
+    values = small((64, 40))
+    x = lazy(values, (4, 10))
+    x = x.persist() if in_memory else x
+    with dask.config.set(scheduler="threads", num_workers=2):
+        y = gr.cumsum(x, axis=0)
+        found = names_of(y)
+        assert found["gr-cumsum-line"] == 4 * 3 and found["gr-cumsum-behind"] == 4 * 2 and found["gr-cumsum"] == 64
+        assert "gr-cumsum-carry" not in found
+        for value in (y.compute(), y.persist().compute(), xr.DataArray(y).compute().values):
+            np.testing.assert_array_equal(value, np.cumsum(values, 0))
+
+
+def test_lines_are_not_scanned_in_turn_where_results_are_let_go_or_threads_would_wait():
+    x = lazy(small((64, 40)), (4, 10)).persist()
+    with dask.config.set(scheduler="threads", num_workers=2):
+        y = gr.cumsum(x, axis=0)
+        few = gr.cumsum(x[:, :10], axis=0)
+        for arrays in ((gr.max(y),), (y, y.max()), (y[1:],), (few,), (gr.cumsum(x),)):
+            assert not [name for name in names_of(*arrays) if "line" in name]
+    with dask.config.set(scheduler="threads", num_workers=3):  # of which one would scan two
+        assert "gr-cumsum-line" not in names_of(gr.cumsum(x, axis=0))
+
+
+def test_steps_before_lines_in_turn_are_computed_once():
+    """Where each chunk is read but once, steps of any cost move into the task that reads it."""
+    x = lazy(small((64, 40)), (4, 10)).persist()
+    with dask.config.set(scheduler="threads", num_workers=2):
+        y = gr.cumsum(da.maximum(x, 0), axis=0)
+        assert {*names_of(y)} == {"gr-cumsum-line", "gr-cumsum"}
+        np.testing.assert_array_equal(y.compute(), np.cumsum(np.maximum(x.compute(), 0), 0))
 
 
 def made(counts, block_info=None):

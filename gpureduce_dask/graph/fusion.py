@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 
 import dask
 from dask.base import clone_key, tokenize
-from dask.highlevelgraph import Layer, MaterializedLayer
+from dask.highlevelgraph import HighLevelGraph, Layer, MaterializedLayer
 
 from ..distributed import private, workers
 from ..distributed.private import (
@@ -68,8 +68,9 @@ class TaskWriter:
     numbered, and say how many chunks a task reduces.
 
     Steps of reductions are "chunk", one to its partial, "group", several chunks to one, and "combine", partials to one.
-    Those of scans are "total", of chunks, "carry", what stands before each chunk, "cut" and "gather", the rows of
-    several chunks, and "rows", some of these scanned.
+    Those of scans are "total", of chunks, "carry", what stands before each chunk, "line", several chunks of a line
+    scanned in turn, "behind", what stands behind them, "cut" and "gather", the rows of several chunks, and "rows", some
+    of these scanned.
     """
 
     def __init__(self, prefix: str, token: str) -> None:
@@ -97,6 +98,13 @@ class TaskWriter:
 
 class TaskFactory(Protocol):
     """What the tasks of a layer follow from."""
+
+    @property
+    def results(self) -> int:
+        """How many chunks they give."""
+
+    def where_kept(self) -> TaskFactory:
+        """The same for where all of these chunks are kept, and none is read and let go."""
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
@@ -183,6 +191,7 @@ class Optimize:
         if not is_ours or dask.config.get("optimization.fuse.active") is False:
             return da.optimize(dsk, keys, **kwargs)
         wanted = set(flat_keys(keys))
+        dsk = _as_kept(dsk, wanted)
         one = _of_one_layer(dsk, wanted)
         known = set() if one is not None else workers.known_keys(dsk, wanted)
         low: Any = da.optimize(dsk, wanted | known, **kwargs) if one is None else one
@@ -207,6 +216,21 @@ def flat_keys(keys: Any) -> Iterator[Key]:
             yield from flat_keys(each)
         else:
             yield each
+
+
+def _as_kept(graph: HighLevelGraph, wanted: set[Key]) -> HighLevelGraph:
+    """The graph with the layers whose chunks are all kept, by who asks for them or joined, written down for that."""
+    layers = dict(graph.layers)
+    for name, layer in graph.layers.items():
+        users = graph.dependents[name]
+        if isinstance(layer, LazyTasks) and (users <= wanted if users else _are_all_wanted(name, layer, wanted)):
+            layers[name] = LazyTasks(layer.factory.where_kept())
+    return HighLevelGraph(layers, graph.dependencies)
+
+
+def _are_all_wanted(name: str, layer: LazyTasks, wanted: set[Key]) -> bool:
+    mine = [key for key in wanted if isinstance(key, tuple) and key[0] == name]
+    return len(mine) == layer.factory.results
 
 
 def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:

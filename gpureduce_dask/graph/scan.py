@@ -4,8 +4,11 @@ No chunk waits for the scan of another: only totals are combined in order, a sec
 be made are made once, and each is held until the totals before it are known; sections are short, so that few chunks
 wait.
 
-To hand a carry from chunk to chunk would read each but once, and takes two tasks a chunk, since a task gives one key:
-0.9 to 2.7 times as long on a worker (16 to 128 float32 chunks of 0.5 to 32 MiB, NumPy, one thread, 2026-11).
+Where this process's threads are all busy with a line each, and all results are kept, a task scans several chunks of a
+line in turn, after the task that scanned those before: each chunk is read but once, but several results come at a time.
+
+On a cluster a carry from chunk to chunk takes two tasks a chunk, since a task gives one key: 0.9 to 2.7 times as long
+on a worker (16 to 128 float32 chunks of 0.5 to 32 MiB, NumPy, one thread, 2026-11).
 
 Over all axes, in C order, no chunk is cut or joined before it is scanned. Where each chunk is one stretch of the C
 order, so is each chunk of the result. Otherwise the rows of chunks that lie side by side interleave. A band is all
@@ -22,6 +25,7 @@ holds of a band, by one task.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,6 +57,7 @@ from .scan_tasks import (
     gather,
     scan_chunk,
     scan_first,
+    scan_line,
     scan_rows,
     take,
     totals,
@@ -72,8 +77,9 @@ class ScanGraph:
     ``arrays`` are the names and the numbers of chunks of those that are scanned, and of the one that says where
     segments start, which may have one chunk for many. Keys begin with ``prefix`` and have ``token`` in them.
     ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one task
-    finds: for each line, or once for all of them as one. ``section`` is how many chunks of a line get their carries
-    from one task.
+    finds: for each line, or once for all of them as one; None where lines are scanned one chunk after another.
+    ``section`` is how many chunks of a line get their carries from one task, or are scanned by it; ``in_turn`` how many
+    the latter where all results are kept, 0 where they are not scanned so.
     """
 
     arrays: Sequence[tuple[str, tuple[int, ...]]]
@@ -81,16 +87,44 @@ class ScanGraph:
     prefix: str
     token: str
     offsets: Sequence[int]
-    partition: Sequence[Sequence[Sequence[int]]]
+    partition: Sequence[Sequence[Sequence[int]]] | None
     section: int
+    in_turn: int = 0
+
+    @property
+    def results(self) -> int:
+        """How many chunks the result has."""
+        return math.prod(self.arrays[0][1])
+
+    def where_kept(self) -> ScanGraph:
+        """The scan to run where all of its results are kept."""
+        return replace(self, partition=None, section=self.in_turn) if self.in_turn else self
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
         writer, lines = TaskWriter(self.prefix, self.token), lines_of(self.arrays[0][1], self.scan)
+        if self.partition is None:
+            for line in lines:
+                self._write_in_turn(writer, line)
+            return writer.tasks
         together = len(lines) // len(self.partition)
         for number, partition in enumerate(self.partition):
             self._write(writer, lines[number * together : (number + 1) * together], partition)
         return writer.tasks
+
+    def _write_in_turn(self, writer: TaskWriter, line: Sequence[Coords]) -> None:
+        """A task for each section of a line, after that of the section before, and one for each chunk of its results,
+        which takes it out of them."""
+        before = None
+        for section in planner.even_stretches(len(line), self.section):
+            members = [line[i] for i in section.members]
+            columns = columns_of(zip(*map(self._blocks, members), strict=True))
+            done = writer.add("line", scan_line, columns, list(map(self._offset, members)), before, self.scan)
+            for at, coords in enumerate(members):
+                key = self._key(coords)
+                writer.tasks[key] = Task(key, operator.getitem, done, at)
+            if section.members[-1] + 1 < len(line):
+                before = writer.add("behind", operator.getitem, done, -1)
 
     def _write(self, writer: TaskWriter, lines: Sequence[list[Coords]], partition: Sequence[Sequence[int]]) -> None:
         """Totals by group, carries by section, and a task for each chunk of the result."""
@@ -110,7 +144,7 @@ class ScanGraph:
                 before = writer.add("carry", carries, List(*(groups[g] for g in number)), orders, offsets, before, scan)
             for k, line in enumerate(lines):
                 for at, i in enumerate(section.members):
-                    key = (writer.name, self._along(line[i])) if scan.flat else (writer.name, *line[i])
+                    key = self._key(line[i])
                     blocks = map(TaskRef, self._blocks(line[i]))
                     if i:  # as short as can be, for there are many
                         writer.tasks[key] = Task(key, scan_chunk, before, k, at, *blocks)
@@ -126,6 +160,11 @@ class ScanGraph:
             if is_one
             else writer.add("total", totals, *arguments, kind=TotalsTask, chunks=len(members))
         )
+
+    def _key(self, coords: Coords) -> Any:
+        """A chunk of the result."""
+        name = f"{self.prefix}-{self.token}"
+        return (name, self._along(coords)) if self.scan.flat else (name, *coords)
 
     def _along(self, coords: Coords) -> int:
         """A chunk's number along the axis, or in C order."""
@@ -224,6 +263,7 @@ class ScanTree:
             [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else (),
             partition,
             section,
+            planner.in_turn(self.reduction.chunk_bytes) if self._may_run_in_turn(len(lines)) else 0,
         )
         return self.array(LazyTasks(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
 
@@ -234,6 +274,13 @@ class ScanTree:
         graph = HighLevelGraph.from_collections(self.name, layer, dependencies=self.inputs)
         like = meta.like(self.x._meta, len(sizes), self.scan.bound.result)
         return da.Array(graph, self.name, tuple(map(tuple, sizes)), meta=like)
+
+    def _may_run_in_turn(self, lines: int) -> bool:
+        """True where each line is scanned from its start to its end: on threads of this process, which all see what a
+        task gives as a list of chunks."""
+        known = workers.current()
+        is_local = known.client is None and not workers.are_processes()
+        return is_local and not self.scan.device and planner.are_busy(lines, known.total)
 
     def source(self) -> PersistedSource | None:
         """The chunks where they are in memory, or where tasks compute them of what is as they read it; else None."""

@@ -93,9 +93,16 @@ class Scan:
         return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
 
     def run(
-        self, read: tuple[Any, ...], bound: Bound, starts: Any, carry: Partial, offset: int, is_first: bool = False
-    ) -> Any:
-        """One chunk's results, of what :meth:`read` gave."""
+        self,
+        read: tuple[Any, ...],
+        bound: Bound,
+        starts: Any,
+        carry: Partial,
+        offset: int,
+        is_first: bool = False,
+        with_total: bool = False,
+    ) -> tuple[Any, Partial]:
+        """One chunk's results, of what :meth:`read` gave, and what stands behind it, if asked for."""
         out, inner, inside = None, None, ()
         if self.initial and is_first:
             shape = tuple(n + (a == self.axis) for a, n in enumerate(read[0].shape))
@@ -103,7 +110,7 @@ class Scan:
             at = slice(None, -1) if self.reverse else slice(1, None)
             inside = (slice(None),) * self.axis + (at,)
             inner = out[inside]
-        array, _ = chunk.scan(
+        array, total = chunk.scan(
             read,
             bound,
             self.axis,
@@ -113,13 +120,13 @@ class Scan:
             resets=starts,
             out=inner,
             place=self.place(offset),
-            with_total=False,
+            with_total=with_total,
         )
         if out is not None and isinstance(array, np.ma.MaskedArray):
             hidden = np.zeros(out.shape, bool)
             hidden[inside] = np.ma.getmaskarray(array)
             out = np.ma.masked_array(out, hidden)
-        return chunk.move(array if out is None else out, self.device)
+        return chunk.move(array if out is None else out, self.device), total
 
     def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound, Any]:
         """The arrays to read, the operator with their deferred steps, and where segments start, where they do: the
@@ -202,7 +209,7 @@ class Section:
     def run(self, line: int, at: int, *blocks: Any) -> Any:
         """Chunk number ``at`` of a line scanned from what stands before it."""
         read = self.scan.read(blocks)
-        return self.scan.run(*read, self._carries(line, read[0][0])[at], self.offsets[at])
+        return self.scan.run(*read, self._carries(line, read[0][0])[at], self.offsets[at])[0]
 
     def _carries(self, line: int, block: Any) -> Sequence[Partial]:
         """The partials before each chunk of a line; for a GPU's block there, where all arrive together, once."""
@@ -306,7 +313,20 @@ def scan_chunk(section: Section, line: int, at: int, *blocks: Any) -> Any:
 @faults.task
 def scan_first(*blocks: Any, scan: Scan, offset: int = 0) -> Any:
     """The first chunk of a line."""
-    return scan.run(*scan.read(blocks), None, offset, True)
+    return scan.run(*scan.read(blocks), None, offset, True)[0]
+
+
+@deferred.reads
+@faults.task
+def scan_line(columns: Sequence[Sequence[Any]], offsets: Sequence[int], before: Partial, scan: Scan) -> list[Any]:
+    """Some chunks of a line in turn, each from what stands behind the one before it, and last what stands behind them
+    all. ``before`` is what stands before them, None at the start of the line."""
+    found: list[Any] = []
+    is_first = before is None
+    for blocks, offset in zip(zip(*columns, strict=True), offsets, strict=True):
+        results, before = scan.run(*scan.read(blocks), before, offset, is_first and not found, True)
+        found.append(results)
+    return [*found, before]
 
 
 # ---- all axes, in C order

@@ -1,10 +1,10 @@
 """Tasks that move into those which need them, in a graph that is about to run: elementwise steps into scans, and output
 blocks into the task that joins them.
 
-A scan reads each chunk twice: for its total, and for its results from the carry before it. A chunk that elementwise
-steps make of chunks in memory would lie there in between, and with it all others of its line, and take a task to make.
-Moved into both tasks, the steps are computed as these read, and nothing is kept. On the host a second evaluation pays
-for steps that are no more than a pass over memory; on a GPU for all.
+A scan whose lines are not scanned in turn reads each chunk twice: for its total, and for its results from the carry
+before it. A chunk that elementwise steps make of chunks in memory would lie there in between, and with it all others
+of its line, and take a task to make. Moved into both tasks, the steps are computed as these read, and nothing is kept.
+On the host a second evaluation pays for steps that are no more than a pass over memory; on a GPU for all.
 
 Where an array is computed whole, dask adds a task that joins its blocks. A task costs more than to finish a small
 block. Blocks that are finished out of the same few partials, which go to all of them anyway, and that nothing but the
@@ -28,7 +28,7 @@ from .scan_tasks import Scan
 
 Graph = Mapping[Key, GraphNode]
 
-READERS = (scan_tasks.totals, scan_tasks.carries, scan_tasks.scan_first, scan_tasks.scan_chunk)
+READERS = (scan_tasks.totals, scan_tasks.carries, scan_tasks.scan_first, scan_tasks.scan_chunk, scan_tasks.scan_line)
 # Not ``clip``, ``maximum`` and ``where``, which take NumPy 4 to 30 times as long as a sum: a scan of chunks that a
 # difference and a clip make took 404 ms with them, 307 without (Epyc, one thread, float32 (3652, 90, 180), 2026-11).
 CHEAP = frozenset(
