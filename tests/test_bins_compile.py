@@ -55,8 +55,9 @@ def kernels():
         some = rows(10, bound.indexed, label, vector)
         yield from (plans.private(op, some).kernel, plans.warps(op, some).kernel)
         if i % 2:
-            yield from (step.kernel for step in plans.pieces(op, some))
-            yield plans.pieces(op, rows(10, bound.indexed, label, vector, inner=64))[0].kernel
+            yield plans.starts(some).kernel
+            yield from (step.kernel for count in (1, 2) for step in plans.pieces(op, some, count))
+            yield plans.pieces(op, rows(10, bound.indexed, label, vector, inner=64), 2)[0].kernel
         if plans.adds_floats(op) or plans.adds_whole(op):
             yield plans.window(op, rows(1000, label=label, vector=vector), 0).kernel
         if name in ("min", "max", "argmax"):

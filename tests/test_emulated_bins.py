@@ -5,8 +5,9 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,12 +73,8 @@ def close(got: np.ndarray, expected: np.ndarray, case: str) -> None:
         np.testing.assert_array_equal(got, expected, err_msg=case)
 
 
-def sorted_labels(codes: Any, groups: int, piece: int) -> tuple[Any, Any, Any]:
-    flat = seen(codes).astype("i8")
-    order = np.argsort(flat, kind="stable")
-    starts = np.searchsorted(flat[order], np.arange(groups + 1))
-    pieces = np.concatenate([[0], np.cumsum(-(-np.diff(starts) // piece))])
-    return put(order), put(starts), put(pieces)
+def order_of(codes: Any, groups: int) -> Any:
+    return put(np.argsort(seen(codes).astype("i8"), kind="stable"))
 
 
 def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:
@@ -100,8 +97,7 @@ def machine(emulator: Emulator, **limits: Any) -> Iterator[None]:
         patch.setattr(device_groups, "on_device", lambda a: put(a) if isinstance(a, np.ndarray) else a)
         patch.setattr(device_groups, "copied", lambda a: put(np.ascontiguousarray(seen(a))))
         patch.setattr(device_groups, "read_flags", lambda memory: ctypes.c_uint32.from_address(memory.ptr).value)
-        patch.setattr(device_groups, "sort_labels", sorted_labels)
-        patch.setattr(device_groups, "flags_of", lambda codes, order: 0)
+        patch.setattr(device_groups, "order_of", order_of)
         patch.setattr(device_groups, "boxed", boxed)
         patch.setattr(device_groups, "paired", paired)
         patch.setattr(launch, "fill_zeros", lambda at, n, stream: ctypes.memset(at, 0, n))
@@ -186,7 +182,9 @@ def emulator() -> Emulator:
             shapes_combined()
         for op, many in itertools.product(JOINED, SIDES):
             with machine(found, MANY_CELLS=many):
-                chunks_of_columns(op)
+                chunks_of(op, LENGTHS["unlike"], (40,))
+        with machine(found):
+            chunks_of("first", LENGTHS["alike"], ())
         for limits, op in itertools.product(EXACT.values(), ("sum", "mean")):
             with machine(found, **limits):
                 magnitudes(op)
@@ -219,7 +217,7 @@ def test_kernels_give_the_answers_of_the_host(emulator, method):
 
 def test_every_kernel_is_among_them(emulator):
     names = {name.partition("<")[0] for _, name in emulator._kernels}
-    kinds = ("private", "warps", "window", "best", "atomic", "exact", "round", "pieces", "columns", "join")
+    kinds = ("private", "warps", "window", "best", "atomic", "exact", "round", "starts", "pieces", "columns", "join")
     assert {f"bins_{kind}" for kind in kinds} <= names
 
 
@@ -238,23 +236,55 @@ def in_stages() -> Any:
     return device_groups.reduce_many([((put(x),), put(labels))], bound, (1,), None), bound, x, labels
 
 
-def chunks_of_columns(op: str) -> Any:
-    """Several chunks of columns, folded in order: those of a later chunk behind those of the chunks before."""
+LENGTHS = {"alike": (20,) * 5, "unlike": (37, 5, 5, 20)}  # of chunks, which one launch takes where they are alike
+
+
+def chunks_of(op: str, lengths: Sequence[int], kept: tuple[int, ...]) -> Any:
+    """Several chunks, folded in order: those of a later chunk behind those of the chunks before."""
     rng = np.random.default_rng(7)
-    parts = [labelled(op, "f4", (n, 40), (0,), 4, True) for n in (37, 5, 20)]
+    parts = [labelled(op, "f4", (n, *kept), (0,), 4, True) for n in lengths]
     for _, x, _ in parts:
         x[:] = rng.normal(size=x.shape)
     chunks = [((put(x),), put(labels)) for _, x, labels in parts]
-    places = [Place((start, 0), (62, 0)) for start in (0, 37, 42)]
+    starts = [0, *itertools.accumulate(lengths)]
+    places = [Place((start, *(0 for _ in kept)), (starts[-1], *(0 for _ in kept))) for start in starts[:-1]]
     return device_groups.reduce_many(chunks, parts[0][0], (0,), places), parts, places
 
 
 @pytest.mark.parametrize("many", SIDES)
+@pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("op", JOINED)
-def test_columns_of_several_chunks(emulator, op, many):
-    with machine(emulator, MANY_CELLS=many):
-        states, parts, places = chunks_of_columns(op)
+def test_columns_of_several_chunks(emulator, op, lengths, many):
+    with machine(emulator, MANY_CELLS=many, PARTS_BYTES=2**15):
+        states, parts, places = chunks_of(op, LENGTHS[lengths], (40,))
         got = get(states).view(parts[0][0].state)[..., 0]
+    check(got, parts, places, op)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_lines_of_several_chunks(emulator, lengths):
+    together = []
+    plan = plans.pieces
+    with machine(emulator, pieces=lambda op, rows, count: together.append(count) or plan(op, rows, count)):
+        states, parts, places = chunks_of("first", LENGTHS[lengths], ())
+        got = get(states).view(parts[0][0].state)[..., 0]
+    check(got, parts, places, "first")
+    assert together == {"alike": [5], "unlike": [1, 2, 1]}[lengths]
+
+
+@pytest.mark.parametrize("label, strict", [(4, False), (-1, True)])
+def test_labels_that_no_group_has(emulator, label, strict):
+    bound, x, labels = labelled("first", "f4", (20,), (0,), 4, True)
+    bound = binned(bound.inner, replace(bound.bins, strict=strict))
+    labels[:] = 1
+    with machine(emulator):
+        device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)
+        labels[7] = label
+        with pytest.raises(errors.ArgumentError):
+            device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)
+
+
+def check(got: np.ndarray, parts: Any, places: Any, op: str) -> None:
     bound = parts[0][0]
     expected = host_groups.reduce_many([((x,), labels) for _, x, labels in parts], bound, (0,), places)
     part = bound.inner

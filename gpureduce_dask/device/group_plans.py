@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,8 @@ LOADS = 4  # of 16 bytes in flight a thread
 LEAST_SLOTS = 4  # that a thread of a block takes
 PIECE = 4096  # elements of a group that one warp folds
 COLUMN_PIECE = 512  # and that one thread folds, where columns lie side by side
+PIECES_BATCH = 16  # chunks of one launch, at most, as kernels/bins/pieces.cuh has it,
+PARTS_BYTES = 2**27  # and bytes of what it leaves to be joined
 JOIN_BLOCKS = 4224
 MANY_CELLS = 1 << 16  # from which on threads alone keep a GPU busy, one each
 EXPONENTS = 254  # of finite binary32
@@ -134,9 +136,10 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
 
 
 def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]:
-    """The launches of one of these ways: two where the states of groups are made of what the first leaves."""
+    """The launches of one of these ways, two where sums are made of what the first leaves; of PIECES the one that comes
+    before those of :func:`pieces`."""
     if way == PIECES:
-        return pieces(op, rows)
+        return (starts(rows),)
     if way == PRIVATE:
         return (private(op, rows),)
     if way == WARP:
@@ -280,30 +283,43 @@ def rounding(op: Operator, rows: Rows, adding: Launch) -> Launch:
     return Launch(f"bins_round<{op.type}, {THREADS}>", blocks, work, threads=THREADS)
 
 
-def piece_of(rows: Rows) -> int:
-    """Elements of a piece, at most."""
-    return PIECE if rows.inner == 1 else COLUMN_PIECE
+def starts(rows: Rows) -> Launch:
+    """Where groups start among sorted positions."""
+    return Launch(f"bins_starts<{rows.label}, {THREADS}>", rows.groups // THREADS + 1, rows.work(), threads=THREADS)
 
 
-def pieces(op: Operator, rows: Rows) -> tuple[Launch, Launch]:
-    """Sorted positions, piece by piece, and the pieces of each group."""
-    size = piece_of(rows)
-    most = rows.groups + rows.length // size
+def batch(op: Operator, rows: Rows) -> int:
+    """How many chunks one launch takes by pieces: as many as their parts' memory allows."""
+    most, _ = _parts(rows)
+    return max(1, min(PIECES_BATCH, PARTS_BYTES // (rows.rows * most * rows.inner * op.state_bytes)))
+
+
+def _parts(rows: Rows) -> tuple[int, int]:
+    """The most pieces that a row of a chunk has, and elements of one at most."""
+    size = PIECE if rows.inner == 1 else COLUMN_PIECE
+    return rows.groups + rows.length // size, size
+
+
+def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
+    """Sorted positions of so many chunks, piece by piece, and the pieces of each group."""
+    most, size = _parts(rows)
     warps_a_block = THREADS // 32
     arguments = f"<{op.type}, {rows.indexed}, {THREADS}>"
+    work = rows.work(batch=2 * PIECES_BATCH, chunks=most, slots=size)
     if rows.inner == 1:
         tiles = -(-most // warps_a_block)
-        work = rows.work(chunks=most, slots=size, splits=tiles)
-        first = Launch(f"bins_pieces{arguments}", rows.rows * tiles, work, threads=THREADS)
+        kernel, blocks, first = "bins_pieces", tiles, replace(work, splits=tiles)
     else:
         tiles = -(-rows.inner // THREADS)
-        work = rows.work(chunks=most, slots=size, runs=tiles)
-        first = Launch(f"bins_columns{arguments}", rows.rows * most * tiles, work, threads=THREADS)
+        kernel, blocks, first = "bins_columns", most * tiles, replace(work, runs=tiles)
     cells = rows.rows * rows.groups * rows.inner
     side = rows.inner > 1 and cells >= MANY_CELLS
-    blocks = max(1, min(-(-cells // (THREADS if side else warps_a_block)), JOIN_BLOCKS))
+    joining = max(1, min(-(-cells // (THREADS if side else warps_a_block)), JOIN_BLOCKS))
     join = f"bins_join<{op.type}, {str(side).lower()}, {THREADS}>"
-    return first, Launch(join, blocks, rows.work(chunks=most, slots=size), threads=THREADS)
+    return (
+        Launch(kernel + arguments, count * rows.rows * blocks, first, threads=THREADS),
+        Launch(join, joining, replace(work, splits=count), threads=THREADS),
+    )
 
 
 def vector_of(itemsizes: Sequence[int], label_bytes: int, addresses: Sequence[int], rows: int, length: int) -> int:

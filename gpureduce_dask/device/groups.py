@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -37,18 +37,12 @@ class Codes:
 
     array: Any
     groups: int
-    stretches: dict[int, tuple[Any, Any, Any]] = field(default_factory=dict)  # by the size of pieces
+    stretches: tuple[Any, Any] | None = None  # positions in the order of their groups, and where groups begin there
 
     @property
     def nbytes(self) -> int:
         """On the GPU, with the order that may come."""
         return int(self.array.nbytes + 8 * self.array.size)
-
-    def sorted(self, piece: int) -> tuple[Any, Any, Any]:
-        """Positions by group, where groups begin among them, and where their pieces do: found once."""
-        if piece not in self.stretches:
-            self.stretches[piece] = sort_labels(self.array, self.groups, piece)
-        return self.stretches[piece]
 
 
 def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Any:
@@ -67,36 +61,48 @@ def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Seque
     with cupy.cuda.Device(chunks[0][0][0].data.device_id):
         flags = None if bound.bins.known is not None else _zeros(4)
         methods: dict[plans.Rows, _Method] = {}  # of these chunks, most of which are alike
-        states: Any = None
+        method, waiting, states = None, [], None
         for i, (arrays, labels) in enumerate(chunks):
             place = places[i] if places else whole(arrays[0].shape)
             view = View(arrays[0].shape, bound.bins.axes, axes)
-            states = _reduce(arrays, labels, bound, view, place, flags, methods, states)
-        return _as_partial(states, View(chunks[0][0][0].shape, bound.bins.axes, axes), bound), flags
+            if 0 in view.shape:
+                continue
+            each = _read(arrays, labels, bound, view, place)
+            if each.rows not in methods:
+                methods[each.rows] = _Method(each.rows, bound, arrays[0].data.device_id, flags)
+            if method is not None and (method is not methods[each.rows] or len(waiting) == method.batch):
+                states, waiting = method.fold(waiting, states), []
+            method = methods[each.rows]
+            waiting.append(each)
+        view = View(chunks[0][0][0].shape, bound.bins.axes, axes)
+        if method is None:
+            states = _identities(view.outer * view.inner * view.rows * bound.bins.count, bound)
+        else:
+            states = method.fold(waiting, states)
+        return _as_partial(states, view, bound), flags
 
 
-def _reduce(
-    arrays: tuple[Any, ...],
-    labels: Any,
-    bound: Binned,
-    view: View,
-    place: Place,
-    flags: Any,
-    methods: dict[plans.Rows, _Method],
-    before: Any,
-) -> Any:
-    """A chunk's states of (outer, groups, inner) behind those ``before``, one after another."""
-    groups = view.rows * bound.bins.count
+@dataclass(frozen=True)
+class _Chunk:
+    """A chunk whose rows lie one after another, or side by side, and the groups of their elements."""
+
+    rows: plans.Rows
+    laid: list[Any]
+    codes: Codes
+    start: int  # the position of its first element
+
+    @property
+    def operands(self) -> launch.Base:
+        return self.laid[0].data.ptr, self.laid[-1].data.ptr if len(self.laid) > 1 else 0, self.start
+
+
+def _read(arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, place: Place) -> _Chunk:
     ahead, kept_last = _order(view)
     laid = [_contiguous(a, (*ahead, *view.reduced, *kept_last)) for a in arrays]
     outer, length, inner = view.size(ahead), view.size(view.reduced), view.size(kept_last)
-    if 0 in view.shape:
-        return _identities(outer * groups * inner, bound) if before is None else before
     codes = _codes_of(labels, bound.bins, view, place, length)
     rows = _rows(laid, codes, bound, view, place, (outer, length, inner))
-    if rows not in methods:
-        methods[rows] = _Method(rows, bound, laid[0].data.device_id, flags)
-    return methods[rows].states(laid, codes, place.start(view.reduced), before)
+    return _Chunk(rows, laid, codes, place.start(view.reduced))
 
 
 def _order(view: View) -> tuple[Axes, Axes]:
@@ -154,7 +160,9 @@ class _Method:
         op, (text, _) = device_operator.cuda_operator(bound.cells), device_operator.own_text(bound.cells)
         self.size = bound.cells.state.itemsize
         self.way = plans.method(op, rows, self._adds_words(), device)
+        self.op, self.device, self.text = op, device, text
         self.steps = [plans.ready(step, device, text) for step in plans.steps(self.way, op, rows, device)]
+        self.batch = plans.batch(op, rows) if self.way == plans.PIECES else 1  # chunks of a launch, at most
         self.planes = plans.is_counted(op)  # of limbs, besides those of the sum
 
     def _adds_words(self) -> bool:
@@ -166,12 +174,13 @@ class _Method:
         is_exact = inner.name in ("any", "all", "count", "count_nonzero")
         return is_exact or bool(dtype.kind in "biu" and (inner.name == "sum" or dtype.itemsize >= 4))
 
-    def states(self, laid: list[Any], codes: Codes, start: int, before: Any) -> Any:
-        """CuPy bytes, those of (rows, groups, inner) one after another, each behind what is there of chunks before."""
-        operands = (laid[0].data.ptr, laid[-1].data.ptr if len(laid) > 1 else 0, start)
+    def fold(self, chunks: Sequence[_Chunk], before: Any) -> Any:
+        """The states of some chunks, as many as :attr:`batch` at most, behind what is there of those before them: CuPy
+        bytes, those of (rows, groups, inner) one after another."""
         if self.way == plans.PIECES:
-            return self._pieces(operands, codes, before)
-        bases = [operands, (codes.array.data.ptr, 0, 0)]
+            return self._pieces(chunks, before)
+        (each,) = chunks
+        bases = [each.operands, (each.codes.array.data.ptr, 0, 0)]
         if self.way in (plans.PRIVATE, plans.WARP, plans.BEST):
             mine = self._blocks(bases)
         else:
@@ -212,19 +221,28 @@ class _Method:
         plans.start(rounding, (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)])
         return states
 
-    def _pieces(self, operands: launch.Base, codes: Codes, before: Any) -> Any:
+    def _pieces(self, chunks: Sequence[_Chunk], before: Any) -> Any:
         """Elements in the order of their groups; what was there of chunks before is written over."""
-        rows, (first, last) = self.rows, self.steps
-        order, starts, pieces = codes.sorted(plans.piece_of(rows))
-        if self.flags is not None:
-            _check(self.bound.bins, flags_of(codes, order))
-        parts, at = self._new(rows.rows * first.launch.work.chunks * rows.inner)
-        self._run(first, [operands, (order.data.ptr, pieces.data.ptr, 0)], at, starts.data.ptr)
+        rows = self.rows
+        first, last = (plans.ready(step, self.device, self.text) for step in plans.pieces(self.op, rows, len(chunks)))
+        bases: list[launch.Base] = []
+        for each in chunks:
+            if each.codes.stretches is None:
+                each.codes.stretches = self._sorted(each.codes)
+            bases += [each.operands, (*(a.data.ptr for a in each.codes.stretches), 0)]
+        parts, at = self._new(len(chunks) * rows.rows * first.launch.work.chunks * rows.inner)
+        self._run(first, bases, at)
         states, out = self._new(rows.rows * rows.groups * rows.inner) if before is None else (before, before.data.ptr)
-        bases = [(at, 0 if before is None else out, 0), (0, pieces.data.ptr, 0)]
-        plans.start(last, (out, 0, 0), bases)
+        plans.start(last, (out, at, 0 if before is None else out), bases)
         del parts
         return states
+
+    def _sorted(self, codes: Codes) -> tuple[Any, Any]:
+        """Positions in the order of their groups, and where each group begins among them."""
+        order = order_of(codes.array, codes.groups)
+        starts, at = launch.new_array((codes.groups + 1,), np.dtype(np.int64), 8 * (codes.groups + 1))
+        self._run(self.steps[0], [(order.data.ptr, 0, 0), (codes.array.data.ptr, 0, 0)], at)
+        return order, starts
 
 
 def _identities(cells: int, bound: Binned) -> Any:
@@ -302,22 +320,15 @@ def read_flags(memory: Any) -> int:
     return int(launch.array_at((1,), np.dtype(np.uint32), memory, (4,)).get()[0])
 
 
-def sort_labels(codes: Any, groups: int, piece: int) -> tuple[Any, Any, Any]:
-    """Positions in the order of their groups, where each group begins among them, and the number of its first piece."""
+def order_of(codes: Any, groups: int) -> Any:
+    """Positions in the order of their groups, by keys of as few bytes as tell groups apart: a radix sort passes over
+    all of them once a byte. What no group has stands before them all or behind."""
     import cupy
 
-    wide = codes.astype(np.int32 if codes.itemsize < 4 else np.int64, copy=False)
-    order = cupy.argsort(wide, kind="stable")
-    starts = cupy.searchsorted(wide[order], cupy.arange(groups + 1, dtype=wide.dtype)).astype(np.int64)
-    pieces = cupy.zeros(groups + 1, np.int64)
-    pieces[1:] = cupy.cumsum(-(-cupy.diff(starts) // piece))
-    return order.astype(np.int64, copy=False), starts, pieces
-
-
-def flags_of(codes: Codes, order: Any) -> int:
-    """What kernels would say of sorted labels. Waits for the GPU."""
-    first, last = (int(codes.array[order[i]]) for i in (0, -1))
-    return (last >= codes.groups) + 2 * (first < 0)
+    key = np.min_scalar_type(-groups - 1)
+    if codes.itemsize > key.itemsize:
+        codes = cupy.clip(codes, -1 if codes.dtype.kind == "i" else 0, groups).astype(key)
+    return cupy.argsort(codes)
 
 
 def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:
