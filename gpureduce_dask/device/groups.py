@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -207,9 +208,14 @@ class _Method:
 
     def _whole(self, bases: list[launch.Base]) -> Any:
         """Integers, added to states."""
-        states = _identities(self.rows.rows * self.rows.groups, self.bound)
-        self._run(self.steps[0], bases, states.data.ptr)
+        states, out = self._new(self.rows.rows * self.rows.groups)
+        launch.run(self._filling, [(0, 0, 0)], out, self.size, self.device)
+        self._run(self.steps[0], bases, out)
         return states
+
+    @cached_property
+    def _filling(self) -> Any:
+        return _filling(self.rows.rows * self.rows.groups, self.bound, self.device)
 
     def _floats(self, bases: list[launch.Base]) -> Any:
         """Floats, added to limbs, which are rounded to states."""
@@ -249,10 +255,16 @@ def _identities(cells: int, bound: Binned) -> Any:
     size = bound.cells.state.itemsize
     states, out = launch.new_array((cells, size), np.dtype(np.uint8), max(1, cells * size))
     if cells:
-        text, _ = device_operator.own_text(bound.cells)
-        fill = chunk_plans.fill(device_operator.cuda_operator(bound.cells), cells, bound.cells)
-        launch.run(launch.ready([fill], states.data.device_id, text), [(0, 0, 0)], out, size, states.data.device_id)
+        device = states.data.device_id
+        launch.run(_filling(cells, bound, device), [(0, 0, 0)], out, size, device)
     return states
+
+
+def _filling(cells: int, bound: Binned, device: int) -> Any:
+    text, _ = device_operator.own_text(bound.cells)
+    return launch.ready(
+        [chunk_plans.fill(device_operator.cuda_operator(bound.cells), cells, bound.cells)], device, text
+    )
 
 
 def _codes_of(labels: Any, bins: Bins, view: View, place: Place, length: int) -> Codes:

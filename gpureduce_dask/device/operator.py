@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -92,9 +95,13 @@ def _size_check(bound: Bound) -> str:
 
 def options(bound: Bound) -> tuple[float, float]:
     """The keyword arguments of ``finalise`` as numbers, in the order of their names: what its CUDA form takes."""
-    parameters = inspect.signature(bound.monoid.finalise).parameters.values()
-    given = {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
-    given.update(bound.monoid.options)
+    given = _defaults(bound.monoid.finalise) | dict(bound.monoid.options)
     values = [float(v) for _, v in sorted(given.items()) if isinstance(v, (bool, int, float, np.number))]
     first, second, *_ = [*values, 0.0, 0.0]
     return first, second
+
+
+@lru_cache(maxsize=256)
+def _defaults(finalise: Callable[..., Any]) -> dict[str, Any]:
+    parameters = inspect.signature(finalise).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
