@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import dask
 from dask._task_spec import Alias, DataNode, GraphNode, List, Task, TaskRef
 from dask.array.core import Array
-from dask.core import reverse_dict, toposort
 
 from ..errors import ArgumentError, message
 
@@ -59,19 +59,31 @@ def _get(name: str) -> Any:
 def fuse_linear(graph: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
     """The graph with each chain of tasks as one, or as it is.
 
-    dask begins at the tasks that come first in the graph, and a chain that it meets from without stays apart from the
-    task where it met it. So each chain comes by its last task here: else a task would be fused with what it needs in
-    one graph and not in another, and a scheduler would have it under one key twice.
+    dask gets each chain by itself, its last task first. Of a whole graph it begins at the tasks that come first there,
+    and a chain that it meets from without stays apart from the task where it met it: a task would be fused with what it
+    needs in one graph and not in another, and a scheduler would have it under one key twice. To put a whole graph in
+    order first takes sets for all tasks, over which Python's garbage collector goes: to optimise 14,000 tasks of a
+    rolling mean took 1.5 s so, 1.2 chain by chain (EPYC, 2026-11).
     """
     fuse = _get("dask._task_spec.fuse_linear_task_spec")
     if fuse is None:
         return graph
-    needs = {key: (node.dependencies & graph.keys()) - {key} for key, node in graph.items()}
-    users = reverse_dict(needs)
-    order = toposort(graph, needs)
-    # Those that another chain may end at come first; the others end at a task of several needs, which has its own.
-    ends = dict.fromkeys(key for key in order if key in wanted or len(users[key]) != 1)
-    found: dict[Any, Any] = fuse({key: graph[key] for key in [*ends, *reversed(order)]}, wanted)
+    users = Counter(need for key, node in graph.items() for need in node.dependencies if need != key)
+    before = {}  # what a task alone needs, and needs alone
+    for key, node in graph.items():
+        if len(node.dependencies) == 1 and not node.block_fusion:
+            (need,) = node.dependencies
+            is_shared = users[need] != 1 or need in wanted or need not in graph
+            if not is_shared and not graph[need].block_fusion:
+                before[key] = need
+    found = dict(graph)
+    for end in before.keys() - before.values():
+        chain = [end]
+        while chain[-1] in before:
+            chain.append(before[chain[-1]])
+        for key in chain:
+            del found[key]
+        found.update(fuse({key: graph[key] for key in chain}, wanted & {end}))
     return found
 
 
