@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import gpureduce_dask as gr
 from gpureduce_dask import errors, planner
+from gpureduce_dask.distributed import workers
 from gpureduce_dask.graph import fusion, scan, sources
 from gpureduce_dask.graph.meta import promises_device
 from gpureduce_dask.host import reduce as host_reduce
@@ -469,6 +470,14 @@ def test_lines_are_not_scanned_in_turn_where_results_are_let_go_or_threads_would
             assert not [name for name in names_of(*arrays) if "line" in name]
     with dask.config.set(scheduler="threads", num_workers=3):  # of which one would scan two
         assert "gr-cumsum-line" not in names_of(gr.cumsum(x, axis=0))
+
+
+def test_lines_are_not_scanned_in_turn_by_a_cluster_that_came_later(monkeypatch):
+    with dask.config.set(scheduler="threads", num_workers=2):
+        y = gr.cumsum(lazy(small((64, 40)), (4, 10)).persist(), axis=0)
+        assert "gr-cumsum-line" in names_of(y)
+        monkeypatch.setattr(workers, "current", lambda: workers.Workers({"tcp://a": 1}, client=object()))
+        assert "gr-cumsum-line" not in names_of(y)
 
 
 def test_steps_before_lines_in_turn_are_computed_once():

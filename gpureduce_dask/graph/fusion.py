@@ -220,12 +220,12 @@ def flat_keys(keys: Any) -> Iterator[Key]:
 
 def _as_kept(graph: HighLevelGraph, wanted: set[Key]) -> HighLevelGraph:
     """The graph with the layers whose chunks are all kept, by who asks for them or joined, written down for that."""
-    layers = dict(graph.layers)
+    layers = {}
     for name, layer in graph.layers.items():
         users = graph.dependents[name]
         if isinstance(layer, LazyTasks) and (users <= wanted if users else _are_all_wanted(name, layer, wanted)):
             layers[name] = LazyTasks(layer.factory.where_kept())
-    return HighLevelGraph(layers, graph.dependencies)
+    return HighLevelGraph({**graph.layers, **layers}, graph.dependencies) if layers else graph
 
 
 def _are_all_wanted(name: str, layer: LazyTasks, wanted: set[Key]) -> bool:

@@ -79,7 +79,7 @@ class ScanGraph:
     ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one task
     finds: for each line, or once for all of them as one; None where lines are scanned one chunk after another.
     ``section`` is how many chunks of a line get their carries from one task, or are scanned by it; ``in_turn`` how many
-    the latter where all results are kept, 0 where they are not scanned so.
+    the latter where all results are kept, 0 where none are.
     """
 
     arrays: Sequence[tuple[str, tuple[int, ...]]]
@@ -97,8 +97,14 @@ class ScanGraph:
         return math.prod(self.arrays[0][1])
 
     def where_kept(self) -> ScanGraph:
-        """The scan to run where all of its results are kept."""
-        return replace(self, partition=None, section=self.in_turn) if self.in_turn else self
+        """The scan to run where all of its results are kept: in turn where lines keep all threads of this process busy,
+        which all see what a task gives as a list of chunks."""
+        known = workers.current()
+        is_local = known.client is None and not workers.are_processes()
+        lines = 1 if self.scan.flat else self.results // self.arrays[0][1][self.scan.axis]
+        if not (self.in_turn and is_local and planner.are_busy(lines, known.total)):
+            return self
+        return replace(self, partition=None, section=self.in_turn)
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
@@ -263,7 +269,7 @@ class ScanTree:
             [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else (),
             partition,
             section,
-            planner.in_turn(self.reduction.chunk_bytes) if self._may_run_in_turn(len(lines)) else 0,
+            0 if scan.device else planner.in_turn(self.reduction.chunk_bytes),
         )
         return self.array(LazyTasks(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
 
@@ -274,13 +280,6 @@ class ScanTree:
         graph = HighLevelGraph.from_collections(self.name, layer, dependencies=self.inputs)
         like = meta.like(self.x._meta, len(sizes), self.scan.bound.result)
         return da.Array(graph, self.name, tuple(map(tuple, sizes)), meta=like)
-
-    def _may_run_in_turn(self, lines: int) -> bool:
-        """True where each line is scanned from its start to its end: on threads of this process, which all see what a
-        task gives as a list of chunks."""
-        known = workers.current()
-        is_local = known.client is None and not workers.are_processes()
-        return is_local and not self.scan.device and planner.are_busy(lines, known.total)
 
     def source(self) -> PersistedSource | None:
         """The chunks where they are in memory, or where tasks compute them of what is as they read it; else None."""
