@@ -127,7 +127,7 @@ class ScanGraph:
             columns = columns_of(zip(*map(self._blocks, members), strict=True))
             done = writer.add("line", scan_line, columns, list(map(self._offset, members)), before, self.scan)
             for at, coords in enumerate(members):
-                key = self._key(coords)
+                key = self._key(writer.name, coords)
                 writer.tasks[key] = Task(key, operator.getitem, done, at)
             if section.members[-1] + 1 < len(line):
                 before = writer.add("behind", operator.getitem, done, -1)
@@ -150,7 +150,7 @@ class ScanGraph:
                 before = writer.add("carry", carries, List(*(groups[g] for g in number)), orders, offsets, before, scan)
             for k, line in enumerate(lines):
                 for at, i in enumerate(section.members):
-                    key = self._key(line[i])
+                    key = self._key(writer.name, line[i])
                     blocks = map(TaskRef, self._blocks(line[i]))
                     if i:  # as short as can be, for there are many
                         writer.tasks[key] = Task(key, scan_chunk, before, k, at, *blocks)
@@ -167,9 +167,8 @@ class ScanGraph:
             else writer.add("total", totals, *arguments, kind=TotalsTask, chunks=len(members))
         )
 
-    def _key(self, coords: Coords) -> Any:
-        """A chunk of the result."""
-        name = f"{self.prefix}-{self.token}"
+    def _key(self, name: str, coords: Coords) -> Any:
+        """A chunk of the result; the name is one text for all of them, which travels once."""
         return (name, self._along(coords)) if self.scan.flat else (name, *coords)
 
     def _along(self, coords: Coords) -> int:
