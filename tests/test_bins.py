@@ -149,6 +149,14 @@ def test_boxes_and_runs_that_are_folded_where_they_lie(name, monkeypatch):
     alike(gr.grouped(whole, lines, row, (1, 2, 3)).compute(), by_loop(row, x, flat, (1, 2, 3), 18))
 
 
+@pytest.mark.parametrize("name", ["sum", "prod", "max", "ptp", "any", "count_nonzero", "argmax"])
+def test_the_last_strip_of_wide_rows_may_be_narrow(name):
+    x = np.random.default_rng(7).integers(-2, 3, (12, host_groups.STRIP + 3))
+    labels = np.arange(12) % 4
+    got = gr.grouped(da.from_array(x, chunks=(6, -1)), labels, name, axis=0).compute()
+    alike(got, by_loop(OPERATORS[name], (x,), labels, (0,), 4))
+
+
 @pytest.mark.parametrize("name", ["sum", "std", "argmax", "last"])
 def test_short_runs_of_wide_rows_are_brought_together(name, monkeypatch):
     """Each row a run of its own: not one fold a row, and cells side by side in strips."""

@@ -227,11 +227,14 @@ def _at(states: State, ufuncs: tuple[np.ufunc, ...], blocks: tuple[Array, ...], 
     where = _cells(panel, states[0].shape)
     lifted = as_fields(bound.monoid.lift(*blocks, np.zeros((), np.int64)), bound, blocks[0].shape)
     for ufunc, field, values in zip(ufuncs, states, lifted, strict=False):
-        flat, given = _plain(field.reshape(-1)), _plain(values.reshape(-1))  # lines of a contiguous array: a view
+        together = np.ascontiguousarray(field)  # itself, but for the last strip of wide states
+        flat, given = _plain(together.reshape(-1)), _plain(values.reshape(-1))
         if ufunc in DECIDES:
             flat[where[given == DECIDES[ufunc]]] = DECIDES[ufunc]
         else:
             ufunc.at(flat, where, given)
+        if together is not field:
+            field[...] = together
 
 
 def _multiply(
