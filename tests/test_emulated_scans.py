@@ -181,8 +181,6 @@ CALLS = {
     "rows of odd pitch inside": call("max", "u1", (130, 520), 0, view=lambda x: x[:, 3:513], carried=True),
     "bytes apart, in reverse": call("max", "u1", (120, 501), 0, carried=True, reverse=True),
     "few columns": call("sum", "f4", (1700, 3), 0, carried=True, phase=4, reverse=True),
-    "interleaved rows": call("sum", "f4", (701, 3), 0, carried=True, phase=4),
-    "interleaved rows in order": call("last", "f4", (700, 4), 0, carried=True, exclusive=True),
     "columns whole misaligned": call("sum", "i4", (61, 44), 0, carried=True, phase=4),
     "bytes in columns": call("max", "u1", (200, 256), 0, view=rising),
     "lines misaligned, in reverse": call(
@@ -416,7 +414,7 @@ PACKS = {
 CALLS |= PACKS
 METHODS = {
     f"{method}, {name}": replace(call(*arguments, **options), method=method)
-    for method in ("reduce-then-scan", "two-level", "scan-then-fan")
+    for method in ("reduce-then-scan", "two-level")
     for name, arguments, options in (
         ("long", ("sum", "i4", (20_000,)), {"carried": True}),
         ("in order", ("affine", "f8", (3, 700), 1), {"reverse": True, "carried": True}),
@@ -874,7 +872,7 @@ DEFECTS = {
     "columns begin with the first position": (
         "return position + rows_ahead(location, position) * width - location.lead;",
         "return position;",
-        ("contiguous columns", "interleaved rows"),
+        ("contiguous columns",),
     ),
     "a warp group goes on before all have their copies": (
         "sync_group();  // all have their copies",

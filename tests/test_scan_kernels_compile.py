@@ -39,16 +39,12 @@ SHAPES = (
     (re.compile(r", \d+, (?=3, 32, \w+, \w+, \w+, \w+>$)"), ", 10, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
-    (re.compile(r"(?<=^scan_interleaved_rows)(.*), \d+, \d+, (?=[34], \w+>$)"), r"\1, 12, 9, "),
     (re.compile(r"(?<=^scan_lane_lines)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^scan_small_planes)(.*), \d+, (?=\w+, \w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^scan_subwarp_lines)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
 )
 
-IN_WARPS = (
-    *("scan_rows", "scan_columns", "scan_interleaved_rows"),
-    *("scan_small_planes", "scan_lane_lines", "scan_subwarp_lines"),
-)
+IN_WARPS = ("scan_rows", "scan_columns", "scan_small_planes", "scan_lane_lines", "scan_subwarp_lines")
 CONTIGUOUS = (  # warp groups and warps of each
     (re.compile(r", \d+, \d+, (?=\d+, \d, \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
     (re.compile(r", \d+, \d+, (?=\d+, [5-7], \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 7, "),
@@ -107,9 +103,8 @@ def test_kernels_compile_without_spills(arch):
 
 def test_blocks_read_and_write_posts_by_relaxed_accesses_of_whole_words():
     """Others would race, and two halves of a word need not be seen together."""
-    in_tiles = ("scan_rows<Sum", "scan_rows<Var", "scan_columns<Sum", "scan_contiguous_columns<Sum")
-    ways = (*in_tiles, "scan_interleaved_rows", "scan_any_all")
-    some = [next(kernel for kernel in KERNELS if kernel.startswith(way)) for way in ways]
+    in_tiles = ("scan_rows<Sum", "scan_rows<Var", "scan_columns<Sum", "scan_contiguous_columns<Sum", "scan_any_all")
+    some = [next(kernel for kernel in KERNELS if kernel.startswith(way)) for way in in_tiles]
     for kernel, (_, code) in kernel_facts._compiled(some, MAIN, "", TOP, 0).items():
         assert "st.global.cg" not in code, kernel
         writes = set(re.findall(r"\bst\.relaxed\S*", code))

@@ -49,7 +49,7 @@ WORD, WORD_OF_NARROW = 8, 4
 # Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
 STRIPS = 4
 MANY_IN_SEGMENTS = 4224  # columns, whose chains are many (scan_columns.FEW_CHAINS)
-# Columns of which a lane takes whole rows, where they are not scanned as interleaved rows (scan_contiguous.py): down
+# Columns of which a lane takes whole rows, where rows do not follow one another (scan_contiguous_columns.py): down
 # (n, 3) 0.65 of a copy and 0.53 with one column a lane, (n, 5) 0.61 and 0.57; (n, 4), where lanes meet in their banks,
 # 0.56 and 0.68.
 WHOLE_ROWS = (3, 5)

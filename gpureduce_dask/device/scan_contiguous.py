@@ -1,4 +1,4 @@
-"""How a scan of lines that lie side by side is cut where one row follows another in memory; and of the fewest lines."""
+"""How a scan of lines that lie side by side is cut where one row follows another in memory: their tiles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 from .layout import Dim
-from .scan_task import STAGES, WRITE_DELAY, Operands, Operator, Plan, Step, chain_tile_states, flag
+from .scan_task import STAGES, WRITE_DELAY, Operands, Operator, Plan, Step, chain_tile_states
 from .task import div_words, walk_words
 
 LANES, STATE_SLOTS = 32, WRITE_DELAY + 1
@@ -102,41 +102,3 @@ def launch(op: Operator, contiguous: ContiguousRows, kernel: str, tiles: Tiles, 
     blocks = min(planes * links, processors // tiles.cluster_blocks * tiles.cluster_blocks)
     step = Step(kernel, blocks, LANES * tiles.warps, tiles.shared_bytes)
     return Plan((step,), members, tile_states + 16, True, (0, 0))
-
-
-# H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as interleaved rows, as contiguous columns and by columns: sums of
-# float32 down (n, 2) 0.94, 0.90 and 0.69, (n, 3) 0.95, 0.81 and 0.66, (n, 4) 0.92, 0.91 and 0.69; but (n, 5), whose
-# runs are short, 0.29 as interleaved rows and 0.56 by columns, and (n, 3) of float64, whose states are pairs, 0.50 and
-# 0.65.
-MOST_INTERLEAVED = 4  # columns
-SHORTEST_INTERLEAVED = 256  # rows: lines of fewer are taken by a thread each
-INTERLEAVED_STATE_BYTES = 8
-# (warps, packs a lane): the first whose runs are whole rows, and that fits; states of more bytes take registers.
-INTERLEAVED_SHAPES = ((12, 9), (10, 11), (8, 9), (4, 9), (1, 3), (1, 1))
-
-
-def interleaved_rows(
-    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
-) -> Plan | None:
-    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
-    contiguous = contiguous_rows(op, arrays)
-    if (
-        contiguous is None
-        or reverse
-        or contiguous.planes
-        or contiguous.width > MOST_INTERLEAVED
-        or contiguous.length < SHORTEST_INTERLEAVED
-    ):
-        return None
-    if op.state_bytes > INTERLEAVED_STATE_BYTES:
-        return None
-    pack = 16 // max(contiguous.sizes)
-    for warps, run in INTERLEAVED_SHAPES:
-        share = LANES * run * pack
-        nbytes = warps * (share * contiguous.bytes_each + STATE_SLOTS * contiguous.width * op.state_bytes) + SCRATCH
-        if run * pack % contiguous.width or nbytes > limit:
-            continue
-        kernel = f"scan_interleaved_rows<{op.type}, {op.emits}, {warps}, {run}, {contiguous.width}, {flag(exclusive)}>"
-        tiles = Tiles(warps, share // contiguous.width, warps + WRITE_DELAY, nbytes, lane_state_bytes=op.state_bytes)
-        return launch(op, contiguous, kernel, tiles, False, processors)
-    return None

@@ -73,7 +73,6 @@ COSTS = {
     "scan_subwarp_lines": Cost(4e-6, 1.04, short=40, long=4096, step=5e-8),
     "scan_rows": Cost(8e-6, 1.03, short=170),
     "scan_rows, strided": Cost(8e-6, 1.2, short=170, element=3e-12),
-    "scan_interleaved_rows": Cost(8e-6, 1.05),
     "scan_cluster_columns": Cost(8e-6, 1.03),
     "scan_contiguous_columns": Cost(8e-6, 1.1),
     "scan_serial_columns": Cost(8e-6, 1.05),

@@ -6,7 +6,7 @@ from ..errors import ArgumentError, message
 from .scan_task import Operands, Operator, Plan, Step, flag, words
 
 SINGLE_PASS = "look-back"
-METHODS = (SINGLE_PASS, "reduce-then-scan", "two-level", "scan-then-fan")
+METHODS = (SINGLE_PASS, "reduce-then-scan", "two-level")
 
 THREADS, ITEMS = 256, 8  # of a block; elements that a thread takes at once
 FEW = 1024  # parts of a chunk with two levels
@@ -32,35 +32,31 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, method:
         counts = [min(counts[0], max(1, FEW // lines))]
     while counts[-1] > 1:
         counts.append(-(-counts[-1] // fan))
-    local = method == "scan-then-fan" and counts[0] > 1
-    steps = _steps(op, lines, counts, exclusive, local)
+    steps = _steps(op, lines, counts, exclusive)
     strides = [s[arrays.axis] for s in arrays.strides]
     starts = tuple((length - 1) * s if reverse else 0 for s in strides)
     if reverse:
         strides = [-s for s in strides]
-    parts = lines * sum(counts)
     members = words(
         lines=lines,
         length=length,
         tiles=counts[0],
-        parts=parts,
         steps=(strides[0], strides[1] if len(strides) > 2 else 0, strides[-1]),
         flags=(strides[2] if len(strides) > 3 else 0, arrays.flags()),
         step_index=-1 if reverse else 1,
         option=op.option,
         walk=arrays.kept(),
     )
-    scratch = (parts + (lines * length if local else 0)) * op.state_bytes
-    return Plan(steps, members, scratch, False, starts, ITEMS)
+    return Plan(steps, members, lines * sum(counts) * op.state_bytes, False, starts, ITEMS)
 
 
-def _steps(op: Operator, lines: int, counts: list[int], exclusive: bool, local: bool) -> tuple[Step, ...]:
+def _steps(op: Operator, lines: int, counts: list[int], exclusive: bool) -> tuple[Step, ...]:
     shape, shared = f"{THREADS}, {ITEMS}", THREADS // 32 * op.state_bytes
     blocks = [min(lines * count, MOST_BLOCKS) for count in counts]
     top = len(counts) - 1  # the source of which a line has one part
 
-    def scan(source: int, based: bool, alone: bool = False) -> Step:
-        flags = ", ".join(flag(x) for x in (based, exclusive and source == 0, alone))
+    def scan(source: int, based: bool) -> Step:
+        flags = f"{flag(based)}, {flag(exclusive and source == 0)}"
         name = f"scan_method_scan<{op.type}, {op.emits}, {shape}, {source}, {flags}>"
         return Step(name, blocks[source], THREADS, shared)
 
@@ -69,9 +65,4 @@ def _steps(op: Operator, lines: int, counts: list[int], exclusive: bool, local: 
         for source in range(top)
     ]
     down = [scan(source, source < top) for source in range(top, -1, -1)]
-    if local:
-        up[0], down[-1] = (
-            scan(0, False, True),
-            Step(f"scan_method_fan<{op.type}, {op.emits}, {shape}>", blocks[0], THREADS),
-        )
     return (*up, *down)

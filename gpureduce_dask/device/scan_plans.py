@@ -2,11 +2,10 @@
 
 Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions). Lines that
 lie side by side are scanned in strips of columns (scan_columns.py), many of those by a warp each
-(scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py), the
-fewest as if they were one line (scan_contiguous.py). Short lines are taken whole by a lane, a thread or a sub-warp
-(scan_small_lines.py), other lines by a thread each, or by several, and any by the textbook's methods (scan_methods.py).
-Every kernel that takes a scan gives its plan; of these the one is used that is predicted to take least time
-(scan_costs.py), by shapes, dtypes and the GPU's properties.
+(scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py). Short
+lines are taken whole by a lane, a thread or a sub-warp (scan_small_lines.py), other lines by a thread each, or by
+several, and any by the textbook's methods (scan_methods.py). Every kernel that takes a scan gives its plan; of these
+the one is used that is predicted to take least time (scan_costs.py), by shapes, dtypes and the GPU's properties.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from dataclasses import dataclass
 
 from . import (
     scan_columns,
-    scan_contiguous,
     scan_contiguous_columns,
     scan_costs,
     scan_methods,
@@ -128,7 +126,6 @@ def _without_positions(
     yield scan_small_lines.small_planes(op, arrays, exclusive, reverse, limit, processors)
     yield _any_all(op, arrays, exclusive, reverse, limit, processors)
     yield scan_small_lines.subwarp_lines(op, arrays, exclusive, reverse, limit, processors)
-    yield scan_contiguous.interleaved_rows(op, arrays, exclusive, reverse, limit, processors)
     yield scan_contiguous_columns.plan(op, arrays, exclusive, reverse, limit, processors, gpu.clusters)
     yield scan_serial_columns.plan(op, arrays, exclusive, reverse, limit)
     yield scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)

@@ -19,8 +19,7 @@ struct Scan {
     u64 lead;
     u64 lines, length;    // length: elements of a line
     u64 tiles;            // or splits of a line
-    u64 parts;            // short lines: those of a lane; lines side by side: those of a plane; scan-then-fan: states of parts,
-                          // those of elements are behind them
+    u64 parts;            // short lines: those of a lane; lines side by side: those of a plane
     i64 step_flags, step_index;
     i64 step_a, step_b, step_out;  // lines at any strides: bytes from one element to the next
     u64 unit_a, unit_b, unit_out;  // strided lines: bytes that lie together, aligned, wherever lines begin; lines side by side:

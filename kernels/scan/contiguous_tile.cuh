@@ -36,11 +36,9 @@ struct ContiguousTile {
     static const bool barrier_on_prefix = !IsComputeBound<Op>::yes;
     static const u32 FIRST_BARRIER = 4 * WRITE_DELAY + 1;  // named barrier of the first warp group
     // H200, 2026-11, shares of a copy, in three levels and two: sums of float32 down (n, 5) 0.90 and 0.85, (n, 8) 0.92 and 0.90,
-    // (n, 33) 0.77 and 0.79, of float64 (n, 5) 0.78 and 0.71, (n, 32) 0.70 and 0.77; maxima of float32 (n, 32) 0.95 and 0.94. Not
-    // of interleaved rows, which have a state a warp: sums of float32 down (n, 3) 0.93 and 0.96.
+    // (n, 33) 0.77 and 0.79, of float64 (n, 5) 0.78 and 0.71, (n, 32) 0.70 and 0.77; maxima of float32 (n, 32) 0.95 and 0.94.
     static const bool three_levels =
-        Anchored && StateCount >= 32 * Warps &&
-        LookBackWarps <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : IsTwofoldSum<Op>::yes && !Lines ? 1 : 0);
+        Anchored && LookBackWarps <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : IsTwofoldSum<Op>::yes && !Lines ? 1 : 0);
     typedef typename Conditional<three_levels, ThreeLevelLookBack<Running, 2>,
                                  TwoLevelLookBack<Running, Anchored, true>>::type Links;
     typedef BatchedLookBack<Op, (Radix > 0 ? Radix : 1), (StatesPerLane > 0 ? StatesPerLane : 1)> BatchedLinks;

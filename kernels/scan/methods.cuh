@@ -1,8 +1,5 @@
-// Textbook ways to scan, each in passes over memory, to compare the single pass with (Harris, Sengupta and Owens 2007;
-// Merrill and Grimshaw 2009). Lines are cut into parts, a block each.
-//
-//   reduce-then-scan  fold each part to its state; scan the states, as lines of their own; scan each part from its base
-//   scan-then-fan     scan each part by itself; scan the states behind them; combine each element's with its part's base
+// A textbook way to scan in passes over memory (Merrill and Grimshaw 2009): lines are cut into parts, a block each, and each part
+// is folded to its state; the states are scanned, as lines of their own; then each part is scanned from its base.
 //
 // Source 0 is elements; source n is states of the parts of source n - 1, which a scan replaces by what comes before each.
 #pragma once
@@ -105,26 +102,18 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fold(const __g
     }
 }
 
-// What is before an element, or with it.
-template <class Op, bool Exclusive, class Item>
-GR_HD typename Op::State exclusive_or_inclusive(typename Op::State before, typename Op::State with, const Item& x) {
-    if constexpr (Exclusive) return ExclusiveState<Op>::of(before, x);
-    else return with;
-}
-
 // Grid: any number of blocks, a part after another. Scans a source from the bases of its parts; without Based there is one part
-// a line, and carries are its bases. With Local from none, and results are states behind those of all parts, for
-// scan_method_fan.
-template <class Op, class Emit, int Threads, int Items, int Source, bool Based, bool Exclusive, bool Local>
+// a line, and carries are its bases.
+template <class Op, class Emit, int Threads, int Items, int Source, bool Based, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __grid_constant__ Scan task) {
     typedef typename Op::State State;
     const Cuts<Op, Threads * Items> parts(task, Source);
     for (u64 part = blockIdx.x; part < parts.all(); part += gridDim.x) {
         const u64 end = parts.end(part), number = parts.line(part);
         const typename ItemsOf<Op, Source>::type line(task, number, parts.from, parts.length);
-        State *const locals = (State*)task.states + task.parts + number * task.length, state = Op::identity(), through;
+        State state = Op::identity(), through;
         if (Based) state = parts.to[part];
-        else if (!Local && task.carry) state = ((const State*)task.carry)[number];
+        else if (task.carry) state = ((const State*)task.carry)[number];
         for (u64 at = parts.begin(part); at < end; at += Threads * Items) {
             const u64 first = at + threadIdx.x * Items, last = first + Items < end ? first + Items : end;
             State own = Op::identity();
@@ -134,28 +123,12 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __g
                 const auto x = line.get(k);
                 const State with = line.add(before, x, k);
                 if constexpr (Source > 0) line.template put<Emit>(k, before);
-                else if constexpr (Local) locals[k] = exclusive_or_inclusive<Op, Exclusive>(before, with, x);
-                else line.template put<Emit>(k, exclusive_or_inclusive<Op, Exclusive>(before, with, x));
+                else if constexpr (Exclusive) line.template put<Emit>(k, ExclusiveState<Op>::of(before, x));
+                else line.template put<Emit>(k, with);
                 before = with;
             }
             state = Op::combine(state, through);
         }
-        if (threadIdx.x != 0) continue;
-        if (Local) parts.to[part] = state;
-        else if (!Based && task.totals) ((State*)task.totals)[number] = state;
-    }
-}
-
-// Grid: any number of blocks, a part after another. Each element's state behind its part's base.
-template <class Op, class Emit, int Threads, int Items>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_fan(const __grid_constant__ Scan task) {
-    typedef typename Op::State State;
-    const Cuts<Op, Threads * Items> parts(task, 0);
-    for (u64 part = blockIdx.x; part < parts.all(); part += gridDim.x) {
-        const u64 end = parts.end(part), number = parts.line(part);
-        const Elements<Op> line(task, number, nullptr, 0);
-        const State base = parts.to[part], *locals = (const State*)task.states + task.parts + number * task.length;
-        for (u64 k = parts.begin(part) + threadIdx.x; k < end; k += Threads)
-            line.template put<Emit>(k, Op::combine(base, locals[k]));
+        if (!Based && threadIdx.x == 0 && task.totals) ((State*)task.totals)[number] = state;
     }
 }

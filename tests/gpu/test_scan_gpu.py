@@ -385,7 +385,7 @@ FAMILIES = {
     "many strips": Family("scan_columns<*, 1, false, false, *", (1 << 15, MANY >> 15)),
     "strips that overlap": Family("scan_columns<*, 32, false, *", (1 << 15, (MANY >> 15) - 1), dtype="int16"),
     "planes": Family("scan_columns<*", (2, MANY // 512, 256), 1),
-    "few columns": Family("scan_interleaved_rows<*", (MANY // 3, 3)),
+    "few columns": Family("scan_contiguous_columns<*", (MANY // 3, 3)),
     "contiguous columns": Family("scan_contiguous_columns<*, true, false, false>", (MANY // 100, 100)),
     "contiguous columns from their end": Family(
         "scan_contiguous_columns<*, true, false, false>", (MANY // 5, 5), reverse=True
@@ -412,8 +412,7 @@ FAMILIES = {
     "positions in one line": Family("scan_rows<Indexed<*", (MANY,), op="argmax"),
     "reduce-then-scan": Family("scan_method_scan<*, 2, false, *", (MANY,), method="reduce-then-scan"),
     "two-level": Family("scan_method_fold<*, 0>", (MANY,), method="two-level"),
-    "scan-then-fan": Family("scan_method_fan<*", (MANY,), method="scan-then-fan"),
-    "scan-then-fan of columns": Family("scan_method_fan<*", (MANY // 128, 128), op="max", method="scan-then-fan"),
+    "two-level of columns": Family("scan_method_fold<*, 0>", (MANY // 128, 128), op="max", method="two-level"),
 }
 
 

@@ -39,7 +39,6 @@ ORDER = {
     "scan_any_all": (0, 1 << 60),
     "scan_subwarp_lines": (360, 1 << 60),
     "scan_rows": (0, 1 << 60),
-    "scan_interleaved_rows": (0, 1 << 60),
     "scan_cluster_columns": (0, 1 << 60),
     "scan_contiguous_columns": (0, 1 << 60),
     "scan_serial_columns": (0, 1 << 60),
