@@ -1,6 +1,7 @@
 // Everything that reductions of groups are made of.
 #pragma once
 #include "reduce.cuh"
+#include "contiguous.cuh"
 #include "bins/atomic.cuh"
 #include "bins/best.cuh"
 #include "bins/exact.cuh"

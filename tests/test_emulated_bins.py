@@ -21,7 +21,7 @@ from simt.backend import Emulator, get, put
 from gpureduce_dask import errors
 from gpureduce_dask.device import group_plans as plans
 from gpureduce_dask.device import groups as device_groups
-from gpureduce_dask.device import launch, sources
+from gpureduce_dask.device import contiguous, launch, sources
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device.scan_costs import Gpu
@@ -93,9 +93,9 @@ def machine(emulator: Emulator, **limits: Any) -> Iterator[None]:
         for name, value in {**SMALL, **limits}.items():
             patch.setattr(plans, name, value)
         patch.setattr(plans, "_ready", {})
+        patch.setattr(contiguous, "_plans", {})
         patch.setattr(device_groups, "_codes", type(device_groups._codes)())
         patch.setattr(device_groups, "on_device", lambda a: put(a) if isinstance(a, np.ndarray) else a)
-        patch.setattr(device_groups, "copied", lambda a: put(np.ascontiguousarray(seen(a))))
         patch.setattr(device_groups, "read_flags", lambda memory: ctypes.c_uint32.from_address(memory.ptr).value)
         patch.setattr(device_groups, "order_of", order_of)
         patch.setattr(device_groups, "boxed", boxed)
@@ -147,6 +147,11 @@ RAISED = {
 
 
 JOINED, SIDES = ("sum", "var", "nanargmax"), (1, 1 << 16)  # by a thread a cell, and by a warp
+# How many lanes fold a piece, and in what order the axes of a chunk of (6, 5, 36) lie in memory, where the first and the
+# last are reduced, or the middle one: columns that are kept behind, rows, labels in another order, and none of these.
+TEAMS = (1, 8, 32)
+ORDERS = ((2, 0, 1), (0, 2, 1), (1, 2, 0), (1, 0, 2), (2, 1, 0))
+LAID = [(op, axes, order) for op in ("var", "argmax", "first") for axes in ((0, 2), (1,)) for order in ORDERS]
 
 
 def cases(method: str) -> list[str]:
@@ -185,6 +190,11 @@ def emulator() -> Emulator:
                 chunks_of(op, LENGTHS["unlike"], (40,))
         with machine(found):
             chunks_of("first", LENGTHS["alike"], ())
+            for case in LAID:
+                laid(*case)
+        for lanes in TEAMS:
+            with machine(found, TEAMS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16):
+                in_teams()
         for limits, op in itertools.product(EXACT.values(), ("sum", "mean")):
             with machine(found, **limits):
                 magnitudes(op)
@@ -282,6 +292,66 @@ def test_labels_that_no_group_has(emulator, label, strict):
         labels[7] = label
         with pytest.raises(errors.ArgumentError):
             device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)
+
+
+def in_teams() -> list[Any]:
+    """Short rows, and groups of a line that are many: what teams of lanes fold."""
+    found = []
+    for op, dtype, shape, axes, groups in (("var", "f4", (520, 9), (1,), 3), ("first", "i4", (300,), (0,), 90)):
+        bound, x, labels = labelled(op, dtype, shape, axes, groups, True)
+        found.append((device_groups.reduce_many([((put(x),), put(labels))], bound, axes, None), bound, x, labels, axes))
+    return found
+
+
+@pytest.mark.parametrize("lanes", TEAMS)
+def test_pieces_by_teams_of_lanes(emulator, lanes):
+    emulator.schedule = "random"
+    with machine(emulator, TEAMS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16):
+        for states, bound, x, labels, axes in in_teams():
+            same(states, bound, x, labels, axes)
+
+
+def laid(op: str, axes: tuple[int, ...], order: tuple[int, ...]) -> Any:
+    """A chunk whose axes lie in this order in memory."""
+    bound, x, labels = labelled(op, "f4", (6, 5, 36), axes, 4, True)
+    back = tuple(order.index(a) for a in range(3))
+    given = put(np.ascontiguousarray(x.transpose(order)), lambda a: a.transpose(back))
+    return device_groups.reduce_many([((given,), put(labels))], bound, axes, None), bound, x, labels, axes
+
+
+@pytest.mark.parametrize("case", LAID, ids=str)
+def test_axes_in_any_order_in_memory(emulator, case):
+    with machine(emulator):
+        same(*laid(*case))
+
+
+def test_chunks_are_copied_only_where_no_order_of_axes_does_without(monkeypatch):
+    """Columns lie side by side; labels are turned where they are fewer than elements; positions do not move."""
+    order = {}
+    for axes, lies in itertools.product(((0, 2), (1,)), ORDERS):
+        bound, x, _ = labelled("var", "f4", (40, 50, 36), axes, 4, True)
+        back = tuple(lies.index(a) for a in range(3))
+        turned = np.ascontiguousarray(x.transpose(lies)).transpose(back)
+        found = device_groups._order(turned, View(x.shape, axes, axes), bound)
+        laid_out = turned.transpose(*found.ahead, *found.reduced, *found.behind)
+        order[axes, lies] = laid_out.flags.c_contiguous
+    assert order == {
+        **{((0, 2), lies): lies in ((2, 0, 1), (0, 2, 1), (1, 2, 0), (1, 0, 2)) for lies in ORDERS},
+        **{((1,), lies): True for lies in ORDERS},
+    }
+
+
+def same(states: Any, bound: Any, x: np.ndarray, labels: np.ndarray, axes: tuple[int, ...]) -> None:
+    """Against the host's states."""
+    got = get(states).view(bound.state)[..., 0]
+    expected = host_groups.reduce_many([((x,), labels)], bound, axes, None)
+    part = bound.inner
+    mine, theirs = (p.getfield(part.state, 0) for p in (got, expected))
+    if bound.is_counted:
+        some = expected["count_count"] > 0
+        np.testing.assert_array_equal(got["count_count"] > 0, some)
+        mine, theirs = mine[some], theirs[some]
+    close(host_reduce.finalise(mine, part), host_reduce.finalise(theirs, part), bound.inner.name)
 
 
 def check(got: np.ndarray, parts: Any, places: Any, op: str) -> None:

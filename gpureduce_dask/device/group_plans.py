@@ -50,8 +50,13 @@ WARP_BLOCKS = 264  # two an SM: each of them clears and folds as many states as 
 THREADS = 256
 LOADS = 4  # of 16 bytes in flight a thread
 LEAST_SLOTS = 4  # that a thread of a block takes
-PIECE = 4096  # elements of a group that one warp folds
-COLUMN_PIECE = 512  # and that one thread folds, where columns lie side by side
+PIECE = 4096  # elements of a group that one warp folds, and teams of fewer lanes in proportion
+TEAMS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
+TEAM_THREADS = 1 << 18  # so many, and with which a lane has
+TEAM_ELEMENTS = 64  # elements of a group, in the mean
+COLUMN_PIECE = 512  # elements that one thread folds, where columns lie side by side
+SHORT_ROW = 4096  # elements of rows that are no work for a block, where there are
+MANY_ROWS = 512  # of them
 PIECES_BATCH = 16  # chunks of one launch, at most, as kernels/bins/pieces.cuh has it,
 PARTS_BYTES = 2**27  # and bytes of what it leaves to be joined
 JOIN_BLOCKS = 4224
@@ -115,7 +120,7 @@ def is_counted(op: Operator) -> bool:
 
 def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     """How groups are reduced: ``is_exact`` where one atomic adds an element, with the same answer in any order."""
-    if not op.commutative or rows.inner > 1:
+    if not op.commutative or rows.inner > 1 or (rows.length < SHORT_ROW and rows.rows >= MANY_ROWS):
         return PIECES
     if rows.length >= BEST_LEAST and best_columns(op, rows.groups, gpu(device).shared_bytes):
         return BEST
@@ -294,30 +299,41 @@ def batch(op: Operator, rows: Rows) -> int:
     return max(1, min(PIECES_BATCH, PARTS_BYTES // (rows.rows * most * rows.inner * op.state_bytes)))
 
 
+def _team(rows: Rows) -> int:
+    """Lanes that fold a piece."""
+    fits = (
+        n
+        for n in TEAMS
+        if rows.rows * rows.groups * n >= TEAM_THREADS and rows.length <= TEAM_ELEMENTS * rows.groups * n
+    )
+    return next(fits, TEAMS[-1])
+
+
 def _parts(rows: Rows) -> tuple[int, int]:
     """The most pieces that a row of a chunk has, and elements of one at most."""
-    size = PIECE if rows.inner == 1 else COLUMN_PIECE
+    size = max(2, PIECE * _team(rows) // TEAMS[-1]) if rows.inner == 1 else COLUMN_PIECE
     return rows.groups + rows.length // size, size
 
 
 def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
     """Sorted positions of so many chunks, piece by piece, and the pieces of each group."""
     most, size = _parts(rows)
-    warps_a_block = THREADS // 32
-    arguments = f"<{op.type}, {rows.indexed}, {THREADS}>"
+    warps_a_block, team = THREADS // 32, _team(rows)
     work = rows.work(batch=2 * PIECES_BATCH, chunks=most, slots=size)
     if rows.inner == 1:
-        tiles = -(-most // warps_a_block)
-        kernel, blocks, first = "bins_pieces", tiles, replace(work, splits=tiles)
+        teams = count * rows.rows * most
+        kernel = f"bins_pieces<{op.type}, {rows.indexed}, {team}, {THREADS}>"
+        blocks, first = -(-teams // (THREADS // team)), replace(work, runs=teams, width=most)
     else:
         tiles = -(-rows.inner // THREADS)
-        kernel, blocks, first = "bins_columns", most * tiles, replace(work, runs=tiles)
+        kernel = f"bins_columns<{op.type}, {rows.indexed}, {THREADS}>"
+        blocks, first = count * rows.rows * most * tiles, replace(work, runs=tiles)
     cells = rows.rows * rows.groups * rows.inner
-    side = rows.inner > 1 and cells >= MANY_CELLS
+    side = cells >= MANY_CELLS and (rows.inner > 1 or team < TEAMS[-1])
     joining = max(1, min(-(-cells // (THREADS if side else warps_a_block)), JOIN_BLOCKS))
     join = f"bins_join<{op.type}, {str(side).lower()}, {THREADS}>"
     return (
-        Launch(kernel + arguments, count * rows.rows * blocks, first, threads=THREADS),
+        Launch(kernel, blocks, first, threads=THREADS),
         Launch(join, joining, replace(work, splits=count), threads=THREADS),
     )
 

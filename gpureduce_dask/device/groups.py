@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from ..errors import ArgumentError, message
 from ..labels import View, refuse
 from ..operators.grouped import Binned, Bins
 from ..place import Place, whole
-from . import chunk_plans, launch
+from . import chunk_plans, contiguous, launch
 from . import group_plans as plans
 from . import operator as device_operator
 from . import reduce as device_reduce
@@ -63,12 +64,13 @@ def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Seque
         flags = None if bound.bins.known is not None else _zeros(4)
         methods: dict[plans.Rows, _Method] = {}  # of these chunks, most of which are alike
         method, waiting, states = None, [], None
+        order = _order(chunks[0][0][0], View(chunks[0][0][0].shape, bound.bins.axes, axes), bound)
         for i, (arrays, labels) in enumerate(chunks):
             place = places[i] if places else whole(arrays[0].shape)
             view = View(arrays[0].shape, bound.bins.axes, axes)
             if 0 in view.shape:
                 continue
-            each = _read(arrays, labels, bound, view, place)
+            each = _read(arrays, labels, bound, view, order, place)
             if each.rows not in methods:
                 methods[each.rows] = _Method(each.rows, bound, arrays[0].data.device_id, flags)
             if method is not None and (method is not methods[each.rows] or len(waiting) == method.batch):
@@ -80,7 +82,7 @@ def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Seque
             states = _identities(view.outer * view.inner * view.rows * bound.bins.count, bound)
         else:
             states = method.fold(waiting, states)
-        return _as_partial(states, view, bound), flags
+        return _as_partial(states, view, order, bound), flags
 
 
 @dataclass(frozen=True)
@@ -97,40 +99,66 @@ class _Chunk:
         return self.laid[0].data.ptr, self.laid[-1].data.ptr if len(self.laid) > 1 else 0, self.start
 
 
-def _read(arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, place: Place) -> _Chunk:
-    ahead, kept_last = _order(view)
-    laid = [_contiguous(a, (*ahead, *view.reduced, *kept_last)) for a in arrays]
-    outer, length, inner = view.size(ahead), view.size(view.reduced), view.size(kept_last)
-    codes = _codes_of(labels, bound.bins, view, place, length)
-    rows = _rows(laid, codes, bound, view, place, (outer, length, inner))
-    return _Chunk(rows, laid, codes, place.start(view.reduced))
+@dataclass(frozen=True)
+class _Order:
+    """The order in which the axes of all chunks are laid: kept ones, the reduced ones, and kept ones that lie side by
+    side."""
+
+    ahead: Axes
+    reduced: Axes
+    behind: Axes
 
 
-def _order(view: View) -> tuple[Axes, Axes]:
-    """The kept axes that are laid ahead of the reduced ones, and behind them: few columns become rows."""
-    if 1 < view.inner < SIDE:
-        return (*view.before, *view.after), ()
-    return view.before, view.after
+def _order(array: Any, view: View, bound: Binned) -> _Order:
+    """As the array lies in memory, where its kept axes are ahead of the reduced ones or behind them and that makes a copy
+    needless; else as axes are numbered. Few columns become rows."""
+    by_stride = sorted(range(array.ndim), key=lambda a: (view.shape[a] > 1, -abs(array.strides[a])))
+    innermost = max((i for i, a in enumerate(by_stride) if a in view.reduced), default=-1)
+    ahead = tuple(a for a in by_stride[:innermost] if a not in view.reduced)
+    reduced, behind = tuple(a for a in by_stride if a in view.reduced), tuple(by_stride[innermost + 1 :])
+    if reduced != tuple(sorted(reduced)) and not _may_be_turned(view, bound):
+        reduced = view.reduced
+    if not array.transpose(*ahead, *reduced, *behind).flags.c_contiguous:
+        ahead, reduced, behind = view.before, view.reduced, view.after
+    if 1 < view.size(behind) < SIDE:
+        ahead, behind = (*ahead, *behind), ()
+    return _Order(ahead, reduced, behind)
+
+
+def _may_be_turned(view: View, bound: Binned) -> bool:
+    """Whether elements may be taken in another order than that of the reduced axes: labels, which have to be in the same,
+    are in the graph, or a smaller copy than the chunk's."""
+    if not bound.inner.monoid.commutative or view.pending:
+        return False
+    return bound.bins.known is not None or view.outer * view.inner > 1
+
+
+def _read(arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, order: _Order, place: Place) -> _Chunk:
+    laid = [_contiguous(a, (*order.ahead, *order.reduced, *order.behind)) for a in arrays]
+    sizes = view.size(order.ahead), view.size(order.reduced), view.size(order.behind)
+    codes = _codes_of(labels, bound.bins, view, order.reduced, place)
+    steps = dict(zip(view.reduced, place.steps(view.reduced), strict=True))
+    positions = tuple(Dim(view.shape[a], 0, 0, steps[a]) for a in order.reduced)
+    return _Chunk(_rows(laid, codes, bound, positions, sizes), laid, codes, place.start(view.reduced))
 
 
 def _contiguous(array: Any, order: Axes) -> Any:
     turned = array.transpose(order) if order else array
-    return turned if turned.flags.c_contiguous else copied(turned)
+    return turned if turned.flags.c_contiguous else contiguous.copied(turned)
 
 
-def _as_partial(states: Any, view: View, bound: Binned) -> Any:
-    """States of all chunks as a partial."""
+def _as_partial(states: Any, view: View, order: _Order, bound: Binned) -> Any:
+    """States of all chunks, of (ahead, pending, groups, behind), as a partial: the chunk's axes, then the groups."""
     groups, size = bound.bins.count, bound.cells.state.itemsize
-    if view.inner > 1 and not _order(view)[1]:  # columns that became rows
-        states = states.reshape(view.outer, view.inner, view.rows * groups, size).transpose(0, 2, 1, 3)
-    shape, order, kept = view.turned(groups)
-    apart = states.reshape(*shape, size)
-    turned = apart.transpose(*order, apart.ndim - 1)
-    return (turned if turned.flags.c_contiguous else copied(turned)).reshape(*kept, size)
+    number = len(view.shape)  # of the groups, as if they were an axis behind all
+    axes = (*order.ahead, *view.pending, number, *order.behind)
+    apart = states.reshape(*((*view.shape, groups)[a] for a in axes), size)
+    turned = _contiguous(apart, (*(axes.index(a) for a in sorted(axes)), apart.ndim - 1))
+    return turned.reshape(*(1 if a in view.now else n for a, n in enumerate(view.shape)), groups, size)
 
 
 def _rows(
-    laid: list[Any], codes: Codes, bound: Binned, view: View, place: Place, sizes: tuple[int, int, int]
+    laid: list[Any], codes: Codes, bound: Binned, positions: tuple[Dim, ...], sizes: tuple[int, int, int]
 ) -> plans.Rows:
     outer, length, inner = sizes
     label = plans.label_type(codes.array.dtype)
@@ -142,9 +170,7 @@ def _rows(
     vector = plans.vector_of(itemsizes, codes.array.itemsize, addresses, outer, length)
     steps: tuple[Dim, ...] = ()
     if bound.cells.indexed or bound.inner.monoid.unsafe_cuda:
-        axes = view.reduced
-        steps = tuple(Dim(view.shape[a], 0, 0, s) for a, s in zip(axes, place.steps(axes), strict=True))
-        steps = steps or (Dim(1, 0),)
+        steps = positions or (Dim(1, 0),)
         if len(steps) > MAX_DIMS:
             received = f"positions along {len(steps)} reduced axes on a GPU"
             raise ArgumentError(message(bound.bins.name, received, f"at most {MAX_DIMS}", "Reshape the array."))
@@ -267,28 +293,33 @@ def _filling(cells: int, bound: Binned, device: int) -> Any:
     )
 
 
-def _codes_of(labels: Any, bins: Bins, view: View, place: Place, length: int) -> Codes:
-    """Labels of all elements of a row; those that lie in the graph stay on the GPU for other chunks."""
+def _codes_of(labels: Any, bins: Bins, view: View, order: Axes, place: Place) -> Codes:
+    """Labels of all elements of a row, whose axes are in this order; those that lie in the graph stay on the GPU for
+    other chunks."""
     groups = view.rows * bins.count
     if bins.known is None:
-        array = on_device(labels).reshape(-1)
-        array = array if array.flags.c_contiguous else copied(array)
-        return Codes(array if view.rows == 1 else paired(array, view, bins), groups)
+        return Codes(_labels_in_order(on_device(labels), bins, view, order), groups)
     sizes = tuple(view.shape[a] for a in bins.axes)
     offsets = tuple(place.offsets[a] for a in bins.axes)
-    key = (bins.known, bins.sizes, sizes, offsets, view.rows, launch.current_device())
+    key = (bins.known, bins.sizes, sizes, offsets, view.rows, order, launch.current_device())
     with _lock:
         found = _codes.get(key)
         if found is not None:
             _codes.move_to_end(key)
             return found
-    array = _known_labels(bins, sizes, offsets)
-    found = Codes(array if view.rows == 1 else paired(array, view, bins), groups)
+    found = Codes(_labels_in_order(_known_labels(bins, sizes, offsets), bins, view, order), groups)
     with _lock:
         _codes[key] = found
         while len(_codes) > 1 and sum(c.nbytes for c in _codes.values()) > KEPT:
             _codes.popitem(last=False)
     return found
+
+
+def _labels_in_order(labels: Any, bins: Bins, view: View, order: Axes) -> Any:
+    """Labels along the reduced axes, as these are laid, one after another."""
+    apart = labels.reshape(tuple(view.shape[a] for a in view.reduced))
+    laid = _contiguous(apart, tuple(view.reduced.index(a) for a in order)).reshape(-1)
+    return laid if view.rows == 1 else paired(laid, view, bins)
 
 
 def _known_labels(bins: Bins, sizes: Axes, offsets: Axes) -> Any:
@@ -321,12 +352,6 @@ def on_device(array: Any) -> Any:
     return cupy.asarray(array)
 
 
-def copied(array: Any) -> Any:
-    import cupy
-
-    return cupy.ascontiguousarray(array)
-
-
 def read_flags(memory: Any) -> int:
     """Waits for the GPU."""
     return int(launch.array_at((1,), np.dtype(np.uint32), memory, (4,)).get()[0])
@@ -339,8 +364,18 @@ def order_of(codes: Any, groups: int) -> Any:
 
     key = np.min_scalar_type(-groups - 1)
     if codes.itemsize > key.itemsize:
-        codes = cupy.clip(codes, -1 if codes.dtype.kind == "i" else 0, groups).astype(key)
+        narrow = cupy.empty(codes.size, key)
+        _narrowed()(codes, groups, narrow)
+        codes = narrow
     return cupy.argsort(codes)
+
+
+@functools.cache
+def _narrowed() -> Any:
+    import cupy
+
+    text = "key = code < 0 ? -1 : code > groups ? groups : (long long)code"
+    return cupy.ElementwiseKernel("T code, int64 groups", "K key", text, "gr_narrowed_labels")
 
 
 def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:

@@ -12,7 +12,8 @@ from ..host.histogram import CODES, bins_of
 from ..operators import cuda_types
 from ..operators.grouped import Edges
 from . import chunk_plans, group_plans, launch
-from .groups import copied, on_device
+from .contiguous import copied
+from .groups import on_device
 from .plans import Launch
 from .scan_launch import gpu
 from .task import BATCH, Work

@@ -1,5 +1,5 @@
 // Any groups, in order: positions sorted by label make each group a stretch, which is cut into pieces of at most `slots`
-// elements. A warp folds a piece, or where `tiles` cells lie side by side a thread folds a column. Chunk c of a launch has
+// elements. A team of lanes folds a piece, or where `tiles` cells lie side by side a thread folds a column. Chunk c of a launch has
 // its operands in base[2c], and in base[2c + 1] its positions and where stretches begin (both i64, one more than groups).
 #pragma once
 #include "../core/state.cuh"
@@ -10,21 +10,26 @@ const int CHUNKS_OF_PIECES = 16;  // of one launch, at most: PIECES_BATCH in gro
 
 struct Piece { u64 start, stop; };
 
-// The number of a group's first piece. Numbers rise by enough for its elements and by one more: some pieces are empty.
-template <class Task> GR_HD u64 first_piece(const Task& task, const i64* starts, u64 group) {
-    return task.by_slots.of(starts[group]) + group;
+// Piece number g is the first of group g. The others are numbered behind those of all groups; there is room for as many
+// as a group's stretch has ends of `slots` positions in it, some of which are empty.
+template <class Task> GR_HD u64 more_pieces(const Task& task, const i64* starts, u64 group) {
+    return task.cells + task.by_slots.of(starts[group]);
 }
 
-// The stretch of sorted positions that piece number `piece` covers; nothing for an empty one and behind the last.
+// The stretch of sorted positions that a piece covers; nothing for an empty one and behind the last.
 template <class Task> GR_HD Piece find_piece(const Task& task, const i64* starts, u64 piece) {
-    if (piece >= first_piece(task, starts, task.cells)) return {0, 0};
-    u64 low = 0, high = task.cells;  // the first piece of low <= piece < that of high
-    while (high - low > 1) {
-        const u64 middle = (low + high) / 2;
-        if (first_piece(task, starts, middle) <= piece) low = middle;
-        else high = middle;
+    u64 low = piece, number = 0;
+    if (piece >= task.cells) {
+        if (piece >= more_pieces(task, starts, task.cells)) return {0, 0};
+        u64 high = task.cells;  // numbers behind low's first <= piece < those behind high's
+        for (low = 0; high - low > 1;) {
+            const u64 middle = (low + high) / 2;
+            if (more_pieces(task, starts, middle) <= piece) low = middle;
+            else high = middle;
+        }
+        number = piece - more_pieces(task, starts, low) + 1;
     }
-    const u64 start = starts[low] + (piece - first_piece(task, starts, low)) * task.slots, stop = starts[low + 1];
+    const u64 start = starts[low] + number * task.slots, stop = starts[low + 1];
     if (start >= stop) return {0, 0};
     return {start, start + task.slots < stop ? start + task.slots : stop};
 }
@@ -76,25 +81,25 @@ GR_HD typename Op::State fold_stretch(
     return Op::settle(acc);
 }
 
-// Grid: chunks x rows x ceil(pieces / warps) where `chunks` is the most pieces there can be. Writes a state a chunk, row
-// and piece.
-template <class Op, bool Indexed, int Threads>
+// Grid: ceil(chunks x rows x pieces / teams) where `chunks` is the most pieces there can be. A team of Lanes neighbouring
+// lanes takes a piece, and writes a state a chunk, row and piece.
+template <class Op, bool Indexed, int Lanes, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_pieces(const __grid_constant__ Task<2 * CHUNKS_OF_PIECES> task) {
     typedef typename Op::In In;
-    const u64 line = blockIdx.x / task.splits, lane = threadIdx.x % 32;  // a chunk's row
-    const u64 number = blockIdx.x % task.splits * (Threads / 32) + threadIdx.x / 32;
-    if (number >= task.chunks) return;
-    const u64 row = line % task.rows;
+    const u64 team = (u64)blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes, lane = threadIdx.x % Lanes;
+    const bool is_there = team < task.runs;
+    const u64 line = !is_there ? 0 : task.chunks > 1 ? task.by_width.of(team) : team;  // a chunk's row
+    const u64 number = team - line * task.chunks, row = line % task.rows;
     const Base* chunk = task.base + line / task.rows * 2;
-    const Piece piece = find_piece(task, (const i64*)chunk[1].b, number);
+    const Piece piece = is_there ? find_piece(task, (const i64*)chunk[1].b, number) : Piece{0, 0};
     const u8* a = chunk->a + row * task.length * Reader<In>::size_a;
     const u8* b = chunk->b + row * task.length * Reader<In>::size_b;
-    const u64 each = (piece.stop - piece.start + 31) / 32;
+    const u64 each = (piece.stop - piece.start + Lanes - 1) / Lanes;
     u64 from = piece.start + (Op::commutative ? lane : lane * each), to = piece.stop;
     if (!Op::commutative && from + each < to) to = from + each;
-    typename Op::State state = fold_stretch<Op, Indexed>(task, chunk, a, b, from, to, Op::commutative ? 32 : 1);
-    state = warp_reduce<Op, 32>(state);
-    if (lane == 0) ((typename Op::State*)task.out)[line * task.chunks + number] = state;
+    typename Op::State state = fold_stretch<Op, Indexed>(task, chunk, a, b, from, to, Op::commutative ? Lanes : 1);
+    state = warp_reduce<Op, Lanes>(state);
+    if (is_there && lane == 0) ((typename Op::State*)task.out)[team] = state;
 }
 
 // Grid: chunks x rows x pieces x column tiles (`runs` of them). Writes a state a chunk, row, piece and column.
@@ -119,18 +124,18 @@ GR_HD typename Op::State join_pieces(const Task& task, u64 line, u64 column, u64
     typedef typename Op::State State;
     const int lanes = Side ? 1 : 32;
     const State* states = (const State*)task.partials + line * task.chunks * task.tiles + column;
-    const u64 begin = first_piece(task, starts, group), length = starts[group + 1] - starts[group];
-    const u64 end = begin + (length + task.slots - 1) / task.slots, each = (end - begin + lanes - 1) / lanes;
-    const u64 from = begin + threadIdx.x % lanes * each, to = from + each < end ? from + each : end;
+    const u64 length = starts[group + 1] - starts[group], more = more_pieces(task, starts, group);
+    const u64 pieces = (length + task.slots - 1) / task.slots, each = (pieces + lanes - 1) / lanes;
+    const u64 from = threadIdx.x % lanes * each, to = from + each < pieces ? from + each : pieces;
     State state = Op::identity();
     for (u64 i = from; i < to; i++) {
-        const State next = load_state(states + i * task.tiles);
+        const State next = load_state(states + (i ? more + i - 1 : group) * task.tiles);
         state = i == from ? next : Op::combine(state, next);
     }
     return Side ? state : warp_reduce<Op, 32>(state);
 }
 
-// Grid: any number of blocks; a warp takes a row, group and column, or a thread where `Side`: columns lie side by side.
+// Grid: any number of blocks; a warp takes a row, group and column, or a thread where `Side`: pieces are few.
 // Folds the parts of `splits` chunks in order, behind what `tickets` holds of chunks before, if anything.
 template <class Op, bool Side, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_join(const __grid_constant__ Task<2 * CHUNKS_OF_PIECES> task) {

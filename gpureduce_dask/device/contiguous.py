@@ -1,0 +1,85 @@
+"""Copies of CuPy arrays in C order (kernels/contiguous.cuh)."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from . import launch
+from .layout import MAX_DIMS, Dim, merged
+from .plan_cache import Plans
+from .plans import Launch
+from .task import Work
+
+# H200, 2026-11-27, 64 MiB, CuPy's copy and this one, us: TO BE MEASURED
+THREADS = 256
+LOADS = 4  # of 16 bytes, at most, that a thread has in flight; units that lie apart are as many loads each
+BLOCKS = 4224  # that go round
+SIDES = {1: 64, 2: 64, 4: 32, 8: 32, 16: 16}  # units of a tile, by their bytes
+FULL = 0.3  # of a tile, at least, or it is not worth its barrier
+UNITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "uint4"}
+
+_plans: Plans[launch.Ready] = Plans()
+
+
+def copied(array: Any) -> Any:
+    """The elements in C order, in memory of their own: a CuPy array of the same shape and dtype.
+
+    Runs on the current stream of the array's device, which is current; does not wait.
+    """
+    target, out = launch.new_array(array.shape, array.dtype, max(1, array.nbytes))
+    if not array.size:
+        return target
+    device, address = launch.current_device(), array.data.ptr
+    key = (array.shape, array.strides, array.itemsize, address % 16, device)
+    step = _plans.get(key)
+    if step is None:
+        dims, unit = cut(array.shape, array.strides, array.itemsize, address)
+        if len(dims) > MAX_DIMS:
+            import cupy
+
+            return cupy.ascontiguousarray(array)
+        (step,) = launch.ready([plan(dims, unit)], device)
+        _plans[key] = step
+    launch.run((step,), [(address, 0, 0)], out, 1, device)
+    return target
+
+
+def cut(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, address: int) -> tuple[tuple[Dim, ...], int]:
+    """Dimensions in C order, with bytes from one unit to the next as they lie and in the copy, and bytes of a unit."""
+    strides = tuple(s for s, n in zip(strides, shape, strict=True) if n > 1)
+    shape = tuple(n for n in shape if n > 1)
+    unit = math.gcd(16, itemsize, address, *strides)
+    steps = [itemsize * math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    dims = [Dim(n, s, 0, c) for n, s, c in zip(shape, strides, steps, strict=True)]
+    *outer, last = merged([*dims, Dim(itemsize // unit, unit, 0, unit)], True)
+    if not outer and last.size == 1:
+        return (last,), unit
+    if last.size == 1:
+        *outer, last = outer
+    if last.a == unit:  # a run of bytes: by the largest units that it is made of
+        wider = math.gcd(16, address, last.size * unit, *(dim.a for dim in outer))
+        last, unit = Dim(last.size * unit // wider, wider, 0, wider), wider
+    return (*outer, last), unit
+
+
+def plan(dims: tuple[Dim, ...], unit: int) -> Launch:
+    """In tiles where neighbours in memory are not to be neighbours in the copy, else line by line."""
+    last, side = dims[-1], SIDES[unit]
+    at, nearest = min(enumerate(dims), key=lambda dim: (dim[1].a == 0, abs(dim[1].a), -dim[0]))
+    full = [dim.size / (-(-dim.size // side) * side) for dim in (nearest, last)]
+    if abs(nearest.a) == unit and nearest is not last and math.prod(full) >= FULL:
+        planes = (*dims[:at], *dims[at + 1 : -1])
+        tiles = -(-nearest.size // side) * -(-last.size // side)
+        blocks = tiles * math.prod(dim.size for dim in planes)
+        if blocks < 1 << 31:
+            steps = {"step_a": nearest.a, "step_b": last.a, "step_c": nearest.c}
+            work = Work(runs=tiles, length=nearest.size, slots=last.size, row=planes, **steps)
+            pitch = side * unit + max(4, unit)
+            return Launch(f"contiguous_turned<{UNITS[unit]}, {side}, {THREADS}>", blocks, work, side * pitch, threads=THREADS)
+    count = math.prod(dim.size for dim in dims)
+    loads = 1 if last.a != unit and unit < 4 else LOADS
+    blocks = min(BLOCKS, max(1, -(-count * unit // (16 * THREADS * loads))))
+    work = Work(runs=count, length=last.size, slots=last.size, row=dims[:-1], step_a=last.a)
+    return Launch(f"contiguous_lines<{UNITS[unit]}, {THREADS}, {loads}>", blocks, work, threads=THREADS)
+
