@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 import gpureduce_dask as gr
 from gpureduce_dask import chunk, errors
 from gpureduce_dask.host import groups as host_groups
-from gpureduce_dask.operators.grouped import Binned
+from gpureduce_dask.operators.grouped import Binned, Bins, Labels, binned
 from gpureduce_dask.operators.table import OPERATORS
+from gpureduce_dask.place import Place
 from tests import strategies
 from tests.strategies import CASES, case_id, rows_of, values
 
@@ -177,6 +178,47 @@ def test_short_runs_of_wide_rows_are_brought_together(name, monkeypatch):
         got, np.stack([expected(r, g) for g, r in enumerate(rows)], axis=-1), rtol=1e-6, atol=1e-6
     )
     assert not folded
+
+
+@pytest.mark.parametrize("name", ["sum", "nanmean", "var", "max", "argmax", "first", "any", "affine"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_neighbours_of_few_elements_a_state_are_reduced_as_one(name, axis, monkeypatch):
+    """In blocks of some cells; where positions matter, up to the next gap."""
+    panels, row = [], OPERATORS[name]
+    panel = host_groups._panel
+    monkeypatch.setattr(host_groups, "_panel", lambda *given: panels.append(given) or panel(*given))
+    x = tuple(np.random.default_rng(8 + i).integers(-9, 9, (12, 12, 12)).astype("f4") for i in range(row.arity))
+    labels = np.random.default_rng(9).integers(-1, 5, 12)
+    expected = by_loop(row, x, labels, (axis,), 5)
+    d = tuple(da.from_array(a, chunks=tuple(3 if a == axis else 12 for a in range(3))) for a in x)
+
+    d = dask.persist(*d)
+
+    def count():
+        panels.clear()
+        alike(gr.grouped(d if row.arity > 1 else d[0], labels, row, axis, 5, fill_value=FILL).compute(), expected)
+        return len(panels)
+
+    assert count() == 1
+    monkeypatch.setattr(host_groups, "TALL", 6)
+    assert count() == 2
+    monkeypatch.setattr(host_groups, "STATES", 5 * 12 * 4)
+    assert count() == 2 * 3
+    monkeypatch.setattr(host_groups, "MANY", 0)
+    assert count() == 4
+
+
+@pytest.mark.parametrize(("name", "panels"), [("sum", 1), ("argmax", 2)])
+def test_neighbours_with_a_gap_are_apart_where_positions_matter(name, panels, monkeypatch):
+    folded, panel = [], host_groups._panel
+    monkeypatch.setattr(host_groups, "_panel", lambda *given: folded.append(given) or panel(*given))
+    x, labels = values((12, 5), "f4"), np.arange(12) % 3
+    bound = binned(OPERATORS[name].bind(x.dtype), Bins("grouped", (3,), (0,), Labels([labels])), FILL)
+    places = [Place((start, 0), x.shape) for start in (0, 3, 9)]
+    partial = chunk.reduce_many([(x[p.offsets[0] :][:3],) for p in places], bound, (0,), places)
+    labels[6:9] = -1
+    alike(chunk.finalise(partial, bound)[0], by_loop(OPERATORS[name], x, labels, (0,), 3))
+    assert len(folded) == panels
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "max", "argmax", "last"])

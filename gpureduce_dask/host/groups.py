@@ -12,8 +12,9 @@ leaves is combined along the others.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from ..operators import counts, extrema, logic, moments, native, prod, sums
 from ..operators.grouped import Binned, Bins, Labels
 from ..operators.monoid import Array, Bound, State
 from ..operators.product_monoid import split
+from ..operators.scratch import Scratch
 from ..operators.table import OPERATORS
 from ..place import Place, whole
 from .reduce import as_fields, combine, combine_axis, halve, reduce
@@ -38,6 +40,11 @@ STRIP = 1 << 12  # cells side by side that are looked at together: narrower stri
 SIDE = 16  # cells side by side up to which a ufunc's at beats sorting
 LINE = 1 << 20  # labels that are looked at for runs at once
 RUN, LABELS = 1 << 13, 8  # elements of a run, and labels, from which on a call for each costs little
+# EPYC, NumPy 2.4, float32, in a worker of dask's nanny, 2026-11
+MANY = 32  # elements of each state, on average, up to which neighbours are reduced together,
+TALL = 1 << 12  # and of each cell: blocks are then wide enough to read whole lines of cache
+BLOCK = 1 << 19  # bytes of neighbours of which some cells are reduced together,
+STATES = 12_000  # and their states: for arrays from 128 KiB on such a worker's malloc maps pages, and each costs 2.5 us
 BOX = 64  # elements of the last axis a group of it, on average: what it leaves is much less than the chunk
 
 # Operators whose states combine field by field.
@@ -64,15 +71,82 @@ COMPILED: dict[Any, bool] = {
 }
 ADDED: dict[Any, int] = {sums.combine: 0, sums.mean_combine: 1}  # a sum, and how many counts behind it
 
+_scratch = Scratch()
+
 
 def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Array:
-    """The partial of chunks of one kept shape: their elements meet the states of the groups in order."""
+    """The partial of chunks of one kept shape: their elements meet the states of the groups in order.
+
+    Of neighbours with few elements a state, some cells of all are copied into one block at a time: to combine the
+    states of each takes longer than to reduce it, in memory that is fresh each time.
+    """
     if _are_boxes(bound, axes, chunks):
         return _reduce_boxes([arrays for arrays, _ in chunks], bound, axes, places)
+    chunks = [(tuple(map(np.asarray, arrays)), labels) for arrays, labels in chunks]
+    stretches = _stretches(chunks, bound, axes, places)
+    if len(stretches) == len(chunks):
+        view, cells = _states(chunks, bound, axes, places)
+        return view.partial(bound.cells.pack(cells), bound.bins.count)
+    shape, (axis,) = chunks[0][0][0].shape, axes
+    partial = np.empty((*(1 if a == axis else n for a, n in enumerate(shape)), bound.bins.count), bound.cells.state)
+    cut = max((a for a in range(len(shape)) if a != axis), key=shape.__getitem__)
+    most = max(sum(a.nbytes for i in stretch for a in chunks[i][0]) for stretch in stretches)
+    states = math.prod(partial.shape) // max(1, shape[cut])
+    step = max(1, min(BLOCK * shape[cut] // max(1, most), STATES // max(1, states)))
+    labels = [np.concatenate([_labels_of(chunks, i, bound, axis, places) for i in each]) for each in stretches]
+    starts = [places[each[0]] for each in stretches] if places else None
+    told = replace(bound, bins=replace(bound.bins, known=None))
+    for start in range(0, shape[cut], step):
+        at = (*(slice(None),) * cut, slice(start, start + step))
+        blocks = (_side_by_side([chunks[i][0] for i in each], at, axis) for each in stretches)
+        view, cells = _states(zip(blocks, labels, strict=True), told, axes, starts)
+        for (name, _), values in zip(bound.cells.fields, cells, strict=True):
+            partial[name][at] = view.partial(values, bound.bins.count)
+    return partial
+
+
+def _stretches(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> list[list[int]]:
+    """Neighbours that are reduced as one chunk, so that there are many elements a state: along the one reduced axis,
+    beside others. Where positions matter, none is missing between them."""
+    if axes != bound.bins.axes or len(axes) != 1 or chunks[0][0][0].ndim == 1:
+        return [[i] for i in range(len(chunks))]
+    is_placed = any(p.indexed or p.monoid.fold is None for p in bound.parts)
+    sizes = [arrays[0].shape[axes[0]] for arrays, _ in chunks]
+    starts = [place.offsets[axes[0]] for place in places] if places and is_placed else [*accumulate(sizes, initial=0)]
+    most, length, found = min(MANY * bound.bins.count, TALL), 0, list[list[int]]()
+    for i, size in enumerate(sizes):
+        if found and length + size <= most and starts[i - 1] + sizes[i - 1] == starts[i]:
+            found[-1].append(i)
+            length += size
+        else:
+            found.append([i])
+            length = size
+    return found
+
+
+def _labels_of(chunks: Sequence[Chunk], number: int, bound: Binned, axis: int, places: Sequence[Place] | None) -> Array:
+    """A chunk's labels along its one reduced axis."""
+    (array, *_), labels = chunks[number]
+    place = places[number] if places else whole(array.shape)
+    return labels_at(bound.bins, labels, (array.shape[axis],), place, slice(0, array.shape[axis]))
+
+
+def _side_by_side(chunks: list[tuple[Array, ...]], at: Any, axis: int) -> tuple[Array, ...]:
+    """Some cells of neighbours, in memory that the next block takes again."""
+    found = []
+    for n, column in enumerate(zip(*chunks, strict=True)):
+        parts = [a[at] for a in column]
+        shape = tuple(sum(p.shape[axis] for p in parts) if a == axis else size for a, size in enumerate(parts[0].shape))
+        block = _scratch.block(n, parts[0].dtype, shape, math.prod(shape))
+        found.append(np.concatenate(parts, axis, out=block))
+    return tuple(found)
+
+
+def _states(chunks: Iterable[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> tuple[View, State]:
+    """The states of the groups, fields of shape (outer, groups, inner), and how a chunk is seen as that."""
     cells: State | None = None
     fields = bound.cells.fields
     for i, (arrays, labels) in enumerate(chunks):
-        arrays = tuple(np.asarray(a) for a in arrays)
         shape = arrays[0].shape
         place = places[i] if places else whole(shape)
         view = View(shape, bound.bins.axes, axes)
@@ -83,7 +157,7 @@ def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequ
             with np.errstate(all="ignore"):
                 _reduce(cells, arrays, labels, bound, view, place)
     assert cells is not None
-    return view.partial(bound.cells.pack(cells), bound.bins.count)
+    return view, cells
 
 
 def _reduce(cells: State, arrays: tuple[Array, ...], labels: Any, bound: Binned, view: View, place: Place) -> None:
@@ -97,7 +171,8 @@ def _reduce(cells: State, arrays: tuple[Array, ...], labels: Any, bound: Binned,
         inner = blocks[0].shape[2]
         # Its temporaries are then as large as the states.
         panel_of_many = max(PANEL, min(4 * view.rows * bins.count, LARGEST))
-        step = max(1, panel_of_many // inner) if inner <= SIDE else max(LEAST, PANEL // inner)
+        least = max(LEAST, min(MANY * view.rows * bins.count, LARGEST // inner))
+        step = max(1, panel_of_many // inner) if inner <= SIDE else max(least, PANEL // inner)
         for start in range(along.start, along.stop, step):
             stretch = slice(start, min(along.stop, start + step))
             panel = Panel(labels_at(bins, labels, sizes, place, stretch), view, bins, place, stretch)
