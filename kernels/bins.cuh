@@ -8,5 +8,5 @@
 #include "bins/histogram.cuh"
 #include "bins/pieces.cuh"
 #include "bins/private.cuh"
-#include "bins/warps.cuh"
+#include "bins/tiles.cuh"
 #include "bins/window.cuh"

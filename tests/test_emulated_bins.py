@@ -19,9 +19,9 @@ from simt import build
 from simt.backend import Emulator, get, put
 
 from gpureduce_dask import errors
+from gpureduce_dask.device import contiguous, launch, sources
 from gpureduce_dask.device import group_plans as plans
 from gpureduce_dask.device import groups as device_groups
-from gpureduce_dask.device import contiguous, launch, sources
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device.scan_costs import Gpu
@@ -36,10 +36,10 @@ from tests.strategies import values
 # What each method is made to take: groups, and the limits that lead there.
 METHODS = {
     plans.PRIVATE: {},
-    plans.WARP: {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "WARPS": (4, 2), "WINDOW_LEAST": 10**9},
+    plans.TILES: {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "WINDOW_LEAST": 10**9},
     plans.WINDOW: {"PRIVATE_FULL": 0, "WINDOW_COLUMNS": (4,)},
     plans.BEST: {"BEST_LEAST": 0, "WINDOW_COLUMNS": (4,)},
-    "scattered": {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "ONE_BLOCK_BYTES": 0, "WINDOW_LEAST": 10**9},
+    "scattered": {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "TILE_BYTES": 0, "WINDOW_LEAST": 10**9},
 }
 # What adds floats exactly; the last with shared memory for one limb of two groups, so that much lies outside.
 EXACT = {
@@ -48,8 +48,8 @@ EXACT = {
     "narrow": {"PRIVATE_FULL": 0, "gpu": lambda device: Gpu(16 + 4 * 2 * 3, 3)},
 }
 SMALL = {"gpu": lambda device: Gpu(2**17, 3), "WINDOW_THREADS": 64, "WINDOW_LEAST": 0, "WINDOW_SHARE": 400}
-SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "WARP_BLOCKS": 2, "LEAST_SLOTS": 1}
-SMALL |= {"BEST_LEAST": 10**9}
+SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "LEAST_SLOTS": 1}
+SMALL |= {"TILE_BLOCKS": 2, "TILE_PIECE": 4, "BEST_LEAST": 10**9}
 OPS = [
     *(("sum", t) for t in ("f4", "f2", "i4", "f8")),
     *(("count_nonzero", "u1"), ("max", "i4"), ("any", "?"), ("all", "f4")),
@@ -94,6 +94,8 @@ def machine(emulator: Emulator, **limits: Any) -> Iterator[None]:
             patch.setattr(plans, name, value)
         patch.setattr(plans, "_ready", {})
         patch.setattr(contiguous, "_plans", {})
+        patch.setattr(device_groups, "_prepared", {})
+        patch.setattr(device_groups, "_methods", {})
         patch.setattr(device_groups, "_codes", type(device_groups._codes)())
         patch.setattr(device_groups, "on_device", lambda a: put(a) if isinstance(a, np.ndarray) else a)
         patch.setattr(device_groups, "read_flags", lambda memory: ctypes.c_uint32.from_address(memory.ptr).value)
@@ -147,8 +149,8 @@ RAISED = {
 
 
 JOINED, SIDES = ("sum", "var", "nanargmax"), (1, 1 << 16)  # by a thread a cell, and by a warp
-# How many lanes fold a piece, and in what order the axes of a chunk of (6, 5, 36) lie in memory, where the first and the
-# last are reduced, or the middle one: columns that are kept behind, rows, labels in another order, and none of these.
+# How many lanes fold a piece, and in what order the axes of a chunk of (6, 5, 36) lie in memory, where the first and
+# the last are reduced, or the middle one: columns that are kept behind, rows, labels in another order, none of these.
 TEAMS = (1, 8, 32)
 ORDERS = ((2, 0, 1), (0, 2, 1), (1, 2, 0), (1, 0, 2), (2, 1, 0))
 LAID = [(op, axes, order) for op in ("var", "argmax", "first") for axes in ((0, 2), (1,)) for order in ORDERS]
@@ -227,7 +229,7 @@ def test_kernels_give_the_answers_of_the_host(emulator, method):
 
 def test_every_kernel_is_among_them(emulator):
     names = {name.partition("<")[0] for _, name in emulator._kernels}
-    kinds = ("private", "warps", "window", "best", "atomic", "exact", "round", "starts", "pieces", "columns", "join")
+    kinds = ("private", "tiles", "window", "best", "atomic", "exact", "round", "starts", "pieces", "columns", "join")
     assert {f"bins_{kind}" for kind in kinds} <= names
 
 

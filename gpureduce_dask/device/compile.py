@@ -21,7 +21,8 @@ from .tuning import THREADS
 
 OPTIONS = ("-std=c++17", "-lineinfo", "--ptxas-options=-v")
 REGISTERS = 65536  # of an SM, whichever GPU it is
-TOPS = {"bins": "bins.cuh", "contiguous": "contiguous.cuh", "scan": "scan.cuh", "step": "history/steps.cuh"}  # by how a kernel's name begins
+# By how a kernel's name begins
+TOPS = {"bins": "bins.cuh", "contiguous": "contiguous.cuh", "scan": "scan.cuh", "step": "history/steps.cuh"}
 MAPS = "maps.cuh"  # of kernels that compute functions of elements
 VARIANTS = 128  # kernels that stay loaded for the constants they were loaded with
 CACHING = (12, 9)  # from this version on NVRTC keeps machine code on disk, but not what ptxas said of it,

@@ -32,9 +32,10 @@ from .task import Work, base_bytes
 PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
 PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
 PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most
-WARP_BYTES = 110 * 1024  # of a block's states, one a warp and group: two blocks an SM
-WARPS = (12, 10, 8, 6, 4)  # of such a block: a thread may have 128 registers and more
-ONE_BLOCK_BYTES = 220 * 1024  # where two do not fit
+TILE_ITEMS = (16, 8, 4)  # elements that a thread has of a tile, the most that fit in
+TILE_BYTES = 220 * 1024  # with the states of all groups
+TILE_PIECE = 128  # of a tile's elements of a group, that a thread takes
+TILE_BLOCKS = 396  # three an SM: each of them clears and folds as many states as there are groups
 WINDOW_THREADS = 1024  # of a block that has an SM to itself, and its shared memory
 WINDOW_BYTES = 144 * 1024  # what it takes where that is enough: loads on their way need L1, which has the rest
 WINDOW_HEAD = 16  # bytes of it that are no group's
@@ -46,7 +47,6 @@ WINDOW_RANGES = 4  # of groups, at most: as many blocks read an element
 WINDOW_LEAST = 256  # elements a group, at least: each block adds its groups to memory, and a float's limbs take memory
 BEST_LEAST = 2**14  # elements of a row, at least, for blocks of so many threads that raise extremes
 BLOCKS = 2112  # that share all rows, sixteen an SM
-WARP_BLOCKS = 264  # two an SM: each of them clears and folds as many states as there are groups
 THREADS = 256
 LOADS = 4  # of 16 bytes in flight a thread
 LEAST_SLOTS = 4  # that a thread of a block takes
@@ -72,7 +72,7 @@ _FLOATS = re.compile(r"(Sum|Mean)<(Value|NonNan)<(f32|half|bfloat16), f64>, f64>
 # Extremes, or their positions, beside a count that says whether there are any.
 _EXTREMES = re.compile(r"Both<(MinMax|Arg)<(\w+), \w+, \w+>, Tally<\2, false>>")
 
-PRIVATE, WARP, WINDOW, BEST = "private", "warps", "window", "best"
+PRIVATE, TILES, WINDOW, BEST = "private", "tiles", "window", "best"
 ATOMIC, EXACT, PIECES = "atomic", "exact", "pieces"
 
 _POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
@@ -135,8 +135,8 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return WINDOW
     if each * 128 <= PRIVATE_MOST:
         return PRIVATE
-    if rows.groups * op.state_bytes * WARPS[-1] <= ONE_BLOCK_BYTES:
-        return WARP
+    if tile_items(op, rows):
+        return TILES
     return ATOMIC if is_exact else EXACT if adds_floats(op) else PIECES
 
 
@@ -147,8 +147,8 @@ def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]
         return (starts(rows),)
     if way == PRIVATE:
         return (private(op, rows),)
-    if way == WARP:
-        return (warps(op, rows),)
+    if way == TILES:
+        return (tiles(op, rows),)
     if way == BEST:
         return (best(op, rows, device),)
     first = window(op, rows, device) if way == WINDOW else scattered(way, op, rows)
@@ -163,12 +163,29 @@ def private(op: Operator, rows: Rows) -> Launch:
     return _shared("private", op, rows, threads, each * threads, BLOCKS)
 
 
-def warps(op: Operator, rows: Rows) -> Launch:
-    """A state a warp and group."""
-    each = rows.groups * op.state_bytes
-    count = next((w for w in WARPS if w * each <= WARP_BYTES), None)
-    count = count or next(w for w in WARPS if w * each <= ONE_BLOCK_BYTES)
-    return _shared("warps", op, rows, 32 * count, each * count, WARP_BLOCKS)
+def tiles(op: Operator, rows: Rows) -> Launch:
+    """Elements split by group, tile by tile."""
+    items = tile_items(op, rows)
+    vector = min(rows.vector, items)
+    splits = _splits(replace(rows, vector=items), THREADS, TILE_BLOCKS)
+    numbers = f"{rows.indexed}, {THREADS}, {items // vector}, {TILE_PIECE}"
+    name = f"bins_tiles<{op.type}, {rows.label}, {vector}, {numbers}>"
+    return Launch(name, rows.rows * splits, rows.work(splits=splits), _tile_bytes(op, rows, items), threads=THREADS)
+
+
+def tile_items(op: Operator, rows: Rows) -> int:
+    """Elements of a thread's tile; 0 where the states of all groups leave no room."""
+    fits = (n for n in TILE_ITEMS if _tile_bytes(op, rows, n) <= TILE_BYTES)
+    return next(fits, 0) if rows.groups < 1 << 16 else 0
+
+
+def _tile_bytes(op: Operator, rows: Rows, items: int) -> int:
+    """Of shared memory: a Split of kernels/bins/tiles.cuh."""
+    tile, warps_a_block = THREADS * items, THREADS // 32
+    element = max(op.itemsizes) * len(op.itemsizes)
+    states = (rows.groups + tile // TILE_PIECE) * op.state_bytes
+    numbers = tile * bool(rows.steps) + warps_a_block * (rows.groups + 1) + rows.groups + 2
+    return states + tile * element + 2 * numbers + 4 * warps_a_block + 3 * 16
 
 
 def _shared(kind: str, op: Operator, rows: Rows, threads: int, nbytes: int, blocks: int) -> Launch:

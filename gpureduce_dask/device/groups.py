@@ -15,21 +15,26 @@ import numpy as np
 from ..errors import ArgumentError, message
 from ..labels import View, refuse
 from ..operators.grouped import Binned, Bins
+from ..operators.monoid import Bound
 from ..place import Place, whole
 from . import chunk_plans, contiguous, launch
 from . import group_plans as plans
 from . import operator as device_operator
 from . import reduce as device_reduce
 from .layout import MAX_DIMS, Dim
+from .plan_cache import Plans
 
 Axes = tuple[int, ...]
-Chunk = tuple[tuple[Any, ...], Any]
+Chunks = tuple[Any, ...]
+Chunk = tuple[Chunks, Any]
 
 SIDE = 32  # columns that lie side by side from which on a thread folds one
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
 ATOMIC = ("sum", "count", "count_nonzero", "any", "all", "min", "max")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
+_prepared: Plans[_Prepared] = Plans()
+_methods: Plans[_Method] = Plans()
 _lock = threading.Lock()
 
 
@@ -62,41 +67,23 @@ def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Seque
 
     with cupy.cuda.Device(chunks[0][0][0].data.device_id):
         flags = None if bound.bins.known is not None else _zeros(4)
-        methods: dict[plans.Rows, _Method] = {}  # of these chunks, most of which are alike
-        method, waiting, states = None, [], None
-        order = _order(chunks[0][0][0], View(chunks[0][0][0].shape, bound.bins.axes, axes), bound)
+        word = 0 if flags is None else flags.ptr
+        waiting: list[_Chunk] = []
+        first = method = states = None
         for i, (arrays, labels) in enumerate(chunks):
             place = places[i] if places else whole(arrays[0].shape)
-            view = View(arrays[0].shape, bound.bins.axes, axes)
-            if 0 in view.shape:
+            prepared = _prepare(arrays, bound, axes, place, first.order if first else None)
+            first = first or prepared
+            if prepared.is_empty:
                 continue
-            each = _read(arrays, labels, bound, view, order, place)
-            if each.rows not in methods:
-                methods[each.rows] = _Method(each.rows, bound, arrays[0].data.device_id, flags)
-            if method is not None and (method is not methods[each.rows] or len(waiting) == method.batch):
-                states, waiting = method.fold(waiting, states), []
-            method = methods[each.rows]
+            each = prepared.read(arrays, labels, bound.bins, place)
+            if method is not None and (method is not each.method or len(waiting) == method.batch):
+                states, waiting = method.fold(waiting, states, word), []
+            method = each.method
             waiting.append(each)
-        view = View(chunks[0][0][0].shape, bound.bins.axes, axes)
-        if method is None:
-            states = _identities(view.outer * view.inner * view.rows * bound.bins.count, bound)
-        else:
-            states = method.fold(waiting, states)
-        return _as_partial(states, view, order, bound), flags
-
-
-@dataclass(frozen=True)
-class _Chunk:
-    """A chunk whose rows lie one after another, or side by side, and the groups of their elements."""
-
-    rows: plans.Rows
-    laid: list[Any]
-    codes: Codes
-    start: int  # the position of its first element
-
-    @property
-    def operands(self) -> launch.Base:
-        return self.laid[0].data.ptr, self.laid[-1].data.ptr if len(self.laid) > 1 else 0, self.start
+        assert first is not None
+        states = _identities(first.cells, bound.cells) if method is None else method.fold(waiting, states, word)
+        return first.as_partial(states), flags
 
 
 @dataclass(frozen=True)
@@ -108,15 +95,19 @@ class _Order:
     reduced: Axes
     behind: Axes
 
+    @property
+    def axes(self) -> Axes:
+        return (*self.ahead, *self.reduced, *self.behind)
+
 
 def _order(array: Any, view: View, bound: Binned) -> _Order:
-    """As the array lies in memory, where its kept axes are ahead of the reduced ones or behind them and that makes a copy
-    needless; else as axes are numbered. Few columns become rows."""
+    """As the array lies in memory, where its kept axes are ahead of the reduced ones or behind them and that makes a
+    copy needless; else as axes are numbered. Few columns become rows."""
     by_stride = sorted(range(array.ndim), key=lambda a: (view.shape[a] > 1, -abs(array.strides[a])))
     innermost = max((i for i, a in enumerate(by_stride) if a in view.reduced), default=-1)
     ahead = tuple(a for a in by_stride[:innermost] if a not in view.reduced)
     reduced, behind = tuple(a for a in by_stride if a in view.reduced), tuple(by_stride[innermost + 1 :])
-    if reduced != tuple(sorted(reduced)) and not _may_be_turned(view, bound):
+    if reduced != view.reduced and not _may_be_turned(view, bound):
         reduced = view.reduced
     if not array.transpose(*ahead, *reduced, *behind).flags.c_contiguous:
         ahead, reduced, behind = view.before, view.reduced, view.after
@@ -126,20 +117,11 @@ def _order(array: Any, view: View, bound: Binned) -> _Order:
 
 
 def _may_be_turned(view: View, bound: Binned) -> bool:
-    """Whether elements may be taken in another order than that of the reduced axes: labels, which have to be in the same,
-    are in the graph, or a smaller copy than the chunk's."""
+    """Whether elements may be taken in another order than that of the reduced axes: labels, which have to be in the
+    same, are in the graph, or a smaller copy than the chunk's."""
     if not bound.inner.monoid.commutative or view.pending:
         return False
     return bound.bins.known is not None or view.outer * view.inner > 1
-
-
-def _read(arrays: tuple[Any, ...], labels: Any, bound: Binned, view: View, order: _Order, place: Place) -> _Chunk:
-    laid = [_contiguous(a, (*order.ahead, *order.reduced, *order.behind)) for a in arrays]
-    sizes = view.size(order.ahead), view.size(order.reduced), view.size(order.behind)
-    codes = _codes_of(labels, bound.bins, view, order.reduced, place)
-    steps = dict(zip(view.reduced, place.steps(view.reduced), strict=True))
-    positions = tuple(Dim(view.shape[a], 0, 0, steps[a]) for a in order.reduced)
-    return _Chunk(_rows(laid, codes, bound, positions, sizes), laid, codes, place.start(view.reduced))
 
 
 def _contiguous(array: Any, order: Axes) -> Any:
@@ -147,45 +129,114 @@ def _contiguous(array: Any, order: Axes) -> Any:
     return turned if turned.flags.c_contiguous else contiguous.copied(turned)
 
 
-def _as_partial(states: Any, view: View, order: _Order, bound: Binned) -> Any:
-    """States of all chunks, of (ahead, pending, groups, behind), as a partial: the chunk's axes, then the groups."""
-    groups, size = bound.bins.count, bound.cells.state.itemsize
-    number = len(view.shape)  # of the groups, as if they were an axis behind all
-    axes = (*order.ahead, *view.pending, number, *order.behind)
-    apart = states.reshape(*((*view.shape, groups)[a] for a in axes), size)
-    turned = _contiguous(apart, (*(axes.index(a) for a in sorted(axes)), apart.ndim - 1))
-    return turned.reshape(*(1 if a in view.now else n for a, n in enumerate(view.shape)), groups, size)
+@dataclass(frozen=True)
+class _Chunk:
+    """A chunk whose rows lie one after another, or side by side, and the groups of their elements."""
+
+    method: _Method
+    laid: list[Any]
+    codes: Codes
+    start: int  # the position of its first element
+
+    @property
+    def operands(self) -> launch.Base:
+        return self.laid[0].data.ptr, self.laid[-1].data.ptr if len(self.laid) > 1 else 0, self.start
 
 
-def _rows(
-    laid: list[Any], codes: Codes, bound: Binned, positions: tuple[Dim, ...], sizes: tuple[int, int, int]
-) -> plans.Rows:
-    outer, length, inner = sizes
-    label = plans.label_type(codes.array.dtype)
-    assert label is not None
-    for each in (*laid, codes.array):
-        chunk_plans.check_aligned(each, bound.bins.name)
-    addresses = [a.data.ptr for a in (*laid, codes.array)]
-    itemsizes = [a.itemsize for a in laid]
-    vector = plans.vector_of(itemsizes, codes.array.itemsize, addresses, outer, length)
-    steps: tuple[Dim, ...] = ()
-    if bound.cells.indexed or bound.inner.monoid.unsafe_cuda:
-        steps = positions or (Dim(1, 0),)
-        if len(steps) > MAX_DIMS:
-            received = f"positions along {len(steps)} reduced axes on a GPU"
-            raise ArgumentError(message(bound.bins.name, received, f"at most {MAX_DIMS}", "Reshape the array."))
-    nbytes = sum(itemsizes) + codes.array.itemsize
-    return plans.Rows(outer, length, inner, codes.groups, label, vector, steps, bound.bins.strict, nbytes)
+class _Prepared:
+    """What of a chunk's part in a reduction follows from how it lies in memory, and not from where."""
+
+    def __init__(self, arrays: Chunks, bound: Binned, axes: Axes, place: Place, order: _Order | None) -> None:
+        shape, bins = arrays[0].shape, bound.bins
+        self.view = view = View(shape, bins.axes, axes)
+        self.is_empty = 0 in shape
+        self.order = order = order or _order(arrays[0], view, bound)
+        self.bound, self.device = bound.cells, arrays[0].data.device_id
+        self.groups, self.strict, self.name = view.rows * bins.count, bins.strict, bins.name
+        self.turns = [None if a.transpose(order.axes).flags.c_contiguous else order.axes for a in arrays]
+        self.itemsizes = [a.itemsize for a in arrays]
+        self.addresses = [0 if turn else a.data.ptr % 16 for a, turn in zip(arrays, self.turns, strict=True)]
+        for a, turn in zip(arrays, self.turns, strict=True):
+            if turn is None:
+                chunk_plans.check_aligned(a, bins.name)
+        self.sizes = view.size(order.ahead), view.size(order.reduced), view.size(order.behind)
+        self.cells = self.sizes[0] * self.groups * self.sizes[2]
+        self.positions = _positions(bound, order.reduced, view, place)
+        self._methods: dict[Any, _Method] = {}
+        # Of states of (ahead, pending, groups, behind), to a partial: the chunk's axes, then the groups
+        number, size = len(shape), bound.cells.state.itemsize
+        apart = (*order.ahead, *view.pending, number, *order.behind)
+        self.apart = (*((*shape, bins.count)[a] for a in apart), size)
+        self.back = (*(apart.index(a) for a in sorted(apart)), len(apart))
+        self.partial = (*(1 if a in view.now else n for a, n in enumerate(shape)), bins.count, size)
+
+    def read(self, arrays: Chunks, labels: Any, bins: Bins, place: Place) -> _Chunk:
+        """The chunk, copied where it does not lie as it is taken."""
+        pairs = zip(arrays, self.turns, strict=True)
+        laid = [a if turn is None else contiguous.copied(a.transpose(turn)) for a, turn in pairs]
+        codes = _codes_of(labels, bins, self.view, self.order.reduced, place)
+        key = (codes.array.dtype, codes.array.data.ptr % 16)
+        method = self._methods.get(key)
+        if method is None:
+            method = self._methods[key] = self._method(codes.array)
+        return _Chunk(method, laid, codes, place.start(self.view.reduced) if self.positions else 0)
+
+    def _method(self, codes: Any) -> _Method:
+        label = plans.label_type(codes.dtype)
+        assert label is not None
+        chunk_plans.check_aligned(codes, self.name)
+        outer, length, inner = self.sizes
+        vector = plans.vector_of(self.itemsizes, codes.itemsize, [*self.addresses, codes.data.ptr], outer, length)
+        nbytes = sum(self.itemsizes) + codes.itemsize
+        rows = plans.Rows(outer, length, inner, self.groups, label, vector, self.positions, self.strict, nbytes)
+        key = (rows, self.bound, self.device)
+        found = _methods.get(key)
+        if found is None:
+            found = _methods[key] = _Method(rows, self.bound, self.device)
+        return found
+
+    def as_partial(self, states: Any) -> Any:
+        """States of all chunks as a partial."""
+        if self.back == tuple(range(len(self.back))):
+            return states.reshape(self.partial)
+        return _contiguous(states.reshape(self.apart), self.back).reshape(self.partial)
+
+
+def _positions(bound: Binned, reduced: Axes, view: View, place: Place) -> tuple[Dim, ...]:
+    """How an element's position follows from its place in a row, for operators that ask; else nothing."""
+    if not _asks_positions(bound):
+        return ()
+    steps = dict(zip(view.reduced, place.steps(view.reduced), strict=True))
+    found = tuple(Dim(view.shape[a], 0, 0, steps[a]) for a in reduced) or (Dim(1, 0),)
+    if len(found) > MAX_DIMS:
+        received = f"positions along {len(found)} reduced axes on a GPU"
+        raise ArgumentError(message(bound.bins.name, received, f"at most {MAX_DIMS}", "Reshape the array."))
+    return found
+
+
+def _asks_positions(bound: Binned) -> bool:
+    return bound.cells.indexed or bool(bound.inner.monoid.unsafe_cuda)
+
+
+def _prepare(arrays: Chunks, bound: Binned, axes: Axes, place: Place, order: _Order | None) -> _Prepared:
+    layouts = tuple((a.shape, a.strides, a.data.ptr % 16) for a in arrays)
+    bins = bound.bins
+    asked = (bound.cells, bins.count, bins.axes, bins.strict, bins.name, bins.known is None)
+    key = (layouts, asked, axes, place.shape if _asks_positions(bound) else None, order, arrays[0].data.device_id)
+    found = _prepared.get(key)
+    if found is None:
+        found = _prepared[key] = _Prepared(arrays, bound, axes, place, order)
+    return found
 
 
 class _Method:
     """How rows that are alike are reduced to the states of their groups, with what of that does not depend on where
     they lie."""
 
-    def __init__(self, rows: plans.Rows, bound: Binned, device: int, flags: Any) -> None:
-        self.rows, self.bound, self.flags = rows, bound, flags
-        op, (text, _) = device_operator.cuda_operator(bound.cells), device_operator.own_text(bound.cells)
-        self.size = bound.cells.state.itemsize
+    def __init__(self, rows: plans.Rows, cells: Bound, device: int) -> None:
+        self.rows, self.bound = rows, cells
+        op, (text, _) = device_operator.cuda_operator(cells), device_operator.own_text(cells)
+        self.size = cells.state.itemsize
         self.way = plans.method(op, rows, self._adds_words(), device)
         self.op, self.device, self.text = op, device, text
         self.steps = [plans.ready(step, device, text) for step in plans.steps(self.way, op, rows, device)]
@@ -194,91 +245,88 @@ class _Method:
 
     def _adds_words(self) -> bool:
         """Whether one atomic adds an element, with the same answer in any order."""
-        inner = self.bound.cells.parts[0]
-        if self.bound.is_counted or inner.name not in ATOMIC:
+        inner = self.bound.parts[0]
+        if len(self.bound.parts) > 1 or inner.name not in ATOMIC:
             return False
         dtype = inner.elements[0]
         is_exact = inner.name in ("any", "all", "count", "count_nonzero")
         return is_exact or bool(dtype.kind in "biu" and (inner.name == "sum" or dtype.itemsize >= 4))
 
-    def fold(self, chunks: Sequence[_Chunk], before: Any) -> Any:
+    def fold(self, chunks: Sequence[_Chunk], before: Any, flags: int) -> Any:
         """The states of some chunks, as many as :attr:`batch` at most, behind what is there of those before them: CuPy
-        bytes, those of (rows, groups, inner) one after another."""
+        bytes, those of (rows, groups, inner) one after another. ``flags``: the word for wrong labels, or 0."""
         if self.way == plans.PIECES:
-            return self._pieces(chunks, before)
+            return self._pieces(chunks, before, flags)
         (each,) = chunks
         bases = [each.operands, (each.codes.array.data.ptr, 0, 0)]
-        if self.way in (plans.PRIVATE, plans.WARP, plans.BEST):
-            mine = self._blocks(bases)
+        if self.way in (plans.PRIVATE, plans.TILES, plans.BEST):
+            mine = self._blocks(bases, flags)
         else:
-            mine = self._whole(bases) if len(self.steps) == 1 else self._floats(bases)
-        return mine if before is None else device_reduce.combine([before, mine.reshape(before.shape)], self.bound.cells)
-
-    def _run(self, step: launch.Ready, bases: list[launch.Base], out: int, partials: int = 0) -> None:
-        plans.start(step, (out, partials, 0 if self.flags is None else self.flags.ptr), bases)
+            mine = self._whole(bases, flags) if len(self.steps) == 1 else self._floats(bases, flags)
+        return mine if before is None else device_reduce.combine([before, mine.reshape(before.shape)], self.bound)
 
     def _new(self, states: int) -> tuple[Any, int]:
         nbytes = max(1, states * self.size)
         return launch.new_array((states, self.size), np.dtype(np.uint8), nbytes)
 
-    def _blocks(self, bases: list[launch.Base]) -> Any:
+    def _blocks(self, bases: list[launch.Base], flags: int) -> Any:
         """A partial a block, which are folded in order."""
         (step,), rows = self.steps, self.rows
         work = step.launch.work
         states, out = self._new(step.launch.blocks * rows.groups)
-        self._run(step, bases, out)
+        plans.start(step, (out, 0, flags), bases)
         if work.splits == 1:
             return states
         shape = (rows.rows, work.splits, rows.groups, self.size)
-        return device_reduce.combine_axis(states.reshape(shape), self.bound.cells, 1)
+        return device_reduce.combine_axis(states.reshape(shape), self.bound, 1)
 
-    def _whole(self, bases: list[launch.Base]) -> Any:
+    def _whole(self, bases: list[launch.Base], flags: int) -> Any:
         """Integers, added to states."""
         states, out = self._new(self.rows.rows * self.rows.groups)
         launch.run(self._filling, [(0, 0, 0)], out, self.size, self.device)
-        self._run(self.steps[0], bases, out)
+        plans.start(self.steps[0], (out, 0, flags), bases)
         return states
 
     @cached_property
     def _filling(self) -> Any:
         return _filling(self.rows.rows * self.rows.groups, self.bound, self.device)
 
-    def _floats(self, bases: list[launch.Base]) -> Any:
+    def _floats(self, bases: list[launch.Base], flags: int) -> Any:
         """Floats, added to limbs, which are rounded to states."""
         adding, rounding = self.steps
         cells, planes = self.rows.rows * self.rows.groups, adding.launch.work.chunks + self.planes
         limbs, seen = _zeros(cells * planes * 8), _zeros(cells * 4)
-        self._run(adding, bases, limbs.ptr, seen.ptr)
+        plans.start(adding, (limbs.ptr, seen.ptr, flags), bases)
         states, out = self._new(cells)
         plans.start(rounding, (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)])
         return states
 
-    def _pieces(self, chunks: Sequence[_Chunk], before: Any) -> Any:
+    def _pieces(self, chunks: Sequence[_Chunk], before: Any, flags: int) -> Any:
         """Elements in the order of their groups; what was there of chunks before is written over."""
         rows = self.rows
         first, last = (plans.ready(step, self.device, self.text) for step in plans.pieces(self.op, rows, len(chunks)))
         bases: list[launch.Base] = []
         for each in chunks:
             if each.codes.stretches is None:
-                each.codes.stretches = self._sorted(each.codes)
+                each.codes.stretches = self._sorted(each.codes, flags)
             bases += [each.operands, (*(a.data.ptr for a in each.codes.stretches), 0)]
         parts, at = self._new(len(chunks) * rows.rows * first.launch.work.chunks * rows.inner)
-        self._run(first, bases, at)
+        plans.start(first, (at, 0, 0), bases)
         states, out = self._new(rows.rows * rows.groups * rows.inner) if before is None else (before, before.data.ptr)
         plans.start(last, (out, at, 0 if before is None else out), bases)
         del parts
         return states
 
-    def _sorted(self, codes: Codes) -> tuple[Any, Any]:
+    def _sorted(self, codes: Codes, flags: int) -> tuple[Any, Any]:
         """Positions in the order of their groups, and where each group begins among them."""
         order = order_of(codes.array, codes.groups)
         starts, at = launch.new_array((codes.groups + 1,), np.dtype(np.int64), 8 * (codes.groups + 1))
-        self._run(self.steps[0], [(order.data.ptr, 0, 0), (codes.array.data.ptr, 0, 0)], at)
+        plans.start(self.steps[0], (at, 0, flags), [(order.data.ptr, 0, 0), (codes.array.data.ptr, 0, 0)])
         return order, starts
 
 
-def _identities(cells: int, bound: Binned) -> Any:
-    size = bound.cells.state.itemsize
+def _identities(cells: int, bound: Bound) -> Any:
+    size = bound.state.itemsize
     states, out = launch.new_array((cells, size), np.dtype(np.uint8), max(1, cells * size))
     if cells:
         device = states.data.device_id
@@ -286,11 +334,9 @@ def _identities(cells: int, bound: Binned) -> Any:
     return states
 
 
-def _filling(cells: int, bound: Binned, device: int) -> Any:
-    text, _ = device_operator.own_text(bound.cells)
-    return launch.ready(
-        [chunk_plans.fill(device_operator.cuda_operator(bound.cells), cells, bound.cells)], device, text
-    )
+def _filling(cells: int, bound: Bound, device: int) -> Any:
+    text, _ = device_operator.own_text(bound)
+    return launch.ready([chunk_plans.fill(device_operator.cuda_operator(bound), cells, bound)], device, text)
 
 
 def _codes_of(labels: Any, bins: Bins, view: View, order: Axes, place: Place) -> Codes:
@@ -317,6 +363,8 @@ def _codes_of(labels: Any, bins: Bins, view: View, order: Axes, place: Place) ->
 
 def _labels_in_order(labels: Any, bins: Bins, view: View, order: Axes) -> Any:
     """Labels along the reduced axes, as these are laid, one after another."""
+    if order == view.reduced and view.rows == 1 and labels.flags.c_contiguous:
+        return labels if labels.ndim == 1 else labels.reshape(-1)
     apart = labels.reshape(tuple(view.shape[a] for a in view.reduced))
     laid = _contiguous(apart, tuple(view.reduced.index(a) for a in order)).reshape(-1)
     return laid if view.rows == 1 else paired(laid, view, bins)
