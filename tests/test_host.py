@@ -591,3 +591,17 @@ def test_no_temporary_of_two_chunks(dtype, large):
     for name in ("vdot", "average") if dtype != "c8" else ("vdot",):
         for axes in ((0,), (1,), (0, 1)):
             assert peak_of((x, x), get(name).bind(dtype, dtype), axes) < 0.05 * large.nbytes, (name, axes)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "max", "argmax", "all"])
+def test_many_results_are_found_some_at_a_time(name, monkeypatch):
+    """And those that lie in the partial are left there."""
+    bound = get(name).bind(np.dtype("f4"))
+    x = np.random.default_rng(5).integers(0, 9, (3, 5, 7)).astype("f4")
+    partial = host_reduce.reduce((x,), bound, (0,))
+    whole, asked, finalised = host_reduce.finalise(partial, bound), [], host_reduce._finalised
+    monkeypatch.setattr(host_reduce, "JOINED", 10)
+    monkeypatch.setattr(host_reduce, "_finalised", lambda cells, _: asked.append(len(cells)) or finalised(cells, bound))
+    np.testing.assert_array_equal(host_reduce.finalise(partial, bound), whole)
+    assert asked in ([10, 10, 10, 5], [10, 35])
+    assert (len(asked) == 2) == np.may_share_memory(whole, partial)

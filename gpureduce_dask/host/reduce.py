@@ -43,7 +43,8 @@ LOOKED_UP = 224  # and for those that look up positions
 PENDING = 32  # states that wait to be combined together, by halves, where they are
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
 BLOCK = 1 << 20  # bytes of chunks of which some cells are reduced together
-JOINED = 1 << 14  # cells whose partials are combined at a time: what combine makes of them stays in cache
+JOINED = 12_000  # cells whose partials are combined at a time: what combine makes of them stays in cache, and is less
+# than the 128 KiB from which on malloc maps pages for each array in a worker of dask's nanny
 DEEP = 64  # elements of n at least for each cell
 WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: short inner loops cost a call each, and
 # more states than these leave no room for elements in the first level of cache
@@ -362,8 +363,21 @@ def combine_axis(partial: Array, bound: Bound, axis: int) -> Array:
 
 
 def finalise(partial: Array, bound: Bound) -> Array:
-    """A partial's results, of the same shape."""
-    monoid = bound.monoid
+    """A partial's results, of the same shape: some cells at a time, unless they lie in the partial."""
+    cells = partial.reshape(-1)
     with np.errstate(all="ignore"):
-        values = monoid.finalise(bound.unpack(partial), bound.result, **dict(monoid.options))
-        return np.asarray(values).astype(bound.result, copy=False).reshape(partial.shape)
+        results = _finalised(cells[:JOINED], bound)
+        if len(results) < len(cells):
+            if np.may_share_memory(results, cells):
+                results = _finalised(cells, bound)
+            else:
+                first, results = results, np.empty(cells.shape, bound.result)
+                results[:JOINED] = first
+                for start in range(JOINED, len(cells), JOINED):
+                    results[start : start + JOINED] = _finalised(cells[start : start + JOINED], bound)
+    return results.reshape(partial.shape)
+
+
+def _finalised(cells: Array, bound: Bound) -> Array:
+    values = bound.monoid.finalise(bound.unpack(cells), bound.result, **dict(bound.monoid.options))
+    return np.asarray(values).astype(bound.result, copy=False).reshape(cells.shape)
