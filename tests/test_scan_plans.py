@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
+from gpureduce_dask import errors
 from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import scan_cluster_columns, scan_costs, scan_launch, scan_plans, scan_task
 from gpureduce_dask.device.scan_costs import Gpu
@@ -250,21 +251,26 @@ GPUS = (
 )
 
 
-def drawn(draw: Draw, gpu: Gpu) -> scan_task.Plan:
-    """Of an array that is not there."""
+def not_there(draw: Draw) -> SimpleNamespace:
+    """What plans ask of a chunk."""
     dtype = dtype_of(draw.dtype)
     base = np.lib.stride_tricks.as_strided(
         np.empty(1, dtype), draw.base, scan_launch.c_strides(draw.base, dtype.itemsize)
     )
     x = draw.view(base)
     data = SimpleNamespace(ptr=x.ctypes.data - base.ctypes.data)
-    chunk = SimpleNamespace(shape=x.shape, strides=x.strides, ndim=x.ndim, itemsize=dtype.itemsize, data=data)
+    return SimpleNamespace(shape=x.shape, strides=x.strides, ndim=x.ndim, itemsize=dtype.itemsize, data=data)
+
+
+def drawn(draw: Draw, gpu: Gpu, method: str = "look-back") -> scan_task.Plan:
     with (
         mock.patch.object(scan_launch, "gpu", return_value=gpu),
         mock.patch.object(scan_launch, "load", return_value=((), ())),
     ):
-        options = (draw.axes[0], draw.mode == "exclusive", draw.mode == "reverse", None, 0, "look-back")
-        return device_scan._prepare((chunk,), None, OPERATORS[draw.op].bind(dtype), *options).plan
+        options = (draw.axes[0], draw.mode == "exclusive", draw.mode == "reverse", None, 0, method)
+        return device_scan._prepare(
+            (not_there(draw),), None, OPERATORS[draw.op].bind(dtype_of(draw.dtype)), *options
+        ).plan
 
 
 def test_plans_of_random_scans_are_within_the_limits_of_any_gpu():
@@ -297,4 +303,19 @@ def test_what_takes_longer_is_predicted_to():
     assert seconds((1 << 20,)) < seconds((1 << 24,)) < seconds((1 << 28,))
     assert seconds((1 << 24, 16), 1) < seconds((1 << 24, 16), 1, GPUS[1]) < seconds((1 << 24, 16), 1, GPUS[3])
     assert seconds((1, 46, 2917776), 2) == seconds((46, 2917776), 1)
-    assert scan_costs.COSTS.keys() > {"scan_rows", "scan_lines"}
+
+
+def test_each_kernel_has_one_plan_which_it_can_be_asked_for():
+    found = set()
+    for draw in islice(draws(6, (0.01, 1, 64), (SCANS,)), 120):
+        chunk, bound = not_there(draw), OPERATORS[draw.op].bind(dtype_of(draw.dtype))
+        modes = (draw.mode == "exclusive", draw.mode == "reverse")
+        every = [each.kernel for each in device_scan.features((chunk,), bound, draw.axes[0], *modes, GPUS[0])]
+        assert len(set(every)) == len(every) > 0
+        assert scan_costs.kernel_of(drawn(draw, GPUS[0])) in every
+        for kernel in every:
+            assert scan_costs.kernel_of(drawn(draw, GPUS[0], kernel)) == kernel
+        found.update(every)
+    assert found <= GPUS[0].costs.keys()
+    with pytest.raises(errors.ArgumentError, match=r"'scan_unknown'.*'two-level' or 'scan_"):
+        drawn(draw, GPUS[0], "scan_unknown")

@@ -14,7 +14,7 @@ import numpy as np
 from ..expressions.cuda import MOST_SCANNED
 from ..operators.monoid import Bound
 from ..place import Place
-from . import launch, scan_launch, scan_methods, scan_plans, scan_task
+from . import launch, scan_costs, scan_launch, scan_methods, scan_plans, scan_task
 from . import operator as device_operator
 from . import reduce as device_reduce
 from .chunk_plans import Chunks
@@ -60,8 +60,8 @@ def scan(
     """Running results along an axis, and the partial behind each line, as CuPy arrays.
 
     Parameters are those of :func:`gpureduce_dask.chunk.scan`; ``method`` is one of
-    ``scan_methods.METHODS``. Nothing waits for the GPU, but where only the host can finalise states; no chunk is
-    copied, but where ``out`` lies across it.
+    ``scan_methods.METHODS``, or a kernel that takes such a scan. Nothing waits for the GPU, but where only the host can
+    finalise states; no chunk is copied, but where ``out`` lies across it.
     """
     device = chunks[0].data.device_id
     if launch.current_device() != device:
@@ -138,22 +138,9 @@ def _prepare(
     number: int,
     method: str,
 ) -> Prepared:
-    scan_methods.check(method)
     first, final = operands[0], _is_final(bound)
-    op = _operator(bound, final, resets is not None, tuple(a.itemsize for a in operands))
-    order = _memory_order(first, axis)
+    op, arrays, made, order = _task(operands, out, bound, axis, resets is not None)
     kept = tuple(a for a in order if a != axis)
-    made = scan_launch.of_results(first, order, op.out_bytes, bound.result if final else None)
-    if out is None:
-        strides, phase = made.strides or scan_launch.c_strides(made.shape, op.out_bytes), made.lead % 16
-    else:
-        strides, phase = out.strides, out.data.ptr % 16
-    arrays = scan_task.Operands(
-        tuple(first.shape[a] for a in order),
-        order.index(axis),
-        tuple(tuple(s[a] for a in order) for s in (*(x.strides for x in operands), strides)),
-        (*(x.data.ptr % 16 for x in operands), phase),
-    )
     plan = scan_plans.plan(op, arrays, exclusive, reverse, scan_launch.gpu(number), method)
     total = (*(first.shape[a] for a in kept), 1, op.state_bytes)
     back = [0] * (first.ndim + 1)
@@ -173,6 +160,36 @@ def _prepare(
         op.state_bytes,
         moved or op.state_bytes > bound.state.itemsize,
     )
+
+
+def _task(
+    operands: Chunks, out: Any, bound: Bound, axis: int, segmented: bool
+) -> tuple[scan_task.Operator, scan_task.Operands, scan_launch.Room, list[int]]:
+    """What is planned for: the operator, the arrays, what is made for results, and the axes in the order of memory."""
+    first, final = operands[0], _is_final(bound)
+    op = _operator(bound, final, segmented, tuple(a.itemsize for a in operands))
+    order = _memory_order(first, axis)
+    made = scan_launch.of_results(first, order, op.out_bytes, bound.result if final else None)
+    if out is None:
+        strides, phase = made.strides or scan_launch.c_strides(made.shape, op.out_bytes), made.lead % 16
+    else:
+        strides, phase = out.strides, out.data.ptr % 16
+    arrays = scan_task.Operands(
+        tuple(first.shape[a] for a in order),
+        order.index(axis),
+        tuple(tuple(s[a] for a in order) for s in (*(x.strides for x in operands), strides)),
+        (*(x.data.ptr % 16 for x in operands), phase),
+    )
+    return op, arrays, made, order
+
+
+def features(
+    chunks: Chunks, bound: Bound, axis: int, exclusive: bool, reverse: bool, gpu: scan_costs.Gpu
+) -> list[scan_costs.Features]:
+    """What the times of all plans of a scan depend on. By each kernel of those it can be asked for as a ``method``."""
+    op, arrays, *_ = _task(chunks, None, bound, axis, False)
+    plans = scan_plans.every(op, arrays, exclusive, reverse, gpu)
+    return [scan_costs.features(plan, op, arrays) for plan in plans]
 
 
 def _finalised(states: Any, bound: Bound, out: Any) -> Any:

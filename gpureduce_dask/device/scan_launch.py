@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import compile as compiler
-from . import launch, shared
+from . import launch, scan_cost_tables, shared
 from .scan_costs import Gpu
 from .scan_task import Plan
 
@@ -26,12 +26,14 @@ def gpu(number: int) -> Gpu:
 
     device = cupy.cuda.Device(number)
     attributes = device.attributes
+    name = cupy.cuda.runtime.getDeviceProperties(number)["name"].decode()
     clock, bits = (attributes.get(name, 0) for name in ("MemoryClockRate", "GlobalMemoryBusWidth"))  # kHz
     return Gpu(
         attributes["MaxSharedMemoryPerBlockOptin"],
         attributes["MultiProcessorCount"],
         int(device.compute_capability) >= CLUSTERS,
         2e3 * clock * bits / 8 or Gpu.bandwidth,
+        scan_cost_tables.in_use(name, f"sm_{device.compute_capability}")[0].costs,
     )
 
 

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..errors import ArgumentError, message
 from . import (
     scan_columns,
     scan_contiguous_columns,
@@ -97,10 +98,24 @@ def plan(
     gpu: Gpu,
     method: str = scan_methods.SINGLE_PASS,
 ) -> Plan:
-    """Cut a scan, as is predicted to take least time on this GPU. ``method``: one of ``scan_methods.METHODS``."""
-    if method != scan_methods.SINGLE_PASS:
+    """Cut a scan, as is predicted to take least time on this GPU.
+
+    ``method``: one of ``scan_methods.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
+    """
+    if method == scan_methods.SINGLE_PASS:
+        return scan_costs.least(every(op, arrays, exclusive, reverse, gpu), op, arrays, gpu)
+    if method in scan_methods.METHODS:
         return scan_methods.plan(op, arrays, exclusive, reverse, method)
-    return scan_costs.least(_plans(op, arrays, exclusive, reverse, gpu), op, arrays, gpu)
+    kernels = {scan_costs.kernel_of(plan): plan for plan in every(op, arrays, exclusive, reverse, gpu)}
+    if method not in kernels:
+        expected = " or ".join(map(repr, (*scan_methods.METHODS, *kernels)))
+        raise ArgumentError(message("scan", f"method {method!r}", expected, "Leave it out."))
+    return kernels[method]
+
+
+def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
+    """The plans of all kernels that take a scan, of each kernel one."""
+    return [plan for plan in _plans(op, arrays, exclusive, reverse, gpu) if plan]
 
 
 def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> Iterator[Plan | None]:
@@ -281,7 +296,8 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) ->
         walk=arrays.kept(),
     )
     scratch = lines * splits * op.state_bytes if splits > 1 else 0
-    return Plan(tuple(launches), members, scratch, False, tuple(starts), -(-length // splits))
+    chain = -(-length // splits) + (splits if splits > 1 else 0)  # a thread takes the states of all parts of a line
+    return Plan(tuple(launches), members, scratch, False, tuple(starts), chain)
 
 
 @dataclass(frozen=True)

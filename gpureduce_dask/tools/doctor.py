@@ -144,6 +144,22 @@ def kernels() -> str:
     return f"a sum of float32 compiles for {ANYWHERE}, which needs no GPU"
 
 
+def scan_costs() -> str:
+    """By which table scans are planned, and how good it is."""
+    runtime = need("cupy").cuda.runtime
+    from ..device import scan_cost_tables
+
+    told, found = [], {gpu["name"].decode(): gpu for gpu in visible(runtime)}
+    for name, gpu in found.items():
+        architecture = f"sm_{gpu['major']}{gpu['minor']}"
+        table, why = scan_cost_tables.in_use(name, architecture)
+        nearest = "" if table.architecture == architecture else f", the nearest to {architecture} that was measured"
+        if why:
+            raise Doubt(f"{why}; in use: {table}{nearest}")
+        told.append(f"{name}: {table}{nearest}")
+    return "; ".join(told) or str(scan_cost_tables.shipped())
+
+
 def transfers() -> str:
     need("cupy")
     try:
@@ -233,6 +249,7 @@ CHECKS = (
     ),
     Check("NVRTC", nvrtc, CUDA_EXTRA, GPU),
     Check("kernels", kernels, f"{CUDA_EXTRA}; keep CuPy and NVRTC to one CUDA version", GPU),
+    Check("scan costs", scan_costs, "python -m gpureduce_dask bench tune, or bench tune --forget", GPU),
     Check("transfers", transfers, f"numba-cuda: {CUDA_EXTRA}", CLUSTER),
     Check("dask-cuda", dask_cuda, f"for a worker a GPU, with its extra [cu13] or [cu12]: {CLUSTER_EXTRA}", CLUSTER),
     Check("its dask", pin, f"install together, so that pip finds versions that agree: {CLUSTER_EXTRA}", CLUSTER),

@@ -128,6 +128,22 @@ def _random_arguments(parser: argparse.ArgumentParser) -> None:
     _made_of_results(parser, "how many cases are above each share, on a GPU")
 
 
+def _tune_arguments(parser: argparse.ArgumentParser) -> None:
+    _seed(parser)
+    parser.add_argument("--count", type=int, default=240, help="how many scans at most (default: 240)")
+    parser.add_argument(
+        "--mib", type=_sizes, default=[4.0, 64.0, 256.0], help="sizes of chunks, in turn (default: 4,64,256)"
+    )
+    parser.add_argument("--seconds", type=float, default=540, help="time after which no scan begins (default: 540)")
+    parser.add_argument(
+        "--compilers",
+        type=int,
+        help="processes that compile ahead (default: all processors but one, 12 at most; 0: none)",
+    )
+    parser.add_argument("--forget", action="store_true", help="only remove the tables that were written here")
+    _json(parser, "tune.json")
+
+
 def _report_arguments(parser: argparse.ArgumentParser) -> None:
     names = dict.fromkeys(("scans", "one_read", "grids", "mechanisms"), "the results of this suite")
     _suites(parser, **names)
@@ -350,6 +366,17 @@ def _random(args: argparse.Namespace) -> int:
     return _report_random(args, json.loads(path.read_text()))
 
 
+def _tune(args: argparse.Namespace) -> int:
+    from . import tune
+
+    if args.forget:
+        return tune.forget()
+    need_gpu("bench tune")
+    path = args.json or Path("tune.json")
+    progress(f"bench tune: started; results go to {path} as they come")
+    return tune.run(_seed_of(args), args.count, args.mib, args.seconds, args.compilers, path)
+
+
 def _report_random(args: argparse.Namespace, result: dict[str, Any]) -> int:
     from . import random_calls, random_report
 
@@ -398,5 +425,6 @@ BENCHES = {
     "soak": Command("memory over time, and answers while workers die", _soak_arguments, _soak, "soak.json"),
     "workflows": Command("daily work with files beside plain dask", _workflow_arguments, _workflows, "workflows.json"),
     "random": Command("random chunks of a GPU, or random calls on NumPy", _random_arguments, _random, "random.json"),
+    "tune": Command("what scan kernels cost on this GPU, by which plans are made from then on", _tune_arguments, _tune),
     "report": Command("tables and pictures again, from results in a file", _report_arguments, _report),
 }

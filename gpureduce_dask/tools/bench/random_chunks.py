@@ -407,16 +407,17 @@ def _small(draw: Draw) -> Draw:
 
 
 @contextmanager
-def _compilers(processes: int) -> Iterator[Callable[[Sequence[Draw], bool, float], None]]:
-    """What compiles for draws side by side; it ends where its time does. Without processes it does nothing."""
+def _compilers(processes: int, ahead: Callable[[Draw], None]) -> Iterator[Callable[[Sequence[Draw], float], None]]:
+    """What compiles for draws side by side, each by ``ahead``; it ends where its time does. Without processes it does
+    nothing."""
     if not processes:
-        yield lambda chosen, with_peers, until: None
+        yield lambda chosen, until: None
         return
     pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"))
 
-    def ahead(chosen: Sequence[Draw], with_peers: bool, until: float) -> None:
+    def together(chosen: Sequence[Draw], until: float) -> None:
         try:
-            pending = [pool.submit(compile_ahead, draw, with_peers) for draw in chosen]
+            pending = [pool.submit(ahead, draw) for draw in chosen]
         except BrokenProcessPool:  # a process died: what it had to do is compiled where it is measured
             return
         wait(pending, None if math.isinf(until) else max(0.0, until - time.monotonic()))
@@ -425,7 +426,7 @@ def _compilers(processes: int) -> Iterator[Callable[[Sequence[Draw], bool, float
         wait(pending)  # those that run: nothing else may run while a kernel is timed
 
     try:
-        yield ahead
+        yield together
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -451,38 +452,56 @@ def run(
     mine = {"peers": peers.versions()} if with_peers else {}
     result: Result = {"random": seed, "gpu": name, **versions, **mine, "kinds": [*kinds], "cases": []}
     chosen = [draw for draw in islice(draws(seed, sizes, kinds), count) if re.search(only, draw.label)]
-    if processes is None:
-        processes = min(12, (os.cpu_count() or 1) - 1)
-    block = max(1, BLOCK * processes)
+    processes = compiling(processes)
     print(f"{name}, seed {seed}: {processes} processes compile ahead", flush=True)
-    _write(result, path)
-    with _compilers(processes) as ahead:
-        for start in range(0, len(chosen), block):
-            ahead(chosen[start : start + block], with_peers, until)
-            time.sleep(SCRUB_SECONDS if processes else 0)
-            for draw in chosen[start : start + block]:
-                if time.monotonic() > until:
-                    return result
-                result["cases"].append(_safely(draw, with_peers))
-                print(describe(result["cases"][-1]), flush=True)
-                _write(result, path)
-                if result["cases"][-1].get("is_lost"):
-                    return result
+    write(result, path)
+    ahead, one = partial(compile_ahead, with_peers=with_peers), partial(measure, with_peers=with_peers)
+    for case in measured(chosen, ahead, one, processes, until):
+        result["cases"].append(case)
+        print(describe(case), flush=True)
+        write(result, path)
     return result
 
 
-def _write(result: Result, path: Path | None) -> None:
+def compiling(processes: int | None) -> int:
+    """How many processes compile ahead where nobody said."""
+    return min(12, (os.cpu_count() or 1) - 1) if processes is None else processes
+
+
+def measured(
+    chosen: Sequence[Draw],
+    ahead: Callable[[Draw], None],
+    measure: Callable[[Draw], Case],
+    processes: int,
+    until: float,
+) -> Iterator[Case]:
+    """What is measured of each draw, as far as there is time: some are compiled by so many processes, then timed."""
+    block = max(1, BLOCK * processes)
+    with _compilers(processes, ahead) as together:
+        for start in range(0, len(chosen), block):
+            together(chosen[start : start + block], until)
+            time.sleep(SCRUB_SECONDS if processes else 0)
+            for draw in chosen[start : start + block]:
+                if time.monotonic() > until:
+                    return
+                case = _safely(draw, measure)
+                yield case
+                if case.get("is_lost"):
+                    return
+
+
+def write(result: Result, path: Path | None) -> None:
     if path:
         path.write_text(json.dumps(result, indent=1))
 
 
-def _safely(draw: Draw, with_peers: bool) -> Case:
+def _safely(draw: Draw, measure: Callable[[Draw], Case]) -> Case:
     """What was measured, or why it failed; ``is_lost`` where nothing runs on the GPU behind such an error."""
     import cupy as cp
 
     begin = time.perf_counter()
     try:
-        case = measure(draw, with_peers)
+        case = measure(draw)
     except Exception as error:
         case = {"case": draw.label, **asdict(draw), "error": f"{type(error).__name__}: {error}"[:2000]}
     try:
