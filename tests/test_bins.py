@@ -192,14 +192,17 @@ def test_neighbours_of_few_elements_a_state_are_reduced_as_one(name, axis, monke
     expected = by_loop(row, x, labels, (axis,), 5)
     d = tuple(da.from_array(a, chunks=tuple(3 if a == axis else 12 for a in range(3))) for a in x)
 
-    d = dask.persist(*d)
+    held, made = dask.persist(*d), tuple(a.map_blocks(np.copy) for a in d)
 
-    def count():
+    def count(d=held, size=None):
         panels.clear()
-        alike(gr.grouped(d if row.arity > 1 else d[0], labels, row, axis, 5, fill_value=FILL).compute(), expected)
+        given = d if row.arity > 1 else d[0]
+        got = gr.grouped(given, labels, row, axis, 5, fill_value=FILL, split_every=size)
+        alike(got.compute(), expected)
         return len(panels)
 
     assert count() == 1
+    assert count(made, 8) == (1 if row.commutative else 4)
     monkeypatch.setattr(host_groups, "TALL", 6)
     assert count() == 2
     monkeypatch.setattr(host_groups, "STATES", 5 * 12 * 4)

@@ -25,6 +25,7 @@ from ..distributed.private import DataNode, Task, TaskRef
 from ..expressions import functions, tracer
 from ..expressions.mapped import map_of, mapped
 from ..expressions.program import Program
+from ..operators.grouped import Binned
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
@@ -135,23 +136,28 @@ class DeferredArray:
 
 @dataclass(frozen=True, eq=False)
 class UnreducedChunk:
-    """A chunk that is reduced when it is folded with others of its group: one of a host until there are as many bytes
-    as its partial has, one that takes no memory with all such of its group."""
+    """A chunk that is reduced when it is folded with others of its group: one of a host once there are so many bytes
+    of them, one that takes no memory with all such of its group."""
 
     blocks: tuple[Any, ...]
     bound: Bound
     axes: tuple[int, ...]
     place: Any
-    partial_bytes: int = 0
+    together_bytes: int = 0
     is_input: bool = False
 
     @property
     def nbytes(self) -> int:
         return sum(block.nbytes for block in self.blocks)
 
+    @property
+    def is_alone(self) -> bool:
+        """True where its place is not of others: groups find their labels by the place of each."""
+        return self.place is not None and not isinstance(self.bound, Binned)
+
     def follows(self, other: UnreducedChunk) -> bool:
         """True where both may be reduced in one call."""
-        same = self.bound == other.bound and self.place is None is other.place
+        same = self.bound == other.bound and not (self.is_alone or other.is_alone)
         pairs = zip(self.blocks, other.blocks, strict=True) if same else ()
         return same and all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
 
@@ -256,12 +262,13 @@ def reduce_deferred(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any
     """The partial of chunks of a host that follow each other, added to the one before, where it lies; or of inputs of
     one operator, those of each shape together."""
     first = chunks[0]
-    if not first.is_input:
+    if not (first.is_input or isinstance(first.bound, Binned)):
         return chunk.add(before, [c.blocks for c in chunks], first.bound, first.axes, first.place)
     alike = sorted(chunks, key=lambda c: [block.shape for block in c.blocks])
     places = None if first.place is None else [c.place for c in alike]
     partial = chunk.reduce_many([c.blocks for c in alike], first.bound, first.axes, places)
-    return shift_positions(partial, first.bound, first.axes, first.place)
+    partial = shift_positions(partial, first.bound, first.axes, first.place)
+    return partial if before is None else chunk.combine([before, partial], first.bound)
 
 
 def read_with(blocks: Sequence[Any], bound: Bound, fuse: bool = True) -> tuple[tuple[Any, ...], Bound]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from ..chunk import Place, Places
 from ..device import faults
 from ..distributed.handles import Coords, Handle
 from ..errors import ArgumentError, message
+from ..operators.grouped import Binned
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product
 from . import deferred
@@ -45,11 +47,21 @@ def reduce_chunk(
     if deferred.is_group_task() and bound.monoid.commutative:
         if deferred.are_inputs(read):
             return deferred.UnreducedChunk(read, of, axes, place, is_input=True)
-        if size := chunk.partial_bytes(read, of, axes):
+        if size := _bytes_together(read, of, axes):
             return deferred.UnreducedChunk(read, of, axes, place, size)
     partial = shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if deferred.is_group_task() else chunk.leave(partial, bound)
+
+
+def _bytes_together(blocks: Sequence[Any], bound: Bound, axes: Axes) -> int:
+    """Of how many bytes a host's chunks are reduced together, lest there be a partial of each; 0 where they are not."""
+    if not isinstance(bound, Binned):
+        return chunk.partial_bytes(tuple(blocks), bound, axes)
+    if not all(isinstance(b, np.ndarray) and not isinstance(b, np.ma.MaskedArray) for b in blocks):
+        return 0
+    cells: int = math.prod(n for a, n in enumerate(blocks[0].shape) if a not in axes)
+    return max(cells * bound.cell_bytes, PENDING_BYTES)
 
 
 def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:
@@ -196,8 +208,9 @@ class Runs:
 class Folding:
     """Partials and chunks that come one at a time, in order, folded before they pile up.
 
-    Chunks of a host of fewer bytes than their partial has wait until they have as many: a state costs what it is made
-    of a few elements or of many. Those that take no memory wait to the end: a launch reduces all of one shape.
+    Chunks of a host of fewer bytes than their partial has wait until they have as many, and those that fall into groups
+    until there are ``PENDING_BYTES`` at least: a state costs what it is made of a few elements or of many. Those that
+    take no memory wait to the end: a launch reduces all of one shape.
     """
 
     bound: Bound
@@ -215,7 +228,7 @@ class Folding:
             self._reduce()
         if isinstance(found, deferred.UnreducedChunk):
             self.chunks.append(found)
-            if found.place is not None or sum(c.nbytes for c in self.chunks) >= found.partial_bytes:
+            if found.is_alone or sum(c.nbytes for c in self.chunks) >= found.together_bytes:
                 self._reduce()
             return
         self.partials.append(found)
