@@ -34,8 +34,9 @@ PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
 PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most
 TILE_ITEMS = (16, 8, 4)  # elements that a thread has of a tile, the most that fit in
 TILE_BYTES = 220 * 1024  # with the states of all groups
+SM_BYTES = 228 * 1024  # of shared memory that blocks divide, a kilobyte of each its own
 TILE_PIECE = 128  # of a tile's elements of a group, that a thread takes
-TILE_BLOCKS = 396  # three an SM: each of them clears and folds as many states as there are groups
+TILE_BLOCKS = 132  # times as many as an SM has room for, three at most: each clears and folds the states of all groups
 WINDOW_THREADS = 1024  # of a block that has an SM to itself, and its shared memory
 WINDOW_BYTES = 144 * 1024  # what it takes where that is enough: loads on their way need L1, which has the rest
 WINDOW_HEAD = 16  # bytes of it that are no group's
@@ -167,10 +168,11 @@ def tiles(op: Operator, rows: Rows) -> Launch:
     """Elements split by group, tile by tile."""
     items = tile_items(op, rows)
     vector = min(rows.vector, items)
-    splits = _splits(replace(rows, vector=items), THREADS, TILE_BLOCKS)
+    nbytes = _tile_bytes(op, rows, items)
+    splits = _splits(replace(rows, vector=items), THREADS, TILE_BLOCKS * min(3, SM_BYTES // (nbytes + 1024)))
     numbers = f"{rows.indexed}, {THREADS}, {items // vector}, {TILE_PIECE}"
     name = f"bins_tiles<{op.type}, {rows.label}, {vector}, {numbers}>"
-    return Launch(name, rows.rows * splits, rows.work(splits=splits), _tile_bytes(op, rows, items), threads=THREADS)
+    return Launch(name, rows.rows * splits, rows.work(splits=splits), nbytes, threads=THREADS)
 
 
 def tile_items(op: Operator, rows: Rows) -> int:
@@ -184,7 +186,7 @@ def _tile_bytes(op: Operator, rows: Rows, items: int) -> int:
     tile, warps_a_block = THREADS * items, THREADS // 32
     element = max(op.itemsizes) * len(op.itemsizes)
     states = (rows.groups + tile // TILE_PIECE) * op.state_bytes
-    numbers = tile * bool(rows.steps) + warps_a_block * (rows.groups + 1) + rows.groups + 2
+    numbers = tile * bool(rows.steps) + 3 * warps_a_block * (rows.groups + 1) + rows.groups + 2
     return states + tile * element + 2 * numbers + 4 * warps_a_block + 3 * 16
 
 
