@@ -155,15 +155,15 @@ def scans(count: int, seed: int) -> list[list[Timed]]:
 
 
 def test_a_fit_finds_the_costs_that_times_were_made_of():
-    known, others, costs = scans(80, 1), scans(80, 2), truth()
+    known, others, costs = scans(200, 1), scans(80, 2), truth()
     before, found = SHIPPED.costs, fit(known, SHIPPED.costs, GPU)
     assert quality(others, before, GPU).missed[0] > 1.15
     now = quality(others, found, GPU)
-    assert now.cases == 80 and now.missed[0] < 1.04 and now.missed[1] < 1.15 and now.slower[1] < 1.03
+    assert now.cases == 80 and now.missed[0] < 1.03 and now.missed[1] < 1.08 and now.mean_slower < 1.01
     assert loss(others, found, GPU) < 0.2 * loss(others, before, GPU)
-    for kernel, names in {"scan_rows": ("start", "memory"), "scan_lines": ("memory", "element")}.items():
-        for name in names:
-            assert getattr(found[kernel], name) == pytest.approx(getattr(costs[kernel], name), rel=0.15), (kernel, name)
+    for name in ("scan_rows start", "scan_rows memory", "scan_lines memory", "scan_columns step"):
+        kernel, cost = name.split()
+        assert getattr(found[kernel], cost) == pytest.approx(getattr(costs[kernel], cost), rel=0.1), name
     moved = {kernel for kernel, cost in before.items() if found[kernel] != cost}
     assert moved == {"scan_rows", "scan_lines", "scan_columns"}
 
@@ -279,6 +279,7 @@ def test_draws_of_half_the_cases_are_of_all_sizes():
 
 
 def test_quality_is_readable():
-    assert str(Quality(217, (1.35, 2.33), (1.0, 1.013))) == (
-        "217 cases, times missed by 1.35 (90 %: 2.33), slower than the best plan by 1.000 (90 %: 1.013)"
+    assert str(Quality(217, (1.35, 2.33), (1.0, 1.013), 1.0142)) == (
+        "217 cases, times missed by 1.35 (90 %: 2.33), picked plans slower than the best by 1.014 "
+        "(median 1.000, 90 %: 1.013)"
     )

@@ -73,17 +73,18 @@ Costs = Mapping[str, Cost]
 
 @dataclass(frozen=True)
 class Quality:
-    """How well costs predict cases of which every plan was timed: medians and 90th percentiles of two ratios."""
+    """How well costs predict cases of which every plan was timed."""
 
     cases: int
-    missed: tuple[float, float]  # of a plan's predicted and measured time, the larger by the smaller
-    slower: tuple[float, float]  # of the time of the plan that is used and of the fastest one
+    missed: tuple[float, float]  # a plan's predicted and measured time, the larger by the smaller: median, 90 %
+    slower: tuple[float, float]  # the time of the plan that is picked by that of the fastest one: median, 90 %
+    mean_slower: float  # the same, geometric mean
 
     def __str__(self) -> str:
         (missed, far), (slower, slowest) = self.missed, self.slower
         return (
-            f"{self.cases} cases, times missed by {missed:.2f} (90 %: {far:.2f}), "
-            f"slower than the best plan by {slower:.3f} (90 %: {slowest:.3f})"
+            f"{self.cases} cases, times missed by {missed:.2f} (90 %: {far:.2f}), picked plans slower than the best "
+            f"by {self.mean_slower:.3f} (median {slower:.3f}, 90 %: {slowest:.3f})"
         )
 
 
@@ -119,7 +120,9 @@ def from_json(text: str) -> Table:
     quality = found.pop("quality")
     return Table(
         {kernel: Cost(**numbers) for kernel, numbers in found.pop("costs").items()},
-        quality=Quality(int(quality["cases"]), _two(quality["missed"]), _two(quality["slower"])),
+        quality=Quality(
+            int(quality["cases"]), _two(quality["missed"]), _two(quality["slower"]), float(quality["mean_slower"])
+        ),
         **found,
     )
 
