@@ -136,7 +136,7 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return WINDOW
     if each * 128 <= PRIVATE_MOST:
         return PRIVATE
-    if tile_items(op, rows):
+    if (items := tile_items(op, rows)) and not (is_exact and 2 * rows.groups > THREADS * items):
         return TILES
     return ATOMIC if is_exact else EXACT if adds_floats(op) else PIECES
 
@@ -185,9 +185,9 @@ def _tile_bytes(op: Operator, rows: Rows, items: int) -> int:
     """Of shared memory: a Split of kernels/bins/tiles.cuh."""
     tile, warps_a_block = THREADS * items, THREADS // 32
     element = max(op.itemsizes) * len(op.itemsizes)
-    states = (rows.groups + tile // TILE_PIECE) * op.state_bytes
+    states = (rows.groups + tile // TILE_PIECE + warps_a_block * items) * op.state_bytes
     numbers = tile * bool(rows.steps) + 3 * warps_a_block * (rows.groups + 1) + rows.groups + 2
-    return states + tile * element + 2 * numbers + 4 * warps_a_block + 3 * 16
+    return states + tile * element + 2 * numbers + 4 * warps_a_block * (items + 2) + 3 * 16
 
 
 def _shared(kind: str, op: Operator, rows: Rows, threads: int, nbytes: int, blocks: int) -> Launch:

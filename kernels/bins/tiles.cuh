@@ -4,6 +4,7 @@
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/state.cuh"
+#include "../warp/reduce.cuh"
 #include "elements.cuh"
 
 // All threads of the block call, Warps of them times 32. The sum of what threads before this one gave. `sums` has a word
@@ -22,47 +23,44 @@ template <int Warps> GR_HD u32 sum_before(u32 own, u32* sums) {
 }
 
 // A tile of Tile elements in shared memory, by group, and the states of all groups; so many warps work on it. A thread
-// takes Piece elements of a group, at most: where groups have more, others help.
+// takes Piece elements of a group, at most: where groups have more, others help. Where all lanes of a warp have elements of
+// one group, as where labels are sorted, they are not moved, but become a run, a state a warp.
 template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
     typedef typename Op::State State;
     typedef typename Op::In In;
     static const int more = Tile / Piece;  // pieces of groups behind their first, at most
+    static const int runs = Tile / (32 * Warps);  // of a warp, at most
     const u32 groups, warp, lane;
-    State *const states, *const extra;
+    State *const states, *const extra, *const run_states;
     In* const elements;
     u16 *const places, *const counts, *const begins;  // of elements in the tile; [warp][groups + 1]; [groups + 2]
-    u32 *const sums, *const lanes;  // of a warp whose element is of a group: [warp][groups + 1]
+    u32 *const sums, *const run_groups, *const run_number;
+    u32* const lanes;  // of a warp whose element is of a group: [warp][groups + 1]
 
     static GR_HD u8* behind(const void* end) { return (u8*)(((u64)end + 15) / 16 * 16); }
     GR_HD Split(u32 number)
         : groups(number), warp(threadIdx.x / 32), lane(threadIdx.x % 32), states((State*)GR_SHARED), extra(states + number),
-          elements((In*)behind(extra + more)), places((u16*)behind(elements + Tile)), counts(places + (Indexed ? Tile : 0)),
-          begins(counts + Warps * (number + 1)), sums((u32*)behind(begins + number + 2)), lanes(sums + Warps) {}
+          run_states(extra + more), elements((In*)behind(run_states + Warps * runs)), places((u16*)behind(elements + Tile)), counts(places + (Indexed ? Tile : 0)),
+          begins(counts + Warps * (number + 1)), sums((u32*)behind(begins + number + 2)), run_groups(sums + Warps),
+          run_number(run_groups + Warps * runs), lanes(run_number + Warps) {}
 
     GR_HD u16* own() const { return counts + warp * (groups + 1); }
-    // All lanes call. The lanes whose element is of the caller's group. A warp's instruction that matches keys takes as long
-    // as all else here (H200: sums of 100 groups 194 us with it, 113 so); where all lanes are of one group, they would
-    // wait for each other.
-    GR_HD u32 match(u32 group) const {
+    // All lanes call. The place of the caller's element among those of its warp in the group. Lanes of one group find each
+    // other by a word of theirs: the instruction that matches keys takes as long as all else here (H200: variances of 100
+    // groups 194 us with it, 113 so).
+    GR_HD u32 rank(u32 group) const {
         u32* const mine = lanes + warp * (groups + 1) + group;
-        if (__all_sync(0xffffffffu, group == __shfl_sync(0xffffffffu, group, 0, 32))) return 0xffffffffu;
         atomicOr(mine, 1u << lane);
         __syncwarp();
-        const u32 peers = *mine;
+        const u32 peers = *mine, before = __popc(peers & ((1u << lane) - 1)), there = own()[group];
         __syncwarp();
-        *mine = 0;
-        return peers;
-    }
-    // All lanes call. The place of the caller's element among those of its warp in the group.
-    GR_HD u32 rank(u32 group) const {
-        const u32 peers = match(group), before = __popc(peers & ((1u << lane) - 1)), there = own()[group];
-        __syncwarp();
-        if (before == 0) own()[group] = (u16)(there + __popc(peers));
+        if (before == 0) own()[group] = (u16)(there + __popc(peers)), *mine = 0;
         __syncwarp();
         return there + before;
     }
     GR_HD void clear() const {
         for (u32 k = lane; k <= groups; k += 32) own()[k] = 0;
+        if (lane == 0) run_number[warp] = 0;
         __syncwarp();
     }
     // All threads call behind a barrier: `counts` becomes what is before each warp's elements in their group, `begins` where
@@ -96,6 +94,14 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
         elements[at] = x;
         if (Indexed) places[at] = (u16)place;
     }
+    // All lanes call. What they have come to of a group in which all their elements were.
+    GR_HD void end_run(u32 group, const typename Op::Acc& acc) const {
+        const State state = warp_reduce<Op, 32>(Op::settle(acc));
+        if (lane != 0) return;
+        const u32 at = warp * runs + run_number[warp]++;
+        run_states[at] = state;
+        run_groups[at] = group;
+    }
     template <class Index> GR_HD State fold(u32 from, u32 to, Index index) const {
         typename Op::Acc acc = Op::start();
         for (u32 i = from; i < to; i++) Op::absorb(acc, elements[i], Indexed ? index(places[i]) : 0);
@@ -122,6 +128,11 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
             const u32 number = (begins[k + 1] - begins[k] + Piece - 1) / Piece, first = begins[k] / Piece;
             for (u32 i = 1; i < number; i++) states[k] = Op::combine(states[k], extra[first + i - 1]);
         }
+        for (u32 w = 0; w < Warps; w++)
+            for (u32 at = w * runs; at < w * runs + run_number[w]; at++) {
+                const u32 k = run_groups[at];
+                if (k % (32 * Warps) == threadIdx.x) states[k] = Op::combine(states[k], run_states[at]);
+            }
     }
 };
 
@@ -149,21 +160,41 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 3) bins_tiles
             for (int j = 0; j < V; j++) at[i][j] = grouper.of(labels.at[j]) << 16;
         }
         split.clear();
+        u32 together = 0;  // a bit for each step in which all lanes are of one group
 #pragma unroll
         for (int i = 0; i < Loads; i++)
 #pragma unroll
-            for (int j = 0; j < V; j++) at[i][j] |= split.rank(at[i][j] >> 16);
+            for (int j = 0; j < V; j++) {
+                const u32 group = at[i][j] >> 16, first_group = __shfl_sync(0xffffffffu, group, 0, 32);
+                if (first_group < split.groups && __all_sync(0xffffffffu, group == first_group)) together |= 1u << (i * V + j);
+                else at[i][j] |= split.rank(group);
+            }
         __syncthreads();
         split.count();
+        u32 run = split.groups;
+        typename Op::Acc acc = Op::start();
 #pragma unroll
         for (int i = 0; i < Loads; i++) {
             const u64 slot = begin + first + i * 32;
-            if (slot >= share.last) continue;
-            const Pack<In, V> x = share.elements(slot);
+            const bool is_there = slot < share.last;
+            Pack<In, V> x;
+            if (is_there) x = share.elements(slot);
 #pragma unroll
-            for (int j = 0; j < V; j++)
-                split.put(x.at[j], at[i][j] >> 16, at[i][j] & 0xffff, (first + i * 32) * V + j);
+            for (int j = 0; j < V; j++) {
+                const u32 group = at[i][j] >> 16, place = (first + i * 32) * V + j;
+                if (together >> (i * V + j) & 1) {
+                    if (group != run) {
+                        if (run < split.groups) split.end_run(run, acc);
+                        run = group;
+                        acc = Op::start();
+                    }
+                    Op::absorb(acc, x.at[j], position_of<Indexed>(task, begin * V + place));
+                } else if (is_there) {
+                    split.put(x.at[j], group, at[i][j] & 0xffff, place);
+                }
+            }
         }
+        if (run < split.groups) split.end_run(run, acc);
         __syncthreads();
         split.take([&](u32 place) { return position_of<Indexed>(task, begin * V + place); });
     }
