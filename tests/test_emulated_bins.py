@@ -148,6 +148,8 @@ RAISED = {
 }
 
 
+SORTED = [(op, t, way) for op, t in (("var", "f4"), ("argmax", "f8"), ("sum", "f8")) for way in ("rising", "one", "mixed")]
+MANY_TILES = {**METHODS[plans.TILES], "TILE_ITEMS": (16,), "TILE_BLOCKS": 1}
 JOINED, SIDES = ("sum", "var", "nanargmax"), (1, 1 << 16)  # by a thread a cell, and by a warp
 # How many lanes fold a piece, and in what order the axes of a chunk of (6, 5, 36) lie in memory, where the first and
 # the last are reduced, or the middle one: columns that are kept behind, rows, labels in another order, none of these.
@@ -184,6 +186,9 @@ def emulator() -> Emulator:
             with machine(found, **limits):
                 for case in cases(method):
                     reduced(case)
+        with machine(found, **MANY_TILES):
+            for case in SORTED:
+                runs(*case)
         with machine(found):
             in_stages()
             shapes_combined()
@@ -311,6 +316,22 @@ def test_pieces_by_teams_of_lanes(emulator, lanes):
     with machine(emulator, TEAMS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16):
         for states, bound, x, labels, axes in in_teams():
             same(states, bound, x, labels, axes)
+
+
+def runs(op: str, dtype: str, way: str) -> Any:
+    """Labels of which many neighbours are the same, or all, or those of some stretches."""
+    bound, x, labels = labelled(op, dtype, (3000,), (0,), 5, True)
+    labels = np.sort(labels) if way == "rising" else labels * 0 + 2 if way == "one" else labels
+    if way == "mixed":
+        labels[:1024], labels[1300:2100] = 1, 3
+    return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels, (0,)
+
+
+@pytest.mark.parametrize("case", SORTED, ids=str)
+def test_runs_of_one_group(emulator, case):
+    for _ in emulator.orders():
+        with machine(emulator, **MANY_TILES):
+            same(*runs(*case))
 
 
 def laid(op: str, axes: tuple[int, ...], order: tuple[int, ...]) -> Any:

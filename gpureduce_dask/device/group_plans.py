@@ -32,7 +32,7 @@ from .task import Work, base_bytes
 PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
 PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
 PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most
-TILE_ITEMS = (16, 8, 4)  # elements that a thread has of a tile, the most that fit in
+TILE_ITEMS = (64, 32, 16)  # bytes of elements, of 4 at least, that a thread has of a tile, the most that fit in
 TILE_BYTES = 220 * 1024  # with the states of all groups
 SM_BYTES = 228 * 1024  # of shared memory that blocks divide, a kilobyte of each its own
 TILE_PIECE = 128  # of a tile's elements of a group, that a thread takes
@@ -177,7 +177,8 @@ def tiles(op: Operator, rows: Rows) -> Launch:
 
 def tile_items(op: Operator, rows: Rows) -> int:
     """Elements of a thread's tile; 0 where the states of all groups leave no room."""
-    fits = (n for n in TILE_ITEMS if _tile_bytes(op, rows, n) <= TILE_BYTES)
+    counts = (nbytes // max(4, *op.itemsizes) for nbytes in TILE_ITEMS)
+    fits = (n for n in counts if n and _tile_bytes(op, rows, n) <= TILE_BYTES)
     return next(fits, 0) if rows.groups < 1 << 16 else 0
 
 

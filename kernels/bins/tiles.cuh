@@ -60,7 +60,6 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
     }
     GR_HD void clear() const {
         for (u32 k = lane; k <= groups; k += 32) own()[k] = 0;
-        if (lane == 0) run_number[warp] = 0;
         __syncwarp();
     }
     // All threads call behind a barrier: `counts` becomes what is before each warp's elements in their group, `begins` where
@@ -171,6 +170,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 3) bins_tiles
             }
         __syncthreads();
         split.count();
+        if (split.lane == 0) split.run_number[split.warp] = 0;  // behind a barrier: others have read those of the last tile
         u32 run = split.groups;
         typename Op::Acc acc = Op::start();
 #pragma unroll
