@@ -16,14 +16,14 @@ import dask.array as da
 import dask.callbacks
 import numpy as np
 import pytest
-from dask._task_spec import Task
+from dask._task_spec import Task, TaskRef
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import key_split
 from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
-from gpureduce_dask.graph import fusion, group_task, reduce_tasks
+from gpureduce_dask.graph import fusion, group_task, reduce_tasks, sources
 from gpureduce_dask.graph.reduce_tasks import PENDING, PENDING_BYTES, Folding
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -385,3 +385,14 @@ def test_persist_on_one_machine():
     assert all(isinstance(v, np.ndarray) for v in dict(x.dask).values())
     assert gr.sum(x).compute() == sum(range(48 * 8))
     assert Alive.made == 48
+
+
+def test_slices_of_the_same_handles_are_one_node_of_a_task():
+    """A node for each, within the task, takes longer to write and to send than to run."""
+    takes = ([TaskRef("handle")], [TaskRef("anchor")])
+    groups = [sources.GroupTask(partial(divmod, i), takes, "worker", 3) for i in (7, 9)]
+    found = sources.joined(groups)
+    assert (found.takes, found.worker, found.chunks) == (takes, "worker", 6)
+    assert found.run(2) == [(3, 1), (4, 1)]
+    other = sources.GroupTask(partial(divmod, 8), ([TaskRef("other")],), "worker", 1)
+    assert sources.joined([*groups, other]).run is list

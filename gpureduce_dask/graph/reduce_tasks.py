@@ -102,6 +102,11 @@ def combine_each(partials: list[Partial], bound: Bound, sizes: Sequence[int]) ->
     return [combine(partials[a:b], bound=bound) for a, b in pairwise(ends)]
 
 
+def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partial]:
+    """The partials of several slices, of the same handles."""
+    return [run(*given) for run in runs]
+
+
 @faults.task
 def finalise(partials: list[Partial], *_awaited: Any, bound: Bound, drop: Axes | None, device: bool) -> Any:
     """The last partials of a tree to results, of a product to one; ``drop`` are the axes to lose, None keeps all."""

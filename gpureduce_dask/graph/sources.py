@@ -138,6 +138,9 @@ def bundles(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage:
 def joined(groups: list[GroupTask]) -> GroupTask:
     """Groups of several slices as one, which gives a list of their partials."""
     first, chunks = groups[0], [group.chunks for group in groups]
+    if all(group.takes == first.takes for group in groups):  # as those of handles, which tell their chunks by number
+        run = partial(reduce_tasks.run_each, runs=[group.run for group in groups])
+        return GroupTask(run, first.takes, first.worker, sum(chunks))
     if first.kind is Task:
         return GroupTask(list, ([group.node() for group in groups],), first.worker, sum(chunks))
     bound = first.run.keywords["bound"]  # type: ignore[attr-defined]
