@@ -8,5 +8,6 @@
 #include "bins/histogram.cuh"
 #include "bins/pieces.cuh"
 #include "bins/private.cuh"
+#include "bins/sort.cuh"
 #include "bins/tiles.cuh"
 #include "bins/window.cuh"

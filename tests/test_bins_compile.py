@@ -55,7 +55,7 @@ def kernels():
         some = rows(10, bound.indexed, label, vector)
         yield from (plans.private(op, some).kernel, plans.tiles(op, some).kernel)
         if i % 2:
-            yield plans.starts(some).kernel
+            yield from (step.kernel for step in plans.steps(plans.PIECES, op, some, 0))
             yield from (step.kernel for count in (1, 2) for step in plans.pieces(op, some, count))
             yield plans.pieces(op, rows(10, bound.indexed, label, vector, inner=64), 2)[0].kernel
         if plans.adds_floats(op) or plans.adds_whole(op):

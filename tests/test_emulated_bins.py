@@ -49,7 +49,7 @@ EXACT = {
 }
 SMALL = {"gpu": lambda device: Gpu(2**17, 3), "WINDOW_THREADS": 64, "WINDOW_LEAST": 0, "WINDOW_SHARE": 400}
 SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "LEAST_SLOTS": 1}
-SMALL |= {"TILE_BLOCKS": 2, "TILE_PIECE": 4, "BEST_LEAST": 10**9}
+SMALL |= {"DIGIT_BITS": 2, "SORT_ITEMS": 2, "SORT_BLOCKS": 3, "TILE_BLOCKS": 2, "TILE_PIECE": 4, "BEST_LEAST": 10**9}
 OPS = [
     *(("sum", t) for t in ("f4", "f2", "i4", "f8")),
     *(("count_nonzero", "u1"), ("max", "i4"), ("any", "?"), ("all", "f4")),
@@ -71,10 +71,6 @@ def close(got: np.ndarray, expected: np.ndarray, case: str) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-3 if got.itemsize == 2 else 1e-6, atol=1e-6, err_msg=case)
     else:
         np.testing.assert_array_equal(got, expected, err_msg=case)
-
-
-def order_of(codes: Any, groups: int) -> Any:
-    return put(np.argsort(seen(codes).astype("i8"), kind="stable"))
 
 
 def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:
@@ -99,7 +95,6 @@ def machine(emulator: Emulator, **limits: Any) -> Iterator[None]:
         patch.setattr(device_groups, "_codes", type(device_groups._codes)())
         patch.setattr(device_groups, "on_device", lambda a: put(a) if isinstance(a, np.ndarray) else a)
         patch.setattr(device_groups, "read_flags", lambda memory: ctypes.c_uint32.from_address(memory.ptr).value)
-        patch.setattr(device_groups, "order_of", order_of)
         patch.setattr(device_groups, "boxed", boxed)
         patch.setattr(device_groups, "paired", paired)
         patch.setattr(launch, "fill_zeros", lambda at, n, stream: ctypes.memset(at, 0, n))
@@ -148,7 +143,9 @@ RAISED = {
 }
 
 
-SORTED = [(op, t, way) for op, t in (("var", "f4"), ("argmax", "f8"), ("sum", "f8")) for way in ("rising", "one", "mixed")]
+SORTED = [
+    (op, t, way) for op, t in (("var", "f4"), ("argmax", "f8"), ("sum", "f8")) for way in ("rising", "one", "mixed")
+]
 MANY_TILES = {**METHODS[plans.TILES], "TILE_ITEMS": (16,), "TILE_BLOCKS": 1}
 JOINED, SIDES = ("sum", "var", "nanargmax"), (1, 1 << 16)  # by a thread a cell, and by a warp
 # How many lanes fold a piece, and in what order the axes of a chunk of (6, 5, 36) lie in memory, where the first and
@@ -199,6 +196,9 @@ def emulator() -> Emulator:
             chunks_of("first", LENGTHS["alike"], ())
             for case in LAID:
                 laid(*case)
+        for op, own in itertools.product(CUT, (True, False)):
+            with machine(found):
+                in_parts(op, own)
         for lanes in TEAMS:
             with machine(found, TEAMS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16):
                 in_teams()
@@ -234,7 +234,8 @@ def test_kernels_give_the_answers_of_the_host(emulator, method):
 
 def test_every_kernel_is_among_them(emulator):
     names = {name.partition("<")[0] for _, name in emulator._kernels}
-    kinds = ("private", "tiles", "window", "best", "atomic", "exact", "round", "starts", "pieces", "columns", "join")
+    kinds = ("private", "tiles", "window", "best", "atomic", "exact", "round", "pieces", "columns", "join")
+    kinds += ("sort_count", "sort_offsets", "sort_split", "sort_starts")
     assert {f"bins_{kind}" for kind in kinds} <= names
 
 
@@ -332,6 +333,25 @@ def test_runs_of_one_group(emulator, case):
     for _ in emulator.orders():
         with machine(emulator, **MANY_TILES):
             same(*runs(*case))
+
+
+CUT = ("first", "argmax", "var")
+
+
+def in_parts(op: str, own: bool) -> Any:
+    """More elements a row than positions count."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(device_groups, "MOST", 100)
+        bound, x, labels = labelled(op, "f4", (3, 40, 9), (1, 2), 4, own)
+        given = None if labels is None else put(labels)
+        return device_groups.reduce_many([((put(x),), given)], bound, (1, 2), None), bound, x, labels, (1, 2)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("op", CUT)
+def test_long_rows_are_cut(emulator, op, own):
+    with machine(emulator):
+        same(*in_parts(op, own))
 
 
 def laid(op: str, axes: tuple[int, ...], order: tuple[int, ...]) -> Any:

@@ -20,7 +20,6 @@ from gpureduce_dask.device import group_plans, histogram, launch, sources
 from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.operators.grouped import COUNT, Bins, Edges, binned
 from tests.test_emulated_bins import machine as groups_on
-from tests.test_emulated_bins import seen
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # of NumPy, which counts bool as bytes
 

@@ -52,6 +52,9 @@ THREADS = 256
 LOADS = 4  # of 16 bytes in flight a thread
 LEAST_SLOTS = 4  # that a thread of a block takes
 PIECE = 4096  # elements of a group that one warp folds, and teams of fewer lanes in proportion
+DIGIT_BITS = 8  # of labels that a pass of their sort takes, at most
+SORT_ITEMS = 16  # elements that a thread has of a tile
+SORT_BLOCKS = 528  # that share them
 TEAMS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
 TEAM_THREADS = 1 << 18  # so many, and with which a lane has
 TEAM_ELEMENTS = 64  # elements of a group, in the mean
@@ -142,10 +145,10 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
 
 
 def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]:
-    """The launches of one of these ways, two where sums are made of what the first leaves; of PIECES the one that comes
-    before those of :func:`pieces`."""
+    """The launches of one of these ways, two where sums are made of what the first leaves; of PIECES those that come
+    before those of :func:`pieces`: the passes of a sort, one after another, and what finds where groups start."""
     if way == PIECES:
-        return (starts(rows),)
+        return (*(step for each in sorting(rows) for step in each), starts(rows))
     if way == PRIVATE:
         return (private(op, rows),)
     if way == TILES:
@@ -308,9 +311,30 @@ def rounding(op: Operator, rows: Rows, adding: Launch) -> Launch:
     return Launch(f"bins_round<{op.type}, {THREADS}>", blocks, work, threads=THREADS)
 
 
+def sorting(rows: Rows) -> tuple[tuple[Launch, Launch, Launch], ...]:
+    """Of each pass of a sort by label: what counts digits, sums them up, and splits elements by them."""
+    passes = -(-rows.groups.bit_length() // DIGIT_BITS)
+    bits = -(-rows.groups.bit_length() // passes)
+    return tuple(_pass(rows, number * bits, 1 << bits) for number in range(passes))
+
+
+def _pass(rows: Rows, shift: int, digits: int) -> tuple[Launch, Launch, Launch]:
+    tile, warps_a_block = THREADS * SORT_ITEMS, THREADS // 32
+    tiles = -(-rows.length // tile)
+    splits = min(tiles, SORT_BLOCKS)
+    work = rows.work(tiles=tiles, splits=splits, chunks=digits, slots=shift)
+    numbers = f"<{rows.label}, {str(shift == 0).lower()}, {THREADS}, {SORT_ITEMS}>"
+    ranks = 2 * (warps_a_block * (digits + 1) + digits + 2) + 4 * warps_a_block * (digits + 2) + 2 * 16
+    return (
+        Launch(f"bins_sort_count{numbers}", splits, work, 4 * (digits + 1), threads=THREADS),
+        Launch(f"bins_sort_offsets<{THREADS}>", digits, work, 4 * (warps_a_block + 1), threads=THREADS),
+        Launch(f"bins_sort_split{numbers}", splits, work, 8 * tile + 4 * digits + 16 + ranks, threads=THREADS),
+    )
+
+
 def starts(rows: Rows) -> Launch:
-    """Where groups start among sorted positions."""
-    return Launch(f"bins_starts<{rows.label}, {THREADS}>", rows.groups // THREADS + 1, rows.work(), threads=THREADS)
+    """Where groups start among sorted keys."""
+    return Launch(f"bins_sort_starts<{THREADS}>", rows.groups // THREADS + 1, rows.work(), threads=THREADS)
 
 
 def batch(op: Operator, rows: Rows) -> int:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,6 +29,7 @@ Chunk = tuple[Chunks, Any]
 
 SIDE = 32  # columns that lie side by side from which on a thread folds one
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
+MOST = (1 << 32) - 1  # elements of a row: positions have 32 bits
 ATOMIC = ("sum", "count", "count_nonzero", "any", "all", "min", "max")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
@@ -49,7 +49,7 @@ class Codes:
     @property
     def nbytes(self) -> int:
         """On the GPU, with the order that may come."""
-        return int(self.array.nbytes + 8 * self.array.size)
+        return int(self.array.nbytes + 4 * self.array.size)
 
 
 def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Any:
@@ -70,8 +70,7 @@ def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Seque
         word = 0 if flags is None else flags.ptr
         waiting: list[_Chunk] = []
         first = method = states = None
-        for i, (arrays, labels) in enumerate(chunks):
-            place = places[i] if places else whole(arrays[0].shape)
+        for arrays, labels, place in _parts(chunks, bound, axes, places):
             prepared = _prepare(arrays, bound, axes, place, first.order if first else None)
             first = first or prepared
             if prepared.is_empty:
@@ -84,6 +83,29 @@ def begin_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Seque
         assert first is not None
         states = _identities(first.cells, bound.cells) if method is None else method.fold(waiting, states, word)
         return first.as_partial(states), flags
+
+
+def _parts(
+    chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None
+) -> Iterator[tuple[Chunks, Any, Place]]:
+    """Chunks and where they lie, those cut that have more elements a row than positions of 32 bits count."""
+    for i, (arrays, labels) in enumerate(chunks):
+        place = places[i] if places else whole(arrays[0].shape)
+        view = View(arrays[0].shape, bound.bins.axes, axes)
+        if arrays[0].size <= MOST or view.size(view.reduced) <= MOST:
+            yield arrays, labels, place
+            continue
+        axis = max(view.now, key=lambda a: view.shape[a])
+        middle = view.shape[axis] // 2
+        if bound.bins.known is None:
+            labels = labels.reshape(tuple(view.shape[a] for a in view.reduced))
+        for part in (slice(middle), slice(middle, None)):
+            mine = (*(slice(None) for _ in range(axis)), part)
+            along = (*(slice(None) for _ in view.reduced[: view.reduced.index(axis)]), part)
+            offsets = tuple(n + (part.start or 0) * (a == axis) for a, n in enumerate(place.offsets))
+            some = None if bound.bins.known is not None else labels[along]
+            chunk = (tuple(a[mine] for a in arrays), some)
+            yield from _parts([chunk], bound, axes, [Place(offsets, place.shape)])
 
 
 @dataclass(frozen=True)
@@ -319,10 +341,21 @@ class _Method:
 
     def _sorted(self, codes: Codes, flags: int) -> tuple[Any, Any]:
         """Positions in the order of their groups, and where each group begins among them."""
-        order = order_of(codes.array, codes.groups)
-        starts, at = launch.new_array((codes.groups + 1,), np.dtype(np.int64), 8 * (codes.groups + 1))
-        plans.start(self.steps[0], (at, 0, flags), [(order.data.ptr, 0, 0), (codes.array.data.ptr, 0, 0)])
-        return order, starts
+        *sorting, starting = self.steps
+        n, digits, splits = codes.array.size, sorting[0].launch.work.chunks, sorting[0].launch.work.splits
+        counts = launch.allocate(4 * digits * (splits + 1))
+        sums = counts.ptr + 4 * digits * splits
+        keys, places = codes.array, None
+        for i in range(0, len(sorting), 3):
+            launch.fill_zeros(sums, 4 * digits, launch.current_stream())
+            bases = [(keys.data.ptr, 0 if places is None else places.data.ptr, 0), (counts.ptr, sums, 0)]
+            next_keys, next_places = (launch.new_array((n,), np.dtype(np.uint32), 4 * n)[0] for _ in range(2))
+            for step in sorting[i : i + 3]:
+                plans.start(step, (next_keys.data.ptr, next_places.data.ptr, flags if i == 0 else 0), bases)
+            keys, places = next_keys, next_places
+        starts, at = launch.new_array((codes.groups + 1,), np.dtype(np.uint32), 4 * (codes.groups + 1))
+        plans.start(starting, (at, 0, 0), [(keys.data.ptr, 0, 0), (0, 0, 0)])
+        return places, starts
 
 
 def _identities(cells: int, bound: Bound) -> Any:
@@ -403,27 +436,6 @@ def on_device(array: Any) -> Any:
 def read_flags(memory: Any) -> int:
     """Waits for the GPU."""
     return int(launch.array_at((1,), np.dtype(np.uint32), memory, (4,)).get()[0])
-
-
-def order_of(codes: Any, groups: int) -> Any:
-    """Positions in the order of their groups, by keys of as few bytes as tell groups apart: a radix sort passes over
-    all of them once a byte. What no group has stands before them all or behind."""
-    import cupy
-
-    key = np.min_scalar_type(-groups - 1)
-    if codes.itemsize > key.itemsize:
-        narrow = cupy.empty(codes.size, key)
-        _narrowed()(codes, groups, narrow)
-        codes = narrow
-    return cupy.argsort(codes)
-
-
-@functools.cache
-def _narrowed() -> Any:
-    import cupy
-
-    text = "key = code < 0 ? -1 : code > groups ? groups : (long long)code"
-    return cupy.ElementwiseKernel("T code, int64 groups", "K key", text, "gr_narrowed_labels")
 
 
 def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:

@@ -1,6 +1,6 @@
 // Any groups, in order: positions sorted by label make each group a stretch, which is cut into pieces of at most `slots`
 // elements. A team of lanes folds a piece, or where `tiles` cells lie side by side a thread folds a column. Chunk c of a launch has
-// its operands in base[2c], and in base[2c + 1] its positions and where stretches begin (both i64, one more than groups).
+// its operands in base[2c], and in base[2c + 1] its positions and where stretches begin (one more than groups).
 #pragma once
 #include "../core/state.cuh"
 #include "../warp/reduce.cuh"
@@ -12,12 +12,12 @@ struct Piece { u64 start, stop; };
 
 // Piece number g is the first of group g. The others are numbered behind those of all groups; there is room for as many
 // as a group's stretch has ends of `slots` positions in it, some of which are empty.
-template <class Task> GR_HD u64 more_pieces(const Task& task, const i64* starts, u64 group) {
+template <class Task> GR_HD u64 more_pieces(const Task& task, const u32* starts, u64 group) {
     return task.cells + task.by_slots.of(starts[group]);
 }
 
 // The stretch of sorted positions that a piece covers; nothing for an empty one and behind the last.
-template <class Task> GR_HD Piece find_piece(const Task& task, const i64* starts, u64 piece) {
+template <class Task> GR_HD Piece find_piece(const Task& task, const u32* starts, u64 piece) {
     u64 low = piece, number = 0;
     if (piece >= task.cells) {
         if (piece >= more_pieces(task, starts, task.cells)) return {0, 0};
@@ -34,32 +34,12 @@ template <class Task> GR_HD Piece find_piece(const Task& task, const i64* starts
     return {start, start + task.slots < stop ? start + task.slots : stop};
 }
 
-// Grid: a thread for each group and one more. Finds where its stretch begins among the positions in base[0].a, by the
-// labels in base[1].a, and says whether labels stand before the first group or behind the last.
-template <class L, int Threads>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_starts(const __grid_constant__ Task<2> task) {
-    const u64 group = (u64)blockIdx.x * Threads + threadIdx.x;
-    if (group > task.cells) return;
-    const i64* order = (const i64*)task.base[0].a;
-    u64 low = 0, high = task.length;
-    while (low < high) {
-        const u64 middle = (low + high) / 2;
-        const auto label = NumberOf<L>::of(load_pack<L, 1>(task.base[1].a + order[middle] * sizeof(L)).at[0]);
-        if (label < (typename NumberOf<L>::own)group) low = middle + 1;
-        else high = middle;
-    }
-    ((i64*)task.out)[group] = low;
-    if (!task.tickets) return;
-    if (group == task.cells && low < task.length) atomicOr(task.tickets, LARGE);
-    if (group == 0 && low > 0 && task.tail) atomicOr(task.tickets, NEGATIVE);
-}
-
 // Any thread calls: takes in every `step`-th element of a stretch of a chunk's positions, whose operands are at `a`, `b`.
 template <class Op, bool Indexed, class Task>
 GR_HD typename Op::State fold_stretch(
     const Task& task, const Base* chunk, const u8* a, const u8* b, u64 from, u64 to, u64 step) {
     typedef typename Op::In In;
-    const i64* order = (const i64*)chunk[1].a;
+    const u32* order = (const u32*)chunk[1].a;
     const i64 step_a = task.tiles * Reader<In>::size_a, step_b = task.tiles * Reader<In>::size_b;
     const auto absorb = [&](typename Op::Acc& acc, const In& x, i64 at) {
         Op::absorb(acc, x, Indexed ? chunk->index + task.run.at(at).c : 0);
@@ -68,7 +48,7 @@ GR_HD typename Op::State fold_stretch(
     typename Op::Acc acc = Op::start();
     u64 i = from;
     for (; i + 3 * step < to; i += 4 * step) {
-        i64 at[4];
+        u32 at[4];
         In x[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) at[j] = order[i + j * step];
@@ -91,7 +71,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_pieces(const __grid_c
     const u64 line = !is_there ? 0 : task.chunks > 1 ? task.by_width.of(team) : team;  // a chunk's row
     const u64 number = team - line * task.chunks, row = line % task.rows;
     const Base* chunk = task.base + line / task.rows * 2;
-    const Piece piece = is_there ? find_piece(task, (const i64*)chunk[1].b, number) : Piece{0, 0};
+    const Piece piece = is_there ? find_piece(task, (const u32*)chunk[1].b, number) : Piece{0, 0};
     const u8* a = chunk->a + row * task.length * Reader<In>::size_a;
     const u8* b = chunk->b + row * task.length * Reader<In>::size_b;
     const u64 each = (piece.stop - piece.start + Lanes - 1) / Lanes;
@@ -111,7 +91,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_columns(const __grid_
     if (column >= task.tiles) return;
     const u64 row = line % task.rows;
     const Base* chunk = task.base + line / task.rows * 2;
-    const Piece piece = find_piece(task, (const i64*)chunk[1].b, number);
+    const Piece piece = find_piece(task, (const u32*)chunk[1].b, number);
     const u8* a = chunk->a + (row * task.length * task.tiles + column) * Reader<In>::size_a;
     const u8* b = chunk->b + (row * task.length * task.tiles + column) * Reader<In>::size_b;
     ((typename Op::State*)task.out)[(line * task.chunks + number) * task.tiles + column] =
@@ -120,7 +100,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_columns(const __grid_
 
 // What `partials` holds of a chunk's row and column, for a group: its pieces in order, a share of them to each lane.
 template <class Op, bool Side, class Task>
-GR_HD typename Op::State join_pieces(const Task& task, u64 line, u64 column, u64 group, const i64* starts) {
+GR_HD typename Op::State join_pieces(const Task& task, u64 line, u64 column, u64 group, const u32* starts) {
     typedef typename Op::State State;
     const int lanes = Side ? 1 : 32;
     const State* states = (const State*)task.partials + line * task.chunks * task.tiles + column;
@@ -147,7 +127,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_join(const __grid_con
         const u64 column = cell % task.tiles, group = cell / task.tiles % task.cells, row = cell / task.tiles / task.cells;
         State state = before ? load_state(before + cell) : Op::identity();
         for (u64 c = 0; c < task.splits; c++) {
-            const i64* starts = (const i64*)task.base[2 * c + 1].b;
+            const u32* starts = (const u32*)task.base[2 * c + 1].b;
             const State mine = join_pieces<Op, Side>(task, c * task.rows + row, column, group, starts);
             state = c == 0 && !before ? mine : Op::combine(state, mine);
         }
