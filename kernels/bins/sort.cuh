@@ -16,31 +16,34 @@ template <class L, bool First, class Keys> GR_HD u32 key_at(const Task<2>& task,
     else return ((const u32*)task.base[0].a)[at];
 }
 
-// A block's share, whole tiles: its first element, and the one behind its last.
+// A block's share, whole tiles: its first element, and the one behind its last. There are fewer than 2^32.
 template <int Tile> struct TileShare {
-    u64 first, last;
+    u32 first, last;
     GR_HD TileShare(const Task<2>& task) {
-        const u64 each = (task.tiles + task.splits - 1) / task.splits * Tile;
-        first = blockIdx.x * each < task.length ? blockIdx.x * each : task.length;
-        last = first + each < task.length ? first + each : task.length;
+        const u64 each = (task.tiles + task.splits - 1) / task.splits * Tile, begin = blockIdx.x * each;
+        first = (u32)(begin < task.length ? begin : task.length);
+        last = (u32)(begin + each < task.length ? begin + each : task.length);
     }
+    // Of the tile that begins at an element.
+    GR_HD u32 elements(u32 begin) const { return last - begin < Tile ? last - begin : Tile; }
 };
 
 // Grid: `splits` blocks. Shared: a word a digit. Adds to sums that are zero, and says of wrong labels.
 template <class L, bool First, int Threads, int Items>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_count(const __grid_constant__ Task<2> task) {
     const TileShare<Threads * Items> share(task);
-    const u32 digits = (u32)task.chunks;
+    const u32 digits = (u32)task.chunks, shift = (u32)task.slots;
     u32* const seen = (u32*)GR_SHARED;
     for (u32 d = threadIdx.x; d <= digits; d += Threads) seen[d] = 0;
     __syncthreads();
     Grouper<L> keys(task);
-    for (u64 begin = share.first; begin < share.last; begin += Threads * Items) {
+    for (u32 begin = share.first; begin < share.last; begin += Threads * Items) {
+        const u32 number = share.elements(begin);
         u32 digit[Items];
 #pragma unroll
         for (int i = 0; i < Items; i++) {
-            const u64 at = begin + i * Threads + threadIdx.x;
-            digit[i] = at < share.last ? key_at<L, First>(task, at, keys) >> task.slots & (digits - 1) : digits;
+            const u32 at = i * Threads + threadIdx.x;
+            digit[i] = at < number ? key_at<L, First>(task, begin + at, keys) >> shift & (digits - 1) : digits;
         }
 #pragma unroll
         for (int i = 0; i < Items; i++) {
@@ -81,11 +84,15 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_offsets(const __
 
 struct KeyPlace { u32 key, place; };
 
+// Where entry `at` of a tile lies: entries of digits that follow one another, which lie as far apart as each digit has
+// elements, are in other banks.
+GR_HD u32 swizzled(u32 at) { return at ^ (at >> 5 & 15); }
+
 // Grid: `splits` blocks. Shared: a tile, a word a digit, and Ranks. Writes keys at `out`, their positions at `partials`.
 template <class L, bool First, int Threads, int Items>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_split(const __grid_constant__ Task<2> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) bins_sort_split(const __grid_constant__ Task<2> task) {
     const TileShare<Threads * Items> share(task);
-    const u32 digits = (u32)task.chunks;
+    const u32 digits = (u32)task.chunks, shift = (u32)task.slots;
     KeyPlace* const tile = (KeyPlace*)GR_SHARED;
     u32* const offsets = (u32*)(tile + Threads * Items);
     const Ranks<Threads / 32> ranks(digits, aligned_behind(offsets + digits));
@@ -94,33 +101,31 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_split(const __gr
     __syncthreads();
     Grouper<L> keys(task);
     const u32 lane_first = ranks.warp * 32 * Items + ranks.lane;
-    for (u64 begin = share.first; begin < share.last; begin += Threads * Items) {
-        u32 key[Items], place[Items], rank[Items];
+    for (u32 begin = share.first; begin < share.last; begin += Threads * Items) {
+        const u32 number = share.elements(begin);
+        u32 at[Items];  // the digit, and behind it 16 bits for the place among those of the warp
 #pragma unroll
         for (int i = 0; i < Items; i++) {
-            const u64 at = begin + lane_first + i * 32;
-            key[i] = 0, place[i] = (u32)at;
-            if (at >= share.last) continue;
-            key[i] = key_at<L, First>(task, at, keys);
-            if (!First) place[i] = ((const u32*)task.base[0].b)[at];
+            const u32 mine = lane_first + i * 32;
+            at[i] = mine < number ? key_at<L, First>(task, begin + mine, keys) >> shift & (digits - 1) : digits;
         }
         ranks.clear();
 #pragma unroll
-        for (int i = 0; i < Items; i++) {
-            const u32 digit = begin + lane_first + i * 32 < share.last ? key[i] >> task.slots & (digits - 1) : digits;
-            rank[i] = ranks.rank(digit, are_together(digit));
-        }
+        for (int i = 0; i < Items; i++) at[i] = at[i] << 16 | ranks.rank(at[i], are_together(at[i]));
         __syncthreads();
         ranks.count();
 #pragma unroll
-        for (int i = 0; i < Items; i++)
-            if (begin + lane_first + i * 32 < share.last)
-                tile[ranks.place(key[i] >> task.slots & (digits - 1), rank[i])] = {key[i], place[i]};
+        for (int i = 0; i < Items; i++) {
+            const u32 mine = lane_first + i * 32;
+            if (mine >= number) continue;
+            const u32 key = key_at<L, First>(task, begin + mine, keys);  // once more: registers are for blocks
+            const u32 place = First ? begin + mine : ((const u32*)task.base[0].b)[begin + mine];
+            tile[swizzled(ranks.place(at[i] >> 16, at[i] & 0xffff))] = {key, place};
+        }
         __syncthreads();
-        const u32 many = ranks.begins[digits];
-        for (u32 i = threadIdx.x; i < many; i += Threads) {
-            const KeyPlace one = tile[i];
-            const u32 digit = one.key >> task.slots & (digits - 1), to = offsets[digit] + i - ranks.begins[digit];
+        for (u32 i = threadIdx.x; i < number; i += Threads) {
+            const KeyPlace one = tile[swizzled(i)];
+            const u32 digit = one.key >> shift & (digits - 1), to = offsets[digit] + i - ranks.begins[digit];
             ((u32*)task.out)[to] = one.key;
             ((u32*)task.partials)[to] = one.place;
         }
