@@ -232,8 +232,10 @@ def cut(partial: Any, bound: Bound, offset: int) -> Any:
         return partial.getfield(bound.state, offset)
     import cupy
 
+    from .device import contiguous
+
     with cupy.cuda.Device(partial.data.device_id):
-        return cupy.ascontiguousarray(partial[..., offset : offset + bound.state.itemsize])
+        return contiguous.in_c_order(partial[..., offset : offset + bound.state.itemsize])
 
 
 def extents(partial: Any) -> tuple[int, ...]:

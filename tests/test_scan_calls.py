@@ -13,7 +13,7 @@ pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 import cupy
 from simt.backend import RUNTIME, put
 
-from gpureduce_dask.device import launch, scan_launch, scan_plans, scan_task
+from gpureduce_dask.device import contiguous, launch, scan_launch, scan_plans, scan_task
 from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.host import reduce as host
@@ -80,7 +80,7 @@ def played(monkeypatch):
         monkeypatch.setattr(launch, "_runtime", lambda: runtime)
         monkeypatch.setattr(launch, "start_kernel", player.start)
         monkeypatch.setattr(scan_plans, "plan", player.plan)
-        monkeypatch.setattr(cupy, "ascontiguousarray", lambda array: put(np.ascontiguousarray(seen(array))))
+        monkeypatch.setattr(contiguous, "copied", lambda array: put(np.ascontiguousarray(seen(array))))
         monkeypatch.setattr(scan_launch, "gpu", lambda number: Gpu(48 << 10, 3, False))
         monkeypatch.setattr(
             scan_launch, "load", lambda plan, *_: ([(3, s.blocks, s.threads, s.shared_bytes) for s in plan.steps], ())

@@ -24,6 +24,11 @@ UNITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "uint4"}
 _plans: Plans[launch.Ready] = Plans()
 
 
+def in_c_order(array: Any) -> Any:
+    """The array itself, where its elements are in C order already; else a copy."""
+    return array if array.flags.c_contiguous else copied(array)
+
+
 def copied(array: Any) -> Any:
     """The elements in C order, in memory of their own: a CuPy array of the same shape and dtype.
 

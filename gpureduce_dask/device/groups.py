@@ -147,8 +147,7 @@ def _may_be_turned(view: View, bound: Binned) -> bool:
 
 
 def _contiguous(array: Any, order: Axes) -> Any:
-    turned = array.transpose(order) if order else array
-    return turned if turned.flags.c_contiguous else contiguous.copied(turned)
+    return contiguous.in_c_order(array.transpose(order) if order else array)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ..host.histogram import CODES, bins_of
 from ..operators import cuda_types
 from ..operators.grouped import Edges
 from . import chunk_plans, group_plans, launch
-from .contiguous import copied
+from .contiguous import in_c_order
 from .groups import on_device
 from .plans import Launch
 from .scan_launch import gpu
@@ -67,7 +67,7 @@ def codes_of(block: Any, edges: Edges) -> Any:
 
 
 def _codes_of(block: Any, edges: Edges, dtype: Any) -> Any:
-    flat = block if block.flags.c_contiguous else copied(block)
+    flat = in_c_order(block)
     out, address = launch.new_array(block.shape, CODES, block.size * CODES.itemsize)
     if block.size:
         kernel = f"bins_codes<{_types(flat, dtype)}, {_guessed(edges)}, {THREADS}>"
@@ -110,7 +110,7 @@ def _types(block: Any, dtype: Any) -> str:
 def _in_memory_order(block: Any) -> Any:
     """The elements one after another, in whatever order: a copy only where they lie apart."""
     turned = block.transpose(sorted(range(block.ndim), key=lambda a: -block.strides[a]))
-    return turned if turned.flags.c_contiguous else copied(turned)
+    return in_c_order(turned)
 
 
 @lru_cache(maxsize=16)

@@ -14,7 +14,7 @@ import numpy as np
 from ..expressions.cuda import MOST_SCANNED
 from ..operators.monoid import Bound
 from ..place import Place
-from . import launch, scan_costs, scan_launch, scan_methods, scan_plans, scan_task
+from . import contiguous, launch, scan_costs, scan_launch, scan_methods, scan_plans, scan_task
 from . import operator as device_operator
 from . import reduce as device_reduce
 from .chunk_plans import Chunks
@@ -194,9 +194,7 @@ def features(
 
 def _finalised(states: Any, bound: Bound, out: Any) -> Any:
     """The results of states that only the host can finalise."""
-    import cupy
-
-    values = device_reduce.finalise(cupy.ascontiguousarray(states[..., : bound.state.itemsize]), bound)
+    values = device_reduce.finalise(contiguous.in_c_order(states[..., : bound.state.itemsize]), bound)
     if out is None:
         return values
     out[...] = values
@@ -247,9 +245,7 @@ def _lined_up(carry: Any, kept: Sequence[int], axis: int, state: int) -> Any:
         return carry
     import cupy
 
-    lines = carry.transpose(*kept, axis, carry.ndim - 1)
-    if not lines.flags.c_contiguous:
-        lines = cupy.ascontiguousarray(lines)
+    lines = contiguous.in_c_order(carry.transpose(*kept, axis, carry.ndim - 1))
     if carry.shape[-1] == state:
         return lines
     lines = lines.reshape(-1, carry.shape[-1])
@@ -260,13 +256,11 @@ def _lined_up(carry: Any, kept: Sequence[int], axis: int, state: int) -> Any:
 
 def _restored(total: Any, prepared: Prepared, bound: Bound) -> Any:
     """States in the order of the lines in memory as a partial."""
-    import cupy
-
     if prepared.back:
         total = total.transpose(prepared.back)
     if prepared.state_bytes > bound.state.itemsize:
         total = total[..., : bound.state.itemsize]
-    return cupy.ascontiguousarray(total)
+    return contiguous.in_c_order(total)
 
 
 def _run(prepared: Prepared, arrays: Chunks, carry: int, total: Any, index: int) -> None:
