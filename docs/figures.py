@@ -55,6 +55,25 @@ GRID = (
     "histogram of 100 bins",
     "cumsum, axis 0",
 )
+# Cases of cupynumeric.json and beside_cupynumeric.json.
+BESIDE_CUPYNUMERIC = {
+    "sum all": "sum",
+    "mean all": "mean",
+    "var all": "var",
+    "max all": "max",
+    "argmax all": "argmax",
+    "sum axis 0": "sum, axis 0",
+    "max axis 0": "max, axis 0",
+    "var axis 0": "var, axis 0",
+    "sum axis 1": "sum, axis 1",
+    "argmax axis 1": "argmax, axis 1",
+    "sum 1-d": "sum, one line",
+    "histogram 1-d 256 bins": "histogram of 256 bins, one line",
+    "bincount 1-d 1000": "bincount of 1,000, one line",
+    "cumsum 1-d": "cumsum, one line",
+    "cumsum axis 0": "cumsum, axis 0",
+    "cumsum axis 1": "cumsum, axis 1",
+}
 HOST = ("sum", "max", "var", "nanvar", "argmax", "cumsum")
 NUMBAGG = ("nansum", "nanmax", "nanvar", "nanargmax", "nanmean in 100 groups", "ffill")
 
@@ -165,6 +184,37 @@ def peers() -> str:
     return f"{table(heads, rows)}\n\n{of('float32', reductions)} (scans {scans['date']})."
 
 
+def cupynumeric() -> str:
+    """The comparison's table of one array on one GPU, beside cuPyNumeric; no row of what ours was not timed for."""
+    theirs, ours = stored("h200/cupynumeric.json"), stored("h200/beside_cupynumeric.json")
+    rows = []
+    for case, label in BESIDE_CUPYNUMERIC.items():
+        for dtype in ("float32", "int32"):
+            key = f"{case} {dtype}"
+            mine, other = ours["rows"].get(key, {}), theirs["rows"].get(key, {})
+            if "device_s" not in mine:
+                continue
+            times = other["seconds"] / mine["seconds"] if "seconds" in other else 0
+            share = device_share(mine, ours, is_scan=case.startswith("cumsum"))
+            both = (f"{other['seconds'] * 1e3:.1f}" if times else "aborts", f"{mine['seconds'] * 1e3:.1f}")
+            rows.append(cells(label, dtype, *both, f"{times:.1f}" if times else "", f"{share:.2f}"))
+    heads = ["4 GiB, one GPU", "dtype", "cuPyNumeric, ms", "ours, ms", "times", "GPU time of ours: share of the limit"]
+    dates = " and ".join(sorted({theirs["date"], ours["date"]}))
+    shape = " x ".join(f"{n:,}" for n in ours["shape"])
+    note = (
+        f"{ours['gpu']}, {dates}, cuPyNumeric {theirs['cupynumeric']}, CuPy {ours['cupy']}: {shape} elements, or "
+        "as many in one line."
+    )
+    return f"{table(heads, rows)}\n\n{note}"
+
+
+def device_share(row: Row, result: Row, is_scan: bool) -> float:
+    """The GPU time of a call as a share of the fastest read of as many bytes, of scans of the fastest copy."""
+    written = result["bytes"] // 4 * int(row["dtype"][-2:]) // 8 if is_scan else 0  # elements have four bytes
+    rate: float = result["ceilings_Bps"]["C" if is_scan else "R"]
+    return (result["bytes"] + written) / row["device_s"] / rate
+
+
 def one_read() -> str:
     """The comparison's table of what one read answers."""
     result = stored("h200/one_read.json")
@@ -209,6 +259,7 @@ TABLES = {
     "numbagg": numbagg,
     "peers": peers,
     "one-read": one_read,
+    "cupynumeric": cupynumeric,
     "grids": grids,
     "operators": operators,
 }
