@@ -66,6 +66,37 @@ def test_axes(op, axis):
     close(*both(x, "i2", op, axis, 7, (40, 30, 50)))
 
 
+VIEWS = {
+    "transposed": lambda a: a.transpose(2, 0, 1),
+    "last two axes": lambda a: a.transpose(0, 2, 1),
+    "stepped": lambda a: a[::2],
+    "reversed": lambda a: a[:, ::-1],
+    "inside": lambda a: a[1:-1],
+    "inside the last axis": lambda a: a[:, :, 1:-1],
+}
+# Few groups and many, and the axes along which they are reduced
+LAID = [(3, (0, 1, 2)), (3, (1,)), (3, (0, 2)), (3000, (0, 1, 2)), (3000, (0, 2))]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("rising", [False, True], ids=["random", "sorted"])
+@pytest.mark.parametrize(("count", "axis"), LAID, ids=str)
+@pytest.mark.parametrize("view", VIEWS)
+def test_chunks_that_lie_in_any_order_and_in_steps(view, count, axis, rising):
+    """Labels in the graph, and labels that come with the chunks."""
+    x = np.random.default_rng(12).normal(size=(60, 50, 90)).astype("f4")
+    whole = da.from_array(x, chunks=(40, 30, 50))
+    host, device = (VIEWS[view](d) for d in (whole, whole.map_blocks(cp.asarray).persist()))
+    known = np.random.default_rng(13).integers(-1, count, [host.shape[a] for a in axis])
+    if rising:
+        known = np.sort(known, axis=None).reshape(known.shape)
+    own = da.from_array(known.astype("i4"), chunks=[host.chunks[a] for a in axis])
+    for op in ("sum", "var", "argmax", "first"):
+        expected = gr.grouped(host, known, op, axis, count, fill_value=1).compute()
+        for labels in (known, own.map_blocks(cp.asarray)):
+            close(gr.grouped(device, labels, op, axis, count, fill_value=1).compute().get(), expected)
+
+
 @pytest.mark.parametrize("dtype", ["?", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "c16"])
 @pytest.mark.parametrize("op", ["sum", "max", "count_nonzero"])
 def test_dtypes(op, dtype):
