@@ -13,7 +13,11 @@ GROUPS_PER_THREAD = 4
 # Chunks of a group for dask's own processes, at most: what its task takes of other tasks the parent holds too, and
 # pickles. A power of two: a rechunk often cuts a chunk into that many pieces, which then belong to one group.
 CHUNKS_BY_PROCESSES = 4
-MAX_MADE_BYTES = 2 * 2**30  # of chunks that one group makes: for seconds of reading, so that bars of progress move
+MAX_MADE_BYTES = 2 * 2**30  # of chunks that one group makes: no more has to be made again where a worker is lost,
+STEP_BYTES = (
+    2**28
+)  # and where the partials of so many groups are small: seconds of reading, so that bars of progress move
+STEP_PARTIALS_BYTES = 2**28  # of all these partials, at most: they may all wait for what merges them
 MIN_READ_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
 IN_TURN_BYTES = 2**24  # of chunks that one task scans in turn: they lie in memory together, and so do their results
 # The more of them, the fewer tasks: chunks of 2 MiB take 79 ms by one, 49 by four, 46 by eight (EPYC, 2026-11).
@@ -42,10 +46,12 @@ def fixed_stretches(chunks: int, size: int) -> list[Group]:
     return [Group(range(a, min(a + size, chunks))) for a in range(0, max(chunks, 1), size)]
 
 
-def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float) -> int:
-    """How many of a slice's chunks one task makes and reduces, one after another."""
+def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float, partial_bytes: float = math.inf) -> int:
+    """How many of a slice's chunks one task makes and reduces, one after another, to a partial of so many bytes."""
     size = -(-chunks // max(1, -(-GROUPS_PER_THREAD * threads // slices)))
-    return max(1, min(size, _as_many(MAX_MADE_BYTES, chunk_bytes)))
+    steps = chunks * slices * chunk_bytes / STEP_BYTES
+    most = STEP_BYTES if steps * partial_bytes <= STEP_PARTIALS_BYTES else MAX_MADE_BYTES
+    return max(1, min(size, _as_many(most, chunk_bytes)))
 
 
 def by_processes(size: int) -> int:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import dask
+import dask.array as da
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpureduce_dask as gr
 from gpureduce_dask import planner
 
 MIB = 2**20
@@ -62,6 +65,23 @@ def test_bytes_that_a_group_makes_are_bounded():
     assert planner.to_make(10**6, 1, 1, chunk) == 10
     assert planner.in_memory(10**6, 1, 1, chunk) == 10**6  # they are made already, and read again in no time
     assert planner.to_make(100, 1, 1, math.nan) == 25
+
+
+def test_bars_of_progress_move_where_partials_are_small():
+    chunk = planner.STEP_BYTES // 4
+    assert planner.to_make(128, 1, 2, chunk, 8.0) == 4  # 32 tasks, where four for each thread were of 16 chunks
+    assert planner.to_make(128, 1, 2, chunk, planner.STEP_PARTIALS_BYTES) == 16  # partials that had to wait together
+    assert planner.to_make(128, 1, 2, chunk) == 16
+    assert planner.to_make(128, 1, 2, math.nan, 8.0) == 16
+
+
+def test_lazy_host_chunks_are_made_in_small_steps():
+    x = da.ones((1 << 16, 1 << 14), chunks=(1 << 12, 1 << 12))  # 64 of 128 MiB
+    with dask.config.set(scheduler="threads", num_workers=1):
+        tasks = {key for key in gr.mean(x).__dask_graph__() if key[0].startswith("gr-mean-group")}
+        assert len(tasks) == 32
+        wide = {key for key in gr.mean(x, axis=0).__dask_graph__() if key[0].startswith("gr-mean-group")}
+        assert len(wide) == 32
 
 
 def test_small_chunks_in_memory_are_one_task():

@@ -182,6 +182,24 @@ def test_many_tiles(shape, layout):
                 assert_close(run(row.name, x, axes), want, row.bind(dtype).result, x)
 
 
+@pytest.mark.parametrize("row", SINGLE, ids=case_id)
+def test_repeated_elements(row, monkeypatch):
+    """As ``dask.array.ones`` and ``numpy.broadcast_to`` make them: along reduced axes, kept ones and all."""
+    monkeypatch.setattr(host_reduce, "REPEATED", 0)
+    for dtype in [d for r, d in CASES if r is row]:
+        for shape, axes in (((1, 5), (0,)), ((1, 5), (1,)), ((4, 1), (0, 1)), ((4, 1), (1,)), ((1, 1), (0, 1))):
+            x = np.broadcast_to(values(shape, dtype, special=False), tuple(7 if n == 1 else n for n in shape))
+            want, _ = expected(row.name, x, axes)
+            if not isinstance(want, Exception):
+                assert_close(run(row.name, x, axes), want, row.bind(x.dtype).result, x)
+
+
+def test_repeated_elements_are_read_once():
+    x = np.broadcast_to(np.float32(0.1), (1 << 13, 1 << 20))  # 32 GiB of them, the same one
+    assert float(run("sum", x, (0, 1))[0, 0]) == np.float32(np.float64(np.float32(0.1)) * 2**33)
+    assert run("count_nonzero", x, (1,)).tolist() == [[1 << 20]] * (1 << 13)
+
+
 @pytest.mark.parametrize("name", ["nansum", "nanmean", "nanvar", "nanmin", "nanargmax", "argmin", "max", "any"])
 def test_many_tiles_with_nan(name):
     for shape in [(70_001,), (501, 401), (40_000, 3), (3, 40_000)]:

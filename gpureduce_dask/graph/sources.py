@@ -75,6 +75,14 @@ class Reduction:
         return float(largest * sum(a.dtype.itemsize for a in self.arrays))
 
     @cached_property
+    def partial_bytes(self) -> float:
+        """Bytes of the largest partial of host chunks. GPUs make theirs too fast for more tasks to be worth it."""
+        if meta.promises_device(self.x._meta):
+            return math.inf
+        kept = (max(sizes, default=0) for a, sizes in enumerate(self.x.chunks) if a not in self.axes)
+        return float(math.prod(kept) * self.bound.cell_bytes)
+
+    @cached_property
     def shape(self) -> tuple[int, ...] | None:
         """The array's shape along the reduced axes and 0 along others, where positions matter."""
         if not needs_places(self.bound, self.x.numblocks, self.axes):
@@ -239,7 +247,7 @@ class LazySource(Source):
         blocks, stage = reduction.x.numblocks, stages(reduction.bound, reduction.x.numblocks, reduction.axes)[0]
         chunks = math.prod(blocks[a] for a in stage)
         slices = math.prod(n for a, n in enumerate(blocks) if a not in stage)
-        self.size = planner.to_make(chunks, slices, known.total, reduction.chunk_bytes)
+        self.size = planner.to_make(chunks, slices, known.total, reduction.chunk_bytes, reduction.partial_bytes)
         if workers.are_processes():
             self.size = planner.by_processes(self.size)
         self.mark = reduction.size or self.size

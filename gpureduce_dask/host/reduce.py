@@ -7,6 +7,7 @@ they come. Nothing of the chunk's size is made but the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -45,6 +46,7 @@ PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
 BLOCK = 1 << 20  # bytes of chunks of which some cells are reduced together
 JOINED = 12_000  # cells whose partials are combined at a time: what combine makes of them stays in cache, and is less
 # than the 128 KiB from which on malloc maps pages for each array in a worker of dask's nanny
+REPEATED = 1 << 18  # elements of a chunk from which on those that are repeated are read once: combining costs calls
 DEEP = 64  # elements of n at least for each cell
 WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: short inner loops cost a call each, and
 # more states than these leave no room for elements in the first level of cache
@@ -65,6 +67,11 @@ def reduce(
         return bound.identities(keepdims) if before is None else before
     place = place or whole(shape)
     placed, ordered = any(p.indexed or p.monoid.fold is None for p in bound.parts), not bound.monoid.commutative
+    if 0 in arrays[0].strides and arrays[0].size >= REPEATED and not (placed or ordered):
+        repeated = tuple(a for a, n in enumerate(shape) if n > 1 and not any(x.strides[a] for x in arrays))
+        if repeated:
+            found = _of_repeated(arrays, bound, axes, repeated)
+            return found if before is None else combine([before, found], bound)
     # Where order and positions mean nothing, what lies upside down is read from its lowest address on.
     given = arrays
     turn = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in arrays[0].strides)
@@ -100,6 +107,22 @@ def reduce(
     partial = cells.reshape([keepdims[a] for a in layout.kept]).transpose(back).reshape(keepdims)
     found: Array = np.ascontiguousarray(partial[turn] if turned else partial).reshape(keepdims)
     return found if before is None else combine([before, found], bound)
+
+
+def _of_repeated(chunks: Chunks, bound: Bound, axes: tuple[int, ...], repeated: tuple[int, ...]) -> Array:
+    """The partial of a chunk that has the same elements along some axes, as :func:`numpy.broadcast_to` and
+    ``dask.array.ones`` make them: of these elements once, combined with itself as often."""
+    shape = chunks[0].shape
+    once = tuple(slice(1) if a in repeated else slice(None) for a in range(len(shape)))
+    power = reduce(tuple(x[once] for x in chunks), bound, axes)
+    count, found = math.prod(shape[a] for a in repeated if a in axes), None
+    while count:
+        if count & 1:
+            found = power if found is None else combine([found, power], bound)
+        count >>= 1
+        power = combine([power, power], bound) if count else power
+    assert found is not None
+    return np.ascontiguousarray(np.broadcast_to(found, tuple(1 if a in axes else n for a, n in enumerate(shape))))
 
 
 def reduce_side_by_side(
