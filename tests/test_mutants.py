@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from simt import SCHEDULES, SimtError, build
-from simt.backend import Emulator
+from simt.backend import Emulator, get, put
 from simt.cases import (
     DEEP,
     LOGIC,
@@ -28,8 +32,10 @@ from simt.cases import (
     small_grids,
 )
 
-from gpureduce_dask.device import sources
+from gpureduce_dask.device import contiguous, sources
+from gpureduce_dask.device import groups as device_groups
 from gpureduce_dask.operators.table import OPERATORS
+from tests import test_emulated_bins as bins
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 SEEDS = 12  # the search ends at the first order that shows the defect
@@ -109,6 +115,76 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
 }
 
 
+def by_groups(call: Callable[[], Any], **limits: Any) -> Callable[[Emulator], None]:
+    """A reduction of groups, which are found as these limits have it."""
+
+    def check(machine: Emulator) -> None:
+        with bins.machine(machine, **limits):
+            found = call()
+            if not machine.collecting:
+                bins.same(*found)
+
+    return check
+
+
+def line(op: str, dtype: str, length: int, groups: int, runs: bool = False) -> Callable[[], Any]:
+    """Numbers of any size, none of which hides others; of ``runs`` long stretches are of one group."""
+
+    def call() -> Any:
+        bound, _, labels = bins.labelled(op, dtype, (length,), (0,), groups, True)
+        if runs:
+            labels[:1152], labels[1152:2200] = 1, 3  # a warp has a load of one group, and then one of another
+        x = np.random.default_rng(9).normal(size=length).astype(dtype)
+        return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels, (0,)
+
+    return call
+
+
+def check_chunks(machine: Emulator, lengths: str, kept: tuple[int, ...]) -> None:
+    with bins.machine(machine):
+        states, parts, places = bins.chunks_of("var", bins.LENGTHS[lengths], kept)
+        if not machine.collecting:
+            bins.check(get(states).view(parts[0][0].state)[..., 0], parts, places, "var")
+
+
+def check_copy(machine: Emulator, shape: tuple[int, ...], dtype: str, view: Callable[[Any], Any]) -> None:
+    x = np.arange(np.prod(shape)).reshape(shape).astype(dtype)
+    with bins.machine(machine), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(contiguous, "BLOCKS", 3)
+        copied = contiguous.copied(put(x, view))
+        if not machine.collecting:
+            np.testing.assert_array_equal(get(copied), view(x))
+
+
+SORTED = {**bins.METHODS["scattered"], "DIGIT_BITS": 7}  # more digits than a warp has lanes
+GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
+    "tiles": (
+        by_groups(line("var", "f4", 3000, 5, runs=True), **bins.MANY_TILES),
+        by_groups(line("var", "f4", 3000, 5, runs=True), **bins.METHODS["tiles"], TILE_BLOCKS=1),
+        by_groups(line("var", "f4", 700, 90), **bins.METHODS["tiles"]),
+    ),
+    "positions in tiles": (by_groups(line("argmax", "f8", 3000, 5, runs=True), **bins.MANY_TILES),),
+    "sorted": (by_groups(line("first", "f4", 1500, 90)), by_groups(line("var", "f4", 1500, 127), **SORTED)),
+    "runs sorted": (by_groups(line("var", "f4", 3000, 5, runs=True), **bins.METHODS["scattered"]),),
+    "pieces": (
+        by_groups(line("var", "f4", 700, 5), **bins.METHODS["scattered"], TEAMS=(8,)),
+        by_groups(line("first", "f4", 700, 5)),
+    ),
+    "chunks of groups": tuple(
+        partial(check_chunks, lengths=lengths, kept=kept) for lengths in bins.LENGTHS for kept in ((), (40,))
+    ),
+    "copies": (
+        partial(check_copy, shape=(90, 37), dtype="u1", view=lambda x: x[:, 1:-1]),
+        partial(check_copy, shape=(333,), dtype="u2", view=lambda x: x[::-1]),
+    ),
+    "copies of transposes": (
+        partial(check_copy, shape=(90, 70), dtype="u1", view=lambda x: x.T),
+        partial(check_copy, shape=(3, 40, 37), dtype="f4", view=lambda x: x.transpose(0, 2, 1)),
+    ),
+}
+PROBES |= GROUPS
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A place in a function or struct, what stands there instead, and which probes must notice."""
@@ -122,13 +198,18 @@ class Mutant:
 
     def text(self) -> str | None:
         """The changed text, or None where there is no such place."""
-        shipped = sources.source()
+        shipped = text_of(self.probe)
         begin, end = body(shipped, self.where)
         parts = shipped[begin:end].split(self.old)
         if len(parts) <= self.nth + 1:
             return None
         changed = self.old.join(parts[: self.nth + 1]) + self.new + self.old.join(parts[self.nth + 1 :])
         return shipped[:begin] + changed + shipped[end:]
+
+
+def text_of(probe: str) -> str:
+    """The kernels that a probe's checks take, as they are."""
+    return sources.source("bins.cuh" if probe in GROUPS else "reduce.cuh")
 
 
 def body(text: str, where: str) -> tuple[int, int]:
@@ -143,6 +224,7 @@ def body(text: str, where: str) -> tuple[int, int]:
 
 
 BARRIER, FENCE = "__syncthreads();", "__threadfence();"
+FORGET_RUNS = "split.ranks.clear(); if (split.ranks.lane == 0) split.run_number[split.ranks.warp] = 0;"
 MUTANTS = [
     # warp and block
     Mutant("warp steps end early", "line", "warp_reduce(", "down < Lanes;", "down < Lanes / 2;"),
@@ -329,6 +411,83 @@ MUTANTS = [
     ),
     Mutant("minus zero is something", "zeros", "struct Significant<f32>", "0x7fffffffu", "0xffffffffu"),
     Mutant("a top bit alone is nothing", "zeros", "zeros(u32", "| word | low", "| low"),
+    # ranks in a tile
+    Mutant("lanes before not counted", "sorted", "sum_before(", "if (lane >= step) through += other;"),
+    Mutant("warps before not counted", "sorted", "sum_before(", "w < threadIdx.x / 32", "w + 1 < threadIdx.x / 32"),
+    Mutant("barrier dropped before warps' sums are read", "sorted", "sum_before(", BARRIER),
+    Mutant("lanes behind counted as before", "tiles", "rank(u32", "(1u << lane) - 1", "(2u << lane) - 1"),
+    Mutant("lanes of another step found", "tiles", "rank(u32", ", *mine = 0"),
+    Mutant("lanes look before others are there", "tiles", "rank(u32", "__syncwarp();"),
+    Mutant("a count is raised before others read it", "tiles", "rank(u32", "__syncwarp();", nth=1),
+    Mutant("elements of a warp counted once", "tiles", "rank(u32", "there + __popc(peers)", "there + 1"),
+    Mutant("warps' elements of a group in one place", "tiles", "void count()", "*count = (u16)total;", "*count = 0;"),
+    Mutant("groups begin where others do", "tiles", "void count()", "begin += total;"),
+    Mutant("barrier dropped before places are found", "tiles", "void count()", BARRIER),
+    # tiles
+    Mutant("each run in the place of the one before", "tiles", "void end_run(", "ranks.warp]++", "ranks.warp]"),
+    Mutant("runs of one warp alone", "tiles", "void take(Index", "w < Warps;", "w < 1;"),
+    Mutant("the last run forgotten", "tiles", "bins_tiles(", "if (run < split.groups) split.end_run(run, acc);", nth=1),
+    Mutant("a run goes on in another group", "tiles", "bins_tiles(", "acc = Op::start();", nth=1),
+    Mutant("runs are forgotten before others read them", "tiles", "bins_tiles(", "split.ranks.clear();", FORGET_RUNS),
+    Mutant(
+        "one piece has all of a group", "tiles", "void take(Index", "from + Piece < end ? from + Piece : end", "end"
+    ),
+    Mutant("pieces behind the first left out", "tiles", "void take(Index", "+ Piece - 1) / Piece", ") / Piece"),
+    Mutant("the first piece once more", "tiles", "void take(Index", "begins[low] / Piece + 1)", "begins[low] / Piece)"),
+    Mutant("barrier dropped before pieces are joined", "tiles", "void take(Index", BARRIER),
+    Mutant("barrier dropped before the first tile", "tiles", "bins_tiles(", BARRIER),
+    Mutant("barrier dropped before a tile is taken in", "tiles", "bins_tiles(", BARRIER, nth=2),
+    Mutant("positions of elements mixed", "positions in tiles", "void put(", "(u16)place", "(u16)at"),
+    Mutant("positions in runs without the tile's", "positions in tiles", "bins_tiles(", "begin * V + place", "place"),
+    Mutant(
+        "positions in tiles without the tile's", "positions in tiles", "bins_tiles(", "begin * V + place", "place", 1
+    ),
+    # sort
+    Mutant("a warp of one digit counted as an element", "runs sorted", "bins_sort_count(", "32u);", "1u);"),
+    Mutant("barrier dropped before digits are counted", "sorted", "bins_sort_count(", BARRIER),
+    Mutant("barrier dropped before counts are told", "sorted", "bins_sort_count(", BARRIER, nth=1),
+    Mutant("smaller digits not before", "sorted", "bins_sort_offsets(", "if (smaller) atomicAdd(before, smaller);"),
+    Mutant("barrier dropped before digits are added", "sorted", "bins_sort_offsets(", BARRIER),
+    Mutant("shares before not counted", "sorted", "bins_sort_offsets(", "own += counts[i];", ";"),
+    Mutant("two entries of a tile in one place", "sorted", "swizzled(", "at ^ (", "at | ("),
+    Mutant(
+        "each tile where the first one is", "runs sorted", "bins_sort_split(", "offsets[d] += ", "offsets[d] += 0 * "
+    ),
+    Mutant("digits apart by where they begin", "sorted", "bins_sort_split(", " - ranks.begins[digit]"),
+    Mutant("barrier dropped before a tile is split", "sorted", "bins_sort_split(", BARRIER),
+    Mutant("barrier dropped before a tile is counted for a split", "sorted", "bins_sort_split(", BARRIER, nth=1),
+    Mutant("barrier dropped before a tile is written", "sorted", "bins_sort_split(", BARRIER, nth=2),
+    Mutant("barrier dropped before offsets move on", "runs sorted", "bins_sort_split(", BARRIER, nth=3),
+    Mutant("groups start behind their first", "sorted", "bins_sort_starts(", "< group)", "<= group)"),
+    # pieces
+    Mutant("second pieces are firsts", "pieces", "find_piece(", "low) + 1;", "low);"),
+    Mutant("pieces past their end", "pieces", "find_piece(", "start + task.slots < stop ? ", "true ? "),
+    Mutant("a lane takes all of a piece", "pieces", "bins_pieces(", "Op::commutative ? Lanes : 1", "1"),
+    Mutant("the last elements of a piece left out", "pieces", "fold_stretch(", "for (; i < to; i += step) "),
+    Mutant("the last pieces not joined", "pieces", "join_pieces(", "pieces + lanes - 1", "pieces"),
+    Mutant("columns of groups apart by one", "chunks of groups", "bins_columns(", "+ column)", "+ column / 2)"),
+    Mutant("chunks before forgotten", "chunks of groups", "bins_join(", "load_state(before + cell)", "Op::identity()"),
+    Mutant("the first chunk's pieces for all", "chunks of groups", "bins_join(", "c * task.rows + row", "row"),
+    # copies
+    Mutant("the last units not copied", "copies", "contiguous_lines(", "u64 at = whole * n", "u64 at = task.runs"),
+    Mutant("a pack stays in its line", "copies", "contiguous_lines(", "begin_of(++line)", "begin_of(line)"),
+    Mutant("units of any step lie side by side", "copies", "contiguous_lines(", "task.step_a == sizeof(Unit)", "true"),
+    Mutant("barrier dropped before a tile is turned", "copies of transposes", "contiguous_turned(", BARRIER),
+    Mutant(
+        "a tile's rows past the end",
+        "copies of transposes",
+        "contiguous_turned(",
+        "? (u32)(task.slots - second) ",
+        "? Side ",
+    ),
+    Mutant(
+        "a tile's units past the end",
+        "copies of transposes",
+        "contiguous_turned(",
+        "? (u32)(task.length - first) ",
+        "? Side ",
+    ),
+    Mutant("one plane for all", "copies of transposes", "contiguous_turned(", "task.row.at(plane)", "task.row.at(0)"),
 ]
 
 
@@ -340,11 +499,34 @@ def run(machine: Emulator, probe: str, most: int | None = None) -> Iterator[int]
         yield number
 
 
+PASSES, SECONDS = 255, 60  # the exit of a process in which all orders pass; how long one may take
+
+
+def orders_apart(machine: Emulator, probe: str) -> int:
+    """How many orders it takes until a probe notices a defect, in a process of its own: where positions in shared
+    memory are wrong it may write to any, and end the process or never end."""
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SECONDS)
+        passed, code = 0, PASSES
+        try:
+            with machine.installed():
+                for number in run(machine, probe):
+                    passed = number
+        except (SimtError, AssertionError):
+            code = passed
+        finally:
+            os._exit(code)  # whatever happened: the rest of the tests is the parent's
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code != PASSES, "not noticed"
+    return max(code, 0) + 1
+
+
 @pytest.fixture(scope="module")
 def machines() -> Iterator[dict[str, Emulator]]:
     """A machine for each mutant and, under the probe's name, one for each probe; compiled together."""
     with small_grids():
-        texts = {name: (name, sources.source()) for name in PROBES}
+        texts = {name: (name, text_of(name)) for name in PROBES}
         texts |= {mutant.what: (mutant.probe, text) for mutant in MUTANTS if (text := mutant.text())}
         units = []
         machines = {}
@@ -367,6 +549,9 @@ def searched() -> dict[str, int]:
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.what)
 def test_every_defect_is_noticed(machines: dict[str, Emulator], searched: dict[str, int], mutant: Mutant) -> None:
     assert mutant.what in machines, f"{mutant.old!r} does not stand in {mutant.where}"
+    if mutant.probe in GROUPS:
+        searched[mutant.probe] = max(searched.get(mutant.probe, 0), orders_apart(machines[mutant.what], mutant.probe))
+        return
     passed = 0
     with machines[mutant.what].installed() as machine, pytest.raises((SimtError, AssertionError)):
         for number in run(machine, mutant.probe):
