@@ -29,7 +29,7 @@ Chunk = tuple[Chunks, Any]
 
 SIDE = 32  # columns that lie side by side from which on a thread folds one
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
-MOST = (1 << 32) - 1  # elements of a row: positions have 32 bits
+MOST = (1 << 32) - (1 << 16)  # elements of a row: positions have 32 bits, and so has the end of a tile behind them
 ATOMIC = ("sum", "count", "count_nonzero", "any", "all", "min", "max")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
