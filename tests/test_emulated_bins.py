@@ -109,6 +109,11 @@ def labelled(op: str, dtype: str, shape: tuple[int, ...], axes: tuple[int, ...],
     return binned(row.bind(dtype), bins), x, labels.astype("i4") if own_chunk else None
 
 
+def finite(x: np.ndarray) -> np.ndarray:
+    """Other elements of the same shape and dtype: what is lost of them shows in every sum and variance."""
+    return (np.random.default_rng(6).normal(size=x.shape) * 9).astype(x.dtype)
+
+
 # Operators, and where their rows lie: one long row, rows with labels in common, columns, a few columns, odd axes.
 CASES = {
     f"{op}-{dtype}-{name}": (op, dtype, shape, axes, count, own)
@@ -307,6 +312,7 @@ def in_teams() -> list[Any]:
     found = []
     for op, dtype, shape, axes, groups in (("var", "f4", (520, 9), (1,), 3), ("first", "i4", (300,), (0,), 90)):
         bound, x, labels = labelled(op, dtype, shape, axes, groups, True)
+        x = finite(x)
         found.append((device_groups.reduce_many([((put(x),), put(labels))], bound, axes, None), bound, x, labels, axes))
     return found
 
@@ -322,6 +328,7 @@ def test_pieces_by_teams_of_lanes(emulator, lanes):
 def runs(op: str, dtype: str, way: str) -> Any:
     """Labels of which many neighbours are the same, or all, or those of some stretches."""
     bound, x, labels = labelled(op, dtype, (3000,), (0,), 5, True)
+    x = finite(x)
     labels = np.sort(labels) if way == "rising" else labels * 0 + 2 if way == "one" else labels
     if way == "mixed":
         labels[:1024], labels[1300:2100] = 1, 3
@@ -343,6 +350,7 @@ def in_parts(op: str, own: bool) -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_groups, "MOST", 100)
         bound, x, labels = labelled(op, "f4", (3, 40, 9), (1, 2), 4, own)
+        x = finite(x)
         given = None if labels is None else put(labels)
         return device_groups.reduce_many([((put(x),), given)], bound, (1, 2), None), bound, x, labels, (1, 2)
 
@@ -357,6 +365,7 @@ def test_long_rows_are_cut(emulator, op, own):
 def laid(op: str, axes: tuple[int, ...], order: tuple[int, ...]) -> Any:
     """A chunk whose axes lie in this order in memory."""
     bound, x, labels = labelled(op, "f4", (6, 5, 36), axes, 4, True)
+    x = finite(x)
     back = tuple(order.index(a) for a in range(3))
     given = put(np.ascontiguousarray(x.transpose(order)), lambda a: a.transpose(back))
     return device_groups.reduce_many([((given,), put(labels))], bound, axes, None), bound, x, labels, axes

@@ -190,7 +190,7 @@ def _tile_bytes(op: Operator, rows: Rows, items: int) -> int:
     tile, warps_a_block = THREADS * items, THREADS // 32
     element = max(op.itemsizes) * len(op.itemsizes)
     states = (rows.groups + tile // TILE_PIECE + warps_a_block * items) * op.state_bytes
-    numbers = tile * bool(rows.steps) + 3 * warps_a_block * (rows.groups + 1) + rows.groups + 2
+    numbers = tile * bool(rows.steps) + 3 * warps_a_block * (rows.groups + 1) + rows.groups + 1
     return states + tile * element + 2 * numbers + 4 * warps_a_block * (items + 2) + 3 * 16
 
 
@@ -324,7 +324,7 @@ def _pass(rows: Rows, shift: int, digits: int) -> tuple[Launch, Launch, Launch]:
     splits = min(tiles, SORT_BLOCKS)
     work = rows.work(tiles=tiles, splits=splits, chunks=digits, slots=shift)
     numbers = f"<{rows.label}, {str(shift == 0).lower()}, {THREADS}, {SORT_ITEMS}>"
-    ranks = 2 * (warps_a_block * (digits + 1) + digits + 2) + 4 * warps_a_block * (digits + 2) + 2 * 16
+    ranks = 2 * (warps_a_block * (digits + 1) + digits + 1) + 4 * warps_a_block * (digits + 2) + 2 * 16
     return (
         Launch(f"bins_sort_count{numbers}", splits, work, 4 * (digits + 1), threads=THREADS),
         Launch(f"bins_sort_offsets<{THREADS}>", digits, work, 4 * (warps_a_block + 1), threads=THREADS),

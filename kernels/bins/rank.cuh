@@ -29,12 +29,12 @@ GR_HD bool are_together(u32 number) {
 // Counts of a tile's elements by group, for a block of so many warps. Group number `groups` is that of elements in none.
 template <int Warps> struct Ranks {
     const u32 groups, warp, lane;
-    u16 *const counts, *const begins;  // [warp][groups + 1]; where groups begin in the tile: [groups + 2]
+    u16 *const counts, *const begins;  // [warp][groups + 1]; where groups begin in the tile: [groups + 1]
     u32 *const sums, *const lanes;     // of each warp; of a warp whose element is of a group: [warp][groups + 1]
 
     GR_HD Ranks(u32 number, u8* memory)
         : groups(number), warp(threadIdx.x / 32), lane(threadIdx.x % 32), counts((u16*)memory),
-          begins(counts + Warps * (number + 1)), sums((u32*)aligned_behind(begins + number + 2)), lanes(sums + Warps) {}
+          begins(counts + Warps * (number + 1)), sums((u32*)aligned_behind(begins + number + 1)), lanes(sums + Warps) {}
     GR_HD u8* end() const { return aligned_behind(lanes + Warps * (groups + 1)); }
 
     // All threads of the block call before all else, and then meet at a barrier.
@@ -87,7 +87,6 @@ template <int Warps> struct Ranks {
             begins[k] = (u16)begin;
             begin += total;
         }
-        if (last == groups + 1 && first < last) begins[groups + 1] = (u16)begin;
         __syncthreads();
     }
     // Behind count: where an element stands in the tile.
