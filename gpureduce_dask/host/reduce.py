@@ -70,8 +70,8 @@ def reduce(
     if 0 in arrays[0].strides and arrays[0].size >= REPEATED and not (placed or ordered):
         repeated = tuple(a for a, n in enumerate(shape) if n > 1 and not any(x.strides[a] for x in arrays))
         if repeated:
-            found = _of_repeated(arrays, bound, axes, repeated)
-            return found if before is None else combine([before, found], bound)
+            mine = _of_repeated(arrays, bound, axes, repeated)
+            return mine if before is None else combine([before, mine], bound)
     # Where order and positions mean nothing, what lies upside down is read from its lowest address on.
     given = arrays
     turn = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in arrays[0].strides)
