@@ -53,7 +53,7 @@ def kernels():
         op, label = device_operator.cuda_operator(bound), ("i32", "i64", "u8", "i16")[i % 4]
         vector = plans.vector_of([np.dtype(dtype).itemsize], int(label[1:]) // 8, [0], 1, 2**28)
         some = rows(10, bound.indexed, label, vector)
-        yield from (plans.private(op, some).kernel, plans.tiles(op, some).kernel)
+        yield from (plans.private(op, some).kernel, plans.tiles(op, some, 0).kernel)
         if i % 2:
             yield from (step.kernel for step in plans.steps(plans.PIECES, op, some, 0))
             yield from (step.kernel for count in (1, 2) for step in plans.pieces(op, some, count))
@@ -100,7 +100,7 @@ def test_states_in_shared_memory_fit(name, groups):
     op, some = device_operator.cuda_operator(OPERATORS[name].bind("f4")), rows(groups)
     ways = {
         plans.PRIVATE: lambda: plans.private(op, some),
-        plans.TILES: lambda: plans.tiles(op, some),
+        plans.TILES: lambda: plans.tiles(op, some, 0),
         plans.WINDOW: lambda: plans.window(op, some, 0),
     }
     step = ways[plans.method(op, some, False, 0)]()

@@ -188,6 +188,10 @@ def emulator() -> Emulator:
             with machine(found, **limits):
                 for case in cases(method):
                     reduced(case)
+        with machine(found, **METHODS[plans.BEST]):
+            tied()
+        with machine(found):
+            alone()
         with machine(found, **MANY_TILES):
             for case in SORTED:
                 runs(*case)
@@ -349,7 +353,7 @@ def in_parts(op: str, own: bool) -> Any:
     """More elements a row than positions count."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(device_groups, "MOST", 100)
-        bound, x, labels = labelled(op, "f4", (3, 40, 9), (1, 2), 4, own)
+        bound, x, labels = labelled(op, "f4", (3, 9, 40), (1, 2), 4, own)
         x = finite(x)
         given = None if labels is None else put(labels)
         return device_groups.reduce_many([((put(x),), given)], bound, (1, 2), None), bound, x, labels, (1, 2)
@@ -369,6 +373,26 @@ def laid(op: str, axes: tuple[int, ...], order: tuple[int, ...]) -> Any:
     back = tuple(order.index(a) for a in range(3))
     given = put(np.ascontiguousarray(x.transpose(order)), lambda a: a.transpose(back))
     return device_groups.reduce_many([((given,), put(labels))], bound, axes, None), bound, x, labels, axes
+
+
+def tied() -> Any:
+    """Equal elements, of a chunk in Fortran order: the position of the first one counts."""
+    bound, _, labels = labelled("argmax", "i1", (6, 40), (0, 1), 3, False)
+    x = np.ones((6, 40), "i1")
+    given = put(np.ascontiguousarray(x.T), lambda a: a.T)
+    return device_groups.reduce_many([((given,), labels)], bound, (0, 1), None), bound, x, labels, (0, 1)
+
+
+def alone() -> Any:
+    """No axis is reduced: each element is a group's only one."""
+    bound, x, labels = labelled("sum", "f4", (3, 5), (), 2, True)
+    return device_groups.reduce_many([((put(x),), put(labels))], bound, (), None), bound, x, labels, ()
+
+
+@pytest.mark.parametrize("call, limits", [(tied, METHODS[plans.BEST]), (alone, {})])
+def test_positions_of_equals_and_no_axes(emulator, call, limits):
+    with machine(emulator, **limits):
+        same(*call())
 
 
 @pytest.mark.parametrize("case", LAID, ids=str)

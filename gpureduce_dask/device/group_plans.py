@@ -137,9 +137,10 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         and window_ranges(op, rows.groups, gpu(device).shared_bytes)
     ):
         return WINDOW
-    if each * 128 <= PRIVATE_MOST:
+    room = gpu(device).shared_bytes
+    if each * 128 <= min(PRIVATE_MOST, room):
         return PRIVATE
-    if (items := tile_items(op, rows)) and not (is_exact and 2 * rows.groups > THREADS * items):
+    if (items := tile_items(op, rows, room)) and not (is_exact and 2 * rows.groups > THREADS * items):
         return TILES
     return ATOMIC if is_exact else EXACT if adds_floats(op) else PIECES
 
@@ -152,7 +153,7 @@ def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]
     if way == PRIVATE:
         return (private(op, rows),)
     if way == TILES:
-        return (tiles(op, rows),)
+        return (tiles(op, rows, device),)
     if way == BEST:
         return (best(op, rows, device),)
     first = window(op, rows, device) if way == WINDOW else scattered(way, op, rows)
@@ -167,9 +168,9 @@ def private(op: Operator, rows: Rows) -> Launch:
     return _shared("private", op, rows, threads, each * threads, BLOCKS)
 
 
-def tiles(op: Operator, rows: Rows) -> Launch:
+def tiles(op: Operator, rows: Rows, device: int) -> Launch:
     """Elements split by group, tile by tile."""
-    items = tile_items(op, rows)
+    items = tile_items(op, rows, gpu(device).shared_bytes)
     vector = min(rows.vector, items)
     nbytes = _tile_bytes(op, rows, items)
     splits = _splits(replace(rows, vector=items), THREADS, TILE_BLOCKS * min(3, SM_BYTES // (nbytes + 1024)))
@@ -178,10 +179,10 @@ def tiles(op: Operator, rows: Rows) -> Launch:
     return Launch(name, rows.rows * splits, rows.work(splits=splits), nbytes, threads=THREADS)
 
 
-def tile_items(op: Operator, rows: Rows) -> int:
-    """Elements of a thread's tile; 0 where the states of all groups leave no room."""
+def tile_items(op: Operator, rows: Rows, room: int) -> int:
+    """Elements of a thread's tile; 0 where the states of all groups leave no room in a block's shared memory."""
     counts = (nbytes // max(4, *op.itemsizes) for nbytes in TILE_ITEMS)
-    fits = (n for n in counts if n and _tile_bytes(op, rows, n) <= TILE_BYTES)
+    fits = (n for n in counts if n and _tile_bytes(op, rows, n) <= min(TILE_BYTES, room))
     return next(fits, 0) if rows.groups < 1 << 16 else 0
 
 

@@ -95,7 +95,7 @@ def _parts(
         if arrays[0].size <= MOST or view.size(view.reduced) <= MOST:
             yield arrays, labels, place
             continue
-        axis = max(view.now, key=lambda a: view.shape[a])
+        axis = next(a for a in view.now if view.shape[a] > 1)  # the slowest: parts follow one another
         middle = view.shape[axis] // 2
         if bound.bins.known is None:
             labels = labels.reshape(tuple(view.shape[a] for a in view.reduced))
@@ -127,6 +127,8 @@ def _order(array: Any, view: View, bound: Binned) -> _Order:
     copy needless; else as axes are numbered. Few columns become rows."""
     by_stride = sorted(range(array.ndim), key=lambda a: (view.shape[a] > 1, -abs(array.strides[a])))
     innermost = max((i for i, a in enumerate(by_stride) if a in view.reduced), default=-1)
+    if innermost < 0:  # each element is a group's only one
+        return _Order(view.before, (), ())
     ahead = tuple(a for a in by_stride[:innermost] if a not in view.reduced)
     reduced, behind = tuple(a for a in by_stride if a in view.reduced), tuple(by_stride[innermost + 1 :])
     if reduced != view.reduced and not _may_be_turned(view, bound):
@@ -140,8 +142,8 @@ def _order(array: Any, view: View, bound: Binned) -> _Order:
 
 def _may_be_turned(view: View, bound: Binned) -> bool:
     """Whether elements may be taken in another order than that of the reduced axes: labels, which have to be in the
-    same, are in the graph, or a smaller copy than the chunk's."""
-    if not bound.inner.monoid.commutative or view.pending:
+    same, are in the graph, or a smaller copy than the chunk's. Of equal elements the first one's position is wanted."""
+    if not bound.inner.monoid.commutative or _asks_positions(bound) or view.pending:
         return False
     return bound.bins.known is not None or view.outer * view.inner > 1
 

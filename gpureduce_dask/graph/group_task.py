@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeGuard, TypeVar
 
@@ -23,7 +22,7 @@ from ..distributed.handles import Coords, Handle
 from ..distributed.private import Alias, GraphNode, Task, TaskRef
 from ..operators.monoid import Bound
 from . import deferred
-from .reduce_tasks import Folding, Where, combine, reduce_chunk
+from .reduce_tasks import Folding, Where, combine, made, reduce_chunk
 
 Key = Any
 Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
@@ -44,8 +43,7 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
     def fold_first() -> None:
         (number, member, _), making, _ = begun.popleft()
         _finished(making)
-        with _named(member):
-            folds[number].add(have[member])
+        folds[number].add(have[member], member)
         _drop((member,), uses, have)
 
     with deferred.group_task_inputs(values):
@@ -121,7 +119,7 @@ def reduce_pieces(
     known: dict[Any, Bound] = {}  # the operator of what the chain computes of a view, by the view's dtype
     with deferred.group_task_inputs(handle.take(p.pick for p in pieces) if handle.is_here() else ()):
         for piece in pieces:
-            with _named(handle.share.keys[piece.pick]):
+            with made(handle.share.keys[piece.pick]):
                 have, cuts = {chain.takes: handle.take([piece.pick])[0]}, iter(piece.cuts)
                 own = known.get(have[chain.takes].dtype)
                 for node in chain.nodes if own is None else views:
@@ -140,7 +138,7 @@ def reduce_pieces(
 
 
 def _make(node: GraphNode, have: dict[Key, Any]) -> Making[None]:
-    with _named(node.key):
+    with made(node.key):
         try:
             have[node.key] = yield from _value(node, have)
         except MemoryError:
@@ -148,16 +146,6 @@ def _make(node: GraphNode, have: dict[Key, Any]) -> Making[None]:
                 raise
             launch.free_pool()
             have[node.key] = yield from _value(node, have)
-
-
-@contextmanager
-def _named(key: Key) -> Iterator[None]:
-    """An error of the block says which of a group's chunks it comes from."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(f"while making {key} within a larger task")
-        raise
 
 
 def _value(node: GraphNode, have: dict[Key, Any]) -> Making[Any]:

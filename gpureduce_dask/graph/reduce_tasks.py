@@ -222,10 +222,12 @@ class Folding:
     partials: list[Partial] = field(default_factory=list)
     nbytes: int = 0
     chunks: list[deferred.UnreducedChunk] = field(default_factory=list)  # behind the partials
+    keys: list[Any] = field(default_factory=list)  # of these chunks
+    waiting: int = 0  # bytes of them
     inputs: dict[Bound, list[deferred.UnreducedChunk]] = field(default_factory=dict)  # that take no memory, by operator
     own: Partial = None  # the partial that was made of chunks here, and may be written to
 
-    def add(self, found: Partial | deferred.UnreducedChunk) -> None:
+    def add(self, found: Partial | deferred.UnreducedChunk, key: Any = None) -> None:
         if isinstance(found, deferred.UnreducedChunk) and found.is_input:
             self.inputs.setdefault(found.bound, []).append(found)
             return
@@ -233,7 +235,9 @@ class Folding:
             self._reduce()
         if isinstance(found, deferred.UnreducedChunk):
             self.chunks.append(found)
-            if found.is_alone or sum(c.nbytes for c in self.chunks) >= found.together_bytes:
+            self.keys.append(key)
+            self.waiting += found.nbytes
+            if found.is_alone or self.waiting >= found.together_bytes:
                 self._reduce()
             return
         self.partials.append(found)
@@ -253,12 +257,29 @@ class Folding:
     def _reduce(self) -> None:
         if not self.chunks:
             return
-        chunks, self.chunks = self.chunks, []
+        chunks, self.chunks, keys, self.keys, self.waiting = self.chunks, [], self.keys, [], 0
         is_last = self.own is not None and bool(self.partials) and self.partials[-1] is self.own
         before = self.partials.pop() if is_last else None
         self.nbytes -= getattr(before, "nbytes", 0)
-        self.own = deferred.reduce_deferred(chunks, before)
+        try:
+            self.own = deferred.reduce_deferred(chunks, before)
+        except Exception:
+            for each, key in zip(chunks, keys, strict=True):
+                with made(key):  # the one at fault says which it is
+                    deferred.reduce_deferred([each])
+            raise
         self.add(self.own)
+
+
+@contextmanager
+def made(key: Any) -> Iterator[None]:
+    """An error of the block says which of a task's chunks it comes from."""
+    try:
+        yield
+    except Exception as error:
+        if key is not None:
+            error.add_note(f"while making {key} within a larger task")
+        raise
 
 
 @faults.task

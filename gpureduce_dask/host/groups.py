@@ -45,6 +45,7 @@ MANY = 32  # elements of each state, on average, up to which neighbours are redu
 TALL = 1 << 12  # and of each cell: blocks are then wide enough to read whole lines of cache
 BLOCK = 1 << 19  # bytes of neighbours of which some cells are reduced together,
 STATES = 12_000  # and their states: for arrays from 128 KiB on such a worker's malloc maps pages, and each costs 2.5 us
+WAITING = 1 << 23  # bytes of chunks' partials that wait to be combined
 BOX = 64  # elements of the last axis a group of it, on average: what it leaves is much less than the chunk
 
 # Operators whose states combine field by field.
@@ -451,10 +452,12 @@ def _reduce_boxes(
     chunks: Sequence[tuple[Array, ...]], bound: Binned, axes: Axes, places: Sequence[Place] | None
 ) -> Array:
     """The partial of chunks of one kept shape."""
-    partials = []
+    partials: list[Array] = []
     for i, arrays in enumerate(chunks):
         place = places[i] if places else whole(arrays[0].shape)
         partials.append(_reduce_box(arrays, bound, axes, place))
+        if len(partials) * partials[-1].nbytes > WAITING:
+            partials = [combine(partials, bound.cells)]
     return combine(partials, bound.cells)
 
 
@@ -474,8 +477,7 @@ def _fold_lines(partial: Array, bound: Binned, axis: int, labels: Array, count: 
     """A partial combined along an axis, group by group: the groups come before those of the axes behind it."""
     shape = tuple(1 if a == axis else n for a, n in enumerate(partial.shape))
     states = bound.cells.identities((*shape[:-1], count, shape[-1]))
-    for group in range(count):
+    for group in np.unique(labels[labels >= 0]):
         (where,) = np.nonzero(labels == group)
-        if len(where):
-            states[..., group, :] = combine_axis(partial.take(where, axis), bound.cells, axis)
+        states[..., group, :] = combine_axis(partial.take(where, axis), bound.cells, axis)
     return states.reshape(*shape[:-1], count * shape[-1])

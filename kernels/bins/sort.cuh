@@ -74,7 +74,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_offsets(const __
     const u32 last = first + each < splits ? first + each : splits;
     u32 own = 0;
     for (u32 i = first; i < last; i++) own += counts[i];
-    u32 at = sum_before<Threads / 32>(own, (u32*)GR_SHARED) + *before;
+    u32 at = sum_before<Threads / 32>(own, (u32*)GR_SHARED);  // meets at a barrier: all have added to `before`
+    at += *before;
     for (u32 i = first; i < last; i++) {
         const u32 count = counts[i];
         counts[i] = at;
