@@ -108,6 +108,17 @@ def test_states_in_shared_memory_fit(name, groups):
     assert f", {step.threads}, " in step.kernel
 
 
+@pytest.mark.parametrize("room", [64 * 1024, 99 * 1024, 163 * 1024])
+@pytest.mark.parametrize("name, dtype", [("var", "f4"), ("sum", "f8"), ("kurtosis", "f8"), ("max", "f4")])
+def test_blocks_ask_for_no_more_shared_memory_than_a_gpu_has(monkeypatch, room, name, dtype):
+    monkeypatch.setattr(plans, "gpu", lambda device: Gpu(room, 40))
+    op = device_operator.cuda_operator(binned(OPERATORS[name].bind(dtype), Bins("grouped", (2,), (0,))).cells)
+    for groups in range(2, 4000, 61):
+        some = rows(groups, vector=2)
+        way = plans.method(op, some, False, 0)
+        assert max(step.shared_bytes for step in plans.steps(way, op, some, 0)) <= room, groups
+
+
 def extremes(name, dtype):
     return device_operator.cuda_operator(binned(OPERATORS[name].bind(dtype), Bins("grouped", (2,), (0,))).cells)
 

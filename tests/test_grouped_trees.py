@@ -209,6 +209,18 @@ def test_a_chunk_that_raises_is_named():
     assert any("while making" in note and "gr-sum-chunk" in note for note in caught.value.__notes__)
 
 
+@pytest.mark.parametrize("size, count", [(4, 10), (131072, 24)])
+def test_a_wrong_label_among_chunks_that_wait_names_its_chunk(size, count):
+    """They are reduced together: at the end, or when there are many bytes of them."""
+    labels = np.zeros(size * count, "i8")
+    labels[size + 1] = 9
+    lazy = [da.from_array(a, chunks=size).map_blocks(np.negative) for a in (np.ones(size * count), -labels)]
+    with dask.config.set(scheduler="sync"), pytest.raises(gr.errors.ArgumentError, match="label 9") as caught:
+        gr.grouped(*lazy, "sum", num_groups=3).compute()
+    (note,) = caught.value.__notes__
+    assert "while making ('gr-grouped-chunk-" in note and ", 1)" in note
+
+
 def table(dtype):
     """Every row that takes this dtype."""
     for name, row in gr.OPERATORS.items():

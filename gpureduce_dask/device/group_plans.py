@@ -1,5 +1,6 @@
-"""Launches that reduce groups: which kernel of ``kernels/bins``, on which grid. Only where additions are exact does a
-grid depend on the GPU it is for: the answer then has the same bits on any."""
+"""Launches that reduce groups: which kernel of ``kernels/bins``, on which grid. A grid depends on the
+GPU it is for only where additions are exact, so that the answer has the same bits on any, and where its blocks have too
+little shared memory for what others do."""
 
 from __future__ import annotations
 
@@ -165,7 +166,9 @@ def private(op: Operator, rows: Rows) -> Launch:
     """A state a thread and group."""
     each = (rows.groups + 1) * op.state_bytes  # one for what is in no group
     threads = next((t for t in (256, 128) if each * t <= PRIVATE_BYTES), 128)
-    return _shared("private", op, rows, threads, each * threads, BLOCKS)
+    splits = _splits(rows, threads, BLOCKS)
+    name = f"bins_private<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}>"
+    return Launch(name, rows.rows * splits, rows.work(splits=splits), max(16, each * threads), threads=threads)
 
 
 def tiles(op: Operator, rows: Rows, device: int) -> Launch:
@@ -193,12 +196,6 @@ def _tile_bytes(op: Operator, rows: Rows, items: int) -> int:
     states = (rows.groups + tile // TILE_PIECE + warps_a_block * items) * op.state_bytes
     numbers = tile * bool(rows.steps) + 3 * warps_a_block * (rows.groups + 1) + rows.groups + 1
     return states + tile * element + 2 * numbers + 4 * warps_a_block * (items + 2) + 3 * 16
-
-
-def _shared(kind: str, op: Operator, rows: Rows, threads: int, nbytes: int, blocks: int) -> Launch:
-    splits = _splits(rows, threads, blocks)
-    name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}>"
-    return Launch(name, rows.rows * splits, rows.work(splits=splits), max(16, nbytes), threads=threads)
 
 
 def _loads(rows: Rows, op: Operator) -> int:
@@ -259,7 +256,8 @@ def _at_hand(rows: Rows) -> tuple[int, int]:
 def best_columns(op: Operator, groups: int, room: int) -> int:
     """Words of a group of extremes in shared memory; 0 where there is no room, or states are others."""
     size, more = _word(op)
-    fits = (n for n in (*WINDOW_COLUMNS, 1) if groups * (n + more) * size <= (WINDOW_BYTES if n > 1 else room))
+    several = min(WINDOW_BYTES, room)
+    fits = (n for n in (*WINDOW_COLUMNS, 1) if groups * (n + more) * size <= (several if n > 1 else room))
     return next(fits, 0) if size else 0
 
 
