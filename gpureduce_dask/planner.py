@@ -14,10 +14,8 @@ GROUPS_PER_THREAD = 4
 # pickles. A power of two: a rechunk often cuts a chunk into that many pieces, which then belong to one group.
 CHUNKS_BY_PROCESSES = 4
 MAX_MADE_BYTES = 2 * 2**30  # of chunks that one group makes: no more has to be made again where a worker is lost,
-STEP_BYTES = (
-    2**28
-)  # and where the partials of so many groups are small: seconds of reading, so that bars of progress move
-STEP_PARTIALS_BYTES = 2**28  # of all these partials, at most: they may all wait for what merges them
+STEP_BYTES = 2**28  # or these, where partials are small: seconds of reading, so that bars of progress move
+STEP_PARTIALS_BYTES = 2**28  # of the partials of so many groups, at most: they may all wait for what merges them
 MIN_READ_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
 IN_TURN_BYTES = 2**24  # of chunks that one task scans in turn: they lie in memory together, and so do their results
 # The more of them, the fewer tasks: chunks of 2 MiB take 79 ms by one, 49 by four, 46 by eight (EPYC, 2026-11).

@@ -205,7 +205,7 @@ def test_neighbours_of_few_elements_a_state_are_reduced_as_one(name, axis, monke
     assert count(made, 8) == (1 if row.commutative else 4)
     monkeypatch.setattr(host_groups, "TALL", 6)
     assert count() == 2
-    monkeypatch.setattr(host_groups, "STATES", 5 * 12 * 4)
+    monkeypatch.setattr(host_groups, "JOINED", 5 * 12 * 4)
     assert count() == 2 * 3
     monkeypatch.setattr(host_groups, "MANY", 0)
     assert count() == 4

@@ -366,6 +366,21 @@ def test_long_rows_are_cut(emulator, op, own):
         same(*in_parts(op, own))
 
 
+@pytest.mark.parametrize("shape", [(9, 40), (40, 9), (1, 300)])
+def test_parts_of_long_rows_follow_one_another(monkeypatch, shape):
+    """In C order: an operator that does not commute is folded part by part."""
+    monkeypatch.setattr(device_groups, "MOST", 50)
+    bound, _, labels = labelled("first", "f4", shape, (0, 1), 4, True)
+    x = np.arange(math.prod(shape)).reshape(shape)
+    parts = [*device_groups._parts([((x,), labels)], bound, (0, 1), None)]
+    assert len(parts) > 1 and all(part.size <= 50 for (part,), _, _ in parts)
+    np.testing.assert_array_equal(np.concatenate([part.reshape(-1) for (part,), _, _ in parts]), x.reshape(-1))
+    for (part,), mine, place in parts:
+        at = tuple(slice(o, o + n) for o, n in zip(place.offsets, part.shape, strict=True))
+        np.testing.assert_array_equal(x[at], part)
+        np.testing.assert_array_equal(labels[at], mine)
+
+
 def laid(op: str, axes: tuple[int, ...], order: tuple[int, ...]) -> Any:
     """A chunk whose axes lie in this order in memory."""
     bound, x, labels = labelled(op, "f4", (6, 5, 36), axes, 4, True)

@@ -91,8 +91,8 @@ def _parts(
     """Chunks and where they lie, those cut that have more elements a row than positions of 32 bits count."""
     for i, (arrays, labels) in enumerate(chunks):
         place = places[i] if places else whole(arrays[0].shape)
-        view = View(arrays[0].shape, bound.bins.axes, axes)
-        if arrays[0].size <= MOST or view.size(view.reduced) <= MOST:
+        view = None if arrays[0].size <= MOST else View(arrays[0].shape, bound.bins.axes, axes)
+        if view is None or view.size(view.reduced) <= MOST:
             yield arrays, labels, place
             continue
         axis = next(a for a in view.now if view.shape[a] > 1)  # the slowest: parts follow one another

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from numbers import Integral
 from typing import Any
@@ -104,9 +104,13 @@ def _default_fan_in(bound: Bound, axes: Axes, chunks: Chunks) -> int:
     held = [sizes for a, sizes in enumerate(chunks) if a not in stages(bound, tuple(map(len, chunks)), axes)[0]]
     if any(math.isnan(n) for sizes in held for n in sizes):
         return FAN_IN_UNKNOWN
-    cells = math.prod(max(sizes) for sizes in held)
-    fits = FAN_IN_BYTES // max(int(cells) * bound.cell_bytes, 1)
+    fits = FAN_IN_BYTES // max(int(bytes_of_largest(held, bound)), 1)
     return min(max(fits, FAN_IN_LEAST), FAN_IN)
+
+
+def bytes_of_largest(kept: Iterable[tuple[float, ...]], bound: Bound) -> float:
+    """Bytes of the largest partial, of the chunks' sizes along the kept axes."""
+    return float(math.prod(max(sizes, default=0) for sizes in kept) * bound.cell_bytes)
 
 
 def refuse_empty(name: str, bound: Bound, shape: tuple[float, ...], axes: Axes) -> None:

@@ -19,6 +19,7 @@ from ..parameters import ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public
 from . import fusion, meta
 from .apply import align, bind, operands
+from .arguments import bytes_of_largest
 from .meta import belongs_to_stock
 from .reduce import Tree, build_tree
 from .sources import HandleSource, LazySource
@@ -197,8 +198,7 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     known = tree.source.known if tree.source is not None else workers.current()
     handles = tree.source.to_make if isinstance(tree.source, HandleSource) else 0
     tasks = handles + _tasks(results, is_local=known.client is None)
-    cells = math.prod(max(sizes) for a, sizes in enumerate(x.chunks) if a not in tree.order[0])
-    partial = float(cells * tree.bound.cell_bytes)
+    partial = bytes_of_largest([sizes for a, sizes in enumerate(x.chunks) if a not in tree.order[0]], tree.bound)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
     read = float(sum(a.nbytes for a in tree.arrays))
     shares = _shares(tree, read)

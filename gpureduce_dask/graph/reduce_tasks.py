@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
@@ -263,12 +264,17 @@ class Folding:
         self.nbytes -= getattr(before, "nbytes", 0)
         try:
             self.own = deferred.reduce_deferred(chunks, before)
-        except Exception:
-            for each, key in zip(chunks, keys, strict=True):
-                with made(key):  # the one at fault says which it is
-                    deferred.reduce_deferred([each])
+        except Exception as error:
+            bad = _first_bad(error, (functools.partial(deferred.reduce_deferred, [each]) for each in chunks))
+            if bad is not None:
+                _tell(error, keys[bad])
             raise
         self.add(self.own)
+
+
+def _tell(error: Exception, key: Any) -> None:
+    if key is not None:
+        error.add_note(f"while making {key} within a larger task")
 
 
 @contextmanager
@@ -277,8 +283,7 @@ def made(key: Any) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if key is not None:
-            error.add_note(f"while making {key} within a larger task")
+        _tell(error, key)
         raise
 
 
@@ -334,19 +339,26 @@ def _named(
     try:
         yield
     except Exception as error:
-        bad = None if isinstance(error, MemoryError) else _first_bad(blocks(), bound, axes)
+        bad = _first_bad(error, (functools.partial(_alone, block, bound, axes) for block in blocks()))
         names = keys()
         which = f"{names[0]} to {names[-1]}, {len(names)} chunks together" if bad is None else str(names[bad])
         error.add_note(f"while reducing {which}")
         raise
 
 
-def _first_bad(blocks: Sequence[tuple[Any, ...]], bound: Bound, axes: Axes) -> int | None:
-    """The number of the first chunk that cannot be reduced alone."""
-    for i, block in enumerate(blocks):
+def _alone(block: tuple[Any, ...], bound: Bound, axes: Axes) -> None:
+    if not lacks_answer(block[0], bound, axes):
+        chunk.reduce(block, bound, axes)
+
+
+def _first_bad(error: Exception, alone: Iterable[Callable[[], Any]]) -> int | None:
+    """After an error of chunks together, the number of the first that cannot be reduced alone. Where memory is short,
+    nothing is tried."""
+    if isinstance(error, MemoryError):
+        return None
+    for i, reduce in enumerate(alone):
         try:
-            if not lacks_answer(block[0], bound, axes):
-                chunk.reduce(block, bound, axes)
+            reduce()
         except Exception:  # whatever it is, it is the error that is to be named
             return i
     return None

@@ -25,7 +25,7 @@ from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
 from . import fusion, meta, reduce_tasks
-from .arguments import Axes, needs_places, place_chunks, stages
+from .arguments import Axes, bytes_of_largest, needs_places, place_chunks, stages
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
 BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
@@ -79,8 +79,7 @@ class Reduction:
         """Bytes of the largest partial of host chunks. GPUs make theirs too fast for more tasks to be worth it."""
         if meta.promises_device(self.x._meta):
             return math.inf
-        kept = (max(sizes, default=0) for a, sizes in enumerate(self.x.chunks) if a not in self.axes)
-        return float(math.prod(kept) * self.bound.cell_bytes)
+        return bytes_of_largest([sizes for a, sizes in enumerate(self.x.chunks) if a not in self.axes], self.bound)
 
     @cached_property
     def shape(self) -> tuple[int, ...] | None:

@@ -27,7 +27,7 @@ from ..operators.product_monoid import split
 from ..operators.scratch import Scratch
 from ..operators.table import OPERATORS
 from ..place import Place, whole
-from .reduce import as_fields, combine, combine_axis, halve, reduce
+from .reduce import JOINED, as_fields, combine, combine_axis, halve, reduce
 
 Axes = tuple[int, ...]
 Chunk = tuple[tuple[Array, ...], Any]
@@ -40,11 +40,11 @@ STRIP = 1 << 12  # cells side by side that are looked at together: narrower stri
 SIDE = 16  # cells side by side up to which a ufunc's at beats sorting
 LINE = 1 << 20  # labels that are looked at for runs at once
 RUN, LABELS = 1 << 13, 8  # elements of a run, and labels, from which on a call for each costs little
-# EPYC, NumPy 2.4, float32, in a worker of dask's nanny, 2026-11
+# EPYC, NumPy 2.4, float32, in a worker of dask's nanny, 2026-11: its malloc maps pages for arrays from 128 KiB on, and
+# each costs 2.5 us. Hence states of some cells at a time, as many as are combined so (JOINED)
 MANY = 32  # elements of each state, on average, up to which neighbours are reduced together,
 TALL = 1 << 12  # and of each cell: blocks are then wide enough to read whole lines of cache
 BLOCK = 1 << 19  # bytes of neighbours of which some cells are reduced together,
-STATES = 12_000  # and their states: for arrays from 128 KiB on such a worker's malloc maps pages, and each costs 2.5 us
 WAITING = 1 << 23  # bytes of chunks' partials that wait to be combined
 BOX = 64  # elements of the last axis a group of it, on average: what it leaves is much less than the chunk
 
@@ -93,7 +93,7 @@ def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequ
     cut = max((a for a in range(len(shape)) if a != axis), key=shape.__getitem__)
     most = max(sum(a.nbytes for i in stretch for a in chunks[i][0]) for stretch in stretches)
     states = math.prod(partial.shape) // max(1, shape[cut])
-    step = max(1, min(BLOCK * shape[cut] // max(1, most), STATES // max(1, states)))
+    step = max(1, min(BLOCK * shape[cut] // max(1, most), JOINED // max(1, states)))
     labels = [np.concatenate([_labels_of(chunks, i, bound, axis, places) for i in each]) for each in stretches]
     starts = [places[each[0]] for each in stretches] if places else None
     told = replace(bound, bins=replace(bound.bins, known=None))

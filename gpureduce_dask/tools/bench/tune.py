@@ -29,9 +29,7 @@ from .timing import Rotation, device_seconds
 from .tune_fit import Timed, fit, loss, quality
 
 FEWEST = 60  # cases to fit to
-APART = (
-    16  # times the smallest size, that the largest has: else how kernels start and what bytes cost are not told apart
-)
+APART = 16  # times the smallest size that the largest has, to tell apart how kernels start and what bytes cost
 WORTH = 0.9  # of the loss with what is shipped, that a table may have at most, whose picks are no slower: bits change
 PATIENCE = 0.2  # seconds for the time of one plan
 
