@@ -32,6 +32,10 @@ OPS = [
     ("max", "f4"),
     ("max", "u8"),
     ("count_nonzero", "?"),
+    ("argmin", "i8"),
+    ("last", "f4"),
+    ("first", "c16"),
+    ("norminf", "f2"),
 ]
 
 
@@ -58,6 +62,9 @@ def kernels():
             yield from (step.kernel for step in plans.steps(plans.PIECES, op, some, 0))
             yield from (step.kernel for count in (1, 2) for step in plans.pieces(op, some, count))
             yield plans.pieces(op, rows(10, bound.indexed, label, vector, inner=64), 2)[0].kernel
+            yield from (plans.sorting_block(rows(10, label=label, length=n)).kernel for n in (9, 9000))
+        if plans.word_of(op):
+            yield from (step.kernel for step in plans.raised(op, some))
         if plans.adds_floats(op) or plans.adds_whole(op):
             yield plans.window(op, rows(1000, label=label, vector=vector), 0).kernel
         if name in ("min", "max", "argmax"):

@@ -156,6 +156,7 @@ def check_copy(machine: Emulator, shape: tuple[int, ...], dtype: str, view: Call
             np.testing.assert_array_equal(get(copied), view(x))
 
 
+WORDS = bins.METHODS[bins.plans.RAISED]
 SORTED = {**bins.METHODS["scattered"], "DIGIT_BITS": 7}  # more digits than a warp has lanes
 GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "tiles": (
@@ -163,12 +164,20 @@ GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         by_groups(line("var", "f4", 3000, 5, runs=True), **bins.METHODS["tiles"], TILE_BLOCKS=1),
         by_groups(line("var", "f4", 700, 90), **bins.METHODS["tiles"]),
     ),
-    "positions in tiles": (by_groups(line("argmax", "f8", 3000, 5, runs=True), **bins.MANY_TILES),),
-    "sorted": (by_groups(line("first", "f4", 1500, 90)), by_groups(line("var", "f4", 1500, 127), **SORTED)),
+    "positions in tiles": (by_groups(line("argmax", "c8", 3000, 5, runs=True), **bins.MANY_TILES),),
+    "sorted": (by_groups(line("var", "f4", 1500, 90), MANY_ROWS=1), by_groups(line("var", "f4", 1500, 127), **SORTED)),
     "runs sorted": (by_groups(line("var", "f4", 3000, 5, runs=True), **bins.METHODS["scattered"]),),
     "pieces": (
         by_groups(line("var", "f4", 700, 5), **bins.METHODS["scattered"], TEAMS=(8,)),
-        by_groups(line("first", "f4", 700, 5)),
+        by_groups(line("first", "f4", 700, 5), MANY_ROWS=1),
+    ),
+    "sorted by a block": tuple(
+        by_groups(line("var", "f4", n, groups), MANY_ROWS=1, SORT_SHORT=2000, DIGIT_BITS=bits)
+        for n, groups, bits in ((700, 90, 4), (300, 3, 2), (1500, 127, 7))
+    ),
+    "words": tuple(
+        by_groups(line(op, dtype, 1500, 1000), **WORDS)
+        for op, dtype in (("argmax", "f8"), ("argmin", "i8"), ("last", "f4"), ("max", "u1"), ("norminf", "f4"))
     ),
     "chunks of groups": tuple(
         partial(check_chunks, lengths=lengths, kept=kept) for lengths in bins.LENGTHS for kept in ((), (40,))
@@ -443,22 +452,41 @@ MUTANTS = [
         "positions in tiles without the tile's", "positions in tiles", "bins_tiles(", "begin * V + place", "place", 1
     ),
     # sort
-    Mutant("a warp of one digit counted as an element", "runs sorted", "bins_sort_count(", "32u);", "1u);"),
-    Mutant("barrier dropped before digits are counted", "sorted", "bins_sort_count(", BARRIER),
-    Mutant("barrier dropped before counts are told", "sorted", "bins_sort_count(", BARRIER, nth=1),
+    Mutant("a warp of one digit counted as an element", "runs sorted", "count_digits(", "32u);", "1u);"),
+    Mutant("barrier dropped before digits are counted", "sorted", "count_digits(", BARRIER),
+    Mutant("barrier dropped before counts are told", "sorted", "count_digits(", BARRIER, nth=1),
     Mutant("smaller digits not before", "sorted", "bins_sort_offsets(", "if (smaller) atomicAdd(before, smaller);"),
     Mutant("barrier dropped before digits are added", "sorted", "bins_sort_offsets(", BARRIER),
     Mutant("shares before not counted", "sorted", "bins_sort_offsets(", "own += counts[i];", ";"),
     Mutant("two entries of a tile in one place", "sorted", "swizzled(", "at ^ (", "at | ("),
-    Mutant(
-        "each tile where the first one is", "runs sorted", "bins_sort_split(", "offsets[d] += ", "offsets[d] += 0 * "
-    ),
-    Mutant("digits apart by where they begin", "sorted", "bins_sort_split(", " - ranks.begins[digit]"),
+    Mutant("each tile where the first one is", "runs sorted", "split_tiles(", "offsets[d] += ", "offsets[d] += 0 * "),
+    Mutant("digits apart by where they begin", "sorted", "split_tiles(", " - ranks.begins[digit]"),
     Mutant("barrier dropped before a tile is split", "sorted", "bins_sort_split(", BARRIER),
-    Mutant("barrier dropped before a tile is counted for a split", "sorted", "bins_sort_split(", BARRIER, nth=1),
-    Mutant("barrier dropped before a tile is written", "sorted", "bins_sort_split(", BARRIER, nth=2),
-    Mutant("barrier dropped before offsets move on", "runs sorted", "bins_sort_split(", BARRIER, nth=3),
-    Mutant("groups start behind their first", "sorted", "bins_sort_starts(", "< group)", "<= group)"),
+    Mutant("barrier dropped before a tile is counted for a split", "sorted", "split_tiles(", BARRIER),
+    Mutant("barrier dropped before a tile is written", "sorted", "split_tiles(", BARRIER, nth=1),
+    Mutant("barrier dropped before offsets move on", "runs sorted", "split_tiles(", BARRIER, nth=2),
+    Mutant("groups start behind their first", "sorted", "find_start(", "< group)", "<= group)"),
+    Mutant("each pass by the same digit", "sorted by a block", "bins_sort_block(", "pass * (u32)task.slots", "0"),
+    Mutant(
+        "positions of the last pass elsewhere",
+        "sorted by a block",
+        "bins_sort_block(",
+        "(task.runs - pass) % 2",
+        "pass % 2",
+    ),
+    Mutant(
+        "keys written over as they are read",
+        "sorted by a block",
+        "bins_sort_block(",
+        "(is_last ? 0 : task.length)",
+        "0",
+    ),
+    Mutant("digits where they begin in a share", "sorted by a block", "bins_sort_block(", "at += seen[d];"),
+    # words
+    Mutant("the last of the equal", "words", "state(u64 word, u32 place", "position(place)", "position(place + 1)"),
+    Mutant("zeros forgotten", "words", "bins_raised(", "Keys::may_be_zero && words.zeros[k]", "false"),
+    Mutant("all in one word", "words", "bins_raise(", "words.best + k, word", "words.best, word"),
+    Mutant("places of all elements", "words", "bins_raise(", "if (word == words.best[k]) "),
     # pieces
     Mutant("second pieces are firsts", "pieces", "find_piece(", "low) + 1;", "low);"),
     Mutant("pieces past their end", "pieces", "find_piece(", "start + task.slots < stop ? ", "true ? "),

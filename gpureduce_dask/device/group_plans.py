@@ -56,6 +56,7 @@ PIECE = 4096  # elements of a group that one warp folds, and teams of fewer lane
 DIGIT_BITS = 8  # of labels that a pass of their sort takes, at most
 SORT_ITEMS = 16  # elements that a thread has of a tile
 SORT_BLOCKS = 528  # that share them
+SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
 TEAMS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
 TEAM_THREADS = 1 << 18  # so many, and with which a lane has
 TEAM_ELEMENTS = 64  # elements of a group, in the mean
@@ -74,10 +75,10 @@ APART = 16  # bits from one limb to the next, at most: sums of blocks are of 32 
 _WHOLE = re.compile(r"Sum<.*, [iu]64>|CountNonzero<.*>|Tally<.*>|Mean<.*, i64>")
 _FLOATS = re.compile(r"(Sum|Mean)<(Value|NonNan)<(f32|half|bfloat16), f64>, f64>")
 
-# Extremes, or their positions, beside a count that says whether there are any.
-_EXTREMES = re.compile(r"Both<(MinMax|Arg)<(\w+), \w+, \w+>, Tally<\2, false>>")
+# Extremes, their positions, and first and last elements, beside a count that says whether there are any; magnitudes.
+_EXTREMES = re.compile(r"Both<(MinMax|Arg|Kept)<(\w+), [\w, ]+>, Tally<\2, false>>|(MaxMagnitude)<\w+>")
 
-PRIVATE, TILES, WINDOW, BEST = "private", "tiles", "window", "best"
+PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "raised"
 ATOMIC, EXACT, PIECES = "atomic", "exact", "pieces"
 
 _POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
@@ -125,20 +126,23 @@ def is_counted(op: Operator) -> bool:
 
 def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     """How groups are reduced: ``is_exact`` where one atomic adds an element, with the same answer in any order."""
-    if not op.commutative or rows.inner > 1 or (rows.length < SHORT_ROW and rows.rows >= MANY_ROWS):
+    word, room = word_of(op), gpu(device).shared_bytes
+    if rows.inner > 1 or (rows.length < SHORT_ROW and rows.rows >= MANY_ROWS) or not (op.commutative or word):
         return PIECES
-    if rows.length >= BEST_LEAST and best_columns(op, rows.groups, gpu(device).shared_bytes):
+    fits = best_columns(op, rows.groups, room)
+    if fits and rows.length >= BEST_LEAST:
         return BEST
     each = (rows.groups + 1) * op.state_bytes
-    if each * 256 <= PRIVATE_FULL:
+    if op.commutative and each * 256 <= PRIVATE_FULL:
         return PRIVATE
+    if word and not (op.commutative and fits):
+        return RAISED
     if (
         (adds_whole(op) or adds_floats(op))
         and rows.length >= WINDOW_LEAST * rows.groups
-        and window_ranges(op, rows.groups, gpu(device).shared_bytes)
+        and window_ranges(op, rows.groups, room)
     ):
         return WINDOW
-    room = gpu(device).shared_bytes
     if each * 128 <= min(PRIVATE_MOST, room):
         return PRIVATE
     if (items := tile_items(op, rows, room)) and not (is_exact and 2 * rows.groups > THREADS * items):
@@ -148,7 +152,10 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
 
 def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]:
     """The launches of one of these ways, two where sums are made of what the first leaves; of PIECES those that come
-    before those of :func:`pieces`: the passes of a sort, one after another, and what finds where groups start."""
+    before those of :func:`pieces`: one that sorts few labels, or the passes of a sort, one after another, and what finds
+    where groups start."""
+    if way == PIECES and max(rows.length, rows.groups) <= SORT_SHORT:
+        return (sorting_block(rows),)
     if way == PIECES:
         return (*(step for each in sorting(rows) for step in each), starts(rows))
     if way == PRIVATE:
@@ -157,6 +164,8 @@ def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]
         return (tiles(op, rows, device),)
     if way == BEST:
         return (best(op, rows, device),)
+    if way == RAISED:
+        return raised(op, rows)
     first = window(op, rows, device) if way == WINDOW else scattered(way, op, rows)
     has_limbs = way == EXACT or (way == WINDOW and not adds_whole(op))
     return (first, rounding(op, rows, first)) if has_limbs else (first,)
@@ -253,34 +262,73 @@ def _at_hand(rows: Rows) -> tuple[int, int]:
     return vector, max(1, min(64 // rows.nbytes, WINDOW_BATCH) // vector)
 
 
-def best_columns(op: Operator, groups: int, room: int) -> int:
-    """Words of a group of extremes in shared memory; 0 where there is no room, or states are others."""
-    size, more = _word(op)
-    several = min(WINDOW_BYTES, room)
-    fits = (n for n in (*WINDOW_COLUMNS, 1) if groups * (n + more) * size <= (several if n > 1 else room))
-    return next(fits, 0) if size else 0
+@dataclass(frozen=True)
+class Word:
+    """What stands for a group's best elements (kernels/bins/order.cuh)."""
+
+    nbytes: int
+    zeros: bool  # whether another word says that an element is as small as zero
+    in_two: bool  # whether it leaves no room for a position, which is found in a second read
 
 
-def _word(op: Operator) -> tuple[int, int]:
-    """Bytes of a word that orders as elements do, and how many more a group has for zeros (kernels/bins/order.cuh); 0
-    where there is none."""
-    extremes = _EXTREMES.fullmatch(op.type)
-    kind, element = extremes.groups() if extremes else ("", "")
+def word_of(op: Operator) -> Word | None:
+    """The word that orders as elements do; None where there is none."""
+    found = _EXTREMES.fullmatch(op.type)
+    if found is None:
+        return None
+    kind, element = found[1] or found[3], found[2]
     if kind == "MinMax":
-        return 8 if element.endswith("64") else 4, 0 if element in ("f32", "f64", "half", "bfloat16") else 1
-    return 8 if kind == "Arg" and element[-2:] not in ("64", "28") else 0, 0
+        is_float = element in ("f32", "f64", "half", "bfloat16")
+        return Word(8 if element.endswith("64") else 4, not is_float, False)
+    if kind == "Kept":
+        return Word(4, True, False)
+    if kind == "Arg" and element in ("c64", "c128"):
+        return None
+    is_wide = kind == "Arg" and element.endswith("64")
+    return Word(8, is_wide and element != "f64", is_wide)
+
+
+def best_columns(op: Operator, groups: int, room: int) -> int:
+    """Words of a group in shared memory; 0 where there is no room, or they do not say all."""
+    word = word_of(op)
+    if word is None or word.in_two:
+        return 0
+    several = min(WINDOW_BYTES, room)
+    fits = (n for n in (*WINDOW_COLUMNS, 1) if groups * (n + word.zeros) * word.nbytes <= (several if n > 1 else room))
+    return next(fits, 0)
 
 
 def best(op: Operator, rows: Rows, device: int) -> Launch:
-    """Groups in shared memory whose extremes all threads of a block raise."""
+    """Groups in shared memory whose words all threads of a block raise."""
     limits = gpu(device)
     room, processors = limits.shared_bytes, limits.processors
-    columns, (size, more) = best_columns(op, rows.groups, room), _word(op)
+    columns, word = best_columns(op, rows.groups, room), word_of(op)
+    assert word is not None
     splits = _splits(rows, WINDOW_THREADS, processors)
     vector, loads = _at_hand(rows)
     name = f"bins_best<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
-    nbytes = max(16, rows.groups * (columns + more) * size)
+    nbytes = max(16, rows.groups * (columns + word.zeros) * word.nbytes)
     return Launch(name, rows.rows * splits, rows.work(splits=splits), nbytes, threads=WINDOW_THREADS)
+
+
+def raised(op: Operator, rows: Rows) -> tuple[Launch, ...]:
+    """Groups in memory whose words all threads raise, one read or two; and what makes states of them."""
+    word, splits, (vector, loads) = word_of(op), _splits(rows, THREADS, 2 * BLOCKS), _at_hand(rows)
+    assert word is not None
+    names = (
+        f"bins_raise<{op.type}, {rows.label}, {vector}, {places}, {THREADS}, {loads}>"
+        for places in ("false", "true")[: 1 + word.in_two]
+    )
+    reading = (Launch(name, rows.rows * splits, rows.work(splits=splits), threads=THREADS) for name in names)
+    blocks = -(-rows.rows * rows.groups // THREADS)
+    return (*reading, Launch(f"bins_raised<{op.type}, {THREADS}>", blocks, rows.work(), threads=THREADS))
+
+
+def word_bytes(op: Operator, rows: Rows) -> int:
+    """Of memory that words take which all threads raise."""
+    word = word_of(op)
+    assert word is not None
+    return rows.rows * rows.groups * ((1 + word.zeros) * word.nbytes + 4 * word.in_two)
 
 
 def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
@@ -312,23 +360,43 @@ def rounding(op: Operator, rows: Rows, adding: Launch) -> Launch:
 
 def sorting(rows: Rows) -> tuple[tuple[Launch, Launch, Launch], ...]:
     """Of each pass of a sort by label: what counts digits, sums them up, and splits elements by them."""
-    passes = -(-rows.groups.bit_length() // DIGIT_BITS)
-    bits = -(-rows.groups.bit_length() // passes)
+    passes, bits = _digits(rows)
     return tuple(_pass(rows, number * bits, 1 << bits) for number in range(passes))
 
 
+def _digits(rows: Rows) -> tuple[int, int]:
+    """Passes of a sort, and bits of each."""
+    bits = rows.groups.bit_length()
+    passes = -(-bits // DIGIT_BITS)
+    return passes, -(-bits // passes)
+
+
 def _pass(rows: Rows, shift: int, digits: int) -> tuple[Launch, Launch, Launch]:
-    tile, warps_a_block = THREADS * SORT_ITEMS, THREADS // 32
-    tiles = -(-rows.length // tile)
+    tiles = -(-rows.length // (THREADS * SORT_ITEMS))
     splits = min(tiles, SORT_BLOCKS)
     work = rows.work(tiles=tiles, splits=splits, chunks=digits, slots=shift)
     numbers = f"<{rows.label}, {str(shift == 0).lower()}, {THREADS}, {SORT_ITEMS}>"
-    ranks = 2 * (warps_a_block * (digits + 1) + digits + 1) + 4 * warps_a_block * (digits + 2) + 2 * 16
     return (
         Launch(f"bins_sort_count{numbers}", splits, work, 4 * (digits + 1), threads=THREADS),
-        Launch(f"bins_sort_offsets<{THREADS}>", digits, work, 4 * (warps_a_block + 1), threads=THREADS),
-        Launch(f"bins_sort_split{numbers}", splits, work, 8 * tile + 4 * digits + 16 + ranks, threads=THREADS),
+        Launch(f"bins_sort_offsets<{THREADS}>", digits, work, 4 * (THREADS // 32 + 1), threads=THREADS),
+        Launch(f"bins_sort_split{numbers}", splits, work, _sort_bytes(digits, SORT_ITEMS), threads=THREADS),
     )
+
+
+def _sort_bytes(digits: int, items: int) -> int:
+    """Of shared memory: a TileMemory of kernels/bins/sort.cuh."""
+    warps_a_block = THREADS // 32
+    ranks = 2 * (warps_a_block * (digits + 1) + digits + 1) + 4 * warps_a_block * (digits + 2) + 2 * 16
+    return 8 * THREADS * items + 4 * digits + 16 + ranks
+
+
+def sorting_block(rows: Rows) -> Launch:
+    """Few labels, all passes of their sort."""
+    passes, bits = _digits(rows)
+    items = 2 if rows.length <= 2 * THREADS else SORT_ITEMS
+    work = rows.work(runs=passes, chunks=1 << bits, slots=bits)
+    nbytes = _sort_bytes(1 << bits, items) + 4 * ((1 << bits) + 1)
+    return Launch(f"bins_sort_block<{rows.label}, {THREADS}, {items}>", 1, work, nbytes, threads=THREADS)
 
 
 def starts(rows: Rows) -> Launch:

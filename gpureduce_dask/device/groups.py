@@ -284,6 +284,8 @@ class _Method:
         bases = [each.operands, (each.codes.array.data.ptr, 0, 0)]
         if self.way in (plans.PRIVATE, plans.TILES, plans.BEST):
             mine = self._blocks(bases, flags)
+        elif self.way == plans.RAISED:
+            mine = self._raised(bases, flags)
         else:
             mine = self._whole(bases, flags) if len(self.steps) == 1 else self._floats(bases, flags)
         return mine if before is None else device_reduce.combine([before, mine.reshape(before.shape)], self.bound)
@@ -302,6 +304,14 @@ class _Method:
             return states
         shape = (rows.rows, work.splits, rows.groups, self.size)
         return device_reduce.combine_axis(states.reshape(shape), self.bound, 1)
+
+    def _raised(self, bases: list[launch.Base], flags: int) -> Any:
+        """Words that all blocks raise, of which states are made."""
+        words = _zeros(plans.word_bytes(self.op, self.rows))
+        states, out = self._new(self.rows.rows * self.rows.groups)
+        for step in self.steps:
+            plans.start(step, (out, words.ptr, flags), bases)
+        return states
 
     def _whole(self, bases: list[launch.Base], flags: int) -> Any:
         """Integers, added to states."""
@@ -343,7 +353,14 @@ class _Method:
     def _sorted(self, codes: Codes, flags: int) -> tuple[Any, Any]:
         """Positions in the order of their groups, and where each group begins among them."""
         *sorting, starting = self.steps
-        n, digits, splits = codes.array.size, sorting[0].launch.work.chunks, sorting[0].launch.work.splits
+        n = codes.array.size
+        starts, at = launch.new_array((codes.groups + 1,), np.dtype(np.uint32), 4 * (codes.groups + 1))
+        if not sorting:  # few labels, one launch
+            places, out = launch.new_array((n,), np.dtype(np.uint32), 4 * n)
+            scratch = launch.allocate(12 * n)
+            plans.start(starting, (out, scratch.ptr, flags), [(codes.array.data.ptr, 0, 0), (at, 0, 0)])
+            return places, starts
+        digits, splits = sorting[0].launch.work.chunks, sorting[0].launch.work.splits
         counts = launch.allocate(4 * digits * (splits + 1))
         sums = counts.ptr + 4 * digits * splits
         keys, places = codes.array, None
@@ -354,7 +371,6 @@ class _Method:
             for step in sorting[i : i + 3]:
                 plans.start(step, (next_keys.data.ptr, next_places.data.ptr, flags if i == 0 else 0), bases)
             keys, places = next_keys, next_places
-        starts, at = launch.new_array((codes.groups + 1,), np.dtype(np.uint32), 4 * (codes.groups + 1))
         plans.start(starting, (at, 0, 0), [(keys.data.ptr, 0, 0), (0, 0, 0)])
         return places, starts
 

@@ -1,5 +1,5 @@
-// Extremes, with their places or without: every group has a word in shared memory that all threads raise. Soon few elements are better than what is
-// there, and most are compared and dropped. `Columns` words a group, so that lanes meet neither at a word nor in a bank.
+// Extremes, their places, and the first or last elements: every group has a word that all threads raise, in shared memory or,
+// where groups are too many, in the GPU's. Soon few elements are better than what is there, and most are compared and dropped.
 #pragma once
 #include "../core/shared.cuh"
 #include "elements.cuh"
@@ -12,8 +12,8 @@ template <class Code> GR_HD void raise_to(Code* word, Code least) {
     atomicMax(word, least);
 }
 
-// Grid: rows x splits. Shared: Columns words for each group, and for integers one more. Writes a state for each block and
-// group, in order.
+// Grid: rows x splits. Shared: Columns words for each group, so that lanes meet neither at a word nor in a bank, and one more
+// where an element may be as small as zero. Writes a state for each block and group, in order.
 template <class Op, class L, int V, int Columns, int Threads, int Loads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_best(const __grid_constant__ Task<2> task) {
     typedef typename Op::In In;
@@ -27,7 +27,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_best(const __grid_con
     const Share<Op, L, V> share(task);
     Grouper<L> grouper(task);
     const u64 begin = share.first * V;  // a block's elements are fewer than 2^32
-    take_share<Threads, Loads>(share, [&](In x, L label, u64 at) {
+    take_share<Threads, Loads>(share, [&](const In& x, L label, u64 at) {
         const u32 k = grouper.of(label);
         if (k >= groups) return;
         const Code word = Keys::at(x, (u32)(at - begin));
@@ -43,7 +43,66 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_best(const __grid_con
             word = other > word ? other : word;
         }
         const bool is_there = word != 0 || (Keys::may_be_zero && zeros[k]);
-        auto position = [&](u32 place) { return position_of<true>(task, begin + place); };
-        ((typename Op::State*)task.out)[blockIdx.x * task.cells + k] = Keys::state(word, is_there, position);
+        const auto position = [&](u32 place) { return position_of<true>(task, begin + place); };
+        const auto element = [&](u32 place) { return share.element(begin + place); };
+        ((typename Op::State*)task.out)[blockIdx.x * task.cells + k] = Keys::state(word, Keys::place(word), is_there, position, element);
     }
+}
+
+// Words of all rows' groups at `partials`, zero at first: the best, whether an element is as small as zero, and where a word has
+// no room for a place, the places.
+template <class Op> struct GroupWords {
+    typedef Key<Op> Keys;
+    typedef typename Keys::Code Code;
+    Code *const best, *const zeros;
+    u32* const places;
+    GR_HD GroupWords(const Task<2>& task, u64 row)
+        : best((Code*)task.partials + row * task.cells), zeros(best + task.rows * task.cells),
+          places((u32*)((Code*)task.partials + (1 + Keys::may_be_zero) * task.rows * task.cells) + row * task.cells) {}
+    // A look that L1 answers: words only rise, and what was there is no more than what is. None where the next is better.
+    template <class Code> static GR_HD void raise(Code* word, Code least) {
+        if (Keys::rises || *word < least) atomicMax(word, least);
+    }
+};
+
+// Grid: rows x splits. Raises the words of GroupWords; with Places, those of places where the best of a group stand.
+template <class Op, class L, int V, bool Places, int Threads, int Loads>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_raise(const __grid_constant__ Task<2> task) {
+    typedef Key<Op> Keys;
+    typedef typename Keys::Code Code;
+    const Share<Op, L, V> share(task);
+    const GroupWords<Op> words(task, share.row);
+    Grouper<L> grouper(task);
+    take_share<Threads, Loads>(share, [&](const typename Op::In& x, L label, u64 at) {
+        const u32 k = grouper.of(label);
+        if (k >= grouper.groups) return;
+        const Code word = Keys::at(x, (u32)at);
+        if (Places) {
+            if (word == words.best[k]) words.raise(words.places + k, ~(u32)at);
+        } else if (Keys::may_be_zero && word == 0) {
+            words.zeros[k] = 1;
+        } else {
+            words.raise(words.best + k, word);
+        }
+    });
+    grouper.report(task);
+}
+
+// Grid: a thread a row and group. States of what words have come to.
+template <class Op, int Threads>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_raised(const __grid_constant__ Task<2> task) {
+    typedef typename Op::In In;
+    typedef Key<Op> Keys;
+    const u64 cell = (u64)blockIdx.x * Threads + threadIdx.x;
+    if (cell >= task.rows * task.cells) return;
+    const u64 row = cell / task.cells, first = row * task.length, k = cell - row * task.cells;
+    const GroupWords<Op> words(task, row);
+    const auto word = words.best[k];
+    const bool is_there = word != 0 || (Keys::may_be_zero && words.zeros[k]);
+    const u32 place = Keys::in_two ? ~words.places[k] : Keys::place(word);
+    const auto position = [&](u32 at) { return position_of<true>(task, at); };
+    const auto element = [&](u32 at) {
+        return Reader<In>::one(task.base[0].a + (first + at) * Reader<In>::size_a, task.base[0].b + (first + at) * Reader<In>::size_b);
+    };
+    ((typename Op::State*)task.out)[cell] = Keys::state(word, place, is_there, position, element);
 }

@@ -4,6 +4,8 @@
 #include "../monoid/arg.cuh"
 #include "../monoid/both.cuh"
 #include "../monoid/counts.cuh"
+#include "../monoid/extremes.cuh"
+#include "../monoid/order.cuh"
 
 // The bits of a float, those of a negative one turned over, of a positive one behind them all (Herf 2001).
 template <class T, class B, B Infinity> struct FloatOrder {
@@ -44,7 +46,6 @@ template <> struct Order<bfloat16> : FloatOrder<bfloat16, u16, u16(0x7f80)> {};
 template <class T, bool Max, bool SkipNan> struct ExtremeKey {
     typedef Order<T> Elements;
     typedef typename Unsigned<sizeof(T) == 8 ? 8 : 4>::type Code;
-    static const bool may_be_zero = !Elements::has_nan;
     static GR_HD Code of(T x) {
         if (Elements::is_nan(x)) return SkipNan ? Code(1) : Code(~Code(0));
         return Max ? Code(Elements::of(x)) : Code(~Code(Elements::of(x)));
@@ -56,30 +57,59 @@ template <class T, bool Max, bool SkipNan> struct ExtremeKey {
         return Elements::back(typename Elements::Bits(Max ? word : ~word));
     }
 };
+// What a word says: the element or its place, or with in_two the element alone, whose place is found in a second read. `rises`
+// where each element is better than those before it.
+struct Plainly {
+    static const bool may_be_zero = false, in_two = false, rises = false;
+    template <class Code> static GR_HD u32 place(Code) { return 0; }
+};
 template <class Op> struct Key;
-template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNan>, Tally<T, false>>> : ExtremeKey<T, Max, SkipNan> {
-    typedef typename ExtremeKey<T, Max, SkipNan>::Code Code;
-    static GR_HD Code at(T x, u32) { return Key::of(x); }
-    template <class Position>
-    static GR_HD BothState<MinMax<T, Max, SkipNan>, Tally<T, false>> state(Code word, bool is_there, Position) {
-        return {is_there ? Key::back(word) : Extreme<T, Max, SkipNan>::worst(), is_there};
+template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNan>, Tally<T, false>>> : Plainly {
+    typedef ExtremeKey<T, Max, SkipNan> Extremes;
+    typedef typename Extremes::Code Code;
+    static const bool may_be_zero = !Extremes::Elements::has_nan;
+    static GR_HD Code at(T x, u32) { return Extremes::of(x); }
+    template <class Position, class Element>
+    static GR_HD BothState<MinMax<T, Max, SkipNan>, Tally<T, false>> state(Code word, u32, bool is_there, Position, Element) {
+        return {is_there ? Extremes::back(word) : Extreme<T, Max, SkipNan>::worst(), is_there};
     }
 };
-// With its place, counted down behind it, so that the first of equal elements has the largest word. Zeros are equal.
-template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>, Tally<T, false>>> {
-    static_assert(sizeof(T) <= 4, "an element and its place are a word of 64 bits");
+// Magnitudes are no less than 0, which is that of nothing, and order as their bits do.
+template <class T> struct Key<MaxMagnitude<T>> : Plainly {
+    typedef u64 Code;
+    static GR_HD u64 at(T x, u32) {
+        const f64 size = magnitude(x);
+        return size != size ? ~0ull : bit_cast<u64>(size);
+    }
+    template <class Position, class Element> static GR_HD f64 state(u64 word, u32, bool, Position, Element) { return bit_cast<f64>(word); }
+};
+// With its place, counted down behind it, so that the first of equal elements has the largest word. Zeros are equal. Elements
+// of 64 bits leave no room for a place.
+template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>, Tally<T, false>>> : Plainly {
     typedef ExtremeKey<T, Max, SkipNan> Extremes;
     typedef u64 Code;
-    static const bool may_be_zero = false;
+    static const bool in_two = sizeof(T) == 8, may_be_zero = in_two && !Extremes::Elements::has_nan;
     static GR_HD u64 at(T x, u32 place) {
-        u32 word = Extremes::of(x);
-        if (Extremes::Elements::is_zero(x)) word = Extremes::of(T());
-        return (u64)word << 32 | ~place;
+        const u64 word = Extremes::of(Extremes::Elements::is_zero(x) ? T() : x);
+        return in_two ? word : word << 32 | ~place;
     }
-    template <class Position>
-    static GR_HD BothState<Arg<T, Max, SkipNan>, Tally<T, false>> state(u64 word, bool is_there, Position position) {
-        const u32 best = (u32)(word >> 32);
+    static GR_HD u32 place(u64 word) { return ~(u32)word; }
+    template <class Position, class Element>
+    static GR_HD BothState<Arg<T, Max, SkipNan>, Tally<T, false>> state(u64 word, u32 place, bool is_there, Position position, Element) {
+        const typename Extremes::Code best = in_two ? word : word >> 32;
         if (!is_there || Extremes::is_none(best)) return {Arg<T, Max, SkipNan>::identity(), is_there};
-        return {{Extremes::back(best), position(~(u32)word)}, is_there};
+        return {{Extremes::back(best), position(place)}, is_there};
+    }
+};
+// The place of the last element that is no NaN, or of the first; what stands there is read at the end.
+template <class T, bool Last> struct Key<Both<Kept<T, Last>, Tally<T, false>>> : Plainly {
+    typedef u32 Code;
+    static const bool may_be_zero = true, rises = Last;
+    static GR_HD u32 at(const T& x, u32 place) { return is_nan(x) ? 0 : Last ? place + 1 : ~place; }
+    static GR_HD u32 place(u32 word) { return Last ? word - 1 : ~word; }
+    template <class Position, class Element>
+    static GR_HD BothState<Kept<T, Last>, Tally<T, false>> state(u32 word, u32 place, bool is_there, Position, Element element) {
+        if (word == 0) return {Kept<T, Last>::identity(), is_there};
+        return {{element(place), {1}}, is_there};
     }
 };

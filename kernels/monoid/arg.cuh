@@ -104,6 +104,16 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         if (SkipNan) return Contest<T, Max>::exceeds(best, x) | (is_nan(best) & !is_nan(x));
         return Contest<T, Max>::beats(best, x);
     }
+    // Whether one of complex numbers may be better than the best so far: not where each has a worse real part, and no NaN.
+    template <int V, int N> static GR_HD bool may_improve(const State& best, const Pack<T, V> (&packs)[N]) {
+        bool may = best.index < 0;
+#pragma unroll
+        for (int i = 0; i < N * V; i++) {
+            const T x = packs[i / V].at[i % V];
+            may |= !(Max ? x.re < best.value.re : x.re > best.value.re) | (x.im != x.im);
+        }
+        return may;
+    }
     // The best of N packs and its place, for few elements: one after another.
     template <int V, int N> static GR_HD int scan_place(const Pack<T, V> (&packs)[N], T& best) {
         if constexpr (IsByte<T>::yes && V % 4 == 0 && N * V <= 256) return ByteScan<T, Max>::place(packs, best);
@@ -130,8 +140,11 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
     template <int Lanes, int V, int N>
     static GR_HD void absorb_packs(State& acc, const Pack<T, V> (&packs)[N], i64 index, i64 gap, i64 step) {
         if constexpr (IsComplex<T>::yes) {
+            const bool look = may_improve(acc, packs);
+            if (Lanes == 32 ? !__any_sync(0xffffffffu, look) : !look) return;
 #pragma unroll
             for (int i = 0; i < N * V; i++) offer(acc, packs[i / V].at[i % V], index + i / V * gap + i % V * step);
+            if (Lanes == 32) share(acc);
         } else if constexpr (V == 1 || N * V <= 8 || IsByte<T>::yes) {
             T best;
             const int place = scan_place(packs, best);

@@ -71,7 +71,7 @@ template <class M> GR_HD Moments2<M> settle_powers(const PowerSums<2>& acc) {
     return {n, shifted(M{acc.count ? acc.pivot : 0}, shift), m2 < 0 ? 0 : m2};
 }
 template <class M> GR_HD Moments4 settle_powers(const PowerSums<4>& acc) {
-    f64 n = (f64)acc.count, d = acc.count ? acc.sum[0] / n : 0;
+    f64 n = (f64)acc.count, d = acc.count ? acc.sum[0] * one_over(n) : 0;
     f64 m2 = acc.sum[1] - acc.sum[0] * d;
     f64 m3 = acc.sum[2] - 3 * d * acc.sum[1] + 2 * n * d * d * d;
     f64 m4 = acc.sum[3] - 4 * d * acc.sum[2] + 6 * d * d * acc.sum[1] - 3 * n * d * d * d * d;
@@ -87,7 +87,7 @@ template <class M> GR_HD Moments2<M> merge(Moments2<M> a, Moments2<M> b) {
 GR_HD Moments4 merge(Moments4 a, Moments4 b) {
     if (a.count == 0) return b;
     if (b.count == 0) return a;
-    f64 n = a.count + b.count, delta = b.mean - a.mean, d = delta / n, d2 = d * d, both = a.count * b.count;
+    f64 n = a.count + b.count, delta = b.mean - a.mean, d = delta * one_over(n), d2 = d * d, both = a.count * b.count;
     f64 m2 = a.m2 + b.m2 + delta * d * both;
     f64 m3 = a.m3 + b.m3 + delta * d2 * both * (a.count - b.count) + 3 * d * (a.count * b.m2 - b.count * a.m2);
     f64 m4 = a.m4 + b.m4 + delta * d * d2 * both * (a.count * a.count - both + b.count * b.count) +

@@ -33,6 +33,8 @@ SYMMETRIC = {*SCANNED} - {"argmin", "argmax", "first", "last"}  # mean the same 
 GAPPED = "nansum nanprod nanmin nanmax nanmean nanvar nanstd first last".split()  # answer where NaN stands
 LOGIC, EXTREME = ("any", "all", "count_nonzero"), ("min", "max", "ptp", "norminf", "argmin", "argmax")
 LABELS = ("random", "sorted", "in turn")
+SECTOR = 32  # bytes that memory gives at least
+COUNTED = 1 << 18  # elements whose sectors are counted, at most
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,22 @@ class Draw:
     @property
     def kept(self) -> tuple[int, ...]:
         return tuple(a for a in range(len(self.base)) if a not in self.axes)
+
+    def touched(self, itemsize: int) -> float:
+        """Bytes of the memory sectors that the view's elements lie in, by their own bytes: 1, or more where steps and cuts
+        leave out elements between them. Of a large view it counts those of a part that lies together."""
+        if self.spread is not None:
+            return 1.0
+        extents = [range(n)[slice(*cut)] for n, cut in zip(self.base, self.cuts, strict=True)]
+        places, step = np.zeros(1, np.int64), itemsize
+        for length, taken in zip(reversed(self.base), reversed(extents), strict=True):
+            count = min(len(taken), max(1, COUNTED // places.size))
+            places = (np.arange(count)[:, None] * (abs(taken.step) * step) + places).reshape(-1)
+            step *= length
+            if count < len(taken):
+                break
+        sectors = np.union1d(places // SECTOR, (places + itemsize - 1) // SECTOR).size
+        return max(1.0, sectors * SECTOR / (places.size * itemsize))
 
     @property
     def label(self) -> str:

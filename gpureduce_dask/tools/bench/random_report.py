@@ -30,6 +30,11 @@ def shares(cases: Iterable[Case], who: str = "ours") -> list[float]:
     return sorted(case[who] for case in cases if case.get(who) is not None)
 
 
+def touched_shares(cases: Iterable[Case]) -> list[float]:
+    """Ours in ascending order, where all bytes of the sectors count that a view's elements lie in."""
+    return sorted(case["ours"] * case.get("touched", 1.0) for case in cases)
+
+
 def quantiles(values: list[float]) -> tuple[float, float, float]:
     """The median, the tenth percentile and the least of ascending values."""
     return values[len(values) // 2], values[len(values) // 10], values[0]
@@ -97,11 +102,13 @@ def summary(result: Result, worst: int = WORST) -> str:
 def table(result: Result) -> str:
     """A Markdown table of quantiles: ours, and the peers' over the cases that they take."""
     lines = [
-        "| kind, MiB | cases | median | tenth percentile | least | CuPy: cases, median | torch: cases, median |",
-        "|---|---|---|---|---|---|---|",
+        "| kind, MiB | cases | median | tenth percentile | least | of the sectors touched | CuPy: cases, median "
+        "| torch: cases, median |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for (kind, mib), cases in families(result).items():
         cells = [f"{value:.2f}" for value in quantiles(shares(cases))]
+        cells.append(", ".join(f"{value:.2f}" for value in quantiles(touched_shares(cases))))
         for peer in PEERS:
             known = shares(cases, peer)
             cells.append(f"{len(known)}, {quantiles(known)[0]:.2f}" if known else "")
