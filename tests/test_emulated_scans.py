@@ -45,6 +45,16 @@ def call(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, phase: in
     return Call(bound, chunks, axis, **options)
 
 
+def counted(name: str, dtype: str, shape: tuple[int, ...], axis: int, method: str, **options) -> Call:
+    """By a kernel that tells no positions, behind elements whose positions come before."""
+    return replace(call(name, dtype, shape, axis, carried=True, **options), method=method, begin=7)
+
+
+def threads(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, **options) -> Call:
+    """Columns, each by a thread alone."""
+    return replace(call(name, dtype, shape, axis, carried=True, **options), method="scan_thread_columns")
+
+
 def rising(x: np.ndarray) -> np.ndarray:
     """As many bytes up to 127 as there is room for: running maxima that change all the time, and do not stay."""
     climb = np.arange(x.size).reshape(x.shape) * 100 // x.size
@@ -289,6 +299,24 @@ CALLS |= {
     "positions in lines": call("argmax", "i4", (7, 300), 1, carried=True),
     "positions in columns": call("argmin", "i4", (300, 7), 0, reverse=True, carried=True),
     "complex maxima": call("max", "c8", (3, 200), 1, reverse=True),
+    "bytes by threads": threads("max", "i1", (7, 1104), view=rising),
+    "halves by threads": threads("sum", "f2", (9, 650), view=lambda x: broken(x, np.inf, (4, 33))),
+    "variances of halves by threads": threads("var", "f2", (21, 260), reverse=True),
+    "variances by threads": threads("nanvar", "f4", (37, 131), view=lambda x: broken(x, np.nan, (5, 7))),
+    "deviations of integers by threads": threads("std", "i4", (13, 99)),
+    "means of doubles by threads": threads("mean", "f8", (11, 130), exclusive=True),
+    "firsts of bytes in planes by threads": threads("first", "i1", (3, 9, 144), 1, view=lambda x: x[:, :, :80]),
+    "positions by threads": threads("argmax", "i1", (9, 208), view=rising, reverse=True),
+    "counted by threads": counted("argmin", "f4", (9, 132), 0, "scan_thread_columns"),
+    "counted in columns": counted("argmin", "f4", (300, 70), 0, "scan_columns", exclusive=True),
+    "counted in few columns": counted("argmax", "i4", (1700, 3), 0, "scan_columns"),
+    "counted in contiguous columns": counted("argmax", "u1", (700, 7), 0, "scan_contiguous_columns", view=rising),
+    "counted in planes of columns": counted("nanargmin", "f4", (40, 70, 3), 1, "scan_contiguous_columns"),
+    "counted in small planes": counted("argmax", "f8", (450, 7, 5), 1, "scan_small_planes"),
+    "counted in lines by lanes": counted("argmin", "i2", (701, 9), 1, "scan_lane_lines", exclusive=True),
+    "counted in lines by sub-warps": counted("argmax", "f4", (400, 43), 1, "scan_subwarp_lines"),
+    "complex maxima in columns": counted("max", "c8", (200, 40), 0, "scan_columns"),
+    "complex minima by sub-warps": counted("nanmin", "c16", (90, 37), 1, "scan_subwarp_lines"),
     "two operands in segments": call("affine", "f8", (5, 170), 1, segmented=True, carried=True),
     "two operands in segments of columns": call(
         "affine", "f8", (170, 5), 0, segmented=True, exclusive=True, reverse=True

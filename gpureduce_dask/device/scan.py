@@ -39,6 +39,7 @@ class Prepared:
     back: tuple[int, ...]  # the axes of totals in the order of a partial's; empty where they are in it
     state_bytes: int  # as large as the kernels have states
     is_turned: bool  # totals are not those of a partial yet
+    counts: bool  # positions are counted from those of carries
 
 
 _prepared: Plans[Prepared] = Plans()
@@ -86,10 +87,12 @@ def scan(
     if target is None:
         target = prepared.out.new()
     total = prepared.total.new() if with_total else None
-    ahead = None if carry is None else _lined_up(carry, prepared.kept, axis, prepared.state_bytes)
     index = place.offsets[axis] if place is not None else 0
     if reverse:
         index += chunks[0].shape[axis] - 1
+    if carry is None and index and prepared.counts:
+        carry = _identities(_ends(chunks[0].shape, axis), bound)
+    ahead = None if carry is None else _lined_up(carry, prepared.kept, axis, prepared.state_bytes)
     _run(prepared, (*operands, target), 0 if ahead is None else ahead.data.ptr, total, index)
     if total is not None and prepared.is_turned:
         total = _restored(total, prepared, bound)
@@ -122,9 +125,13 @@ def _nothing(shape: tuple[int, ...], bound: Bound, axis: int, carry: Any, out: A
     """The scan of a chunk without elements."""
     import cupy
 
-    ends = tuple(1 if a == axis else n for a, n in enumerate(shape))
-    total = _identities(ends, bound) if carry is None else carry
+    total = _identities(_ends(shape, axis), bound) if carry is None else carry
     return cupy.empty(shape, bound.result) if out is None else out, total
+
+
+def _ends(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    """Of totals."""
+    return tuple(1 if a == axis else n for a, n in enumerate(shape))
 
 
 def _prepare(
@@ -159,6 +166,7 @@ def _prepare(
         tuple(back) if moved else (),
         op.state_bytes,
         moved or op.state_bytes > bound.state.itemsize,
+        any(f"<{scan_task.COUNTED}<" in step.kernel for step in plan.steps),
     )
 
 

@@ -122,9 +122,10 @@ def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: 
     """Every kernel's plan, None of those that do not take such a scan."""
     limit, processors = gpu.shared_bytes, gpu.processors
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
-        if not op.indexed:
-            yield from _without_positions(op, arrays, exclusive, reverse, gpu)
-        yield scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
+        counted = None if reverse else op.counted()
+        if counted or not op.indexed:
+            yield from _without_positions(counted or op, arrays, exclusive, reverse, gpu)
+        yield scan_small_lines.thread_columns(counted or op, arrays, exclusive, reverse, processors)
         yield _in_rows(op, arrays, exclusive, reverse, limit, processors)
     if arrays.is_along_memory:
         yield scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
@@ -134,7 +135,7 @@ def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: 
 def _without_positions(
     op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu
 ) -> Iterator[Plan | None]:
-    """By the kernels that know no positions."""
+    """By the kernels that tell no positions."""
     limit, processors = gpu.shared_bytes, gpu.processors
     if all(is_contiguous(op, arrays, i) for i in range(len(arrays.strides))):
         yield scan_small_lines.lane_lines(op, arrays, exclusive, reverse, limit, processors)
@@ -277,7 +278,7 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) ->
         steps = [-s for s in steps]
     splits = splits_of(lines, length)
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
-    batch = min(batch, 1 << max(0, length - 1).bit_length())
+    batch = scan_small_lines.rows_at_once(op, length, batch)
     blocks = -(-lines * splits // THREADS)
     scan = f"scan_lines<{op.type}, {op.emits}, {THREADS}, {batch}, {flag(splits > 1)}, {flag(exclusive)}>"
     launches = [Step(scan, blocks, THREADS)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from . import scan_contiguous
+from .layout import Dim
 from .scan_task import SECTOR, Operands, Operator, Plan, Step, flag, words
 
 LANES = 32
@@ -27,7 +29,11 @@ LONGEST_COLUMN = 64  # elements. (84, n) of float32 62 us and by a thread a line
 THREADS = 256
 RESIDENT = 1024  # threads of a processor, at least: fewer lines are better off with a thread each, at any strides
 COLUMN_BYTES = 16  # bytes of a thread's columns
-BATCH = 128  # bytes that a thread loads at once
+COLUMN_STATES = 64  # and of their states
+BATCH = 64  # bytes that a thread loads at once
+HEAVY_ROWS = 4  # of means and variances, whose code is long, at most
+WIDEST_OF_VECTORS = 2  # bytes of elements of which a load takes several
+MOST_OF_VECTOR = 8  # elements, at most
 
 
 def lane_lines(
@@ -88,22 +94,26 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     if not kept or kept[-1].size < LANES or kept[-1].c != op.out_bytes or len(arrays.strides) > 3:
         return None
     *planes, columns = kept
-    nbytes = sum(max(4, n) for n in op.itemsizes)
-    each = max(1, COLUMN_BYTES // nbytes)
-    while each > 1 and columns.size % (LANES * each) > columns.size // 8:
-        each //= 2
+    vector = _column_vector(op, arrays, columns, planes)
+    nbytes = sum(max(4, vector * n) for n in op.itemsizes)
+    groups = max(1, COLUMN_BYTES // nbytes)
+    groups = max(1, min(groups, COLUMN_STATES // (vector * op.state_bytes)))
+    groups = 1 << (groups.bit_length() - 1)
+    while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
+        groups //= 2
+    each = groups * vector
     if lines < each * processors * RESIDENT or length > LONGEST_COLUMN:
         return None
     threads = min(THREADS, LANES << (-(-columns.size // (LANES * each)) - 1).bit_length())
     blocks = -(-columns.size // (threads * each))  # of a plane
     if lines // columns.size * blocks >= 1 << 31:
         return None
-    rows = min(max(1, BATCH // (each * nbytes)), 1 << (length - 1).bit_length())
+    rows = rows_at_once(op, length, BATCH // (groups * nbytes))
     steps = [s[arrays.axis] for s in arrays.strides]
     starts = [(length - 1) * s if reverse else 0 for s in steps]
     if reverse:
         steps = [-s for s in steps]
-    name = f"scan_thread_columns<{op.type}, {op.emits}, {threads}, {each}, {rows}, {flag(exclusive)}>"
+    name = f"scan_thread_columns<{op.type}, {op.emits}, {threads}, {groups}, {vector}, {rows}, {flag(exclusive)}>"
     second = steps[1] if len(steps) > 2 else 0
     members = words(
         lines=lines,
@@ -119,6 +129,25 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     )
     step = Step(name, blocks * (lines // columns.size), threads)
     return Plan((step,), members, starts=tuple(starts), chain=length * each)
+
+
+def rows_at_once(op: Operator, length: int, most: int) -> int:
+    """A power of two, so many at most and no more than twice the elements of a line."""
+    if op.type.startswith(("Mean<", "Var<", "Std<")):
+        most = min(most, HEAVY_ROWS)
+    return 1 << min(max(1, most).bit_length() - 1, (length - 1).bit_length())
+
+
+def _column_vector(op: Operator, arrays: Operands, columns: Dim, planes: Sequence[Dim]) -> int:
+    """Neighbouring columns that one load takes, of narrow elements that are aligned in all rows."""
+    sizes = (*op.itemsizes, op.out_bytes)
+    if len(sizes) > 2 or columns.a != sizes[0] or sizes[0] > WIDEST_OF_VECTORS:
+        return 1
+    vector = max(1, min(MOST_OF_VECTOR, COLUMN_BYTES // max(sizes), COLUMN_STATES // op.state_bytes))
+    for i, size in enumerate(sizes):
+        begins = (arrays.phases[i], arrays.strides[i][arrays.axis], *(dim.c if i else dim.a for dim in planes))
+        vector = min(vector, max(1, math.gcd(COLUMN_BYTES, columns.size * size, *begins) // size))
+    return 1 << (vector.bit_length() - 1)
 
 
 STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)

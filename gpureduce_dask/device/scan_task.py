@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .layout import Dim
 from .task import div_words, walk_words
 
 WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
 SECTOR = 32  # bytes of memory that are written together
+COUNTED = "Counted"  # of states that count their elements
+_PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
 TWO_LEVEL_RADIX, THREE_LEVEL_RADIX = 16, 8  # of the look-back of chains (kernels/scan/chained_look_back.cuh)
 
 
@@ -27,6 +30,16 @@ class Operator:
     state_alignment: int
     option: tuple[float, float] = (0.0, 0.0)
     indexed: bool = False  # states have positions
+
+    def counted(self) -> Operator | None:
+        """The same with states that count their elements, for kernels that tell no positions; None where there are none
+        such (kernels/scan/scan_state.cuh)."""
+        found = _PLACED.fullmatch(self.type)
+        if found is None or not self.emits.startswith("Final<"):
+            return None
+        kind, align = f"{COUNTED}<{found[1]}>", max(8, self.state_alignment)
+        size = -(-(self.state_bytes + 8) // align) * align
+        return replace(self, type=kind, emits=self.emits.replace(self.type, kind), state_bytes=size, indexed=False)
 
     @property
     def running_bytes(self) -> int:

@@ -64,3 +64,11 @@ template <class T> GR_HD void store_once(T* to, const T& value) {
 #pragma unroll
     for (int i = 0; i < (int)sizeof(T) / wide; i++) __stcs((W*)to + i, both.words[i]);
 }
+// The same of N elements that lie together, from a multiple of their size (of 16 when larger).
+template <class T, int N> GR_HD void store_pack_once(void* to, const Pack<T, N>& pack) {
+    const int wide = WordBytes<sizeof(T) * N, 16>::count;
+    typedef typename Word<wide>::type W;
+    union Both { W words[sizeof(T) * N / wide]; Pack<T, N> pack; GR_HD Both(const Pack<T, N>& x) : pack(x) {} } both(pack);
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof(T) * N) / wide; i++) __stcs((W*)to + i, both.words[i]);
+}

@@ -108,7 +108,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         __syncwarp();
         const bool active = mine < width;
         const u64 line = column_of(location, mine);
-        if (task.carry && active) start = ((const State*)task.carry)[line];
+        if (task.carry && active) start = LineEnds<Op>::before(task, line);
         State before = BatchedLinks(task, task.links / Blocks, 0, mine, active, active, Blocks * look_back_columns)
                            .before(location.link / Blocks, all, start, {0, 1, 32}, {0, 0});
         State prefix = before;
@@ -118,7 +118,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
             else send(in.prefixes[slot], place, before, number, (i + Blocks - rank) % Blocks);
             before = Op::combine(before, sums[i]);
         }
-        if (task.totals && active && location.link / Blocks + 1 == task.links / Blocks) ((State*)task.totals)[line] = before;
+        if (task.totals && active && location.link / Blocks + 1 == task.links / Blocks) LineEnds<Op>::keep(task, line, before);
         write_prefixes(slot, mine, prefix);
 #pragma unroll
         for (u32 i = 1; i < Blocks; i++)

@@ -374,7 +374,7 @@ struct StripScan {
             if (task.carry)
 #pragma unroll
                 for (int j = 0; j < look_back_columns; j++)
-                    if (has(location, first, j)) start.at[j] = ((const State*)task.carry)[location.line + first + j * ColumnStride];
+                    if (has(location, first, j)) start.at[j] = LineEnds<Op>::before(task, location.line + first + j * ColumnStride);
         }
         const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * look_back_warps);
         typename Columns::State before = chain.before(location.link, own, start);
@@ -388,7 +388,7 @@ struct StripScan {
         if (task.totals && location.link + 1 == task.links)
 #pragma unroll
             for (int j = 0; j < look_back_columns; j++)
-                if (has(location, first, j)) ((State*)task.totals)[location.line + first + j * ColumnStride] = before.at[j];
+                if (has(location, first, j)) LineEnds<Op>::keep(task, location.line + first + j * ColumnStride, before.at[j]);
     }
     GR_HD typename ColumnStates<Op, look_back_columns>::State part_state(u32 slot, int w, u32 first) const {
         typename ColumnStates<Op, look_back_columns>::State states;
@@ -513,7 +513,7 @@ template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
         State state[V];
 #pragma unroll
         for (int j = 0; j < V; j++)
-            state[j] = task.carry && has ? ((const State*)task.carry)[location.line + column + j] : Op::identity();
+            state[j] = task.carry && has ? LineEnds<Op>::before(task, location.line + column + j) : Op::identity();
         if constexpr (Ops::uses_table) {
             if (ReciprocalTable::counts_agree(state, has)) run<typename Ops::EqualCounts>(location, state);
             else run<typename Ops::Any>(location, state);
@@ -522,7 +522,7 @@ template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
         }
         if (task.totals && has)
 #pragma unroll
-            for (int j = 0; j < V; j++) ((State*)task.totals)[location.line + column + j] = state[j];
+            for (int j = 0; j < V; j++) LineEnds<Op>::keep(task, location.line + column + j, state[j]);
     }
 };
 

@@ -80,7 +80,7 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
             if (owner.task.totals)
 #pragma unroll
                 for (int j = 0; j < V; j++)
-                    ((Value*)owner.task.totals)[line * owner.width + owner.column_of(location, owner.column + j)] = scan.after(j);
+                    LineEnds<Op>::keep(owner.task, line * owner.width + owner.column_of(location, owner.column + j), scan.after(j));
         }
         template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8* to, i32 step_to) {
             Pack<Out, V> results[Count];
@@ -161,7 +161,7 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
     GR_HD void line_start_of(const TileLocation& location, u64 line, Value (&state)[V]) const {
 #pragma unroll
         for (int j = 0; j < V; j++)
-            state[j] = task.carry ? ((const Value*)task.carry)[line * width + column_of(location, column + j)] : Op::identity();
+            state[j] = task.carry ? LineEnds<Op>::before(task, line * width + column_of(location, column + j)) : Op::identity();
     }
 
     // All lanes of a warp call that is a warp group. Scans the states of its row groups, column by column.

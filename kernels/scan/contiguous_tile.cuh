@@ -155,7 +155,7 @@ struct ContiguousTile {
         const State through = lane_groups.template through<Running>(own);
         const State within = lane_groups.template of<Running>(through, lane_groups.group > 0 ? lane_groups.group - 1 : 0);
         const u64 line = location.chain * width + column_of(location, column);
-        if (!Lines && task.carry && active) start = Running::of(((const Value*)task.carry)[line], false);
+        if (!Lines && task.carry && active) start = Running::of(LineEnds<Op>::before(task, line), false);
         own = lane_groups.template of<Running>(through, groups - 1);
         State before;
         if constexpr (is_batched)
@@ -175,7 +175,7 @@ struct ContiguousTile {
             before = Running::combine(before, here);
         }
         if (!Lines && task.totals && location.link + 1 == task.links && lane_groups.group + 1 == groups)
-            ((Value*)task.totals)[line] = Running::value(before);
+            LineEnds<Op>::keep(task, line, Running::value(before));
     }
     // How many elements of a column come before a tile.
     GR_HD ElementCounts counts_of(const TileLocation& location, u32 column) const {

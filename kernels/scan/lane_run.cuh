@@ -91,7 +91,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     // Lines are numbered in the order of the scan, their carries and totals in the order of memory.
     GR_HD u64 place(u64 line) const { return Reverse ? task.lines - 1 - line : line; }
     GR_HD Value start_of(u64 line) const {
-        return task.carry ? ((const Value*)task.carry)[place(line)] : Op::identity();
+        return task.carry ? LineEnds<Op>::before(task, place(line)) : Op::identity();
     }
     // The cursor of this lane's first element in the order of the scan. Positions without elements are not in any line.
     GR_HD Cursor cursor(i64 first) const {
@@ -300,7 +300,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
                 at.index = index_from(k * V + i + 1);
             }
         }
-        if (task.totals) ((Value*)task.totals)[place(at.line)] = total;
+        if (task.totals) LineEnds<Op>::keep(task, place(at.line), total);
         at.line++;
         at.left += saturated(task.length) - V;
     }
@@ -314,7 +314,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     }
     // With the run's element that was the line's last.
     GR_HD void end_line(Cursor& at, Value& value, int element) const {
-        if (task.totals) ((Value*)task.totals)[place(at.line)] = value;
+        if (task.totals) LineEnds<Op>::keep(task, place(at.line), value);
         if (Lines == 0) return;
         at.left = saturated(task.length);
         at.index = index_from(element + 1);

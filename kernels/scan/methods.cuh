@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __g
         const typename ItemsOf<Op, Source>::type line(task, number, parts.from, parts.length);
         State state = Op::identity(), through;
         if (Based) state = parts.to[part];
-        else if (task.carry) state = ((const State*)task.carry)[number];
+        else if (task.carry) state = LineEnds<Op>::before(task, number);
         for (u64 at = parts.begin(part); at < end; at += Threads * Items) {
             const u64 first = at + threadIdx.x * Items, last = first + Items < end ? first + Items : end;
             State own = Op::identity();
@@ -129,6 +129,6 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_method_scan(const __g
             }
             state = Op::combine(state, through);
         }
-        if (!Based && threadIdx.x == 0 && task.totals) ((State*)task.totals)[number] = state;
+        if (!Based && threadIdx.x == 0 && task.totals) LineEnds<Op>::keep(task, number, state);
     }
 }

@@ -96,6 +96,53 @@ template <class Op> struct SegmentedState<Op, true> {
     static GR_HD bool has_head(State state) { return state.has_head; }
 };
 
+// The state before a line's first element, and what is left of the one behind its last. A task has carries where it has totals of
+// another chunk, and positions do not begin at 0.
+template <class Op> struct LineEnds {
+    typedef typename Op::State State;
+    template <class Todo> static GR_HD State before(const Todo& task, u64 line) { return ((const State*)task.carry)[line]; }
+    template <class Todo> static GR_HD void keep(const Todo& task, u64 line, const State& state) { ((State*)task.totals)[line] = state; }
+};
+
+// Positions without an index that kernels tell: a state counts its elements, so that those of what it is combined with lie behind
+// them (`moved`). For lines from the first element to the last.
+template <class Op> struct Counted {
+    typedef typename Op::In In;
+    struct State {
+        typename Op::State best;
+        i64 count;  // the position of the next element
+    };
+    typedef State Acc;
+    static const bool commutative = false;
+    static GR_HD State identity() { return {Op::identity(), 0}; }
+    static GR_HD State combine(const State& earlier, const State& later) {
+        return {Op::combine(earlier.best, Op::moved(later.best, earlier.count)), earlier.count + later.count};
+    }
+    static GR_HD Acc start() { return identity(); }
+    static GR_HD void absorb(Acc& acc, const In& x, i64) { Op::absorb(acc.best, x, acc.count++); }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64, i64) {
+        Op::absorb_pack(acc.best, pack, acc.count, 1);
+        acc.count += V;
+    }
+    static GR_HD State settle(const Acc& acc) { return acc; }
+    static GR_HD auto finalise(const State& state, const f64* option) { return Op::finalise(state.best, option); }
+};
+template <class Op> struct ScanStep<Counted<Op>> {
+    static GR_HD typename Counted<Op>::State of(typename Counted<Op>::State state, const typename Op::In& x, i64 = 0) {
+        Counted<Op>::absorb(state, x, 0);
+        return state;
+    }
+};
+template <class Op> struct LineEnds<Counted<Op>> {
+    typedef typename Op::State Best;
+    template <class Todo> static GR_HD typename Counted<Op>::State before(const Todo& task, u64 line) {
+        return {((const Best*)task.carry)[line], task.index};
+    }
+    template <class Todo> static GR_HD void keep(const Todo& task, u64 line, const typename Counted<Op>::State& state) {
+        ((Best*)task.totals)[line] = state.best;
+    }
+};
+
 // Elements with a flag each: where it is set, a segment begins, and nothing before it counts.
 template <class Op> struct Segmented;
 template <class Op> struct ScanStep<Segmented<Op>>;

@@ -97,7 +97,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         if (rest < count) to[rest] = from[rest ^ runs_out.swizzle(run)];
     }
 
-    GR_HD State start_of(u64 line) const { return task.carry ? ((const State*)task.carry)[line] : Op::identity(); }
+    GR_HD State start_of(u64 line) const { return task.carry ? LineEnds<Op>::before(task, line) : Op::identity(); }
     // How far a lane is: its line, how many elements are left of it, and the state before them.
     struct Walk {
         u64 line;
@@ -110,7 +110,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         walk.state = task.carry && walk.line - first < lines ? start_of(walk.line) : Op::identity();
     }
     GR_HD void end_line(Walk& walk, u64 first, u32 lines) const {
-        if (task.totals) ((State*)task.totals)[walk.line] = walk.state;
+        if (task.totals) LineEnds<Op>::keep(task, walk.line, walk.state);
         walk.line += Reverse ? -1 : 1;
         begin_line(walk, first, lines);
     }
@@ -378,7 +378,7 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
         }
     }
     GR_HD void take_line(u64 line, const u8* from, u8* to) const {
-        const State before[1] = {task.carry ? ((const State*)task.carry)[line] : Op::identity()};
+        const State before[1] = {task.carry ? LineEnds<Op>::before(task, line) : Op::identity()};
         LineScan scan(before, task.option);
         i32 step = (i32)task.step_a, step_out = (i32)task.step_out;
         if (Reverse) {
@@ -412,7 +412,7 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
             scan.rows(row, found);
             put_pack<Out, 1>(to + i * step_out, found[0]);
         }
-        if (task.totals) ((State*)task.totals)[line] = scan.after(0);
+        if (task.totals) LineEnds<Op>::keep(task, line, scan.after(0));
     }
 };
 

@@ -182,7 +182,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
         for (; k + N <= end; k += N, part += N * Lanes) write_whole_line<N>(by, count, part, a, b, out, k);
         if constexpr (V == 1)
             for (; k < end; k++, part += Lanes) write_whole_line<1>(by, count, part, a, b, out, k);
-        if (task.totals && end == length && end > begin) ((State*)task.totals)[line] = by.state(length);
+        if (task.totals && end == length && end > begin) LineEnds<Op>::keep(task, line, by.state(length));
     }
     GR_HD void walk(u64 share, u32 stage) const {
         const u64 line = line_of(share);
@@ -205,7 +205,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
         State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(reduce.state()));
         if (end == begin) return;
         if (task.carry) {
-            const State start = ((const State*)task.carry)[line];
+            const State start = LineEnds<Op>::before(task, line);
             state = place == 0 ? start : Op::combine(start, state);
         }
         typename Conditional<by_packs, Packs, ElementwiseScan>::type by(state, task.option);
@@ -229,7 +229,7 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
                 to.at[0] = one(state, take<1>(a, b, k).at[0]);
                 put<1>(out, k, to);
             }
-        if (task.totals && end == length) ((State*)task.totals)[line] = state;
+        if (task.totals && end == length) LineEnds<Op>::keep(task, line, state);
     }
 };
 

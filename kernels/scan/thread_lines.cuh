@@ -5,6 +5,7 @@
 #include "../core/scan_task.cuh"
 #include "../core/state.cuh"
 #include "../core/task.cuh"
+#include "column_ops.cuh"
 #include "scan_state.cuh"
 
 // All lanes of a warp call, each with Count results a warp's width apart, of which lane 0's first goes to `row`, at any alignment.
@@ -24,71 +25,153 @@ template <int Count, class Out> GR_HD void store_rotated(u8* row, const Out (&re
     if (!own) store_once(to + Count * 32, last);
 }
 
-// Lines side by side, in planes, ColumnsPerThread a thread: every 32nd of a warp's neighbouring lines, so that the warp reads and
-// writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks, units the bytes from column to column.
-template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bool Exclusive> struct ThreadColumnScan {
+// Rows of columns, with the position of each.
+template <class Op, class Emit, int V, bool Exclusive> struct IndexedColumnScan {
+    typedef typename Op::State State;
+    State state[V];
+    const f64* option;
+    i64 index, step;  // of the next row's elements
+    GR_HD IndexedColumnScan(const State (&before)[V], const f64* options) : option(options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = before[j];
+    }
+    template <int Count, class In, class Out> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++, index += step)
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                if (Exclusive) to[i].at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from[i].at[j]), option);
+                state[j] = ScanStep<Op>::of(state[j], from[i].at[j], index);
+                if (!Exclusive) to[i].at[j] = Emit::of(state[j], option);
+            }
+    }
+    GR_HD State after(int j) const { return state[j]; }
+};
+// As columns are scanned (column_ops.cuh), but for what is checked in another kernel's fold.
+template <class Op, class Emit, int V, bool Exclusive> struct ThreadColumnOps {
+    static const int together = ScansRowRuns<Op>::yes ? 4 : 1;  // rows
+    static const int resident = ScansRowRuns<Op>::yes || sizeof(typename Op::State) > 8 ? 512 : 768;  // threads of an SM
+    typedef typename Conditional<ColumnReduce<Op, V>::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
+                                 ColumnScan<Op, Emit, V, Exclusive>>::type Plain;
+    typedef typename Conditional<KeepsIndex<Op>::yes, IndexedColumnScan<Op, Emit, V, Exclusive>, Plain>::type Scan;
+};
+
+// Variances of many digits are about a mean that is not far behind, as elsewhere about that before a lane's run.
+template <class Op, int V, class Columns> GR_HD void rebase(Columns& scan, const f64* option) {
+    if constexpr (ShiftedPowerSums<Op>::exists && !FewDigits<typename Op::In>::yes) {
+        typename Op::State state[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = scan.after(j);
+        scan = Columns(state, option);
+    }
+}
+// Scans rows that are at hand, some of them together, and hands each on.
+template <int Rows, class Columns, class From, class To, int Count, class Put>
+GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], const Put& put, To*) {
+    static_assert(Count % Rows == 0, "whole runs of rows");
+#pragma unroll
+    for (int i = 0; i < Count; i += Rows) {
+        From from[Rows];
+        To to[Rows];
+#pragma unroll
+        for (int k = 0; k < Rows; k++) from[k] = batch[i + k];
+        scan.rows(from, to);
+#pragma unroll
+        for (int k = 0; k < Rows; k++) put(i + k, to[k]);
+    }
+}
+
+// Lines side by side, in planes, Groups * Vector a thread: Vector that one load takes, in groups a warp's width apart, so that the
+// warp reads and writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks, units the bytes from
+// column to column.
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Exclusive> struct ThreadColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
+    static const int columns = Groups * Vector;
+    typedef ThreadColumnOps<Op, Emit, columns, Exclusive> Ops;
+    typedef typename Ops::Scan ColumnsScan;
     const Scan& task;
     const u64 plane, first, column;  // the warp's first column, and the thread's
+    const u8 *a, *b;                 // of its next row
+    u8* out;
+    u64 left;                        // rows
     GR_HD ThreadColumnScan(const Scan& scan)
         : task(scan), plane(scan.tiles == 1 ? blockIdx.x : scan.by_lines.of(blockIdx.x)),
-          first(((blockIdx.x - plane * scan.tiles) * Threads + threadIdx.x / 32 * 32) * ColumnsPerThread),
-          column(first + threadIdx.x % 32) {}
-
-    GR_HD bool is_whole() const { return first + 32 * ColumnsPerThread <= task.parts; }
-    // Whole: all lines of the warp exist.
-    template <bool Whole> GR_HD bool has(int j) const { return Whole || column + j * 32 < task.parts; }
-    GR_HD u64 line(int j) const { return plane * task.parts + column + j * 32; }
-    template <bool Whole> GR_HD void run() const {
-        State state[ColumnsPerThread];
-#pragma unroll
-        for (int j = 0; j < ColumnsPerThread; j++)
-            state[j] = task.carry && has<Whole>(j) ? ((const State*)task.carry)[line(j)] : Op::identity();
+          first(((blockIdx.x - plane * scan.tiles) * Threads + threadIdx.x / 32 * 32) * columns),
+          column(first + threadIdx.x % 32 * Vector), left(scan.length) {
         const Offset begin = task.line.at(plane);
-        const i64 step_a = (i64)task.unit_a, step_b = (i64)task.unit_b;
-        const u8 *a = task.a + begin.a + (i64)column * step_a, *b = task.b + begin.b + (i64)column * step_b;
-        u8* out = (u8*)task.out + begin.c + column * sizeof(Out);
-        for (u64 row = 0; row < task.length; row += Batch) {
-            In batch[Batch][ColumnsPerThread];
+        a = task.a + begin.a + (i64)column * (i64)task.unit_a;
+        b = task.b + begin.b + (i64)column * (i64)task.unit_b;
+        out = (u8*)task.out + begin.c + column * sizeof(Out);
+    }
+
+    GR_HD bool is_whole() const { return first + 32 * columns <= task.parts; }
+    // Whole: all lines of the warp exist. Those of a group exist together or not at all.
+    template <bool Whole> GR_HD bool has(int group) const { return Whole || column + group * 32 * Vector < task.parts; }
+    GR_HD u64 line(int j) const { return plane * task.parts + column + j / Vector * 32 * Vector + j % Vector; }
+    template <bool Whole> GR_HD void load(Pack<In, columns>& row) {
 #pragma unroll
-            for (int i = 0; i < Batch; i++) {
+        for (int g = 0; g < Groups; g++) {
+            if (!has<Whole>(g)) continue;
+            const i64 at = g * 32 * Vector;
+            const auto pack = Reader<In>::template load<Vector>(a + at * (i64)task.unit_a, b + at * (i64)task.unit_b);
 #pragma unroll
-                for (int j = 0; j < ColumnsPerThread; j++)
-                    if (row + i < task.length && has<Whole>(j)) batch[i][j] = Reader<In>::one(a + j * 32 * step_a, b + j * 32 * step_b);
-                a += task.step_a;
-                b += task.step_b;
-            }
+            for (int j = 0; j < Vector; j++) row.at[g * Vector + j] = pack.at[j];
+        }
+        a += task.step_a;
+        b += task.step_b;
+    }
+    template <bool Whole> GR_HD void store(const Pack<Out, columns>& row) {
+        if constexpr (Vector == 1) {
+            if (Whole) store_rotated<Groups>(out - threadIdx.x % 32 * sizeof(Out), row.at);
+            else
 #pragma unroll
-            for (int i = 0; i < Batch; i++) {
-                if (row + i >= task.length) break;
-                Out results[ColumnsPerThread];
+                for (int g = 0; g < Groups; g++)
+                    if (has<Whole>(g)) store_once((Out*)out + g * 32, row.at[g]);
+        } else {
 #pragma unroll
-                for (int j = 0; j < ColumnsPerThread; j++) {
-                    if (!has<Whole>(j)) continue;
-                    if (Exclusive) results[j] = Emit::of(ExclusiveState<Op>::of(state[j], batch[i][j]), task.option);
-                    state[j] = ScanStep<Op>::of(state[j], batch[i][j], index_of(task, row + i));
-                    if (!Exclusive) results[j] = Emit::of(state[j], task.option);
-                }
-                if (Whole) store_rotated<ColumnsPerThread>(out - threadIdx.x % 32 * sizeof(Out), results);
-                else
+            for (int g = 0; g < Groups; g++) {
+                Pack<Out, Vector> pack;
 #pragma unroll
-                    for (int j = 0; j < ColumnsPerThread; j++)
-                        if (has<Whole>(j)) store_once((Out*)out + j * 32, results[j]);
-                out += task.step_out;
+                for (int j = 0; j < Vector; j++) pack.at[j] = row.at[g * Vector + j];
+                if (has<Whole>(g)) store_pack_once<Out, Vector>((Out*)out + g * 32 * Vector, pack);
             }
         }
+        out += task.step_out;
+    }
+    // Batches of Rows rows, all of which are loaded before the first is scanned, and what is left in smaller ones.
+    template <bool Whole, int Rows> GR_HD void take(ColumnsScan& scan) {
+        while (left >= Rows) {
+            Pack<In, columns> batch[Rows];
 #pragma unroll
-        for (int j = 0; j < ColumnsPerThread; j++)
-            if (task.totals && has<Whole>(j)) ((State*)task.totals)[line(j)] = state[j];
+            for (int i = 0; i < Rows; i++) load<Whole>(batch[i]);
+            scan_batch<(Rows < Ops::together ? Rows : Ops::together)>(scan, batch, [&](int, const auto& row) { store<Whole>(row); },
+                                                            (Pack<Out, columns>*)nullptr);
+            rebase<Op, columns>(scan, task.option);
+            left -= Rows;
+        }
+        if constexpr (Rows > 1) take<Whole, Rows / 2>(scan);
+    }
+    template <bool Whole> GR_HD void run() {
+        State state[columns];
+#pragma unroll
+        for (int j = 0; j < columns; j++)
+            state[j] = task.carry && has<Whole>(j / Vector) ? LineEnds<Op>::before(task, line(j)) : Op::identity();
+        ColumnsScan scan(state, task.option);
+        if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
+        take<Whole, Batch>(scan);
+#pragma unroll
+        for (int j = 0; j < columns; j++)
+            if (task.totals && has<Whole>(j / Vector)) LineEnds<Op>::keep(task, line(j), scan.after(j));
     }
 };
 
 // Grid: the blocks of all planes. Results lie side by side.
-template <class Op, class Emit, int Threads, int ColumnsPerThread, int Batch, bool Exclusive>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_thread_columns(const __grid_constant__ Scan task) {
-    const ThreadColumnScan<Op, Emit, Threads, ColumnsPerThread, Batch, Exclusive> work(task);
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Exclusive>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : ThreadColumnOps<Op, Emit, 1, Exclusive>::resident / Threads)
+    scan_thread_columns(const __grid_constant__ Scan task) {
+    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Exclusive> work(task);
     if (work.is_whole()) work.template run<true>();
     else work.template run<false>();
 }
@@ -140,13 +223,28 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_parts(const __grid_co
     typedef typename Op::State State;
     const u64 line = (u64)blockIdx.x * Threads + threadIdx.x;
     if (line >= task.lines) return;
-    State state = task.carry ? ((const State*)task.carry)[line] : Op::identity();
+    State state = task.carry ? LineEnds<Op>::before(task, line) : Op::identity();
     State* states = (State*)task.states + line;
     for (u64 split = 0; split < task.tiles; split++) {
         const State own = states[split * task.lines];
         states[split * task.lines] = state;
         state = Op::combine(state, own);
     }
+}
+
+// Batches of a part's elements, and what is left of it in smaller ones.
+template <class Op, class Emit, int Rows, int Together, class LineScan>
+GR_HD void scan_part(const Scan& task, const StridedLine<typename Op::In>& line, u64& at, u64 end, u8* out, LineScan& scan) {
+    typedef typename Emit::Out Out;
+    for (; at + Rows <= end; at += Rows) {
+        Pack<typename Op::In, 1> batch[Rows];
+#pragma unroll
+        for (int i = 0; i < Rows; i++) batch[i].at[0] = line.get(task, at + i);
+        const auto put = [&](int i, const Pack<Out, 1>& to) { store_once((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
+        scan_batch<(Rows < Together ? Rows : Together)>(scan, batch, put, (Pack<Out, 1>*)nullptr);
+        rebase<Op, 1>(scan, task.option);
+    }
+    if constexpr (Rows > 1) scan_part<Op, Emit, Rows / 2, Together>(task, line, at, end, out, scan);
 }
 
 // Grid: threads for all parts. With Split, prefixes are those that scan_parts has left.
@@ -158,22 +256,14 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_co
     const LinePart part = part_of(task, thread);
     const Offset begin = task.line.at(part.line);
     const StridedLine<typename Op::In> line(task, begin, part.line);
-    State state = Op::identity();
-    if (Split) state = ((const State*)task.states)[thread];
-    else if (task.carry) state = ((const State*)task.carry)[part.line];
-    u8* out = (u8*)task.out + begin.c;
-    for (u64 at = part.first; at < part.end; at += Batch) {
-        typename Op::In batch[Batch];
-        load_batch<typename Op::In, Batch>(task, line, at, part.end, batch);
-#pragma unroll
-        for (int i = 0; i < Batch; i++) {
-            if (at + i >= part.end) break;
-            typename Emit::Out* to = (typename Emit::Out*)(out + (i64)(at + i) * task.step_out);
-            if (Exclusive) store_once(to, Emit::of(ExclusiveState<Op>::of(state, batch[i]), task.option));
-            state = ScanStep<Op>::of(state, batch[i], index_of(task, at + i));
-            if (!Exclusive) store_once(to, Emit::of(state, task.option));
-        }
-    }
+    State state[1] = {Op::identity()};
+    if (Split) state[0] = ((const State*)task.states)[thread];
+    else if (task.carry) state[0] = LineEnds<Op>::before(task, part.line);
+    typedef ThreadColumnOps<Op, Emit, 1, Exclusive> Ops;
+    typename Ops::Scan scan(state, task.option);
+    if constexpr (KeepsIndex<Op>::yes) scan.index = index_of(task, part.first), scan.step = task.step_index;
+    u64 at = part.first;
+    scan_part<Op, Emit, Batch, Ops::together>(task, line, at, part.end, (u8*)task.out + begin.c, scan);
     const bool is_last = part.end == task.length && (part.first < part.end || part.split == 0);
-    if (task.totals && is_last) ((State*)task.totals)[part.line] = state;
+    if (task.totals && is_last) LineEnds<Op>::keep(task, part.line, scan.after(0));
 }

@@ -25,6 +25,7 @@ from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import scan as host_scan
 from gpureduce_dask.operators.monoid import Bound
+from gpureduce_dask.place import Place
 
 from . import Kernels, Unit
 
@@ -84,6 +85,7 @@ class Call:
     method: str = scan_methods.SINGLE_PASS
     totals: bool = True
     processors: int = PROCESSORS
+    begin: int = 0  # the position of the first element
 
     def operands(self) -> list[np.ndarray]:
         if self.resets is None:
@@ -160,6 +162,11 @@ class Call:
             plan = scan_plans.plan(self.operator(), operands, self.exclusive, self.reverse, gpu, self.method)
         return plan, arrays, order
 
+    def place(self) -> Place:
+        shape = self.chunks[0].shape
+        offsets = tuple(self.begin if a == self.axis else 0 for a in range(len(shape)))
+        return Place(offsets, tuple(n + o for n, o in zip(shape, offsets, strict=True)))
+
     def kernels(self) -> list[str]:
         return [step.kernel for step in self.plan()[0].steps]
 
@@ -195,7 +202,7 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
             states,
             states + plan.scratch_bytes - 16,
         ),
-        *(first[2] if len(first) > 3 else 0, shape[call.axis] - 1 if call.reverse else 0),
+        *(first[2] if len(first) > 3 else 0, call.begin + (shape[call.axis] - 1 if call.reverse else 0)),
     )
     for step in plan.steps:
         kernels.launch(
@@ -209,7 +216,7 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
 def check(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> None:
     """The same as the host, results and totals."""
     wanted, behind = host_scan.scan(
-        call.chunks, call.bound, call.axis, call.carry, call.exclusive, call.reverse, call.resets
+        call.chunks, call.bound, call.axis, call.carry, call.exclusive, call.reverse, call.resets, place=call.place()
     )
     got, total = run(kernels, call, schedule, seed)
     few_digits = wanted.dtype == np.float16 and call.bound.monoid.name in ("var", "std")  # by sums of binary32
