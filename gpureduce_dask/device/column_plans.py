@@ -108,9 +108,9 @@ class ColumnPlanner(Planner):
 
     def _reads_unaligned(self, line: Dim, vector: int) -> bool:
         """Whether lines that begin at any alignment are read as the aligned words that hold a load, where loads of
-        ``vector`` elements are all that keep to it."""
+        ``vector`` elements, of one or of few bytes, are all that keep to it."""
         size, widest = self.op.itemsizes[0], self._widest()
-        narrow = vector < widest and vector * size < tuning.UNALIGNED_LOAD and widest * size >= 4
+        narrow = vector < widest and (vector == 1 or vector * size < tuning.UNALIGNED_LOAD) and widest * size >= 4
         return narrow and len(self.op.itemsizes) == 1 and line.size >= widest
 
     def _is_free(self) -> bool:

@@ -78,6 +78,7 @@ LARGE_STATE_BYTES = 24  # with larger ones, deviations of float64 have 203 us wi
 
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
+HEAVY_BATCH = 8  # elements of means and variances, whose code is long
 FEW = 1 << 17
 ENOUGH = 1 << 13  # lines from which on a thread takes a whole one; fewer are shared by FEW threads
 SHORTEST = 64  # elements of a part
@@ -125,7 +126,7 @@ def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: 
         counted = None if reverse else op.counted()
         if counted or not op.indexed:
             yield from _without_positions(counted or op, arrays, exclusive, reverse, gpu)
-        yield scan_small_lines.thread_columns(counted or op, arrays, exclusive, reverse, processors)
+        yield scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
         yield _in_rows(op, arrays, exclusive, reverse, limit, processors)
     if arrays.is_along_memory:
         yield scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
@@ -278,7 +279,7 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) ->
         steps = [-s for s in steps]
     splits = splits_of(lines, length)
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
-    batch = scan_small_lines.rows_at_once(op, length, batch)
+    batch = scan_small_lines.rows_at_once(op, length, batch, HEAVY_BATCH)
     blocks = -(-lines * splits // THREADS)
     scan = f"scan_lines<{op.type}, {op.emits}, {THREADS}, {batch}, {flag(splits > 1)}, {flag(exclusive)}>"
     launches = [Step(scan, blocks, THREADS)]

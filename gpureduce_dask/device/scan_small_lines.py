@@ -108,12 +108,13 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     blocks = -(-columns.size // (threads * each))  # of a plane
     if lines // columns.size * blocks >= 1 << 31:
         return None
-    rows = rows_at_once(op, length, BATCH // (groups * nbytes))
+    rows = rows_at_once(op, length, BATCH // (groups * nbytes), HEAVY_ROWS)
     steps = [s[arrays.axis] for s in arrays.strides]
     starts = [(length - 1) * s if reverse else 0 for s in steps]
     if reverse:
         steps = [-s for s in steps]
-    name = f"scan_thread_columns<{op.type}, {op.emits}, {threads}, {groups}, {vector}, {rows}, {flag(exclusive)}>"
+    flags = f"{flag((columns.a, columns.b)[: len(op.itemsizes)] == op.itemsizes)}, {flag(exclusive)}"
+    name = f"scan_thread_columns<{op.type}, {op.emits}, {threads}, {groups}, {vector}, {rows}, {flags}>"
     second = steps[1] if len(steps) > 2 else 0
     members = words(
         lines=lines,
@@ -131,10 +132,10 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     return Plan((step,), members, starts=tuple(starts), chain=length * each)
 
 
-def rows_at_once(op: Operator, length: int, most: int) -> int:
+def rows_at_once(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
     """A power of two, so many at most and no more than twice the elements of a line."""
     if op.type.startswith(("Mean<", "Var<", "Std<")):
-        most = min(most, HEAVY_ROWS)
+        most = min(most, most_of_heavy)
     return 1 << min(max(1, most).bit_length() - 1, (length - 1).bit_length())
 
 

@@ -65,26 +65,38 @@ template <class Op, int V, class Columns> GR_HD void rebase(Columns& scan, const
         scan = Columns(state, option);
     }
 }
-// Scans rows that are at hand, some of them together, and hands each on.
-template <int Rows, class Columns, class From, class To, int Count, class Put>
-GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], const Put& put, To*) {
-    static_assert(Count % Rows == 0, "whole runs of rows");
+// Scans the first `left` of rows that are at hand, or with Whole all, Together of them at once, and hands each on.
+template <int Together, bool Whole, class Columns, class From, class To, int Count, class Put>
+GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const Put& put, To*) {
+    static_assert(Count % Together == 0, "whole runs of rows");
 #pragma unroll
-    for (int i = 0; i < Count; i += Rows) {
-        From from[Rows];
-        To to[Rows];
+    for (int i = 0; i < Count; i += Together) {
+        if (Whole || i + Together <= left) {
+            From from[Together];
+            To to[Together];
 #pragma unroll
-        for (int k = 0; k < Rows; k++) from[k] = batch[i + k];
-        scan.rows(from, to);
+            for (int k = 0; k < Together; k++) from[k] = batch[i + k];
+            scan.rows(from, to);
 #pragma unroll
-        for (int k = 0; k < Rows; k++) put(i + k, to[k]);
+            for (int k = 0; k < Together; k++) put(i + k, to[k]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < Together - 1; k++) {
+                if (i + k >= left) break;
+                const From from[1] = {batch[i + k]};
+                To to[1];
+                scan.rows(from, to);
+                put(i + k, to[0]);
+            }
+        }
     }
 }
 
 // Lines side by side, in planes, Groups * Vector a thread: Vector that one load takes, in groups a warp's width apart, so that the
-// warp reads and writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks, units the bytes from
-// column to column.
-template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Exclusive> struct ThreadColumnScan {
+// warp reads and writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks. Without Dense operands'
+// columns lie apart, units the bytes from one to the next, and Vector is 1.
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Dense, bool Exclusive>
+struct ThreadColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -101,11 +113,13 @@ template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, 
           first(((blockIdx.x - plane * scan.tiles) * Threads + threadIdx.x / 32 * 32) * columns),
           column(first + threadIdx.x % 32 * Vector), left(scan.length) {
         const Offset begin = task.line.at(plane);
-        a = task.a + begin.a + (i64)column * (i64)task.unit_a;
-        b = task.b + begin.b + (i64)column * (i64)task.unit_b;
+        a = task.a + begin.a + (i64)column * unit_a();
+        b = task.b + begin.b + (i64)column * unit_b();
         out = (u8*)task.out + begin.c + column * sizeof(Out);
     }
 
+    GR_HD i64 unit_a() const { return Dense ? Reader<In>::size_a : (i64)task.unit_a; }
+    GR_HD i64 unit_b() const { return Dense ? Reader<In>::size_b : (i64)task.unit_b; }
     GR_HD bool is_whole() const { return first + 32 * columns <= task.parts; }
     // Whole: all lines of the warp exist. Those of a group exist together or not at all.
     template <bool Whole> GR_HD bool has(int group) const { return Whole || column + group * 32 * Vector < task.parts; }
@@ -115,7 +129,7 @@ template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, 
         for (int g = 0; g < Groups; g++) {
             if (!has<Whole>(g)) continue;
             const i64 at = g * 32 * Vector;
-            const auto pack = Reader<In>::template load<Vector>(a + at * (i64)task.unit_a, b + at * (i64)task.unit_b);
+            const auto pack = Reader<In>::template load<Vector>(a + at * unit_a(), b + at * unit_b());
 #pragma unroll
             for (int j = 0; j < Vector; j++) row.at[g * Vector + j] = pack.at[j];
         }
@@ -140,18 +154,14 @@ template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, 
         }
         out += task.step_out;
     }
-    // Batches of Rows rows, all of which are loaded before the first is scanned, and what is left in smaller ones.
-    template <bool Whole, int Rows> GR_HD void take(ColumnsScan& scan) {
-        while (left >= Rows) {
-            Pack<In, columns> batch[Rows];
+    // Rows, or with Last what is left of them, all of which are loaded before the first is scanned.
+    template <bool Whole, bool Last> GR_HD void take(ColumnsScan& scan) {
+        Pack<In, columns> batch[Batch];
 #pragma unroll
-            for (int i = 0; i < Rows; i++) load<Whole>(batch[i]);
-            scan_batch<(Rows < Ops::together ? Rows : Ops::together)>(scan, batch, [&](int, const auto& row) { store<Whole>(row); },
-                                                            (Pack<Out, columns>*)nullptr);
-            rebase<Op, columns>(scan, task.option);
-            left -= Rows;
-        }
-        if constexpr (Rows > 1) take<Whole, Rows / 2>(scan);
+        for (int i = 0; i < Batch; i++)
+            if (!Last || i < left) load<Whole>(batch[i]);
+        const auto put = [&](int, const Pack<Out, columns>& row) { store<Whole>(row); };
+        scan_batch<(Batch < Ops::together ? Batch : Ops::together), !Last>(scan, batch, left, put, (Pack<Out, columns>*)nullptr);
     }
     template <bool Whole> GR_HD void run() {
         State state[columns];
@@ -160,7 +170,11 @@ template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, 
             state[j] = task.carry && has<Whole>(j / Vector) ? LineEnds<Op>::before(task, line(j)) : Op::identity();
         ColumnsScan scan(state, task.option);
         if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
-        take<Whole, Batch>(scan);
+        for (; left >= Batch; left -= Batch) {
+            take<Whole, false>(scan);
+            rebase<Op, columns>(scan, task.option);
+        }
+        if (left > 0) take<Whole, true>(scan);
 #pragma unroll
         for (int j = 0; j < columns; j++)
             if (task.totals && has<Whole>(j / Vector)) LineEnds<Op>::keep(task, line(j), scan.after(j));
@@ -168,10 +182,10 @@ template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, 
 };
 
 // Grid: the blocks of all planes. Results lie side by side.
-template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Exclusive>
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Dense, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : ThreadColumnOps<Op, Emit, 1, Exclusive>::resident / Threads)
     scan_thread_columns(const __grid_constant__ Scan task) {
-    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Exclusive> work(task);
+    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Dense, Exclusive> work(task);
     if (work.is_whole()) work.template run<true>();
     else work.template run<false>();
 }
@@ -232,19 +246,16 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_parts(const __grid_co
     }
 }
 
-// Batches of a part's elements, and what is left of it in smaller ones.
-template <class Op, class Emit, int Rows, int Together, class LineScan>
-GR_HD void scan_part(const Scan& task, const StridedLine<typename Op::In>& line, u64& at, u64 end, u8* out, LineScan& scan) {
+// A batch of a line's elements from `at` on, or with Last what is left of them before `end`.
+template <class Op, class Emit, int Batch, int Together, bool Last, class LineScan>
+GR_HD void scan_part(const Scan& task, const StridedLine<typename Op::In>& line, u64 at, u64 end, u8* out, LineScan& scan) {
     typedef typename Emit::Out Out;
-    for (; at + Rows <= end; at += Rows) {
-        Pack<typename Op::In, 1> batch[Rows];
+    Pack<typename Op::In, 1> batch[Batch];
 #pragma unroll
-        for (int i = 0; i < Rows; i++) batch[i].at[0] = line.get(task, at + i);
-        const auto put = [&](int i, const Pack<Out, 1>& to) { store_once((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
-        scan_batch<(Rows < Together ? Rows : Together)>(scan, batch, put, (Pack<Out, 1>*)nullptr);
-        rebase<Op, 1>(scan, task.option);
-    }
-    if constexpr (Rows > 1) scan_part<Op, Emit, Rows / 2, Together>(task, line, at, end, out, scan);
+    for (int i = 0; i < Batch; i++)
+        if (!Last || at + i < end) batch[i].at[0] = line.get(task, at + i);
+    const auto put = [&](int i, const Pack<Out, 1>& to) { store_once((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
+    scan_batch<(Batch < Together ? Batch : Together), !Last>(scan, batch, end - at, put, (Pack<Out, 1>*)nullptr);
 }
 
 // Grid: threads for all parts. With Split, prefixes are those that scan_parts has left.
@@ -263,7 +274,12 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_co
     typename Ops::Scan scan(state, task.option);
     if constexpr (KeepsIndex<Op>::yes) scan.index = index_of(task, part.first), scan.step = task.step_index;
     u64 at = part.first;
-    scan_part<Op, Emit, Batch, Ops::together>(task, line, at, part.end, (u8*)task.out + begin.c, scan);
+    u8* const out = (u8*)task.out + begin.c;
+    for (; at + Batch <= part.end; at += Batch) {
+        scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
+        rebase<Op, 1>(scan, task.option);
+    }
+    if (at < part.end) scan_part<Op, Emit, Batch, Ops::together, true>(task, line, at, part.end, out, scan);
     const bool is_last = part.end == task.length && (part.first < part.end || part.split == 0);
     if (task.totals && is_last) LineEnds<Op>::keep(task, part.line, scan.after(0));
 }
