@@ -106,7 +106,7 @@ class Machine:
         runs = walked(work.run)
         assert len(runs) == work.runs and (self.count if todo.reads == "chunk" else 1) == work.chunks
         taken = list(itertools.product(range(work.chunks), runs))
-        flat = what.kernel == "reduce_flat_columns" or what.arguments.get("Flat") == "true"
+        flat = what.kernel == "reduce_flat_columns"
         for row, at in enumerate(walked(work.row)):
             if not flat and "columns" not in what.kernel:
                 yield (
@@ -121,7 +121,7 @@ class Machine:
                 continue
             columns: dict[int, list[State]] = {}
             for k in range(work.length):
-                q = k % work.width if what.kernel == "reduce_flat_columns" else k
+                q = k % work.width if flat else k
                 within = k // work.width * work.step_b if flat else 0
                 tail = [(0, _beyond(work))] if flat and k < work.tail else []
                 read = [self._read(todo, chunk, at, run, k, run[2] + within, flat) for chunk, run in taken + tail]
@@ -192,7 +192,7 @@ def check_reads(todo: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
         return
     vector = 16 // chunk.itemsizes[0] if what.kernel in STAGED else int(what.arguments.get("V", 1))
     steps = (work.step_a, work.step_b)
-    flat = what.kernel == "reduce_flat_columns" or what.arguments.get("Flat") == "true"
+    flat = what.kernel == "reduce_flat_columns"
     if vector > 1:
         assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if flat else 2], strict=False))
     layout = chunk.layout()
@@ -282,7 +282,7 @@ def small_grids() -> Iterator[None]:
     )
     grids |= dict(POLLED_GROUPS=1)  # others have tickets
     grids |= dict(FOLD_BYTES=0, COLUMNS_READ=0)  # short lines are columns first, whatever they cost
-    small = dict(**grids, FLAT_BLOCKS=5, UNALIGNED_LINE=200, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
+    small = dict(**grids, FLAT_BLOCKS=5, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
     with pytest.MonkeyPatch.context() as patch:
         for name, number in small.items():
             patch.setattr(tuning, name, number)

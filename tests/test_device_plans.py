@@ -321,7 +321,7 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "lines with gaps": ("reduce_rows Lines=LONG_LINES", gapped((3, 2, 3000), (0, 2)), 1, "two-pass"),
     "short rows": ("reduce_short_rows Lines=SHORT_LINES Partial=true", inside((901, 32), (1,)), 1, "ticket"),
     "short lines as columns": ("reduce_flat_columns", plain((4000, 5, 3), (0, 2), 1), 1, "ticket"),
-    "short lines as columns of planes": ("reduce_columns Flat=false", inside((3, 70, 14, 3), (1, 3), 2), 1, "two-pass"),
+    "short lines as columns of planes": ("reduce_columns", inside((3, 70, 14, 3), (1, 3), 2), 1, "two-pass"),
     "short lines of any order as columns": (
         "reduce_columns Even=true",
         turned((7, 40, 6, 9), (0, 1, 3), (3, 2, 0, 1), (1, 1, 1, 1)),
@@ -330,7 +330,7 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     ),
     "lines with gaps as longer ones": ("reduce_columns Even=true", inside((900, 6, 9), (0,), 4), 1, "ticket"),
     "runs of two strides": ("reduce_columns Even=true V=1", plain((99, 5, 7, 33), (0, 2)), 1, "ticket"),
-    "short lines of chunks as columns": ("reduce_columns Flat=false", plain((200, 38, 3), (0, 2), 1), 3, "ticket"),
+    "short lines of chunks as columns": ("reduce_columns", plain((200, 38, 3), (0, 2), 1), 3, "ticket"),
     "rows of lines": ("reduce_short_rows Lines=SHORT_LINES", inside((901, 3, 5), (1, 2)), 1, "ticket"),
     "even rows": ("reduce_even_rows", Chunk((5000, 8), (4,), ((48, 4),), (1,)), 1, "ticket"),
     "long even rows": ("reduce_even_rows Items=2", plain((5000, 128), (1,), 8), 1, "ticket"),
@@ -340,11 +340,11 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "aligned team rows": ("reduce_team_rows V=4", plain((901, 32), (1,)), 1, "ticket"),
     "team rows by words": ("reduce_team_rows V=4", plain((901, 27), (1,), 1, starts=(1,)), 1, "ticket"),
     "team rows of wide elements": ("reduce_team_rows V=1", plain((901, 3), (1,), 16), 1, "ticket"),
-    "columns": ("reduce_columns Flat=false Finish=POLLED", plain((300, 64), (0,), 8), 1, "ticket"),
-    "columns in two passes": ("reduce_columns Flat=false Finish=TWO_PASS", inside((3000, 9), (0,)), 1, "two-pass"),
-    "columns by atomics": ("reduce_columns Flat=false Finish=ATOMIC", gapped((3000, 9), (0,)), 1, "atomic"),
-    "ordered columns": ("reduce_columns Flat=false", plain((300, 65), (0,), commutative=False), 1, "two-pass"),
-    "planes": ("reduce_columns Flat=false", plain((20, 30, 40), (1,)), 1, "ticket"),
+    "columns": ("reduce_columns Finish=POLLED", plain((300, 64), (0,), 8), 1, "ticket"),
+    "columns in two passes": ("reduce_columns Finish=TWO_PASS", inside((3000, 9), (0,)), 1, "two-pass"),
+    "columns by atomics": ("reduce_columns Finish=ATOMIC", gapped((3000, 9), (0,)), 1, "atomic"),
+    "ordered columns": ("reduce_columns", plain((300, 65), (0,), commutative=False), 1, "two-pass"),
+    "planes": ("reduce_columns", plain((20, 30, 40), (1,)), 1, "ticket"),
     "unaligned columns": ("reduce_columns Unaligned=true", plain((600, 301), (0,), 1, indexed=True), 1, "ticket"),
     "unaligned columns inside": (
         "reduce_columns Unaligned=true Finish=TWO_PASS",
@@ -356,15 +356,20 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "few columns": ("reduce_flat_columns Finish=POLLED", plain((9000, 3), (0,), indexed=True), 1, "ticket"),
     "few columns in two passes": ("reduce_flat_columns Finish=TWO_PASS", plain((9000, 3), (0,)), 1, "two-pass"),
     "few columns by atomics": ("reduce_flat_columns Finish=ATOMIC", plain((2, 6000, 3), (1,)), 1, "atomic"),
-    "odd columns": ("reduce_columns Flat=true", plain((18, 1001), (0,), indexed=True), 1, "ticket"),
-    "odd columns of a plane": ("reduce_columns Flat=true", plain((18, 1001, 1), (0, 2), **PLANE), 1, "ticket"),
-    "few columns of planes": ("reduce_columns Flat=false", inside((90, 14, 3), (0, 1), 4), 1, "ticket"),
+    "odd columns": ("reduce_columns Unaligned=true", plain((18, 1001), (0,), indexed=True), 1, "ticket"),
+    "odd columns of a plane": ("reduce_columns Unaligned=true", plain((18, 1001, 1), (0, 2), **PLANE), 1, "ticket"),
+    "few columns of planes": ("reduce_columns", inside((90, 14, 3), (0, 1), 4), 1, "ticket"),
     "few columns of a plane": ("reduce_flat_columns", plain((9000, 3, 1), (0, 2), **PLANE), 1, "ticket"),
-    "odd columns in two passes": ("reduce_columns Flat=true", plain((2, 20, 1001), (1,)), 1, "two-pass"),
-    "odd columns, turned": ("reduce_columns Flat=true", turned((1001, 2, 20), (2,), (0, 2, 1), (1, 1, 1)), 1, "ticket"),
-    "odd columns backwards": ("reduce_columns Flat=true", turned((18, 1001), (0,), (1, 0), (1, -1)), 1, "ticket"),
+    "odd columns in two passes": ("reduce_columns Unaligned=true", plain((2, 20, 1001), (1,)), 1, "two-pass"),
+    "odd columns, turned": (
+        "reduce_columns Unaligned=true",
+        turned((1001, 2, 20), (2,), (0, 2, 1), (1, 1, 1)),
+        1,
+        "ticket",
+    ),
+    "odd columns backwards": ("reduce_columns Unaligned=true", turned((18, 1001), (0,), (1, 0), (1, -1)), 1, "ticket"),
     "few columns, turned": ("reduce_flat_columns", turned((3, 2, 2000), (2,), (0, 2, 1), (1, 1, 1)), 1, "ticket"),
-    "few columns one element on": ("reduce_columns Flat=false", plain((3000, 3), (0,), starts=(4,)), 1, "ticket"),
+    "few columns one element on": ("reduce_columns", plain((3000, 3), (0,), starts=(4,)), 1, "ticket"),
     "rows backwards": ("reduce_rows Finish=TWO_PASS", turned((5, 9000), (1,), (1, 0), (-1, 1)), 1, "two-pass"),
     "rows of a warp each": ("reduce_short_rows Lines=ONE_LINE", inside((5000, 300), (1,)), 1, "ticket"),
     "rows with room behind": (
@@ -376,10 +381,10 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "pairs": ("reduce_rows Lines=LONG_LINES", paired((3, 2, 3000), (0, 2), (2, 2), (8, 4)), 1, "ticket"),
     "pairs at odds": ("reduce_rows Lines=LONG_LINES", paired((3, 2, 3001), (0, 2), (1, 0), (0, 0)), 1, "ticket"),
     "pairs of rows at odds": ("reduce_short_rows", paired((900, 31), (1,), (1, 0), (0, 0)), 1, "ticket"),
-    "pairs of columns": ("reduce_columns Flat=false", paired((300, 30), (0,), (0, 2), (0, 8)), 1, "ticket"),
+    "pairs of columns": ("reduce_columns", paired((300, 30), (0,), (0, 2), (0, 8)), 1, "ticket"),
     "ordered rows": ("reduce_ordered", plain((3, 4000), (1,), commutative=False), 1, "two-pass"),
     "a batch": ("reduce_rows Lines=SHORT_LINES", inside((9, 80), (0, 1)), 5, "ticket"),
-    "a batch of columns": ("reduce_columns Flat=false", plain((30, 80), (0,)), 5, "two-pass"),
+    "a batch of columns": ("reduce_columns", plain((30, 80), (0,)), 5, "two-pass"),
     "an ordered batch": ("reduce_ordered", plain((3, 90), (1,), commutative=False), 5, "ticket"),
     "atomics into cells": ("fill_cells", plain((2, 9000), (1,)), 1, "atomic"),
 }
@@ -388,7 +393,6 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_every_kernel_is_chosen_for_something(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, chunk, count, finish = CASES[name]
-    monkeypatch.setattr(tuning, "UNALIGNED_LINE", 200)
     monkeypatch.setattr(tuning, "FOLD_BYTES", 0 if "as columns" in name else 1 << 40)
     kernel, *words = wanted.split()
     words = dict(word.split("=") for word in words)
@@ -452,7 +456,6 @@ def test_launches_are_within_limits(
         check_launch(todo, chosen(todo.kernel), op)
 
 
-FLAT_AND_WIDE = pytest.mark.xfail(strict=True, reason="a state for every column of each of the lines laid end to end")
 LARGE = [
     ((2**26,), (0,)),
     ((2, 2**25 + 1), (1,)),
@@ -464,7 +467,7 @@ LARGE = [
     ((128, 2**12, 131), (1,)),
     ((3, 2**20, 33), (0, 1)),
     ((4, 2**24), (0,)),
-    *(pytest.param(shape, (0,), marks=FLAT_AND_WIDE) for shape in [(18, 4965730), (9, 2**23 + 1)]),
+    *((shape, (0,)) for shape in [(18, 4965730), (9, 2**23 + 1)]),
     ((64, 2**20 + 3), (0,)),
 ]
 

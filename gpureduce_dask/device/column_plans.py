@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from . import tuning
 from .layout import Dim, Layout
-from .plans import FLAT, Fold, Operator, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
+from .plans import FLAT, Fold, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
 # Byte operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
@@ -70,7 +70,7 @@ class ColumnPlanner(Planner):
             row=rows,
             run=runs,
         )
-        return self._tiles(work, vector, flat=False, crowded=crowded, unaligned=unaligned)
+        return self._tiles(work, vector, crowded, unaligned)
 
     def _widest(self, crowded: bool = False) -> int:
         """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
@@ -173,10 +173,9 @@ class ColumnPlanner(Planner):
         if runs[0].a != line.size * size or self.phases[0] or not aligned_by(rows, 0, vector * size):
             return False
         periods = self._periods(line, vector)
-        misaligned = line.size % vector != 0
-        if misaligned and line.size * size >= tuning.UNALIGNED_LINE and self._reads_unaligned(line, 1):
+        if periods * line.size > tuning.THREADS * vector:
             return False
-        return (misaligned or line.size < tuning.FLAT_SLOTS * vector) and runs[0].size >= 4 * periods
+        return (line.size % vector != 0 or line.size < tuning.FLAT_SLOTS * vector) and runs[0].size >= 4 * periods
 
     def _periods(self, line: Dim, vector: int) -> int:
         """Lines laid end to end: a whole number of vectors, up to a block's width of them."""
@@ -187,55 +186,10 @@ class ColumnPlanner(Planner):
         return aligned if aligned >= 0.9 * most else most
 
     def _flat_columns(self, line: Dim, rows: Sequence[Dim], run: Dim) -> Steps:
-        vector = self._widest()
+        """A long line that one block spans: the block folds its periods itself."""
+        op, vector = self.op, self._widest()
         periods = self._periods(line, vector)
         length = periods * line.size
-        outer = math.prod(d.size for d in rows)
-        if length <= tuning.THREADS * vector:
-            return self._one_flat_tile(line, rows, run, vector, periods)
-        cell_rows = tuple(Dim(d.size, d.a, d.b, row_major(rows, i) * length) for i, d in enumerate(rows))
-        work = replace(
-            self.work,
-            rows=outer,
-            runs=run.size // periods,
-            length=length,
-            slots=length // vector,
-            tail=run.size % periods * line.size,
-            cells=outer * length,
-            first_cell=0,
-            step_a=line.a,
-            step_b=run.c,
-            step_c=1,
-            width=line.size,
-            row=cell_rows,
-            run=(Dim(run.size // periods, run.a * periods, 0, run.c * periods),),
-        )
-        first = replace(self.op, emit="")
-        steps = [replace(step, writes=FLAT) for step in self._tiles(work, vector, flat=True, op=first)]
-        state = self.op.state_bytes
-        of_rows = self.cells_of_row
-        of_line = self.cells_of_line or (Dim(line.size, 1, 0, line.c),)
-        if self.columns_of_cell == 1:
-            of_rows = tuple(Dim(d.size, row_major(rows, i), 0, d.c) for i, d in enumerate(rows))
-        folded = Layout(
-            kept=(
-                *(replace(d, a=d.a * length * state) for d in of_rows),
-                *(replace(d, a=d.a * state) for d in of_line),
-            ),
-            reduced=(Dim(periods, line.size * state), *folded_columns(self.columns_of_cell, state, self.column_step)),
-            offset_a=0,
-            offset_b=0,
-            cell=self.layout.cell,
-            low_a=0,
-            high_a=outer * length * state,
-            low_b=0,
-            high_b=0,
-        )
-        return [*steps, Fold(self.op, folded, FLAT)]
-
-    def _one_flat_tile(self, line: Dim, rows: Sequence[Dim], run: Dim, vector: int, periods: int) -> Steps:
-        """A long line that one block spans: the block folds its periods itself."""
-        op, length = self.op, periods * line.size
         long = Dim(run.size // periods, run.a * periods, 0, run.c * periods)
         work = replace(
             self.work,
@@ -262,20 +216,11 @@ class ColumnPlanner(Planner):
         work = replace(work, splits=splits)
         is_long = splits * line.size > tuning.THREADS * self._chain()
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
-        return self._finished(name, work, work.rows * splits, work.rows, line.size, shared, work.cells, finish=finish)
+        return self._finished(name, work, work.rows * splits, work.rows, line.size, shared, work.cells, finish)
 
-    def _tiles(
-        self,
-        work: Work,
-        vector: int,
-        flat: bool,
-        op: Operator | None = None,
-        crowded: bool = False,
-        unaligned: bool = False,
-    ) -> Steps:
-        op = op or self.op
-        runs = work.runs * self.chunks
-        wide, even = self._width(work, runs, flat), self.chunks == 1 and len(work.run) <= 1
+    def _tiles(self, work: Work, vector: int, crowded: bool, unaligned: bool) -> Steps:
+        op, runs = self.op, work.runs * self.chunks
+        wide, even = self._width(work, runs), self.chunks == 1 and len(work.run) <= 1
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
@@ -286,7 +231,7 @@ class ColumnPlanner(Planner):
         )
         while items > 1 and items * tall >= 2 * runs:
             items //= 2
-        published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 or flat else 1)
+        published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 else 1)
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
         warp_tiles = tiles * runs * wide // (32 * items)
@@ -296,18 +241,17 @@ class ColumnPlanner(Planner):
         splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN)))
         name = (
             f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
-            f"{str(even).lower()}, {str(flat).lower()}, {str(unaligned).lower()}, {{}}, {self.batch}>"
+            f"{str(even).lower()}, {str(unaligned).lower()}, {{}}, {self.batch}>"
         )
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
         is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
-        return self._finished(
-            name, replace(work, splits=splits), tiles * splits, tiles, wide * vector, shared, work.cells, op, finish
-        )
+        work = replace(work, splits=splits)
+        return self._finished(name, work, tiles * splits, tiles, wide * vector, shared, work.cells, finish)
 
-    def _width(self, work: Work, runs: int, flat: bool) -> int:
+    def _width(self, work: Work, runs: int) -> int:
         """Threads across a tile; the rest of the block goes down it, where tiles alone would not fill the GPU."""
-        wide, least = 256, tuning.COLUMN_WIDTH * (2 if flat else 1)  # twice: such lines start within a cache line
+        wide, least = 256, tuning.COLUMN_WIDTH
         few = work.rows * work.slots < tuning.COLUMN_TILES * wide
         while few and wide > least and runs >= 2 * tuning.THREADS // wide:
             wide //= 2

@@ -152,8 +152,8 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
 
 def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]:
     """The launches of one of these ways, two where sums are made of what the first leaves; of PIECES those that come
-    before those of :func:`pieces`: one that sorts few labels, or the passes of a sort, one after another, and what finds
-    where groups start."""
+    before those of :func:`pieces`: one that sorts few labels, or the passes of a sort, one after another, and what
+    finds where groups start."""
     if way == PIECES and max(rows.length, rows.groups) <= SORT_SHORT:
         return (sorting_block(rows),)
     if way == PIECES:

@@ -178,11 +178,10 @@ class Planner:
         columns: int = 1,
         shared: int = 0,
         cells: int = 0,
-        op: Operator | None = None,
         finish: str = "",
     ) -> Steps:
         """The launch, and with it whatever brings the partials of its blocks together."""
-        op, finish = op or self.op, finish or self.finish
+        op, finish = self.op, finish or self.finish
         shared = max(shared, tuning.THREADS // 32 * op.state_bytes, 16)
         if (
             work.splits > 1

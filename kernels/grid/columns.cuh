@@ -147,20 +147,6 @@ GR_HD typename Op::State settle_column(Running& columns, int j, const Todo& task
     return state;
 }
 
-// Flat columns: the state with the incomplete last line's element of this column, where it has one.
-template <class Op, int V, class Todo>
-GR_HD typename Op::State with_tail(typename Op::State state, const Todo& task, const typename Todo::Place& row,
-                                   u64 column,
-                                   i64 within) {
-    typedef typename Op::In In;
-    if (column >= task.tail) return state;
-    const Base* base;
-    Line<In, V> line = find_line<In, V>(task, row, task.runs * task.chunks, base);
-    typename Op::Acc acc = Op::start();
-    Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, column)), line.index + within);
-    return Op::combine(state, Op::settle(acc));
-}
-
 // All threads call; each has put its states into shared memory. Folds them down each column, neighbours first, so that
 // they stay in run order: the column numbered q of the tile is left in place q. Two block barriers and more.
 template <class State, class Op, int Columns, int Threads, int Tall> GR_HD void fold_down() {
@@ -240,19 +226,16 @@ GR_HD void finish_tile(const Task<Chunks>& task, u64 tile, u64 split) {
 }
 
 // Blocks that share an SM, as the plan counts on: 0 leaves it to the compiler.
-template <class Op, int V, bool Even, bool Flat> struct Resident {
+template <class Op, int V, bool Even> struct Resident {
     static const bool crowded = Even && (Op::crowded & Reader<typename Op::In>::size_a);
-    static const int blocks = GR_BLOCKS || !crowded ? GR_BLOCKS : Flat ? 3 : V > 2 ? 2 : V > 1 ? 3 : 4;
+    static const int blocks = GR_BLOCKS || !crowded ? GR_BLOCKS : V > 2 ? 2 : V > 1 ? 3 : 4;
 };
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: one chunk, runs one
-// stride apart. With Flat, a line holds several periods of the kept columns one after another, the last line `tail`
-// elements; the caller folds periods. Unaligned: lines begin at any alignment, and slots with them. Uses Threads * V
-// states of shared memory.
-template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, bool Flat, bool Unaligned, int Finish,
-          int Chunks>
-__global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Flat>::blocks) reduce_columns(
+// stride apart. Unaligned: lines begin at any alignment, and slots with them. Uses Threads * V states of shared memory.
+template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, bool Unaligned, int Finish, int Chunks>
+__global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;
@@ -262,9 +245,7 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Flat>::blocks) 
     Column<Wide> column(task, tile);
     typename ColumnsFor<Op, V, Even && Op::commutative>::type columns;
     columns.start();
-    i64 within[V];
-#pragma unroll
-    for (int j = 0; j < V; j++) within[j] = Flat ? (i64)task.by_width.of(column.slot * V + j) * task.step_b : 0;
+    const i64 within[V] = {};
     const auto row = task.row_at(column.outer);
     const u64 share = (runs + task.splits - 1) / task.splits, begin = split * share;
     if (column.inside) {
@@ -278,11 +259,9 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Flat>::blocks) 
         if (Op::from_last) first = end - 1, stride = 0 - stride;
         absorb_columns<Op, V, Items, Even, Unaligned>(columns, task, row, column.slot, first, count, stride, within);
     }
-    const bool tail = Flat && column.inside && task.tail && split == task.splits - 1 && column.down == 0;
 #pragma unroll
     for (int j = 0; j < V; j++) {
-        State state = settle_column<Op, V>(columns, j, task, row, begin + column.down, tall, within[j]);
-        if (tail) state = with_tail<Op, V>(state, task, row, column.slot * V + j, within[j]);
+        const State state = settle_column<Op, V>(columns, j, task, row, begin + column.down, tall, within[j]);
         each[column.down * (Wide * V) + column.across * V + j] = state;
     }
     finish_tile<Op, Emit, V, Threads, Wide, Unaligned, Finish>(task, tile, split);

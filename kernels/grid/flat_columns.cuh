@@ -3,6 +3,20 @@
 #pragma once
 #include "columns.cuh"
 
+// The state with the incomplete last line's element of this column, where it has one.
+template <class Op, int V, class Todo>
+GR_HD typename Op::State with_tail(typename Op::State state, const Todo& task, const typename Todo::Place& row,
+                                   u64 column,
+                                   i64 within) {
+    typedef typename Op::In In;
+    if (column >= task.tail) return state;
+    const Base* base;
+    Line<In, V> line = find_line<In, V>(task, row, task.runs * task.chunks, base);
+    typename Op::Acc acc = Op::start();
+    Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, column)), line.index + within);
+    return Op::combine(state, Op::settle(acc));
+}
+
 // All threads call. Folds `rows` by `columns` states in shared memory down each column; column q is left in place q.
 // Order is fixed, but not the rows': for commutative operators. Block barriers.
 template <class Op, int Threads> GR_HD void fold_periods(u32 rows, u32 columns) {

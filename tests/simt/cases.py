@@ -150,7 +150,6 @@ def small_grids() -> Iterator[None]:
             patch.setattr(tuning, name, 6)
         for name in ("ONE_WAVE", "FEW_BLOCKS", "TILES_PER_WARP"):
             patch.setattr(tuning, name, 4)
-        patch.setattr(tuning, "UNALIGNED_LINE", 256)
         patch.setattr(tuning, "FOLD_BYTES", 1 << 40)
         patch.setattr(tuning, "POLLED_GROUPS", 1)  # others have tickets
         yield
