@@ -151,8 +151,8 @@ CASES = {
 ADDED = {
     f"{op}-{t}": (op, t, (1024,), (0,), 5, True) for op, t in (("nansum", "f4"), ("mean", "i2"), ("nanmean", "f2"))
 }
-# Extremes and what else a word stands for, of floats and of integers that are as small as can be too, a group of which is
-# empty.
+# Extremes and what else a word stands for, of floats and of integers that are as small as can be too, a group of which
+# is empty.
 RAISED = {
     f"{op}-{t}-{n}": (op, t, (n,), (0,), groups, True)
     for op, t in (

@@ -77,8 +77,8 @@ class Draw:
         return tuple(a for a in range(len(self.base)) if a not in self.axes)
 
     def touched(self, itemsize: int) -> float:
-        """Bytes of the memory sectors that the view's elements lie in, by their own bytes: 1, or more where steps and cuts
-        leave out elements between them. Of a large view it counts those of a part that lies together."""
+        """Bytes of the memory sectors that the view's elements lie in, by their own bytes: 1, or more where steps and
+        cuts leave out elements between them. Of a large view it counts those of a part that lies together."""
         if self.spread is not None:
             return 1.0
         extents = [range(n)[slice(*cut)] for n, cut in zip(self.base, self.cuts, strict=True)]
