@@ -150,6 +150,22 @@ def test_every_view_dtype_and_operator_is_drawn():
     assert min(counts) == 2 and max(counts) > 10_000
 
 
+@pytest.mark.parametrize(
+    "base, cuts, itemsize, touched",
+    [
+        ((4096,), [(None, None, None)], 4, 1),
+        ((4096,), [(None, None, 2)], 4, 2),
+        ((4096,), [(None, None, -3)], 8, 3),
+        ((4096,), [(None, None, 64)], 1, 32),
+        ((500, 4), [(None, None, None), (1, -1, None)], 4, 2),
+        ((500, 64), [(None, None, 2), (None, None, None)], 4, 1),
+    ],
+)
+def test_sectors_that_a_view_touches(base, cuts, itemsize, touched):
+    draw = random_draws.Draw(SCANS, "sum", "float32", 1.0, base, tuple(cuts), tuple(range(len(base))), (0,))
+    assert draw.touched(itemsize) == pytest.approx(touched, rel=0.01)
+
+
 def case(ours, kind="scans", mib=64, **more):
     some = {
         "case": f"sum float32 ({ours})",
@@ -169,12 +185,12 @@ def told(*cases):
 
 def test_what_is_told():
     scans = [case(i / 20) for i in range(1, 21)]
-    slow = case(0.5, "reductions", 4, CuPy=0.6, CuPy_s=0.9, torch=0.1, torch_s=5.0)
+    slow = case(0.5, "reductions", 4, CuPy=0.6, CuPy_s=0.9, torch=0.1, torch_s=5.0, touched=2.0)
     level = case(0.6, "reductions", 4, CuPy=0.61, CuPy_s=0.97)
     text = random_report.summary(told(*scans, slow, level))
     assert text.startswith("a GPU, 2026-11-25, seed 7: 22 cases, 0 wrong, 0 failed, 1 slower than a peer\n")
-    assert "| scans, 64 | 20 | 0.55 | 0.15 | 0.05 |  |  |" in text
-    assert "| reductions, 4 | 2 | 0.60 | 0.50 | 0.50 | 2, 0.61 | 1, 0.10 |" in text
+    assert "| scans, 64 | 20 | 0.55 | 0.15 | 0.05 | 0.55, 0.15, 0.05 |  |  |" in text
+    assert "| reductions, 4 | 2 | 0.60 | 0.50 | 0.50 | 1.00, 0.60, 0.60 | 2, 0.61 | 1, 0.10 |" in text
     assert "seconds: 11, of them first calls 6 and checks 2\n" in text
     worst = text.partition("the worst 10:")[2]
     assert worst.count("scan_lines<Sum>") == 10 and worst.splitlines()[1].startswith("  0.050  64 MiB scans: sum")
