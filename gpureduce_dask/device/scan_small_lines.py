@@ -101,6 +101,10 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     groups = 1 << (groups.bit_length() - 1)
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
         groups //= 2
+    while groups > 1 and vector > 1 and lines < groups * vector * processors * RESIDENT:
+        groups //= 2
+    while vector > 1 and lines < groups * vector * processors * RESIDENT:
+        vector //= 2
     each = groups * vector
     if lines < each * processors * RESIDENT or length > LONGEST_COLUMN:
         return None
