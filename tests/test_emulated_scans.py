@@ -547,6 +547,19 @@ def test_digits_of_variances(name):
     np.testing.assert_allclose(got[1:], wanted[1:].astype("f8"), rtol=4e-15)
 
 
+def test_digits_of_variances_of_lines_by_a_thread_each():
+    """Far from the first elements, and in binary64 though elements have few digits."""
+    one = call(
+        "var", "f4", (2, 5000), 1, view=lambda x: np.where(np.arange(5000) < 4, 0, x + 1e4).astype("f4"), result="f8"
+    )
+    one = replace(one, method="scan_lines")
+    with mock.patch.object(scan_plans, "ENOUGH", 1):
+        got, _ = run(build([unit([one])])[0], one, "forward")
+    x, count = one.chunks[0].astype(np.longdouble), np.arange(1, 5001)
+    wanted = np.cumsum(x * x, axis=1) / count - (np.cumsum(x, axis=1) / count) ** 2
+    np.testing.assert_allclose(got[:, 4:], wanted[:, 4:].astype("f8"), rtol=1e-12)
+
+
 # what is wrong: the text, what stands there instead, and calls that show it
 DEFECTS = {
     "a barrier's number comes again too soon": (

@@ -478,7 +478,7 @@ MUTANTS = [
         "keys written over as they are read",
         "sorted by a block",
         "bins_sort_block(",
-        "(is_last ? 0 : task.length)",
+        "(is_odd ? 0 : task.length)",
         "0",
     ),
     Mutant("digits where they begin in a share", "sorted by a block", "bins_sort_block(", "at += seen[d];"),

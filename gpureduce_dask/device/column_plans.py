@@ -25,17 +25,9 @@ class ColumnPlanner(Planner):
     ----------
     columns_of_cell : int
         Neighbouring columns that become one cell. By default each has a cell of its own.
-    column_step : int
-        With several columns a cell, the position from one of them to the next.
-    cells_of_row, cells_of_line : tuple of Dim
-        With several columns a cell, which cells are those of a row of lines, and of a line: their number, how far apart
-        they are as rows, or as columns, and the step of the output cell.
     """
 
     columns_of_cell = 1
-    column_step = 0
-    cells_of_row: tuple[Dim, ...] = ()
-    cells_of_line: tuple[Dim, ...] = ()
 
     def launches(self) -> Steps:
         layout, op = self.layout, self.op

@@ -76,7 +76,7 @@ _WHOLE = re.compile(r"Sum<.*, [iu]64>|CountNonzero<.*>|Tally<.*>|Mean<.*, i64>")
 _FLOATS = re.compile(r"(Sum|Mean)<(Value|NonNan)<(f32|half|bfloat16), f64>, f64>")
 
 # Extremes, their positions, and first and last elements, beside a count that says whether there are any; magnitudes.
-_EXTREMES = re.compile(r"Both<(MinMax|Arg|Kept)<(\w+), [\w, ]+>, Tally<\2, false>>|(MaxMagnitude)<\w+>")
+_WORDS = re.compile(r"Both<(MinMax|Arg|Kept)<(\w+), [\w, ]+>, Tally<\2, false>>|(MaxMagnitude)<\w+>")
 
 PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "raised"
 ATOMIC, EXACT, PIECES = "atomic", "exact", "pieces"
@@ -273,7 +273,7 @@ class Word:
 
 def word_of(op: Operator) -> Word | None:
     """The word that orders as elements do; None where there is none."""
-    found = _EXTREMES.fullmatch(op.type)
+    found = _WORDS.fullmatch(op.type)
     if found is None:
         return None
     kind, element = found[1] or found[3], found[2]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from . import tuning
 from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
 from .layout import Dim, merged
-from .plans import FLAT, Fold, Launch, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
+from .plans import Launch, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
 
@@ -111,18 +111,9 @@ class RowPlanner(Planner):
         kept, count, state = self.layout.kept, line.size, self.op.state_bytes
         cells = [replace(dim, c=row_major(kept, i) * count) for i, dim in enumerate(kept)]
         columns = merged([*cells, replace(line, c=1)], True)
-        inner = [dim for dim, cell in zip(kept, cells, strict=True) if cell.c < columns[-1].size]
         planner = state_planner(self, ColumnPlanner, columns, runs)
-        outer = kept[: len(kept) - len(inner)]
-        planner.columns_of_cell, planner.column_step = count, line.c
-        planner.cells_of_row = tuple(Dim(dim.size, row_major(outer, i), 0, dim.c) for i, dim in enumerate(outer))
-        planner.cells_of_line = tuple(
-            Dim(dim.size, row_major(inner, i) * count, 0, dim.c) for i, dim in enumerate(inner)
-        )
+        planner.columns_of_cell = count
         steps = planner.launches()
-        last = steps[-1]
-        if isinstance(last, Fold) and last.reads == FLAT:
-            return [*steps[:-1], replace(last, op=self.op, layout=replace(last.layout, cell=self.layout.cell))]
         states = tuple(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(kept, cells, strict=True))
         return folded_behind(self, steps, states, folded_columns(count, state, line.c), self.cells * count)
 

@@ -215,8 +215,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_block(const __gr
             memory.offsets[d] = at;
             at += seen[d];
         }
-        const bool is_last = (task.runs - pass) % 2;  // or two before it, and so on: what it writes is read by the next
-        u32 *const to_keys = scratch + (is_last ? 0 : task.length), *const to_places = is_last ? (u32*)task.out : spare;
+        const bool is_odd = (task.runs - pass) % 2;  // the last pass, the one two before it, and so on: between them the others read
+        u32 *const to_keys = scratch + (is_odd ? 0 : task.length), *const to_places = is_odd ? (u32*)task.out : spare;
         if (pass == 0) split_tiles<L, true, Threads, Items>(from, all, digits, memory, keys, to_keys, to_places);
         else split_tiles<L, false, Threads, Items>(from, all, digits, memory, keys, to_keys, to_places);
         from = {(const u8*)to_keys, to_places};

@@ -96,8 +96,7 @@ template <class Op> struct SegmentedState<Op, true> {
     static GR_HD bool has_head(State state) { return state.has_head; }
 };
 
-// The state before a line's first element, and what is left of the one behind its last. A task has carries where it has totals of
-// another chunk, and positions do not begin at 0.
+// The state before a line's first element, where a task has carries, and what is kept of the state behind its last.
 template <class Op> struct LineEnds {
     typedef typename Op::State State;
     template <class Todo> static GR_HD State before(const Todo& task, u64 line) { return ((const State*)task.carry)[line]; }
@@ -105,7 +104,7 @@ template <class Op> struct LineEnds {
 };
 
 // Positions without an index that kernels tell: a state counts its elements, so that those of what it is combined with lie behind
-// them (`moved`). For lines from the first element to the last.
+// them (`moved`). For lines from the first element to the last. Without carries positions begin at 0: the caller sees to that.
 template <class Op> struct Counted {
     typedef typename Op::In In;
     struct State {

@@ -56,9 +56,16 @@ template <class Op, class Emit, int V, bool Exclusive> struct ThreadColumnOps {
     typedef typename Conditional<KeepsIndex<Op>::yes, IndexedColumnScan<Op, Emit, V, Exclusive>, Plain>::type Scan;
 };
 
-// Variances of many digits are about a mean that is not far behind, as elsewhere about that before a lane's run.
-template <class Op, int V, class Columns> GR_HD void rebase(Columns& scan, const f64* option) {
-    if constexpr (ShiftedPowerSums<Op>::exists && !FewDigits<typename Op::In>::yes) {
+// Variances are sums about the mean before some elements. Where all digits of binary64 are wanted these are few; else as many as
+// leave results of 32 bits theirs, however many elements come before.
+template <class Op, class Emit> struct Rebases {
+    static const bool all_digits = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8;
+    static const int batches = all_digits ? 1 : 32;
+};
+// Called behind each batch, number `batch`.
+template <class Op, class Emit, int V, class Columns> GR_HD void rebase(Columns& scan, u64 batch, const f64* option) {
+    if constexpr (ShiftedPowerSums<Op>::exists) {
+        if (batch % Rebases<Op, Emit>::batches != Rebases<Op, Emit>::batches - 1) return;
         typename Op::State state[V];
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = scan.after(j);
@@ -127,7 +134,11 @@ struct ThreadColumnScan {
     template <bool Whole> GR_HD void load(Pack<In, columns>& row) {
 #pragma unroll
         for (int g = 0; g < Groups; g++) {
-            if (!has<Whole>(g)) continue;
+            if (!has<Whole>(g)) {
+#pragma unroll
+                for (int j = 0; j < Vector; j++) row.at[g * Vector + j] = In();
+                continue;
+            }
             const i64 at = g * 32 * Vector;
             const auto pack = Reader<In>::template load<Vector>(a + at * unit_a(), b + at * unit_b());
 #pragma unroll
@@ -170,9 +181,9 @@ struct ThreadColumnScan {
             state[j] = task.carry && has<Whole>(j / Vector) ? LineEnds<Op>::before(task, line(j)) : Op::identity();
         ColumnsScan scan(state, task.option);
         if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
-        for (; left >= Batch; left -= Batch) {
+        for (u64 batch = 0; left >= Batch; left -= Batch, batch++) {
             take<Whole, false>(scan);
-            rebase<Op, columns>(scan, task.option);
+            rebase<Op, Emit, columns>(scan, batch, task.option);
         }
         if (left > 0) take<Whole, true>(scan);
 #pragma unroll
@@ -277,7 +288,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_co
     u8* const out = (u8*)task.out + begin.c;
     for (; at + Batch <= part.end; at += Batch) {
         scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
-        rebase<Op, 1>(scan, task.option);
+        rebase<Op, Emit, 1>(scan, (at - part.first) / Batch, task.option);
     }
     if (at < part.end) scan_part<Op, Emit, Batch, Ops::together, true>(task, line, at, part.end, out, scan);
     const bool is_last = part.end == task.length && (part.first < part.end || part.split == 0);

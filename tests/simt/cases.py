@@ -78,7 +78,7 @@ LAYOUTS = {
     "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2]),
     "broadcast": Layout((40, 1000), (0,), "broadcast"),
 }
-UNALIGNED = ("unaligned columns", "unaligned columns inside", "unaligned columns of planes")  # of 1 and 2 bytes
+UNALIGNED = ("unaligned columns", "unaligned columns inside", "unaligned columns of planes")
 TABLE_LAYOUTS = (
     *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
     *("columns of odd stride", "team rows", "rows one row on"),

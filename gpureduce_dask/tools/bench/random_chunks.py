@@ -289,7 +289,9 @@ def measure(draw: Draw, with_peers: bool = True) -> Case:
     case["ceiling"] = ceiling(CEILING[draw.kind], nbytes)
     case["ours_s"] = device_seconds(Rotation(job.calls))
     case["ours"] = nbytes / case["ours_s"] / case["ceiling"]
-    case["touched"] = 1 + (draw.touched(dtype_of(draw.dtype).itemsize) - 1) * job.read / nbytes
+    itemsize = dtype_of(draw.dtype).itemsize
+    chunks = CHUNKS if draw.kind == BATCH else 1
+    case["touched"] = 1 + (draw.touched(itemsize) - 1) * chunks * math.prod(draw.shape) * itemsize / nbytes
     for name, peer in job.peers.items() if with_peers else ():
         try:
             seconds = _peer_seconds(peer, job.arrays, max(draw.shape))
