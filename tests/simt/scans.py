@@ -70,6 +70,9 @@ def first(
     return next(filter(None, few))
 
 
+BEHIND = 256  # lines that a defect may write to behind the last: of no array
+
+
 @dataclass(frozen=True)
 class Call:
     """One scan: its operator, chunks and options."""
@@ -184,10 +187,10 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
     kept = [a for a in order if a != call.axis]
     ends = [shape[a] for a in kept]
     lines = int(np.prod(ends))
-    total = np.zeros((lines, op.state_bytes), np.uint8)
+    total = np.zeros((lines + BEHIND, op.state_bytes), np.uint8)[:lines]
     carry = None
     if call.carry is not None:
-        carry = np.zeros((lines, op.state_bytes), np.uint8)
+        carry = np.zeros((lines + BEHIND, op.state_bytes), np.uint8)[:lines]
         states = np.ascontiguousarray(call.carry.transpose(*kept, call.axis).reshape(-1))
         carry[:, : call.bound.state.itemsize] = states.view(np.uint8).reshape(lines, -1)
     scratch = np.zeros(plan.scratch_bytes + 128, np.uint8)
