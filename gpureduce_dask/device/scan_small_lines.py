@@ -96,15 +96,12 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     *planes, columns = kept
     vector = _column_vector(op, arrays, columns, planes)
     nbytes = sum(max(4, vector * n) for n in op.itemsizes)
-    groups = max(1, COLUMN_BYTES // nbytes)
-    groups = max(1, min(groups, COLUMN_STATES // (vector * op.state_bytes)))
+    groups = max(1, min(COLUMN_BYTES // nbytes, COLUMN_STATES // (vector * op.state_bytes)))
     groups = 1 << (groups.bit_length() - 1)
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
         groups //= 2
-    while groups > 1 and vector > 1 and lines < groups * vector * processors * RESIDENT:
-        groups //= 2
-    while vector > 1 and lines < groups * vector * processors * RESIDENT:
-        vector //= 2
+    while vector > 1 and lines < groups * vector * processors * RESIDENT:  # fewer columns a thread
+        groups, vector = (groups // 2, vector) if groups > 1 else (1, vector // 2)
     each = groups * vector
     if lines < each * processors * RESIDENT or length > LONGEST_COLUMN:
         return None

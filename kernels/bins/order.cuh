@@ -57,14 +57,14 @@ template <class T, bool Max, bool SkipNan> struct ExtremeKey {
         return Elements::back(typename Elements::Bits(Max ? word : ~word));
     }
 };
-// What a word says: the element or its place, or with in_two the element alone, whose place is found in a second read. `rises`
-// where each element is better than those before it.
-struct Plainly {
+// What a word says, unless a Key says else: the element. A word may be a place, too, or with in_two the place is found in a second
+// read; `may_be_zero` where an element's word may be that of nothing, `rises` where each element is better than those before it.
+struct KeyDefaults {
     static const bool may_be_zero = false, in_two = false, rises = false;
     template <class Code> static GR_HD u32 place(Code) { return 0; }
 };
 template <class Op> struct Key;
-template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNan>, Tally<T, false>>> : Plainly {
+template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNan>, Tally<T, false>>> : KeyDefaults {
     typedef ExtremeKey<T, Max, SkipNan> Extremes;
     typedef typename Extremes::Code Code;
     static const bool may_be_zero = !Extremes::Elements::has_nan;
@@ -75,7 +75,7 @@ template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNa
     }
 };
 // Magnitudes are no less than 0, which is that of nothing, and order as their bits do.
-template <class T> struct Key<MaxMagnitude<T>> : Plainly {
+template <class T> struct Key<MaxMagnitude<T>> : KeyDefaults {
     typedef u64 Code;
     static GR_HD u64 at(T x, u32) {
         const f64 size = magnitude(x);
@@ -85,7 +85,7 @@ template <class T> struct Key<MaxMagnitude<T>> : Plainly {
 };
 // With its place, counted down behind it, so that the first of equal elements has the largest word. Zeros are equal. Elements
 // of 64 bits leave no room for a place.
-template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>, Tally<T, false>>> : Plainly {
+template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>, Tally<T, false>>> : KeyDefaults {
     typedef ExtremeKey<T, Max, SkipNan> Extremes;
     typedef u64 Code;
     static const bool in_two = sizeof(T) == 8, may_be_zero = in_two && !Extremes::Elements::has_nan;
@@ -102,7 +102,7 @@ template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>,
     }
 };
 // The place of the last element that is no NaN, or of the first; what stands there is read at the end.
-template <class T, bool Last> struct Key<Both<Kept<T, Last>, Tally<T, false>>> : Plainly {
+template <class T, bool Last> struct Key<Both<Kept<T, Last>, Tally<T, false>>> : KeyDefaults {
     typedef u32 Code;
     static const bool may_be_zero = true, rises = Last;
     static GR_HD u32 at(const T& x, u32 place) { return is_nan(x) ? 0 : Last ? place + 1 : ~place; }

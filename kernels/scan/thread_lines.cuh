@@ -73,8 +73,8 @@ template <class Op, class Emit, int V, class Columns> GR_HD void rebase(Columns&
     }
 }
 // Scans the first `left` of rows that are at hand, or with Whole all, Together of them at once, and hands each on.
-template <int Together, bool Whole, class Columns, class From, class To, int Count, class Put>
-GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const Put& put, To*) {
+template <class To, int Together, bool Whole, class Columns, class From, int Count, class Put>
+GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const Put& put) {
     static_assert(Count % Together == 0, "whole runs of rows");
 #pragma unroll
     for (int i = 0; i < Count; i += Together) {
@@ -172,7 +172,7 @@ struct ThreadColumnScan {
         for (int i = 0; i < Batch; i++)
             if (!Last || i < left) load<Whole>(batch[i]);
         const auto put = [&](int, const Pack<Out, columns>& row) { store<Whole>(row); };
-        scan_batch<(Batch < Ops::together ? Batch : Ops::together), !Last>(scan, batch, left, put, (Pack<Out, columns>*)nullptr);
+        scan_batch<Pack<Out, columns>, (Batch < Ops::together ? Batch : Ops::together), !Last>(scan, batch, left, put);
     }
     template <bool Whole> GR_HD void run() {
         State state[columns];
@@ -266,7 +266,7 @@ GR_HD void scan_part(const Scan& task, const StridedLine<typename Op::In>& line,
     for (int i = 0; i < Batch; i++)
         if (!Last || at + i < end) batch[i].at[0] = line.get(task, at + i);
     const auto put = [&](int i, const Pack<Out, 1>& to) { store_once((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
-    scan_batch<(Batch < Together ? Batch : Together), !Last>(scan, batch, end - at, put, (Pack<Out, 1>*)nullptr);
+    scan_batch<Pack<Out, 1>, (Batch < Together ? Batch : Together), !Last>(scan, batch, end - at, put);
 }
 
 // Grid: threads for all parts. With Split, prefixes are those that scan_parts has left.
