@@ -1,7 +1,10 @@
-"""The device context of a thread, which the driver's own calls need and do not make."""
+"""The driver's own calls, and the device context of a thread, which they need and do not make."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import sys
 import threading
 
 
@@ -24,3 +27,9 @@ def enter() -> None:
 
     runtime.setDevice(runtime.getDevice())  # since CUDA 12 it also makes the context current
     _thread.entered = True
+
+
+@functools.cache
+def driver() -> ctypes.CDLL:
+    """The library of the driver; an ``OSError`` where there is none."""
+    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

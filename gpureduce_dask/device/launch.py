@@ -97,6 +97,18 @@ def current_stream() -> int:
     return stream
 
 
+def current_context() -> int:
+    """The handle of the current device's context."""
+    context.enter()
+    found: int = _runtime().current_context()
+    return found
+
+
+def check(status: int) -> None:
+    """Raise what a status of the driver says, unless all is well."""
+    _runtime().check(status)
+
+
 def fill_zeros(address: int, nbytes: int, stream: int) -> None:
     """Zeros, once the stream gets there."""
     _runtime().memset(address, 0, nbytes, stream)
@@ -231,6 +243,8 @@ def _runtime() -> Any:
         launch=driver.launchKernel,
         current_stream=cupy.cuda.get_current_stream,
         current_device=cupy.cuda.runtime.getDevice,
+        current_context=driver.ctxGetCurrent,
+        check=driver.check_status,
         ndarray=cupy.ndarray,
         alloc=cupy.cuda.alloc,
         memset=cupy.cuda.runtime.memsetAsync,
@@ -242,7 +256,7 @@ def _stream_ids() -> Callable[[int], int]:
     """What tells streams apart as long as the process lives; that of a thread by the thread where the driver is older
     than CUDA 12 and does not say."""
     try:
-        ask = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1").cuStreamGetId
+        ask = context.driver().cuStreamGetId
     except (OSError, AttributeError):
         return lambda stream: threading.get_ident() if stream == PER_THREAD_STREAM else 0
     ask.argtypes = ctypes.c_void_p, ctypes.POINTER(ctypes.c_ulonglong)

@@ -3,33 +3,30 @@
 A copy from memory that is not pinned goes through the driver's own buffers, by one thread: it moves as much as a core
 copies, a fifth of what the link does, and less where a file is mapped and each page is met for the first time. Here
 threads copy pieces into pinned buffers, two for each, and one buffer's bytes are on the link while its thread fills the
-other. (CUDA C++ Best Practices Guide, "Asynchronous and Overlapping Transfers with Computation".)
+other. (CUDA C++ Best Practices Guide, "Asynchronous and Overlapping Transfers with Computation".) They do so in
+``kernels/host/upload.c``, without Python's lock, which the thread that reduces the copies needs meanwhile.
 """
 
 from __future__ import annotations
 
-import math
+import atexit
+import ctypes
+import mmap
 import os
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from . import launch
+from ..operators import native
+from . import context, launch
 
 LEAST = 8 << 20  # bytes that are worth the threads' time
-# H200 beside 16 cores, 2026-11-23, GB/s of mapped files of 16 and 64 MiB, where the link moves 55 from pinned memory:
-# cupy.asarray 8 and 7; 8 threads with pieces of 1 MiB 9 and 11, of 2 MiB 10 and 19, of 4 MiB 11 to 14 and 26; 4 threads
-# with pieces of 4 MiB 11 and 22, 16 threads 9 and 21
-PIECE = 4 << 20  # bytes of a buffer
 THREADS = 8  # that fill buffers, at most
-TO_DEVICE = 1  # cudaMemcpyHostToDevice
-NAME = "gpureduce-upload"  # of the threads
+DRIVER = "cuCtxSetCurrent cuMemAllocHost_v2 cuEventCreate cuEventSynchronize cuMemcpyHtoDAsync_v2 cuEventRecord".split()
 
-_own = threading.local()
+_starting = threading.Lock()
 
 
 def takes(array: Any) -> bool:
@@ -40,6 +37,7 @@ def takes(array: Any) -> bool:
         and array.dtype.kind in "biufc"
         and array.dtype.isnative
         and launch.current_stream() != launch.PER_THREAD_STREAM  # which is another stream in other threads
+        and native.library() is not None
     )
 
 
@@ -52,72 +50,82 @@ class Upload:
         is_turned = array.flags.f_contiguous and not array.flags.c_contiguous
         array = array.T if is_turned else array
         out, address = launch.new_array(array.shape, array.dtype, array.nbytes)
-        device, stream = launch.current_device(), launch.current_stream()
         self._copy = out.T if is_turned else out
-        self._jobs = [_pool().submit(_send, piece, address + offset, device, stream) for offset, piece in pieces(array)]
+        self._loops = _loops()
+        where = launch.current_context(), launch.current_stream(), address
+        lies = array.ctypes
+        what = lies.data, array.ndim, lies.shape, lies.strides, array.itemsize
+        self._kept: Any = array, _file_of(array)
+        self._job = self._loops.upload_begin(_driver(), *where, *what, self._kept[1])
+        if not self._job:
+            raise MemoryError
 
     def finish(self) -> Any:
         """The copy, once all of it is on its way."""
-        wait(self._jobs)  # those that still copy where another failed
-        for job in self._jobs:
-            job.result()
+        launch.check(self._end())
         return self._copy
 
+    def _end(self) -> int:
+        """The status of what was begun, once threads are done with it."""
+        job, self._job = self._job, None
+        status: int = self._loops.upload_end(job) if job else 0
+        self._kept = None
+        return status
+
     def __del__(self) -> None:
-        """Keep the memory until nothing writes to it: an error elsewhere may drop an upload that nobody waits for.
-
-        Python may collect it in one of the threads, which cannot wait for itself: there the jobs keep the memory.
-        """
-        jobs = getattr(self, "_jobs", ())
-        if threading.current_thread().name.startswith(NAME):
-            for job in jobs:
-                job.add_done_callback(partial(_let_go, self._copy))
-        else:
-            wait(jobs)
+        """Keep the memory until nothing writes to it: an error elsewhere may drop an upload that nobody waits for."""
+        if getattr(self, "_job", None):
+            self._end()
 
 
-def _let_go(copy: Any, job: Any) -> None:
-    """Nothing: who is to call it keeps the copy until then."""
+class _File(ctypes.Structure):
+    """The file that an array is a mapping of, as the library takes it."""
+
+    _fields_ = (("path", ctypes.c_char_p), ("mapping", ctypes.c_char_p), ("begin", ctypes.c_int64))
 
 
-def pieces(array: Any) -> Iterator[tuple[int, Any]]:
-    """The array in parts of ``PIECE`` bytes at most, and where each begins in a copy in C order, in bytes."""
-    flat = array.reshape(-1) if array.flags.c_contiguous else array
-    row = flat.itemsize * math.prod(flat.shape[1:])
-    if row > PIECE:
-        for i, part in enumerate(flat):
-            yield from ((i * row + offset, piece) for offset, piece in pieces(part))
-        return
-    step = PIECE // row
-    for start in range(0, len(flat), step):
-        yield start * row, flat[start : start + step]
+def _file_of(array: Any) -> _File | None:
+    """The file that an array is a mapping of, or a part of one; None of others, and where what is written to the array
+    is not written to the file."""
+    whole: Any = array
+    while isinstance(whole, np.ndarray) and not isinstance(whole.base, mmap.mmap):
+        whole = whole.base
+    if type(whole) is not np.memmap or whole.mode != "r" or whole.filename is None:
+        return None
+    mapped: Any = whole.base
+    begin = whole.ctypes.data - whole.offset % mmap.ALLOCATIONGRANULARITY
+    end = begin + -(-len(mapped) // mmap.PAGESIZE) * mmap.PAGESIZE
+    mapping = b"/proc/self/map_files/%x-%x" % (begin, end)
+    return _File(os.fsencode(whole.filename), mapping, whole.offset + array.ctypes.data - whole.ctypes.data)
+
+
+def _loops() -> Any:
+    """The library, whose threads serve."""
+    with _starting:
+        return _served()
 
 
 @cache
-def _pool() -> ThreadPoolExecutor:
+def _served() -> Any:
+    """The same, for who comes first."""
+    loops = native.library()
+    assert loops is not None
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    loops.upload_begin.argtypes = (
+        *(pointer, pointer, pointer, ctypes.c_uint64),
+        *(pointer, number, pointer, pointer, number, ctypes.POINTER(_File)),
+    )
+    loops.upload_begin.restype = pointer
+    loops.upload_end.argtypes = (pointer,)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return ThreadPoolExecutor(max(1, min(THREADS, cores // 2)), thread_name_prefix=NAME)
+    for at in range(max(1, min(THREADS, cores // 2))):
+        threading.Thread(target=loops.upload_serve, name=f"gpureduce-upload_{at}", daemon=True).start()
+    atexit.register(loops.upload_settle)
+    return loops
 
 
-def _send(piece: Any, to: int, device: int, stream: int) -> None:
-    import cupy
-
-    runtime = cupy.cuda.runtime
-    with cupy.cuda.Device(device):
-        buffer, sent = _next_buffer(device)
-        sent.synchronize()
-        np.copyto(np.frombuffer(buffer, piece.dtype, piece.size).reshape(piece.shape), piece)
-        runtime.memcpyAsync(to, buffer.ptr, piece.nbytes, TO_DEVICE, stream)
-        runtime.eventRecord(sent.ptr, stream)
-
-
-def _next_buffer(device: int) -> tuple[Any, Any]:
-    """One of this thread's two buffers in turn, and the event that its last bytes have left it."""
-    import cupy
-
-    mine = _own.__dict__.setdefault("buffers", {})
-    if device not in mine:
-        mine[device] = [(cupy.cuda.alloc_pinned_memory(PIECE), cupy.cuda.Event(disable_timing=True)) for _ in range(2)]
-    mine[device].reverse()
-    found: tuple[Any, Any] = mine[device][0]
-    return found
+@cache
+def _driver() -> Any:
+    """The addresses of the driver's functions, as the library takes them."""
+    found = context.driver()
+    return (ctypes.c_void_p * len(DRIVER))(*(ctypes.cast(found[name], ctypes.c_void_p).value for name in DRIVER))

@@ -120,8 +120,8 @@ def optimize_arrays(optimize: Callable[..., Any]) -> None:
 
 def enforced_function(function: Any, options: Mapping[str, Any]) -> Any:
     """The function that dask wraps in one which casts its result, or the function itself."""
-    wrapper = _get("dask.array.core._enforce_dtype")
-    return options.get("enforce_dtype_function") if wrapper is not None and function is wrapper else function
+    inner = options.get("enforce_dtype_function")  # asked for first: of every task of every chunk
+    return function if inner is None or function is not _get("dask.array.core._enforce_dtype") else inner
 
 
 def write_to(out: Any, result: Any) -> Any:

@@ -136,8 +136,8 @@ class DeferredArray:
 
 @dataclass(frozen=True, eq=False)
 class UnreducedChunk:
-    """A chunk that is reduced when it is folded with others of its group: one of a host once there are so many bytes
-    of them, one that takes no memory with all such of its group."""
+    """A chunk that is reduced when it is folded with others of its group: once there are so many bytes of them, or, if
+    it takes no memory, with all such of its group."""
 
     blocks: tuple[Any, ...]
     bound: Bound
@@ -259,10 +259,10 @@ def materialise(x: Any) -> Any:
 
 
 def reduce_deferred(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any:
-    """The partial of chunks of a host that follow each other, added to the one before, where it lies; or of inputs of
-    one operator, those of each shape together."""
+    """The partial of chunks of a host that follow each other, added to the one before, where it lies; or of chunks of a
+    GPU of one operator, those of each shape together."""
     first = chunks[0]
-    if not (first.is_input or isinstance(first.bound, Binned)):
+    if not (is_device(first.blocks[0]) or isinstance(first.bound, Binned)):
         return chunk.add(before, [c.blocks for c in chunks], first.bound, first.axes, first.place)
     alike = sorted(chunks, key=lambda c: [block.shape for block in c.blocks])
     places = None if first.place is None else [c.place for c in alike]

@@ -32,6 +32,7 @@ Making = Generator[Upload, None, T]  # of a value: it stops where a copy to a GP
 AHEAD_BYTES = 64 * 2**20  # of copies to a GPU under way, above which no other chunk is begun
 
 
+@faults.task
 def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequence[Key], *values: Any) -> Any:
     """Make what groups fold, one after another, and fold it: a chunk is gone before the next one is made."""
     have = dict(zip(names, values, strict=True))
@@ -218,6 +219,7 @@ def _reduces(node: Task) -> bool:
     return any(_reduces(each) if each.has_subgraph() else deferred.is_reader(each.func) for each in inner)
 
 
+@faults.task
 def run_whole(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:
     """The task of a chunk that holds all of its slices, with the chain that makes it."""
     return deferred.materialise(execute(inner, out, names, *given))

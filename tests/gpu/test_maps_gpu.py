@@ -269,6 +269,33 @@ def test_chunks_in_memory_are_reduced_in_one_launch_a_slice(client, monkeypatch,
         together.clear()
 
 
+@pytest.mark.parametrize("name", ["sum", "nanmean", "var", "argmax", "nanmax"])
+@pytest.mark.parametrize("form", IN_MEMORY)
+def test_chunks_that_are_made_are_reduced_several_in_a_launch(monkeypatch, form, name):
+    from gpureduce_dask.graph import reduce_tasks
+
+    x = np.random.default_rng(6).normal(size=(400, 600)).astype("f4")
+    make = IN_MEMORY[form]
+    name = "nanargmax" if (form, name) == ("where", "argmax") else name
+    lazy = da.from_array(x, chunks=(100, 150)).map_blocks(cp.asarray)
+    together = []
+    reduce_many = deferred.chunk.reduce_many
+
+    def counted(chunks, *more):
+        together.append(len(chunks))
+        return reduce_many(chunks, *more)
+
+    monkeypatch.setattr(deferred.chunk, "reduce_many", counted)
+    monkeypatch.setattr(reduce_tasks, "LAUNCH_BYTES", 3 * 100 * 150 * 4)
+    for axis in (0, 1, None):
+        with dask.config.set(scheduler="sync"):
+            got = getattr(gr, name)(make(lazy), axis=axis, split_every=16).compute().get()
+        expected = getattr(np, name)(make(da.from_array(x)).compute(), axis=axis)
+        np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-3)
+    is_placed = name.endswith("argmax")  # by itself, for each tells where it lies
+    assert (not together) if is_placed else max(together) >= 3
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
 def test_large_chunks_of_the_host_are_moved_by_threads(dtype, tmp_path, monkeypatch):
     """Mapped files and views of every layout, in turn on one stream: the sums are those of the host."""
