@@ -6,6 +6,7 @@
 #include "monoid/logical.cuh"
 #include "monoid/moments.cuh"
 #include "monoid/order.cuh"
+#include "monoid/pooled_moments.cuh"
 #include "monoid/products.cuh"
 #include "monoid/sums.cuh"
 #include "grid/cells.cuh"

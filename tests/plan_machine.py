@@ -237,7 +237,9 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
             assert work.runs * work.chunks == 1
         lanes = int(what.arguments.get("Lanes", 32))
         whole = (phase + work.length) // vector - (phase > 0)
-        if what.arguments["Lines"] != "SHORT_LINES" and not (what["Items"] == 1 and "Batch" in what.arguments):
+        if what.arguments["Lines"] in ("SHORT_LINES", "EVEN_LINES"):
+            assert phase == 0 and work.length == work.slots * vector
+        elif what.arguments["Lines"] != "SHORT_LINE" and not (what["Items"] == 1 and "Batch" in what.arguments):
             assert whole <= work.tiles * lanes * what["Items"]
         elif what.arguments["Lines"] == "ONE_LINE":
             assert work.slots <= lanes  # a slot a lane

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
@@ -16,6 +18,7 @@ from simt.cases import (
     DEEP,
     DEEP_CASES,
     FINISHES,
+    INTEGERS,
     LAYOUTS,
     LOGIC,
     PARTIAL,
@@ -26,6 +29,7 @@ from simt.cases import (
     check_exact,
     check_far,
     check_fold,
+    check_integers,
     check_nothing,
     check_products,
     check_refused,
@@ -54,6 +58,8 @@ def calls(machine: Emulator) -> None:
     check_exact(machine)
     check_products(machine)
     check_far(machine)
+    for integer in INTEGERS:
+        check_integers(machine, integer)
     check_nothing(machine)
     check_empty(machine)
     check_refused(machine)
@@ -108,6 +114,12 @@ def test_products_of_all_sizes(machine: Emulator) -> None:
 def test_variances_far_from_zero(machine: Emulator) -> None:
     for _ in machine.orders():
         check_far(machine)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_moments_of_narrow_integers_are_exact(machine: Emulator, dtype: np.dtype[Any]) -> None:
+    for _ in machine.orders():
+        check_integers(machine, dtype)
 
 
 @pytest.mark.parametrize("name", DEEP)

@@ -82,7 +82,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "unaligned": tuple(
         partial_of(name, dtype, layout, seed=seed)
         for seed, (name, dtype, layout) in enumerate(
-            zip(("max", "argmax", "var"), ("u1", "i2", "i1"), UNALIGNED, strict=True)
+            zip(("max", "sum", "mean"), ("f4", "f4", "i4"), UNALIGNED, strict=True)
         )
     ),
     "moved": (
@@ -357,13 +357,13 @@ MUTANTS = [
     Mutant(
         "what is left of a batch forgotten",
         "columns",
-        "struct ColumnWalk",
+        "struct RunWalk",
         "if constexpr (Items > 1) take<Items / 2, Whole>(columns);",
     ),
     Mutant(
         "runs at the ends forgotten",
         "unaligned",
-        "struct ColumnWalk",
+        "struct RunWalk",
         "take_singly(columns, Items)",
         "take_singly(columns, 1)",
     ),

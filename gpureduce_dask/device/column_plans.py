@@ -9,12 +9,18 @@ from typing import TypeVar
 
 from . import tuning
 from .layout import Dim, Layout
-from .plans import FLAT, Fold, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
+from .plans import FLAT, RESULT, Fold, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
-# Byte operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
-_BYTES = ("i8", "u8", "boolean")
+# Operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
+_BYTES, _HALVES = ("i8", "u8", "boolean"), ("i16", "u16")
 NARROW_COLUMNS = {f"{op}<{t}, ": 8 for op in ("Arg", "Var", "Std") for t in _BYTES}
+NARROW_COLUMNS |= {f"{op}<{t}, ": 4 for op in ("Var", "Std") for t in _HALVES}
+NARROW_COLUMNS |= {
+    f"{op}<{t}>": 4 if t in _BYTES else 2
+    for op in ("CentralMoment", "Skewness", "Kurtosis")
+    for t in (*_BYTES, *_HALVES)
+}
 NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
 
 
@@ -44,7 +50,7 @@ class ColumnPlanner(Planner):
         is_slow = vector * op.itemsizes[0] < tuning.PARTED_LOAD or self._has_positions()
         if together and is_slow and self.columns_of_cell == 1 and self._runs_part(runs):
             return outer_runs_as_rows(self, ColumnPlanner, runs)
-        unaligned = together and not crowded and self._reads_unaligned(line, vector)
+        unaligned = together and not crowded and self._reads_unaligned(line, rows, runs, vector)
         if unaligned:
             vector = self._widest()
         nbytes = vector * op.itemsizes[0]
@@ -98,12 +104,17 @@ class ColumnPlanner(Planner):
             vector //= 2
         return vector
 
-    def _reads_unaligned(self, line: Dim, vector: int) -> bool:
-        """Whether lines that begin at any alignment are read as the aligned words that hold a load, where loads of
-        ``vector`` elements, of one or of few bytes, are all that keep to it."""
+    def _reads_unaligned(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim], vector: int) -> bool:
+        """Whether lines that begin at any alignment are read as the aligned words that hold a load, where single
+        elements are all that keep to it: of few rows, where there is more to each column than to read it, or of four
+        elements of four bytes with which little is done."""
         size, widest = self.op.itemsizes[0], self._widest()
-        narrow = vector < widest and (vector == 1 or vector * size < tuning.UNALIGNED_LOAD) and widest * size >= 4
-        return narrow and len(self.op.itemsizes) == 1 and line.size >= widest
+        fits = vector == 1 and widest >= 4 and line.size >= widest and len(self.op.itemsizes) == 1
+        if not fits or not self.op.commutative or self._has_positions():
+            return False
+        count = math.prod(dim.size for dim in rows) * line.size // widest
+        is_flat = self.chunks * math.prod(dim.size for dim in runs) < tuning.UNALIGNED_RUNS
+        return size == widest == 4 or (is_flat and count >= tuning.UNALIGNED_SLOTS)
 
     def _is_free(self) -> bool:
         """Whether it may be taken apart, as nothing of what it leaves is spoken for."""
@@ -277,10 +288,10 @@ def outer_runs_as_rows(of: Planner, kind: type[Planner], runs: Sequence[Dim], li
 
 def folded_behind(of: Planner, steps: Steps, kept: Sequence[Dim], reduced: Sequence[Dim], states: int) -> Steps:
     """Launches that leave so many states, and the fold of these to what a planner has to give."""
-    *steps, last = steps
+    steps = [replace(step, writes=FLAT) if step.writes == RESULT else step for step in steps]
     high = states * of.op.state_bytes
     layout = Layout(tuple(kept), tuple(reduced), 0, 0, of.layout.cell, 0, high, 0, 0)
-    return [*steps, replace(last, writes=FLAT), Fold(of.op, layout, FLAT)]
+    return [*steps, Fold(of.op, layout, FLAT)]
 
 
 def folded_columns(count: int, state: int, step: int) -> tuple[Dim, ...]:

@@ -91,20 +91,41 @@ class RowPlanner(Planner):
             return False
         length = self.chunks * self.cells * math.prod(dim.size for dim in runs)
         nbytes = length * line.size * op.itemsizes[0]
-        read = length * slots * vector * op.itemsizes[0] * self._line_cost(slots, vector)
+        read = (
+            length * slots * vector * op.itemsizes[0] * self._line_cost(line, slots, vector, (*self.layout.kept, *runs))
+        )
         states = self.cells * line.size * op.state_bytes
         return nbytes * tuning.COLUMNS_READ + states * tuning.COLUMN_STATES + tuning.FOLD_BYTES < read
 
-    def _line_cost(self, slots: int, vector: int) -> float:
+    def _line_cost(self, line: Dim, slots: int, vector: int, others: Sequence[Dim]) -> float:
         """How many times as long as a line of whole tiles each of its loads takes."""
-        items = self._items(vector)
-        while items > tuning.LINE_ITEMS and slots * 4 < 32 * items * 3:
-            items //= 2
-        short = tuning.PLACED_LINE_COST if self._has_positions() else tuning.SHORT_LINE_COST
-        if slots * 4 < 32 * items * 3:
-            return short
-        idle = -(-slots // (32 * items)) * 32 * items / slots  # lanes, of the last tile of a line
-        return math.sqrt(idle) * (short if items <= tuning.LINE_ITEMS else 1.0)
+        _, items = self._line_tile(slots, [32], self._items(vector))
+        whole = self._whole_vector(line, vector, others)
+        if self._lies_abreast(line.size // whole, vector // whole, slots, tuning.THREADS, 32 * items):
+            uneven = 1.0 if self._is_even_run() else tuning.UNEVEN_SHARE ** (2 if self._has_positions() else 1)
+            share = _share_abreast(line.size // whole, tuning.THREADS) * uneven
+            return math.pow(vector // whole, tuning.NARROW_LOADS) / share
+        return 1 / math.sqrt(self._share_of_tiles(slots, 32 * items))
+
+    def _whole_vector(self, line: Dim, vector: int, others: Sequence[Dim]) -> int:
+        """Elements a load of which lines are whole, aligned slots, each of which begins with one."""
+        for operand, size in enumerate(self.op.itemsizes):
+            while (
+                vector > 1
+                and size
+                and not (
+                    line.size % vector == 0
+                    and self.phases[operand] % (vector * size) == 0
+                    and aligned_by(others, operand, vector * size)
+                )
+            ):
+                vector //= 2
+        return vector
+
+    def _side_by_side(self, work: Work, vector: int) -> tuple[Work, int]:
+        """The work by slots that a line is a whole number of, and the elements of one."""
+        whole = self._whole_vector(Dim(work.length, 0), vector, (*work.row, *work.run))
+        return replace(work, slots=work.length // whole), whole
 
     def _columns_first(self, line: Dim, runs: Sequence[Dim]) -> Steps:
         """Each of a line's elements as a column; their states are folded behind."""
@@ -175,14 +196,41 @@ class RowPlanner(Planner):
         blocks, shared = -(-work.rows // tile_rows), tile_rows * row_bytes + tuning.TILE_MARGIN
         return Launch(name, blocks, replace(work, slots=tile_rows), shared, threads=threads)
 
-    def _lines(self, work: Work, lanes: int, items: int) -> str:
-        if work.runs * self.chunks == 1:
-            return "ONE_LINE"
-        return "LONG_LINES" if work.slots * 4 >= lanes * items * 3 else "SHORT_LINES"
+    def _line_tile(self, slots: int, widths: Sequence[int], items: int) -> tuple[int, int]:
+        """Lanes and loads a lane, ``items`` at most, whose tiles a line of so many slots fills best."""
 
-    def _widens(self) -> bool:
-        """Sums of narrow floats: a pack of them in binary64 fills many registers."""
-        return self.op.core.startswith(("Sum<", "Mean<", "RootSum<")) and self._is_narrow_float()
+        def worth(tile: tuple[int, int]) -> tuple[float, int]:
+            lanes, loads = tile
+            return self._share_of_tiles(slots, lanes * loads) * loads / (loads + tuning.LOAD_LATENCY), lanes
+
+        return max(((lanes, loads) for lanes in widths for loads in tuning.TILE_ITEMS if loads <= items), key=worth)
+
+    def _share_of_tiles(self, slots: int, tile: int) -> float:
+        """The share that the slots of a line are of those of the tiles it takes, and of what its ends take."""
+        return slots / (-(-slots // tile) * tile + (0 if self.aligned else tuning.END_SLOTS))
+
+    def _lies_abreast(self, slots: int, narrower: int, phased_slots: int, threads: int, tile: int) -> bool:
+        """Whether lines of so many slots, each so many times narrower, are better taken side by side by so many threads
+        than in tiles of their own, which have as many slots as the line has at any alignment."""
+        share = _share_abreast(slots, threads) / math.pow(narrower, tuning.NARROW_LOADS)
+        if not self._is_even_run():
+            share *= tuning.UNEVEN_SHARE
+        least = tuning.ABREAST if slots < threads else 1.0
+        return share > 0 and share >= least * self._share_of_tiles(phased_slots, tile)
+
+    def _is_even_run(self) -> bool:
+        """Whether lines of a row are one stride apart."""
+        return self.chunks == 1 and len(self.layout.reduced) <= 2
+
+    def _side_items(self, vector: int) -> tuple[str, int]:
+        """How lines are taken that lie side by side, and loads in flight: each has an address to be looked up where
+        they are not one stride apart."""
+        items = self._items(vector)
+        return ("EVEN_LINES", items) if self._is_even_run() else ("SHORT_LINES", max(1, items // 4))
+
+    def _widens(self, vector: int) -> bool:
+        """Sums of narrow elements: a pack of them, as they are added up, fills many registers."""
+        return self.op.core.startswith(("Sum<", "Mean<", "RootSum<")) and vector > 4
 
     def _crowds(self, vector: int) -> int:
         """How many times as many registers as others, packs of several narrow operands fill."""
@@ -193,32 +241,36 @@ class RowPlanner(Planner):
 
     def _items(self, vector: int) -> int:
         """Loads in flight: more where each brings less."""
-        heavy = self._widens() or self._crowds(vector) > 1 or self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        heavy = self._widens(vector) or self._crowds(vector) > 1 or self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
         items = tuning.ROW_ITEMS // 2 if heavy else tuning.ROW_ITEMS
         return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
 
     def _short_rows(self, phased: Work, phased_vector: int) -> Launch:
+        op, lines = self.op, phased.runs * self.chunks
         work, vector, partial = self._own_slots(phased, phased_vector)
-        row_slots = work.slots * work.runs * self.chunks
-        each = 1 if not self.op.commutative else tuning.SHORT_ROW_SLOTS_A_LANE
-        lanes = min(32, 1 << (-(-row_slots // each) - 1).bit_length())
-        single = row_slots <= lanes and work.runs * self.chunks == 1
-        items, batch = (1, tuning.SHORT_ROW_BATCH // self._crowds(vector)) if single else (self._items(vector), 1)
-        while items > 1 and lanes * items >= 2 * row_slots:
+        each = tuning.SHORT_ROW_SLOTS_A_LANE if op.commutative else 1
+        lanes, kind, batch = min(32, _power_of_two(-(-work.slots * lines // each))), "ONE_LINE", 1
+        if work.slots <= lanes and lines == 1:
+            items, batch = 1, tuning.SHORT_ROW_BATCH // self._crowds(vector)
+        elif lines == 1 and work.slots <= tuning.PARTIAL_SLOTS:
+            kind, items = "SHORT_LINE", self._items(vector)
+        else:
+            work, vector, partial, items = phased, phased_vector, False, self._items(phased_vector)
+        if lines > 1:
+            tile = self._line_tile(work.slots, [8, 16, 32], items)
+            whole, whole_vector = self._side_by_side(phased, phased_vector)
+            wide = max(lanes, min(32, _power_of_two(whole.slots)))
+            if self._lies_abreast(whole.slots, vector // whole_vector, work.slots, wide, math.prod(tile)):
+                work, vector, lanes, (kind, items) = whole, whole_vector, wide, self._side_items(whole_vector)
+            else:
+                kind, (lanes, items) = "LONG_LINES", tile
+        while items > (2 if lines == 1 and kind == "ONE_LINE" else 1) and lanes * items >= 2 * work.slots * lines:
             items //= 2
-        lines = self._lines(work, lanes, items)
-        if not single and lines == "ONE_LINE" and row_slots <= tuning.PARTIAL_SLOTS:
-            lines = "SHORT_LINES"
-        elif not single and lines != "SHORT_LINES":
-            work, vector, partial = phased, phased_vector, False
         teams = tuning.THREADS // lanes
         blocks = min(-(-work.rows // (teams * batch)), tuning.ROW_BLOCKS)
-        op, threads = self.op, tuning.THREADS
-        if lines == "ONE_LINE" and items == 1 and not single:
-            items = 2
         name = (
-            f"reduce_short_rows<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {batch}, {items}, "
-            f"{lines}, {str(partial).lower()}, {self.batch}>"
+            f"reduce_short_rows<{op.type}, {op.emits}, {vector}, {tuning.THREADS}, {lanes}, {batch}, {items}, "
+            f"{kind}, {str(partial).lower()}, {self.batch}>"
         )
         return Launch(name, blocks, replace(work, tiles=-(-work.slots // (lanes * items))))
 
@@ -227,22 +279,21 @@ class RowPlanner(Planner):
         return "Twofold" in self.op.type and self.op.core.startswith(("Sum<", "Mean<", "RootSum<"))
 
     def _block_rows(self, work: Work, vector: int) -> Steps:
-        items = self._items(vector)
+        items, lines, kind = self._items(vector), work.runs * self.chunks, "ONE_LINE"
         if self._folds_pairs() and items < tuning.PAIR_ITEMS:
             items = tuning.PAIR_ITEMS
-        while items > tuning.LINE_ITEMS and self._lines(work, 32, items) == "SHORT_LINES":
-            items //= 2
-        lines = self._lines(work, 32, items)
-        partial = False
-        if lines == "SHORT_LINES":
-            work, vector, partial = self._own_slots(work, vector)
+        if lines > 1:
+            kind, (_, items) = "LONG_LINES", self._line_tile(work.slots, [32], items)
+            whole, whole_vector = self._side_by_side(work, vector)
+            if self._lies_abreast(whole.slots, vector // whole_vector, work.slots, tuning.THREADS, 32 * items):
+                work, vector, (kind, items) = whole, whole_vector, self._side_items(whole_vector)
+                while items > 1 and tuning.THREADS // work.slots * items >= 2 * lines:
+                    items //= 2
         tiles = -(-work.slots // (32 * items))
-        row_tiles = tiles * work.runs * self.chunks
-        if lines == "SHORT_LINES":
-            row_tiles = -(-work.slots * work.runs * self.chunks // (32 * items))
+        row_tiles = tiles * lines if kind == "LONG_LINES" else -(-work.slots * lines // (32 * items))
         splits = self._splits(work.rows, row_tiles)
         op = self.op
-        sizes = f"{vector}, {tuning.THREADS}, {items}, {lines}, {str(partial).lower()}"
+        sizes = f"{vector}, {tuning.THREADS}, {items}, {kind}"
         head = f"reduce_rows<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
         work = replace(work, tiles=tiles, splits=splits)
         return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
@@ -270,3 +321,16 @@ class RowPlanner(Planner):
             return [Launch(name, blocks, work, op.state_bytes, threads=32)]
         name = f"reduce_ordered<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         return self._finished(name, work, blocks, work.rows)
+
+
+def _share_abreast(slots: int, threads: int) -> float:
+    """The share of so many threads that have a slot where as many lines of so many slots lie side by side as fit, or
+    where they take a few slots of a line one after another."""
+    if slots > tuning.MOST_TURNS * threads:
+        return 0.0
+    return slots * (threads // slots) / threads if slots < threads else slots / (-(-slots // threads) * threads)
+
+
+def _power_of_two(n: int) -> int:
+    """The least that is not below n."""
+    return 1 << (n - 1).bit_length()

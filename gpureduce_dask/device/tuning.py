@@ -18,7 +18,8 @@ COLUMN_TILES = 264  # tiles as wide as a block, from which on no block goes down
 TICKETS = 288 << 10  # words, all zero, that a stream's launches share: 264 blocks can publish 256 columns of 8 bytes
 POLLED_GROUPS = 16  # groups of blocks of which one waits for the others: fewer than any GPU has room for at a time,
 POLLED_BLOCKS = 1056  # and so many blocks. Sums of 4 MiB 5.3 us, by a ticket 6.8; of 64 MiB 25.2 and 26.6 (an H100)
-ROW_ITEMS = 8  # 16-byte loads in flight a thread; half of that for states of HEAVY_STATE_BYTES
+ROW_ITEMS = 8  # 16-byte loads in flight a thread; half of that for states of HEAVY_STATE_BYTES, and sums of elements of
+# one or two bytes: 64 MiB on an H100, 2026-11-27, sum of int16 0.84 of a read, by 8 0.72; norm1 of uint8 0.79, 0.69
 PAIR_ITEMS = 6  # where half of that would be 4, for sums of two words: mean float64 0.989 R, 4: 0.965; complex128 alike
 HEAVY_STATE_BYTES = 24
 SHORT_ROW_SLOTS = 2048  # vectors in a row below which a team of lanes, not a block, takes it
@@ -27,7 +28,10 @@ LARGE_STATE_ROW_SLOTS = 16384  # five statistics of 32768 float32 988 us, by blo
 SHORT_ROW_SLOTS_A_LANE = 8  # so that few lanes fold: 1.1 to 3.6 times as fast as with 1 over four random layouts
 WARP_ROW_SLOTS = 1024  # of a row in element order, up to which a warp takes it, where there are rows enough
 PARTIAL_SLOTS = 16  # of such a row, at most, for slots that begin with it, whatever its alignment
-LINE_ITEMS = 2  # loads in flight below which lines are not kept whole: 17 random layouts 1.27 times as fast as with 8
+ABREAST = 0.75  # of the share of lanes with work that whole tiles have, from which on lines are taken side by side
+TILE_ITEMS = 1, 2, 3, 4, 6, 8, 12, 16  # loads in flight a lane of tiles of lines, and what fewer of them cost: so many
+LOAD_LATENCY = 0.5  # more would take as long as one
+END_SLOTS = 8  # that the two ends of a line take the time of, which begins at any alignment
 SHORT_ROW_BATCH = 4  # rows a team loads before it reduces the first
 EVEN_ROW_BATCH = 8  # (4 for states above 8 bytes) rows a team loads and reduces together where each is one load a lane
 EVEN_ROW_ITEMS = 4  # loads a lane of such a row, at most
@@ -44,8 +48,9 @@ TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 
 # What short lines taken as columns cost, in bytes that vectors of them would read: a byte of elements, one of states,
 # and the launch that folds those. By columns first 2.0 and 2.2 times as fast in two random layouts, 2026-11-26
 COLUMNS_READ, COLUMN_STATES, FOLD_BYTES = 1.3, 2.0, 12 << 20
-SHORT_LINE_COST = 1.4  # a load of lines that are too short for a tile: where each slot is, is found for itself
-PLACED_LINE_COST = 2.0  # the same where positions go along
+UNEVEN_SHARE = 0.7  # what it costs to look up where each line is, where they are not one stride apart
+MOST_TURNS = 4  # slots of a line that a thread then takes, at most
+NARROW_LOADS = 0.25  # by how much longer lines take, side by side, whose loads are narrower: a power
 PARTED_LOAD = 16  # bytes of a load, below which to find each run of several strides costs more than to fold states of
 # those of one: minima of lines of 4,893 uint32 0.57 for 0.30, maxima of aligned uint64 0.71 for 0.82
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
@@ -69,8 +74,9 @@ COLUMN_WIDTH = 32  # threads across a tile of columns where there are runs enoug
 WIDENED_LINE = 128  # bytes of lines below which those of a run that follow one another are columns, all of them,
 WIDENED_STATES = 8  # where the run is repeated so often: bytes that each column reads, by those of its state
 PADDED_SHARE = 1.5  # bytes from one short line to the next, by those of a line, up to which what is between is read too
-# Bytes of an aligned load, below which lines at any alignment are read as words that are shifted; and single elements.
-# One H100, 64 MiB, 2026-11-27, sums down 3, 7 and 40 rows of odd length, by elements and so: float32 0.33, 0.50, 0.55
-# and 0.58, 0.66, 0.78 of a read, float64 0.57, 0.63, 0.71 and 0.66, 0.67, 0.71
-UNALIGNED_LOAD = 4
+# Sums down 3, 7 and 40 rows of odd length, one H100, 64 MiB of float32, 2026-11-27: 0.33, 0.50, 0.55 of a read by
+# single elements, 0.58, 0.66, 0.78 by aligned words that are shifted. Random layouts of other operators take 1.22 as
+# long by words, but of few rows: var of 2 of bool 0.23, and 0.13 singly, sum of 15 of bfloat16 0.45 and 0.35 (H200)
+UNALIGNED_RUNS = 16  # rows below which any operator's are,
+UNALIGNED_SLOTS = 1 << 17  # where there are so many loads of each
 UNALIGNED_WORDS = 2  # words in flight for a load of theirs, as loads are counted

@@ -1,8 +1,8 @@
 // Columns: the kept dimension is the one that lies together. A thread owns V neighbouring columns and walks down them.
 #pragma once
-#include "../core/line.cuh"
 #include "../monoid/columns.cuh"
 #include "finish.cuh"
+#include "runs.cuh"
 
 // The column tile of a block: Wide threads across, Threads / Wide down.
 template <int Wide> struct Column {
@@ -20,117 +20,17 @@ template <int Wide> struct Column {
     }
 };
 
-// A slot at an end of its line, element by element where it passes the operands' memory. Columns outside the line
-// hold whatever lies there: they are never written out.
-template <class In, int V, bool Unaligned, class Todo>
-GR_HD Pack<In, V> read_end_slot(const Todo& task, const Base* base, const Line<In, V>& line, u64 slot) {
-    if (V == 1 || owns_slot<In, V, Unaligned>(task, base, line, slot)) return read_slot<In, V, Unaligned>(task, line, slot);
-    Pack<In, V> pack = Pack<In, V>();
-    const i64 from = line.position(slot);
-    for (int j = 0; j < V; j++) {
-        if (from + j < 0 || from + j >= (i64)task.length) continue;
-        const i64 at = (i64)(slot * V + j);
-        In x = Reader<In>::one(Reader<In>::ahead(line, at));
-#pragma unroll
-        for (int k = 0; k < V; k++)  // a constant index keeps the pack in registers
-            if (k == j) pack.at[k] = x;
-    }
-    return pack;
-}
-
 // The running values for even runs (one stride apart in one chunk), or for any.
 template <class Op, int V, bool Even, bool Stops = Op::stops> struct ColumnsFor { typedef EvenColumns<Op, V> type; };
 template <class Op, int V> struct ColumnsFor<Op, V, false, false> { typedef Columns<Op, V> type; };
 template <class Op, int V> struct ColumnsFor<Op, V, false, true> { typedef StoppingColumns<Op, V> type; };
 
-// Run number `run` of a column, from its run 0 where runs are even.
-template <class In, int V, bool Even, bool Unaligned, class Todo>
-GR_HD Line<In, V> run_of(const Todo& task, const typename Todo::Place& row, const Line<In, V>& origin, u64 run,
-                         const Base*& base) {
-    if (!Even) return find_line<In, V, Unaligned>(task, row, run, base);
-    Line<In, V> line = origin;
-    (typename Reader<In>::At&)line = task.ran(line, (i64)run);
-    line.index += (i64)run * task.run.c[0];
-    return line;
-}
-
-// Whether a slot belongs to the operands in all of a batch's runs.
-template <class In, int V, int Items, bool Even, bool Unaligned, class Todo>
-GR_HD bool owns_runs(const Todo& task, const typename Todo::Place& row, const Line<In, V>& origin, u64 run, u64 stride,
-                     u64 slot) {
-    const Base* base = &task.base[0];
-    bool owned = true;
-#pragma unroll
-    for (int i = 0; i < Items; i += Even && Items > 1 ? Items - 1 : 1) {  // even runs ascend or descend
-        const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
-        owned = owned && owns_slot<In, V, Unaligned>(task, base, line, slot);
-    }
-    return owned;
-}
-
-// Where a thread is in its columns: the slot, the run it takes next, and how many are left, `stride` apart.
-template <class Op, int V, bool Even, bool Unaligned, class Todo> struct ColumnWalk {
-    typedef typename Op::In In;
-    const Todo& task;
-    const typename Todo::Place& row;
-    const i64 (&within)[V];
-    const Base* base;
-    const Line<In, V> origin;
-    const u64 slot, stride;
-    u64 run, left;
-    bool whole;
-
-    GR_HD ColumnWalk(const Todo& of, const typename Todo::Place& place, u64 number, u64 first, u64 count, u64 step,
-                     const i64 (&index)[V])
-        : task(of), row(place), within(index), origin(find_line<In, V, Unaligned>(of, place, 0, base)), slot(number),
-          stride(step), run(first), left(count) {
-        const i64 from = origin.position(slot);  // the same in every run: the plan sees to that
-        whole = V == 1 || (!Unaligned && from >= 0 && from + V <= (i64)task.length);
-    }
-    // Batches of Items runs, all of whose loads are issued before the first use, and what is left in smaller ones. Without
-    // Whole the line does not fill the slot, which is read whole where the operands have it in all runs of a batch.
-    template <int Items, bool Whole, class Running> GR_HD void take(Running& columns) {
-        while (left >= Items) {
-            if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, origin, run, stride, slot)) {
-                take_batch_of<Items>(columns);
-            } else {
-                take_singly(columns, Items);
-            }
-            run += Items * stride;
-            left -= Items;
-            if constexpr (Op::stops)
-                if (columns.is_decided()) left = 0;
-        }
-        if constexpr (Items > 1) take<Items / 2, Whole>(columns);
-    }
-    template <class Running> GR_HD void take_singly(Running& columns, u64 count) {
-#pragma unroll 1
-        for (u64 i = 0; i < count; i++) {
-            const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
-            const Pack<In, V> pack = read_end_slot<In, V, Unaligned>(task, base, line, slot);
-            columns.take(pack, line.index, within);
-        }
-    }
-    template <int Items, class Running> GR_HD void take_batch_of(Running& columns) {
-        Pack<In, V> pack[Items];
-        i64 index[Items];
-#pragma unroll
-        for (int i = 0; i < Items; i++) {
-            const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
-            index[i] = line.index;
-            pack[i] = read_slot<In, V, Unaligned>(task, line, slot);
-        }
-        take_batch(columns, pack, index, within);
-    }
-};
-
-// Runs first, first + stride, ..., so many, or as many of them as decide.
+// All lanes of the warp call. Runs first, first + stride, ..., so many, or as many of them as decide.
 template <class Op, int V, int Items, bool Even, bool Unaligned, class Running, class Todo>
 GR_HD void absorb_columns(Running& columns, const Todo& task, const typename Todo::Place& row, u64 slot, u64 first,
                           u64 count, u64 stride, const i64 (&within)[V]) {
-    ColumnWalk<Op, V, Even, Unaligned, Todo> walk(task, row, slot, first, count, stride, within);
-    if (walk.whole) walk.template take<Items, true>(columns);
-    else if (V > 1) walk.template take<Unaligned || Items < 2 ? Items : 2, false>(columns);
+    RunWalk<Op, V, Even, Unaligned, Todo> walk(task, row, slot, first, count, stride, within);
+    walk.template take_all<Items>(columns);
 }
 
 // The state of column j; a position is looked up from how many elements the thread had taken, from run `first` on.
@@ -248,17 +148,15 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce
     const i64 within[V] = {};
     const auto row = task.row_at(column.outer);
     const u64 share = (runs + task.splits - 1) / task.splits, begin = split * share;
-    if (column.inside) {
-        u64 end = begin + share < runs ? begin + share : runs, first = begin + column.down, stride = tall;
-        if (!Op::commutative) {  // each thread takes neighbouring runs, so that the threads down a column stand in order
-            const u64 part = (share + tall - 1) / tall;
-            first = begin + column.down * part, stride = 1;
-            end = first + part < end ? first + part : end;
-        }
-        const u64 count = first < end ? (end - first + stride - 1) / stride : 0;
-        if (Op::from_last) first = end - 1, stride = 0 - stride;
-        absorb_columns<Op, V, Items, Even, Unaligned>(columns, task, row, column.slot, first, count, stride, within);
+    u64 end = begin + share < runs ? begin + share : runs, first = begin + column.down, stride = tall;
+    if (!Op::commutative) {  // each thread takes neighbouring runs, so that the threads down a column stand in order
+        const u64 part = (share + tall - 1) / tall;
+        first = begin + column.down * part, stride = 1;
+        end = first + part < end ? first + part : end;
     }
+    const u64 count = column.inside && first < end ? (end - first + stride - 1) / stride : 0;
+    if (Op::from_last) first = end - 1, stride = 0 - stride;
+    absorb_columns<Op, V, Items, Even, Unaligned>(columns, task, row, column.slot, first, count, stride, within);
 #pragma unroll
     for (int j = 0; j < V; j++) {
         const State state = settle_column<Op, V>(columns, j, task, row, begin + column.down, tall, within[j]);

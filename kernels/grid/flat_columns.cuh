@@ -44,10 +44,11 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
     i64 within[V];
 #pragma unroll
     for (int j = 0; j < V; j++) within[j] = (i64)((slot * V + j) / width) * task.step_b;
+    const u64 share = (task.runs + task.splits - 1) / task.splits, begin = split * share;
+    const u64 end = begin + share < task.runs ? begin + share : task.runs;
+    const u64 count = slot < task.slots && begin < end ? end - begin : 0;
+    absorb_columns<Op, V, Items, true, false>(columns, task, at, slot, begin, count, 1, within);
     if (slot < task.slots) {
-        const u64 share = (task.runs + task.splits - 1) / task.splits, begin = split * share;
-        const u64 end = begin + share < task.runs ? begin + share : task.runs;
-        absorb_columns<Op, V, Items, true, false>(columns, task, at, slot, begin, begin < end ? end - begin : 0, 1, within);
 #pragma unroll
         for (int j = 0; j < V; j++) {
             State state = settle_column<Op, V>(columns, j, task, at, begin, 1, within[j]);

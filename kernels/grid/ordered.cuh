@@ -4,6 +4,14 @@
 #include "finish.cuh"
 #include "rows.cuh"
 
+// The line that holds slot `at` of a row, numbered through all of its lines, and the slot's number in it.
+template <class In, int V, class Todo>
+GR_HD Line<In, V> find_slot(const Todo& task, const typename Todo::Place& row, u64 at, u64& slot, const Base*& base) {
+    const u64 run = task.slots == 1 ? at : task.by_slots.of(at);
+    slot = at - run * task.slots;
+    return find_line<In, V>(task, row, run, base);
+}
+
 // All lanes call. Slots [first, end) of a row, numbered through all of its lines, as if left to right; where the operator
 // stops, until it does. Result valid in lane 0. No block barrier.
 template <class Op, int V, int Items, class Todo>

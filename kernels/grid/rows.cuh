@@ -1,11 +1,13 @@
 // Rows of many elements: one or several blocks a row, each warp striding over tiles of it.
 #pragma once
 #include "../core/line.cuh"
-#include "finish.cuh"
 #include "../monoid/raw.cuh"
+#include "finish.cuh"
+#include "runs.cuh"
 
-// How slots are numbered: the row is one line; lines of many slots (a division a tile); of few (one a slot).
-const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINES = 2;
+// How a row's lines are taken: it is one, whose slots are aligned words, or begin with the line (SHORT_LINE); it is several,
+// tile by tile (LONG_LINES), or of whole slots, side by side (SHORT_LINES), and all one stride apart (EVEN_LINES).
+const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINE = 2, SHORT_LINES = 3, EVEN_LINES = 4;
 
 // A line's slots that lie in it whole: [first, end). The slots before and after hold its edges.
 struct Whole { u64 first, end; };
@@ -71,14 +73,6 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const Todo& task, const typename 
     }
 }
 
-// The line that holds slot `at` of a row of short lines, and the slot's number in it.
-template <class In, int V, bool Partial = false, class Todo>
-GR_HD Line<In, V> find_slot(const Todo& task, const typename Todo::Place& row, u64 at, u64& slot, const Base*& base) {
-    const u64 run = task.slots == 1 ? at : task.by_slots.of(at);
-    slot = at - run * task.slots;
-    return find_line<In, V, Partial>(task, row, run, base);
-}
-
 // What a thread has of a line that begins with a slot: all V elements of one, or with Partial `count` of them.
 template <class In, int V> struct Slot { Pack<In, V> pack; i64 index; u32 count; };
 
@@ -117,24 +111,21 @@ GR_HD void absorb_singly(typename Op::Acc& acc, const Todo& task, const Line<typ
                    line.index + (i64)at * task.step_c);
 }
 
-// Slot by slot through lines of few slots, numbered through all of them. A line begins with a slot and is a whole number of
-// them; or with Partial it begins at any alignment, and its last slot is part of one.
-template <class Op, int V, int Lanes, int Items, bool Partial, class Todo>
-GR_HD void absorb_short_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team,
-                              u64 teams) {
+// Slot by slot through one line that begins with a slot; with Partial it begins at any alignment, and its last slot is part
+// of one. Thread `member` of group number `group` of `groups` takes slots that are all groups' threads apart.
+template <class Op, int V, int Group, int Items, bool Partial, class Todo>
+GR_HD void absorb_short_line(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member,
+                             u64 group, u64 groups) {
     typedef typename Op::In In;
-    const u64 slots = task.slots * task.runs * task.chunks;
-    for (u64 tile = team * (Lanes * Items); tile < slots; tile += teams * (Lanes * Items)) {
+    const Base* base;
+    const Line<In, V> line = find_line<In, V, Partial>(task, row, 0, base);
+    for (u64 first = group * Group + member; first < task.slots; first += groups * Group * Items) {
         Slot<In, V> each[Items];
         u32 loaded = 0, singly = 0;  // a bit an item
-        const u64 first = tile + threadIdx.x % Lanes;
-        const Base* base;
-        u64 slot;
 #pragma unroll
         for (int i = 0; i < Items; i++) {
-            const u64 at = first + i * Lanes;
-            if (at >= slots) continue;
-            const Line<In, V> line = find_slot<In, V, Partial>(task, row, at, slot, base);
+            const u64 slot = first + i * (groups * Group);
+            if (slot >= task.slots) continue;
             if (load_slot<In, V, Partial>(each[i], task, base, line, slot)) loaded |= 1u << i;
             else singly |= 1u << i;
         }
@@ -143,30 +134,64 @@ GR_HD void absorb_short_lines(typename Op::Acc& acc, const Todo& task, const typ
             if (loaded & 1u << i) absorb_slot<Op, V, Partial>(acc, each[i], task.step_c);
         if (!Partial) continue;
 #pragma unroll 1
-        for (int i = 0; singly >> i; i++) {  // looked up again, so that nothing of them is kept while others are loaded
-            if (!(singly & 1u << i)) continue;
-            const Line<In, V> line = find_slot<In, V, Partial>(task, row, first + i * Lanes, slot, base);
-            absorb_singly<Op, V>(acc, task, line, slot);
-        }
+        for (int i = 0; singly >> i; i++)
+            if (singly & 1u << i) absorb_singly<Op, V>(acc, task, line, first + i * (groups * Group));
     }
 }
 
-template <class Op, int V, int Lanes, int Items, int Lines, bool Partial, class Todo>
-GR_HD void absorb_row(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team, u64 teams) {
-    if (Lines == SHORT_LINES) absorb_short_lines<Op, V, Lanes, Items, Partial>(acc, task, row, team, teams);
-    else absorb_lines<Op, V, Lanes, Items, Lines>(acc, task, row, team, teams);
+// What a thread takes of one slot of several lines. Even: lines are one stride apart.
+template <class Op, int V, bool Even> struct SlotOfLines {
+    typedef typename Op::In In;
+    static const bool takes_four = false, takes_rows = Even;
+    typename Op::Acc& acc;
+    const i64 ahead, step;  // of the index: from the line's first element to the slot's, and between elements
+    GR_HD void take(const Pack<In, V>& pack, i64 index, const i64 (&)[V]) {
+        Op::absorb_pack(acc, pack, index + ahead, step);
+    }
+    template <int N> GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&)[V]) {
+        Op::template absorb_packs<1>(acc, packs, index[0] + ahead, N > 1 ? index[N > 1] - index[0] : 0, step);
+    }
+    GR_HD bool is_decided() const { return false; }
+};
+
+// Lines of whole slots, as many side by side as fit into a group's threads: each keeps to one slot of those that it takes.
+// Of longer lines it takes one slot after another. Even: one chunk, lines one stride apart.
+template <class Op, int V, int Group, int Items, bool Even, class Todo>
+GR_HD void absorb_short_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member,
+                              u64 group, u64 groups) {
+    const u32 slots = (u32)task.slots, abreast = slots < Group ? Group / slots : 1, beside = slots < Group ? member / slots : 0;
+    const u64 lines = task.runs * task.chunks, stride = groups * abreast, first = group * abreast + beside;
+    if (beside >= abreast || first >= lines) return;
+    const i64 within[V] = {};
+    for (u32 slot = member - beside * slots; slot < slots; slot += slots < Group ? slots : Group) {
+        SlotOfLines<Op, V, Even> part = {acc, (i64)(slot * V) * task.step_c, task.step_c};
+        RunWalk<Op, V, Even, false, Todo> walk(task, row, slot, first, (lines - first + stride - 1) / stride, stride, within);
+        walk.template take<Items, true>(part);
+    }
 }
 
-// Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... Partial: short lines begin at
-// any alignment, or do not end with a slot. For commutative operators.
-template <class Op, class Emit, int V, int Threads, int Items, int Lines, bool Partial, int Finish, int Chunks>
+// A row that is shared by `groups` groups of Group threads: of this one `member` calls.
+template <class Op, int V, int Group, int Items, int Lines, bool Partial, class Todo>
+GR_HD void absorb_row(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member, u64 group,
+                      u64 groups) {
+    const int lanes = Group < 32 ? Group : 32;
+    if constexpr (Lines == SHORT_LINE)
+        absorb_short_line<Op, V, Group, Items, Partial>(acc, task, row, member, group, groups);
+    else if constexpr (Lines == SHORT_LINES || Lines == EVEN_LINES)
+        absorb_short_lines<Op, V, Group, Items, Lines == EVEN_LINES>(acc, task, row, member, group, groups);
+    else
+        absorb_lines<Op, V, lanes, Items, Lines>(acc, task, row, group * (Group / lanes) + member / lanes,
+                                                 groups * (Group / lanes));
+}
+
+// Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Items, int Lines, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_rows(const __grid_constant__ TaskOf<Op, Chunks> task) {
-    const u32 warps = Threads / 32, warp = threadIdx.x / 32;
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
         u64 row = work / task.splits, split = work - row * task.splits;
         const auto at = task.row_at(row);
         typename Op::Acc acc = Op::start();
-        absorb_row<Op, V, 32, Items, Lines, Partial>(acc, task, at, split * warps + warp, task.splits * warps);
+        absorb_row<Op, V, Threads, Items, Lines, false>(acc, task, at, threadIdx.x, split, task.splits);
         typename Op::State state = block_reduce<Op, Threads>(Op::settle(acc));
         finish_cell<Op, Emit, Threads, Finish>(task, row, split, task.first_cell + at.c, state);
     }
@@ -196,7 +221,8 @@ GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Todo& task,
     }
 }
 
-// Rows of few elements: a team of Lanes lanes takes Batch rows at a time, so that many loads are in flight.
+// Rows of few elements: a team of Lanes lanes takes Batch rows at a time, so that many loads are in flight. Partial: a line
+// of few slots begins at any alignment, or does not end with one.
 // Grid: any number of blocks. For commutative operators; for others where each lane has one slot at most, since lanes are in order.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Items, int Lines, bool Partial, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __grid_constant__ TaskOf<Op,
@@ -221,7 +247,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __
         } else {
 #pragma unroll
             for (int r = 0; r < Batch; r++)
-                if (row[r] < task.rows) absorb_row<Op, V, Lanes, Items, Lines, Partial>(acc[r], task, at[r], 0, 1);
+                if (row[r] < task.rows) absorb_row<Op, V, Lanes, Items, Lines, Partial>(acc[r], task, at[r], threadIdx.x % Lanes, 0, 1);
         }
 #pragma unroll
         for (int r = 0; r < Batch; r++) {

@@ -145,7 +145,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
 #pragma unroll
             for (int i = 0; i < N * V; i++) offer(acc, packs[i / V].at[i % V], index + i / V * gap + i % V * step);
             if (Lanes == 32) share(acc);
-        } else if constexpr (V == 1 || N * V <= 8 || IsByte<T>::yes) {
+        } else if constexpr (V == 1 || N * V <= (sizeof(T) == 2 ? 4 : 8) || IsByte<T>::yes) {
             T best;
             const int place = scan_place(packs, best);
             offer(acc, best, index + place / V * gap + place % V * step);

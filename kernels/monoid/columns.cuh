@@ -153,6 +153,27 @@ template <class T, bool Max, bool SkipNan, int V> struct ExtremeColumns {
     }
 };
 
+// Largest magnitudes of narrow elements, as the largest elements, or those and the least.
+template <class T, int V> struct MagnitudeColumns {
+    static const bool counts = false, takes_four = false, takes_rows = false;
+    ExtremeColumns<T, true, false, V> high;
+    ExtremeColumns<T, false, false, V> low;
+    GR_HD void start() {
+        const i64 within[V] = {};
+        high.start();
+        low.start();
+        take(Pack<T, V>(), 0, within);  // zeros, whose magnitude is that of nothing
+    }
+    GR_HD void take(const Pack<T, V>& pack, i64 index, const i64 (&within)[V]) {
+        high.take(Unsign<T>::of(pack), index, within);
+        if (Unsign<T>::is_negative) low.take(pack, index, within);
+    }
+    GR_HD f64 settle(int j) {
+        const f64 size = magnitude(high.settle(j));
+        return Unsign<T>::is_negative ? larger(size, magnitude(low.settle(j))) : size;
+    }
+};
+
 // One count serves all columns of a thread: without NaN to skip, each has taken as many elements.
 template <class Map, class A, int V> struct MeanColumns {
     static const bool counts = false, takes_four = false, takes_rows = true;
@@ -193,7 +214,7 @@ template <class T, int Order, int V> struct MomentColumns {
         }
         count++;
 #pragma unroll
-        for (int j = 0; j < V; j++) add(j, cast<f64>(pack.at[j]) - pivot[j]);
+        for (int j = 0; j < V; j++) add_powers(sum[j], cast<f64>(pack.at[j]) - pivot[j]);
     }
     template <int N> GR_HD void take_rows(const Pack<T, V> (&packs)[N], const i64 (&)[N], const i64 (&)[V]) {
         if (count == 0) {
@@ -204,12 +225,7 @@ template <class T, int Order, int V> struct MomentColumns {
 #pragma unroll
         for (int i = 0; i < N; i++)
 #pragma unroll
-            for (int j = 0; j < V; j++) add(j, cast<f64>(packs[i].at[j]) - pivot[j]);
-    }
-    GR_HD void add(int j, f64 d) {
-        f64 power = d;
-#pragma unroll
-        for (int k = 0; k < Order; k++) sum[j][k] += power, power *= d;
+            for (int j = 0; j < V; j++) add_powers(sum[j], cast<f64>(packs[i].at[j]) - pivot[j]);
     }
     GR_HD auto settle(int j) { return settle_some(j, count); }
     GR_HD auto settle_some(int j, u32 number) {
@@ -236,50 +252,73 @@ template <class T, int Order, int V> struct NanMomentColumns : MomentColumns<T, 
             const bool number = !is_nan(pack.at[j]);
             const f64 x = cast<f64>(pack.at[j]);
             this->pivot[j] = number & (missing[j] == this->count) ? x : this->pivot[j];
-            this->add(j, number ? x - this->pivot[j] : 0);
+            add_powers(this->sum[j], number ? x - this->pivot[j] : 0);
             missing[j] += !number;
         }
         this->count++;
     }
     GR_HD auto settle(int j) { return this->settle_some(j, this->count - missing[j]); }
 };
-// Power sums of bytes: 32 bits hold the squares of 2^16 of them.
-template <class T, int V> struct ByteMomentColumns {
-    static const bool counts = false, takes_four = V % 4 == 0, takes_rows = false;  // whole words
-    i32 sum[V];
-    u32 square[V], count;
+// Exact power sums of narrow integers, of 8 rows at a time. Bytes of four rows are turned into words of one column each;
+// bools of all of them are counted in the bytes of a word first.
+template <class T, int Order, int V> struct IntegerMomentColumns {
+    static const bool counts = false, takes_four = false, takes_rows = true;
+    IntegerPowers<T, Order, false> powers[V];
+    u32 count;
     GR_HD void start() {
 #pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = 0, square[j] = 0;
+        for (int j = 0; j < V; j++) powers[j] = IntegerPowers<T, Order, false>();
         count = 0;
     }
-    GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            const i32 x = cast<i32>(pack.at[j]);
-            sum[j] += x;
-            square[j] += (u32)(x * x);
-        }
-        count++;
+    GR_HD void take(const Pack<T, V>& pack, i64 index, const i64 (&within)[V]) {
+        const Pack<T, V> packs[1] = {pack};
+        const i64 at[1] = {index};
+        take_rows(packs, at, within);
     }
-    GR_HD void take_four(const Pack<T, V>& a, const Pack<T, V>& b, const Pack<T, V>& c, const Pack<T, V>& d) {
+    template <int N> GR_HD void take_rows(const Pack<T, V> (&packs)[N], const i64 (&)[N], const i64 (&)[V]) {
+        const int some = N < 8 ? N : 8;
+        static_assert(N % some == 0, "batches are powers of two");
 #pragma unroll
-        for (int w = 0; w < V / 4; w++) {
-            u32 column[4];
-            transpose_bytes(((const u32*)&a)[w], ((const u32*)&b)[w], ((const u32*)&c)[w], ((const u32*)&d)[w], column);
+        for (int i = 0; i < N; i += some) {
+            const auto word = [&](int row, int w) { return ((const u32*)&packs[i + row])[w]; };
+            if constexpr (NarrowInteger<T>::of_bits && V % 4 == 0) {
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                sum[4 * w + k] += ByteWord<T>::dot((i32)column[k], 0x01010101);
-                square[4 * w + k] += (u32)ByteWord<T>::dot((i32)column[k], (i32)column[k]);
+                for (int w = 0; w < V / 4; w++) {
+                    u32 ones = 0;
+#pragma unroll
+                    for (int r = 0; r < some; r++) ones += word(r, w);
+#pragma unroll
+                    for (int k = 0; k < 4; k++) powers[4 * w + k].take_byte(ones, k);
+                }
+            } else if constexpr (sizeof(T) == 1 && V % 4 == 0 && N % 4 == 0) {
+#pragma unroll
+                for (int w = 0; w < V / 4; w++) {
+                    u32 words[4][some / 4], column[4];
+#pragma unroll
+                    for (int r = 0; r < some; r += 4) {
+                        transpose_bytes(word(r, w), word(r + 1, w), word(r + 2, w), word(r + 3, w), column);
+#pragma unroll
+                        for (int k = 0; k < 4; k++) words[k][r / 4] = column[k];
+                    }
+#pragma unroll
+                    for (int k = 0; k < 4; k++) powers[4 * w + k].take(words[k]);
+                }
+            } else {
+                i32 elements[some][V];
+#pragma unroll
+                for (int r = 0; r < some; r++) unpack(packs[i + r], elements[r]);
+#pragma unroll
+                for (int j = 0; j < V; j++) {
+                    i32 column[some];
+#pragma unroll
+                    for (int r = 0; r < some; r++) column[r] = elements[r][j];
+                    powers[j].take(column);
+                }
             }
         }
-        count += 4;
+        count += N;
     }
-    GR_HD Moments2<f64> settle(int j) {
-        f64 n = (f64)count, mean = count ? (f64)sum[j] / n : 0;
-        f64 m2 = (f64)square[j] - (f64)sum[j] * mean;
-        return {n, mean, m2 > 0 ? m2 : 0};
-    }
+    GR_HD auto settle(int j) { return settle_integers<Order>(powers[j], count); }
 };
 template <class T> struct IsFloat { static const bool yes = false; };
 template <> struct IsFloat<f32> { static const bool yes = true; };
@@ -397,17 +436,22 @@ template <bool Max> struct Columns<MinMax<u16, Max, false>, 8> : ExtremeColumns<
 template <bool Max, bool Skip> struct Columns<MinMax<half, Max, Skip>, 8> : ExtremeColumns<half, Max, Skip, 8> {};
 template <bool Max, bool Skip>
 struct Columns<MinMax<bfloat16, Max, Skip>, 8> : ExtremeColumns<bfloat16, Max, Skip, 8> {};
+template <> struct Columns<MaxMagnitude<i8>, 8> : MagnitudeColumns<i8, 8> {};
+template <> struct Columns<MaxMagnitude<u8>, 8> : MagnitudeColumns<u8, 8> {};
+template <> struct Columns<MaxMagnitude<i16>, 8> : MagnitudeColumns<i16, 8> {};
+template <> struct Columns<MaxMagnitude<u16>, 8> : MagnitudeColumns<u16, 8> {};
+template <> struct Columns<MaxMagnitude<half>, 8> : MagnitudeColumns<half, 8> {};
+template <> struct Columns<MaxMagnitude<bfloat16>, 8> : MagnitudeColumns<bfloat16, 8> {};
 template <class T, class To, class A, int V> struct Columns<Mean<Value<T, To>, A>, V> : MeanColumns<Value<T, To>, A, V> {};
-template <class T, int V> struct Columns<Var<T, false>, V> : MomentColumns<T, 2, V> {};
-template <class T, int V> struct Columns<Std<T, false>, V> : MomentColumns<T, 2, V> {};
-template <class T, int V> struct Columns<Var<T, true>, V> : NanMomentColumns<T, 2, V> {};
-template <class T, int V> struct Columns<Std<T, true>, V> : NanMomentColumns<T, 2, V> {};
-template <class T, int V> struct Columns<CentralMoment<T>, V> : MomentColumns<T, 4, V> {};
-template <class T, int V> struct Columns<Skewness<T>, V> : MomentColumns<T, 4, V> {};
-template <class T, int V> struct Columns<Kurtosis<T>, V> : MomentColumns<T, 4, V> {};
-template <int V> struct Columns<Var<i8, false>, V> : ByteMomentColumns<i8, V> {};
-template <int V> struct Columns<Var<u8, false>, V> : ByteMomentColumns<u8, V> {};
-template <int V> struct Columns<Var<boolean, false>, V> : ByteMomentColumns<boolean, V> {};
-template <int V> struct Columns<Std<i8, false>, V> : ByteMomentColumns<i8, V> {};
-template <int V> struct Columns<Std<u8, false>, V> : ByteMomentColumns<u8, V> {};
-template <int V> struct Columns<Std<boolean, false>, V> : ByteMomentColumns<boolean, V> {};
+template <class T, int Order, bool SkipNan, int V, bool Integer = NarrowInteger<T>::yes>
+struct MomentColumnsOf : MomentColumns<T, Order, V> {};
+template <class T, int Order, int V> struct MomentColumnsOf<T, Order, true, V, false> : NanMomentColumns<T, Order, V> {};
+template <class T, int Order, bool SkipNan, int V>
+struct MomentColumnsOf<T, Order, SkipNan, V, true> : IntegerMomentColumns<T, Order, V> {};
+template <class T, int V> struct Columns<Var<T, false>, V> : MomentColumnsOf<T, 2, false, V> {};
+template <class T, int V> struct Columns<Std<T, false>, V> : MomentColumnsOf<T, 2, false, V> {};
+template <class T, int V> struct Columns<Var<T, true>, V> : MomentColumnsOf<T, 2, true, V> {};
+template <class T, int V> struct Columns<Std<T, true>, V> : MomentColumnsOf<T, 2, true, V> {};
+template <class T, int V> struct Columns<CentralMoment<T>, V> : MomentColumnsOf<T, 4, false, V> {};
+template <class T, int V> struct Columns<Skewness<T>, V> : MomentColumnsOf<T, 4, false, V> {};
+template <class T, int V> struct Columns<Kurtosis<T>, V> : MomentColumnsOf<T, 4, false, V> {};

@@ -201,12 +201,62 @@ template <class T> struct PeakToPeak : Plain<PeakToPeak<T>, T, Range<T>> {
     static GR_HD auto finalise(State state, const f64*) { return difference(state.high, state.low); }
 };
 
-// The largest magnitude, in binary64; NaN wins.
+// The largest magnitude, in binary64; NaN wins. It is that of the largest element or of the least, and that of the largest
+// alone where none is negative, as floats without their sign.
 template <class T> GR_HD f64 magnitude(T x) { return fabs(cast<f64>(x)); }
 template <class Real> GR_HD f64 magnitude(complex<Real> x) { return hypot((f64)x.re, (f64)x.im); }
+template <class T> struct Unsign {  // integers as they are
+    static const bool is_negative = T(-1) < T(0);
+    template <int V> static GR_HD Pack<T, V> of(const Pack<T, V>& pack) { return pack; }
+};
+template <> struct Unsign<boolean> {
+    static const bool is_negative = false;
+    template <int V> static GR_HD Pack<boolean, V> of(const Pack<boolean, V>& pack) { return pack; }
+};
+template <class T> struct UnsignFloat {
+    typedef typename Unsigned<sizeof(T)>::type Bits;
+    static const bool is_negative = false;
+    template <int V> static GR_HD Pack<T, V> of(Pack<T, V> pack) {
+        if constexpr (sizeof(T) == 2 && V % 2 == 0) {
+#pragma unroll
+            for (int w = 0; w < V / 2; w++) ((u32*)&pack)[w] &= 0x7fff7fffu;
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) pack.at[j] = bit_cast<T>((Bits)(bit_cast<Bits>(pack.at[j]) & (Bits)((Bits)~(Bits)0 >> 1)));
+        }
+        return pack;
+    }
+};
+template <> struct Unsign<half> : UnsignFloat<half> {};
+template <> struct Unsign<bfloat16> : UnsignFloat<bfloat16> {};
+template <> struct Unsign<f32> : UnsignFloat<f32> {};
+template <> struct Unsign<f64> : UnsignFloat<f64> {};
+GR_HD f64 larger(f64 a, f64 b) { return Extreme<f64, true, false>::better(a, b); }
+
 template <class T> struct MaxMagnitude : Plain<MaxMagnitude<T>, T, f64> {
+    struct Acc { Best<T, true, false> high; Best<T, false, false> low; };
+    static GR_HD Acc start() {  // from zero, which is the magnitude of nothing
+        Acc acc = {Best<T, true, false>::start(), Best<T, false, false>::start()};
+        acc.high.take(T());
+        acc.low.take(T());
+        return acc;
+    }
+    static GR_HD void absorb(Acc& acc, T x, i64) {
+        const Pack<T, 1> pack = {{x}};
+        absorb_pack(acc, pack, 0, 0);
+    }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<T, V>& pack, i64, i64) {
+        acc.high.take(Unsign<T>::of(pack));
+        if (Unsign<T>::is_negative) acc.low.take(pack);
+    }
+    static GR_HD f64 settle(const Acc& acc) { return larger(magnitude(acc.high.settle()), magnitude(acc.low.settle())); }
     static GR_HD f64 identity() { return 0; }
-    static GR_HD f64 lift(T x, i64) { return magnitude(x); }
-    static GR_HD f64 combine(f64 earlier, f64 later) { return Extreme<f64, true, false>::better(earlier, later); }
+    static GR_HD f64 combine(f64 earlier, f64 later) { return larger(earlier, later); }
+    static GR_HD f64 finalise(f64 state, const f64*) { return state; }
+};
+template <class Real> struct MaxMagnitude<complex<Real>> : Plain<MaxMagnitude<complex<Real>>, complex<Real>, f64> {
+    static GR_HD f64 identity() { return 0; }
+    static GR_HD f64 lift(complex<Real> x, i64) { return magnitude(x); }
+    static GR_HD f64 combine(f64 earlier, f64 later) { return larger(earlier, later); }
     static GR_HD f64 finalise(f64 state, const f64*) { return state; }
 };

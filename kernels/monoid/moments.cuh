@@ -1,7 +1,7 @@
-// Central moments: power sums about a pivot within a thread, (count, mean, M2, ...) between threads.
+// Central moments: power sums within a thread, about a pivot or exact, and (count, mean, M2, ...) between threads.
 // Merging: Chan, Golub and LeVeque 1979; Pebay 2008 for the third and fourth moment.
 #pragma once
-#include "sums.cuh"
+#include "integer_powers.cuh"
 
 template <class M> struct Moments2 { f64 count; M mean; f64 m2; };
 struct Moments4 { f64 count, mean, m2, m3, m4; };
@@ -53,16 +53,23 @@ GR_HD f64 variance_by_reciprocal(f64 count, f64 m2, const f64* option) {
     return m2 * (freedom > 0 ? __fma_rn(__fma_rn(-freedom, near, 1.0), near, near) : bit_cast<f64>(0x7ff0000000000000ull));
 }
 
+GR_HD void add_powers(f64 (&sum)[2], f64 d) {
+    sum[0] += d;
+    sum[1] = __fma_rn(d, d, sum[1]);
+}
+GR_HD void add_powers(f64 (&sum)[4], f64 d) {
+    const f64 square = d * d;
+    sum[0] += d;
+    sum[1] += square;
+    sum[2] = __fma_rn(square, d, sum[2]);
+    sum[3] = __fma_rn(square, square, sum[3]);
+}
 // Elements' power sums about the thread's first element: no division an element, and no loss while they lie
 // closer to it than to zero.
 template <int Order> struct PowerSums {
     f64 pivot, sum[Order];
     u32 count;  // a thread sees fewer than 2^32 elements: a full grid has millions of threads
-    GR_HD void take(f64 x) {
-        f64 d = x - pivot, power = d;
-#pragma unroll
-        for (int k = 0; k < Order; k++) sum[k] += power, power *= d;
-    }
+    GR_HD void take(f64 x) { add_powers(sum, x - pivot); }
 };
 
 template <class M> GR_HD Moments2<M> settle_powers(const PowerSums<2>& acc) {
@@ -94,48 +101,6 @@ GR_HD Moments4 merge(Moments4 a, Moments4 b) {
              6 * d2 * (a.count * a.count * b.m2 + b.count * b.count * a.m2) + 4 * d * (a.count * b.m3 - b.count * a.m3);
     return {n, a.mean + d * b.count, m2, m3, m4};
 }
-
-// Bytes need no pivot: their power sums are integers, exact in 64 bits, four elements an instruction.
-struct BytePowers { i64 sum, square, count; };
-GR_HD Moments2<f64> settle_powers(const BytePowers& acc) {
-    f64 n = (f64)acc.count, mean = acc.count ? (f64)acc.sum / n : 0;
-    // count * square < 2^63 for up to 2^23 bytes, where the difference is exact; past that both lose the same bits
-    f64 spread = acc.count < (1 << 23) ? (f64)(acc.count * acc.square - acc.sum * acc.sum)
-                                       : n * (f64)acc.square - (f64)acc.sum * (f64)acc.sum;
-    return {n, mean, acc.count && spread > 0 ? spread / n : 0};
-}
-GR_HD i32 dot_words(i32 a, i32 b, i8) { return __dp4a(a, b, 0); }
-GR_HD i32 dot_words(i32 a, i32 b, u8) { return (i32)__dp4a((u32)a, (u32)b, 0u); }
-GR_HD i32 dot_words(i32 a, i32 b, boolean) { return (i32)__dp4a((u32)a, (u32)b, 0u); }
-template <class T> struct ByteMoments : Plain<ByteMoments<T>, T, Moments2<f64>> {
-    typedef BytePowers Acc;
-    static GR_HD Acc start() { return Acc(); }
-    static GR_HD void absorb(Acc& acc, T element, i64) {
-        i64 x = cast<i64>(element);
-        acc.sum += x;
-        acc.square += x * x;
-        acc.count++;
-    }
-    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<T, V>& pack, i64 index, i64 step) {
-        if constexpr (V % 4 != 0) {
-            Plain<ByteMoments<T>, T, Moments2<f64>>::absorb_pack(acc, pack, index, step);
-        } else {
-            i32 sum = 0, square = 0;
-#pragma unroll
-            for (int w = 0; w < V / 4; w++) {
-                i32 word = ((const i32*)&pack)[w];
-                sum += dot_words(word, 0x01010101, T());
-                square += dot_words(word, word, T());
-            }
-            acc.sum += sum;
-            acc.square += square;
-            acc.count += V;
-        }
-    }
-    static GR_HD Moments2<f64> settle(const Acc& acc) { return settle_powers(acc); }
-    static GR_HD Moments2<f64> identity() { return Moments2<f64>(); }
-    static GR_HD Moments2<f64> combine(Moments2<f64> earlier, Moments2<f64> later) { return merge(earlier, later); }
-};
 
 // Order 2 or 4; SkipNan leaves NaN out of count and sums.
 template <class T, int Order, bool SkipNan, class Packed>
@@ -180,18 +145,50 @@ struct PivotMoments : Plain<PivotMoments<T, Order, SkipNan, Packed>, T, Packed> 
     static GR_HD Packed combine(Packed earlier, Packed later) { return merge(earlier, later); }
 };
 
-template <class T, bool SkipNan> struct Spread : PivotMoments<T, 2, SkipNan, Moments2<MeanOf<T>>> {};
-template <bool SkipNan> struct Spread<i8, SkipNan> : ByteMoments<i8> {};
-template <bool SkipNan> struct Spread<u8, SkipNan> : ByteMoments<u8> {};
-template <bool SkipNan> struct Spread<boolean, SkipNan> : ByteMoments<boolean> {};
+// The state of narrow integers, so many, from their power sums.
+template <int Order, class Powers> GR_HD auto settle_integers(const Powers& powers, u32 count) {
+    PowerSums<Order> sums;
+    sums.count = count;
+    sums.pivot = powers.about(count ? powers.total() * one_over((f64)count) : 0, count, sums.sum);
+    return settle_powers<f64>(sums);
+}
+template <class T, int Order, class Packed>
+struct IntegerMoments : Plain<IntegerMoments<T, Order, Packed>, T, Packed> {
+    struct Acc { IntegerPowers<T, Order, true> powers; u32 count; };
+    static GR_HD Acc start() { return Acc(); }
+    static GR_HD void absorb(Acc& acc, T element, i64 index) { absorb_pack(acc, Pack<T, 1>{{element}}, index, 0); }
+    template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<T, V>& pack, i64 index, i64 step) {
+        const Pack<T, V> packs[1] = {pack};
+        absorb_packs<1>(acc, packs, index, 0, step);
+    }
+    template <int Lanes, int V, int N>
+    static GR_HD void absorb_packs(Acc& acc, const Pack<T, V> (&packs)[N], i64, i64, i64) {
+        auto few = IntegerPowers<T, Order, false>();
+#pragma unroll
+        for (int i = 0; i < N; i++) few.take(packs[i]);
+        acc.powers.join(few);
+        acc.count += V * N;
+    }
+    static GR_HD Packed settle(const Acc& acc) {
+        if (acc.count == 1) return {1, acc.powers.total() + NarrowInteger<T>::middle};  // scans and groups settle single ones
+        return settle_integers<Order>(acc.powers, acc.count);
+    }
+    static GR_HD Packed identity() { return Packed(); }
+    static GR_HD Packed combine(Packed earlier, Packed later) { return merge(earlier, later); }
+};
 
-template <class T, bool SkipNan> struct Var : Spread<T, SkipNan> {
+template <class T, int Order, bool SkipNan, class Packed, bool Integer = NarrowInteger<T>::yes>
+struct MomentsOf : PivotMoments<T, Order, SkipNan, Packed> {};
+template <class T, int Order, bool SkipNan, class Packed>
+struct MomentsOf<T, Order, SkipNan, Packed, true> : IntegerMoments<T, Order, Packed> {};
+
+template <class T, bool SkipNan> struct Var : MomentsOf<T, 2, SkipNan, Moments2<MeanOf<T>>> {
     static GR_HD f64 spread(f64 variance) { return variance; }
     template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
         return variance(state.count, state.m2, option);
     }
 };
-template <class T, bool SkipNan> struct Std : Spread<T, SkipNan> {
+template <class T, bool SkipNan> struct Std : MomentsOf<T, 2, SkipNan, Moments2<MeanOf<T>>> {
     static GR_HD f64 spread(f64 variance) { return sqrt(variance); }
     template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
         return sqrt(variance(state.count, state.m2, option));
@@ -202,7 +199,7 @@ template <class T> struct Clean<Var<T, true>> { typedef Var<T, false> type; stat
 template <class T> struct Clean<Std<T, true>> { typedef Std<T, false> type; static const bool simpler = true; };
 
 // The central moment of order option[1], over count - option[0].
-template <class T> struct CentralMoment : PivotMoments<T, 4, false, Moments4> {
+template <class T> struct CentralMoment : MomentsOf<T, 4, false, Moments4> {
     static GR_HD f64 finalise(Moments4 s, const f64* option) {
         if (option[1] < 2) return s.count > 0 ? 1 - option[1] : bit_cast<f64>(0x7ff8000000000000ull);
         f64 sum = option[1] == 2 ? s.m2 : option[1] == 3 ? s.m3 : s.m4;
@@ -218,7 +215,7 @@ GR_HD bool is_degenerate(Moments4 s) {
 }
 
 // m3 / m2^(3/2); option[0]: biased.
-template <class T> struct Skewness : PivotMoments<T, 4, false, Moments4> {
+template <class T> struct Skewness : MomentsOf<T, 4, false, Moments4> {
     static GR_HD f64 finalise(Moments4 s, const f64* option) {
         f64 n = s.count, skew = sqrt(n) * s.m3 / (s.m2 * sqrt(s.m2));
         if (option[0] == 0 && n > 2) skew *= sqrt((n - 1) * n) / (n - 2);
@@ -227,7 +224,7 @@ template <class T> struct Skewness : PivotMoments<T, 4, false, Moments4> {
 };
 
 // m4 / m2^2; option[0]: biased; option[1]: less 3, Fisher's.
-template <class T> struct Kurtosis : PivotMoments<T, 4, false, Moments4> {
+template <class T> struct Kurtosis : MomentsOf<T, 4, false, Moments4> {
     static GR_HD f64 finalise(Moments4 s, const f64* option) {
         f64 n = s.count, kurtosis = n * s.m4 / (s.m2 * s.m2);
         if (option[0] == 0 && n > 3) kurtosis = ((n * n - 1) * kurtosis - 3 * (n - 1) * (n - 1)) / ((n - 2) * (n - 3)) + 3;

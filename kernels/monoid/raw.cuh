@@ -124,12 +124,7 @@ template <class T, int Order> struct RawPowers : RawPlain<RawPowers<T, Order>, T
     template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, T pivot, i32, i64, i64) {
         const f64 from = cast<f64>(pivot);
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            const f64 d = cast<f64>(pack.at[j]) - from;
-            f64 power = d;
-#pragma unroll
-            for (int k = 0; k < Order; k++) acc.sum[k] += power, power *= d;
-        }
+        for (int j = 0; j < V; j++) add_powers(acc.sum, cast<f64>(pack.at[j]) - from);
     }
     static GR_HD auto settle(State raw, T pivot, u64 length, i64, i64) {
         PowerSums<Order> acc;
@@ -140,28 +135,28 @@ template <class T, int Order> struct RawPowers : RawPlain<RawPowers<T, Order>, T
         return settle_powers<MeanOf<T>>(acc);
     }
 };
-// Power sums of bytes: 32 bits hold those of 2^16 of them.
-struct ByteRaw { i32 sum; u32 square; };
-template <class T> struct RawBytePowers : RawPlain<RawBytePowers<T>, T, NoPivot, ZERO_FILL> {
-    typedef ByteRaw State;
+// Exact power sums of narrow integers, whatever stands for none of them.
+template <class T, int Order>
+struct RawIntegerPowers : RawPlain<RawIntegerPowers<T, Order>, T, NoPivot, NO_FILL> {
+    typedef IntegerPowers<T, Order, false> State;
     typedef State Acc;
     static GR_HD State empty() { return State(); }
     static GR_HD Acc start() { return State(); }
     static GR_HD State raw(const Acc& acc) { return acc; }
-    static GR_HD State combine(State a, State b) { return {a.sum + b.sum, a.square + b.square}; }
-    template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, NoPivot, i32, i64, i64) {
-        static_assert(V % 4 == 0, "whole words");
-#pragma unroll
-        for (int w = 0; w < V / 4; w++) {
-            const i32 word = ((const i32*)&pack)[w];
-            acc.sum += dot_words(word, 0x01010101, T());
-            acc.square += (u32)dot_words(word, word, T());
-        }
+    static GR_HD State combine(State a, State b) {
+        a.join(b);
+        return a;
     }
-    static GR_HD Moments2<f64> settle(State raw, NoPivot, u64 length, i64, i64) {
-        return settle_powers(BytePowers{raw.sum, (i64)raw.square, (i64)length});
+    template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, NoPivot, i32, i64, i64) { acc.take(pack); }
+    template <int V> static GR_HD void take_part(Acc& acc, Pack<T, V> pack, i32 place, i32 length, i64, i64) {
+        typedef typename Unsigned<sizeof(T)>::type Bits;
+        fill_outside(pack, place, length, bit_cast<T>((Bits)NarrowInteger<T>::middle));  // which counts as 0
+        acc.take(pack);
     }
+    static GR_HD auto settle(State raw, NoPivot, u64 length, i64, i64) { return settle_integers<Order>(raw, (u32)length); }
 };
+template <class T, int Order, bool Integer = NarrowInteger<T>::yes> struct RawMoments : RawPowers<T, Order> {};
+template <class T, int Order> struct RawMoments<T, Order, true> : RawIntegerPowers<T, Order> {};
 // The row's best value first, and the slots that may hold it; its place takes 32 bits until the row is settled.
 struct PlaceRaw { i32 place; };
 const i32 none = 0x7fffffff;  // the place of nothing
@@ -260,14 +255,8 @@ template <class Real, bool Max, bool SkipNan>
 struct Raw<Arg<complex<Real>, Max, SkipNan>> : RawArg<complex<Real>, Max, SkipNan> {};
 template <bool Max, bool SkipNan> struct Raw<Arg<i8, Max, SkipNan>> : RawBytePlace<i8, Max> {};
 template <bool Max, bool SkipNan> struct Raw<Arg<u8, Max, SkipNan>> : RawBytePlace<u8, Max> {};
-template <class T> struct Raw<Var<T, false>> : RawPowers<T, 2> {};
-template <class T> struct Raw<Std<T, false>> : RawPowers<T, 2> {};
-template <class T> struct Raw<CentralMoment<T>> : RawPowers<T, 4> {};
-template <class T> struct Raw<Skewness<T>> : RawPowers<T, 4> {};
-template <class T> struct Raw<Kurtosis<T>> : RawPowers<T, 4> {};
-template <> struct Raw<Var<i8, false>> : RawBytePowers<i8> {};
-template <> struct Raw<Var<u8, false>> : RawBytePowers<u8> {};
-template <> struct Raw<Var<boolean, false>> : RawBytePowers<boolean> {};
-template <> struct Raw<Std<i8, false>> : RawBytePowers<i8> {};
-template <> struct Raw<Std<u8, false>> : RawBytePowers<u8> {};
-template <> struct Raw<Std<boolean, false>> : RawBytePowers<boolean> {};
+template <class T> struct Raw<Var<T, false>> : RawMoments<T, 2> {};
+template <class T> struct Raw<Std<T, false>> : RawMoments<T, 2> {};
+template <class T> struct Raw<CentralMoment<T>> : RawMoments<T, 4> {};
+template <class T> struct Raw<Skewness<T>> : RawMoments<T, 4> {};
+template <class T> struct Raw<Kurtosis<T>> : RawMoments<T, 4> {};

@@ -144,7 +144,7 @@ template <class A, class B, class To> struct Product<A, B, c128, Parts<To>> {
 template <class A> struct Lanes { static const int count = 1; };
 template <> struct Lanes<Twofold> { static const int count = 2; };
 
-// Sums over a pack of narrow integers, exact in 32 bits: of the elements, or of their squares.
+// Sums over a pack of narrow integers, exact in 32 bits or 64: of the elements, of their magnitudes, or of their squares.
 template <class T> struct ByteWord { static const bool yes = false; };
 template <> struct ByteWord<i8> { static const bool yes = true; static GR_HD i32 dot(i32 a, i32 b) { return __dp4a(a, b, 0); } };
 template <> struct ByteWord<u8> { static const bool yes = true; static GR_HD i32 dot(i32 a, i32 b) { return (i32)__dp4a((u32)a, (u32)b, 0u); } };
@@ -174,6 +174,24 @@ template <class T> struct NarrowSquare {
         return sum;
     }
 };
+template <class T> struct NarrowMagnitude {
+    static const bool yes = true;
+    template <int V> static GR_HD i32 sum(const Pack<T, V>& pack) {
+        i32 sum = 0;
+#pragma unroll
+        for (int j = 0; j < V; j++) sum += pack.at[j] < 0 ? -(i32)pack.at[j] : (i32)pack.at[j];
+        return sum;
+    }
+};
+template <class T> struct WideSquare {
+    static const bool yes = true;
+    template <int V> static GR_HD i64 sum(const Pack<T, V>& pack) {
+        i64 sum = 0;
+#pragma unroll
+        for (int j = 0; j < V; j++) sum += (i64)pack.at[j] * (i64)pack.at[j];
+        return sum;
+    }
+};
 template <class To> struct Narrow<Value<i8, To>> : NarrowValue<i8> {};
 template <class To> struct Narrow<Value<u8, To>> : NarrowValue<u8> {};
 template <class To> struct Narrow<Value<boolean, To>> : NarrowValue<boolean> {};
@@ -182,6 +200,13 @@ template <class To> struct Narrow<Value<u16, To>> : NarrowValue<u16> {};
 template <class Number, class To> struct Narrow<Square<i8, Number, To>> : NarrowSquare<i8> {};
 template <class Number, class To> struct Narrow<Square<u8, Number, To>> : NarrowSquare<u8> {};
 template <class Number, class To> struct Narrow<Square<boolean, Number, To>> : NarrowSquare<boolean> {};
+template <class Number, class To> struct Narrow<Square<i16, Number, To>> : WideSquare<i16> {};
+template <class Number, class To> struct Narrow<Square<u16, Number, To>> : WideSquare<u16> {};
+template <> struct Narrow<Magnitude<i8>> : NarrowMagnitude<i8> {};
+template <> struct Narrow<Magnitude<i16>> : NarrowMagnitude<i16> {};
+template <> struct Narrow<Magnitude<u8>> : NarrowValue<u8> {};
+template <> struct Narrow<Magnitude<u16>> : NarrowValue<u16> {};
+template <> struct Narrow<Magnitude<boolean>> : NarrowValue<boolean> {};
 
 // The terms of a pack, added pairwise.
 template <class Map, int V> GR_HD typename Map::Term sum_pack(const Pack<typename Map::In, V>& pack) {

@@ -2,13 +2,20 @@
 #pragma once
 #include "../core/state.cuh"
 
+// How all lanes of a team bring their states together at once, where that takes less than two by two.
+template <class State> struct Pooled { static const bool exists = false; };
+
 // All lanes of the warp call. Each team of Lanes neighbouring lanes reduces by itself, left to right. Result valid
 // in the first lane of each team. No block barrier.
 template <class Op, int Lanes> GR_HD typename Op::State warp_reduce(typename Op::State state) {
+    if constexpr (Pooled<typename Op::State>::exists && Lanes > 1) {
+        return Pooled<typename Op::State>::template reduce<Lanes>(state);
+    } else {
 #pragma unroll
-    for (int down = 1; down < Lanes; down *= 2)
-        state = Op::combine(state, shuffle_down(0xffffffffu, state, down, Lanes));
-    return state;
+        for (int down = 1; down < Lanes; down *= 2)
+            state = Op::combine(state, shuffle_down(0xffffffffu, state, down, Lanes));
+        return state;
+    }
 }
 
 // All lanes call. Reduces Rows states a lane across teams of Lanes neighbouring lanes, Rows results at once: at each

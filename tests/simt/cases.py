@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -285,7 +286,7 @@ FINISHES = [
 ]
 FINISHES += [
     Case(OPERATORS[name].bind(dtype), layout, seed, finish, forms=(finish == "ticket",))
-    for name, dtype in [("sum", "u1"), ("argmax", "i1"), ("var", "u1"), ("max", "f2"), ("sum", "f2")]
+    for name, dtype in [("sum", "f4"), ("mean", "i4"), ("max", "f4"), ("any", "u4"), ("prod", "f4")]
     for seed, (layout, finish) in enumerate(zip(UNALIGNED, ("ticket", "two-pass", "ticket"), strict=True))
 ]
 FINISHES += [  # slots that are in part outside of their line
@@ -386,6 +387,70 @@ def check_far(machine: Emulator) -> None:
                 results.append(device_reduce.finalise(device_reduce.combine(halves, bound), bound))
             for result in [] if machine.collecting else results:
                 np.testing.assert_allclose(get(result).ravel(), exact * unit**2, rtol=1e-13)
+
+
+# Kept and reduced axes in either order, of odd lengths, of one element and two: shape, reduced axis, view.
+INTEGER_LAYOUTS = {
+    "long rows": Layout((5, 4001), (1,), lambda x: x[:, 3:-2]),
+    "team rows": Layout((91, 33), (1,)),
+    "team rows of several slots": Layout((35, 301), (1,)),
+    "even rows": Layout((70, 48), (1,), lambda x: x[:, :32]),
+    "staged rows": Layout((91, 7), (1,)),
+    "rows with gaps": Layout((70, 95), (1,), lambda x: x[:, ::3]),
+    "one element": Layout((7, 1), (1,)),
+    "two elements": Layout((7, 2), (1,)),
+    "columns": Layout((517, 70), (0,)),
+    "columns inside": Layout((301, 91), (0,), lambda x: x[:, 3:-2]),
+    "wide columns": Layout((67, 288), (0,)),
+    "few columns": Layout((9008, 3), (0,)),
+    "planes": Layout((5, 14, 19), (1,)),
+}
+INTEGERS = [np.dtype(d) for d in ("?", "i1", "u1", "i2", "u2")]
+
+
+def at_extremes(dtype: np.dtype[Any], layout: Layout) -> np.ndarray[Any, Any]:
+    """Cells in turn of the lowest and the highest number alone, of both, of few beside one another far from zero, of
+    all numbers, and of one unlike the rest."""
+    rng = np.random.default_rng(11)
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    n = layout.shape[layout.axes[0]]
+    other = np.where(np.arange(n) == n // 2, high, low)
+    lines = [
+        *(np.full(n, low), np.full(n, high), np.where(np.arange(n) % 2, low, high)),
+        *(high - rng.integers(0, min(4, high - low + 1), n), rng.integers(low, high + 1, n), other, low + high - other),
+    ]
+    kept = [size for axis, size in enumerate(layout.shape) if axis not in layout.axes]
+    each = np.resize(np.array(lines), (math.prod(kept), n)).reshape(*kept, n)
+    return np.ascontiguousarray(np.moveaxis(each, -1, layout.axes[0])).astype(dtype)
+
+
+@cache
+def exact_moments(dtype: np.dtype[Any], name: str) -> tuple[np.ndarray[Any, Any], ...]:
+    """Count, mean and sums of the second to fourth powers of distances from it, by integers of any length."""
+    layout = INTEGER_LAYOUTS[name]
+    x = view_of(at_extremes(dtype, layout), layout.view).astype(object)
+    n, total = x.shape[layout.axes[0]], x.sum(axis=layout.axes, keepdims=True)
+    sums = [((n * x - total) ** k).sum(axis=layout.axes, keepdims=True) / n**k for k in (2, 3, 4)]
+    return tuple(np.asarray(field, "f8") for field in (n, total / n, *sums))
+
+
+def check_integers(machine: Emulator, dtype: np.dtype[Any]) -> None:
+    """Moments of narrow integers are those that exact arithmetic gives."""
+    for (at, layout), name in itertools.product(INTEGER_LAYOUTS.items(), ("var", "moments")):
+        bound = OPERATORS[name].bind(dtype)
+        chunk = put(at_extremes(dtype, layout), lambda x, to=layout: view_of(x, to.view))
+        partial = device_reduce.reduce((chunk,), bound, layout.axes)
+        if machine.collecting:
+            continue
+        n, mean, m2, m3, m4 = exact_moments(dtype, at)
+        state, size = unpacked(partial, bound), np.sqrt(m2 / n)
+        np.testing.assert_array_equal(state["count"], n)
+        assert np.all(np.abs(state["mean"] - mean) <= 1e-15 * np.abs(mean) + 1e-14 * size), (at, name)
+        # Partials keep means of one rounding, whose distance has it too.
+        error = 1e-13 + 1e-15 * np.abs(mean) / np.where(size > 0, size, np.inf)
+        for field, wanted, most in [("m2", m2, m2), ("m3", m3, np.sqrt(m2 * m4)), ("m4", m4, m4)]:
+            if field in state.dtype.names:
+                assert np.all(np.abs(state[field] - wanted) <= error * most), (at, name, field)
 
 
 def check_batch(machine: Emulator, name: str) -> None:
