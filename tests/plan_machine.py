@@ -239,6 +239,7 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
         whole = (phase + work.length) // vector - (phase > 0)
         if what.arguments["Lines"] in ("SHORT_LINES", "EVEN_LINES"):
             assert phase == 0 and work.length == work.slots * vector
+            assert work.slots <= int(what.arguments.get("Lanes", tuning.THREADS))
         elif what.arguments["Lines"] != "SHORT_LINE" and not (what["Items"] == 1 and "Batch" in what.arguments):
             assert whole <= work.tiles * lanes * what["Items"]
         elif what.arguments["Lines"] == "ONE_LINE":

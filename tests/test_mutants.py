@@ -51,13 +51,16 @@ def affine(layout: str) -> Callable[[Emulator], None]:
 
 LINE = partial_of("sum", "f8", "line inside", seed=1)
 PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
-    "line": (LINE, partial_of("argmax", "f4", "line inside")),
+    "line": (LINE, partial_of("argmax", "f4", "line inside"), partial_of("sum", "f4", "line inside")),
     "whole line": (partial_of("sum", "f8", "line"),),
     "rows": (partial_of("sum", "f8", "long rows"), partial_of("sum", "i4", "rows with edges", seed=1)),
     "rounds": (partial_of("sum", "f8", "more rows than blocks"),),
     "short rows": (
         *(partial_of(name, "f4", "few short rows") for name in ("sum", "mean")),
         partial_of("var", "f8", "few short rows", seed=1),
+    ),
+    "odd short rows": tuple(
+        partial_of(name, dtype, "few short rows") for name, dtype in (("sum", "u1"), ("max", "i2"))
     ),
     "even rows": (partial_of("sum", "f4", "even rows"), partial_of("var", "f4", "even rows")),
     "short lines": (
@@ -77,7 +80,11 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         for name, dtype, layout in [("sum", "f8", "staged rows"), ("max", "u1", "staged rows inside")]
         for seed in range(2)
     ),
-    "columns": (partial_of("sum", "f8", "columns"), partial_of("argmax", "f4", "columns inside", seed=1)),
+    "columns": (
+        partial_of("sum", "f8", "columns"),
+        partial_of("argmax", "f4", "columns inside", seed=1),
+        *(partial_of(name, "f8", "columns") for name in ("var", "skew")),
+    ),
     "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
     "unaligned": tuple(
         partial_of(name, dtype, layout, seed=seed)
@@ -246,7 +253,7 @@ MUTANTS = [
     ),
     Mutant("half of the warp in the mask", "line", "warp_reduce(", "0xffffffffu", "0x0000ffffu"),
     Mutant("a step too many", "short rows", "warp_reduce(", "down < Lanes;", "down <= Lanes;"),
-    Mutant("a state's last word stays behind", "moments", "shuffle_down(", "i < both.count;", "i < both.count - 1;"),
+    Mutant("a state's last word stays behind", "line", "shuffle_down(", "i < both.count;", "i < both.count - 1;"),
     Mutant("barrier dropped before warps' states are read", "line", "block_reduce(", BARRIER),
     Mutant("barrier dropped after warps' states are read", "rounds", "block_reduce(", BARRIER, nth=1),
     Mutant("one warp's state for all", "line", "block_reduce(", "threadIdx.x < warps ? threadIdx.x : 0", "0"),
@@ -284,10 +291,12 @@ MUTANTS = [
         "one element past a short line", "short rows", "absorb_slot(", "j < (int)slot.count", "j <= (int)slot.count"
     ),
     Mutant("short lines singly, one past", "short rows", "absorb_singly(", "at < task.length", "at <= task.length"),
-    Mutant("short lines at the ends forgotten", "short rows", "absorb_short_lines(", "singly |= 1u << i"),
+    Mutant("slots at the ends forgotten", "odd short rows", "absorb_short_line(", "singly |= 1u << i"),
     Mutant("one element past the line, singly", "line", "absorb_edge(", "at >= (i64)length", "at > (i64)length"),
     Mutant("positions without the phase", "line", "position(", " - phase"),
-    Mutant("index of a slot off by one", "short lines", "load_slot(", "(slot * V) * task", "(slot * V + 1) * task"),
+    Mutant(
+        "index of a slot off by one", "short lines", "absorb_short_lines(", "(slot * V) * task", "(slot * V + 1) * task"
+    ),
     Mutant("index of the first chunk for all", "batch", "find_line(", "base->index", "task.base[0].index"),
     Mutant("quotients too small", "short lines", "struct Div", "magic)", "magic - 2)"),
     Mutant("outermost strides forgotten", "short lines", "struct Walk", "offset.a += (i64)n * a[0];"),
@@ -305,7 +314,8 @@ MUTANTS = [
         "work += gridDim.x",
         "work += gridDim.x + 1",
     ),
-    Mutant("slots past the last line", "short lines", "absorb_short_lines(", "if (at >= slots) continue;"),
+    Mutant("slots past the last", "odd short rows", "absorb_short_line(", "if (slot >= task.slots) continue;"),
+    Mutant("threads past the last line", "short lines", "absorb_short_lines(", "beside >= abreast || "),
     Mutant("rows past the last", "short rows", "reduce_short_rows(", "Lanes == 0 && row[r] < task.rows", "Lanes == 0"),
     Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + teams * Batch - 1", "task.rows"),
     Mutant("every lane writes", "short rows", "reduce_short_rows(", "threadIdx.x % Lanes == 0 && "),
@@ -352,7 +362,7 @@ MUTANTS = [
         "words that hold a load shifted too far", "unaligned", "load_unaligned(", "past & 4 * gap", "past & 8 * gap"
     ),
     Mutant("positions stay where a part began", "moved", "struct Arg", "state.index + by", "state.index"),
-    Mutant("the word behind forgotten", "unaligned", "load_unaligned(", "at[w + 1] << 32", "at[w] << 32"),
+    Mutant("the word behind forgotten", "odd short rows", "load_unaligned(", "at[w + 1] << 32", "at[w] << 32"),
     Mutant("words that no operand owns", "unaligned", "owns_unaligned(", "(past ? 2 : 1) * V", "V"),
     Mutant(
         "what is left of a batch forgotten",
@@ -414,10 +424,12 @@ MUTANTS = [
     Mutant("low parts dropped", "exact", "add(Twofold& sum, Twofold x)", "sum.lo = __dadd_rn(sum.lo, x.lo);"),
     Mutant("means merged as rounded", "far", "distance(Twofold", " + (to.lo - from.lo)"),
     Mutant("means without their low parts", "far", "shifted(Twofold", "sum.hi - sum.hi == 0 ? sum.lo : 0", "0"),
-    Mutant("means merged without their distance", "moments", "merge(Moments2", " + delta * delta * (a.count * part)"),
+    Mutant("means merged without their distance", "columns", "merge(Moments2", " + delta * delta * (a.count * part)"),
     Mutant(
-        "third moment with the wrong sign", "moments", "merge(Moments4", "(a.count - b.count)", "(b.count - a.count)"
+        "third moment with the wrong sign", "columns", "merge(Moments4", "(a.count - b.count)", "(b.count - a.count)"
     ),
+    Mutant("all lanes about the first one's mean", "moments", "struct Centred", "away - shift : 0", "away : 0"),
+    Mutant("the third moment as it lay", "moments", "Pooled<Moments4>", "d * (3 * own.m2 + spread)", "d * spread"),
     Mutant("minus zero is something", "zeros", "struct Significant<f32>", "0x7fffffffu", "0xffffffffu"),
     Mutant("a top bit alone is nothing", "zeros", "zeros(u32", "| word | low", "| low"),
     # ranks in a tile

@@ -215,8 +215,7 @@ class RowPlanner(Planner):
         share = _share_abreast(slots, threads) / math.pow(narrower, tuning.NARROW_LOADS)
         if not self._is_even_run():
             share *= tuning.UNEVEN_SHARE
-        least = tuning.ABREAST if slots < threads else 1.0
-        return share > 0 and share >= least * self._share_of_tiles(phased_slots, tile)
+        return share > 0 and share >= tuning.ABREAST * self._share_of_tiles(phased_slots, tile)
 
     def _is_even_run(self) -> bool:
         """Whether lines of a row are one stride apart."""
@@ -324,11 +323,8 @@ class RowPlanner(Planner):
 
 
 def _share_abreast(slots: int, threads: int) -> float:
-    """The share of so many threads that have a slot where as many lines of so many slots lie side by side as fit, or
-    where they take a few slots of a line one after another."""
-    if slots > tuning.MOST_TURNS * threads:
-        return 0.0
-    return slots * (threads // slots) / threads if slots < threads else slots / (-(-slots // threads) * threads)
+    """The share of so many threads that have a slot where as many lines of so many slots lie side by side as fit."""
+    return slots * (threads // slots) / threads
 
 
 def _power_of_two(n: int) -> int:

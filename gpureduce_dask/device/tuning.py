@@ -49,7 +49,6 @@ TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 
 # and the launch that folds those. By columns first 2.0 and 2.2 times as fast in two random layouts, 2026-11-26
 COLUMNS_READ, COLUMN_STATES, FOLD_BYTES = 1.3, 2.0, 12 << 20
 UNEVEN_SHARE = 0.7  # what it costs to look up where each line is, where they are not one stride apart
-MOST_TURNS = 4  # slots of a line that a thread then takes, at most
 NARROW_LOADS = 0.25  # by how much longer lines take, side by side, whose loads are narrower: a power
 PARTED_LOAD = 16  # bytes of a load, below which to find each run of several strides costs more than to fold states of
 # those of one: minima of lines of 4,893 uint32 0.57 for 0.30, maxima of aligned uint64 0.71 for 0.82

@@ -155,19 +155,17 @@ template <class Op, int V, bool Even> struct SlotOfLines {
 };
 
 // Lines of whole slots, as many side by side as fit into a group's threads: each keeps to one slot of those that it takes.
-// Of longer lines it takes one slot after another. Even: one chunk, lines one stride apart.
+// Even: one chunk, lines one stride apart.
 template <class Op, int V, int Group, int Items, bool Even, class Todo>
 GR_HD void absorb_short_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member,
                               u64 group, u64 groups) {
-    const u32 slots = (u32)task.slots, abreast = slots < Group ? Group / slots : 1, beside = slots < Group ? member / slots : 0;
+    const u32 slots = (u32)task.slots, abreast = Group / slots, beside = member / slots, slot = member - beside * slots;
     const u64 lines = task.runs * task.chunks, stride = groups * abreast, first = group * abreast + beside;
     if (beside >= abreast || first >= lines) return;
     const i64 within[V] = {};
-    for (u32 slot = member - beside * slots; slot < slots; slot += slots < Group ? slots : Group) {
-        SlotOfLines<Op, V, Even> part = {acc, (i64)(slot * V) * task.step_c, task.step_c};
-        RunWalk<Op, V, Even, false, Todo> walk(task, row, slot, first, (lines - first + stride - 1) / stride, stride, within);
-        walk.template take<Items, true>(part);
-    }
+    SlotOfLines<Op, V, Even> part = {acc, (i64)(slot * V) * task.step_c, task.step_c};
+    RunWalk<Op, V, Even, false, Todo> walk(task, row, slot, first, (lines - first + stride - 1) / stride, stride, within);
+    walk.template take<Items, true>(part);
 }
 
 // A row that is shared by `groups` groups of Group threads: of this one `member` calls.

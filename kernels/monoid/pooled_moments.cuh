@@ -18,11 +18,11 @@ template <int Lanes> GR_HD int first_with_some(f64 count) {
     return first < 0 || first >= Lanes ? 0 : first;
 }
 
-// How far one lane's mean lies from the first one's, and that of all lanes; a lane without elements lies nowhere.
+// How far one lane's mean lies from the first one's, and that of all lanes. One without elements lies nowhere: the square of
+// its distance may be infinite, and times no elements not a number.
 struct Centred {
     f64 count, shift, away;  // of all lanes; of their mean; from their mean to the lane's own
-    template <int Lanes> static GR_HD Centred of(f64 own_count, f64 from_first) {
-        const f64 away = own_count > 0 ? from_first : 0;
+    template <int Lanes> static GR_HD Centred of(f64 own_count, f64 away) {
         const f64 count = team_sum<Lanes>(own_count), total = team_sum<Lanes>(own_count * away);
         const f64 shift = count > 0 ? total / count : 0;
         return {count, shift, own_count > 0 ? away - shift : 0};

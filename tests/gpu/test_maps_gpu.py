@@ -14,6 +14,7 @@ import gpureduce_dask as gr
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.expressions import whole
 from gpureduce_dask.graph import deferred, fusion
+from gpureduce_dask.operators import native
 from gpureduce_dask.tools.bench import memory
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
@@ -296,6 +297,7 @@ def test_chunks_that_are_made_are_reduced_several_in_a_launch(monkeypatch, form,
     assert (not together) if is_placed else max(together) >= 3
 
 
+@pytest.mark.skipif(native.library() is None, reason="the compiled library copies them")
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
 def test_large_chunks_of_the_host_are_moved_by_threads(dtype, tmp_path, monkeypatch):
     """Mapped files and views of every layout, in turn on one stream: the sums are those of the host."""
