@@ -104,7 +104,8 @@ def product(block: Array, skip: bool) -> tuple[Array, Array] | None:
     loops = _loops_for(block) if block.dtype in ("f4", "f8") else None
     if loops is None:
         return None
-    value, exponent = (np.empty((block.shape[0], block.shape[2]), kind) for kind in "dq")
+    cells = (block.shape[0], block.shape[2])
+    value, exponent = np.empty(cells), np.zeros(cells, np.int64)  # of which only those that are not 0 are written
     _reduce(loops[f"product{'_present' if skip else ''}_{block.dtype.name}"], block, block.shape, value, exponent)
     return value, exponent
 

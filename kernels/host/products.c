@@ -1,17 +1,26 @@
 // Products of floats, each a value times a power of two, with NaN or as if it were one: neither a product nor what comes
-// on the way leaves its range. Values stay between one and two: powers of two go into the exponent by their bits, which
-// rounds nothing. Zeros, infinities and NaN multiply as they are. Of blocks of any length and width, as sums are.
+// on the way leaves its range. Numbers are multiplied as they are for as long as every product on the way stays near one;
+// from where one does not, powers of two go into the exponent by their bits, which rounds nothing. Zeros, infinities and
+// NaN multiply as they are. Exponents are zeros beforehand, of which only others are written. Of blocks of any length and
+// width, as sums are.
 #include <string.h>
 #include "strips.h"
 
-enum { ROUND = 4 }; // elements of a cell that are multiplied before its power of two goes into the exponent
+enum { ROUND = 4 }; // elements of a cell that are multiplied before anything is looked at
 
 #define ONE 0x3ff0000000000000
+#define FAR 0x1p250 // values of states, and their inverses, are less, but for zeros and numbers that are none,
+#define WIDE 0x1p150 // and so are those of elements: as many as a round's leave no range on the way. All float32 are
 
 typedef struct {
     double value[STRIP];
     int64_t exponent[STRIP];
 } Products;
+
+INLINE int64_t is_outside(double value, double bound) {
+    const double size = __builtin_fabs(value);
+    return (size >= bound) | (size <= 1 / bound);
+}
 
 // The value of a number without its power of two, which is added to the exponent.
 INLINE double normalised(double value, int64_t *restrict exponent) {
@@ -24,49 +33,57 @@ INLINE double normalised(double value, int64_t *restrict exponent) {
     memcpy(&value, &bits, sizeof bits);
     return value;
 }
-
-// An element as a factor: four of float32 do not leave the range of float64, and are taken as they are.
-INLINE double factor_float32(float x, int64_t *restrict exponent) {
-    (void)exponent;
-    return x;
-}
-INLINE double factor_float64(double x, int64_t *restrict exponent) {
+// The same of any element.
+INLINE double factor(double x, int64_t *restrict exponent) {
     const int small = x < 0x1p-1022 && x > -0x1p-1022; /* subnormal, or zero */
     *exponent -= small ? 1023 : 0;
     return normalised(small ? x * 0x1p1023 : x, exponent);
 }
 
 #define PRODUCT(NAME, T)                                                                                               \
-    INLINE void step_##NAME(const char *rows, const int rounds, int64_t stride, int64_t j, const int lanes,            \
+    INLINE void each_##NAME(const char *rows, int64_t rounds, int64_t stride, int64_t j, const int lanes,              \
+                            Products *restrict a, const int skip) {                                                    \
+        for (int k = 0; k < lanes; k++) {                                                                              \
+            double value = normalised(a->value[j + k], a->exponent + j + k);                                           \
+            for (int64_t i = 0; i < rounds; i++) {                                                                     \
+                const T x = ((const T *)(rows + i * stride))[j + k];                                                   \
+                value *= factor(skip && x != x ? 1 : x, a->exponent + j + k);                                          \
+            }                                                                                                          \
+            a->value[j + k] = normalised(value, a->exponent + j + k);                                                  \
+        }                                                                                                              \
+    }                                                                                                                  \
+    INLINE void step_##NAME(const char *rows, int64_t rounds, int64_t stride, int64_t j, const int lanes,              \
                             Products *restrict a, const int skip) {                                                    \
         double value[LANES];                                                                                           \
-        int64_t exponent[LANES];                                                                                       \
-        for (int k = 0; k < lanes; k++) value[k] = a->value[j + k], exponent[k] = a->exponent[j + k];                  \
-        for (int i = 0; i < rounds; i++) {                                                                             \
+        int64_t outside[LANES], any = 0, far = 0;                                                                      \
+        for (int k = 0; k < lanes; k++) value[k] = a->value[j + k], outside[k] = 0;                                    \
+        for (int64_t i = 0; i < rounds; i++) {                                                                         \
             const T *restrict x = (const T *)(rows + i * stride) + j;                                                  \
             _Pragma("GCC unroll 1") for (int k = 0; k < lanes; k++) {                                                  \
                 const T v = skip && x[k] != x[k] ? 1 : x[k];                                                           \
-                value[k] *= factor_##NAME(v, exponent + k);                                                            \
+                value[k] *= v;                                                                                         \
+                if (sizeof(T) > 4) outside[k] |= is_outside(v, WIDE);                                                  \
             }                                                                                                          \
         }                                                                                                              \
-        _Pragma("GCC unroll 1") for (int k = 0; k < lanes; k++) value[k] = normalised(value[k], exponent + k);         \
-        for (int k = 0; k < lanes; k++) a->value[j + k] = value[k], a->exponent[j + k] = exponent[k];                  \
+        for (int k = 0; k < lanes; k++) { /* what begins with zero or infinity stays that, or is NaN */                \
+            const double begin = a->value[j + k];                                                                      \
+            any |= outside[k] & (begin != 0) & (begin - begin == 0);                                                   \
+            far |= is_outside(value[k], FAR) & (value[k] != 0) & (value[k] - value[k] == 0);                           \
+        }                                                                                                              \
+        if (any) each_##NAME(rows, rounds, stride, j, lanes, a, skip);                                                 \
+        else if (far)                                                                                                  \
+            for (int k = 0; k < lanes; k++) a->value[j + k] = normalised(value[k], a->exponent + j + k);               \
+        else                                                                                                           \
+            for (int k = 0; k < lanes; k++) a->value[j + k] = value[k];                                                \
     }                                                                                                                  \
     INLINE void take_##NAME(const char *rows, int64_t n, int64_t stride, int64_t width, Products *restrict a,          \
                             const int skip) {                                                                          \
-        for (int64_t i = 0; i < n;) {                                                                                  \
-            const int64_t rounds = n - i < ROUND ? 1 : ROUND;                                                          \
+        for (int64_t i = 0; i < n; i += ROUND) {                                                                       \
+            const int64_t rounds = least(n - i, ROUND);                                                                \
             const char *x = rows + i * stride;                                                                         \
             int64_t j = 0;                                                                                             \
-            for (; j + LANES <= width; j += LANES) {                                                                   \
-                if (rounds == ROUND) step_##NAME(x, ROUND, stride, j, LANES, a, skip);                                 \
-                else step_##NAME(x, 1, stride, j, LANES, a, skip);                                                     \
-            }                                                                                                          \
-            for (; j < width; j++) {                                                                                   \
-                if (rounds == ROUND) step_##NAME(x, ROUND, stride, j, 1, a, skip);                                     \
-                else step_##NAME(x, 1, stride, j, 1, a, skip);                                                         \
-            }                                                                                                          \
-            i += rounds;                                                                                               \
+            for (; j + LANES <= width; j += LANES) step_##NAME(x, rounds, stride, j, LANES, a, skip);                  \
+            for (; j < width; j++) step_##NAME(x, rounds, stride, j, 1, a, skip);                                      \
         }                                                                                                              \
     }                                                                                                                  \
     INLINE void products_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,        \
@@ -81,12 +98,14 @@ INLINE double factor_float64(double x, int64_t *restrict exponent) {
             for (int64_t left = side; left > 1; left = (left + 1) / 2) {                                               \
                 const int64_t half = (left + 1) / 2 * cells;                                                           \
                 for (int64_t j = half; j < left * cells; j++) {                                                        \
-                    a.value[j - half] *= a.value[j];                                                                   \
+                    const double both = a.value[j - half] * a.value[j];                                                \
                     a.exponent[j - half] += a.exponent[j];                                                             \
+                    a.value[j - half] = is_outside(both, FAR) ? normalised(both, a.exponent + j - half) : both;        \
                 }                                                                                                      \
             }                                                                                                          \
-            for (int64_t j = 0; j < cells; j++) value[at + j] = a.value[j];                                            \
-            for (int64_t j = 0; j < cells; j++) exponent[at + j] = a.exponent[j];                                      \
+            int64_t any = 0;                                                                                           \
+            for (int64_t j = 0; j < cells; j++) value[at + j] = a.value[j], any |= a.exponent[j];                      \
+            for (int64_t j = 0; any && j < cells; j++) exponent[at + j] = a.exponent[j];                               \
         })                                                                                                             \
     }                                                                                                                  \
     EACH_PROCESSOR void product_##NAME(const char *x, int64_t outer, int64_t n, int64_t inner, const int64_t *step,    \
