@@ -238,7 +238,11 @@ TABLES = [
     ("trees", ["h200/scan_trees.json"], partial(scan_trees_report.into_page, picture=None)),
     ("random", ["h200/random.json"], partial(random_report.into_page, picture=RANDOM)),
     ("grids", ["h100/mechanisms.json"], grids_report.into_page),
-    ("grids", ["epyc/grids.json", "h200/grids.json", "h200/grids_two.json"], grids_report.into_page),  # the last one first
+    (
+        "grids",
+        ["epyc/grids.json", "h200/grids.json", "h200/grids_two.json"],
+        grids_report.into_page,
+    ),  # the last one first
 ]
 
 

@@ -33,6 +33,7 @@ from simt.cases import (
     check_nothing,
     check_products,
     check_refused,
+    check_ties,
     check_zeros,
     small_grids,
     unpacked,
@@ -60,6 +61,7 @@ def calls(machine: Emulator) -> None:
     check_far(machine)
     for integer in INTEGERS:
         check_integers(machine, integer)
+    check_ties(machine)
     check_nothing(machine)
     check_empty(machine)
     check_refused(machine)
@@ -120,6 +122,11 @@ def test_variances_far_from_zero(machine: Emulator) -> None:
 def test_moments_of_narrow_integers_are_exact(machine: Emulator, dtype: np.dtype[Any]) -> None:
     for _ in machine.orders():
         check_integers(machine, dtype)
+
+
+def test_the_first_of_equal_elements(machine: Emulator) -> None:
+    for _ in machine.orders(seeds=2):
+        check_ties(machine)
 
 
 @pytest.mark.parametrize("name", DEEP)

@@ -72,6 +72,10 @@ REDUCED = {
     "cast": (bound(lambda x: x * 3, "sum", "f4", dtype="c16"), ("f4",)),
     "weighted": (bound(lambda x, w: (x, w * 2.5), spreads.SPREADS["std"], "f4", "u1"), ("f4", "u1")),
     "weighted moments": (bound(lambda x, w: (x, abs(w)), spreads.SPREADS["kurtosis"], "i1", "f4"), ("i1", "f4")),
+    "some weights below zero": (
+        bound(lambda x, w: (x, w * 2.0 - 1.7), spreads.SPREADS["moment"], "f8", "u1"),
+        ("f8", "u1"),
+    ),
     "chosen": (bound(lambda x, m: (x * 2, m), "nanargmin", "f4", "bool", masked=True), ("f4", "bool")),
     "moments": (bound(lambda x, m: (x * m, m), "skew", "i1", "bool", masked=True), ("i1", "bool")),
     "masked": (bound(lambda x, m: (x + 1, m), "var", "f4", "bool", masked=True), ("f4", "bool")),

@@ -28,6 +28,7 @@ from simt.cases import (
     check_far,
     check_fold,
     check_nothing,
+    check_ties,
     check_zeros,
     small_grids,
 )
@@ -96,6 +97,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         partial_of("argmax", "f4", "short lines as columns, in any order"),
         partial_of("argmin", "i2", "columns in any order", seed=1),
     ),
+    "ties": (check_ties,),
     "order": (affine("line inside"), affine("columns"), affine("planes")),
     "ordered rows": (affine("rows with edges"), affine("more rows than blocks")),
     "folds": (partial(check_fold, name="var"), partial(check_fold, name="affine")),
@@ -315,6 +317,7 @@ MUTANTS = [
         "work += gridDim.x + 1",
     ),
     Mutant("slots past the last", "odd short rows", "absorb_short_line(", "if (slot >= task.slots) continue;"),
+    Mutant("lines in any order as if in turn", "ties", "struct SlotOfLines", "N == 1 || gap >= (V - 1) * step", "true"),
     Mutant("threads past the last line", "short lines", "absorb_short_lines(", "beside >= abreast || "),
     Mutant("rows past the last", "short rows", "reduce_short_rows(", "Lanes == 0 && row[r] < task.rows", "Lanes == 0"),
     Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + teams * Batch - 1", "task.rows"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from types import SimpleNamespace
 
 import dask
 import dask.array as da
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
+from gpureduce_dask.graph import reduce_tasks
 from gpureduce_dask.operators.table import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -73,3 +75,13 @@ def test_a_group_holds_one_partial_and_few_chunks(name):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 20 * 4 * cells  # a partial of 24 bytes a cell, as many of chunks, and the result
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "held", "waits"), [(1 << 20, 1 << 20, True), (1 << 20, 1 << 30, False), (0, 0, False)]
+)
+def test_a_gpus_chunk_waits_unless_it_holds_more_memory_than_it_has(nbytes, held, waits, monkeypatch):
+    monkeypatch.setattr(reduce_tasks.chunk, "is_device", lambda block: True)
+    block = SimpleNamespace(nbytes=nbytes, data=SimpleNamespace(mem=SimpleNamespace(size=held)))
+    bound = OPERATORS["sum"].bind(np.dtype("f4"))
+    assert bool(reduce_tasks._bytes_together([block], bound, (0,), None)) == waits

@@ -246,24 +246,26 @@ class RowPlanner(Planner):
 
     def _short_rows(self, phased: Work, phased_vector: int) -> Launch:
         op, lines = self.op, phased.runs * self.chunks
-        work, vector, partial = self._own_slots(phased, phased_vector)
+        own, own_vector, is_part = self._own_slots(phased, phased_vector)
         each = tuning.SHORT_ROW_SLOTS_A_LANE if op.commutative else 1
-        lanes, kind, batch = min(32, _power_of_two(-(-work.slots * lines // each))), "ONE_LINE", 1
-        if work.slots <= lanes and lines == 1:
-            items, batch = 1, tuning.SHORT_ROW_BATCH // self._crowds(vector)
-        elif lines == 1 and work.slots <= tuning.PARTIAL_SLOTS:
-            kind, items = "SHORT_LINE", self._items(vector)
-        else:
-            work, vector, partial, items = phased, phased_vector, False, self._items(phased_vector)
+        lanes, batch, partial = min(32, _power_of_two(-(-own.slots * lines // each))), 1, False
+        work, vector, kind, items, least = phased, phased_vector, "ONE_LINE", self._items(phased_vector), 1
         if lines > 1:
-            tile = self._line_tile(work.slots, [8, 16, 32], items)
+            tile = self._line_tile(phased.slots, [8, 16, 32], items)
             whole, whole_vector = self._side_by_side(phased, phased_vector)
             wide = max(lanes, min(32, _power_of_two(whole.slots)))
-            if self._lies_abreast(whole.slots, vector // whole_vector, work.slots, wide, math.prod(tile)):
+            if self._lies_abreast(whole.slots, vector // whole_vector, phased.slots, wide, math.prod(tile)):
                 work, vector, lanes, (kind, items) = whole, whole_vector, wide, self._side_items(whole_vector)
             else:
                 kind, (lanes, items) = "LONG_LINES", tile
-        while items > (2 if lines == 1 and kind == "ONE_LINE" else 1) and lanes * items >= 2 * work.slots * lines:
+        elif own.slots <= lanes:
+            work, vector, partial = own, own_vector, is_part
+            items, batch = 1, tuning.SHORT_ROW_BATCH // self._crowds(vector)
+        elif own.slots <= tuning.PARTIAL_SLOTS:
+            work, vector, partial, kind, items = own, own_vector, is_part, "SHORT_LINE", self._items(own_vector)
+        else:
+            least = 2  # of one, a lane has one slot of several rows
+        while items > least and lanes * items >= 2 * work.slots * lines:
             items //= 2
         teams = tuning.THREADS // lanes
         blocks = min(-(-work.rows // (teams * batch)), tuning.ROW_BLOCKS)

@@ -59,7 +59,8 @@ def _bytes_together(blocks: Sequence[Any], bound: Bound, axes: Axes, place: Plac
     """Of how many bytes chunks are reduced together, lest there be a partial of each, or a launch; 0 where they are
     not."""
     if all(map(chunk.is_device, blocks)):
-        is_small = 2 * sum(block.nbytes for block in blocks) <= LAUNCH_BYTES
+        # What waits keeps its memory: of a slice that of the whole array, which is to be let go of.
+        is_small = all(0 < block.data.mem.size <= 2 * block.nbytes <= LAUNCH_BYTES // len(blocks) for block in blocks)
         return LAUNCH_BYTES if is_small and place is None and not isinstance(bound, Binned) else 0
     if not isinstance(bound, Binned):
         return chunk.partial_bytes(tuple(blocks), bound, axes)

@@ -112,19 +112,18 @@ GR_HD void absorb_singly(typename Op::Acc& acc, const Todo& task, const Line<typ
 }
 
 // Slot by slot through one line that begins with a slot; with Partial it begins at any alignment, and its last slot is part
-// of one. Thread `member` of group number `group` of `groups` takes slots that are all groups' threads apart.
+// of one. Thread `member` of Group takes slots that are Group apart.
 template <class Op, int V, int Group, int Items, bool Partial, class Todo>
-GR_HD void absorb_short_line(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member,
-                             u64 group, u64 groups) {
+GR_HD void absorb_short_line(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member) {
     typedef typename Op::In In;
     const Base* base;
     const Line<In, V> line = find_line<In, V, Partial>(task, row, 0, base);
-    for (u64 first = group * Group + member; first < task.slots; first += groups * Group * Items) {
+    for (u64 first = member; first < task.slots; first += Group * Items) {
         Slot<In, V> each[Items];
         u32 loaded = 0, singly = 0;  // a bit an item
 #pragma unroll
         for (int i = 0; i < Items; i++) {
-            const u64 slot = first + i * (groups * Group);
+            const u64 slot = first + i * Group;
             if (slot >= task.slots) continue;
             if (load_slot<In, V, Partial>(each[i], task, base, line, slot)) loaded |= 1u << i;
             else singly |= 1u << i;
@@ -135,7 +134,7 @@ GR_HD void absorb_short_line(typename Op::Acc& acc, const Todo& task, const type
         if (!Partial) continue;
 #pragma unroll 1
         for (int i = 0; singly >> i; i++)
-            if (singly & 1u << i) absorb_singly<Op, V>(acc, task, line, first + i * (groups * Group));
+            if (singly & 1u << i) absorb_singly<Op, V>(acc, task, line, first + i * Group);
     }
 }
 
@@ -148,10 +147,16 @@ template <class Op, int V, bool Even> struct SlotOfLines {
     GR_HD void take(const Pack<In, V>& pack, i64 index, const i64 (&)[V]) {
         Op::absorb_pack(acc, pack, index + ahead, step);
     }
-    template <int N> GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&)[V]) {
-        Op::template absorb_packs<1>(acc, packs, index[0] + ahead, N > 1 ? index[N > 1] - index[0] : 0, step);
+    // Several lines at once where their indices ascend from one to the next, as packs' do: not those of a transposed array.
+    template <int N> GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+        const i64 gap = N > 1 ? index[N > 1] - index[0] : 0;
+        if (N == 1 || gap >= (V - 1) * step) {
+            Op::template absorb_packs<1>(acc, packs, index[0] + ahead, gap, step);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i++) take(packs[i], index[i], within);
+        }
     }
-    GR_HD bool is_decided() const { return false; }
 };
 
 // Lines of whole slots, as many side by side as fit into a group's threads: each keeps to one slot of those that it takes.
@@ -174,7 +179,7 @@ GR_HD void absorb_row(typename Op::Acc& acc, const Todo& task, const typename To
                       u64 groups) {
     const int lanes = Group < 32 ? Group : 32;
     if constexpr (Lines == SHORT_LINE)
-        absorb_short_line<Op, V, Group, Items, Partial>(acc, task, row, member, group, groups);
+        absorb_short_line<Op, V, Group, Items, Partial>(acc, task, row, member);
     else if constexpr (Lines == SHORT_LINES || Lines == EVEN_LINES)
         absorb_short_lines<Op, V, Group, Items, Lines == EVEN_LINES>(acc, task, row, member, group, groups);
     else

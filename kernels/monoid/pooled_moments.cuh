@@ -11,21 +11,22 @@ template <int Lanes> GR_HD f64 team_sum(f64 x) {
     return x;
 }
 
-// All lanes of the warp call, each with so many elements. The lane of the team that has some, the first such.
+// All lanes of the warp call, each with so many elements, or such a weight. The lane of the team that has some, the first such.
 template <int Lanes> GR_HD int first_with_some(f64 count) {
-    const u32 all = __ballot_sync(0xffffffffu, count > 0), mine = all >> (threadIdx.x % 32 / Lanes * Lanes);
+    const u32 all = __ballot_sync(0xffffffffu, count != 0), mine = all >> (threadIdx.x % 32 / Lanes * Lanes);
     const int first = __ffs((int)mine) - 1;
     return first < 0 || first >= Lanes ? 0 : first;
 }
 
-// How far one lane's mean lies from the first one's, and that of all lanes. One without elements lies nowhere: the square of
-// its distance may be infinite, and times no elements not a number.
+// How far the mean of all lanes lies from the first one's, and each lane's from it. One without elements lies nowhere: the
+// square of its distance may be infinite, and times no elements not a number. Shares of all elements, not numbers of them,
+// are multiplied by distances, which they cannot make infinite.
 struct Centred {
     f64 count, shift, away;  // of all lanes; of their mean; from their mean to the lane's own
-    template <int Lanes> static GR_HD Centred of(f64 own_count, f64 away) {
-        const f64 count = team_sum<Lanes>(own_count), total = team_sum<Lanes>(own_count * away);
-        const f64 shift = count > 0 ? total / count : 0;
-        return {count, shift, own_count > 0 ? away - shift : 0};
+    template <int Lanes> static GR_HD Centred of(f64 own_count, f64 from_first) {
+        const f64 count = team_sum<Lanes>(own_count), away = own_count != 0 ? from_first : 0;
+        const f64 shift = team_sum<Lanes>((count != 0 ? own_count / count : 0) * away);
+        return {count, shift, own_count != 0 ? away - shift : 0};
     }
 };
 

@@ -135,7 +135,7 @@ template <class T, int Order> struct RawPowers : RawPlain<RawPowers<T, Order>, T
         return settle_powers<MeanOf<T>>(acc);
     }
 };
-// Exact power sums of narrow integers, whatever stands for none of them.
+// Exact power sums of narrow integers: of a slot that is part of a row, elements outside count as nothing.
 template <class T, int Order>
 struct RawIntegerPowers : RawPlain<RawIntegerPowers<T, Order>, T, NoPivot, NO_FILL> {
     typedef IntegerPowers<T, Order, false> State;

@@ -453,6 +453,25 @@ def check_integers(machine: Emulator, dtype: np.dtype[Any]) -> None:
                 assert np.all(np.abs(state[field] - wanted) <= error * most), (at, name, field)
 
 
+# Lines that lie closer together than their elements do, as those of a transposed array, and others of several lines.
+TIES = {
+    "lines turned": Layout((3, 200, 24), (1, 2), lambda x: x[:, :, :16].transpose(0, 2, 1)),
+    "lines turned of planes": Layout((70, 20, 24), (0, 2), lambda x: x[:, :, :16].transpose(2, 1, 0)),
+    "lines backwards": Layout((5, 300, 24), (1, 2), lambda x: x[:, ::-1, 3:19]),
+}
+
+
+def check_ties(machine: Emulator) -> None:
+    """Of elements that are equal the first in the order of the axes is found, however the array lies in memory."""
+    for (at, layout), name, dtype in itertools.product(TIES.items(), ("argmax", "nanargmin"), ("f4", "i2")):
+        bound = OPERATORS[name].bind(np.dtype(dtype))
+        x = np.random.default_rng(len(at)).integers(0, 3, layout.shape).astype(dtype)
+        partial = device_reduce.reduce((put(x, lambda a, to=layout: view_of(a, to.view)),), bound, layout.axes)
+        if not machine.collecting:
+            wanted = host_reduce.reduce((view_of(x, layout.view),), bound, layout.axes)
+            np.testing.assert_array_equal(unpacked(partial, bound)["index"], wanted["index"], (at, name, dtype))
+
+
 def check_batch(machine: Emulator, name: str) -> None:
     """Several chunks in one launch are one array: along rows, along columns, and both axes together."""
     bound = DEEP[name]
