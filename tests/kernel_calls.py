@@ -116,6 +116,8 @@ SHARED = {  # cells that several blocks share
     "line": Reduced((1 << 24,), (0,)),
     "long lines": Reduced((64, 3, 5000), (0, 2), lambda x: x[:, :, 1:]),
     "short lines": Reduced((3000, 6, 33), (0, 2), lambda x: x[:, :, 1:]),
+    "one row of even lines": Reduced((56, 276), (0, 1), lambda x: x[:, :138]),
+    "batch of lines side by side": Reduced((50, 20), (0, 1), lambda x: x[:, :10], count=5),
     "batch of long lines": Reduced((300, 5000), (0, 1), lambda x: x[:, 1:], count=5),
     "batch of short lines": Reduced((3000, 41), (0, 1), lambda x: x[:, 1:], count=5),
     "columns": Reduced((9000, 512), (0,)),
@@ -126,6 +128,11 @@ SHARED = {  # cells that several blocks share
     "batch of columns": Reduced((500, 400), (0,), count=5),
 }
 OTHERS: dict[str, Family] = {
+    "batch of few short lines": Reduced((4, 3, 9), (1, 2), lambda x: x[:, :, :8], count=5),
+    "few short lines": Reduced((14, 38, 2), (0, 2)),
+    "batch of an element": Reduced((2,), (0,), lambda x: x[::2], count=5),
+    "even lines": Reduced((98, 58, 6), (0, 2)),
+    "few planes inside": Reduced((3, 6405, 246), (0, 1), lambda x: x[:, :2135]),
     "lines with gaps": Reduced((64, 3, 9000), (0, 2), lambda x: x[:, :, ::2]),
     "few columns": Reduced((5000, 40), (0,), lambda x: x[:, 16:32]),
     "lines by tickets": Reduced((64, 1 << 20), (1,)),
