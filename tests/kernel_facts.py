@@ -107,14 +107,15 @@ def widths(code: str) -> set[int]:
 
 
 def planned_widths(what: Chosen, dtypes: Sequence[Any]) -> set[int]:
-    """Bytes at once of each operand that the plan reads in vectors: 16, or less where a thread's columns are few."""
+    """Bytes at once of each operand that the plan reads in vectors: 16, or less where a thread's columns are few, or
+    lines that lie side by side keep to no more."""
     if what.kernel in STAGED:
         return {16}
     vector = int(what.arguments.get("V", 1))
     if vector == 1 or "Refold" in what.arguments["Op"]:
         return set()
     each = {min(16, vector * dtype.itemsize) for dtype in dtypes}
-    assert 16 in each or "columns" in what.kernel
+    assert 16 in each or "columns" in what.kernel or what.arguments.get("Lines") in ("EVEN_LINES", "SHORT_LINES")
     return each
 
 
