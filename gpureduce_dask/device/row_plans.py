@@ -101,10 +101,10 @@ class RowPlanner(Planner):
         """How many times as long as a line of whole tiles each of its loads takes."""
         _, items = self._line_tile(slots, [32], self._items(vector))
         whole = self._whole_vector(line, vector, others)
-        if self._lies_abreast(line.size // whole, vector // whole, slots, tuning.THREADS, 32 * items):
-            uneven = 1.0 if self._is_even_run() else tuning.UNEVEN_SHARE ** (2 if self._has_positions() else 1)
-            share = _share_abreast(line.size // whole, tuning.THREADS) * uneven
-            return math.pow(vector // whole, tuning.NARROW_LOADS) / share
+        share = self._side_share(line.size // whole, vector // whole, tuning.THREADS)
+        if self._lies_abreast(share, slots, 32 * items):
+            is_placed = self._has_positions() and not self._is_even_run()
+            return 1 / share / (tuning.UNEVEN_SHARE if is_placed else 1)
         return 1 / math.sqrt(self._share_of_tiles(slots, 32 * items))
 
     def _whole_vector(self, line: Dim, vector: int, others: Sequence[Dim]) -> int:
@@ -209,12 +209,15 @@ class RowPlanner(Planner):
         """The share that the slots of a line are of those of the tiles it takes, and of what its ends take."""
         return slots / (-(-slots // tile) * tile + (0 if self.aligned else tuning.END_SLOTS))
 
-    def _lies_abreast(self, slots: int, narrower: int, phased_slots: int, threads: int, tile: int) -> bool:
-        """Whether lines of so many slots, each so many times narrower, are better taken side by side by so many threads
-        than in tiles of their own, which have as many slots as the line has at any alignment."""
-        share = _share_abreast(slots, threads) / math.pow(narrower, tuning.NARROW_LOADS)
-        if not self._is_even_run():
-            share *= tuning.UNEVEN_SHARE
+    def _side_share(self, slots: int, narrower: int, threads: int) -> float:
+        """The share of so many threads that lines of so many slots give work to side by side, less what it costs that
+        slots are so many times narrower, and where lines have to be looked up."""
+        share = slots * (threads // slots) / threads / math.pow(narrower, tuning.NARROW_LOADS)
+        return share if self._is_even_run() else share * tuning.UNEVEN_SHARE
+
+    def _lies_abreast(self, share: float, phased_slots: int, tile: int) -> bool:
+        """Whether lines are better taken side by side, with that share of threads, than in tiles of their own, which
+        have as many slots as a line has at any alignment."""
         return share > 0 and share >= tuning.ABREAST * self._share_of_tiles(phased_slots, tile)
 
     def _is_even_run(self) -> bool:
@@ -254,7 +257,8 @@ class RowPlanner(Planner):
             tile = self._line_tile(phased.slots, [8, 16, 32], items)
             whole, whole_vector = self._side_by_side(phased, phased_vector)
             wide = max(lanes, min(32, _power_of_two(whole.slots)))
-            if self._lies_abreast(whole.slots, vector // whole_vector, phased.slots, wide, math.prod(tile)):
+            share = self._side_share(whole.slots, vector // whole_vector, wide)
+            if self._lies_abreast(share, phased.slots, math.prod(tile)):
                 work, vector, lanes, (kind, items) = whole, whole_vector, wide, self._side_items(whole_vector)
             else:
                 kind, (lanes, items) = "LONG_LINES", tile
@@ -286,7 +290,8 @@ class RowPlanner(Planner):
         if lines > 1:
             kind, (_, items) = "LONG_LINES", self._line_tile(work.slots, [32], items)
             whole, whole_vector = self._side_by_side(work, vector)
-            if self._lies_abreast(whole.slots, vector // whole_vector, work.slots, tuning.THREADS, 32 * items):
+            share = self._side_share(whole.slots, vector // whole_vector, tuning.THREADS)
+            if self._lies_abreast(share, work.slots, 32 * items):
                 work, vector, (kind, items) = whole, whole_vector, self._side_items(whole_vector)
                 while items > 1 and tuning.THREADS // work.slots * items >= 2 * lines:
                     items //= 2
@@ -322,11 +327,6 @@ class RowPlanner(Planner):
             return [Launch(name, blocks, work, op.state_bytes, threads=32)]
         name = f"reduce_ordered<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         return self._finished(name, work, blocks, work.rows)
-
-
-def _share_abreast(slots: int, threads: int) -> float:
-    """The share of so many threads that have a slot where as many lines of so many slots lie side by side as fit."""
-    return slots * (threads // slots) / threads
 
 
 def _power_of_two(n: int) -> int:

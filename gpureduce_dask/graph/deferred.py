@@ -134,6 +134,13 @@ class DeferredArray:
         self.value: Any = None
 
 
+def kept_bytes(block: Any) -> int:
+    """The bytes of the memory that an array keeps: of a slice on a GPU those of the whole array, as CuPy says."""
+    memory = getattr(block.data, "mem", None)
+    size: int = block.nbytes if memory is None else memory.size
+    return size
+
+
 @dataclass(frozen=True, eq=False)
 class UnreducedChunk:
     """A chunk that is reduced when it is folded with others of its group: once there are so many bytes of them, or, if
@@ -148,7 +155,8 @@ class UnreducedChunk:
 
     @property
     def nbytes(self) -> int:
-        return sum(block.nbytes for block in self.blocks)
+        """Of the memory that it keeps while it waits."""
+        return sum(map(kept_bytes, self.blocks))
 
     @property
     def is_alone(self) -> bool:

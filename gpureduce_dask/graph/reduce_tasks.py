@@ -59,8 +59,7 @@ def _bytes_together(blocks: Sequence[Any], bound: Bound, axes: Axes, place: Plac
     """Of how many bytes chunks are reduced together, lest there be a partial of each, or a launch; 0 where they are
     not."""
     if all(map(chunk.is_device, blocks)):
-        # What waits keeps its memory: of a slice that of the whole array, which is to be let go of.
-        is_small = all(0 < _kept_bytes(b) <= 2 * b.nbytes <= LAUNCH_BYTES // len(blocks) for b in blocks)
+        is_small = all(b.nbytes for b in blocks) and 2 * sum(map(deferred.kept_bytes, blocks)) <= LAUNCH_BYTES
         return LAUNCH_BYTES if is_small and place is None and not isinstance(bound, Binned) else 0
     if not isinstance(bound, Binned):
         return chunk.partial_bytes(tuple(blocks), bound, axes)
@@ -68,13 +67,6 @@ def _bytes_together(blocks: Sequence[Any], bound: Bound, axes: Axes, place: Plac
         return 0
     cells: int = math.prod(n for a, n in enumerate(blocks[0].shape) if a not in axes)
     return max(cells * bound.cell_bytes, PENDING_BYTES)
-
-
-def _kept_bytes(block: Any) -> int:
-    """The bytes of the memory that an array of a GPU lies in, where it says so."""
-    memory = getattr(block.data, "mem", None)
-    size: int = block.nbytes if memory is None else memory.size
-    return size
 
 
 def lacks_answer(block: Any, bound: Bound, axes: Axes) -> bool:

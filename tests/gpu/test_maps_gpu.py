@@ -246,22 +246,27 @@ def client():
         yield client
 
 
+@pytest.fixture
+def together(monkeypatch):
+    """How many chunks each launch reduces."""
+    counts, reduce_many = [], deferred.chunk.reduce_many
+
+    def counted(chunks, *more):
+        counts.append(len(chunks))
+        return reduce_many(chunks, *more)
+
+    monkeypatch.setattr(deferred.chunk, "reduce_many", counted)
+    return counts
+
+
 @pytest.mark.parametrize("name", ["sum", "nanmean", "var", "argmax", "nanmax"])
 @pytest.mark.parametrize("form", IN_MEMORY)
-def test_chunks_in_memory_are_reduced_in_one_launch_a_slice(client, monkeypatch, form, name):
+def test_chunks_in_memory_are_reduced_in_one_launch_a_slice(client, together, form, name):
     x = np.random.default_rng(5).normal(size=(400, 600)).astype("f4")
     make = IN_MEMORY[form]
     name = "nanargmax" if (form, name) == ("where", "argmax") else name
     held = client.persist(device(x, (100, 150)))
     distributed.wait(held)
-    together = []
-    reduce_many = deferred.chunk.reduce_many
-
-    def counted(chunks, *more):
-        together.append(len(chunks))
-        return reduce_many(chunks, *more)
-
-    monkeypatch.setattr(deferred.chunk, "reduce_many", counted)
     for axis in (0, 1, None):
         got = getattr(gr, name)(make(held), axis=axis).compute().get()
         expected = getattr(np, name)(make(da.from_array(x)).compute(), axis=axis)
@@ -272,21 +277,13 @@ def test_chunks_in_memory_are_reduced_in_one_launch_a_slice(client, monkeypatch,
 
 @pytest.mark.parametrize("name", ["sum", "nanmean", "var", "argmax", "nanmax"])
 @pytest.mark.parametrize("form", IN_MEMORY)
-def test_chunks_that_are_made_are_reduced_several_in_a_launch(monkeypatch, form, name):
+def test_chunks_that_are_made_are_reduced_several_in_a_launch(monkeypatch, together, form, name):
     from gpureduce_dask.graph import reduce_tasks
 
     x = np.random.default_rng(6).normal(size=(400, 600)).astype("f4")
     make = IN_MEMORY[form]
     name = "nanargmax" if (form, name) == ("where", "argmax") else name
     lazy = da.from_array(x, chunks=(100, 150)).map_blocks(cp.asarray)
-    together = []
-    reduce_many = deferred.chunk.reduce_many
-
-    def counted(chunks, *more):
-        together.append(len(chunks))
-        return reduce_many(chunks, *more)
-
-    monkeypatch.setattr(deferred.chunk, "reduce_many", counted)
     monkeypatch.setattr(reduce_tasks, "LAUNCH_BYTES", 3 * 100 * 150 * 4)
     for axis in (0, 1, None):
         with dask.config.set(scheduler="sync"):
