@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .device.batch import Batch
-from .device.scan_methods import SINGLE_PASS, check
+from .device.scan_task import SINGLE_PASS, check_method
 from .errors import ArgumentError, DtypeError, message
 from .host import masked
 from .host import reduce as host_reduce
@@ -139,7 +139,7 @@ def results(chunks: Chunks, bound: Bound, axes: tuple[int, ...]) -> Any:
     device = is_device(chunks[0])
     if _is_masked(chunks[0]):
         return finalise(masked.reduce(chunks[0], bound, axes), bound)
-    if device and _finishes_on_device(bound) and bound.monoid.finalise not in REFUSING:
+    if not device or (_finishes_on_device(bound) and bound.monoid.finalise not in REFUSING):
         return _side(device).reduce(chunks, bound, axes, final=True)
     return finalise(_side(device).reduce(chunks, bound, axes), bound)
 
@@ -164,9 +164,10 @@ def scan(
     chunk's shape, true where what stands before an element is forgotten, the carry included. ``out`` takes the results
     and may be the chunk itself. ``place`` is where the chunk lies, for a state with an index. Without ``with_total`` a
     GPU is spared to write the partial, which is then None. ``method`` is how a GPU scans: ``"look-back"``, a single
-    pass, or one of the textbook's; the host has one. What is masked has masked results, of which ``out`` knows nothing.
+    pass, or ``"reduce-then-scan"``, the textbook's; the host has one. What is masked has masked results, of which
+    ``out`` knows nothing.
     """
-    check(method)
+    check_method(method)
     mask = np.ma.getmask(chunks[0]) if _is_masked(chunks[0]) else None
     chunks = admit(masked.filled(chunks, bound), bound)
     device = is_device(chunks[0])

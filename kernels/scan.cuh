@@ -5,7 +5,6 @@
 #include "scan/cluster_columns.cuh"
 #include "scan/columns.cuh"
 #include "scan/contiguous_columns.cuh"
-#include "scan/methods.cuh"
 #include "scan/rows.cuh"
 #include "scan/small_lines.cuh"
 #include "scan/subwarp_lines.cuh"

@@ -317,5 +317,5 @@ def test_each_kernel_has_one_plan_which_it_can_be_asked_for():
             assert scan_costs.kernel_of(drawn(draw, GPUS[0], kernel)) == kernel
         found.update(every)
     assert found <= GPUS[0].costs.keys()
-    with pytest.raises(errors.ArgumentError, match=r"'scan_unknown'.*'two-level' or 'scan_"):
+    with pytest.raises(errors.ArgumentError, match=r"'scan_unknown'.*'reduce-then-scan' or 'scan_"):
         drawn(draw, GPUS[0], "scan_unknown")

@@ -14,7 +14,7 @@ import numpy as np
 from ..expressions.cuda import MOST_SCANNED
 from ..operators.monoid import Bound
 from ..place import Place
-from . import contiguous, launch, scan_costs, scan_launch, scan_methods, scan_plans, scan_task
+from . import contiguous, launch, scan_costs, scan_launch, scan_plans, scan_task
 from . import operator as device_operator
 from . import reduce as device_reduce
 from .chunk_plans import Chunks
@@ -56,12 +56,12 @@ def scan(
     out: Any = None,
     with_total: bool = True,
     place: Place | None = None,
-    method: str = scan_methods.SINGLE_PASS,
+    method: str = scan_task.SINGLE_PASS,
 ) -> tuple[Any, Any]:
     """Running results along an axis, and the partial behind each line, as CuPy arrays.
 
     Parameters are those of :func:`gpureduce_dask.chunk.scan`; ``method`` is one of
-    ``scan_methods.METHODS``, or a kernel that takes such a scan. Nothing waits for the GPU, but where only the host can
+    ``scan_task.METHODS``, or a kernel that takes such a scan. Nothing waits for the GPU, but where only the host can
     finalise states; no chunk is copied, but where ``out`` lies across it.
     """
     device = chunks[0].data.device_id

@@ -3,9 +3,9 @@
 Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions). Lines that
 lie side by side are scanned in strips of columns (scan_columns.py), many of those by a warp each
 (scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py). Short
-lines are taken whole by a lane, a thread or a sub-warp (scan_small_lines.py), other lines by a thread each, or by
-several, and any by the textbook's methods (scan_methods.py). Every kernel that takes a scan gives its plan; of these
-the one is used that is predicted to take least time (scan_costs.py), by shapes, dtypes and the GPU's properties.
+lines are taken whole by a lane, a thread or a sub-warp (scan_small_lines.py), other lines by a thread or a warp each,
+or by several. Every kernel that takes a scan gives its plan; of these the one is used that is predicted to take least
+time (scan_costs.py), by shapes, dtypes and the GPU's properties.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from . import (
     scan_columns,
     scan_contiguous_columns,
     scan_costs,
-    scan_methods,
     scan_serial_columns,
     scan_small_lines,
 )
 from .scan_costs import Gpu
 from .scan_task import (
+    METHODS,
     RING_SLOTS,
+    SINGLE_PASS,
     STAGES,
     WRITE_DELAY,
     Operands,
@@ -76,12 +77,16 @@ OF_FEW_TILES = ((20, 5), (16, 5))
 OTHER_SHAPE = 1.03
 LARGE_STATE_BYTES = 24  # with larger ones, deviations of float64 have 203 us with the shape above and 291
 
+LANES, MOST_LINES = 32, 1 << 32
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
 HEAVY_BATCH = 8  # elements of means and variances, whose code is long
+WARP_BATCH = 8  # elements of a lane, where a warp takes a line
 FEW = 1 << 17
-ENOUGH = 1 << 13  # lines from which on a thread takes a whole one; fewer are shared by FEW threads
-SHORTEST = 64  # elements of a part
+# Lines from which on a thread takes a whole one, or a warp does; fewer are shared by FEW threads.
+ENOUGH, ENOUGH_OF_WARPS = 1 << 13, 1 << 11
+SHORTEST = 64  # elements of a part, for each thread that shares it
+PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, any of float32 with 4 and 56, 6 and 37, 8
 # and 28, 16 and 14, 24 and 9: 1.06, 1.08, 1.06, 1.05 and 1.04 of a copy (1.11 is what such a copy has); as other
@@ -97,19 +102,19 @@ def plan(
     exclusive: bool,
     reverse: bool,
     gpu: Gpu,
-    method: str = scan_methods.SINGLE_PASS,
+    method: str = SINGLE_PASS,
 ) -> Plan:
     """Cut a scan, as is predicted to take least time on this GPU.
 
-    ``method``: one of ``scan_methods.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
+    ``method``: one of ``scan_task.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
     """
-    if method == scan_methods.SINGLE_PASS:
+    if method == SINGLE_PASS:
         return scan_costs.least(every(op, arrays, exclusive, reverse, gpu), op, arrays, gpu)
-    if method in scan_methods.METHODS:
-        return scan_methods.plan(op, arrays, exclusive, reverse, method)
+    if method in METHODS:
+        return _by_lines(op, arrays, exclusive, reverse, _lanes_of(arrays))
     kernels = {scan_costs.kernel_of(plan): plan for plan in every(op, arrays, exclusive, reverse, gpu)}
     if method not in kernels:
-        expected = " or ".join(map(repr, (*scan_methods.METHODS, *kernels)))
+        expected = " or ".join(map(repr, (*METHODS, *kernels)))
         raise ArgumentError(message("scan", f"method {method!r}", expected, "Leave it out."))
     return kernels[method]
 
@@ -128,9 +133,8 @@ def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: 
             yield from _without_positions(counted or op, arrays, exclusive, reverse, gpu)
         yield scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
         yield _in_rows(op, arrays, exclusive, reverse, limit, processors)
-    if arrays.is_along_memory:
-        yield scan_methods.plan(op, arrays, exclusive, reverse, "reduce-then-scan")
-    yield _by_lines(op, arrays, exclusive, reverse)
+    for lanes in sorted({1, _lanes_of(arrays)}):
+        yield _by_lines(op, arrays, exclusive, reverse, lanes)
 
 
 def _without_positions(
@@ -271,21 +275,29 @@ def _copy_unit(arrays: Operands, operand: int, size: int, lead: int) -> int:
     return math.gcd(16, arrays.phases[operand], arrays.shape[-1] * size, lead * size, *begins)
 
 
-def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) -> Plan:
+def _lanes_of(arrays: Operands) -> int:
+    """Lanes that take a line together: a warp, where they read neighbours, of as many lines as a launch has warps."""
+    return LANES if arrays.is_along_memory and arrays.lines < MOST_LINES else 1
+
+
+def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, lanes: int) -> Plan:
+    """By a thread a line, or a warp (``lanes``); where lines are few, a part of one: each part is folded, their states
+    are scanned, and then each part."""
     length, lines = arrays.shape[arrays.axis], arrays.lines
     steps = [s[arrays.axis] for s in arrays.strides]
     starts = [(length - 1) * s if reverse else 0 for s in steps]
     if reverse:
         steps = [-s for s in steps]
-    splits = splits_of(lines, length)
+    splits = splits_of(lines, length, lanes)
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
-    batch = scan_small_lines.rows_at_once(op, length, batch, HEAVY_BATCH)
-    blocks = -(-lines * splits // THREADS)
-    scan = f"scan_lines<{op.type}, {op.emits}, {THREADS}, {batch}, {flag(splits > 1)}, {flag(exclusive)}>"
+    batch = min(WARP_BATCH, batch) if lanes > 1 else scan_small_lines.rows_at_once(op, length, batch, HEAVY_BATCH)
+    blocks = -(-lines * splits * lanes // THREADS)
+    shape = f"{THREADS}, {batch}, {lanes}"
+    scan = f"scan_lines<{op.type}, {op.emits}, {shape}, {flag(splits > 1)}, {flag(exclusive)}>"
     launches = [Step(scan, blocks, THREADS)]
     if splits > 1:
-        fold = Step(f"scan_fold_parts<{op.type}, {THREADS}, {batch}>", blocks, THREADS)
-        launches = [fold, Step(f"scan_parts<{op.type}, {THREADS}>", -(-lines // THREADS), THREADS), *launches]
+        fold = Step(f"scan_fold_parts<{op.type}, {shape}>", blocks, THREADS)
+        launches = [fold, Step(f"scan_parts<{op.type}, {THREADS}>", -(-lines * LANES // THREADS), THREADS), *launches]
     second = steps[1] if len(steps) > 2 else 0
     members = words(
         lines=lines,
@@ -298,8 +310,9 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool) ->
         walk=arrays.kept(),
     )
     scratch = lines * splits * op.state_bytes if splits > 1 else 0
-    chain = -(-length // splits) + (splits if splits > 1 else 0)  # a thread takes the states of all parts of a line
-    return Plan(tuple(launches), members, scratch, False, tuple(starts), chain)
+    chain = -(-length // (splits * lanes)) + (splits / PREFIXES if splits > 1 else 0)
+    cost = f"{launches[0].kernel.partition('<')[0]}, by warps" if lanes > 1 else ""
+    return Plan(tuple(launches), members, scratch, False, tuple(starts), chain, cost)
 
 
 @dataclass(frozen=True)
@@ -341,8 +354,8 @@ def fitting(
     return None
 
 
-def splits_of(lines: int, length: int) -> int:
-    """Threads that share a line."""
-    if lines >= ENOUGH:
+def splits_of(lines: int, length: int, lanes: int = 1) -> int:
+    """Threads that share a line, or warps."""
+    if lines >= (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS):
         return 1
-    return max(1, min(-(-FEW // lines), length // SHORTEST))
+    return max(1, min(-(-FEW // (lines * lanes)), length // (SHORTEST * lanes)))

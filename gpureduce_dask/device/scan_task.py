@@ -8,8 +8,12 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ..errors import ArgumentError, message
 from .layout import Dim
 from .task import div_words, walk_words
+
+SINGLE_PASS = "look-back"
+METHODS = (SINGLE_PASS, "reduce-then-scan")
 
 WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
 SECTOR = 32  # bytes of memory that are written together
@@ -114,6 +118,13 @@ class Plan:
     chain: float = 0.0  # elements that a thread, or tiles that a block takes one after another
     cost: str = ""  # whose costs are those of the plan, where they are not the first kernel's
     seconds: float = 0.0  # that it is predicted to take
+
+
+def check_method(method: str) -> str:
+    """The method, where there is one of that name."""
+    if method not in METHODS:
+        raise ArgumentError(message("scan", f"method {method!r}", " or ".join(map(repr, METHODS)), "Leave it out."))
+    return method
 
 
 def adds_floats(op: Operator) -> bool:

@@ -1,10 +1,13 @@
-// Scans lines at any strides, a thread a line: several short ones that lie side by side a thread, or of a few long ones a part.
+// Scans lines at any strides, a thread a line: several short ones that lie side by side a thread, or of a few long ones a part;
+// or a warp a line or a part of one.
 #pragma once
 #include "../core/line.cuh"
 #include "../core/pack.cuh"
 #include "../core/scan_task.cuh"
 #include "../core/state.cuh"
 #include "../core/task.cuh"
+#include "../warp/reduce.cuh"
+#include "../warp/scan.cuh"
 #include "column_ops.cuh"
 #include "scan_state.cuh"
 
@@ -201,18 +204,19 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : ThreadColumnO
     else work.template run<false>();
 }
 
-// Lines at any strides: a thread takes a line, or a part of one. Lines too few to fill the GPU are split: parts are folded, their
-// states scanned, and each part is scanned from its prefix.
+// Lines at any strides: a thread takes a line, or a part of one; or a warp does (Lanes), where elements of a line are neighbours in
+// memory. Lines too few to fill the GPU are split: parts are folded, their states scanned, and each part is scanned from its
+// prefix (reduce-then-scan, Merrill and Grimshaw 2009).
 
-// The part of a line that a thread takes.
+// The part of a line that a thread takes, or a warp.
 struct LinePart {
     u64 line, split, first, end;
 };
-GR_HD LinePart part_of(const Scan& task, u64 thread) {
-    const u64 split = task.tiles == 1 ? 0 : task.lines == 1 ? thread : task.by_lines.of(thread);
+GR_HD LinePart part_of(const Scan& task, u64 number) {
+    const u64 split = task.tiles == 1 ? 0 : task.lines == 1 ? number : task.by_lines.of(number);
     const u64 share = (task.length + task.tiles - 1) / task.tiles;
     const u64 first = split * share, end = first + share;
-    return {thread - split * task.lines, split, first < task.length ? first : task.length,
+    return {number - split * task.lines, split, first < task.length ? first : task.length,
             end < task.length ? end : task.length};
 }
 
@@ -223,37 +227,51 @@ GR_HD void load_batch(const Scan& task, const StridedLine<In>& line, u64 at, u64
     for (int i = 0; i < Batch; i++)
         if (at + i < end) batch[i] = line.get(task, at + i);
 }
-
-// Grid: threads for all parts. The state of each part, by splits, then lines.
-template <class Op, int Threads, int Batch>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_fold_parts(const __grid_constant__ Scan task) {
-    const u64 thread = (u64)blockIdx.x * Threads + threadIdx.x;
-    if (thread >= task.lines * task.tiles) return;
-    const LinePart part = part_of(task, thread);
-    const StridedLine<typename Op::In> line(task, task.line.at(part.line), part.line);
-    typename Op::State state = Op::identity();
-    for (u64 at = part.first; at < part.end; at += Batch) {
-        typename Op::In batch[Batch];
-        load_batch<typename Op::In, Batch>(task, line, at, part.end, batch);
+// Folds up to Batch elements from `at` on, onto a state.
+template <class Op, int Batch>
+GR_HD typename Op::State fold_batch(const Scan& task, typename Op::State state, u64 at, u64 end,
+                                    const typename Op::In (&batch)[Batch]) {
 #pragma unroll
-        for (int i = 0; i < Batch; i++)
-            if (at + i < part.end) state = ScanStep<Op>::of(state, batch[i], index_of(task, at + i));
-    }
-    ((typename Op::State*)task.states)[thread] = state;
+    for (int i = 0; i < Batch; i++)
+        if (at + i < end) state = ScanStep<Op>::of(state, batch[i], index_of(task, at + i));
+    return state;
 }
 
-// Grid: threads for all lines. Replaces the states of parts by their prefixes.
+// Grid: Lanes threads for each part. The state of each part, by splits, then lines.
+template <class Op, int Threads, int Batch, int Lanes>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_fold_parts(const __grid_constant__ Scan task) {
+    typedef typename Op::State State;
+    const u64 number = ((u64)blockIdx.x * Threads + threadIdx.x) / Lanes;
+    if (number >= task.lines * task.tiles) return;
+    const LinePart part = part_of(task, number);
+    const StridedLine<typename Op::In> line(task, task.line.at(part.line), part.line);
+    State state = Op::identity();
+    for (u64 at = part.first; at < part.end; at += Lanes * Batch) {
+        const u64 first = at + threadIdx.x % Lanes * Batch;
+        typename Op::In batch[Batch];
+        load_batch<typename Op::In, Batch>(task, line, first, part.end, batch);
+        if constexpr (Lanes == 1) state = fold_batch<Op>(task, state, first, part.end, batch);
+        else state = Op::combine(state, warp_reduce<Op, Lanes>(fold_batch<Op>(task, Op::identity(), first, part.end, batch)));
+    }
+    if (threadIdx.x % Lanes == 0) ((State*)task.states)[number] = state;
+}
+
+// Grid: a warp for each line. Replaces the states of parts by their prefixes.
 template <class Op, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_parts(const __grid_constant__ Scan task) {
     typedef typename Op::State State;
-    const u64 line = (u64)blockIdx.x * Threads + threadIdx.x;
+    const u64 line = ((u64)blockIdx.x * Threads + threadIdx.x) / 32;
     if (line >= task.lines) return;
-    State state = task.carry ? LineEnds<Op>::before(task, line) : Op::identity();
-    State* states = (State*)task.states + line;
-    for (u64 split = 0; split < task.tiles; split++) {
-        const State own = states[split * task.lines];
-        states[split * task.lines] = state;
-        state = Op::combine(state, own);
+    State before = task.carry ? LineEnds<Op>::before(task, line) : Op::identity();
+    State* const states = (State*)task.states + line;
+    const u64 lane = threadIdx.x % 32;
+    State next = lane < task.tiles ? states[lane * task.lines] : Op::identity();
+    for (u64 split = lane; split - lane < task.tiles; split += 32) {
+        const State through = warp_scan<Op, 32>(next);
+        next = split + 32 < task.tiles ? states[(split + 32) * task.lines] : Op::identity();
+        const State own = lane_before<Op, 32>(through);
+        if (split < task.tiles) states[split * task.lines] = Op::combine(before, own);
+        before = Op::combine(before, shuffle_from(0xffffffffu, through, 31, 32));
     }
 }
 
@@ -268,29 +286,61 @@ GR_HD void scan_part(const Scan& task, const StridedLine<typename Op::In>& line,
     const auto put = [&](int i, const Pack<Out, 1>& to) { store_once((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
     scan_batch<Pack<Out, 1>, (Batch < Together ? Batch : Together), !Last>(scan, batch, end - at, put);
 }
-
-// Grid: threads for all parts. With Split, prefixes are those that scan_parts has left.
-template <class Op, class Emit, int Threads, int Batch, bool Split, bool Exclusive>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_constant__ Scan task) {
-    typedef typename Op::State State;
-    const u64 thread = (u64)blockIdx.x * Threads + threadIdx.x;
-    if (thread >= task.lines * task.tiles) return;
-    const LinePart part = part_of(task, thread);
-    const Offset begin = task.line.at(part.line);
-    const StridedLine<typename Op::In> line(task, begin, part.line);
-    State state[1] = {Op::identity()};
-    if (Split) state[0] = ((const State*)task.states)[thread];
-    else if (task.carry) state[0] = LineEnds<Op>::before(task, part.line);
+// By a thread; the state behind the part.
+template <class Op, class Emit, int Batch, bool Exclusive>
+GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<typename Op::In>& line, const LinePart& part, u8* out,
+                                        typename Op::State before) {
     typedef ThreadColumnOps<Op, Emit, 1, Exclusive> Ops;
+    const typename Op::State state[1] = {before};
     typename Ops::Scan scan(state, task.option);
     if constexpr (KeepsIndex<Op>::yes) scan.index = index_of(task, part.first), scan.step = task.step_index;
     u64 at = part.first;
-    u8* const out = (u8*)task.out + begin.c;
     for (; at + Batch <= part.end; at += Batch) {
         scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
         rebase<Op, Emit, 1>(scan, (at - part.first) / Batch, task.option);
     }
     if (at < part.end) scan_part<Op, Emit, Batch, Ops::together, true>(task, line, at, part.end, out, scan);
+    return scan.after(0);
+}
+// All lanes of a warp call, each for Batch neighbours at a time; each gets the state behind the part.
+template <class Op, class Emit, int Batch, bool Exclusive>
+GR_HD typename Op::State scan_by_warp(const Scan& task, const StridedLine<typename Op::In>& line, const LinePart& part, u8* out,
+                                      typename Op::State before) {
+    typedef typename Op::State State;
+    for (u64 at = part.first; at < part.end; at += 32 * Batch) {
+        const u64 first = at + threadIdx.x % 32 * Batch;
+        typename Op::In batch[Batch];
+        load_batch<typename Op::In, Batch>(task, line, first, part.end, batch);
+        const State through = warp_scan<Op, 32>(fold_batch<Op>(task, Op::identity(), first, part.end, batch));
+        State state = Op::combine(before, lane_before<Op, 32>(through));
+#pragma unroll
+        for (int i = 0; i < Batch; i++) {
+            if (first + i >= part.end) break;
+            const State with = ScanStep<Op>::of(state, batch[i], index_of(task, first + i));
+            store_once((typename Emit::Out*)(out + (i64)(first + i) * task.step_out),
+                       Emit::of(Exclusive ? ExclusiveState<Op>::of(state, batch[i]) : with, task.option));
+            state = with;
+        }
+        before = Op::combine(before, shuffle_from(0xffffffffu, through, 31, 32));
+    }
+    return before;
+}
+
+// Grid: Lanes threads for each part. With Split, prefixes are those that scan_parts has left.
+template <class Op, class Emit, int Threads, int Batch, int Lanes, bool Split, bool Exclusive>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_lines(const __grid_constant__ Scan task) {
+    typedef typename Op::State State;
+    const u64 number = ((u64)blockIdx.x * Threads + threadIdx.x) / Lanes;
+    if (number >= task.lines * task.tiles) return;
+    const LinePart part = part_of(task, number);
+    const Offset begin = task.line.at(part.line);
+    const StridedLine<typename Op::In> line(task, begin, part.line);
+    u8* const out = (u8*)task.out + begin.c;
+    State state = Op::identity();
+    if (Split) state = ((const State*)task.states)[number];
+    else if (task.carry) state = LineEnds<Op>::before(task, part.line);
+    if constexpr (Lanes == 1) state = scan_by_thread<Op, Emit, Batch, Exclusive>(task, line, part, out, state);
+    else state = scan_by_warp<Op, Emit, Batch, Exclusive>(task, line, part, out, state);
     const bool is_last = part.end == task.length && (part.first < part.end || part.split == 0);
-    if (task.totals && is_last) LineEnds<Op>::keep(task, part.line, scan.after(0));
+    if (task.totals && is_last && threadIdx.x % Lanes == 0) LineEnds<Op>::keep(task, part.line, state);
 }

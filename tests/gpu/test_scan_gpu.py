@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from gpureduce_dask.device.scan_costs import Gpu
-from gpureduce_dask.device.scan_methods import METHODS
+from gpureduce_dask.device.scan_task import METHODS
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import scan as host_scan
 from gpureduce_dask.operators.monoid import Bound
@@ -400,7 +400,7 @@ FAMILIES = {
     "short lines": Family("scan_lane_lines<*", (MANY // 16, 16), 1),
     "short lines of odd length": Family("scan_lane_lines<*", (MANY // 3, 3), 1),
     "short lines apart": Family(
-        "scan_lines<*, false, false>", (MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[:, :, ::-1]
+        "scan_lines<*, 1, false, false>", (MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[:, :, ::-1]
     ),
     "small planes": Family("scan_small_planes<*", (MANY // 35, 7, 5), 1),
     "lines by sub-warps": Family("scan_subwarp_lines<*", (MANY // 4096 + (1 << 10), 4096), 1, lambda x: x[:, 1:-1]),
@@ -410,9 +410,10 @@ FAMILIES = {
     "one line with gaps": Family("scan_rows<*, 0, true, false, false>", (2 * MANY,), 0, lambda x: x[::2]),
     "any of one line": Family("scan_any_all<*", (MANY,), op="any", dtype="bool"),
     "positions in one line": Family("scan_rows<Indexed<*", (MANY,), op="argmax"),
-    "reduce-then-scan": Family("scan_method_scan<*, 2, false, *", (MANY,), method="reduce-then-scan"),
-    "two-level": Family("scan_method_fold<*, 0>", (MANY,), method="two-level"),
-    "two-level of columns": Family("scan_method_fold<*, 0>", (MANY // 128, 128), op="max", method="two-level"),
+    "reduce-then-scan": Family("scan_lines<*, 32, true, false>", (MANY,), method="reduce-then-scan"),
+    "reduce-then-scan of columns": Family(
+        "scan_fold_parts<*, 1>", (MANY // 128, 128), op="max", method="reduce-then-scan"
+    ),
 }
 
 

@@ -23,7 +23,7 @@ from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import scan_cluster_columns, scan_launch
-from gpureduce_dask.device.scan_methods import METHODS
+from gpureduce_dask.device.scan_task import METHODS
 from gpureduce_dask.history import STEPS, Step
 from gpureduce_dask.operators.table import OPERATORS
 from gpureduce_dask.tools.ladder.measure import answer

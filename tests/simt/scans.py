@@ -14,7 +14,6 @@ from gpureduce_dask.device import (
     scan_columns,
     scan_contiguous_columns,
     scan_costs,
-    scan_methods,
     scan_plans,
     scan_serial_columns,
     scan_small_lines,
@@ -64,7 +63,9 @@ def first(
     plans: Iterable[scan_task.Plan | None], op: scan_task.Operator, arrays: scan_task.Operands, gpu: Gpu
 ) -> scan_task.Plan:
     """In place of the plan that takes least time: the first in ``ORDER``, so that small arrays try every kernel."""
-    found = {plan.steps[0].kernel.partition("<")[0]: plan for plan in plans if plan}
+    found: dict[str, scan_task.Plan] = {}
+    for plan in filter(None, plans):
+        found.setdefault(plan.steps[0].kernel.partition("<")[0], plan)
     length = arrays.shape[arrays.axis]
     few = (found.get(name) for name, (lines, longest) in ORDER.items() if arrays.lines >= lines and length <= longest)
     return next(filter(None, few))
@@ -85,7 +86,7 @@ class Call:
     carry: np.ndarray | None = None
     resets: np.ndarray | None = None
     phase: int = 0
-    method: str = scan_methods.SINGLE_PASS
+    method: str = scan_task.SINGLE_PASS
     totals: bool = True
     processors: int = PROCESSORS
     begin: int = 0  # the position of the first element
@@ -159,7 +160,6 @@ class Call:
                 GROUPS=((64, (1, 2)), (128, (1, 4))),
                 GROUPS_OF_EIGHTS=((64, (1, 2)), (128, (1, 4))),
             ),
-            mock.patch.multiple(scan_methods, THREADS=64, ITEMS=2, FEW=12, MOST_BLOCKS=7),
         ):
             gpu = Gpu(LIMIT, self.processors)
             plan = scan_plans.plan(self.operator(), operands, self.exclusive, self.reverse, gpu, self.method)
