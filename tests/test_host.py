@@ -31,6 +31,7 @@ from gpureduce_dask import errors
 from gpureduce_dask.chunk import Place
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import tiles
+from gpureduce_dask.operators import prod, sums
 from gpureduce_dask.operators.table import get
 
 RNG = np.random.default_rng(1)
@@ -609,6 +610,52 @@ def test_no_temporary_of_two_chunks(dtype, large):
     for name in ("vdot", "average") if dtype != "c8" else ("vdot",):
         for axes in ((0,), (1,), (0, 1)):
             assert peak_of((x, x), get(name).bind(dtype, dtype), axes) < 0.05 * large.nbytes, (name, axes)
+
+
+@pytest.mark.parametrize("row", SINGLE, ids=case_id)
+def test_results_are_made_tile_by_tile(row, monkeypatch):
+    """They are those of the partial, bit by bit, in whatever layout."""
+    monkeypatch.setattr(host_reduce, "JOINED", 10)
+    for dtype in [d for r, d in CASES if r is row][::4]:
+        for shape, axes in (
+            ((3, 20_000), (0,)),
+            ((5, 7, 301), (1,)),
+            ((5, 7, 301), (0, 2)),
+            ((40, 1), (1,)),
+        ):
+            x = values(shape, dtype, special=False)
+            for each in (x, fortran(x), np.flip(x), np.broadcast_to(x[:1], shape)):
+                bound = row.bind(each.dtype)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    want = host_reduce.finalise(host_reduce.reduce((each,), bound, axes), bound)
+                    got = host_reduce.reduce((each,), bound, axes, final=True)
+                assert (got.shape, got.dtype, got.tobytes()) == (want.shape, want.dtype, want.tobytes())
+
+
+def test_results_take_no_array_of_states():
+    x, bound = RNG.standard_normal((3, 500_000)), get("mean").bind("f8")
+    tracemalloc.start()
+    try:
+        host_reduce.reduce((x,), bound, (0,), final=True)
+        assert tracemalloc.get_traced_memory()[1] < 8 * 500_000 + (6 << 20)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_copy_that_makes_no_larger_tile_is_none():
+    x = np.ones((3, 250_000), "f4")
+    bound = get("nansum").bind(x.dtype)
+    laid = tiles.tiling_of(x.shape, (x.strides,), (0,), (0,), host_reduce._budget(bound), False, False, True)
+    assert laid.direct
+
+
+def test_integers_have_no_nan_to_look_for(monkeypatch):
+    x = RNG.integers(0, 3, (7, 500))
+    monkeypatch.setattr(np, "isfinite", None)
+    for module, name in ((sums, "nansum"), (prod, "nanprod")):
+        monkeypatch.setattr(module, "folded", None)
+        np.testing.assert_array_equal(run(name, x, (0,)), getattr(np, name)(x, axis=0, keepdims=True))
 
 
 @pytest.mark.parametrize("name", ["sum", "mean", "var", "max", "argmax", "all"])

@@ -92,6 +92,29 @@ def test_reductions_and_scans_stay_in_range(loops, monkeypatch, dtype, special):
         close(np.concatenate(found, 1), want, rtol)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("op", ["prod", "nanprod"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_cells_side_by_side(loops, dtype, op):
+    """Of many columns some hold nothing but numbers near one, and others what a few rows together take out of range."""
+    rng = np.random.default_rng(6)
+    small, large = (2.0**-140, 2.0**120) if dtype == "f4" else (2.0**-1070, 2.0**1000)
+    bound = get(op).bind(np.dtype(dtype))
+    for rows in (1, 2, 3, 4, 7, 64):
+        x = rng.uniform(0.5, 1.5, (rows, 700))
+        for value in (*SPECIAL, small, large, 1e30):
+            cells = rng.integers(0, 700, 9)
+            x[rng.integers(0, rows, 9), cells] = value
+            x[:, cells[:2]] = value if math.isfinite(value) else -1
+        x[:, 5] = np.resize([small, small, large, large], rows)
+        x = x.astype(dtype)
+        lines = x.T if op == "prod" else np.where(np.isnan(x), 1, x).T
+        want = np.array([exactly(line, dtype)[0] for line in lines])
+        for each, axis in ((x, 0), (x.T.copy(), 1)):
+            got = host.finalise(host.reduce((each,), bound, (axis,)), bound)
+            close(got.ravel(), want, 1e-5 if dtype == "f4" else 1e-11)
+
+
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
 def test_complex_products_stay_in_range(loops, dtype):
     rng = np.random.default_rng(4)

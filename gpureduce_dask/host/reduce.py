@@ -28,7 +28,8 @@ Chunks = tuple[Array, ...]
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
 WORKED = Budget(1 << 15, 1 << 15, 0, 1 << 15)  # folds that make temporaries: they stay in L2
-PANELS = Budget(1 << 22, 1 << 20, 1 << 20, 1 << 16)  # folds that cut their block themselves
+PANELS = Budget(1 << 22, 1 << 20, 1 << 20, 1 << 16)  # folds that cut their block themselves,
+PANEL_STATES = 1 << 19  # and bytes of the states of their tiles
 LOCATED = Budget(1 << 24, 1 << 17, 0, 1 << 16)  # folds that make a byte or two an element, of columns alone, in NumPy
 FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
@@ -53,25 +54,30 @@ WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: sho
 
 
 def reduce(
-    chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None, before: Array | None = None
+    chunks: Chunks,
+    bound: Bound,
+    axes: tuple[int, ...],
+    place: Place | None = None,
+    before: Array | None = None,
+    final: bool = False,
 ) -> Array:
-    """The partial of one chunk, of size 1 along every axis in ``axes``.
+    """The partial of one chunk, of size 1 along every axis in ``axes``, or with ``final`` its results.
 
     ``before`` is the partial of what comes before, to which the chunk is added where it is: a chunk of few elements a
     cell makes a partial larger than itself, which costs more to write and to read again than the chunk to reduce.
+    Results are made of each tile's states while these are in cache, for the same reason.
     """
     arrays = tuple(np.asarray(c) for c in chunks)
     shape = arrays[0].shape
     keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
     if 0 in shape:
-        return bound.identities(keepdims) if before is None else before
+        return _closed(bound.identities(keepdims), bound, before, final)
     place = place or whole(shape)
     placed, ordered = any(p.indexed or p.monoid.fold is None for p in bound.parts), not bound.monoid.commutative
     if 0 in arrays[0].strides and arrays[0].size >= REPEATED and not (placed or ordered):
         repeated = tuple(a for a, n in enumerate(shape) if n > 1 and not any(x.strides[a] for x in arrays))
         if repeated:
-            mine = _of_repeated(arrays, bound, axes, repeated)
-            return mine if before is None else combine([before, mine], bound)
+            return _closed(_of_repeated(arrays, bound, axes, repeated), bound, before, final)
     # Where order and positions mean nothing, what lies upside down is read from its lowest address on.
     given = arrays
     turn = tuple(slice(None, None, -1 if stride < 0 else 1) for stride in arrays[0].strides)
@@ -94,7 +100,7 @@ def reduce(
         folded = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
         for axis in apart:
             folded = combine_axis(folded, bound, axis)
-        return folded if before is None else combine([before, folded], bound)
+        return _closed(folded, bound, before, final)
     sizes = tuple(d.size for d in (*layout.outer, *layout.inner))
     back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
     walk, start = Walk(arrays, bound.elements, layout), place.start(axes) if placed else 0
@@ -102,11 +108,18 @@ def reduce(
         if before is not None and not turned and before.flags.c_contiguous and back == [*range(len(back))]:
             _fill(before.reshape(sizes), walk, bound, start, is_added=True)
             return before
-        cells = np.zeros(sizes, bound.state)
-        _fill(cells, walk, bound, start)
+        at_once = final and before is None and math.prod(sizes) > JOINED
+        cells = np.empty(sizes, bound.result) if at_once else np.zeros(sizes, bound.state)
+        _fill(cells, walk, bound, start, final=at_once)
     partial = cells.reshape([keepdims[a] for a in layout.kept]).transpose(back).reshape(keepdims)
     found: Array = np.ascontiguousarray(partial[turn] if turned else partial).reshape(keepdims)
-    return found if before is None else combine([before, found], bound)
+    return found if at_once else _closed(found, bound, before, final)
+
+
+def _closed(partial: Array, bound: Bound, before: Array | None, final: bool) -> Array:
+    """A chunk's partial with what comes before it, or the results of both."""
+    partial = partial if before is None else combine([before, partial], bound)
+    return finalise(partial, bound) if final else partial
 
 
 def _of_repeated(chunks: Chunks, bound: Bound, axes: tuple[int, ...], repeated: tuple[int, ...]) -> Array:
@@ -180,7 +193,7 @@ def _budget_of(bound: Bound) -> Budget:
             if native.finds_extrema(bound.elements[0]):
                 budget = replace(budget, columns=STREAMED.columns, cells=STREAMED.cells)
         elif fold in PANELLED:
-            budget = PANELS
+            budget = replace(PANELS, cells=PANEL_STATES // bound.state.itemsize)
         elif fold in STREAMING and not bound.indexed:
             budget = STREAMED
     if budget is not WORKED:
@@ -210,8 +223,8 @@ def _short(bound: Bound) -> int:
     return min(SHORT, size // bound.elements[0].itemsize)
 
 
-def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = False) -> None:
-    """Every cell's state, from its tiles in order; where these ``is_added``, from what it is as well."""
+def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = False, final: bool = False) -> None:
+    """Every cell's state, from its tiles in order, or its result; where these ``is_added``, from what it is as well."""
     runs = walk.runs()
     for outer, inner in walk.cells():
         cell: Any = (*outer, *inner, ...)
@@ -223,8 +236,10 @@ def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = F
             pending.append(state)
             if len(pending) == (PENDING if state[0].size <= PENDING_CELLS else 2):
                 pending = [_together(pending, bound)]
-        for (name, _), values in zip(bound.fields, _together(pending, bound), strict=True):
-            target = cells[name][cell]
+        found = _together(pending, bound)
+        targets = (cells,) if final else bound.unpack(cells)
+        for target, values in zip(targets, (results_of(found, bound),) if final else found, strict=True):
+            target = target[cell]
             target[...] = values.reshape(target.shape)
 
 
@@ -402,5 +417,10 @@ def finalise(partial: Array, bound: Bound) -> Array:
 
 
 def _finalised(cells: Array, bound: Bound) -> Array:
-    values = bound.monoid.finalise(bound.unpack(cells), bound.result, **dict(bound.monoid.options))
-    return np.asarray(values).astype(bound.result, copy=False).reshape(cells.shape)
+    return results_of(bound.unpack(cells), bound).reshape(cells.shape)
+
+
+def results_of(state: State, bound: Bound) -> Array:
+    """What the states of some cells stand for."""
+    values = bound.monoid.finalise(state, bound.result, **dict(bound.monoid.options))
+    return np.asarray(values).astype(bound.result, copy=False)

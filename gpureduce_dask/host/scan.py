@@ -17,7 +17,7 @@ import numpy as np
 from ..operators import native
 from ..operators.monoid import Array, Bound, State
 from ..place import Place, whole
-from .reduce import COPIED_BYTES, SHORT, WORKED, Chunks, as_fields
+from .reduce import COPIED_BYTES, SHORT, WORKED, Chunks, as_fields, results_of
 from .tiles import Budget, Walk, tiling_of
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, chunks of 64 MiB, 2026-11
@@ -161,7 +161,7 @@ def _sweep(blocks: list[Array], state: State, out: Array, bound: Bound, exclusiv
     assert monoid.sweep is not None
     if not exclusive:
         return as_fields(monoid.sweep(*blocks, state, out), bound, state[0].shape)
-    out[:, 0] = _results(state, bound)
+    out[:, 0] = results_of(state, bound)
     if out.shape[1] > 1:
         ahead = monoid.sweep(*(b[:, :-1] for b in blocks), state, out[:, 1:])
         state = as_fields(ahead, bound, state[0].shape)
@@ -203,13 +203,13 @@ def _combine(
     _join(first, before, None if same is None else same[:, :1], bound)
     _prefix(running, same, bound)
     if not exclusive:
-        out[...] = _results(running, bound)
+        out[...] = results_of(running, bound)
     else:
-        out[:, 0] = _results(state, bound)
-        out[:, 1:] = _results(tuple(f[:, :-1] for f in running), bound)
+        out[:, 0] = results_of(state, bound)
+        out[:, 1:] = results_of(tuple(f[:, :-1] for f in running), bound)
         if flags is not None:
             nothing = tuple(np.full((1, 1), v, d) for v, (_, d) in zip(bound.identity, bound.fields, strict=True))
-            np.copyto(out, _results(nothing, bound)[0, 0], where=flags)
+            np.copyto(out, results_of(nothing, bound)[0, 0], where=flags)
     return tuple(f[:, -1].copy() for f in running)
 
 
@@ -243,8 +243,3 @@ def _join(after: State, before: State, same: Array | None, bound: Bound) -> None
     joined = as_fields(bound.monoid.combine(before, after), bound, after[0].shape)
     for target, values in zip(after, joined, strict=True):
         np.copyto(target, values, where=True if same is None else same)
-
-
-def _results(state: State, bound: Bound) -> Array:
-    values = bound.monoid.finalise(state, bound.result, **dict(bound.monoid.options))
-    return np.asarray(values).astype(bound.result, copy=False)

@@ -107,13 +107,13 @@ def tiling_of(
     few = width <= budget.narrow < length if laid.inner else 1 < length <= budget.short
     turned = few and total >= ENOUGH
     spread = budget.unit and not laid.inner and laid.reduced and laid.reduced[-1].strides[0] != budget.unit
+    copied = _grow(laid, budget.copy, budget.cells, ordered, False)
     if readable and not turned and not spread:
         size = budget.columns if laid.inner else budget.rows
         extents = _deepen(laid, _grow(laid, size, budget.cells, ordered, True), budget.depth)
-        if math.prod(extents) >= min(VIEWED, budget.copy, size // 2, total):
+        if math.prod(extents) >= min(VIEWED, size // 2, math.prod(copied)):
             return replace(laid, extents=extents, direct=True)
-    extents = _grow(laid, budget.copy, budget.cells, ordered, False)
-    return replace(laid, extents=extents, turned=turned)
+    return replace(laid, extents=copied, turned=turned)
 
 
 def _lay_out(

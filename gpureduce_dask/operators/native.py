@@ -76,11 +76,11 @@ def sums(block: Array) -> State | None:
         return None
     outer, n, inner = block.shape
     parts = block.itemsize // real.itemsize  # which lie side by side as columns do
-    hi, lo = (np.empty((outer, inner, parts)) for _ in range(2))
-    _reduce(loops[f"sum_{real.name}"], block, (outer, n, inner * parts), hi, lo if real == "f8" else None)
-    if real == "f4":
-        return (hi.view("c16" if parts == 2 else "f8")[..., 0],)
-    return tuple(each[..., part] for part in range(parts) for each in (hi, lo))
+    hi, lo = np.empty((outer, inner * parts)), np.empty((outer, inner * parts)) if real == "f8" else None
+    _reduce(loops[f"sum_{real.name}"], block, (outer, n, inner * parts), hi, lo)
+    if lo is None:
+        return (hi if parts == 1 else hi.view("c16"),)
+    return (hi, lo) if parts == 1 else (hi[:, ::2], lo[:, ::2], hi[:, 1::2], lo[:, 1::2])
 
 
 def present(block: Array) -> tuple[Array, Array, Array] | None:

@@ -18,7 +18,7 @@ from . import block_scans, native, rules, totals
 from . import cuda_types as cuda
 from .monoid import Array, DType, Fields, Monoid, State
 from .panels import folded, panels
-from .sums import has_all, present
+from .sums import has_all, has_nan, present
 from .totals import I8
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, 2026-11
@@ -176,6 +176,8 @@ def lift_present(x: Array, index: Array) -> State:
 
 
 def fold_present(block: Array, index: Array | None) -> State:
+    if not has_nan(block.dtype):
+        return fold(block, index)
     return native.product(block, skip=True) or folded(_fold_panel, combine, block)
 
 

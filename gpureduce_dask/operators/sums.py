@@ -44,9 +44,14 @@ def finalise(state: State, dtype: DType) -> Array:
     return totals.cast(totals.total(state), dtype)
 
 
+def has_nan(dtype: DType) -> bool:
+    """True for elements that can be NaN."""
+    return kind(dtype) in "fc"
+
+
 def present(x: Array, fill: int) -> Array:
     """Elements with this value in place of NaN."""
-    return select(~np.isnan(x), x, fill, np.empty(np.shape(x), x.dtype)) if kind(x.dtype) in "fc" else x
+    return select(~np.isnan(x), x, fill, np.empty(np.shape(x), x.dtype)) if has_nan(x.dtype) else x
 
 
 def lift_present(x: Array, index: Array) -> State:
@@ -64,6 +69,8 @@ def compiled_present(block: Array) -> tuple[State, Array] | None:
 
 def fold_present(block: Array, index: Array | None) -> State:
     """By compiled loops; else the plain sum where it is finite, since no NaN was in it, or panel by panel without."""
+    if not has_nan(block.dtype):
+        return totals.fold(block)
     found = compiled_present(block)
     if found is not None:
         return found[0]
@@ -79,7 +86,7 @@ def sum_panel(panel: Array) -> State:
 
 def has_all(block: Array) -> bool:
     """True where no element is NaN."""
-    return kind(block.dtype) not in "fc" or (block.dtype.kind == "f" and not np.isnan(np.min(block)))
+    return not has_nan(block.dtype) or (block.dtype.kind == "f" and not np.isnan(np.min(block)))
 
 
 def sweep_present(block: Array, carry: State, out: Array) -> State:
@@ -130,6 +137,8 @@ def mean_lift_present(x: Array, index: Array) -> State:
 
 def mean_fold_present(block: Array, index: Array | None) -> State:
     """As :func:`fold_present`, with a count of what is there."""
+    if not has_nan(block.dtype):
+        return mean_fold(block, index)
     found = compiled_present(block)
     if found is not None:
         return (*found[0], found[1])
@@ -146,7 +155,7 @@ def mean_panel(panel: Array) -> State:
 
 def missing(x: Array) -> Array:
     """Where elements are NaN."""
-    return np.isnan(x) if kind(x.dtype) in "fc" else np.zeros(np.shape(x), bool)
+    return np.isnan(x) if has_nan(x.dtype) else np.zeros(np.shape(x), bool)
 
 
 def mean_finalise(state: State, dtype: DType) -> Array:
@@ -157,7 +166,7 @@ def mean_finalise(state: State, dtype: DType) -> Array:
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
     if dtype.kind != "m":
         wide = np.result_type(total, F8)
-        return totals.cast(total.astype(wide) / count, dtype)
+        return totals.cast(total.astype(wide, copy=False) / count, dtype)
     ticks = np.sign(total) * (np.abs(total) // np.maximum(count, 1))  # NumPy's durations round towards zero
     return totals.cast(np.where(empty | (total == totals.NAT), totals.NAT, ticks), dtype)
 

@@ -196,7 +196,11 @@ def total(state: State) -> Array:
     if state[0].dtype == I8:
         return np.where(state[1] > 0, NAT, state[0])
     if len(state) == 2:
-        return np.where(np.isfinite(state[0]), state[0] + state[1], state[0]) + 0.0
+        hi, lo = state
+        found = np.asarray(hi + lo)
+        found += 0.0
+        finite = np.isfinite(hi)
+        return found if np.all(finite) else np.where(finite, found, hi)
     out = np.empty(np.shape(state[0]), C16)
     out.real, out.imag = total(state[:2]), total(state[2:])
     return out

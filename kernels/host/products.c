@@ -3,13 +3,17 @@
 // from where one does not, powers of two go into the exponent by their bits, which rounds nothing. Zeros, infinities and
 // NaN multiply as they are. Exponents are zeros beforehand, of which only others are written. Of blocks of any length and
 // width, as sums are.
+#include <float.h>
 #include <string.h>
 #include "strips.h"
 
-enum { ROUND = 4 }; // elements of a cell that are multiplied before anything is looked at
+enum {
+    ROUND = 4,          // elements of a cell that are multiplied before anything is looked at
+    BESIDE = 4 * LANES, // cells that are looked at together
+};
 
 #define ONE 0x3ff0000000000000
-#define FAR 0x1p250 // values of states, and their inverses, are less, but for zeros and numbers that are none,
+#define FAR 0x1p400 // values of states, and their inverses, are less, but for zeros and numbers that are none,
 #define WIDE 0x1p150 // and so are those of elements: as many as a round's leave no range on the way. All float32 are
 
 typedef struct {
@@ -40,6 +44,16 @@ INLINE double factor(double x, int64_t *restrict exponent) {
     return normalised(small ? x * 0x1p1023 : x, exponent);
 }
 
+// A number, or one in the place of NaN, by its bits: of a choice between the two compilers make jumps.
+INLINE double or_one(double value) {
+    int64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    const int64_t here = -(int64_t)(value == value);
+    bits = (bits & here) | (ONE & ~here);
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
 #define PRODUCT(NAME, T)                                                                                               \
     INLINE void each_##NAME(const char *rows, int64_t rounds, int64_t stride, int64_t j, const int lanes,              \
                             Products *restrict a, const int skip) {                                                    \
@@ -62,7 +76,7 @@ INLINE double factor(double x, int64_t *restrict exponent) {
             _Pragma("GCC unroll 1") for (int k = 0; k < lanes; k++) {                                                  \
                 const T v = skip && x[k] != x[k] ? 1 : x[k];                                                           \
                 value[k] *= v;                                                                                         \
-                if (sizeof(T) > 4) outside[k] |= is_outside(v, WIDE);                                                  \
+                if (sizeof(T) > 4) outside[k] |= is_outside(v, WIDE) & (v != 0) & (v - v == 0);                        \
             }                                                                                                          \
         }                                                                                                              \
         for (int k = 0; k < lanes; k++) { /* what begins with zero or infinity stays that, or is NaN */                \
@@ -76,14 +90,47 @@ INLINE double factor(double x, int64_t *restrict exponent) {
         else                                                                                                           \
             for (int k = 0; k < lanes; k++) a->value[j + k] = value[k];                                                \
     }                                                                                                                  \
+    /* Multiplies cells whose numbers stay near one, with none small on the way, and else nothing, which is false. What \
+       is no number, or zero, does not have to. */                                                                     \
+    INLINE int near_##NAME(const char *rows, const int rounds, int64_t stride, int64_t j, int64_t cells,               \
+                           Products *restrict a, const int skip) {                                                     \
+        double value[BESIDE];                                                                                          \
+        int64_t far = 0;                                                                                               \
+        for (int64_t k = 0; k < cells; k++) {                                                                          \
+            const double begin = a->value[j + k];                                                                      \
+            double product = begin;                                                                                    \
+            int64_t small = 0;                                                                                         \
+            _Pragma("GCC unroll 4") for (int i = 0; i < rounds; i++) {                                                 \
+                const double v = ((const T *)(rows + i * stride))[j + k];                                              \
+                product *= skip ? or_one(v) : v;                                                                       \
+                if (sizeof(T) > 4) small |= !(__builtin_fabs(product) >= DBL_MIN);                                     \
+            }                                                                                                          \
+            const int64_t away = small | !(__builtin_fabs(product) < FAR) | !(__builtin_fabs(product) > 1 / FAR);      \
+            far |= away & (begin != 0) & (begin - begin == 0);                                                         \
+            value[k] = product;                                                                                        \
+        }                                                                                                              \
+        for (int64_t k = 0; !far && k < cells; k++) a->value[j + k] = value[k];                                        \
+        return !far;                                                                                                   \
+    }                                                                                                                  \
+    INLINE int round_##NAME(const char *rows, int64_t rounds, int64_t stride, int64_t j, int64_t cells,                \
+                            Products *restrict a, const int skip) {                                                    \
+        return rounds == 4   ? near_##NAME(rows, 4, stride, j, cells, a, skip)                                         \
+               : rounds == 3 ? near_##NAME(rows, 3, stride, j, cells, a, skip)                                         \
+               : rounds == 2 ? near_##NAME(rows, 2, stride, j, cells, a, skip)                                         \
+                             : near_##NAME(rows, 1, stride, j, cells, a, skip);                                        \
+    }                                                                                                                  \
     INLINE void take_##NAME(const char *rows, int64_t n, int64_t stride, int64_t width, Products *restrict a,          \
                             const int skip) {                                                                          \
         for (int64_t i = 0; i < n; i += ROUND) {                                                                       \
             const int64_t rounds = least(n - i, ROUND);                                                                \
             const char *x = rows + i * stride;                                                                         \
-            int64_t j = 0;                                                                                             \
-            for (; j + LANES <= width; j += LANES) step_##NAME(x, rounds, stride, j, LANES, a, skip);                  \
-            for (; j < width; j++) step_##NAME(x, rounds, stride, j, 1, a, skip);                                      \
+            for (int64_t start = 0; start < width; start += BESIDE) {                                                  \
+                const int64_t end = least(start + BESIDE, width);                                                      \
+                if (round_##NAME(x, rounds, stride, start, end - start, a, skip)) continue;                            \
+                int64_t j = start;                                                                                     \
+                for (; j + LANES <= end; j += LANES) step_##NAME(x, rounds, stride, j, LANES, a, skip);                \
+                for (; j < end; j++) step_##NAME(x, rounds, stride, j, 1, a, skip);                                    \
+            }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
     INLINE void products_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,        \

@@ -2,9 +2,11 @@
 // float64, float64 in pairs, with NaN or without. Of blocks of any length and width: where few cells lie side by side,
 // rows of memory that follow one another are added side by side, so that vectors are full. Which elements are added to
 // which depends on the shape alone, and so do the bits of a sum.
+#include <string.h>
 #include "strips.h"
 
 enum {
+    ROUND = 4,       // rows that are added to what is loaded once
     PLAIN = 512,     // additions after which sums go into pairs, so that rounding loses little,
     BESIDE = 32,     // and of rows that are added side by side, which rounding there loses less
     SHARE = 64,      // of a cell's elements, those whose mean deviations are measured from
@@ -21,7 +23,7 @@ enum {
 // What stretches of rows add up to, and what cells do.
 typedef struct {
     double sum[STRIP], square[STRIP], pivot[STRIP];
-    int32_t here[STRIP];
+    int64_t here[STRIP];
 } Lanes;
 typedef struct {
     double hi[STRIP], lo[STRIP], square[STRIP];
@@ -43,64 +45,55 @@ typedef struct {
     }
 
 FOLD(double, double)
-FOLD(int, int32_t)
+FOLD(count, int64_t)
 
-// Adds one vector to the lanes from j on; of those elements alone that are not among the first so many. With NaN, whose
-// flags are narrower than sums, each step is a loop of its own: one loop takes AVX-512 six times as long. Without, steps
-// with arrays between them take AVX2 seven times as long as one loop.
-#define STEP(PAST)                                                                                                     \
-    if (skip) {                                                                                                        \
-        T v[LANES];                                                                                                    \
-        double away[LANES];                                                                                            \
-        int32_t one[LANES];                                                                                            \
-        EACH v[k] = x[j + k];                                                                                          \
-        EACH one[k] = v[k] == v[k];                                                                                    \
-        if (squares) {                                                                                                 \
-            double wide[LANES];                                                                                        \
-            EACH wide[k] = v[k];                                                                                       \
-            EACH away[k] = wide[k] - a->pivot[j + k];                                                                  \
-            EACH away[k] = wide[k] == wide[k] ? away[k] : 0;                                                           \
-        } else {                                                                                                       \
-            EACH v[k] = v[k] == v[k] ? v[k] : 0;                                                                       \
-            EACH away[k] = v[k];                                                                                       \
-        }                                                                                                              \
-        if (PAST) {                                                                                                    \
-            const int past = PAST;                                                                                     \
-            EACH away[k] = k < past ? 0 : away[k];                                                                     \
-            EACH one[k] = k < past ? 0 : one[k];                                                                       \
-        }                                                                                                              \
-        EACH a->sum[j + k] += away[k];                                                                                 \
-        if (squares) EACH a->square[j + k] += away[k] * away[k];                                                       \
-        EACH a->here[j + k] += one[k];                                                                                 \
-    } else {                                                                                                           \
-        const int past = PAST;                                                                                         \
-        EACH {                                                                                                         \
-            const double away = k < past ? 0 : squares ? x[j + k] - a->pivot[j + k] : x[j + k];                        \
-            a->sum[j + k] += away;                                                                                     \
-            if (squares) a->square[j + k] += away * away;                                                              \
-        }                                                                                                              \
-    }
+// A number where the mask has ones, else zero. Of a choice between the two compilers make jumps.
+INLINE double masked(double value, int64_t mask) {
+    int64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits &= mask;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
 
 #define TAKE(NAME, TYPE)                                                                                               \
-    /* Adds rows of `width` elements, `stride` bytes apart, to the lanes. */                                           \
-    INLINE void take_##NAME(const char *rows, int64_t n, int64_t stride, int64_t width, Lanes *restrict a,             \
+    /* Adds one vector of each of so many rows to the lanes from j on; of those elements alone that are not among the  \
+       first `past`. Flags are as wide as sums are, so that one loop is vectors throughout. */                         \
+    INLINE void add_##NAME(const char *rows, const int rounds, int64_t stride, int64_t j, const int past,              \
+                           Lanes *restrict a, const int skip, const int squares) {                                     \
+        EACH {                                                                                                         \
+            double sum = a->sum[j + k], square = squares ? a->square[j + k] : 0;                                       \
+            int64_t here = skip ? a->here[j + k] : 0;                                                                  \
+            _Pragma("GCC unroll 4") for (int i = 0; i < rounds; i++) {                                                 \
+                const double v = ((const TYPE *)(rows + i * stride))[j + k];                                           \
+                const int64_t one = -(int64_t)((k >= past) & (!skip | (v == v)));                                      \
+                double away = squares ? v - a->pivot[j + k] : v;                                                       \
+                if (skip || past) away = masked(away, one);                                                            \
+                sum += away;                                                                                           \
+                if (squares) square += away * away;                                                                    \
+                if (skip) here -= one;                                                                                 \
+            }                                                                                                          \
+            a->sum[j + k] = sum;                                                                                       \
+            if (squares) a->square[j + k] = square;                                                                    \
+            if (skip) a->here[j + k] = here;                                                                           \
+        }                                                                                                              \
+    }                                                                                                                  \
+    /* Adds so many rows of `width` elements, `stride` bytes apart, to the lanes. */                                   \
+    INLINE void rows_##NAME(const char *rows, const int rounds, int64_t stride, int64_t width, Lanes *restrict a,      \
                             const int skip, const int squares) {                                                       \
-        typedef TYPE T;                                                                                                \
-        for (int64_t i = 0; i < n; i++) {                                                                              \
+        const int64_t even = width - width % LANES, rest = width - even;                                               \
+        for (int64_t j = 0; j < even; j += LANES) {                                                                    \
+            const char *ahead = rows + ROUND * stride + j * sizeof(TYPE);                                              \
+            for (int i = 0; i < rounds; i++) __builtin_prefetch(ahead + i * stride);                                   \
+            add_##NAME(rows, rounds, stride, j, 0, a, skip, squares);                                                  \
+        }                                                                                                              \
+        if (rest && even) {                                                                                            \
+            add_##NAME(rows, rounds, stride, width - LANES, LANES - (int)rest, a, skip, squares);                      \
+            return;                                                                                                    \
+        }                                                                                                              \
+        for (int i = 0; i < rounds; i++) {                                                                             \
             const TYPE *restrict x = (const TYPE *)(rows + i * stride);                                                \
-            const char *ahead = rows + (i + AHEAD) * stride;                                                           \
-            int64_t j = 0;                                                                                             \
-            for (; j + LANES <= width; j += LANES) {                                                                   \
-                __builtin_prefetch(ahead + j * sizeof(TYPE));                                                          \
-                STEP(0)                                                                                                \
-            }                                                                                                          \
-            const int64_t rest = width - j;                                                                            \
-            if (rest && width >= LANES) {                                                                              \
-                j = width - LANES;                                                                                     \
-                STEP(LANES - (int)rest)                                                                                \
-                continue;                                                                                              \
-            }                                                                                                          \
-            for (; j < width; j++) {                                                                                   \
+            for (int64_t j = 0; j < rest; j++) {                                                                       \
                 const double v = x[j];                                                                                 \
                 if (skip && v != v) continue;                                                                          \
                 const double away = squares ? v - a->pivot[j] : v;                                                     \
@@ -110,12 +103,15 @@ FOLD(int, int32_t)
             }                                                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
+    INLINE void take_##NAME(const char *rows, int64_t n, int64_t stride, int64_t width, Lanes *restrict a,             \
+                            const int skip, const int squares) {                                                       \
+        int64_t i = 0;                                                                                                 \
+        for (; i + ROUND <= n; i += ROUND) rows_##NAME(rows + i * stride, ROUND, stride, width, a, skip, squares);     \
+        for (; i < n; i++) rows_##NAME(rows + i * stride, 1, stride, width, a, skip, squares);                         \
+    }                                                                                                                  \
     /* The last of those elements that end here, fewer than LANES, with as many before them as fill a vector. */       \
     INLINE void end_##NAME(const TYPE *end, int64_t rest, Lanes *restrict a, const int skip, const int squares) {      \
-        typedef TYPE T;                                                                                                \
-        const TYPE *restrict x = end - LANES;                                                                          \
-        const int64_t j = 0;                                                                                           \
-        STEP(LANES - (int)rest)                                                                                        \
+        add_##NAME((const char *)(end - LANES), 1, 0, 0, LANES - (int)rest, a, skip, squares);                         \
     }                                                                                                                  \
     /* The totals of n elements a cell, of `inner` cells, few enough for a strip. */                                   \
     INLINE void total_##NAME(const char *x, int64_t n, int64_t stride, int64_t inner, Lanes *restrict a,               \
@@ -139,7 +135,7 @@ FOLD(int, int32_t)
             i += some;                                                                                                 \
             fold_double(a->sum, side, inner);                                                                          \
             if (squares) fold_double(a->square, side, inner);                                                          \
-            if (skip) fold_int(a->here, side, inner);                                                                  \
+            if (skip) fold_count(a->here, side, inner);                                                                  \
             if (some == n) {                                                                                           \
                 for (int64_t j = 0; j < inner; j++) t->hi[j] = a->sum[j];                                              \
             } else {                                                                                                   \
