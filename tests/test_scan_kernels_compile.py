@@ -15,7 +15,7 @@ from kernel_facts import ARCHITECTURES, MAIN, batched, facts_of
 from test_emulated_scans import CALLS, METHODS
 
 from gpureduce_dask.device import compile as compiler
-from gpureduce_dask.device import sources
+from gpureduce_dask.device import scan_task, sources
 
 TOP = "scan.cuh"
 TOGETHER = 6  # kernels whose text is parsed once
@@ -24,12 +24,12 @@ SHAPES = (
     (re.compile(r", \d+, \d+, (?=[012], true, \w+, \w+>$)"), ", 12, 9, "),
     (re.compile(r", \d+, \d+, (?=0, false, \w+, \w+>$)"), ", 10, 11, "),
     (re.compile(r", \d+, \d+, (?=[12], false, \w+, \w+>$)"), ", 16, 7, "),
-    (re.compile(r"^(scan_rows<(?:Var|Std)<.*), 16, 7, "), r"\1, 10, 11, "),
-    (re.compile(r"^(scan_rows<(?:Var|Std)<f32.*), 10, 11, (?=[12], false)"), r"\1, 12, 9, "),
-    (re.compile(r"^(scan_rows<(?:Var|Std)<half.*), 10, 11, "), r"\1, 12, 9, "),
-    (re.compile(r"^(scan_rows<Std<f32.*), 12, 9, (?=2, false)"), r"\1, 16, 7, "),
-    (re.compile(r"^(scan_rows<Std<f64.*), 10, 11, (?=2, false)"), r"\1, 12, 9, "),
-    (re.compile(r"^(scan_rows<Mean<\w+<half.*), 10, 11, (?=0, false)"), r"\1, 20, 5, "),
+    (re.compile(r"^(RowScan<(?:Var|Std)<.*), 16, 7, "), r"\1, 10, 11, "),
+    (re.compile(r"^(RowScan<(?:Var|Std)<f32.*), 10, 11, (?=[12], false)"), r"\1, 12, 9, "),
+    (re.compile(r"^(RowScan<(?:Var|Std)<half.*), 10, 11, "), r"\1, 12, 9, "),
+    (re.compile(r"^(RowScan<Std<f32.*), 12, 9, (?=2, false)"), r"\1, 16, 7, "),
+    (re.compile(r"^(RowScan<Std<f64.*), 10, 11, (?=2, false)"), r"\1, 12, 9, "),
+    (re.compile(r"^(RowScan<Mean<\w+<half.*), 10, 11, (?=0, false)"), r"\1, 20, 5, "),
     (re.compile(r", \d+, (?=1, 1, false, \w+, \w+, \w+>$)"), ", 16, "),
     (re.compile(r", \d+, (?=[135], 1, true, \w+, \w+, \w+>$)"), ", 14, "),
     (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+, \w+>$)"), ", 14, "),
@@ -39,12 +39,12 @@ SHAPES = (
     (re.compile(r", \d+, (?=3, 32, \w+, \w+, \w+, \w+>$)"), ", 10, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
-    (re.compile(r"(?<=^scan_lane_lines)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
-    (re.compile(r"(?<=^scan_small_planes)(.*), \d+, (?=\w+, \w+>$)"), r"\1, 16, "),
-    (re.compile(r"(?<=^scan_subwarp_lines)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^SmallPlaneScan)(.*), \d+, (?=\w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^SubwarpLineScan)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
 )
 
-IN_WARPS = ("scan_rows", "scan_columns", "scan_small_planes", "scan_lane_lines", "scan_subwarp_lines")
+IN_WARPS = ("RowScan", "StripScan", "SmallPlaneScan", "LaneLineScan", "SubwarpLineScan")
 CONTIGUOUS = (  # warp groups and warps of each
     (re.compile(r", \d+, \d+, (?=\d+, \d, \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
     (re.compile(r", \d+, \d+, (?=\d+, [5-7], \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 7, "),
@@ -54,21 +54,26 @@ CONTIGUOUS = (  # warp groups and warps of each
 
 
 # As many rows as sm_90 has registers for: others spill some words.
-EIGHTS = re.compile(r"^scan_cluster_columns<.*?<[fiu]64\b")
+EIGHTS = re.compile(r"ClusterColumnScan<.*?<[fiu]64\b")
 
 
 def as_on_a_gpu(kernel: str) -> str:
-    if kernel.startswith("scan_any_all"):
+    found = re.fullmatch(r"(scan_\w+)<((\w+Scan)<.*)>", kernel)  # what is done with tiles, or shares
+    return f"{found[1]}<{_as_on_a_gpu(found[2], found[3])}>" if found else kernel
+
+
+def _as_on_a_gpu(kernel: str, name: str) -> str:
+    if name == "AnyAllScan":
         return re.sub(r", \d+, \d+>$", ", 6, 37>", kernel)
-    if kernel.startswith("scan_cluster_columns"):
+    if name == "ClusterColumnScan":
         gangs, rows = ("1, 12", 24 if "Twofold" in kernel else 28) if EIGHTS.search(kernel) else ("2, 8", 34)
         return re.sub(r", \d+, \d+, \d+, (\w+), 8, \d+, 2>$", rf", {gangs}, 2, \1, 8, {rows}, 2>", kernel)
-    if kernel.startswith("scan_contiguous_columns"):
+    if name == "ContiguousColumnScan":
         for pattern, shape in CONTIGUOUS:
             kernel = pattern.sub(shape, kernel)
         return kernel
-    for pattern, shape in SHAPES[:9] if kernel.startswith("scan_rows") else SHAPES[9:]:
-        if kernel.startswith(IN_WARPS):
+    for pattern, shape in SHAPES[:9] if name == "RowScan" else SHAPES[9:]:
+        if name in IN_WARPS:
             kernel = pattern.sub(shape, kernel)
     return kernel
 
@@ -86,7 +91,7 @@ def drawn(arch: str) -> list[str]:
     for kernel in draw.sample(KERNELS, len(KERNELS)):
         if arch != MAIN and EIGHTS.search(kernel):
             continue
-        by_name.setdefault(kernel.partition("<")[0], []).append(kernel)
+        by_name.setdefault(scan_task.Step(kernel, 1, 1).scan, []).append(kernel)
     if arch == MAIN:
         return sorted(kernel for some in by_name.values() for kernel in some[: -(-len(some) // 4)])
     return [some[-1 - ARCHITECTURES.index(arch) % len(some)] for some in by_name.values()]
@@ -103,8 +108,8 @@ def test_kernels_compile_without_spills(arch):
 
 def test_blocks_read_and_write_posts_by_relaxed_accesses_of_whole_words():
     """Others would race, and two halves of a word need not be seen together."""
-    in_tiles = ("scan_rows<Sum", "scan_rows<Var", "scan_columns<Sum", "scan_contiguous_columns<Sum", "scan_any_all")
-    some = [next(kernel for kernel in KERNELS if kernel.startswith(way)) for way in in_tiles]
+    in_tiles = ("RowScan<Sum", "RowScan<Var", "StripScan<Sum", "ContiguousColumnScan<Sum", "AnyAllScan")
+    some = [next(kernel for kernel in KERNELS if kernel.startswith(f"scan_tiles<{way}")) for way in in_tiles]
     for kernel, (_, code) in kernel_facts._compiled(some, MAIN, "", TOP, 0).items():
         assert "st.global.cg" not in code, kernel
         writes = set(re.findall(r"\bst\.relaxed\S*", code))
@@ -115,7 +120,7 @@ def test_blocks_read_and_write_posts_by_relaxed_accesses_of_whole_words():
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_kernels_compile_for_racecheck(arch):
-    kernel = next(k for k in KERNELS if k.startswith("scan_columns<AffineMap" if arch == "sm_90" else "scan_rows<Any"))
+    kernel = next(k for k in KERNELS if ("StripScan<AffineMap" if arch == "sm_90" else "RowScan<Any") in k)
     plain, checked = (compiler._compile(kernel, arch, "", more)[2] for more in ((), ("-DGR_CHECKED",)))
     barriers = [int(re.search(r"used (\d+) barriers", log)[1]) for log in (plain, checked)]
     assert barriers[0] > 1 and barriers[1] == 1  # of the hardware's own: numbered ones, and that of the whole block

@@ -75,7 +75,7 @@ def test_a_users_own_table_comes_first_until_it_is_forgotten(capsys):
         (lambda text: json.dumps({**json.loads(text), "more": 1}), "cannot be read"),
         (lambda text: text.replace('"start": 8e-06', '"start": -8e-06').replace("1.6e-05", "NaN"), "start is nan"),
         (lambda text: text.replace(scan_cost_tables.version(), "0" * 16), "before the kernels changed"),
-        (lambda text: text.replace("scan_rows", "scan_others"), "before the kernels changed"),
+        (lambda text: text.replace("RowScan", "scan_others"), "before the kernels changed"),
         (lambda text: text.replace("sm_90", "sm_80"), "of another GPU"),
     ],
 )
@@ -130,9 +130,9 @@ def test_the_doctor_says_which_table_is_in_use(monkeypatch):
 def truth() -> dict[str, Cost]:
     """Of a GPU on which some kernels cost something else."""
     costs = dict(SHIPPED.costs)
-    costs["scan_rows"] = replace(costs["scan_rows"], start=20e-6, memory=1.3)
+    costs["RowScan"] = replace(costs["RowScan"], start=20e-6, memory=1.3)
     costs["scan_lines"] = replace(costs["scan_lines"], start=6e-6, memory=0.8, element=1e-12)
-    costs["scan_columns"] = replace(costs["scan_columns"], step=4e-6)
+    costs["StripScan"] = replace(costs["StripScan"], step=4e-6)
     return costs
 
 
@@ -145,9 +145,9 @@ def scans(count: int, seed: int) -> list[list[Timed]]:
         plans = [
             Features(kernel, 8 * elements, elements, 4 * length, blocks, chain, False, False, bool(rng.random() < 0.2))
             for kernel, blocks, chain in (
-                ("scan_rows", 132, 0),
+                ("RowScan", 132, 0),
                 ("scan_lines", elements // length // 64 + 1, length),
-                ("scan_columns", 132, elements // (132 << 13)),
+                ("StripScan", 132, elements // (132 << 13)),
             )
         ]
         found.append([Timed(f, seconds(f, costs[f.kernel], GPU) * rng.normal(1, 0.02)) for f in plans])
@@ -161,16 +161,16 @@ def test_a_fit_finds_the_costs_that_times_were_made_of():
     now = quality(others, found, GPU)
     assert now.cases == 80 and now.missed[0] < 1.03 and now.missed[1] < 1.08 and now.mean_slower < 1.01
     assert loss(others, found, GPU) < 0.2 * loss(others, before, GPU)
-    for name in ("scan_rows start", "scan_rows memory", "scan_lines memory", "scan_columns step"):
+    for name in ("RowScan start", "RowScan memory", "scan_lines memory", "StripScan step"):
         kernel, cost = name.split()
         assert getattr(found[kernel], cost) == pytest.approx(getattr(costs[kernel], cost), rel=0.1), name
     moved = {kernel for kernel, cost in before.items() if found[kernel] != cost}
-    assert moved == {"scan_rows", "scan_lines", "scan_columns"}
+    assert moved == {"RowScan", "scan_lines", "StripScan"}
 
 
 def test_large_scans_say_nothing_of_how_a_kernel_starts():
     large = [case for case in scans(60, 3) if case[0].features.nbytes > 64 << 20]
-    assert fit(large, SHIPPED.costs, GPU)["scan_rows"].start == SHIPPED.costs["scan_rows"].start
+    assert fit(large, SHIPPED.costs, GPU)["RowScan"].start == SHIPPED.costs["RowScan"].start
 
 
 # ---- the command

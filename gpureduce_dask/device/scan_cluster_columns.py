@@ -64,7 +64,7 @@ def plan(
     if not rows or contiguous.length < TILES * row_groups * rows:
         return None
     numbers = (warp_groups, warps, look_back_warps, flag(exclusive), RADIX, rows, BLOCKS)
-    kernel = f"scan_cluster_columns<{', '.join((op.type, op.emits, *map(str, numbers)))}>"
+    kernel = f"scan_cluster_tiles<ClusterColumnScan<{', '.join((op.type, op.emits, *map(str, numbers)))}>>"
     published = BLOCKS * look_back_warps * LANES * (8 if sums or op.state_bytes <= 4 else 16)
     tiles = Tiles(
         row_groups,

@@ -291,7 +291,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     takes_early = anchored and len(op.itemsizes) == 1 and not _takes_tiles_late(op, cut, chains)
     template = (op.type, op.emits, *shape, *map(flag, (anchored, takes_early, cut.stages_results, exclusive)))
     step = Step(
-        f"scan_columns<{', '.join(template)}>",
+        f"scan_tiles<StripScan<{', '.join(template)}>>",
         min(tiles, processors),
         LANES * (cut.warps + WRITE_DELAY * cut.look_back_warps),
         cut.shared_bytes,
@@ -300,7 +300,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     radix = RADIX if _polls_in_batch(op, cut, chains) else 0
     each = 8 if radix else 16 * -(-cut.look_back_columns * op.state_bytes // 8)
     tile_states = chains * chain_tile_states(cut.links, anchored, radix) * LANES * cut.look_back_warps * each
-    cost = "scan_columns, several a lane" if lane_columns > 1 == column_stride and width > lane_columns else ""
+    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride and width > lane_columns else ""
     return Plan((step,), members, tile_states + 16, True, tuple(starts), -(-tiles // processors), cost)
 
 

@@ -149,16 +149,16 @@ def plan(
         return None
     numbers = (cut.warp_groups, cut.warps, lane_columns, look_back.warps)
     flags = (flag(anchored), flag(joined), flag(exclusive))
-    kernel = (
-        f"scan_contiguous_columns<{', '.join((op.type, op.emits, *map(str, numbers), *flags, *look_back.template))}>"
-    )
+    template = ", ".join((op.type, op.emits, *map(str, numbers), *flags, *look_back.template))
     lane_state_bytes = op.running_bytes if joined else op.state_bytes
     warps = cut.warp_groups * cut.warps + WRITE_DELAY * look_back.warps
     tiles = Tiles(
         *(cut.row_groups, cut.rows, warps, cut.shared_bytes, joined, lane_state_bytes, anchored),
         *(look_back.radix, look_back.columns * look_back.tile_state_bytes),
     )
-    return scan_contiguous.launch(op, contiguous, kernel, tiles, reverse, processors)
+    return scan_contiguous.launch(
+        op, contiguous, f"scan_tiles<ContiguousColumnScan<{template}>>", tiles, reverse, processors
+    )
 
 
 def _look_back(op: Operator, contiguous: ContiguousRows) -> _LookBack:

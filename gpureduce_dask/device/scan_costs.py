@@ -50,7 +50,7 @@ class Features:
 
 def kernel_of(plan: Plan) -> str:
     """Whose costs are those of a plan."""
-    return plan.cost or plan.steps[0].kernel.partition("<")[0]
+    return plan.cost or plan.steps[0].scan
 
 
 def features(plan: Plan, op: Operator, arrays: Operands) -> Features:

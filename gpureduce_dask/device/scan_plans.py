@@ -172,7 +172,9 @@ def _any_all(
         return None
     length = arrays.shape[-1]
     tiles = -(-(length + lead) // (32 * warps * run * ANY_ALL_PACK // size))
-    step = Step(f"scan_any_all<{op.type}, {warps}, {run}>", min(tiles, processors), 32 * (warps + WRITE_DELAY), nbytes)
+    step = Step(
+        f"scan_tiles<AnyAllScan<{op.type}, {warps}, {run}>>", min(tiles, processors), 32 * (warps + WRITE_DELAY), nbytes
+    )
     members = words(lines=1, length=length, tiles=tiles, lead=lead, option=op.option)
     return Plan((step,), members, tile_states(tiles) * tile_state_bytes(op.state_bytes) + 16, True, (0, 0))
 
@@ -211,7 +213,7 @@ def _in_rows(
     tiles = -(-(lines * length + lead) // rows.elements)
     kind = 0 if lines == 1 else 1 if is_long else 2
     flags = ", ".join(flag(x) for x in (strided, exclusive, reverse))
-    name = f"scan_rows<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {kind}, {flags}>"
+    name = f"scan_tiles<RowScan<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {kind}, {flags}>>"
     step = Step(name, min(tiles, processors), rows.threads, rows.shared_bytes)
     steps = [s[-1] for s in arrays.strides]
     units = [_copy_unit(arrays, i, size, lead) for i, size in enumerate(sizes)]
@@ -228,7 +230,7 @@ def _in_rows(
         walk=arrays.kept(),
     )
     scratch = tile_states(tiles) * tile_state_bytes(op.state_bytes) + 16
-    cost = "scan_rows, strided" if strided else ""
+    cost = "RowScan, strided" if strided else ""
     return Plan((step,), members, scratch, True, (0,) * len(arrays.strides), cost=cost)
 
 

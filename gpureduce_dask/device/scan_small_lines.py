@@ -55,7 +55,7 @@ def lane_lines(
     if warps < (ENOUGH_OF_WIDENED if sizes[0] == 1 and op.out_bytes == 8 else ENOUGH):
         return None
     tiles = -(-lines // (LANES * each))
-    name = f"scan_lane_lines<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>"
+    name = f"scan_shares<LaneLineScan<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
     members = words(lines=lines, length=length, tiles=tiles, parts=each, option=op.option)
     return Plan((step,), members, starts=(0,) * len(arrays.strides), chain=each * length)
@@ -191,7 +191,7 @@ def subwarp_lines(
         return None
     tiles = -(-lines // subwarps)
     flags = ", ".join(flag(x) for x in (exclusive, reverse != backwards, reverse))
-    name = f"scan_subwarp_lines<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>"
+    name = f"scan_shares<SubwarpLineScan<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
     second = pitches[1] if len(pitches) > 2 else 0
     members = words(
@@ -287,7 +287,7 @@ def small_planes(
     if not warps:
         return None
     tiles = -(-contiguous.count // count)
-    name = f"scan_small_planes<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>"
+    name = f"scan_shares<SmallPlaneScan<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * count * each)
     members = words(
         lines=arrays.lines,

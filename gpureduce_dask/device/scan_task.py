@@ -105,6 +105,12 @@ class Step:
     threads: int
     shared_bytes: int = 0
 
+    @property
+    def scan(self) -> str:
+        """Its name; of a kernel of tiles or of shares, what is done with them."""
+        name, _, of = self.kernel.partition("<")
+        return of.partition("<")[0] if name in ("scan_tiles", "scan_cluster_tiles", "scan_shares") else name
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -1,5 +1,6 @@
 // any and all along one line: results are one truth value up to the first element that decides, and the other from there on. So a
-// share is folded to one position, and its elements make room for others as soon as that is known.
+// share is folded to one position, and its elements make room for others as soon as that is known. Both arrays start where position
+// `lead` of packs of 16 bytes would.
 #pragma once
 #include "../core/shared.cuh"
 #include "../monoid/logical.cuh"
@@ -11,7 +12,7 @@ template <class Op> struct Verdict;
 template <class T> struct Verdict<Any<T>> { static const bool after = true; };
 template <class T> struct Verdict<All<T>> { static const bool after = false; };
 
-template <class Op, int Warps, int Run> struct AnyAllScan {
+template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps, 1> {
     typedef typename Op::In In;
     typedef boolean State;
     static const int V = 16 / sizeof(In), elements = 32 * Run * V, bytes = elements * sizeof(In);
@@ -134,10 +135,3 @@ template <class Op, int Warps, int Run> struct AnyAllScan {
         if (task.totals && location.tile + 1 == task.tiles && lane == 0) *(boolean*)task.totals = Op::combine(before, own);
     }
 };
-
-// Grid: any number of blocks of Warps + WRITE_DELAY warps. Both arrays start where position `lead` of packs of 16 bytes would.
-template <class Op, int Warps, int Run>
-__global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY), GR_BLOCKS) scan_any_all(const __grid_constant__ Scan task) {
-    const AnyAllScan<Op, Warps, Run> work(task);
-    Pipeline<AnyAllScan<Op, Warps, Run>, Warps, 1>(work, task.tiles, task.ticket).run();
-}

@@ -24,7 +24,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         Columns::share, Columns::is_inner, Columns::is_reverse, Columns::is_idle, Columns::sync_group, Columns::drain,
         Columns::scratch, Columns::part_state, Columns::scratch_index, Columns::parts, Columns::column_of;
     static_assert(Columns::in_place && WarpsPerGroup > 1 && sizeof(State) <= 16, "what is written for");
-    static const int stages = WRITE_DELAY + 1, batch = 4;
+    static const int stages = WRITE_DELAY + 1, batch = 4, cluster_blocks = Blocks;
     static const u32 look_back_columns = 32 * LookBackWarps;  // columns that a block looks back for
     struct RegisterTile { Pack<In, 1> row[Rows]; };
     // A state sent to another block: each of its words with the number of its tile in one 64-bit word. So the sender need not wait
@@ -42,9 +42,11 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
     const u32 rank;
     GR_HD ClusterColumnScan(const Strips& scan) : Columns(scan), rank(cluster_rank<Blocks>()) {}
     GR_HD ClusterMessages& messages() const { return *(ClusterMessages*)((u8*)&scratch() + (sizeof(SharedScratch) + 7) / 8 * 8); }
-    // All threads of the block call, and then sync_cluster.
+    // All threads of the block call. One barrier of the cluster.
     GR_HD void begin() const {
+        Columns::begin();
         for (u32 i = threadIdx.x; i < sizeof(ClusterMessages) / 8; i += blockDim.x) ((u64*)&messages())[i] = 0;
+        sync_cluster<Blocks>();
     }
 
     // One thread of each block of the cluster calls: the first takes a tile number for all.
@@ -184,17 +186,3 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         if (location) drain(*location, stage);
     }
 };
-
-// Grid: any number of clusters of Blocks blocks of WarpGroups WarpsPerGroup + WRITE_DELAY LookBackWarps warps.
-template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Exclusive, int Radix, int Rows,
-          int Blocks,
-          class Work = ClusterColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, LookBackWarps, Exclusive, Radix, Rows, Blocks>>
-__global__ void GR_CLUSTER(Blocks) __launch_bounds__(32 * (WarpGroups * WarpsPerGroup + WRITE_DELAY * LookBackWarps), GR_BLOCKS)
-    scan_cluster_columns(const __grid_constant__ Strips task) {
-    if (threadIdx.x == 0) begin_named(Work::FIRST_BARRIER, Work::FIRST_BARRIER + WarpGroups - 1, Work::lanes);
-    const Work work(task);
-    work.begin();
-    sync_cluster<Blocks>();
-    // No block ends before it has received all that it is sent.
-    Pipeline<Work, WarpGroups * WarpsPerGroup, LookBackWarps>(work, task.tiles, task.ticket).run();
-}

@@ -20,7 +20,7 @@ template <class Op, int V> struct IsSegmentedPair<Segmented<Op>, V> { static con
 // StagesResults: results go through shared memory, where rows are too short to be written by a warp at once.
 template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool TakesEarly, bool StagesResults,
           bool Exclusive>
-struct StripScan {
+struct StripScan : TileWork<Strips, Warps, 1> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -401,15 +401,6 @@ struct StripScan {
         return ColumnStride == 1 || first + j * ColumnStride < location.columns;
     }
 };
-
-// Grid: any number of blocks of Warps + WRITE_DELAY look_back_warps warps.
-template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool TakesEarly, bool StagesResults,
-          bool Exclusive, class Work = StripScan<Op, Emit, Warps, V, ColumnStride, Anchored, TakesEarly, StagesResults, Exclusive>>
-__global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY * Work::look_back_warps), GR_BLOCKS)
-    scan_columns(const __grid_constant__ Strips task) {
-    const Work work(task);
-    Pipeline<Work, Warps, Work::look_back_warps>(work, task.tiles, task.ticket).run();
-}
 
 // Many strips: a warp scans one alone, from the first row to the last, so that nothing is folded before and no tile looks back.
 const int SERIAL_STAGES = 4;  // tiles in shared memory

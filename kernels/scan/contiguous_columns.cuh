@@ -4,7 +4,7 @@
 #include "contiguous_tile.cuh"
 
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Anchored, bool Lines,
-          bool Exclusive, int Radix, int StatesPerLane, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, V, Exclusive>>
+          bool Exclusive, int Radix = 0, int StatesPerLane = 0, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, V, Exclusive>>
 struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V,
                                              LookBackWarps, Anchored, Lines, Radix, StatesPerLane, Stages> {
     typedef ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V, LookBackWarps, Anchored, Lines,
@@ -227,15 +227,3 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
         drain(location, stage);
     }
 };
-
-// Grid: any number of blocks of WarpGroups WarpsPerGroup + WRITE_DELAY LookBackWarps warps.
-template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Anchored, bool Lines,
-          bool Exclusive, int Radix = 0, int StatesPerLane = 0,
-          class Work = ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, V, LookBackWarps, Anchored, Lines, Exclusive, Radix,
-                                            StatesPerLane>>
-__global__ void __launch_bounds__(32 * (WarpGroups * WarpsPerGroup + WRITE_DELAY * LookBackWarps), GR_BLOCKS)
-    scan_contiguous_columns(const __grid_constant__ Strips task) {
-    if (WarpsPerGroup > 1 && threadIdx.x == 0) begin_named(Work::FIRST_BARRIER, Work::FIRST_BARRIER + WarpGroups - 1, Work::lanes);
-    const Work work(task);
-    Pipeline<Work, WarpGroups * WarpsPerGroup, LookBackWarps>(work, task.tiles, task.ticket).run();
-}

@@ -23,13 +23,12 @@ template <class Map> struct IsTwofoldSum<Sum<Map, Twofold>> { static const bool 
 // tile states are polled in one batch, else 0. Stages: tiles in shared memory.
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int StateCount, int LookBackWarps, bool Anchored, bool Lines,
           int Radix = 0, int StatesPerLane = 0, int Stages = STAGES>
-struct ContiguousTile {
+struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWarps> {
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef SegmentedState<Op, Lines> Running;
     typedef typename Running::State State;
     typedef typename Emit::Out Out;
-    static const int Warps = WarpGroups * WarpsPerGroup;
     static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
     static const bool in_place = sizeof(In) == sizeof(Out);
     static const bool takes_tile_early = Anchored;
@@ -65,6 +64,9 @@ struct ContiguousTile {
         : task(scan), lane(threadIdx.x % 32), warp_group(threadIdx.x / lanes), group_thread(threadIdx.x % lanes),
           width((u32)scan.width), rows((u32)scan.rows), row_groups((u32)scan.row_groups) {}
 
+    GR_HD void begin() const {
+        if (WarpsPerGroup > 1 && threadIdx.x == 0) begin_named(FIRST_BARRIER, FIRST_BARRIER + WarpGroups - 1, lanes);
+    }
     GR_HD u32 share() const { return row_groups / WarpGroups * rows * width; }  // elements of a warp group
     GR_HD u32 elements() const { return WarpGroups * share(); }
     // All threads of a warp group call. A barrier for them, and no others.

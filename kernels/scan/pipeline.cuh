@@ -1,9 +1,11 @@
 // The rounds of a persistent block. Two tiles are on their way into shared memory. Each is folded to states, which are published to
 // the other blocks; WRITE_DELAY rounds later, when warps of their own have found its prefix, it is scanned from there and written.
 #pragma once
-#include "../block/named.cuh"
+#include "../block/cluster.cuh"
 #include "../block/flag.cuh"
+#include "../block/named.cuh"
 #include "../core/copy.cuh"
+#include "../core/task.cuh"
 #include "../core/types.cuh"
 
 const int WRITE_DELAY = 2;                // rounds between a tile's folding and its writing
@@ -16,6 +18,13 @@ template <class TileLocation> struct TileRing {
     TileLocation location[RING_SLOTS];  // where the tiles lie, by rounds
     u32 taken;                          // flag: rounds whose tiles are known
     u32 found;                          // flag: look-back warps of all rounds that have found their prefixes
+};
+
+// A Work whose blocks have nothing to do before their first tile, and as many places on an SM as the compiler finds.
+template <class ScanTask, int Warps, int LookBackWarps> struct TileWork {
+    typedef ScanTask Task;
+    static const int warps = Warps, look_back_warps = LookBackWarps, blocks = GR_BLOCKS;
+    GR_HD void begin() const {}  // all threads of the block call
 };
 
 template <class T> struct Exists { typedef void type; };
@@ -37,8 +46,8 @@ template <class Work> struct PipelineTraits<Work, typename Exists<typename Work:
     static GR_HD u64 tile_of(const Work& work, u32 round, u32 taken) { return work.tile_of(round, taken); }
 };
 
-// Work says what is done with a tile: each of Warps warps fetches, folds and writes its share of it, and LookBackWarps warps find
-// its prefixes. TileLocation is where a tile lies, found by one lane for all; KeptState is what a lane keeps between folding and
+// Work says what is done with a tile of a Task: each of `warps` warps fetches, folds and writes its share of it, and
+// `look_back_warps` warps find its prefixes. TileLocation is where a tile lies, found by one lane for all; KeptState is what a lane keeps between folding and
 // writing. A block takes tile numbers one by one, in order, so that it never waits for a tile of its own. Where Work says
 // `takes_tile_early`, a warp that scans takes the number a round before the tile is fetched; else a warp that looks back does so
 // when it is done. H200, CUDA 13.0, 2026-11, 4 GiB of float32, early and late: one line 0.95 and 0.93 of a copy (float64 0.88 and
@@ -47,11 +56,12 @@ template <class Work> struct PipelineTraits<Work, typename Exists<typename Work:
 // the barrier at which prefixes are found; else each goes on once they are, and some fold while others write: in the same order,
 // one line of float32 maxima 0.99 and 0.95, of int64 sums 0.98 and 0.96, but of float32 sums 0.94 and 0.97, of float16 0.84 and
 // 0.92; 32768 lines of float32 0.90 and 1.01.
-template <class Work, int Warps, int LookBackWarps> struct Pipeline {
+template <class Work> struct Pipeline {
     typedef typename Work::KeptState KeptState;
     typedef typename Work::TileLocation TileLocation;
     typedef PipelineTraits<Work> Traits;
-    static const int stages = Traits::stages;
+    static const int stages = Traits::stages, Warps = Work::warps, LookBackWarps = Work::look_back_warps;
+    static const int threads = 32 * (Warps + WRITE_DELAY * LookBackWarps);  // of a block
     const Work& work;
     const u64 tiles;
     u32* const ticket;
@@ -155,7 +165,7 @@ template <class Work, int Warps, int LookBackWarps> struct Pipeline {
         }
     }
 
-    // All threads of the block call: Warps + WRITE_DELAY LookBackWarps warps. A block that takes tiles early takes its first ones
+    // All threads of the block call. A block that takes tiles early takes its first ones
     // one after another, in which time the other blocks have theirs: with four neighbours each, every block would wait for the last
     // of the block before it (H200, 2026-11: 60 us until all of them wrote; 2^28 float32 0.93 of a copy and 0.87). Where chains are
     // many, neighbours do not wait for each other, and blocks out of step are better (a cube's middle axis 0.95 and 0.93).
@@ -181,3 +191,20 @@ template <class Work, int Warps, int LookBackWarps> struct Pipeline {
         else run_look_back();
     }
 };
+
+// Grid: any number of blocks.
+template <class Work>
+__global__ void __launch_bounds__(Pipeline<Work>::threads, Work::blocks)
+    scan_tiles(const __grid_constant__ typename Work::Task task) {
+    const Work work(task);
+    work.begin();
+    Pipeline<Work>(work, task.tiles, task.ticket).run();
+}
+// Grid: any number of clusters. No block ends before it has received all that it is sent.
+template <class Work>
+__global__ void GR_CLUSTER(Work::cluster_blocks) __launch_bounds__(Pipeline<Work>::threads, Work::blocks)
+    scan_cluster_tiles(const __grid_constant__ typename Work::Task task) {
+    const Work work(task);
+    work.begin();
+    Pipeline<Work>(work, task.tiles, task.ticket).run();
+}

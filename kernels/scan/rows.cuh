@@ -1,5 +1,6 @@
 // Scans lines along memory in one pass over tiles. Lines: 0 of one line; else of lines one after another as if all were one, 1 of
-// long lines, 2 of others. Strided: lines with gaps between them or at another alignment are copied unit by unit.
+// long lines, 2 of others. Every array starts where position `lead` of aligned packs of 16 bytes would; or Strided: lines with gaps
+// between them or at another alignment are copied unit by unit.
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
@@ -14,7 +15,8 @@
 template <class Op, int Lines> struct NeedsRegisters { static const bool yes = ShiftedPowerSums<Op>::exists; };
 template <bool SkipNan, int Lines> struct NeedsRegisters<Std<f32, SkipNan>, Lines> { static const bool yes = Lines == 2; };
 
-template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse> struct RowScan {
+template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse>
+struct RowScan : TileWork<Scan, Warps, 1> {
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef typename Emit::Out Out;
@@ -286,12 +288,3 @@ template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, boo
         if (lane < Warps) scratch().prefix[slot][lane] = Running::value(Running::combine(Running::of(before, false), within));
     }
 };
-
-// Grid: any number of blocks of Warps + WRITE_DELAY warps. Every array starts where position `lead` of aligned packs of 16 bytes
-// would; with Strided only the results do, where they are not copied unit by unit.
-template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse,
-          class Work = RowScan<Op, Emit, Warps, Run, Lines, Strided, Exclusive, Reverse>>
-__global__ void __launch_bounds__(32 * (Warps + WRITE_DELAY), Work::blocks) scan_rows(const __grid_constant__ Scan task) {
-    const Work work(task);
-    Pipeline<Work, Warps, 1>(work, task.tiles, task.ticket).run();
-}

@@ -48,7 +48,8 @@ struct RunLayout {
     }
 };
 
-template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> struct LaneLineScan {
+// Every array begins at a multiple of 16 bytes, and runs at multiples of V elements.
+template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> struct LaneLineScan : ShareWork<Warps> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -285,14 +286,6 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     }
 };
 
-// Grid: any number of blocks of Warps warps. Every array begins at a multiple of 16 bytes, and runs at multiples of V elements.
-template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse>
-__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_lane_lines(const __grid_constant__ Scan task) {
-    const LaneLineScan<Op, Emit, Warps, V, Exclusive, Reverse> work(task);
-    work.prepare();
-    for_each_share<Warps>(work, task.tiles);
-}
-
 // Lines side by side in small planes, which follow one another: a warp copies whole planes, and a lane takes one of their lines at
 // a time.
 
@@ -322,7 +315,8 @@ struct PlaneLayout {
     }
 };
 
-template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct SmallPlaneScan {
+// Both arrays begin at a multiple of 16 bytes, and so do shares.
+template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct SmallPlaneScan : ShareWork<Warps> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -415,10 +409,3 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
         if (task.totals) LineEnds<Op>::keep(task, line, scan.after(0));
     }
 };
-
-// Grid: any number of blocks of Warps warps. Both arrays begin at a multiple of 16 bytes, and so do shares.
-template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse>
-__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_small_planes(const __grid_constant__ Scan task) {
-    const SmallPlaneScan<Op, Emit, Warps, Exclusive, Reverse> work(task);
-    for_each_share<Warps>(work, task.tiles);
-}

@@ -48,8 +48,10 @@ template <int Size, int Lanes> struct StagedLine {
     }
 };
 
-// Backwards: elements are taken from the end of lines in memory on; Reverse: results are written so.
-template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Backwards, bool Reverse> struct SubwarpLineScan {
+// Lines begin at multiples of V elements, and have as many. Backwards: elements are taken from the end of lines in memory on;
+// Reverse: results are written so.
+template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Backwards, bool Reverse>
+struct SubwarpLineScan : ShareWork<Warps> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -232,11 +234,3 @@ template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, boo
         if (task.totals && end == length) LineEnds<Op>::keep(task, line, state);
     }
 };
-
-// Grid: any number of blocks of Warps warps. Lines begin at multiples of V elements, and have as many.
-template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Backwards, bool Reverse>
-__global__ void __launch_bounds__(32 * Warps, GR_BLOCKS) scan_subwarp_lines(const __grid_constant__ Scan task) {
-    const SubwarpLineScan<Op, Emit, Warps, V, Lanes, Exclusive, Backwards, Reverse> work(task);
-    work.prepare();
-    for_each_share<Warps>(work, task.tiles);
-}

@@ -4,6 +4,7 @@
 #include "../core/copy.cuh"
 #include "../core/line.cuh"
 #include "../core/scan_task.cuh"
+#include "../core/task.cuh"
 #include "../core/types.cuh"
 
 // Run packs a lane: odd, so that the lanes' packs lie in different banks. A pack of the largest type is 16 bytes.
@@ -97,9 +98,9 @@ template <class A, class B, int V> struct Taken<Pair<A, B>, V> {
 
 // All lanes of a warp call, each warp for its own shares of a scan. Work says how a share is fetched into a stage, scanned there
 // and drained, and how many are on their way into shared memory meanwhile (`ahead`). No block barrier.
-template <int Warps, class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
-    const u64 all = (u64)gridDim.x * Warps;
-    u64 share = (u64)blockIdx.x * Warps + threadIdx.x / 32;
+template <class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
+    const u64 all = (u64)gridDim.x * Work::warps;
+    u64 share = (u64)blockIdx.x * Work::warps + threadIdx.x / 32;
     u32 stage = 0;
     const int ahead = Work::ahead;
 #pragma unroll
@@ -119,4 +120,17 @@ template <int Warps, class Work> GR_HD void for_each_share(const Work& work, u64
         __syncwarp();
         stage = stage == ahead ? 0 : stage + 1;
     }
+}
+
+// A Work that has nothing to prepare.
+template <int Warps> struct ShareWork {
+    static const int warps = Warps;
+    GR_HD void prepare() const {}  // all threads of the block call, before all else
+};
+
+// Grid: any number of blocks.
+template <class Work> __global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ Scan task) {
+    const Work work(task);
+    work.prepare();
+    for_each_share(work, task.tiles);
 }

@@ -380,36 +380,44 @@ class Family(NamedTuple):
 
 
 FAMILIES = {
-    "columns": Family("scan_columns<*, 1, true, true, *", (MANY // 128, 128)),
-    "columns apart": Family("scan_columns<*, 32, true, true, *", (MANY // 513, 513)),
-    "many strips": Family("scan_columns<*, 1, false, false, *", (1 << 15, MANY >> 15)),
-    "strips that overlap": Family("scan_columns<*, 32, false, *", (1 << 15, (MANY >> 15) - 1), dtype="int16"),
-    "planes": Family("scan_columns<*", (2, MANY // 512, 256), 1),
-    "few columns": Family("scan_contiguous_columns<*", (MANY // 3, 3)),
-    "contiguous columns": Family("scan_contiguous_columns<*, true, false, false>", (MANY // 100, 100)),
+    "columns": Family("scan_tiles<StripScan<*, 1, true, true, *", (MANY // 128, 128)),
+    "columns apart": Family("scan_tiles<StripScan<*, 32, true, true, *", (MANY // 513, 513)),
+    "many strips": Family("scan_tiles<StripScan<*, 1, false, false, *", (1 << 15, MANY >> 15)),
+    "strips that overlap": Family("scan_tiles<StripScan<*, 32, false, *", (1 << 15, (MANY >> 15) - 1), dtype="int16"),
+    "planes": Family("scan_tiles<StripScan<*", (2, MANY // 512, 256), 1),
+    "few columns": Family("scan_tiles<ContiguousColumnScan<*", (MANY // 3, 3)),
+    "contiguous columns": Family("scan_tiles<ContiguousColumnScan<*, true, false, false>>", (MANY // 100, 100)),
     "contiguous columns from their end": Family(
-        "scan_contiguous_columns<*, true, false, false>", (MANY // 5, 5), reverse=True
+        "scan_tiles<ContiguousColumnScan<*, true, false, false>>", (MANY // 5, 5), reverse=True
     ),
-    "contiguous columns polled in one batch": Family("scan_contiguous_columns<*, 16, 8>", (MANY // 12, 12), op="max"),
-    "planes of contiguous columns": Family("scan_contiguous_columns<*, true, true, false>", (MANY // 4200, 600, 7), 1),
-    "clusters": Family("scan_cluster_columns<Sum<*", (MANY // 64, 64), dtype="float32"),
-    "clusters of eight bytes": Family("scan_cluster_columns<MinMax<*", (MANY // 64, 64), op="max", dtype="int64"),
+    "contiguous columns polled in one batch": Family(
+        "scan_tiles<ContiguousColumnScan<*, 16, 8>>", (MANY // 12, 12), op="max"
+    ),
+    "planes of contiguous columns": Family(
+        "scan_tiles<ContiguousColumnScan<*, true, true, false>>", (MANY // 4200, 600, 7), 1
+    ),
+    "clusters": Family("scan_cluster_tiles<ClusterColumnScan<Sum<*", (MANY // 64, 64), dtype="float32"),
+    "clusters of eight bytes": Family(
+        "scan_cluster_tiles<ClusterColumnScan<MinMax<*", (MANY // 64, 64), op="max", dtype="int64"
+    ),
     "means alone": Family("scan_serial_columns<Mean<*", (MANY >> 16, 1 << 16), op="mean", dtype="float16"),
     "segments alone": Family("scan_serial_columns<Segmented<*", (MANY >> 16, 1 << 16), segmented=True),
     "lines side by side": Family("scan_thread_columns<*", (2, MANY // 2)),
-    "short lines": Family("scan_lane_lines<*", (MANY // 16, 16), 1),
-    "short lines of odd length": Family("scan_lane_lines<*", (MANY // 3, 3), 1),
+    "short lines": Family("scan_shares<LaneLineScan<*", (MANY // 16, 16), 1),
+    "short lines of odd length": Family("scan_shares<LaneLineScan<*", (MANY // 3, 3), 1),
     "short lines apart": Family(
         "scan_lines<*, 1, false, false>", (MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[:, :, ::-1]
     ),
-    "small planes": Family("scan_small_planes<*", (MANY // 35, 7, 5), 1),
-    "lines by sub-warps": Family("scan_subwarp_lines<*", (MANY // 4096 + (1 << 10), 4096), 1, lambda x: x[:, 1:-1]),
-    "lines": Family("scan_rows<*, 2, false, false, false>", (1 << 15, MANY >> 15), 1),
-    "long lines": Family("scan_rows<*, 1, false, false, false>", (1 << 5, MANY >> 5), 1, dtype="int16"),
-    "one line": Family("scan_rows<*, 0, false, false, true>", (MANY,), reverse=True),
-    "one line with gaps": Family("scan_rows<*, 0, true, false, false>", (2 * MANY,), 0, lambda x: x[::2]),
-    "any of one line": Family("scan_any_all<*", (MANY,), op="any", dtype="bool"),
-    "positions in one line": Family("scan_rows<Indexed<*", (MANY,), op="argmax"),
+    "small planes": Family("scan_shares<SmallPlaneScan<*", (MANY // 35, 7, 5), 1),
+    "lines by sub-warps": Family(
+        "scan_shares<SubwarpLineScan<*", (MANY // 4096 + (1 << 10), 4096), 1, lambda x: x[:, 1:-1]
+    ),
+    "lines": Family("scan_tiles<RowScan<*, 2, false, false, false>>", (1 << 15, MANY >> 15), 1),
+    "long lines": Family("scan_tiles<RowScan<*, 1, false, false, false>>", (1 << 5, MANY >> 5), 1, dtype="int16"),
+    "one line": Family("scan_tiles<RowScan<*, 0, false, false, true>>", (MANY,), reverse=True),
+    "one line with gaps": Family("scan_tiles<RowScan<*, 0, true, false, false>>", (2 * MANY,), 0, lambda x: x[::2]),
+    "any of one line": Family("scan_tiles<AnyAllScan<*", (MANY,), op="any", dtype="bool"),
+    "positions in one line": Family("scan_tiles<RowScan<Indexed<*", (MANY,), op="argmax"),
     "reduce-then-scan": Family("scan_lines<*, 32, true, false>", (MANY,), method="reduce-then-scan"),
     "reduce-then-scan of columns": Family(
         "scan_fold_parts<*, 1>", (MANY // 128, 128), op="max", method="reduce-then-scan"

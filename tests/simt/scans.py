@@ -33,16 +33,16 @@ PROCESSORS = 3
 GROUPS = ((2, 2), (2, 1), (1, 2), (1, 1))
 # Kernels in the order in which they are tried, with the fewest lines of those that are for many, and the longest.
 ORDER = {
-    "scan_lane_lines": (200, 1 << 60),
+    "LaneLineScan": (200, 1 << 60),
     "scan_thread_columns": (200, 32),
-    "scan_small_planes": (2000, 1 << 60),
-    "scan_any_all": (0, 1 << 60),
-    "scan_subwarp_lines": (360, 1 << 60),
-    "scan_rows": (0, 1 << 60),
-    "scan_cluster_columns": (0, 1 << 60),
-    "scan_contiguous_columns": (0, 1 << 60),
+    "SmallPlaneScan": (2000, 1 << 60),
+    "AnyAllScan": (0, 1 << 60),
+    "SubwarpLineScan": (360, 1 << 60),
+    "RowScan": (0, 1 << 60),
+    "ClusterColumnScan": (0, 1 << 60),
+    "ContiguousColumnScan": (0, 1 << 60),
     "scan_serial_columns": (0, 1 << 60),
-    "scan_columns": (0, 1 << 60),
+    "StripScan": (0, 1 << 60),
     "scan_lines": (0, 1 << 60),
     "scan_fold_parts": (0, 1 << 60),
 }
@@ -65,7 +65,7 @@ def first(
     """In place of the plan that takes least time: the first in ``ORDER``, so that small arrays try every kernel."""
     found: dict[str, scan_task.Plan] = {}
     for plan in filter(None, plans):
-        found.setdefault(plan.steps[0].kernel.partition("<")[0], plan)
+        found.setdefault(plan.steps[0].scan, plan)
     length = arrays.shape[arrays.axis]
     few = (found.get(name) for name, (lines, longest) in ORDER.items() if arrays.lines >= lines and length <= longest)
     return next(filter(None, few))
