@@ -8,6 +8,7 @@
 #include "bins/histogram.cuh"
 #include "bins/pieces.cuh"
 #include "bins/private.cuh"
+#include "bins/rows.cuh"
 #include "bins/sort.cuh"
 #include "bins/tiles.cuh"
 #include "bins/window.cuh"

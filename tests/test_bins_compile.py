@@ -48,6 +48,10 @@ def rows(groups, indexed=False, label="i32", vector=4, length=2**28, inner=1):
     return plans.Rows(1, length, inner, groups, label, vector, (Dim(length, 0, 0, 1),) if indexed else ())
 
 
+def many_rows(length, groups, vector=1, number=2000, indexed=False):
+    return plans.Rows(number, length, 1, groups, "i32", vector, (Dim(length, 0, 0, 1),) if indexed else ())
+
+
 def kernels():
     for types in ("f32, f32, 4, true", "f64, f64, 2, false", "u8, i64, 16, false", "half, f32, 8, false"):
         yield f"bins_histogram<{types}, {histogram.THREADS}, {histogram.LOADS}>"
@@ -58,6 +62,9 @@ def kernels():
         vector = plans.vector_of([np.dtype(dtype).itemsize], int(label[1:]) // 8, [0], 1, 2**28)
         some = rows(10, bound.indexed, label, vector)
         yield from (plans.private(op, some).kernel, plans.tiles(op, some, 0).kernel)
+        length, groups = ((9001, 1000), (9000, 300), (2000, 40), (200_000 // np.dtype(dtype).itemsize, 100))[i % 4]
+        tall = many_rows(length, groups, 1 if i % 3 == 0 else vector, indexed=bound.indexed)
+        yield from (step.kernel for step in plans.in_rows(op, tall, 0))
         if i % 2:
             yield from (step.kernel for step in plans.steps(plans.PIECES, op, some, 0))
             yield from (step.kernel for count in (1, 2) for step in plans.pieces(op, some, count))
@@ -124,6 +131,40 @@ def test_blocks_ask_for_no_more_shared_memory_than_a_gpu_has(monkeypatch, room, 
         some = rows(groups, vector=2)
         way = plans.method(op, some, False, 0)
         assert max(step.shared_bytes for step in plans.steps(way, op, some, 0)) <= room, groups
+
+
+@pytest.mark.parametrize("room", [64 * 1024, 99 * 1024, 227 * 1024])
+@pytest.mark.parametrize("name, dtypes", [("var", "f4"), ("kurtosis", "f8"), ("any", "?"), ("affine", "u1 i8")])
+def test_rows_in_shared_memory_fit(monkeypatch, room, name, dtypes):
+    monkeypatch.setattr(plans, "gpu", lambda device: Gpu(room, 40))
+    op = device_operator.cuda_operator(OPERATORS[name].bind(*dtypes.split()))
+    fitting = 0
+    for length in range(1, 150_000, 1777):
+        for groups in (1, 1 + length // 30, 10 * length):
+            some = many_rows(length, groups)
+            tile = plans.row_tile(op, some, room)
+            if tile is None:
+                assert length * sum(op.itemsizes) > room // 3
+                continue
+            fitting += 1
+            ranking, folding = plans.in_rows(op, some, 0)
+            assert folding.shared_bytes <= room and folding.blocks * tile.rows >= some.rows
+            assert ranking.blocks * ranking.threads >= length
+            assert tile.rows * groups < 2**32
+            assert (tile.lanes, tile.size) == (plans.row_tile(op, some, 227 * 1024).lanes, tile.size)
+    assert fitting
+
+
+def test_methods_of_many_rows():
+    def way(name, dtype, length, groups, number=2000):
+        return plans.method(extremes(name, dtype), many_rows(length, groups, number=number), False, 0)
+
+    assert way("var", "f4", 30, 4) == way("first", "f4", 4000, 40) == way("sum", "f4", 9000, 1000) == plans.ROWS
+    assert way("std", "i2", 32_699, 1022) == way("prod", "i1", 12_480, 195) == plans.ROWS
+    assert way("var", "f4", 100_000, 1000) == way("var", "f4", 5000, 300, number=20) == plans.TILES
+    assert way("var", "f4", 9000, 2) == plans.PRIVATE
+    assert way("max", "f4", 40_000, 100) == plans.BEST and way("max", "f4", 20_000, 6000) == plans.ROWS
+    assert way("sum", "f4", 40_000, 100) == plans.WINDOW
 
 
 def extremes(name, dtype):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,7 +32,7 @@ from gpureduce_dask.labels import View, boxes
 from gpureduce_dask.operators.grouped import Bins, Labels, binned
 from gpureduce_dask.operators.table import OPERATORS
 from gpureduce_dask.place import Place
-from tests.strategies import values
+from tests.strategies import BFLOAT16, values
 
 # What each method is made to take: groups, and the limits that lead there.
 METHODS = {
@@ -39,6 +40,7 @@ METHODS = {
     plans.TILES: {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "WINDOW_LEAST": 10**9},
     plans.WINDOW: {"PRIVATE_FULL": 0, "WINDOW_COLUMNS": (4,)},
     plans.BEST: {"BEST_LEAST": 0, "WINDOW_COLUMNS": (4,)},
+    plans.ROWS: {"MANY_ROWS": 1},
     plans.RAISED: {"PRIVATE_FULL": 0, "WINDOW_LEAST": 10**9, "gpu": lambda device: Gpu(16, 3)},
     "scattered": {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "TILE_BYTES": 0, "WINDOW_LEAST": 10**9},
 }
@@ -48,6 +50,8 @@ EXACT = {
     "window": METHODS[plans.WINDOW],
     "narrow": {"PRIVATE_FULL": 0, "gpu": lambda device: Gpu(16 + 4 * 2 * 3, 3)},
 }
+# What takes lines by pieces of sorted positions, whatever the operator.
+LINES = {**METHODS["scattered"], "_WORDS": re.compile("none")}
 SMALL = {"gpu": lambda device: Gpu(2**17, 3), "WINDOW_THREADS": 64, "WINDOW_LEAST": 0, "WINDOW_SHARE": 400}
 SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "LEAST_SLOTS": 1}
 SMALL |= {
@@ -58,6 +62,9 @@ SMALL |= {
     "TILE_BLOCKS": 2,
     "TILE_PIECE": 4,
     "BEST_LEAST": 10**9,
+    "ROW_BLOCKS": ((3, 64), (1, 128)),
+    "ROW_TILES": 2,
+    "ROW_TEAMS": ((1, 4, 6), (8, 12, 24), (32, 1 << 32, 40)),
 }
 OPS = [
     *(("sum", t) for t in ("f4", "f2", "i4", "f8")),
@@ -221,8 +228,9 @@ def emulator() -> Emulator:
         for op, many in itertools.product(JOINED, SIDES):
             with machine(found, MANY_CELLS=many):
                 chunks_of(op, LENGTHS["unlike"], (40,))
-        with machine(found, MANY_ROWS=1):
-            chunks_of("first", LENGTHS["alike"], ())
+        for limits in (LINES, METHODS[plans.ROWS]):
+            with machine(found, **limits):
+                chunks_of("first", LENGTHS["alike"], ())
         with machine(found):
             for case in LAID:
                 laid(*case)
@@ -230,8 +238,14 @@ def emulator() -> Emulator:
             with machine(found):
                 in_parts(op, own)
         for lanes in TEAMS:
-            with machine(found, TEAMS=(lanes,), MANY_ROWS=1, MANY_CELLS=1 if lanes == 1 else 1 << 16):
+            with machine(found, TEAMS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16, **LINES):
                 in_teams()
+        for case in TILED:
+            with machine(found, **METHODS[plans.ROWS]):
+                tiled(*case)
+        for case in TILED[:LONG]:
+            with machine(found, **METHODS[plans.ROWS], rank_type=lambda rows: "u32"):
+                tiled(*case)
         for limits, op in itertools.product(EXACT.values(), ("sum", "mean")):
             with machine(found, **limits):
                 magnitudes(op)
@@ -277,6 +291,8 @@ def test_every_kernel_is_among_them(emulator):
         "pieces",
         "columns",
         "join",
+        "ranks",
+        "rows",
     )
     kinds += ("sort_count", "sort_offsets", "sort_split", "sort_starts", "sort_block")
     assert {f"bins_{kind}" for kind in kinds} <= names
@@ -326,11 +342,20 @@ def test_columns_of_several_chunks(emulator, op, lengths, many):
 def test_lines_of_several_chunks(emulator, lengths):
     together = []
     plan = plans.pieces
-    with machine(emulator, MANY_ROWS=1, pieces=lambda op, rows, count: together.append(count) or plan(op, rows, count)):
+    taken = {**LINES, "pieces": lambda op, rows, count: together.append(count) or plan(op, rows, count)}
+    with machine(emulator, **taken):
         states, parts, places = chunks_of("first", LENGTHS[lengths], ())
         got = get(states).view(parts[0][0].state)[..., 0]
     check(got, parts, places, "first")
     assert together == {"alike": [5], "unlike": [1, 2, 1]}[lengths]
+
+
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_rows_of_several_chunks(emulator, lengths):
+    with machine(emulator, **METHODS[plans.ROWS]):
+        states, parts, places = chunks_of("first", LENGTHS[lengths], ())
+        got = get(states).view(parts[0][0].state)[..., 0]
+    check(got, parts, places, "first")
 
 
 @pytest.mark.parametrize("op, shape", [("first", (20,)), ("var", (37, 40))])
@@ -359,7 +384,7 @@ def in_teams() -> list[Any]:
 @pytest.mark.parametrize("lanes", TEAMS)
 def test_pieces_by_teams_of_lanes(emulator, lanes):
     emulator.schedule = "random"
-    with machine(emulator, TEAMS=(lanes,), MANY_ROWS=1, MANY_CELLS=1 if lanes == 1 else 1 << 16):
+    with machine(emulator, TEAMS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16, **LINES):
         for states, bound, x, labels, axes in in_teams():
             same(states, bound, x, labels, axes)
 
@@ -379,6 +404,62 @@ def test_runs_of_one_group(emulator, case):
     for _ in emulator.orders():
         with machine(emulator, **MANY_TILES):
             same(*runs(*case))
+
+
+# Rows that blocks have in shared memory: of elements of every size, aligned or not, of one operand or two, into groups
+# that one lane folds, or some, or a warp, and how labels are dealt to elements.
+TILED = [
+    (op, dtypes, length, count, offset, way)
+    for (op, *dtypes), (length, count, offset), way in zip(
+        [
+            ("var", "f4"), ("nanprod", "i1"), ("std", "i2"), ("sumsq", "u2"), ("nansum", "bfloat16"), ("var", "f2"),
+            ("argmax", "?"), ("argmin", "u1"), ("nanargmax", "f8"), ("norm1", "u2"), ("norminf", "u4"), ("sum", "c16"),
+            ("first", "c8"), ("last", "f2"), ("first", "i8"), ("affine", "i1", "i2"), ("affine", "i4", "i4"),
+            ("affine", "u2", "i8"), ("any", "?"), ("kurtosis", "f4"), ("max", "i8"), ("last", "u1"), ("mean", "u8"),
+            ("ptp", "bfloat16"), ("affine", "i8", "u1"),
+        ],
+        itertools.cycle(
+            [(61, 4, 1), (128, 5, 0), (203, 90, 3), (37, 12, 2), (256, 2, 0), (20, 40, 1), (3, 2, 1), (512, 130, 0)]
+        ),
+        itertools.cycle(["random", "in turn", "sorted", "one", "none"]),
+        strict=False,
+    )
+]  # fmt: skip
+LONG = 3  # of them, as if they were longer
+
+
+def tiled(op: str, dtypes: Sequence[str], length: int, count: int, offset: int, way: str) -> Any:
+    """Five rows that end some elements before an aligned address, behind which there may be nothing to read."""
+    rng, kinds = np.random.default_rng(8), [BFLOAT16 if t == "bfloat16" else np.dtype(t) for t in dtypes]
+    bound = binned(OPERATORS[op].bind(*kinds), Bins("grouped", (count,), (1,)))
+    lines = [values((5 * length + offset,), t, 3 + i, special=op in ("first", "last")) for i, t in enumerate(kinds)]
+    if op == "affine":
+        lines = [rng.integers(0, 3, line.shape).astype(line.dtype) for line in lines]
+    at = np.arange(length)
+    labels = {
+        "random": rng.integers(-1, count, length),
+        "in turn": at % count,
+        "sorted": at * count // length,
+        "one": at * 0 + count - 1,
+        "none": np.where(at < length // 3, -1, rng.integers(0, count, length) // 2),
+    }[way].astype("i4")
+    given = tuple(put(line, lambda a: a[: 5 * length].reshape(5, length)) for line in lines)
+    chunks = tuple(line[: 5 * length].reshape(5, length) for line in lines)
+    states = device_groups.reduce_many([(given, put(labels))], bound, (1,), None)
+    return states, bound, chunks if len(chunks) > 1 else chunks[0], labels, (1,)
+
+
+@pytest.mark.parametrize("case", TILED[:LONG], ids=str)
+def test_rows_longer_than_16_bits_count(emulator, case):
+    with machine(emulator, **METHODS[plans.ROWS], rank_type=lambda rows: "u32"):
+        same(*tiled(*case))
+
+
+@pytest.mark.parametrize("case", TILED, ids=str)
+def test_rows_in_shared_memory(emulator, case):
+    for emulator.schedule in ("random", "starved"):
+        with machine(emulator, **METHODS[plans.ROWS]):
+            same(*tiled(*case))
 
 
 CUT = ("first", "argmax", "var")
@@ -467,10 +548,10 @@ def test_chunks_are_copied_only_where_no_order_of_axes_does_without(monkeypatch)
     }
 
 
-def same(states: Any, bound: Any, x: np.ndarray, labels: np.ndarray, axes: tuple[int, ...]) -> None:
-    """Against the host's states."""
+def same(states: Any, bound: Any, x: Any, labels: np.ndarray, axes: tuple[int, ...]) -> None:
+    """Against the host's states. ``x``: a chunk, or one of each operand."""
     got = get(states).view(bound.state)[..., 0]
-    expected = host_groups.reduce_many([((x,), labels)], bound, axes, None)
+    expected = host_groups.reduce_many([(x if isinstance(x, tuple) else (x,), labels)], bound, axes, None)
     part = bound.inner
     mine, theirs = (p.getfield(part.state, 0) for p in (got, expected))
     if bound.is_counted:

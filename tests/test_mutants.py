@@ -165,6 +165,12 @@ def check_copy(machine: Emulator, shape: tuple[int, ...], dtype: str, view: Call
             np.testing.assert_array_equal(get(copied), view(x))
 
 
+ROWS = [
+    ("var", ("f4",), 509, 9, 0, "random"),
+    ("last", ("u1",), 203, 2, 3, "in turn"),
+    ("affine", ("i1", "i2"), 61, 16, 1, "one"),
+    ("argmin", ("u1",), 512, 130, 0, "none"),
+]
 WORDS = bins.METHODS[bins.plans.RAISED]
 SORTED = {**bins.METHODS["scattered"], "DIGIT_BITS": 7}  # more digits than a warp has lanes
 GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
@@ -174,16 +180,17 @@ GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         by_groups(line("var", "f4", 700, 90), **bins.METHODS["tiles"]),
     ),
     "positions in tiles": (by_groups(line("argmax", "c8", 3000, 5, runs=True), **bins.MANY_TILES),),
-    "sorted": (by_groups(line("var", "f4", 1500, 90), MANY_ROWS=1), by_groups(line("var", "f4", 1500, 127), **SORTED)),
+    "sorted": (by_groups(line("var", "f4", 1500, 90), **bins.LINES), by_groups(line("var", "f4", 1500, 127), **SORTED)),
     "runs sorted": (by_groups(line("var", "f4", 3000, 5, runs=True), **bins.METHODS["scattered"]),),
     "pieces": (
         by_groups(line("var", "f4", 700, 5), **bins.METHODS["scattered"], TEAMS=(8,)),
-        by_groups(line("first", "f4", 700, 5), MANY_ROWS=1),
+        by_groups(line("first", "f4", 700, 5), **bins.LINES),
     ),
     "sorted by a block": tuple(
-        by_groups(line("var", "f4", n, groups), MANY_ROWS=1, SORT_SHORT=2000, DIGIT_BITS=bits)
+        by_groups(line("var", "f4", n, groups), **{**bins.LINES, "SORT_SHORT": 2000, "DIGIT_BITS": bits})
         for n, groups, bits in ((700, 90, 4), (300, 3, 2), (1500, 127, 7))
     ),
+    "rows of groups": tuple(by_groups(partial(bins.tiled, *case), **bins.METHODS[bins.plans.ROWS]) for case in ROWS),
     "words": tuple(
         by_groups(line(op, dtype, 1500, 1000), **WORDS)
         for op, dtype in (("argmax", "f8"), ("argmin", "i8"), ("last", "f4"), ("max", "u1"), ("norminf", "f4"))
@@ -505,12 +512,23 @@ MUTANTS = [
     # pieces
     Mutant("second pieces are firsts", "pieces", "find_piece(", "low) + 1;", "low);"),
     Mutant("pieces past their end", "pieces", "find_piece(", "start + task.slots < stop ? ", "true ? "),
-    Mutant("a lane takes all of a piece", "pieces", "bins_pieces(", "Op::commutative ? Lanes : 1", "1"),
-    Mutant("the last elements of a piece left out", "pieces", "fold_stretch(", "for (; i < to; i += step) "),
-    Mutant("the last pieces not joined", "pieces", "join_pieces(", "pieces + lanes - 1", "pieces"),
+    Mutant("a lane takes all of a piece", "pieces", "part_of(", "stop, Lanes}", "stop, 1}"),
+    Mutant("the last elements of a piece left out", "pieces", "fold_part(", "i < part.to; i += part.step", "false;"),
+    Mutant("the last pieces not joined", "pieces", "join_parts(", "pieces + Lanes - 1", "pieces"),
     Mutant("columns of groups apart by one", "chunks of groups", "bins_columns(", "+ column)", "+ column / 2)"),
     Mutant("chunks before forgotten", "chunks of groups", "bins_join(", "load_state(before + cell)", "Op::identity()"),
     Mutant("the first chunk's pieces for all", "chunks of groups", "bins_join(", "c * task.rows + row", "row"),
+    # rows of groups
+    Mutant("elements in one place", "rows of groups", "struct Banked", "at ^ (", "at & ("),
+    Mutant("elements of one row in all", "rows of groups", "store_rows(", "cell.row * tile.length + at", "at"),
+    Mutant("edges not stored", "rows of groups", "store_rows(", "rest && cell.row < tile.rows", "false"),
+    Mutant("the first elements not stored", "rows of groups", "store_rows(", "cell.column < head ? cell.column : "),
+    Mutant("positions in order", "rows of groups", "fold_ordered(", "Indexed ? order[i] : 0", "i"),
+    Mutant("barrier dropped before rows are folded", "rows of groups", "bins_rows(", BARRIER),
+    Mutant("barrier dropped before cut groups are known", "rows of groups", "bins_rows(", BARRIER, nth=1),
+    Mutant("barrier dropped before pieces of rows are joined", "rows of groups", "bins_rows(", BARRIER, nth=2),
+    Mutant("first pieces of rows alone", "rows of groups", "bins_rows(", "atomicOr(tile.is_cut, 1u)", ";"),
+    Mutant("pieces of one row for all", "rows of groups", "bins_rows(", "extra + some.row * tile.more +", "extra +"),
     # copies
     Mutant("the last units not copied", "copies", "contiguous_lines(", "u64 at = whole * n", "u64 at = task.runs"),
     Mutant("a pack stays in its line", "copies", "contiguous_lines(", "begin_of(++line)", "begin_of(line)"),

@@ -61,8 +61,13 @@ TEAMS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
 TEAM_THREADS = 1 << 18  # so many, and with which a lane has
 TEAM_ELEMENTS = 64  # elements of a group, in the mean
 COLUMN_PIECE = 512  # elements that one thread folds, where columns lie side by side
-SHORT_ROW = 4096  # elements of rows that are no work for a block, where there are
-MANY_ROWS = 512  # of them
+MANY_ROWS = 64  # from which on a block takes rows in shared memory: fewer leave most of a GPU idle
+SHORT_ROW = 4096  # elements of such rows, which it takes then whatever else fits
+ROW_BLOCKS = ((4, 256), (3, 320), (2, 512), (1, 1024))  # an SM, and their threads: the most that have room for a row
+ROW_TILES = 1056  # of rows at least, where they are so short that a block has room for several
+ROW_TEAMS = ((1, 16, 256), (8, 256, 512), (32, 1 << 32, 2048))  # lanes that fold a piece, for as many elements of a
+# group in the mean at most, and elements of a piece
+ROW_LOADS = 64  # bytes of elements that a thread has on their way
 PIECES_BATCH = 16  # chunks of one launch, at most, as kernels/bins/pieces.cuh has it,
 PARTS_BYTES = 2**27  # and bytes of what it leaves to be joined
 JOIN_BLOCKS = 4224
@@ -79,7 +84,8 @@ _FLOATS = re.compile(r"(Sum|Mean)<(Value|NonNan)<(f32|half|bfloat16), f64>, f64>
 _WORDS = re.compile(r"Both<(MinMax|Arg|Kept)<(\w+), [\w, ]+>, Tally<\2, false>>|(MaxMagnitude)<\w+>")
 
 PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "raised"
-ATOMIC, EXACT, PIECES = "atomic", "exact", "pieces"
+ATOMIC, EXACT, PIECES, ROWS = "atomic", "exact", "pieces", "rows"
+SORTED = PIECES, ROWS  # those that take elements in the order of their groups
 
 _POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
 
@@ -127,15 +133,18 @@ def is_counted(op: Operator) -> bool:
 def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     """How groups are reduced: ``is_exact`` where one atomic adds an element, with the same answer in any order."""
     word, room = word_of(op), gpu(device).shared_bytes
-    if rows.inner > 1 or (rows.length < SHORT_ROW and rows.rows >= MANY_ROWS) or not (op.commutative or word):
+    in_tiles = row_tile(op, rows, room) is not None
+    if in_tiles and rows.length < SHORT_ROW:
+        return ROWS
+    if rows.inner > 1 or not (op.commutative or word or in_tiles):
         return PIECES
     fits = best_columns(op, rows.groups, room)
-    if fits and rows.length >= BEST_LEAST:
+    if fits and rows.length >= max(BEST_LEAST, in_tiles * fits * rows.groups):
         return BEST
     each = (rows.groups + 1) * op.state_bytes
     if op.commutative and each * 256 <= PRIVATE_FULL:
         return PRIVATE
-    if word and not (op.commutative and fits):
+    if word and not ((op.commutative and fits) or in_tiles):
         return RAISED
     if (
         (adds_whole(op) or adds_floats(op))
@@ -143,6 +152,8 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         and window_ranges(op, rows.groups, room)
     ):
         return WINDOW
+    if in_tiles:
+        return ROWS
     if each * 128 <= min(PRIVATE_MOST, room):
         return PRIVATE
     if (items := tile_items(op, rows, room)) and not (is_exact and 2 * rows.groups > THREADS * items):
@@ -151,12 +162,12 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
 
 
 def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]:
-    """The launches of one of these ways, two where sums are made of what the first leaves; of PIECES those that come
-    before those of :func:`pieces`: one that sorts few labels, or the passes of a sort, one after another, and what
-    finds where groups start."""
-    if way == PIECES and max(rows.length, rows.groups) <= SORT_SHORT:
+    """The launches of one of these ways, two where sums are made of what the first leaves; of PIECES and ROWS those
+    that come before those of :func:`pieces` and :func:`in_rows`: one that sorts few labels, or the passes of a sort,
+    one after another, and what finds where groups start."""
+    if way in SORTED and max(rows.length, rows.groups) <= SORT_SHORT:
         return (sorting_block(rows),)
-    if way == PIECES:
+    if way in SORTED:
         return (*(step for each in sorting(rows) for step in each), starts(rows))
     if way == PRIVATE:
         return (private(op, rows),)
@@ -446,6 +457,59 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
     return (
         Launch(kernel, blocks, first, threads=THREADS),
         Launch(join, joining, replace(work, splits=count), threads=THREADS),
+    )
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """Rows that a block has in shared memory (kernels/bins/rows.cuh)."""
+
+    rows: int
+    nbytes: int
+    threads: int
+    lanes: int  # that fold a piece
+    size: int  # of a piece
+    more: int  # pieces of a row behind the first ones of its groups, at most
+
+
+def row_tile(op: Operator, rows: Rows, room: int) -> RowTile | None:
+    """None where rows are few, or one does not fit."""
+    if rows.inner > 1 or rows.rows < MANY_ROWS:
+        return None
+    lanes, _, size = next(team for team in ROW_TEAMS if rows.length <= team[1] * rows.groups)
+    more, element = rows.length // size, _in_bytes(op)
+    each = -(-rows.length * element // 128) * 128 + more * op.state_bytes
+    for blocks, threads in ROW_BLOCKS:
+        most = (min(room, SM_BYTES // blocks - 1024) - 48) // each
+        count = min(most, -(-rows.rows // ROW_TILES), (1 << 31) // rows.groups)
+        if count > 0:
+            return RowTile(count, count * each + 48, threads, lanes, size, more)
+    return None
+
+
+def _in_bytes(op: Operator) -> int:
+    """Of an element, or of two side by side."""
+    return max(op.itemsizes) * len(op.itemsizes)
+
+
+def rank_type(rows: Rows) -> str:
+    """Of places in a row."""
+    return "u16" if rows.length <= 1 << 16 else "u32"
+
+
+def in_rows(op: Operator, rows: Rows, device: int) -> tuple[Launch, Launch]:
+    """What finds where elements go in shared memory, and what folds them there."""
+    tile, rank, element = row_tile(op, rows, gpu(device).shared_bytes), rank_type(rows), _in_bytes(op)
+    assert tile is not None
+    unaligned = rows.vector == 1 and len(op.itemsizes) == 1 and element < 16
+    vector = min(16 // element if unaligned else rows.vector, 8)
+    loads = max(1, min(LOADS, ROW_LOADS // (vector * element)))
+    kinds = f"{vector}, {str(unaligned).lower()}, {rows.indexed}, {tile.lanes}, {loads}, {tile.threads}"
+    work = rows.work(tiles=tile.rows, chunks=tile.more, slots=tile.size)
+    blocks = -(-rows.rows // tile.rows)
+    return (
+        Launch(f"bins_ranks<{rank}, {element}, {THREADS}>", -(-rows.length // THREADS), rows.work(), threads=THREADS),
+        Launch(f"bins_rows<{op.type}, {rank}, {kinds}>", blocks, work, tile.nbytes, threads=tile.threads),
     )
 
 

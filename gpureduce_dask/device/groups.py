@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -45,11 +45,12 @@ class Codes:
     array: Any
     groups: int
     stretches: tuple[Any, Any] | None = None  # positions in the order of their groups, and where groups begin there
+    ranks: dict[str, Any] = field(default_factory=dict)  # where each lies in shared memory, as a kernel's name finds it
 
     @property
     def nbytes(self) -> int:
-        """On the GPU, with the order that may come."""
-        return int(self.array.nbytes + 4 * self.array.size)
+        """On the GPU, with the order that may come, and ranks."""
+        return int(self.array.nbytes + 8 * self.array.size)
 
 
 def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequence[Place] | None) -> Any:
@@ -282,7 +283,9 @@ class _Method:
             return self._pieces(chunks, before, flags)
         (each,) = chunks
         bases = [each.operands, (each.codes.array.data.ptr, 0, 0)]
-        if self.way in (plans.PRIVATE, plans.TILES, plans.BEST):
+        if self.way == plans.ROWS:
+            mine = self._rows(each, flags)
+        elif self.way in (plans.PRIVATE, plans.TILES, plans.BEST):
             mine = self._blocks(bases, flags)
         elif self.way == plans.RAISED:
             mine = self._raised(bases, flags)
@@ -340,15 +343,34 @@ class _Method:
         first, last = (plans.ready(step, self.device, self.text) for step in plans.pieces(self.op, rows, len(chunks)))
         bases: list[launch.Base] = []
         for each in chunks:
-            if each.codes.stretches is None:
-                each.codes.stretches = self._sorted(each.codes, flags)
-            bases += [each.operands, (*(a.data.ptr for a in each.codes.stretches), 0)]
+            bases += [each.operands, (*(a.data.ptr for a in self._stretches(each.codes, flags)), 0)]
         parts, at = self._new(len(chunks) * rows.rows * first.launch.work.chunks * rows.inner)
         plans.start(first, (at, 0, 0), bases)
         states, out = self._new(rows.rows * rows.groups * rows.inner) if before is None else (before, before.data.ptr)
         plans.start(last, (out, at, 0 if before is None else out), bases)
         del parts
         return states
+
+    def _rows(self, chunk: _Chunk, flags: int) -> Any:
+        """Rows in shared memory, in the order of their groups."""
+        rows, codes = self.rows, chunk.codes
+        places, starts = self._stretches(codes, flags)
+        ranking, folding = (plans.ready(s, self.device, self.text) for s in plans.in_rows(self.op, rows, self.device))
+        name = ranking.launch.kernel
+        if name not in codes.ranks:
+            ranks = np.dtype(np.uint16 if plans.rank_type(rows) == "u16" else np.uint32)
+            codes.ranks[name], out = launch.new_array((rows.length,), ranks, ranks.itemsize * rows.length)
+            plans.start(ranking, (out, 0, 0), [(places.data.ptr, 0, 0), (0, 0, 0)])
+        states, out = self._new(rows.rows * rows.groups)
+        bases = [chunk.operands, (codes.ranks[name].data.ptr, starts.data.ptr, 0)]
+        plans.start(folding, (out, places.data.ptr, 0), bases)
+        return states
+
+    def _stretches(self, codes: Codes, flags: int) -> tuple[Any, Any]:
+        """What :meth:`_sorted` finds, once."""
+        if codes.stretches is None:
+            codes.stretches = self._sorted(codes, flags)
+        return codes.stretches
 
     def _sorted(self, codes: Codes, flags: int) -> tuple[Any, Any]:
         """Positions in the order of their groups, and where each group begins among them."""

@@ -34,31 +34,48 @@ template <class Task> GR_HD Piece find_piece(const Task& task, const u32* starts
     return {start, start + task.slots < stop ? start + task.slots : stop};
 }
 
-// Any thread calls: takes in every `step`-th element of a stretch of a chunk's positions, whose operands are at `a`, `b`.
+// What a lane takes of a piece: every `step`-th element from one on. Lanes follow one another where the order counts.
+template <class Int> struct Part { Int from, to, step; };
+template <class Op, int Lanes, class Int> GR_HD Part<Int> part_of(const Piece& piece) {
+    const Int lane = threadIdx.x % Lanes, start = (Int)piece.start, stop = (Int)piece.stop;
+    if (Op::commutative || Lanes == 1) return {start + lane, stop, Lanes};
+    const Int each = (stop - start + Lanes - 1) / Lanes, from = start + lane * each;
+    return {from, from + each < stop ? from + each : stop, 1};
+}
+
+// Any thread calls: the state of a part of sorted positions, of which `where` says where their elements lie, `read` reads
+// these, and `index` numbers them.
+template <class Op, class Int, class Where, class Read, class Index>
+GR_HD typename Op::State fold_part(const Part<Int>& part, Where where, Read read, Index index) {
+    if (part.from >= part.to) return Op::identity();
+    typename Op::Acc acc = Op::start();
+    Int i = part.from;
+    for (; i + 3 * part.step < part.to; i += 4 * part.step) {
+        u32 at[4];
+        typename Op::In x[4];
+#pragma unroll
+        for (int j = 0; j < 4; j++) at[j] = where(i + j * part.step);
+#pragma unroll
+        for (int j = 0; j < 4; j++) x[j] = read(at[j]);
+#pragma unroll
+        for (int j = 0; j < 4; j++) Op::absorb(acc, x[j], index(at[j]));
+    }
+    for (; i < part.to; i += part.step) {
+        const u32 at = where(i);
+        Op::absorb(acc, read(at), index(at));
+    }
+    return Op::settle(acc);
+}
+
+// The same of elements in memory: of a chunk, whose operands are at `a` and `b`.
 template <class Op, bool Indexed, class Task>
-GR_HD typename Op::State fold_stretch(
-    const Task& task, const Base* chunk, const u8* a, const u8* b, u64 from, u64 to, u64 step) {
+GR_HD typename Op::State fold_stretch(const Task& task, const Base* chunk, const u8* a, const u8* b, const Part<u64>& part) {
     typedef typename Op::In In;
     const u32* order = (const u32*)chunk[1].a;
     const i64 step_a = task.tiles * Reader<In>::size_a, step_b = task.tiles * Reader<In>::size_b;
-    const auto absorb = [&](typename Op::Acc& acc, const In& x, i64 at) {
-        Op::absorb(acc, x, Indexed ? chunk->index + task.run.at(at).c : 0);
-    };
-    if (from >= to) return Op::identity();
-    typename Op::Acc acc = Op::start();
-    u64 i = from;
-    for (; i + 3 * step < to; i += 4 * step) {
-        u32 at[4];
-        In x[4];
-#pragma unroll
-        for (int j = 0; j < 4; j++) at[j] = order[i + j * step];
-#pragma unroll
-        for (int j = 0; j < 4; j++) x[j] = Reader<In>::one(a + at[j] * step_a, b + at[j] * step_b);
-#pragma unroll
-        for (int j = 0; j < 4; j++) absorb(acc, x[j], at[j]);
-    }
-    for (; i < to; i += step) absorb(acc, Reader<In>::one(a + order[i] * step_a, b + order[i] * step_b), order[i]);
-    return Op::settle(acc);
+    return fold_part<Op>(
+        part, [&](u64 i) { return order[i]; }, [&](u32 at) { return Reader<In>::one(a + at * step_a, b + at * step_b); },
+        [&](u32 at) { return Indexed ? chunk->index + task.run.at(at).c : 0; });
 }
 
 // Grid: ceil(chunks x rows x pieces / teams) where `chunks` is the most pieces there can be. A team of Lanes neighbouring
@@ -74,10 +91,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_pieces(const __grid_c
     const Piece piece = is_there ? find_piece(task, (const u32*)chunk[1].b, number) : Piece{0, 0};
     const u8* a = chunk->a + row * task.length * Reader<In>::size_a;
     const u8* b = chunk->b + row * task.length * Reader<In>::size_b;
-    const u64 each = (piece.stop - piece.start + Lanes - 1) / Lanes;
-    u64 from = piece.start + (Op::commutative ? lane : lane * each), to = piece.stop;
-    if (!Op::commutative && from + each < to) to = from + each;
-    typename Op::State state = fold_stretch<Op, Indexed>(task, chunk, a, b, from, to, Op::commutative ? Lanes : 1);
+    typename Op::State state = fold_stretch<Op, Indexed>(task, chunk, a, b, part_of<Op, Lanes, u64>(piece));
     state = warp_reduce<Op, Lanes>(state);
     if (is_there && lane == 0) ((typename Op::State*)task.out)[team] = state;
 }
@@ -95,24 +109,30 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_columns(const __grid_
     const u8* a = chunk->a + (row * task.length * task.tiles + column) * Reader<In>::size_a;
     const u8* b = chunk->b + (row * task.length * task.tiles + column) * Reader<In>::size_b;
     ((typename Op::State*)task.out)[(line * task.chunks + number) * task.tiles + column] =
-        fold_stretch<Op, Indexed>(task, chunk, a, b, piece.start, piece.stop, 1);
+        fold_stretch<Op, Indexed>(task, chunk, a, b, Part<u64>{piece.start, piece.stop, 1});
 }
 
-// What `partials` holds of a chunk's row and column, for a group: its pieces in order, a share of them to each lane.
+// All Lanes lanes of a team call: the states of a group's pieces in order, a share of them to each lane. Valid in the first.
+template <class Op, int Lanes, class Get> GR_HD typename Op::State join_parts(u64 pieces, Get get) {
+    const u64 each = (pieces + Lanes - 1) / Lanes, from = threadIdx.x % Lanes * each;
+    const u64 to = from + each < pieces ? from + each : pieces;
+    typename Op::State state = Op::identity();
+    for (u64 i = from; i < to; i++) {
+        const typename Op::State next = get(i);
+        state = i == from ? next : Op::combine(state, next);
+    }
+    return warp_reduce<Op, Lanes>(state);
+}
+
+// What `partials` holds of a chunk's row and column, for a group.
 template <class Op, bool Side, class Task>
 GR_HD typename Op::State join_pieces(const Task& task, u64 line, u64 column, u64 group, const u32* starts) {
     typedef typename Op::State State;
-    const int lanes = Side ? 1 : 32;
     const State* states = (const State*)task.partials + line * task.chunks * task.tiles + column;
     const u64 length = starts[group + 1] - starts[group], more = more_pieces(task, starts, group);
-    const u64 pieces = (length + task.slots - 1) / task.slots, each = (pieces + lanes - 1) / lanes;
-    const u64 from = threadIdx.x % lanes * each, to = from + each < pieces ? from + each : pieces;
-    State state = Op::identity();
-    for (u64 i = from; i < to; i++) {
-        const State next = load_state(states + (i ? more + i - 1 : group) * task.tiles);
-        state = i == from ? next : Op::combine(state, next);
-    }
-    return Side ? state : warp_reduce<Op, 32>(state);
+    return join_parts<Op, Side ? 1 : 32>((length + task.slots - 1) / task.slots, [&](u64 i) {
+        return load_state(states + (i ? more + i - 1 : group) * task.tiles);
+    });
 }
 
 // Grid: any number of blocks; a warp takes a row, group and column, or a thread where `Side`: pieces are few.

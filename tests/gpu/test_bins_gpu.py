@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import dask
@@ -11,6 +12,7 @@ import pytest
 
 import gpureduce_dask as gr
 from gpureduce_dask import errors
+from gpureduce_dask.operators.table import OPERATORS
 
 pytestmark = pytest.mark.gpu
 cp = pytest.importorskip("cupy")
@@ -64,6 +66,58 @@ def test_axes(op, axis):
     x = np.random.default_rng(3).normal(size=(70, 50, 90)).astype("f4")
     close(*both(x, 0, op, axis, 7, (40, 30, 50)))
     close(*both(x, "i2", op, axis, 7, (40, 30, 50)))
+
+
+# Operators, a dtype, elements of a row, groups, and how labels are dealt: teams of each size, groups that are cut, more
+# groups than elements, rows too short for a pack, and as long as fit; one a block, or several.
+ROWS = [
+    (("var", "last"), "f4", 2, 3, "random"),
+    (("argmin", "prod"), "i1", 41, 5, "in turn"),
+    (("argmax", "any"), "?", 627, 9, "random"),
+    (("nanmax", "first"), "f2", 1000, 2000, "random"),
+    (("std", "norminf"), "u2", 4097, 300, "sorted"),
+    (("nanmean", "argmin"), "f8", 9001, 40, "one"),
+    (("kurtosis", "nanargmax"), "f4", 16_384, 1000, "in turn"),
+    (("var", "first"), "c8", 3000, 250, "random"),
+    (("sum", "last"), "c16", 9000, 700, "sorted"),
+    (("count_nonzero", "last"), "u1", 70_001, 500, "random"),
+    (("mean", "ptp"), "i4", 30_011, 7000, "random"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize(("ops", "dtype", "length", "count", "way"), ROWS, ids=str)
+def test_many_rows_with_labels_in_common(ops, dtype, length, count, way):
+    """At several alignments, with labels in the graph and those that come with the chunks."""
+    rng = np.random.default_rng(14)
+    at = np.arange(length)
+    labels = {
+        "random": rng.integers(-1, count, length),
+        "in turn": at % count,
+        "sorted": np.sort(rng.integers(-1, count, length)),
+        "one": np.where(at % 50, count - 1, rng.integers(-1, count, length)),
+    }[way]
+    x = (rng.integers(0, 2, (70, length)) if dtype == "?" else rng.normal(size=(70, length)) * 20).astype(dtype)
+    if x.dtype.kind == "f":
+        x[::3, ::7] = np.nan
+    for offset, op in itertools.product((0, 1), ops):
+        memory = cp.empty(x.size + offset, dtype)
+        device = memory[offset:].reshape(x.shape)
+        device[...] = cp.asarray(x)
+        wanted = gr.grouped(x, labels, op, (1,), count, fill_value=1).compute()
+        for given in (labels, da.from_array(cp.asarray(labels), chunks=-1, asarray=False)):
+            close(gr.grouped(device, given, op, (1,), count, fill_value=1).compute().get(), wanted)
+
+
+def test_maps_one_after_another_in_many_rows():
+    """Two operands, in order."""
+    rng = np.random.default_rng(15)
+    x = [rng.integers(-2, 3, (90, 1501)).astype(t) for t in ("i1", "i8")]
+    labels = rng.integers(-1, 30, 1501)
+    row = OPERATORS["affine"]
+    device = tuple(da.from_array(a, chunks=(80, 700)).map_blocks(cp.asarray) for a in x)
+    got = gr.grouped(device, labels, row, (1,), 30).compute().get()
+    np.testing.assert_array_equal(got, gr.grouped(tuple(x), labels, row, (1,), 30).compute())
 
 
 VIEWS = {
