@@ -17,9 +17,10 @@ template <class Op, int V> struct IsSegmentedPair<Segmented<Op>, V> { static con
 
 // A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
 // look back further than to the one before them. TakesEarly: tile numbers are taken a round before tiles are fetched.
-// StagesResults: results go through shared memory, where rows are too short to be written by a warp at once.
+// StagesResults: results go through shared memory, where rows are too short to be written by a warp at once. Batch: rows that a
+// lane reads at once, if not as many as are best where tiles are folded first.
 template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool TakesEarly, bool StagesResults,
-          bool Exclusive>
+          bool Exclusive, int Batch = 0>
 struct StripScan : TileWork<Strips, Warps, 1> {
     typedef typename Op::In In;
     typedef typename Op::State State;
@@ -33,7 +34,8 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     // 0.767, 0.773, 0.774, 0.775, (n, 257) with two and four 0.70 and 0.73. Maxima 0.91, 0.91, 0.90; sums of float16 with four, six
     // and eight 0.74, 0.70, 0.69.
     static const bool sums = words && V > 2 && IsFloatSum<Op>::yes;
-    static const int batch = sums                                         ? (Anchored ? 4 : 3)
+    static const int batch = Batch > 0                                    ? Batch
+                             : sums                                       ? (Anchored ? 4 : 3)
                              : ScansRowRuns<Op>::yes || IsSegmentedPair<Op, V>::yes ? 4
                              : sizeof(In) * V > 8 || sizeof(State) > 16  ? 2
                              : V > 1 || sizeof(State) > 8                ? 4
@@ -87,7 +89,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     const u32 most, first;               // rows of a warp; this lane's first among them
     const i64 skip_a, skip_b, skip_out;  // bytes from a tile's first row to this warp's; to this lane's first result
     GR_HD StripScan(const Strips& scan)
-        : task(scan), warp(threadIdx.x / 32), lane(threadIdx.x % 32), width((u32)scan.width),
+        : task(scan), warp(Warps == 1 ? 0 : threadIdx.x / 32), lane(threadIdx.x % 32), width((u32)scan.width),
           row_group(whole ? lane : V > 1 || scan.row_groups == 1 ? 0 : (u32)scan.by_width.of(lane)),
           column(whole ? 0 : V == 1 ? lane - row_group * (u32)scan.width : ColumnStride == 1 ? lane * V : lane),
           most((u32)scan.row_groups * (u32)scan.rows),
@@ -145,10 +147,10 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         return {location.b + skip_b, rows, task.layout_b.bytes(location.columns), share_b(stage)};
     }
 
-    GR_HD void fetch(const TileLocation& location, u32 stage) const {
+    template <bool Even = false> GR_HD void fetch(const TileLocation& location, u32 stage) const {
         const u32 rows = rows_of(location);
-        staging_a(location, rows, stage).fetch(task.layout_a, task.a);
-        if constexpr (Reader<In>::size_b > 0) staging_b(location, rows, stage).fetch(task.layout_b, task.b);
+        staging_a(location, rows, stage).template fetch<Even>(task.layout_a, task.a);
+        if constexpr (Reader<In>::size_b > 0) staging_b(location, rows, stage).template fetch<Even>(task.layout_b, task.b);
     }
 
     // Reads `Count` rows of this lane's columns.
@@ -326,6 +328,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         write_rows<ScanReference<decltype(scan)>, false>(location, rows, stage, {scan});
         return true;
     }
+    // A scan by reference, which goes on behind these rows.
     template <class Scan> struct ScanReference {
         Scan& scan;
         template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
@@ -406,92 +409,44 @@ struct StripScan : TileWork<Strips, Warps, 1> {
 const int SERIAL_STAGES = 4;  // tiles in shared memory
 const int SERIAL_BLOCKS = 8;  // of one warp on an SM, at most
 
-template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
-    typedef StripScan<Op, Emit, 1, V, 1, false, false, false, Exclusive> Strip;
-    typedef typename Op::In In;
-    typedef typename Op::State State;
-    typedef typename Emit::Out Out;
-    static const bool pairs = Reader<In>::size_b > 0;
-    static_assert(!ColumnReduce<Op, V>::assumes_finite, "nothing is folded before, which would tell whether a guess was right");
-    static const int batch = ScansRowRuns<Op>::yes || sizeof(In) * V > 8 ? 4 : 8;  // rows that a lane reads at once
-    const Strips& task;
-    const u32 column, stage_bytes;
-    GR_HD SerialColumnScan(const Strips& scan)
-        : task(scan), column(threadIdx.x * V), stage_bytes((u32)(scan.layout_a.share + scan.layout_b.share)) {}
+// Rows that a lane reads at once.
+template <class Op, int V> constexpr int SERIAL_BATCH = ScansRowRuns<Op>::yes || sizeof(typename Op::In) * V > 8 ? 4 : 8;
 
-    // Where a strip's first row lies.
-    struct StripLocation {
-        u64 line;  // of its first column
-        const u8 *a, *b;
-        u8* out;
-        u32 columns;
-    };
-    GR_HD StripLocation location_of(u64 chain) const {
-        const u64 plane = task.strips > 1 ? task.by_strips.of(chain) : chain, strip = chain - plane * task.strips;
-        const i64 begin = (i64)(strip * task.width) - (i64)task.lead;  // counted as if the first strip were whole
-        const u64 from = begin > 0 ? (u64)begin : 0, behind = (u64)(begin + (i64)task.width);
-        const u64 end = behind < task.columns ? behind : task.columns;
-        const Offset at = task.plane.at(plane);
-        return {plane * task.columns + from, task.a + at.a + task.layout_a.lowest(from, end),
-                task.b + at.b + task.layout_b.lowest(from, end), (u8*)task.out + at.c + (i64)(from * sizeof(Out)),
-                (u32)(end - from)};
+template <class Op, class Emit, int V, bool Exclusive>
+struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, false, Exclusive, SERIAL_BATCH<Op, V>> {
+    typedef StripScan<Op, Emit, 1, V, 1, false, false, false, Exclusive, SERIAL_BATCH<Op, V>> Strip;
+    typedef typename Op::State State;
+    typedef typename Strip::TileLocation TileLocation;
+    using Strip::task, Strip::column, Strip::stage_bytes;
+    static_assert(!ColumnReduce<Op, V>::assumes_finite, "nothing is folded before, which would tell whether a guess was right");
+    GR_HD SerialColumnScan(const Strips& scan) : Strip(scan) {}
+
+    // A tile of the strip whose first one is given.
+    GR_HD TileLocation tile_of(TileLocation strip, u64 link) const {
+        const u64 row = link * task.rows, left = task.length - row;
+        strip.a += (i64)row * task.layout_a.step;
+        strip.b += (i64)row * task.layout_b.step;
+        strip.out += (i64)row * task.step_out;
+        strip.rows = left < task.rows ? (u32)left : (u32)task.rows;
+        return strip;
     }
-    GR_HD u32 rows_of(u64 link) const {
-        const u64 left = task.length - link * task.rows;
-        return left < task.rows ? (u32)left : (u32)task.rows;
-    }
-    GR_HD RowStaging staging_of(const RowLayout& layout, const u8* first, const StripLocation& location, u64 link, u32 share) const {
-        return {first + (i64)(link * task.rows) * layout.step, rows_of(link), layout.bytes(location.columns), share};
-    }
-    GR_HD RowStaging staging_a(const StripLocation& location, u64 link, u32 stage) const {
-        return staging_of(task.layout_a, location.a, location, link, stage * stage_bytes);
-    }
-    GR_HD RowStaging staging_b(const StripLocation& location, u64 link, u32 stage) const {
-        return staging_of(task.layout_b, location.b, location, link, stage * stage_bytes + (u32)task.layout_a.share);
-    }
-    GR_HD void fetch(const StripLocation& location, u64 link, u32 stage) const {
-        if (link < task.links) {
-            staging_a(location, link, stage).template fetch<true>(task.layout_a, task.a);
-            if constexpr (pairs) staging_b(location, link, stage).template fetch<true>(task.layout_b, task.b);
-        }
+    GR_HD void fetch(const TileLocation& strip, u64 link, u32 stage) const {
+        if (link < task.links) Strip::template fetch<true>(tile_of(strip, link), stage);
         commit_copies();
     }
-    GR_HD ColumnCursor cursor(const RowLayout& layout, const RowStaging& band, const StripLocation& location) const {
-        return band.cursor(layout, 0, layout.byte(column, location.columns), 1, V - 1);
-    }
-    // A scan by reference, so that it goes on from one tile to the next.
-    template <class Scan> struct ScanReference {
-        Scan& scan;
-        template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-            scan.rows(from, to);
-        }
-    };
-    template <class Scan> GR_HD void write(const StripLocation& location, u64 link, u32 stage, Scan& scan) const {
-        u8* const to = location.out + (i64)(link * task.rows) * task.step_out + column * sizeof(Out);
-        typename Strip::template Writer<ScanReference<Scan>> writing = {
-            {scan}, to, task.step_out, 0, {0, 0, 0, 0, 0, 0}, {0, 0, true, true}};
-        const ColumnCursor a = cursor(task.layout_a, staging_a(location, link, stage), location);
-        ColumnCursor b = {0, 0, 0, 0, 0, 0};
-        if constexpr (pairs) b = cursor(task.layout_b, staging_b(location, link, stage), location);
-        if (a.phase_step | b.phase_step) walk<true>(a, b, (i32)rows_of(link), writing);
-        else walk<false>(a, b, (i32)rows_of(link), writing);
-    }
-    template <bool PhaseVaries, class Visit> static GR_HD void walk(ColumnCursor a, ColumnCursor b, i32 left, Visit& visit) {
-        for (; left >= batch; left -= batch) visit.template take<PhaseVaries, batch>(a, b);
-        for (; left > 0; left--) visit.template take<PhaseVaries, 1>(a, b);
-    }
-    template <class Scan> GR_HD void run(const StripLocation& location, State (&state)[V]) const {
+    template <class Scan> GR_HD void run(const TileLocation& strip, State (&state)[V]) const {
         Scan scan(state, task.option);
 #pragma unroll
-        for (int i = 0; i < SERIAL_STAGES - 1; i++) fetch(location, i, i);
+        for (int i = 0; i < SERIAL_STAGES - 1; i++) fetch(strip, i, i);
         u32 stage = 0;
         for (u64 link = 0; link < task.links; link++) {
             wait_copies<SERIAL_STAGES - 2>();
             __syncwarp();  // no lane reads the tile before any longer
-            fetch(location, link + SERIAL_STAGES - 1, (stage + SERIAL_STAGES - 1) % SERIAL_STAGES);
-            scan.begin(link * task.rows, rows_of(link), GR_SHARED + SERIAL_STAGES * stage_bytes);
+            fetch(strip, link + SERIAL_STAGES - 1, (stage + SERIAL_STAGES - 1) % SERIAL_STAGES);
+            const TileLocation tile = tile_of(strip, link);
+            scan.begin(link * task.rows, tile.rows, GR_SHARED + SERIAL_STAGES * stage_bytes());
             __syncwarp();
-            if (column < location.columns) write(location, link, stage, scan);
+            Strip::template write_rows<typename Strip::template ScanReference<Scan>, false>(tile, tile.rows, stage, {scan});
             stage = (stage + 1) % SERIAL_STAGES;
         }
 #pragma unroll
@@ -499,21 +454,21 @@ template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnScan {
     }
     GR_HD void scan_strip(u64 chain) const {
         typedef SerialColumnOps<Op, Emit, V, Exclusive> Ops;
-        const StripLocation location = location_of(chain);
-        const bool has = column < location.columns;  // all of its columns exist, or none
+        const TileLocation strip = Strip::location_of(chain);
+        const bool has = column < strip.columns;  // all of its columns exist, or none
         State state[V];
 #pragma unroll
         for (int j = 0; j < V; j++)
-            state[j] = task.carry && has ? LineEnds<Op>::before(task, location.line + column + j) : Op::identity();
+            state[j] = task.carry && has ? LineEnds<Op>::before(task, strip.line + column + j) : Op::identity();
         if constexpr (Ops::uses_table) {
-            if (ReciprocalTable::counts_agree(state, has)) run<typename Ops::EqualCounts>(location, state);
-            else run<typename Ops::Any>(location, state);
+            if (ReciprocalTable::counts_agree(state, has)) run<typename Ops::EqualCounts>(strip, state);
+            else run<typename Ops::Any>(strip, state);
         } else {
-            run<typename Ops::Any>(location, state);
+            run<typename Ops::Any>(strip, state);
         }
         if (task.totals && has)
 #pragma unroll
-            for (int j = 0; j < V; j++) LineEnds<Op>::keep(task, location.line + column + j, state[j]);
+            for (int j = 0; j < V; j++) LineEnds<Op>::keep(task, strip.line + column + j, state[j]);
     }
 };
 
