@@ -315,61 +315,40 @@ template <class T, class Op, int V> struct PivotColumnReduce {
 template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
 template <int V> struct ColumnReduce<Var<f32, false>, V> : PivotColumnReduce<f32, Var<f32, false>, V> {};
 template <int V> struct ColumnReduce<Std<f32, false>, V> : PivotColumnReduce<f32, Std<f32, false>, V> {};
-template <class Op, class Emit, int V, bool Exclusive> struct ColumnScan : AnyColumnScan<Op, Emit, V, Exclusive> {
-    using AnyColumnScan<Op, Emit, V, Exclusive>::AnyColumnScan;
-};
+template <class Op, class Emit, int V, bool Exclusive> struct ColumnScanOf { typedef AnyColumnScan<Op, Emit, V, Exclusive> type; };
+template <class Op, class Emit, int V, bool Exclusive> using ColumnScan = typename ColumnScanOf<Op, Emit, V, Exclusive>::type;
 // By words only where a lane's columns fill whole ones.
-template <class T, bool Max, bool SkipNan, int V>
-using ExtremesColumnReduce = typename Conditional<V * sizeof(T) % 4 == 0, NarrowColumnReduce<T, Max, SkipNan, V>,
-                                                  AnyColumnReduce<MinMax<T, Max, SkipNan>, V>>::type;
-template <class T, bool Max, bool SkipNan, int V>
-using ExtremesColumnScan = typename Conditional<V * sizeof(T) % 4 == 0, NarrowColumnScan<T, Max, SkipNan, V>,
-                                                AnyColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V,
-                                                              false>>::type;
-#define GR_COLUMN_OPS(T)                                                                           \
-    template <bool Max, bool SkipNan, int V>                                                       \
-    struct ColumnReduce<MinMax<T, Max, SkipNan>, V> : ExtremesColumnReduce<T, Max, SkipNan, V> {}; \
-    template <bool Max, bool SkipNan, int V>                                                       \
-    struct ColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>        \
-        : ExtremesColumnScan<T, Max, SkipNan, V> {                                                 \
-        typedef ExtremesColumnScan<T, Max, SkipNan, V> Base;                                       \
-        using Base::Base;                                                                          \
-    };
+#define GR_COLUMN_OPS(T)                                                                                                 \
+    template <bool Max, bool SkipNan, int V> struct ColumnReduce<MinMax<T, Max, SkipNan>, V>                             \
+        : Conditional<V * sizeof(T) % 4 == 0, NarrowColumnReduce<T, Max, SkipNan, V>,                                    \
+                      AnyColumnReduce<MinMax<T, Max, SkipNan>, V>>::type {};                                             \
+    template <bool Max, bool SkipNan, int V>                                                                             \
+    struct ColumnScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>                            \
+        : Conditional<V * sizeof(T) % 4 == 0, NarrowColumnScan<T, Max, SkipNan, V>,                                      \
+                      AnyColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>> {};
 GR_COLUMN_OPS(half) GR_COLUMN_OPS(bfloat16) GR_COLUMN_OPS(i16) GR_COLUMN_OPS(u16) GR_COLUMN_OPS(i8) GR_COLUMN_OPS(u8)
 GR_COLUMN_OPS(boolean)
 #undef GR_COLUMN_OPS
 
-#define GR_COLUMN_OPS(T, Map)                                                                                \
-    template <int V> struct ColumnReduce<Sum<Map<T, f64>, f64>, V> : ShiftedColumnReduce<Map<T, f64>, V> {}; \
-    template <int V> struct ColumnScan<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false>     \
-        : ShiftedColumnScan<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                               \
-        using ShiftedColumnScan<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::ShiftedColumnScan;         \
+#define GR_COLUMN_OPS(T, Map)                                                                                  \
+    template <int V> struct ColumnReduce<Sum<Map<T, f64>, f64>, V> : ShiftedColumnReduce<Map<T, f64>, V> {};   \
+    template <int V> struct ColumnScanOf<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false> {   \
+        typedef ShiftedColumnScan<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> type;                       \
     };
 GR_COLUMN_OPS(half, Value) GR_COLUMN_OPS(half, NonNan) GR_COLUMN_OPS(bfloat16, Value) GR_COLUMN_OPS(bfloat16, NonNan)
 #undef GR_COLUMN_OPS
 
-template <int V>
-struct ColumnScan<Sum<Value<f64, f64>, Twofold>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V, false>
-    : TwofoldColumnScan<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V> {
-    using TwofoldColumnScan<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V>::TwofoldColumnScan;
+template <int V> struct ColumnScanOf<Sum<Value<f64, f64>, Twofold>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V, false> {
+    typedef TwofoldColumnScan<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V> type;
 };
-template <class Map, class A, class Result, int V>
-struct ColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false>
-    : MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> {
-    typedef MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> Base;
-    using Base::Base;
+template <class Map, class A, class Result, int V> struct ColumnScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false> {
+    typedef MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> type;
 };
-template <class T, class Result, int V>
-struct ColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V, false>
-    : MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> {
-    typedef MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> Base;
-    using Base::Base;
+template <class T, class Result, int V> struct ColumnScanOf<Var<T, false>, Final<Var<T, false>, Result>, V, false> {
+    typedef MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> type;
 };
-template <class T, class Result, int V>
-struct ColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V, false>
-    : MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> {
-    typedef MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> Base;
-    using Base::Base;
+template <class T, class Result, int V> struct ColumnScanOf<Std<T, false>, Final<Std<T, false>, Result>, V, false> {
+    typedef MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> type;
 };
 // How a kernel folds and scans columns. ShiftedColumnOps: of kernels whose lanes wait for conversions, but have registers left,
 // sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down

@@ -46,17 +46,14 @@ template <class Map, class Emit, int V> struct FiniteFloats {
         }
     }
 };
-template <class Op, class Emit, int V> struct FiniteScan : PackScan<Op, Emit, V> {  // of halves
-    using PackScan<Op, Emit, V>::PackScan;
+template <class Op, class Emit, int V> struct FiniteScanOf { typedef PackScan<Op, Emit, V> type; };  // of halves
+template <class Emit, int V> struct FiniteScanOf<Sum<Value<f32, f64>, f64>, Emit, V> {
+    typedef FiniteFloats<Value<f32, f64>, Emit, V> type;
 };
-template <class Emit, int V>
-struct FiniteScan<Sum<Value<f32, f64>, f64>, Emit, V> : FiniteFloats<Value<f32, f64>, Emit, V> {
-    using FiniteFloats<Value<f32, f64>, Emit, V>::FiniteFloats;
+template <class Emit, int V> struct FiniteScanOf<Sum<NonNan<f32, f64>, f64>, Emit, V> {
+    typedef FiniteFloats<NonNan<f32, f64>, Emit, V> type;
 };
-template <class Emit, int V>
-struct FiniteScan<Sum<NonNan<f32, f64>, f64>, Emit, V> : FiniteFloats<NonNan<f32, f64>, Emit, V> {
-    using FiniteFloats<NonNan<f32, f64>, Emit, V>::FiniteFloats;
-};
+template <class Op, class Emit, int V> using FiniteScan = typename FiniteScanOf<Op, Emit, V>::type;
 
 // The line of a lane's first element, how many elements of the line are left, and whether the line begins there.
 struct Cursor {

@@ -139,11 +139,9 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
     }
 };
 template <class Map, class A, class Result, int V>
-struct PackScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> : MeanScan<Map, A, Result, (V > 1)> {
-    using MeanScan<Map, A, Result, (V > 1)>::MeanScan;
-};
+struct PackScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> { typedef MeanScan<Map, A, Result, (V > 1)> type; };
 template <class Map, class Part, class Result, int V>
-struct PackScan<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { static const bool exists = false; };
+struct PackScanOf<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { typedef NoPackScan type; };
 
 // Roots of variances, without a branch for each element.
 
@@ -254,7 +252,9 @@ GR_HD f32 kept_in_register(f32 x) {
 }
 // Variances of binary32 as the variance before the run plus a difference that is computed in binary32: as long as it is small, its
 // rounding errors are a fraction of the results' last bit.
-template <class Op, class Emit> struct VarianceF32Delta { static const bool exists = false; };
+struct NoVarianceDelta { static const bool exists = false; };
+template <class Op, class Emit> struct VarianceDeltaOf { typedef NoVarianceDelta type; };
+template <class Op, class Emit> using VarianceF32Delta = typename VarianceDeltaOf<Op, Emit>::type;
 template <class Op, bool Root> struct VarianceDelta {
     static const bool exists = true;
     f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: the count less the divisor
@@ -288,13 +288,11 @@ template <class Op, bool Root> struct VarianceDelta {
         }
     }
 };
-template <bool SkipNan>
-struct VarianceF32Delta<Var<f32, SkipNan>, Final<Var<f32, SkipNan>, f32>> : VarianceDelta<Var<f32, SkipNan>, false> {
-    using VarianceDelta<Var<f32, SkipNan>, false>::VarianceDelta;
+template <bool SkipNan> struct VarianceDeltaOf<Var<f32, SkipNan>, Final<Var<f32, SkipNan>, f32>> {
+    typedef VarianceDelta<Var<f32, SkipNan>, false> type;
 };
-template <bool SkipNan>
-struct VarianceF32Delta<Std<f32, SkipNan>, Final<Std<f32, SkipNan>, f32>> : VarianceDelta<Std<f32, SkipNan>, true> {
-    using VarianceDelta<Std<f32, SkipNan>, true>::VarianceDelta;
+template <bool SkipNan> struct VarianceDeltaOf<Std<f32, SkipNan>, Final<Std<f32, SkipNan>, f32>> {
+    typedef VarianceDelta<Std<f32, SkipNan>, true> type;
 };
 
 // Variances of 16 bits, by sums in binary32: precise enough behind many elements.
@@ -321,14 +319,12 @@ template <class T, class Op, bool Root> struct NarrowVarianceDelta {
         }
     }
 };
-#define GR_NARROW(T)                                                                                                       \
-    template <bool SkipNan>                                                                                                \
-    struct VarianceF32Delta<Var<T, SkipNan>, Final<Var<T, SkipNan>, T>> : NarrowVarianceDelta<T, Var<T, SkipNan>, false> { \
-        using NarrowVarianceDelta<T, Var<T, SkipNan>, false>::NarrowVarianceDelta;                                         \
-    };                                                                                                                     \
-    template <bool SkipNan>                                                                                                \
-    struct VarianceF32Delta<Std<T, SkipNan>, Final<Std<T, SkipNan>, T>> : NarrowVarianceDelta<T, Std<T, SkipNan>, true> {  \
-        using NarrowVarianceDelta<T, Std<T, SkipNan>, true>::NarrowVarianceDelta;                                          \
+#define GR_NARROW(T)                                                                              \
+    template <bool SkipNan> struct VarianceDeltaOf<Var<T, SkipNan>, Final<Var<T, SkipNan>, T>> {  \
+        typedef NarrowVarianceDelta<T, Var<T, SkipNan>, false> type;                              \
+    };                                                                                            \
+    template <bool SkipNan> struct VarianceDeltaOf<Std<T, SkipNan>, Final<Std<T, SkipNan>, T>> {  \
+        typedef NarrowVarianceDelta<T, Std<T, SkipNan>, true> type;                               \
     };
 GR_NARROW(half) GR_NARROW(bfloat16)
 #undef GR_NARROW
@@ -428,26 +424,23 @@ template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
         VarianceResults<Op, Result>::template of<Steady>(variances, to);
     }
 };
-template <class T, bool SkipNan, class Result, int V>
-struct PackScan<Var<T, SkipNan>, Final<Var<T, SkipNan>, Result>, V> : VarianceScan<T, SkipNan, Var<T, SkipNan>, Result> {
-    using VarianceScan<T, SkipNan, Var<T, SkipNan>, Result>::VarianceScan;
+template <class T, bool SkipNan, class Result, int V> struct PackScanOf<Var<T, SkipNan>, Final<Var<T, SkipNan>, Result>, V> {
+    typedef VarianceScan<T, SkipNan, Var<T, SkipNan>, Result> type;
 };
-template <class T, bool SkipNan, class Result, int V>
-struct PackScan<Std<T, SkipNan>, Final<Std<T, SkipNan>, Result>, V> : VarianceScan<T, SkipNan, Std<T, SkipNan>, Result> {
-    using VarianceScan<T, SkipNan, Std<T, SkipNan>, Result>::VarianceScan;
+template <class T, bool SkipNan, class Result, int V> struct PackScanOf<Std<T, SkipNan>, Final<Std<T, SkipNan>, Result>, V> {
+    typedef VarianceScan<T, SkipNan, Std<T, SkipNan>, Result> type;
 };
 template <class Real, bool SkipNan, class Result, int V>
-struct PackScan<Var<complex<Real>, SkipNan>, Final<Var<complex<Real>, SkipNan>, Result>, V> { static const bool exists = false; };
+struct PackScanOf<Var<complex<Real>, SkipNan>, Final<Var<complex<Real>, SkipNan>, Result>, V> { typedef NoPackScan type; };
 template <class Real, bool SkipNan, class Result, int V>
-struct PackScan<Std<complex<Real>, SkipNan>, Final<Std<complex<Real>, SkipNan>, Result>, V> { static const bool exists = false; };
+struct PackScanOf<Std<complex<Real>, SkipNan>, Final<Std<complex<Real>, SkipNan>, Result>, V> { typedef NoPackScan type; };
 
 // Running variances of whole lines without carries: about a line's first element, which is one of them, so that no more digits
 // cancel than the line's length has; by reciprocals from a table, since all lines have one length.
-template <class Op, class Emit> struct WholeLineVariance { static const bool exists = false; };
-template <class T, class Op, class Result> struct WholeLineVarianceOf : PivotSums {
+template <class T, class Op, class Result> struct PivotVariance : PivotSums {
     static const bool exists = FewDigits<T>::yes;
-    GR_HD WholeLineVarianceOf() : PivotSums(0) {}
-    GR_HD explicit WholeLineVarianceOf(T first) : PivotSums(cast<f64>(first)) {}
+    GR_HD PivotVariance() : PivotSums(0) {}
+    GR_HD explicit PivotVariance(T first) : PivotSums(cast<f64>(first)) {}
     GR_HD void take(T x) { add(cast<f64>(x)); }
     GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
     GR_HD typename Op::State state(u32 count) const {
@@ -459,11 +452,12 @@ template <class T, class Op, class Result> struct WholeLineVarianceOf : PivotSum
         return freedom > 0 ? 1 / (count * freedom) : bit_cast<f64>(0x7ff0000000000000ull);
     }
 };
-template <class T, class Result>
-struct WholeLineVariance<Var<T, false>, Final<Var<T, false>, Result>> : WholeLineVarianceOf<T, Var<T, false>, Result> {
-    using WholeLineVarianceOf<T, Var<T, false>, Result>::WholeLineVarianceOf;
+struct NoWholeLineVariance { static const bool exists = false; };
+template <class Op, class Emit> struct WholeLineVarianceOf { typedef NoWholeLineVariance type; };
+template <class T, class Result> struct WholeLineVarianceOf<Var<T, false>, Final<Var<T, false>, Result>> {
+    typedef PivotVariance<T, Var<T, false>, Result> type;
 };
-template <class T, class Result>
-struct WholeLineVariance<Std<T, false>, Final<Std<T, false>, Result>> : WholeLineVarianceOf<T, Std<T, false>, Result> {
-    using WholeLineVarianceOf<T, Std<T, false>, Result>::WholeLineVarianceOf;
+template <class T, class Result> struct WholeLineVarianceOf<Std<T, false>, Final<Std<T, false>, Result>> {
+    typedef PivotVariance<T, Std<T, false>, Result> type;
 };
+template <class Op, class Emit> using WholeLineVariance = typename WholeLineVarianceOf<Op, Emit>::type;

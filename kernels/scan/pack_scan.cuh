@@ -10,7 +10,9 @@
 //   PackScan(state, option)   begins behind `state`
 //   run(from, to)             the next pack's results
 //   now()                     the state behind that pack
-template <class Op, class Emit, int V> struct PackScan { static const bool exists = false; };
+struct NoPackScan { static const bool exists = false; };
+template <class Op, class Emit, int V> struct PackScanOf { typedef NoPackScan type; };
+template <class Op, class Emit, int V> using PackScan = typename PackScanOf<Op, Emit, V>::type;
 
 // Has its place where elements are taken one by one.
 struct ElementwiseScan {
@@ -37,12 +39,8 @@ template <bool All, int V> struct AnyAllBytes {
         }
     }
 };
-template <int V> struct PackScan<Any<boolean>, Final<Any<boolean>, boolean>, V> : AnyAllBytes<false, V> {
-    using AnyAllBytes<false, V>::AnyAllBytes;
-};
-template <int V> struct PackScan<All<boolean>, Final<All<boolean>, boolean>, V> : AnyAllBytes<true, V> {
-    using AnyAllBytes<true, V>::AnyAllBytes;
-};
+template <int V> struct PackScanOf<Any<boolean>, Final<Any<boolean>, boolean>, V> { typedef AnyAllBytes<false, V> type; };
+template <int V> struct PackScanOf<All<boolean>, Final<All<boolean>, boolean>, V> { typedef AnyAllBytes<true, V> type; };
 
 // Running extremes of a pack of elements of one or two bytes, two lanes of 16 bits to an instruction.
 template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
@@ -72,10 +70,10 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
         }
     }
 };
-#define GR_NARROW(T)                                                                                                  \
-    template <bool Max, bool SkipNan, int V>                                                                          \
-    struct PackScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V> : NarrowScan<T, Max, SkipNan, V> { \
-        using NarrowScan<T, Max, SkipNan, V>::NarrowScan;                                                             \
+#define GR_NARROW(T)                                                                   \
+    template <bool Max, bool SkipNan, int V>                                           \
+    struct PackScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V> { \
+        typedef NarrowScan<T, Max, SkipNan, V> type;                                   \
     };
 GR_NARROW(half) GR_NARROW(bfloat16) GR_NARROW(i16) GR_NARROW(u16) GR_NARROW(i8) GR_NARROW(u8) GR_NARROW(boolean)
 #undef GR_NARROW
@@ -125,10 +123,9 @@ template <class Map, class Emit, int V> struct HalfSums {
         }
     }
 };
-#define GR_HALVES(T, Map)                                                                       \
-    template <int V> struct PackScan<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> \
-        : HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> {                           \
-        using HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V>::HalfSums;              \
+#define GR_HALVES(T, Map)                                                                           \
+    template <int V> struct PackScanOf<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> { \
+        typedef HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> type;                     \
     };
 GR_HALVES(half, Value) GR_HALVES(half, NonNan) GR_HALVES(bfloat16, Value) GR_HALVES(bfloat16, NonNan)
 #undef GR_HALVES

@@ -47,15 +47,15 @@ template <class Work> struct PipelineTraits<Work, typename Exists<typename Work:
 };
 
 // Work says what is done with a tile of a Task: each of `warps` warps fetches, folds and writes its share of it, and
-// `look_back_warps` warps find its prefixes. TileLocation is where a tile lies, found by one lane for all; KeptState is what a lane keeps between folding and
-// writing. A block takes tile numbers one by one, in order, so that it never waits for a tile of its own. Where Work says
-// `takes_tile_early`, a warp that scans takes the number a round before the tile is fetched; else a warp that looks back does so
-// when it is done. H200, CUDA 13.0, 2026-11, 4 GiB of float32, early and late: one line 0.95 and 0.93 of a copy (float64 0.88 and
-// 0.82), 32 lines 0.94 and 0.89, down (2^25, 32) 0.88 and 0.82; but down (32768, 32768) 0.87 and 0.97, where the blocks that are
-// ahead should have the next tiles of the same rows. Where Work says `barrier_on_prefix`, warps that scan wait for one another at
-// the barrier at which prefixes are found; else each goes on once they are, and some fold while others write: in the same order,
-// one line of float32 maxima 0.99 and 0.95, of int64 sums 0.98 and 0.96, but of float32 sums 0.94 and 0.97, of float16 0.84 and
-// 0.92; 32768 lines of float32 0.90 and 1.01.
+// `look_back_warps` warps find its prefixes. TileLocation is where a tile lies, found by one lane for all; KeptState is what a lane
+// keeps between folding and writing. A block takes tile numbers one by one, in order, so that it never waits for a tile of its own.
+// Where Work says `takes_tile_early`, a warp that scans takes the number a round before the tile is fetched; else a warp that
+// looks back does so when it is done. H200, CUDA 13.0, 2026-11, 4 GiB of float32, early and late: one line 0.95 and 0.93 of a copy
+// (float64 0.88 and 0.82), 32 lines 0.94 and 0.89, down (2^25, 32) 0.88 and 0.82; but down (32768, 32768) 0.87 and 0.97, where the
+// blocks that are ahead should have the next tiles of the same rows. Where Work says `barrier_on_prefix`, warps that scan wait for
+// one another at the barrier at which prefixes are found; else each goes on once they are, and some fold while others write: in
+// the same order, one line of float32 maxima 0.99 and 0.95, of int64 sums 0.98 and 0.96, but of float32 sums 0.94 and 0.97, of
+// float16 0.84 and 0.92; 32768 lines of float32 0.90 and 1.01.
 template <class Work> struct Pipeline {
     typedef typename Work::KeptState KeptState;
     typedef typename Work::TileLocation TileLocation;

@@ -9,7 +9,8 @@
 //   scan.rows(from, to)              rows' results
 //   scan.after(j)                    the state of column j
 template <class Op, class Emit, int V, bool Exclusive> struct AnySerialScan : ColumnScan<Op, Emit, V, Exclusive> {
-    using ColumnScan<Op, Emit, V, Exclusive>::ColumnScan;
+    typedef ColumnScan<Op, Emit, V, Exclusive> Scan;
+    using Scan::Scan;
     GR_HD void begin(u64, u32, u8*) {}
 };
 // Variances about the mean of all rows before the tile.

@@ -129,7 +129,8 @@ template <int Warps> struct ShareWork {
 };
 
 // Grid: any number of blocks.
-template <class Work> __global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ Scan task) {
+template <class Work>
+__global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ Scan task) {
     const Work work(task);
     work.prepare();
     for_each_share(work, task.tiles);
