@@ -650,6 +650,28 @@ def test_a_copy_that_makes_no_larger_tile_is_none():
     assert laid.direct
 
 
+@pytest.mark.parametrize(("name", "axes"), [("sum", (1,)), ("prod", (1,)), ("max", (2, 3)), ("any", (0, 3))])
+def test_short_stretches_with_gaps_are_copied_together(name, axes):
+    """As columns, and as rows: loops over a few elements take longer than to copy them beside others."""
+    x = RNG.integers(0, 3, (60, 34, 12, 25)).astype("i1")[..., :13]
+    bound = get(name).bind(x.dtype)
+    laid = tiles.tiling_of(
+        x.shape, (x.strides,), axes, (0,) * len(axes), host_reduce._budget(bound), False, False, True
+    )
+    assert not laid.direct
+    assert_close(run(name, x, axes), expected(name, x, axes)[0], bound.result, x)
+
+
+def test_short_rows_of_bools_are_counted_as_columns():
+    x = RNG.random((20_000, 24)) < 0.5
+    for each in (x, x[:, :12]):
+        for name in ("sum", "mean"):
+            bound = get(name).bind(x.dtype)
+            budget = host_reduce._budget(bound)
+            assert tiles.tiling_of(each.shape, (each.strides,), (1,), (0,), budget, False, False, True).turned
+            assert_close(run(name, each, (1,)), expected(name, each, (1,))[0], bound.result, each)
+
+
 def test_integers_have_no_nan_to_look_for(monkeypatch):
     x = RNG.integers(0, 3, (7, 500))
     monkeypatch.setattr(np, "isfinite", None)

@@ -19,7 +19,7 @@ from ..errors import ArgumentError, message
 from ..expressions.mapped import Map, map_of, unmapped
 from ..operators import native, one_read_folds
 from ..operators.monoid import Array, Bound, State
-from ..operators.table import ACROSS, PANELLED, POSITIONS, SKIPPING, STREAMING, WIDENING
+from ..operators.table import ACROSS, COUNTING, PANELLED, POSITIONS, SKIPPING, STREAMING, WIDENING
 from ..place import Place, whole
 from .stack import Stacker
 from .tiles import Budget, Positions, Slices, Walk, tiling_of
@@ -40,7 +40,7 @@ MAPPED_BYTES = 1 << 21  # give values of so many bytes: fewer are computed faste
 # passes once: a comparison, which gives a byte an element, takes as many elements as NumPy does in this time
 COPIED_BYTES = 1 << 20  # of a tile that is copied: smaller ones take more calls, larger ones more memory
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
-COMPARED = 128  # bytes of such a row, for folds that compare
+COMPARED = 128  # bytes of such a row, for folds that compare, and that count what is true
 LOOKED_UP = 224  # and for those that look up positions
 PENDING = 32  # states that wait to be combined together, by halves, where they are
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
@@ -219,7 +219,8 @@ def _short(bound: Bound) -> int:
     fold = bound.monoid.fold
     if fold is None:
         return SHORT
-    size = LOOKED_UP if fold in POSITIONS else COMPARED if fold in ACROSS else 0
+    counted = fold in COUNTING and bound.elements[0].kind == "b"
+    size = LOOKED_UP if fold in POSITIONS else COMPARED if fold in ACROSS or counted else 0
     return min(SHORT, size // bound.elements[0].itemsize)
 
 

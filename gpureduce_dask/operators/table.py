@@ -52,6 +52,9 @@ POSITIONS = SKIPPING | {positions.min_fold, positions.max_fold}
 # NumPy compares along short rows element by element, but along columns many at a time.
 ACROSS = POSITIONS | {f for f in STREAMING if f.__module__ == extrema.__name__}
 
+# And of bools these count in bytes.
+COUNTING = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fold_present})
+
 # The finalise of these refuses a state without an answer. On a GPU such a state gives a negative position, or a number
 # that is not finite.
 REFUSING = frozenset({positions.nan_finalise, masked_rows.position_finalise, pairs.average_finalise})
