@@ -62,16 +62,27 @@ template <class Rank, int V> GR_HD Pack<Rank, V> load_ranks(const Rank* from) {
     return both.pack;
 }
 
-// All threads call: stores rows in shared memory, in the order of groups. A thread has Loads packs on their way. Unaligned:
-// the first and the last pack of a row, which may share words with what lies beside it, are read by elements.
+// V elements of one operand from any multiple of their size: as words that hold them where these are within [low, high).
+template <class In, int V> GR_HD Pack<In, V> load_within(const u8* from, const u8* low, const u8* high) {
+    const int bytes = V * sizeof(In);
+    const u8* const word = from - (u64)from % bytes;
+    if (word >= low && word + (word == from ? bytes : 2 * bytes) <= high) return load_unaligned<In, V>(from);
+    Pack<In, V> pack;
+#pragma unroll
+    for (int j = 0; j < V; j++) pack.at[j] = Reader<In>::one(from + j * sizeof(In), from);
+    return pack;
+}
+
+// All threads call: stores rows in shared memory, in the order of groups. A thread has Loads packs on their way.
 template <class Op, class Rank, int V, bool Unaligned, int Loads, int Threads>
 GR_HD void store_rows(const Task<2>& task, const RowTile<Op>& tile) {
     typedef typename Op::In In;
     const u8* const a = task.base[0].a + tile.first * tile.length * Reader<In>::size_a;
     const u8* const b = task.base[0].b + tile.first * tile.length * Reader<In>::size_b;
+    const u8* const end = task.base[0].a + task.rows * task.length * Reader<In>::size_a;
     const Rank* const ranks = (const Rank*)task.base[1].a;
-    const u32 slots = tile.length / V, edge = Unaligned ? 1 : 0, inner = slots > 2 * edge ? slots - 2 * edge : 0;
-    for (Cells cell(inner, threadIdx.x, Threads); inner && cell.row < tile.rows;) {
+    const u32 slots = tile.length / V, rest = tile.length % V;
+    for (Cells cell(slots, threadIdx.x, Threads); slots && cell.row < tile.rows;) {
         Pack<In, V> x[Loads];
         Pack<Rank, V> to[Loads];
         In* row[Loads];
@@ -79,8 +90,8 @@ GR_HD void store_rows(const Task<2>& task, const RowTile<Op>& tile) {
         for (int i = 0; i < Loads; i++, cell.next()) {
             row[i] = cell.row < tile.rows ? tile.row(cell.row) : nullptr;
             if (!row[i]) continue;
-            const u32 at = (cell.column + edge) * V, from = cell.row * tile.length + at;
-            if constexpr (Unaligned) x[i] = load_unaligned<In, V>(a + from * Reader<In>::size_a);
+            const u32 at = cell.column * V, from = cell.row * tile.length + at;
+            if constexpr (Unaligned) x[i] = load_within<In, V>(a + from * Reader<In>::size_a, task.base[0].a, end);
             else x[i] = Reader<In>::template load<V>(a + from * Reader<In>::size_a, b + from * Reader<In>::size_b);
             to[i] = load_ranks<Rank, V>(ranks + at);
         }
@@ -91,9 +102,8 @@ GR_HD void store_rows(const Task<2>& task, const RowTile<Op>& tile) {
             for (int j = 0; j < V; j++) row[i][to[i].at[j]] = x[i].at[j];
         }
     }
-    const u32 head = inner ? edge * V : 0, rest = tile.length - inner * V;
     for (Cells cell(rest, threadIdx.x, Threads); rest && cell.row < tile.rows; cell.next()) {
-        const u32 at = cell.column < head ? cell.column : cell.column + inner * V, from = cell.row * tile.length + at;
+        const u32 at = slots * V + cell.column, from = cell.row * tile.length + at;
         tile.row(cell.row)[ranks[at]] = Reader<In>::one(a + from * Reader<In>::size_a, b + from * Reader<In>::size_b);
     }
 }
@@ -111,7 +121,7 @@ GR_HD typename Op::State fold_ordered(const Task<2>& task, const typename Op::In
 // Grid: a block for `tiles` rows. Shared: a RowTile. base[1]: where elements go (bins_ranks), and where stretches begin;
 // `partials`: positions in order. Writes a state a row and group.
 template <class Op, class Rank, int V, bool Unaligned, bool Indexed, int Lanes, int Loads, int Threads>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_rows(const __grid_constant__ Task<2> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 1024 / Threads) bins_rows(const __grid_constant__ Task<2> task) {
     typedef typename Op::State State;
     const RowTile<Op> tile(task);
     if (threadIdx.x == 0) *tile.is_cut = 0;
