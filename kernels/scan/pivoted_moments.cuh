@@ -31,7 +31,8 @@ struct PivotSums {
 // A warp's share about its first element, which all lanes read: the lanes' sums are scanned without a division, and a lane's prefix
 // is computed from them once the warp's is known.
 struct NoShiftedPowerSums { static const bool exists = false, skips = false; };
-template <class Op> struct ShiftedPowerSums : NoShiftedPowerSums {};
+template <class Op> struct ShiftedPowerSumsOf { typedef NoShiftedPowerSums type; };
+template <class Op> using ShiftedPowerSums = typename ShiftedPowerSumsOf<Op>::type;
 template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
     static const bool exists = true;
     typedef typename Op::State State;
@@ -97,14 +98,14 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
         }
     }
 };
-template <class T, bool SkipNan> struct ShiftedPowerSums<Var<T, SkipNan>> : ShiftedPowers<T, SkipNan, Var<T, SkipNan>> {
-    using ShiftedPowers<T, SkipNan, Var<T, SkipNan>>::ShiftedPowers;
+template <class T, bool SkipNan> struct ShiftedPowerSumsOf<Var<T, SkipNan>> {
+    typedef ShiftedPowers<T, SkipNan, Var<T, SkipNan>> type;
 };
-template <class T, bool SkipNan> struct ShiftedPowerSums<Std<T, SkipNan>> : ShiftedPowers<T, SkipNan, Std<T, SkipNan>> {
-    using ShiftedPowers<T, SkipNan, Std<T, SkipNan>>::ShiftedPowers;
+template <class T, bool SkipNan> struct ShiftedPowerSumsOf<Std<T, SkipNan>> {
+    typedef ShiftedPowers<T, SkipNan, Std<T, SkipNan>> type;
 };
-template <class Real, bool SkipNan> struct ShiftedPowerSums<Var<complex<Real>, SkipNan>> : NoShiftedPowerSums {};
-template <class Real, bool SkipNan> struct ShiftedPowerSums<Std<complex<Real>, SkipNan>> : NoShiftedPowerSums {};
+template <class Real, bool SkipNan> struct ShiftedPowerSumsOf<Var<complex<Real>, SkipNan>> { typedef NoShiftedPowerSums type; };
+template <class Real, bool SkipNan> struct ShiftedPowerSumsOf<Std<complex<Real>, SkipNan>> { typedef NoShiftedPowerSums type; };
 
 // States of a warp's lanes folded or scanned: by combinations, or, where those take long and results have few digits, as sums about
 // one mean with one reciprocal in the end.

@@ -59,15 +59,9 @@ template <class Op, class Result> struct VarianceResult {
 };
 template <class T, class Result> struct NarrowRootResult {
     static GR_HD Result of(f64 x) {
-#ifdef GR_EMULATED
-        return cast<Result>(sqrt(x));
-#else
-        f64 part;
-        asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(part) : "d"(x));
-        const f64 near = x * part, better = __fma_rn(__fma_rn(-near, near, x), 0.5 * part, near);
+        const f64 part = one_over_root(x), near = x * part, better = __fma_rn(__fma_rn(-near, near, x), 0.5 * part, near);
         // Zero, infinity and NaN are their own roots.
         return cast<Result>(x > 0 && x < bit_cast<f64>(0x7ff0000000000000ull) ? better : x);
-#endif
     }
 };
 template <class T> struct VarianceResult<Std<T, false>, f32> : NarrowRootResult<T, f32> {};
