@@ -115,6 +115,23 @@ def test_cells_side_by_side(loops, dtype, op):
             close(got.ravel(), want, 1e-5 if dtype == "f4" else 1e-11)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_short_lines(loops, monkeypatch, dtype):
+    """Of fewer elements than are tried together, with a carry that has an exponent and without."""
+    monkeypatch.setattr(native, "LEAST", 1)
+    rng, bound = np.random.default_rng(7), get("prod").bind(np.dtype(dtype))
+    for length in (1, 2, 3, 5, 15, 17):
+        x = wide(rng, (70, 2 * length), dtype, 0.02)
+        want = np.array([exactly(line, dtype, True) for line in x])
+        for each, axis in ((x, 1), (x.T.copy(), 0)):
+            first, second = np.split(each, 2, axis)
+            out, carry = host_scan.scan((first,), bound, axis)
+            rest, _ = host_scan.scan((second,), bound, axis, carry)
+            found = np.concatenate([out, rest], axis)
+            close(found if axis else found.T, want, 1e-5 if dtype == "f4" else 1e-11)
+
+
 @pytest.mark.parametrize("dtype", ["c8", "c16"])
 def test_complex_products_stay_in_range(loops, dtype):
     rng = np.random.default_rng(4)

@@ -163,7 +163,8 @@ typedef struct {
         return TIMES_OF(a, x);                                                                                         \
     }                                                                                                                  \
     /* The exponent goes where it can. Powers of two that are no numbers stand for the zero or infinity of a result. */ \
-    static Range A##_range(A *value, int64_t *exponent) {                                                              \
+    static inline Range A##_range(A *value, int64_t *exponent) {                                                       \
+        if (*exponent == 0) return (Range){1, LEAST, DBL_MAX};                                                         \
         const A number = A##_number(*value, *exponent);                                                                \
         if (!IS_NUMBER(*value) || WITHIN(number, LEAST, DBL_MAX)) *value = number, *exponent = 0;                      \
         const int64_t e = *exponent;                                                                                   \
@@ -181,28 +182,35 @@ typedef struct {
         }                                                                                                              \
         return A##_range(value, exponent);                                                                             \
     }                                                                                                                  \
+    /* A few lines side by side, of as many elements: true if none of the values leaves its range, which are then those \
+       behind. */                                                                                                      \
+    static inline __attribute__((always_inline)) int NAME##_fits(                                                      \
+        const char *x, char *y, A *value, const Range *range, int n, const int64_t *step, int lines, int64_t in,       \
+        int64_t out) {                                                                                                 \
+        A a[4];                                                                                                        \
+        int within[4], fits = 1;                                                                                       \
+        for (int j = 0; j < lines; j++) a[j] = value[j], within[j] = 1;                                                \
+        for (int i = 0; i < n; i++)                                                                                    \
+            for (int j = 0; j < lines; j++) {                                                                          \
+                a[j] = TIMES_OF(a[j], WIDE(*(const T *)(x + i * step[1] + j * in)));                                   \
+                within[j] &= WITHIN(a[j], range[j].low, range[j].high);                                                \
+                *(R *)(y + i * step[3] + j * out) = NARROW(BY(a[j], range[j].factor));                                 \
+            }                                                                                                          \
+        for (int j = 0; j < lines; j++) fits &= within[j] | !IS_NUMBER(value[j]);                                      \
+        for (int j = 0; fits && j < lines; j++) value[j] = a[j];                                                       \
+        return fits;                                                                                                   \
+    }                                                                                                                  \
     /* A few lines side by side, some elements at a time: where one leaves the range, each line once more by itself. */ \
     static inline void NAME##_abreast(const char *x, char *y, A *value, int64_t *exponent, int64_t n,                  \
                                       const int64_t *step, int lines, int64_t in, int64_t out) {                       \
         Range range[4];                                                                                                \
         for (int j = 0; j < lines; j++) range[j] = A##_range(value + j, exponent + j);                                 \
         for (int64_t left = n; left > 0; left -= STEP, x += STEP * step[1], y += STEP * step[3]) {                     \
-            int fits = left >= STEP;                                                                                   \
-            if (fits) {                                                                                                \
-                A a[4];                                                                                                \
-                int within[4];                                                                                         \
-                for (int j = 0; j < lines; j++) a[j] = value[j], within[j] = 1;                                        \
-                for (int i = 0; i < STEP; i++)                                                                         \
-                    for (int j = 0; j < lines; j++) {                                                                  \
-                        a[j] = TIMES_OF(a[j], WIDE(*(const T *)(x + i * step[1] + j * in)));                           \
-                        within[j] &= WITHIN(a[j], range[j].low, range[j].high);                                        \
-                        *(R *)(y + i * step[3] + j * out) = NARROW(BY(a[j], range[j].factor));                         \
-                    }                                                                                                  \
-                for (int j = 0; j < lines; j++) fits &= within[j] | !IS_NUMBER(value[j]);                              \
-                for (int j = 0; fits && j < lines; j++) value[j] = a[j];                                               \
-            }                                                                                                          \
+            const int64_t some = left < STEP ? left : STEP;                                                            \
+            const int fits = some == STEP ? NAME##_fits(x, y, value, range, STEP, step, lines, in, out)                \
+                                          : NAME##_fits(x, y, value, range, (int)some, step, lines, in, out);          \
             for (int j = 0; !fits && j < lines; j++)                                                                   \
-                range[j] = NAME##_apart(x + j * in, y + j * out, value + j, exponent + j, left < STEP ? left : STEP, step); \
+                range[j] = NAME##_apart(x + j * in, y + j * out, value + j, exponent + j, some, step);                 \
         }                                                                                                              \
     }                                                                                                                  \
     /* Many lines side by side, row by row. */                                                                         \
