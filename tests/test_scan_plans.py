@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from itertools import cycle, islice
 from types import SimpleNamespace
@@ -237,6 +238,29 @@ def test_long_lines_are_scanned_as_one_is(name, dtype, shape, expected):
     plan = planned(name, dtype, shape, len(shape) - 1)
     assert plan.steps[0].scan == "RowScan"
     assert numbers(plan)[:3] == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "lanes", "splits"),
+    [
+        ((1 << 23,), 0, 32, 4096),
+        ((64, 1 << 18), 1, 32, 64),
+        ((64, 3000), 1, 32, 1),  # of fewer elements than a part has
+        ((4096, 1 << 14), 1, 32, 1),
+        ((1 << 20, 8), 0, 1, 1 << 14),
+        ((300, 1 << 14), 0, 1, 1),
+    ],
+)
+def test_three_operands_are_scanned_by_warps_along_memory_and_by_threads_across_it(shape, axis, lanes, splits):
+    bound = OPERATORS["affine"].bind(np.dtype("f4"), np.dtype("f4"))
+    op = device_scan._operator(bound, True, True, (4, 4, 1))
+    strides = tuple(tuple(scan_launch.c_strides(shape, n)) for n in (4, 4, 1, op.out_bytes))
+    plan = scan_plans.plan(op, scan_task.Operands(shape, axis, strides, (0,) * 4), False, False, Gpu(LIMIT, PROCESSORS))
+    steps = [step.scan for step in plan.steps]
+    assert steps == (["scan_fold_parts", "scan_parts", "scan_lines"] if splits > 1 else ["scan_lines"])
+    assert numbers(plan)[2] == str(lanes)
+    assert plan.scratch_bytes == (0 if splits == 1 else math.prod(shape) // shape[axis] * splits * op.state_bytes)
+    assert plan.steps[0].blocks * plan.steps[0].threads >= math.prod(shape) // shape[axis] * splits * lanes
 
 
 # ---- the plan that is predicted to take least

@@ -77,7 +77,7 @@ OF_FEW_TILES = ((20, 5), (16, 5))
 OTHER_SHAPE = 1.03
 LARGE_STATE_BYTES = 24  # with larger ones, deviations of float64 have 203 us with the shape above and 291
 
-LANES, MOST_LINES = 32, 1 << 32
+LANES, MOST_LINES = 32, 1 << 32  # of a warp; that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
 HEAVY_BATCH = 8  # elements of means and variances, whose code is long
@@ -86,7 +86,7 @@ FEW = 1 << 17
 # Lines from which on a thread takes a whole one, or a warp does; fewer are shared by FEW threads.
 ENOUGH, ENOUGH_OF_WARPS = 1 << 13, 1 << 11
 SHORTEST = 64  # elements of a part, for each thread that shares it
-PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes
+PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, any of float32 with 4 and 56, 6 and 37, 8
 # and 28, 16 and 14, 24 and 9: 1.06, 1.08, 1.06, 1.05 and 1.04 of a copy (1.11 is what such a copy has); as other
