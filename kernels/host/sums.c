@@ -56,16 +56,35 @@ INLINE double masked(double value, int64_t mask) {
     return value;
 }
 
+// The same of the narrower type, before it becomes wide: of half the words.
+INLINE double masked_narrow(float value, int64_t mask) {
+    int32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    bits &= (int32_t)mask;
+    memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+#define NARROW(x) _Generic((x), float: 1, default: 0)
+#define MASKED(x, mask) _Generic((x), float: masked_narrow, default: masked)(x, mask)
+
 #define TAKE(NAME, TYPE)                                                                                               \
     /* Adds one vector of each of so many rows to the lanes from j on; of those elements alone that are not among the  \
-       first `past`. Flags are as wide as sums are, so that one loop is vectors throughout. */                         \
+       first `past`. Flags are as wide as what they are of, so that one loop is vectors throughout. */                 \
     INLINE void add_##NAME(const char *rows, const int rounds, int64_t stride, int64_t j, const int past,              \
                            Lanes *restrict a, const int skip, const int squares) {                                     \
         EACH {                                                                                                         \
             double sum = a->sum[j + k], square = squares ? a->square[j + k] : 0;                                       \
+            int32_t few = 0;                                                                                           \
             int64_t here = skip ? a->here[j + k] : 0;                                                                  \
             _Pragma("GCC unroll 4") for (int i = 0; i < rounds; i++) {                                                 \
-                const double v = ((const TYPE *)(rows + i * stride))[j + k];                                           \
+                const TYPE x = ((const TYPE *)(rows + i * stride))[j + k];                                             \
+                if (skip && !squares && NARROW(x)) { /* NaN is looked for before it becomes wide */                    \
+                    const int32_t there = -(int32_t)((k >= past) & (x == x));                                          \
+                    sum += MASKED(x, there);                                                                           \
+                    few -= there;                                                                                      \
+                    continue;                                                                                          \
+                }                                                                                                      \
+                const double v = x;                                                                                    \
                 const int64_t one = -(int64_t)((k >= past) & (!skip | (v == v)));                                      \
                 double away = squares ? v - a->pivot[j + k] : v;                                                       \
                 if (skip || past) away = masked(away, one);                                                            \
@@ -75,7 +94,7 @@ INLINE double masked(double value, int64_t mask) {
             }                                                                                                          \
             a->sum[j + k] = sum;                                                                                       \
             if (squares) a->square[j + k] = square;                                                                    \
-            if (skip) a->here[j + k] = here;                                                                           \
+            if (skip) a->here[j + k] = here + few;                                                                     \
         }                                                                                                              \
     }                                                                                                                  \
     /* Adds so many rows of `width` elements, `stride` bytes apart, to the lanes. */                                   \
@@ -135,7 +154,7 @@ INLINE double masked(double value, int64_t mask) {
             i += some;                                                                                                 \
             fold_double(a->sum, side, inner);                                                                          \
             if (squares) fold_double(a->square, side, inner);                                                          \
-            if (skip) fold_count(a->here, side, inner);                                                                  \
+            if (skip) fold_count(a->here, side, inner);                                                                \
             if (some == n) {                                                                                           \
                 for (int64_t j = 0; j < inner; j++) t->hi[j] = a->sum[j];                                              \
             } else {                                                                                                   \
