@@ -9,6 +9,7 @@
 #include "bins/pieces.cuh"
 #include "bins/private.cuh"
 #include "bins/rows.cuh"
+#include "bins/rounded.cuh"
 #include "bins/sort.cuh"
 #include "bins/tiles.cuh"
 #include "bins/window.cuh"

@@ -36,6 +36,12 @@ OPS = [
     ("last", "f4"),
     ("first", "c16"),
     ("norminf", "f2"),
+    ("var", "c16"),
+    ("norm2", "f8"),
+    ("nanstd", "bfloat16"),
+    ("mean", "u8"),
+    ("norm1", "i2"),
+    ("nansum", "c8"),
 ]
 
 
@@ -72,13 +78,13 @@ def kernels():
             yield from (plans.sorting_block(rows(10, label=label, length=n)).kernel for n in (9, 9000))
         if plans.word_of(op):
             yield from (step.kernel for step in plans.raised(op, some))
-        if plans.adds_floats(op) or plans.adds_whole(op):
-            yield plans.window(op, rows(1000, label=label, vector=vector), 0).kernel
+        if plans.fields(op) or plans.adds_whole(op):
+            adding = plans.window(op, rows(1000, label=label, vector=vector), 0)
+            yield from (adding.kernel, *(() if plans.adds_whole(op) else (plans.rounding(op, some, adding).kernel,)))
         if name in ("min", "max", "argmax"):
             yield plans.best(op, rows(1000, label=label, vector=vector), 0).kernel
-        if (name, dtype) == ("sum", "f4"):
-            first = plans.scattered(plans.EXACT, op, some)
-            yield from (first.kernel, plans.rounding(op, some, first).kernel)
+        if plans.adds_chunks(op):
+            yield plans.scattered(plans.EXACT, op, some).kernel
         if name == "count_nonzero":
             yield plans.scattered(plans.ATOMIC, op, some).kernel
 
@@ -189,8 +195,15 @@ def test_extremes_have_words_in_shared_memory_while_there_is_room(groups, column
 
 @pytest.mark.parametrize("room", [64 * 1024, 99 * 1024, 227 * 1024])
 def test_windows_fit_and_limbs_of_floats_are_no_fewer_than_there_is_room_for(room):
-    for name in ("sum", "mean", "count_nonzero"):
-        op = device_operator.cuda_operator(OPERATORS[name].bind("f4"))
+    for name, dtype in (
+        ("sum", "f4"),
+        ("mean", "f4"),
+        ("count_nonzero", "f4"),
+        ("var", "f8"),
+        ("var", "i2"),
+        ("sum", "c16"),
+    ):
+        op = cuda(name, dtype)
         most = max(k for k in range(10, 250_000, 10) if plans.window_ranges(op, k, room))
         for groups in (10, 700, most):
             with pytest.MonkeyPatch.context() as patch:
@@ -202,28 +215,65 @@ def test_windows_fit_and_limbs_of_floats_are_no_fewer_than_there_is_room_for(roo
         assert step.work.tiles == plans.WINDOW_RANGES
 
 
+def cuda(name, dtype):
+    return device_operator.cuda_operator(OPERATORS[name].bind(dtype))
+
+
 def test_operators_whose_additions_are_exact():
     def kinds(name, dtype):
-        op = device_operator.cuda_operator(OPERATORS[name].bind(dtype))
-        return plans.adds_whole(op), plans.adds_floats(op)
+        return plans.adds_whole(cuda(name, dtype)), len(plans.fields(cuda(name, dtype)))
 
     for name in ("sum", "mean", "nansum", "nanmean"):
-        assert kinds(name, "f4") == kinds(name, "f2") == (False, True)
-        assert kinds(name, "i4") == kinds(name, "?") == (True, False)
-    assert kinds("sum", "u8") == kinds("sumsq", "i2") == kinds("count_nonzero", "f8") == (True, False)
-    for name, dtype in (("sum", "f8"), ("mean", "u8"), ("sumsq", "f4"), ("sum", "c8"), ("var", "f4"), ("max", "i4")):
-        assert kinds(name, dtype) == (False, False), (name, dtype)
+        assert kinds(name, "f4") == kinds(name, "f2") == kinds(name, "f8") == (False, 1)
+        assert kinds(name, "i4") == kinds(name, "?") == (True, 0)
+        assert kinds(name, "c8") == (False, 2)
+    assert kinds("sum", "u8") == kinds("sumsq", "i2") == kinds("count_nonzero", "f8") == (True, 0)
+    for dtype in ("f4", "f8", "i1", "u8", "?", "f2"):
+        assert kinds("var", dtype) == kinds("nanstd", dtype) == (False, 2)
+        assert kinds("norm1", dtype) == kinds("norm2", dtype) == (False, 1)
+    assert kinds("var", "c16") == (False, 3)
+    for name, dtype in (("norm1", "c8"), ("max", "i4"), ("prod", "f4"), ("kurtosis", "f4")):
+        assert kinds(name, dtype) == (False, 0), (name, dtype)
+    assert [plans.adds_chunks(cuda("sum", t)) for t in ("f2", "f4", "f8", "c8")] == [True, True, False, False]
 
 
-def test_limbs_hold_as_many_elements_as_there_are():
-    for length in (1, 2**10, 2**28, 2**31):
-        count, apart = plans.limbs(length)
-        assert count * apart >= plans.EXPONENTS
-        assert length * (2**24 - 1) * 2 ** (apart - 1) < 2**63
-        count, apart = plans.limbs(length, True)
-        assert count * apart >= plans.EXPONENTS + plans.MARGIN
-        blocks = max(132, length / plans.WINDOW_SHARE)
-        assert length * 2**24 * 2 ** (apart - 1) + 4 * blocks * 2**32 * 2 ** (apart - 1) < 2**63
+def test_exact_sums_have_the_numbers_of_their_kernels():
+    """The plan's fields, as the compiler finds them in kernels/bins/numbers.cuh."""
+    types = {"f4": "f32", "f8": "f64", "f2": "half", "bfloat16": "bfloat16", "?": "boolean"}
+    types |= {f"{sign}{n}": f"{sign}{8 * n}" for sign in "iu" for n in (1, 2, 4, 8)}
+    checks = []
+    for dtype, cuda_type in types.items():
+        for power, field in enumerate(plans.fields(cuda("var", dtype)), 1):
+            name = f"Field<{cuda_type}, {power}>"
+            numbers = {
+                "chunks": field.chunks,
+                "chunk": field.chunk,
+                "span": field.span,
+                "words_a_limb": field.limb_words,
+            }
+            numbers |= {f"limbs({more})": field.limbs(more) for more in (0, 2, 5, 14)}
+            numbers |= {f"words({apart})": field.words(apart) for apart in (8, 17, plans.APART)}
+            checks += [f'static_assert({name}::{each} == {n}, "{name} {each}");' for each, n in numbers.items()]
+    compiler._compile(plans.scattered(plans.EXACT, cuda("sum", "f4"), rows(10)).kernel, "sm_90", "\n".join(checks))
+
+
+@pytest.mark.parametrize("length", [1, 2**10, 2**28, 2**31])
+@pytest.mark.parametrize("dtype", ["f4", "f2", "bfloat16"])
+def test_words_in_memory_hold_as_many_elements_as_there_are(length, dtype):
+    op = cuda("sum", dtype)
+    (field,) = plans.fields(op)
+    apart = plans.apart(op, length)
+    assert length * (2**field.chunk - 1) * 2 ** (apart - 1) < 2**63
+    assert field.words(apart) * apart >= field.places + field.bits
+    assert 2 * plans.WINDOW_MOST * (2**32 - 1) < 2**63  # two squares an element, cut into words of 32 bits
+
+
+@pytest.mark.parametrize("dtype", ["f2", "bfloat16", "f4", "f8", "?", "i1", "u2", "i4", "u8"])
+def test_limbs_of_a_block_hold_as_many_elements_as_it_has(dtype):
+    for field in plans.fields(cuda("var", dtype)):
+        largest = 2**field.chunk * 2 ** (field.span - 1 if field.is_float else 0)
+        assert largest <= 2**64  # what is added at once
+        assert 2 * plans.WINDOW_SHARE * largest < 2 ** (32 * field.limb_words - 1)
 
 
 def test_loads_are_wide_where_rows_are_aligned():

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -37,19 +38,27 @@ from tests.strategies import BFLOAT16, values
 # What each method is made to take: groups, and the limits that lead there.
 METHODS = {
     plans.PRIVATE: {},
-    plans.TILES: {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "WINDOW_LEAST": 10**9},
-    plans.WINDOW: {"PRIVATE_FULL": 0, "WINDOW_COLUMNS": (4,)},
+    plans.TILES: {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "PRIVATE_MOST": 0, "WINDOW_LEAST": 10**9},
+    plans.WINDOW: {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "WINDOW_COLUMNS": (4,)},
     plans.BEST: {"BEST_LEAST": 0, "WINDOW_COLUMNS": (4,)},
-    plans.ROWS: {"MANY_ROWS": 1},
+    plans.ROWS: {"MANY_ROWS": 1, "WINDOW_LEAST": 10**9},
     plans.RAISED: {"PRIVATE_FULL": 0, "WINDOW_LEAST": 10**9, "gpu": lambda device: Gpu(16, 3)},
-    "scattered": {"PRIVATE_FULL": 0, "PRIVATE_MOST": 0, "TILE_BYTES": 0, "WINDOW_LEAST": 10**9},
+    "scattered": {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "PRIVATE_MOST": 0, "TILE_BYTES": 0, "WINDOW_LEAST": 10**9},
 }
-# What adds floats exactly; the last with shared memory for one limb of two groups, so that much lies outside.
+# What adds numbers exactly; the last with little shared memory, so that much lies outside of all limbs.
 EXACT = {
     "memory": METHODS["scattered"],
     "window": METHODS[plans.WINDOW],
-    "narrow": {"PRIVATE_FULL": 0, "gpu": lambda device: Gpu(16 + 4 * 2 * 3, 3)},
+    "narrow": {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "WINDOW_COLUMNS": (1,), "WINDOW_MORE": (0, 0)},
 }
+NUMBERS = (
+    *(("sum", t) for t in ("f4", "f8", "f2", "c8", "c16")),
+    *(("mean", t) for t in ("f4", "f8", "u8", "c8")),
+    *(("nansum", "f8"), ("nanmean", "f4"), ("norm1", "f8"), ("norm1", "i8"), ("norm2", "f4"), ("norm2", "i4")),
+    *(("sumsq", t) for t in ("f2", "f4", "f8", "c8")),
+    *(("var", t) for t in ("f2", "f4", "f8", "?", "i1", "u2", "i4", "u8", "c8", "c16")),
+    *(("nanstd", t) for t in ("f4", "c8")),
+)
 # What takes lines by pieces of sorted positions, whatever the operator.
 LINES = {**METHODS["scattered"], "_WORDS": re.compile("none")}
 SMALL = {"gpu": lambda device: Gpu(2**17, 3), "WINDOW_THREADS": 64, "WINDOW_LEAST": 0, "WINDOW_SHARE": 400}
@@ -64,7 +73,8 @@ SMALL |= {
     "BEST_LEAST": 10**9,
     "ROW_BLOCKS": ((3, 64), (1, 128)),
     "ROW_TILES": 2,
-    "ROW_TEAMS": ((1, 4, 6), (8, 12, 24), (32, 1 << 32, 40)),
+    "ROW_TEAMS": ((1, 6), (8, 24), (32, 40)),
+    "ROW_LANES": 20,
 }
 OPS = [
     *(("sum", t) for t in ("f4", "f2", "i4", "f8")),
@@ -246,9 +256,10 @@ def emulator() -> Emulator:
         for case in TILED[:LONG]:
             with machine(found, **METHODS[plans.ROWS], rank_type=lambda rows: "u32"):
                 tiled(*case)
-        for limits, op in itertools.product(EXACT.values(), ("sum", "mean")):
-            with machine(found, **limits):
-                magnitudes(op)
+        for limits, (op, dtype) in itertools.product(EXACT, NUMBERS):
+            with machine(found, **EXACT[limits]):
+                if adds_exactly(op, dtype, limits):
+                    magnitudes(op, dtype)
 
     units = found.collect(calls, 8)
     found.adopt(build(units, 2))
@@ -603,36 +614,85 @@ def test_labels_without_a_group_are_reported(emulator, method):
         device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)
 
 
-def magnitudes(op: str) -> Any:
-    """States of groups of numbers as large and as small as there are, and their elements."""
+def adds_exactly(op: str, dtype: str, limits: str) -> bool:
+    """Whether the operator is exact there: in memory alone where elements are a chunk each."""
+    found = device_operator.cuda_operator(labelled(op, dtype, (8,), (0,), 5, True)[0].cells)
+    return plans.adds_chunks(found) if limits == "memory" else bool(plans.fields(found))
+
+
+def magnitudes(op: str, dtype: str, spread: int = 60) -> Any:
+    """States of groups of numbers as large and as small as there are, and their elements. In the first groups are
+    infinities and NaN, in the last numbers that are nearly equal."""
     rng = np.random.default_rng(5)
-    bound, _, labels = labelled(op, "f4", (1024,), (0,), 5, True)
-    x = np.ldexp(rng.normal(size=1024), rng.integers(-149, 127, 1024)).astype("f4")
-    x[:4], labels[:5] = (np.inf, -np.inf, np.nan, np.inf), (0, 0, 1, 2, 3)
+    bound, x, labels = labelled(op, dtype, (1024,), (0,), 5, True)
+    if x.dtype.kind in "fc":
+        info = np.finfo(x.dtype)
+        low, high = (max(int(n), -spread * info.nmant // 10) for n in (info.minexp - info.nmant, -info.maxexp // 3))
+        parts = np.ldexp(rng.normal(size=(2, 1024)), rng.integers(low, -high, (2, 1024)))
+        parts[:, labels == 4] = 1000 + rng.normal(size=(2, (labels == 4).sum())) / 100
+        x[:] = (parts[0] + 1j * parts[1]).astype(dtype) if x.dtype.kind == "c" else parts[0].astype(dtype)
+        x[:4], labels[:5] = (np.inf, -np.inf, np.nan, np.inf), (0, 0, 1, 2, 3)
+    elif x.dtype.kind in "iu":
+        info = np.iinfo(x.dtype)
+        x[:] = rng.integers(info.min, info.max, 1024, dtype=x.dtype, endpoint=True)
+        x[labels == 4] = info.max - rng.integers(0, 3, (labels == 4).sum()).astype(x.dtype)
     return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels
 
 
-@pytest.mark.parametrize("op", ["sum", "mean"])
+def exactly(op: str, x: np.ndarray) -> complex:
+    """The answer of finite elements, by rational numbers that are rounded at the end."""
+    parts = [[Fraction(v.item()) for v in part] for part in ((x.real, x.imag) if x.dtype.kind == "c" else (x,))]
+    if x.dtype.kind == "b":
+        parts = [[Fraction(int(v)) for v in x]]
+    sums, squares, n = [sum(p) for p in parts], sum(v * v for p in parts for v in p), len(x)
+    op = op.removeprefix("nan")
+    if op in ("sumsq", "norm2"):
+        return float(squares) if op == "sumsq" else math.sqrt(squares)
+    if op == "norm1":
+        return float(sum(abs(v) for v in parts[0]))
+    if op in ("var", "std"):
+        variance = (squares - sum(s * s for s in sums) / n) / n
+        return math.sqrt(variance) if op == "std" else float(variance)
+    real, *imaginary = (float(s / n if op == "mean" else s) for s in sums)
+    return complex(real, *imaginary) if imaginary else real
+
+
+@pytest.mark.parametrize("op, dtype", NUMBERS)
 @pytest.mark.parametrize("limits", EXACT)
-def test_exact_sums_of_all_magnitudes(emulator, limits, op):
+def test_exact_sums_of_all_magnitudes(emulator, limits, op, dtype):
+    if not adds_exactly(op, dtype, limits):
+        pytest.skip("in memory, elements are one chunk each")
     with machine(emulator, **EXACT[limits]):
-        states, bound, x, labels = magnitudes(op)
+        states, bound, x, labels = magnitudes(op, dtype)
         states = get(states).view(bound.state)[0, :, 0]
-    total, *count = (states[name] for name in states.dtype.names)
-    assert np.isnan(total[:2]).all()
-    assert total[2] == np.inf
-    for group in (3, 4):
-        assert total[group] == math.fsum(x[labels == group].astype("f8"))
-        assert all(c[group] == (labels == group).sum() for c in count)
+    with np.errstate(all="ignore"):
+        got = bound.inner.monoid.finalise(
+            tuple(states[n] for n in states.dtype.names),
+            np.dtype("c16" if np.dtype(dtype).kind == "c" and op in ("sum", "mean") else "f8"),
+        )
+    first = 0
+    if x.dtype.kind in "fc":
+        first = 3
+        for group in range(3):
+            assert not np.isfinite(got[group]) or op.startswith("nan"), group
+        if op in ("sum", "mean", "norm1", "norm2", "sumsq"):
+            assert got[2].real == np.inf
+            assert np.isnan(got[1])
+    for group in range(first, 5):
+        mine = x[labels == group]
+        wanted = exactly(op, mine[~np.isnan(mine)] if x.dtype.kind in "fc" else mine)
+        np.testing.assert_allclose(got[group], wanted, rtol=1e-15, atol=0, err_msg=f"{group}")
 
 
 @pytest.mark.parametrize("limits", ["window", "narrow"])
-def test_exact_sums_of_subnormal_numbers(emulator, limits):
-    bound, _, labels = labelled("sum", "f4", (1024,), (0,), 5, True)
-    x = np.ldexp(np.random.default_rng(7).normal(size=1024), -125).astype("f4")
+@pytest.mark.parametrize("dtype, exponent", [("f4", -125), ("f8", -1021)])
+def test_exact_sums_of_subnormal_numbers(emulator, limits, dtype, exponent):
+    bound, _, labels = labelled("sum", dtype, (1024,), (0,), 5, True)
+    x = np.ldexp(np.random.default_rng(7).normal(size=1024), exponent).astype(dtype)
     with machine(emulator, **EXACT[limits]):
         got = get(device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)).view(bound.state)[0, :, 0]
-    assert got["value"].tolist() == [math.fsum(x[labels == k].astype("f8")) for k in range(5)]
+    first = got.dtype.names[0]
+    assert got[first].tolist() == [math.fsum(x[labels == k].astype("f8")) for k in range(5)]
 
 
 def test_sums_of_integers_wrap_and_carry(emulator):

@@ -42,9 +42,13 @@ WINDOW_THREADS = 1024  # of a block that has an SM to itself, and its shared mem
 WINDOW_BYTES = 144 * 1024  # what it takes where that is enough: loads on their way need L1, which has the rest
 WINDOW_HEAD = 16  # bytes of it that are no group's
 WINDOW_COLUMNS = (32, 16, 4)  # of words that most additions go to, where there is room beside the
-WINDOW_LIMBS = (3, 15)  # limbs of a float's group: no fewer then, and never more
+WINDOW_MORE = (
+    2,
+    14,
+)  # limbs of a sum besides the one in the middle and those of lower chunks: no fewer then, and never more
 WINDOW_BATCH = 8  # elements a thread has at hand, at most, and as many on their way: it has 64 registers
-WINDOW_SHARE = 2**22  # elements a block, at most: window.cuh counts on it
+WINDOW_SHARE = 2**21  # elements a block, at most: numbers.cuh counts on it
+WINDOW_MOST = 2**30  # elements of a row: two squares each fit a word in memory, 32 bits from the next
 WINDOW_RANGES = 4  # of groups, at most: as many blocks read an element
 WINDOW_LEAST = 256  # elements a group, at least: each block adds its groups to memory, and a float's limbs take memory
 BEST_LEAST = 2**14  # elements of a row, at least, for blocks of so many threads that raise extremes
@@ -65,20 +69,32 @@ MANY_ROWS = 64  # from which on a block takes rows in shared memory: fewer leave
 SHORT_ROW = 4096  # elements of such rows, which it takes then whatever else fits
 ROW_BLOCKS = ((4, 256), (3, 320), (2, 512), (1, 1024))  # an SM, and their threads: the most that have room for a row
 ROW_TILES = 1056  # of rows at least, where they are so short that a block has room for several
-ROW_TEAMS = ((1, 16, 256), (8, 256, 512), (32, 1 << 32, 2048))  # lanes that fold a piece, for as many elements of a
-# group in the mean at most, and elements of a piece
+ROW_TEAMS = (
+    (1, 256),
+    (8, 512),
+    (32, 2048),
+)  # lanes that fold a piece, and its elements: the fewest with which there are
+ROW_LANES = 256  # of teams with a group each, in rows of so many
+ROW_BYTES = 56 * 1024  # bytes, whatever a GPU has: so the answer has the same bits on any
 ROW_LOADS = 64  # bytes of elements that a thread has on their way
 PIECES_BATCH = 16  # chunks of one launch, at most, as kernels/bins/pieces.cuh has it,
 PARTS_BYTES = 2**27  # and bytes of what it leaves to be joined
 JOIN_BLOCKS = 4224
 MANY_CELLS = 1 << 16  # from which on threads alone keep a GPU busy, one each
-EXPONENTS = 254  # of finite binary32
-MARGIN = 32  # and those that sums of a block reach beyond
-APART = 16  # bits from one limb to the next, at most: sums of blocks are of 32 bits
+# Of kernels/bins/numbers.cuh: bits of a chunk, at most, of floats and of integers; of one that is added to limbs of 64
+# bits, not of 96; and those that such a limb has for a shifted chunk
+CHUNK_OF_FLOATS, CHUNK_OF_INTEGERS, NARROW_CHUNK, LIMB_BITS = 53, 64, 27, 41
+CHUNK_IN_MEMORY = 32  # bits, at most, of a chunk that is added to a word of 64 in memory
+APART = 32  # bits from one word of an exact sum in memory to the next, where chunks are cut at their border
 
-# Operators whose additions are exact, by what integers and floats of 32 bits at most add
+# Operators that add integers which may wrap; and those that add numbers, or their squares, exactly: to a sum or several
 _WHOLE = re.compile(r"Sum<.*, [iu]64>|CountNonzero<.*>|Tally<.*>|Mean<.*, i64>")
-_FLOATS = re.compile(r"(Sum|Mean)<(Value|NonNan)<(f32|half|bfloat16), f64>, f64>")
+_SUMS = re.compile(r"(Sum|Mean)<(Value|NonNan|Magnitude)<(\w+).*")
+_SQUARES = re.compile(r"(Sum|RootSum)<(Square)<(\w+).*")
+_MOMENTS = re.compile(r"(Var|Std|ComplexMoments|ComplexStd)<()(\w+), \w+>")
+# Significant bits of a type, and the places its numbers may stand at
+_NUMBERS = {"boolean": (1, 1), "f64": (53, 2046), "f32": (24, 254), "half": (11, 30), "bfloat16": (8, 254)}
+_NUMBERS |= {f"{sign}{8 * n}": (8 * n, 1) for sign in "iu" for n in (1, 2, 4, 8)}
 
 # Extremes, their positions, and first and last elements, beside a count that says whether there are any; magnitudes.
 _WORDS = re.compile(r"Both<(MinMax|Arg|Kept)<(\w+), [\w, ]+>, Tally<\2, false>>|(MaxMagnitude)<\w+>")
@@ -115,25 +131,95 @@ class Rows:
         return Work(**{**given, "run": self.steps, "tail": int(self.strict), "batch": 2, **more})
 
 
+@dataclass(frozen=True)
+class Field:
+    """A sum of numbers, or of their squares: a Field of kernels/bins/numbers.cuh."""
+
+    bits: int  # of a magnitude
+    places: int  # that one may stand at
+    power: int
+
+    @property
+    def is_float(self) -> bool:
+        return self.places > 1
+
+    @property
+    def chunks(self) -> int:
+        return -(-self.bits // (CHUNK_OF_FLOATS if self.is_float else CHUNK_OF_INTEGERS))
+
+    @property
+    def chunk(self) -> int:
+        """Bits of one."""
+        return -(-self.bits // self.chunks)
+
+    @property
+    def limb_words(self) -> int:
+        """Words of 32 bits that a limb has in shared memory."""
+        most = LIMB_BITS if not self.is_float else NARROW_CHUNK if self.power == 1 else 0
+        return 3 if self.chunk > most else 2
+
+    @property
+    def span(self) -> int:
+        """Bits from one limb to the next."""
+        if not self.is_float:
+            return CHUNK_OF_INTEGERS
+        return 65 - self.chunk if self.limb_words == 3 else LIMB_BITS - self.chunk
+
+    def limbs(self, more: int) -> int:
+        """Limbs in shared memory where there may be so many besides the one in the middle and those of chunks below."""
+        if not self.is_float:
+            return self.chunks
+        lower = self.chunk * (self.chunks - 1)
+        return min(-(-lower // self.span) + 1 + more, -(-(self.places + lower) // self.span))
+
+    def words(self, apart: int) -> int:
+        """Words in memory, so many bits from one to the next."""
+        return (self.places + self.bits + 33) // apart + 1
+
+
+def fields(op: Operator) -> tuple[Field, ...]:
+    """The sums whose additions are exact that the operator's states are made of; none where there are others."""
+    text = op.type
+    if adds_whole(op):
+        return ()
+    found = _SUMS.fullmatch(text) or _SQUARES.fullmatch(text) or _MOMENTS.fullmatch(text)
+    if found is None:
+        return ()
+    kind, term, element = found.groups()
+    is_complex = element in ("c64", "c128") or kind.startswith("Complex")
+    if term == "Magnitude" and is_complex:
+        return ()
+    bits, places = _NUMBERS[{"c64": "f32", "c128": "f64"}.get(element, element)]
+    number, square = Field(bits, places, 1), Field(2 * bits, 2 * places - 1, 2)
+    sums = () if term == "Square" else (number,) * (2 if is_complex else 1)
+    return (*sums, square) if term in ("", "Square") else sums
+
+
 def adds_whole(op: Operator) -> bool:
-    """Whether elements add integers."""
+    """Whether elements add integers that may wrap."""
     return bool(_WHOLE.fullmatch(op.type))
 
 
-def adds_floats(op: Operator) -> bool:
-    """Whether elements add floats that limbs hold exactly."""
-    return bool(_FLOATS.fullmatch(op.type))
+def adds_chunks(op: Operator) -> bool:
+    """Whether elements add a narrow chunk each, to one exact sum: so little that it may be done in memory."""
+    return len(fields(op)) == 1 and fields(op)[0].bits <= CHUNK_IN_MEMORY
+
+
+def adds_several_floats(op: Operator) -> bool:
+    """Whether elements add floats to several exact sums, which takes as long as states of few groups a thread do."""
+    return len(fields(op)) > 1 and fields(op)[0].is_float
 
 
 def is_counted(op: Operator) -> bool:
     """Whether states of such operators count their elements, too."""
-    return op.type.startswith("Mean<")
+    return op.type.startswith("Mean<") or bool(_MOMENTS.fullmatch(op.type))
 
 
 def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     """How groups are reduced: ``is_exact`` where one atomic adds an element, with the same answer in any order."""
     word, room = word_of(op), gpu(device).shared_bytes
-    in_tiles = row_tile(op, rows, room) is not None
+    tile = row_tile(op, rows, room)
+    in_tiles = tile is not None
     if in_tiles and rows.length < SHORT_ROW:
         return ROWS
     if rows.inner > 1 or not (op.commutative or word or in_tiles):
@@ -142,13 +228,15 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     if fits and rows.length >= max(BEST_LEAST, in_tiles * fits * rows.groups):
         return BEST
     each = (rows.groups + 1) * op.state_bytes
-    if op.commutative and each * 256 <= PRIVATE_FULL:
+    if op.commutative and each * 256 <= (PRIVATE_BYTES if adds_several_floats(op) else PRIVATE_FULL):
         return PRIVATE
     if word and not ((op.commutative and fits) or in_tiles):
         return RAISED
+    if tile is not None and tile.threads < WINDOW_THREADS:  # several blocks an SM
+        return ROWS
     if (
-        (adds_whole(op) or adds_floats(op))
-        and rows.length >= WINDOW_LEAST * rows.groups
+        (adds_whole(op) or fields(op))
+        and WINDOW_LEAST * rows.groups <= rows.length <= WINDOW_MOST
         and window_ranges(op, rows.groups, room)
     ):
         return WINDOW
@@ -158,7 +246,7 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return PRIVATE
     if (items := tile_items(op, rows, room)) and not (is_exact and 2 * rows.groups > THREADS * items):
         return TILES
-    return ATOMIC if is_exact else EXACT if adds_floats(op) else PIECES
+    return ATOMIC if is_exact else EXACT if adds_chunks(op) else PIECES
 
 
 def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]:
@@ -229,18 +317,23 @@ def _splits(rows: Rows, threads: int, blocks: int) -> int:
 
 
 def window_shape(op: Operator, groups: int, room: int) -> tuple[int, int] | None:
-    """Columns and limbs of groups that share so many bytes; None where there are too many of them."""
-    times = 2 if is_counted(op) else 1
-    least, most = WINDOW_LIMBS if adds_floats(op) else (1, 1)
+    """Columns of groups that share so many bytes, and limbs besides those that are needed; None: there are too many."""
+    least, most = WINDOW_MORE
     for nbytes in (min(room, WINDOW_BYTES), room):
         words = (nbytes - WINDOW_HEAD) // (4 * groups)  # a group
-        for columns in WINDOW_COLUMNS:
-            if words >= columns * times + 2 * least:
-                return columns, min(most, (words - columns * times) // 2)
-        few = (words - times + 1) // 2
-        if few > 0:
-            return 1, min(most, few)
+        for columns in (*WINDOW_COLUMNS, 1):
+            fits = range(most, (least if columns > 1 else 0) - 1, -1)
+            more = next((n for n in fits if _window_words(op, columns, n) <= words), None)
+            if more is not None:
+                return columns, more
     return None
+
+
+def _window_words(op: Operator, columns: int, more: int) -> int:
+    """Of 32 bits, that a group has in shared memory."""
+    apart = columns if columns > 1 else 0
+    sums = [(field.limbs(more), field.limb_words) for field in fields(op)] or [(1, 2)]
+    return sum(apart * (words - 1) + words * limbs for limbs, words in sums) + columns * is_counted(op)
 
 
 def window_ranges(op: Operator, groups: int, room: int) -> int:
@@ -257,20 +350,19 @@ def window(op: Operator, rows: Rows, device: int) -> Launch:
     each = -(-rows.groups // ranges)
     shape = window_shape(op, each, room)
     assert shape is not None
-    columns, count = shape
-    words = (columns if columns > 1 else 0) + (columns if is_counted(op) else 0) + 2 * count
+    columns, more = shape
     splits = max(_splits(rows, WINDOW_THREADS, processors), -(-rows.length // WINDOW_SHARE))
-    vector, loads = _at_hand(rows)
+    vector, loads = _at_hand(rows, WINDOW_BATCH // (1 if adds_whole(op) else 2))
     name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
-    more = dict(zip(("chunks", "slots"), limbs(rows.length, True), strict=True)) if adds_floats(op) else {}
-    work = rows.work(splits=splits, runs=count, tiles=ranges, **more)
-    return Launch(name, rows.rows * splits * ranges, work, WINDOW_HEAD + 4 * each * words, threads=WINDOW_THREADS)
+    work = rows.work(splits=splits, runs=more, tiles=ranges, slots=APART)
+    nbytes = WINDOW_HEAD + 4 * each * _window_words(op, columns, more)
+    return Launch(name, rows.rows * splits * ranges, work, nbytes, threads=WINDOW_THREADS)
 
 
-def _at_hand(rows: Rows) -> tuple[int, int]:
+def _at_hand(rows: Rows, most: int = WINDOW_BATCH) -> tuple[int, int]:
     """Elements of a pack, and packs that a thread of a block of 1024 has at hand."""
-    vector = min(rows.vector, WINDOW_BATCH)
-    return vector, max(1, min(64 // rows.nbytes, WINDOW_BATCH) // vector)
+    vector = min(rows.vector, most)
+    return vector, max(1, min(64 // rows.nbytes, most) // vector)
 
 
 @dataclass(frozen=True)
@@ -346,27 +438,26 @@ def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
     """Every element to its group in memory: ``kind`` is ATOMIC or EXACT."""
     splits = _splits(rows, THREADS, 2 * BLOCKS)
     name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {THREADS}, 1>"
-    more = dict(zip(("chunks", "slots"), limbs(rows.length), strict=True)) if kind == EXACT else {}
+    more = {"slots": apart(op, rows.length)} if kind == EXACT else {}
     return Launch(name, rows.rows * splits, rows.work(splits=splits, **more), threads=THREADS)
 
 
-def limbs(length: int, of_blocks: bool = False) -> tuple[int, int]:
-    """Limbs of an exact sum of so many binary32, and the bits of the exponent from one to the next.
+def apart(op: Operator, length: int) -> int:
+    """Bits from one word of an exact sum in memory to the next, so that a chunk of each of so many elements, shifted by
+    less than that, fits in 63 bits."""
+    return 64 - max(field.chunk for field in fields(op)) - max(length, 2).bit_length()
 
-    A limb's numbers have 24 bits, shifted by less than the second, and as many of them as there are elements fit; sums
-    of blocks have 32 bits, and may reach beyond.
-    """
-    apart, exponents = 40 - max(length, 2).bit_length(), EXPONENTS
-    if of_blocks:
-        apart, exponents = min(apart - 1, APART), EXPONENTS + MARGIN
-    return -(-exponents // apart), apart
+
+def words_bytes(op: Operator, rows: Rows, adding: Launch) -> int:
+    """Of memory that exact sums take."""
+    each = sum(field.words(adding.work.slots) for field in fields(op)) + is_counted(op)
+    return rows.rows * rows.groups * each * 8
 
 
 def rounding(op: Operator, rows: Rows, adding: Launch) -> Launch:
-    """Limbs that ``adding`` added to, to sums."""
-    blocks = max(1, min(-(-rows.rows * rows.groups // THREADS), JOIN_BLOCKS))
-    work = rows.work(chunks=adding.work.chunks, slots=adding.work.slots)
-    return Launch(f"bins_round<{op.type}, {THREADS}>", blocks, work, threads=THREADS)
+    """Words that ``adding`` added to, to states."""
+    blocks = max(1, min(-(-rows.rows * rows.groups // (THREADS // 32)), JOIN_BLOCKS))
+    return Launch(f"bins_round<{op.type}, {THREADS}>", blocks, rows.work(slots=adding.work.slots), threads=THREADS)
 
 
 def sorting(rows: Rows) -> tuple[tuple[Launch, Launch, Launch], ...]:
@@ -476,8 +567,10 @@ def row_tile(op: Operator, rows: Rows, room: int) -> RowTile | None:
     """None where rows are few, or one does not fit."""
     if rows.inner > 1 or rows.rows < MANY_ROWS:
         return None
-    lanes, _, size = next(team for team in ROW_TEAMS if rows.length <= team[1] * rows.groups)
-    more, element = rows.length // size, _in_bytes(op)
+    element = _in_bytes(op)
+    teams = rows.groups * max(1, min(ROW_BYTES // (rows.length * element), rows.rows // ROW_TILES))
+    lanes, size = next((team for team in ROW_TEAMS if team[0] * teams >= ROW_LANES), ROW_TEAMS[-1])
+    more = rows.length // size
     each = -(-rows.length * element // 128) * 128 + more * op.state_bytes
     for blocks, threads in ROW_BLOCKS:
         most = (min(room, SM_BYTES // blocks - 1024) - 48) // each
@@ -503,7 +596,10 @@ def in_rows(op: Operator, rows: Rows, device: int) -> tuple[Launch, Launch]:
     assert tile is not None
     unaligned = rows.vector == 1 and len(op.itemsizes) == 1 and element < 16
     vector = min(16 // element if unaligned else rows.vector, 8)
-    loads = max(1, min(LOADS, ROW_LOADS // (vector * element)))
+    room = (
+        ROW_LOADS if tile.threads < WINDOW_THREADS else ROW_LOADS // 2
+    )  # threads of the largest blocks have 64 registers
+    loads = max(1, min(LOADS, room // (vector * element)))
     kinds = f"{vector}, {str(unaligned).lower()}, {rows.indexed}, {tile.lanes}, {loads}, {tile.threads}"
     work = rows.work(tiles=tile.rows, chunks=tile.more, slots=tile.size)
     blocks = -(-rows.rows // tile.rows)

@@ -265,7 +265,6 @@ class _Method:
         self.op, self.device, self.text = op, device, text
         self.steps = [plans.ready(step, device, text) for step in plans.steps(self.way, op, rows, device)]
         self.batch = plans.batch(op, rows) if self.way == plans.PIECES else 1  # chunks of a launch, at most
-        self.planes = plans.is_counted(op)  # of limbs, besides those of the sum
 
     def _adds_words(self) -> bool:
         """Whether one atomic adds an element, with the same answer in any order."""
@@ -290,7 +289,7 @@ class _Method:
         elif self.way == plans.RAISED:
             mine = self._raised(bases, flags)
         else:
-            mine = self._whole(bases, flags) if len(self.steps) == 1 else self._floats(bases, flags)
+            mine = self._whole(bases, flags) if len(self.steps) == 1 else self._exact(bases, flags)
         return mine if before is None else device_reduce.combine([before, mine.reshape(before.shape)], self.bound)
 
     def _new(self, states: int) -> tuple[Any, int]:
@@ -327,14 +326,16 @@ class _Method:
     def _filling(self) -> Any:
         return _filling(self.rows.rows * self.rows.groups, self.bound, self.device)
 
-    def _floats(self, bases: list[launch.Base], flags: int) -> Any:
-        """Floats, added to limbs, which are rounded to states."""
+    def _exact(self, bases: list[launch.Base], flags: int) -> Any:
+        """Numbers, added to words, which are rounded to states."""
         adding, rounding = self.steps
-        cells, planes = self.rows.rows * self.rows.groups, adding.launch.work.chunks + self.planes
-        limbs, seen = _zeros(cells * planes * 8), _zeros(cells * 4)
-        plans.start(adding, (limbs.ptr, seen.ptr, flags), bases)
+        cells = self.rows.rows * self.rows.groups
+        nbytes = plans.words_bytes(self.op, self.rows, adding.launch)
+        words = _zeros(nbytes + cells * 4)
+        seen = words.ptr + nbytes
+        plans.start(adding, (words.ptr, seen, flags), bases)
         states, out = self._new(cells)
-        plans.start(rounding, (out, 0, 0), [(limbs.ptr, seen.ptr, 0), (0, 0, 0)])
+        plans.start(rounding, (out, 0, 0), [(words.ptr, seen, 0), (0, 0, 0)])
         return states
 
     def _pieces(self, chunks: Sequence[_Chunk], before: Any, flags: int) -> Any:

@@ -1,59 +1,123 @@
-// What an element adds to its group, where additions are exact and hence the same in any order: an integer, or a float
-// of up to binary32, which is an integer of 24 bits at the place that its exponent names; and a count, in means.
+// What an element adds to its group, where additions are exact and hence the same in any order: a 64-bit integer that wraps, or
+// numbers to one sum or several; and a count, in means and moments.
 #pragma once
-#include "../monoid/sums.cuh"
+#include "../monoid/moments.cuh"
 #include "elements.cuh"
+#include "numbers.cuh"
 
-const u32 SEEN_NAN = 1, SEEN_PLUS = 2, SEEN_MINUS = 4;
+template <class State> struct WrapsState { static const bool yes = false, counted = false; };
+template <> struct WrapsState<i64> { static const bool yes = true, counted = false; };
+template <> struct WrapsState<u64> { static const bool yes = true, counted = false; };
+template <> struct WrapsState<Averaged<i64>> { static const bool yes = true, counted = true; };
 
-template <class T> GR_HD f32 widened(T x) { return to_f32(x); }
-GR_HD f32 widened(f32 x) { return x; }
-
-template <class Op> struct Added {  // of states that are one 64-bit integer
-    static const bool floats = false, counted = false;
-    static GR_HD u64 of(typename Op::In x) { return bit_cast<u64>(lifted<Op>(x, 0)); }
-    static GR_HD bool counts(typename Op::In) { return true; }
+// States that are one 64-bit integer, beside a count in means.
+template <class Op> GR_HD u64 whole_of(const Op*, typename Op::In x) { return bit_cast<u64>(lifted<Op>(x, 0)); }
+template <class Map> GR_HD u64 whole_of(const Mean<Map, i64>*, typename Map::In x) { return (u64)Map::of(x); }
+template <class Op> struct AddedWhole {
+    static const bool whole = true, counted = WrapsState<typename Op::State>::counted;
+    static const int fields = 1;
+    static GR_HD u64 of(typename Op::In x) { return whole_of((const Op*)0, x); }
+    static GR_HD bool counts(typename Op::In) { return true; }  // means of integers have nothing that is missing
 };
-template <class Map> struct Added<Mean<Map, i64>> {
-    static const bool floats = false, counted = true;
-    static GR_HD u64 of(typename Map::In x) { return (u64)Map::of(x); }
-    static GR_HD bool counts(typename Map::In x) { return Map::counts(x); }
+
+// Sums of elements, of magnitudes where all count as Positive, and of squares. Those of complex elements: one of real
+// parts, one of imaginary ones, and one of the squares of both.
+template <class T> struct RealParts {
+    typedef T Real;
+    static const int number = 1;
+    static GR_HD T of(T x, int) { return x; }
 };
-template <class T, bool SkipNan, bool Counted> struct AddedFloat {
-    static const bool floats = true, counted = Counted;
-    static GR_HD bool counts(T x) {
-        const f32 wide = widened(x);
-        return !SkipNan || wide == wide;
+template <class Part> struct RealParts<complex<Part>> {
+    typedef Part Real;
+    static const int number = 2;
+    static GR_HD Part of(complex<Part> x, int part) { return part ? x.im : x.re; }
+};
+template <class T, bool Sums, bool Squares, bool SkipNan, bool Positive, bool Counted> struct AddedNumbers {
+    typedef RealParts<T> Parts;
+    typedef typename Parts::Real Real;
+    static const bool whole = false, counted = Counted;
+    static const int parts = Parts::number, sums = Sums ? parts : 0, fields = sums + Squares;
+    template <int F> using At = Field<Real, F < sums ? 1 : 2>;
+    static GR_HD bool counts(T x) { return !SkipNan || !is_nan(x); }
+    // `to.add<F>(number)` for what sum F gets; it says false where the number has no place there, and is a rare one, maybe:
+    // then `to.special(flags)` where it is not finite, three flags a part, or `to.add_rare<F>(number)`.
+    template <class To> static GR_HD void take(T x, const To& to) {
+        if (!counts(x)) return;
+        take_part<0>(Parts::of(x, 0), to);
+        if constexpr (parts > 1) take_part<1>(Parts::of(x, 1), to);
     }
-    static GR_HD u32 of(T x) { return counts(x) ? bit_cast<u32>(widened(x)) : 0; }  // the bits of a binary32
+    template <int Part, class To> static GR_HD void take_part(Real x, const To& to) {
+        Exact number = Exactly<Real>::of(x);
+        if (Positive) number.negative = false;
+        bool added = true;
+        if constexpr (Sums) added = to.template add<Part>(number);
+        if constexpr (Squares) {
+            const bool square = to.template add<sums>(squared(number));
+            if (!square) take_rare<Part, false, true>(x, to);
+        }
+        if (Sums && !added) take_rare<Part, true, false>(x, to);
+    }
+    template <int Part, bool Sum, bool Square, class To> static GR_HD void take_rare(Real x, const To& to) {
+        Exact number = Exactly<Real>::of(x);
+        const u32 seen = Exactly<Real>::seen(x);
+        if (number.place == (u32)Exactly<Real>::places) return to.special((Positive && seen == SEEN_MINUS ? SEEN_PLUS : seen) << 3 * Part);
+        if (number.place == ~0u) number = Exactly<Real>::rare(x);
+        if (Positive) number.negative = false;
+        if constexpr (Sum) to.template add_rare<Part>(number);
+        if constexpr (Square) to.template add_rare<sums>(squared(number));
+    }
 };
-template <class T> struct Added<Sum<Value<T, f64>, f64>> : AddedFloat<T, false, false> {};
-template <class T> struct Added<Sum<NonNan<T, f64>, f64>> : AddedFloat<T, true, false> {};
-template <class T> struct Added<Mean<Value<T, f64>, f64>> : AddedFloat<T, false, true> {};
-template <class T> struct Added<Mean<NonNan<T, f64>, f64>> : AddedFloat<T, true, true> {};
+template <class Op> struct AddedOf;
+template <class T, class To, class A> struct AddedOf<Sum<Value<T, To>, A>> : AddedNumbers<T, true, false, false, false, false> {};
+template <class T, class To, class A> struct AddedOf<Sum<NonNan<T, To>, A>> : AddedNumbers<T, true, false, true, false, false> {};
+template <class T, class A> struct AddedOf<Sum<Magnitude<T>, A>> : AddedNumbers<T, true, false, false, true, false> {};
+template <class T, class N, class To, class A>
+struct AddedOf<Sum<Square<T, N, To>, A>> : AddedNumbers<T, false, true, false, false, false> {};
+template <class Map, class A> struct AddedOf<RootSum<Map, A>> : AddedOf<Sum<Map, A>> {};
+template <class T, class To, class A> struct AddedOf<Mean<Value<T, To>, A>> : AddedNumbers<T, true, false, false, false, true> {};
+template <class T, class To, class A> struct AddedOf<Mean<NonNan<T, To>, A>> : AddedNumbers<T, true, false, true, false, true> {};
+template <class T, bool SkipNan> struct AddedOf<Var<T, SkipNan>> : AddedNumbers<T, true, true, SkipNan, false, true> {};
+template <class T, bool SkipNan> struct AddedOf<Std<T, SkipNan>> : AddedNumbers<T, true, true, SkipNan, false, true> {};
+template <class Real, bool SkipNan>
+struct AddedOf<ComplexMoments<Real, SkipNan>> : AddedNumbers<complex<Real>, true, true, SkipNan, false, true> {};
+template <class Real, bool SkipNan> struct AddedOf<ComplexStd<Real, SkipNan>> : AddedOf<ComplexMoments<Real, SkipNan>> {};
+template <class Op, bool IsWhole = WrapsState<typename Op::State>::yes> struct Added : AddedWhole<Op> {};
+template <class Op> struct Added<Op, false> : AddedOf<Op> {};
 
-// The limbs of a row's groups in memory (Kulisch's accumulator, cut into 64-bit words that cannot overflow), one `apart`
-// bits of the exponent from the next. Limb l of group k lies at l x groups + k, and behind the limbs are counts.
-struct Limbs {
-    u64* words;
+// The words of a row's groups in memory: of each sum so many, the lowest first, and behind all sums a count. Those of all groups
+// lie side by side. A word's unit is 2^apart times that of the word before, and it is signed. `seen` has flags of what is not
+// finite.
+template <class Op> struct ExactWords {
+    typedef Added<Op> Add;
+    u64* first;
     u32* seen;
-    u64 groups, count;
+    u64 groups;
     u32 apart;
-    template <bool Counted> static GR_HD Limbs of_row(const Task<2>& task, u64 row) {
-        return {(u64*)task.out + row * (task.chunks + Counted) * task.cells, (u32*)task.partials + row * task.cells,
-                task.cells, task.chunks, (u32)task.slots};
+
+    template <int F> static GR_HD u32 before(u32 apart) {
+        if constexpr (F == 0 || Add::whole) return 0;
+        else return before<F - 1>(apart) + Add::template At<F - 1>::words(apart);
     }
-    // Adds a magnitude of at most 32 bits, times 2^(place - 149).
-    GR_HD void add(u32 k, u32 place, u32 magnitude, bool negative) const {
-        const u32 limb = place / apart;
-        const u64 shifted = (u64)magnitude << (place - limb * apart);
-        atomicAdd(words + limb * groups + k, negative ? 0 - shifted : shifted);
+    static GR_HD u32 each(u32 apart) { return before<Add::fields>(apart) + Add::counted; }
+    GR_HD ExactWords(const Task<2>& task, u64 row)
+        : first((u64*)task.out + row * task.cells * each((u32)task.slots)), seen((u32*)task.partials + row * task.cells),
+          groups(task.cells), apart((u32)task.slots) {}
+    GR_HD void special(u32 group, u32 flags) const { atomicOr(seen + group, flags); }
+    template <int F> GR_HD void add_word(u32 group, u32 word, u64 value) const {
+        atomicAdd(first + (before<F>(apart) + word) * groups + group, value);
     }
-    GR_HD void add_float(u32 k, u32 bits) const {
-        const u32 exponent = bits >> 23 & 255, fraction = bits & 0x7fffffu;
-        const bool negative = bits >> 31;
-        if (exponent == 255) atomicOr(seen + k, fraction ? SEEN_NAN : negative ? SEEN_MINUS : SEEN_PLUS);
-        else if (bits << 1) add(k, exponent ? exponent - 1 : 0, exponent ? fraction | 0x800000u : fraction, negative);
+    // A chunk at a place, in one word, which is right while so few come that it cannot overflow; or, 32 bits apart, cut at
+    // the borders of words.
+    template <int F> GR_HD void add(u32 group, u32 place, u64 chunk, bool negative) const {
+        const u32 word = place / apart;
+        const u64 shifted = chunk << (place - word * apart);
+        add_word<F>(group, word, negative ? 0 - shifted : shifted);
     }
-    GR_HD void add_count(u32 k, u64 number) const { atomicAdd(words + count * groups + k, number); }
+    template <int F> GR_HD void add_cut(u32 group, u32 place, u64 chunk, bool negative) const {
+        const u32 word = place / 32, shift = place % 32;
+        const u64 parts[3] = {(u32)(chunk << shift), (chunk << shift) >> 32, shift ? chunk >> (64 - shift) : 0};
+        for (u32 i = 0; i < 3; i++)
+            if (parts[i]) add_word<F>(group, word + i, negative ? 0 - parts[i] : parts[i]);
+    }
+    GR_HD void add_count(u32 group, u64 number) const { add_word<Add::fields>(group, 0, number); }
 };

@@ -1,138 +1,290 @@
-// Exact sums in shared memory, whose atomics add integers of 32 bits in one instruction. A group has a few limbs of 64
-// bits there, each two words: what is added to the low word returns what it held, and so tells the carry to the high
-// one, which few additions need. A float belongs to the limb of its exponent, SPAN exponents a limb: the limbs lie about
-// the mean exponent of a sample, and what is outside of all goes to the limbs in memory. Of the limb in the middle, which
-// takes nearly everything, there are `Columns` low words, so that lanes meet neither at a word nor, with 32, in a bank.
+// Exact sums in shared memory, whose atomics add integers of 32 bits in one instruction. A group has limbs of 64 or 96 bits for
+// each of its sums there, in words of 32: what is added to a word returns what it held, and so tells the carry to the next one.
+// The last one needs few additions. A chunk of a number belongs to the limb of its place: the limbs lie about the mean place of
+// a sample, and what is outside of all goes to words in memory. Of the limb in the middle, which takes more than any, there are
+// `Columns` times all words but the last, so that lanes meet neither at a word nor, with 32, in a bank.
 #pragma once
 #include "../core/shared.cuh"
 #include "added.cuh"
 
-const u32 SPAN = 17;    // a block has 2^22 elements at most: 24 + 16 + 22 bits and a sign fit a limb
-const u32 BELOW = 5;    // exponents of the middle limb below the mean one: from 9 on an addition has a high word
+const u32 BELOW = 5;  // places of a narrow middle limb below the mean one: from 9 on additions of a binary32 have a high word
 const u32 SAMPLED = 256;  // threads that take a slot of the sample
-const u32 HALF = 0x80000000u;  // what low words of integers begin with: sums about zero then have no carries
+const u32 HALF = 0x80000000u;  // what all words but the last begin with: sums about zero then have no carries
+
+// The limbs of one sum: of the middle one all words but the last [word][rows][columns], and of all [limb][word][rows].
+struct Limbs {
+    u32 *middle_words, *words;
+    u32 number, low, middle;  // of limbs; the place of the first; the middle one
+    u32 cover;                // places from `low` on that are in a limb with all chunks of a number
+};
+
+// A whole integer is a sum of one chunk, which is as it is.
+struct WholeField {
+    static const bool floats = false;
+    static const int chunks = 1, words_a_limb = 2, span = 64;
+    static GR_HD u32 limbs(u32) { return 1; }
+};
+template <class Add, int F, bool IsWhole> struct FieldOf { typedef typename Add::template At<F> type; };
+template <class Add, int F> struct FieldOf<Add, F, true> { typedef WholeField type; };
+
+// The caller's number in the block, read once: the compiler would ask for it again for each element.
+GR_HD u32 own_thread() {
+#ifdef GR_EMULATED
+    return threadIdx.x;
+#else
+    u32 thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+#endif
+}
+
+// Parts of a sample's elements: their places.
+template <class Add> struct Sample {
+    u32 *sum, *number;
+    GR_HD void special(u32) const {}
+    template <int F> GR_HD void add_rare(const Exact&) const {}
+    template <int F> GR_HD bool add(const Exact& x) const {
+        const u32 place = Add::sums ? x.place : x.place / 2;  // of the number itself
+        if (F == 0 && place < (u32)Exactly<typename Add::Real>::places) {
+            atomicAdd(sum, place);
+            atomicAdd(number, 1u);
+        }
+        return true;
+    }
+};
+
+// 128 bits in two's complement.
+struct Rest {
+    u64 low;
+    i64 high;
+    GR_HD void add(u64 value, i64 above, u32 shift) {  // 96 bits and a sign, by less than 32
+        const u64 moved = value << shift;
+        low += moved;
+        high += (i64)((u64)above << shift | (shift ? value >> (64 - shift) : 0)) + (low < moved);
+    }
+};
 
 template <class Op, int Columns> struct Window {
     typedef Added<Op> Add;
+    template <int F> using FieldAt = typename FieldOf<Add, F, Add::whole>::type;
     static const u32 columns = Columns > 1 ? Columns : 0;
-    u32 *head, *middle_words, *counts, *limbs;  // two words for the sample, then [rows][columns], the last [limb][2][rows]
-    u32 first, rows, number;                    // groups from `first` on, so many; limbs
-    u32 low, cover, middle, column;             // exponents from `low` on, so many; the middle limb; the caller's column
+    u32 *head, *counts, *end;   // two words for the sample; [rows][Columns]
+    Limbs sums[Add::fields];
+    u32 first, rows, column;    // groups from `first` on, so many; the caller's column
 
-    GR_HD Window(const Task<2>& task, u32 range) : number((u32)task.runs) {
+    GR_HD Window(const Task<2>& task, u32 range) {
         const u32 groups = (u32)task.cells, each = (groups + (u32)task.tiles - 1) / (u32)task.tiles;
         first = range * each < groups ? range * each : groups;
         rows = groups - first < each ? groups - first : each;
         head = (u32*)GR_SHARED;
-        middle_words = head + 4;
-        counts = middle_words + rows * columns;
-        limbs = counts + (Add::counted ? rows * Columns : 0);
-        low = cover = middle = 0;
-        column = threadIdx.x % Columns;
+        end = head + 4;
+        lay<0>((u32)task.runs);
+        counts = end;
+        end += Add::counted ? rows * Columns : 0;
+        column = own_thread() % Columns;
     }
-    // All threads of the block call, before the first addition. Two barriers.
+    template <int F> GR_HD void lay(u32 more) {
+        if constexpr (F < Add::fields) {
+            const u32 number = FieldAt<F>::limbs(more);
+            const u32 lower = FieldAt<F>::words_a_limb - 1;
+            sums[F] = {end, end + rows * columns * lower, number, 0, 0, 0};
+            end += rows * (columns * lower + (lower + 1) * number);
+            lay<F + 1>(more);
+        }
+    }
+    // All threads of the block call, before the first addition. Two barriers, or three where there is a sample.
     template <class Share> GR_HD void open(const Share& share, u32 threads) {
-        u32* end = limbs + 2 * number * rows;
         for (u32* word = head + threadIdx.x; word < end; word += threads) *word = 0;
         __syncthreads();
-        if (!Add::floats) {
-            u32* low_words = columns ? middle_words : limbs;
-            for (u32 i = threadIdx.x; i < rows * Columns; i += threads) low_words[i] = HALF;
-        }
-        if (Add::floats) {
+        begin<0>(threads);
+        if constexpr (sampled()) {
             const u64 step = (share.last - share.first + SAMPLED - 1) / SAMPLED, slot = share.first + threadIdx.x * step;
-            if (threadIdx.x < SAMPLED && slot < share.last) sample(share.elements(slot));
+            if (threadIdx.x < SAMPLED && slot < share.last) {
+                const auto pack = share.elements(slot);
+                for (const auto& x : pack.at) Add::take(x, Sample<Add>{head, head + 1});
+            }
         }
         __syncthreads();
-        if (Add::floats) {
-            const u32 mean = head[1] ? head[0] / head[1] : 127, from = mean > BELOW + 1 ? mean - BELOW : 1;
-            middle = (from - 1) / SPAN < number / 2 ? (from - 1) / SPAN : number / 2;
-            low = from - middle * SPAN;
-            cover = number * SPAN < 255 - low ? number * SPAN : 255 - low;
+        if constexpr (sampled()) place<0>(head[1] ? head[0] / head[1] : 0);
+    }
+    static constexpr GR_HD bool sampled() {
+        if constexpr (Add::whole) return false;
+        else return FieldAt<0>::floats;
+    }
+    template <int F> GR_HD void begin(u32 threads) {
+        if constexpr (F < Add::fields) {
+            const Limbs& sum = sums[F];
+            const u32 words = FieldAt<F>::words_a_limb;
+            for (u32* word = sum.middle_words + threadIdx.x; word < sum.words; word += threads) *word = HALF;
+            for (u32 i = threadIdx.x; i < rows * words * sum.number; i += threads)
+                if (i / rows % words + 1 < words) sum.words[i] = HALF;
+            begin<F + 1>(threads);
         }
     }
-    template <class P> GR_HD void sample(const P& pack) {
-        u32 sum = 0, normal = 0;
-        for (auto x : pack.at) {
-            const u32 exponent = Add::of(x) >> 23 & 255;
-            if (exponent == 0 || exponent == 255) continue;
-            sum += exponent;
-            normal++;
+    // The mean place of numbers says where the highest chunk of theirs, or of their squares, lies.
+    template <int F> GR_HD void place(u32 mean) {
+        if constexpr (F < Add::fields) {
+            typedef FieldAt<F> At;
+            const u32 power = F < Add::sums ? 1 : 2, at = power * mean + At::chunk * (At::chunks - 1);
+            const u32 below = At::wide ? At::span / 2 : BELOW, from = at > below ? at - below : 0, number = sums[F].number;
+            const u32 middle = number > At::below ? At::below + (number - 1 - At::below) / 2 : number - 1;
+            sums[F].middle = from / At::span < middle ? from / At::span : middle;
+            sums[F].low = from - sums[F].middle * At::span;
+            const u32 covered = number * At::span - At::chunk * (At::chunks - 1);
+            const u32 there = At::places > sums[F].low ? At::places - sums[F].low : 0;  // of numbers that are finite
+            sums[F].cover = covered < there ? covered : there;
+            place<F + 1>(mean);
         }
-        atomicAdd(head, sum);
-        atomicAdd(head + 1, normal);
     }
-    GR_HD void add(u32 k, u32 limb, u64 value) const {
-        u32* low_word = limbs + limb * 2 * rows + k;
-        u32* high_word = low_word + rows;
-        if (columns && (!Add::floats || limb == middle)) low_word = middle_words + k * columns + column;
-        const u32 part = (u32)value, held = atomicAdd(low_word, part), up = (u32)(value >> 32) + (held + part < part);
-        if (up) atomicAdd(high_word, up);
+    // Where word `word` of a limb is that the caller adds to.
+    template <int F> GR_HD u32* word_of(u32 k, u32 limb, u32 word) const {
+        const Limbs& sum = sums[F];
+        const u32 words = FieldAt<F>::words_a_limb;
+        if (columns && limb == sum.middle && word + 1 < words) return sum.middle_words + (word * rows + k) * columns + column;
+        return sum.words + (limb * words + word) * rows + k;
+    }
+    // Adds a number of 64 bits, and `above` beyond it.
+    template <int F> GR_HD void add_to(u32 k, u32 limb, u64 value, u32 above) const {
+        u32 low = (u32)value, held = atomicAdd(word_of<F>(k, limb, 0), low), up = (u32)(value >> 32);
+        const bool carry = held + low < low;
+        if (FieldAt<F>::words_a_limb == 2) {
+            up += carry;
+            if (up) atomicAdd(word_of<F>(k, limb, 1), up);
+        } else {
+            const u32 middle = up + carry;
+            above += middle < up;
+            held = middle ? atomicAdd(word_of<F>(k, limb, 1), middle) : 0;
+            above += held + middle < middle;
+            if (above) atomicAdd(word_of<F>(k, limb, 2), above);
+        }
     }
     // Of groups from another range, or of none, nothing. `outside` takes what is in no limb here.
-    GR_HD void take(typename Op::In x, u32 group, const Limbs& outside) const {
+    GR_HD void take(typename Op::In x, u32 group, const ExactWords<Op>& outside) const {
         const u32 k = group - first;
         if (k >= rows) return;
-        if constexpr (Add::floats) {
-            const u32 bits = Add::of(x), place = (bits >> 23 & 255) - low;
-            if (place < cover) {
-                const u32 limb = place * 241 >> 12;  // place / SPAN
-                const u64 value = (u64)((bits & 0x7fffffu) | 0x800000u) << (place - limb * SPAN);
-                add(k, limb, (i32)bits < 0 ? 0 - value : value);
-            } else if (bits << 1) {
-                outside.add_float(group, bits);
-            }
-        } else {
-            add(k, 0, Add::of(x));
-        }
+        if constexpr (Add::whole) add_to<0>(k, 0, Add::of(x), 0);
+        else Add::take(x, Adder{*this, outside, k});
         if (Add::counted && Add::counts(x)) atomicAdd(counts + k * Columns + column, 1u);
     }
+    struct Adder {
+        const Window& window;
+        const ExactWords<Op>& outside;
+        u32 k;
+        GR_HD void special(u32 flags) const { outside.special(window.first + k, flags); }
+        // A chunk times 2^shift, which is less than 2^64.
+        template <int F> GR_HD void add_chunk(u32 limb, u64 chunk, u32 shift, bool negative) const {
+            typedef FieldAt<F> At;
+            u64 value;
+            const u32 sign = negative ? ~0u : 0;
+            if constexpr (At::chunk < 32) value = (u64)(i64)(i32)(((u32)chunk ^ sign) - sign) << shift;
+            else value = ((chunk ^ (i64)(i32)sign) - (i64)(i32)sign) << shift;
+            window.template add_to<F>(k, limb, value, chunk ? sign : 0);
+        }
+        template <int F> GR_HD bool add(const Exact& x) const {
+            typedef FieldAt<F> At;
+            const u32 at = x.place - window.sums[F].low;
+            if (At::floats && __builtin_expect(at >= window.sums[F].cover, 0)) return false;
+#pragma unroll
+            for (int j = 0; j < At::chunks; j++) {
+                const u64 chunk = At::part(x, j);
+                if (At::chunks > 1 && chunk == 0) continue;
+                const u32 place = at + j * At::chunk, limb = At::floats ? place / At::span : j;
+                add_chunk<F>(limb, chunk, At::floats ? place - limb * At::span : 0, x.negative);
+            }
+            return true;
+        }
+        template <int F> GR_HD void add_rare(const Exact& x) const {
+            typedef FieldAt<F> At;
+            for (int j = 0; j < At::chunks; j++) {
+                const u64 chunk = At::part(x, j);
+                const u32 place = x.place + j * At::chunk, at = place - window.sums[F].low, limb = at / At::span;
+                if (chunk == 0) continue;
+                if (limb < window.sums[F].number) add_chunk<F>(limb, chunk, at - limb * At::span, x.negative);
+                else outside.template add_cut<F>(window.first + k, place, chunk, x.negative);  // below the first, `at` is past all
+            }
+        }
+    };
     GR_HD u64 sum_columns(const u32* words, u32 k) const {
         u64 sum = 0;
         for (u32 c = 0; c < Columns; c++) sum += words[k * Columns + (column + c) % Columns];
         return sum;
     }
-    // What limb `limb` of group k has come to, behind a barrier.
-    GR_HD u64 total(u32 k, u32 limb) const {
-        const u32* word = limbs + limb * 2 * rows + k;
-        const u64 own = (u64)word[rows] << 32, begun = Add::floats ? 0 : (u64)HALF * Columns;
-        return own + (columns && limb == middle ? sum_columns(middle_words, k) : word[0]) - begun;
+    // What word `word` of a limb, not the last, has come to, behind a barrier.
+    template <int F> GR_HD i64 word_total(u32 k, u32 limb, u32 word) const {
+        const Limbs& sum = sums[F];
+        const u32 words = FieldAt<F>::words_a_limb;
+        if (columns && limb == sum.middle) return (i64)(sum_columns(sum.middle_words + word * rows * columns, k) - (u64)HALF * Columns);
+        return (i64)sum.words[(limb * words + word) * rows + k] - (i64)HALF;
+    }
+    // What limb `limb` of group k has come to, times 2^shift.
+    template <int F> GR_HD void add_limb(Rest& rest, u32 k, u32 limb, u32 shift) const {
+        const u32 words = FieldAt<F>::words_a_limb;
+        const i64 low = word_total<F>(k, limb, 0), last = (i32)sums[F].words[(limb * words + words - 1) * rows + k];
+        rest.add((u64)low, low >> 63, shift);
+        if (words == 2) {
+            rest.add((u64)last << 32, last >> 32, shift);
+        } else {
+            const i64 middle = word_total<F>(k, limb, 1);
+            rest.add((u64)middle << 32, middle >> 32, shift);
+            rest.add(0, last, shift);
+        }
+    }
+    GR_HD u64 whole_total(u32 k) const {
+        Rest rest = {0, 0};
+        add_limb<0>(rest, k, 0, 0);
+        return rest.low;
+    }
+    // Adds the limbs of each sum to words in memory, 32 bits to each from the lowest limb up.
+    template <int F> GR_HD void give(u32 k, const ExactWords<Op>& to) const {
+        if constexpr (F < Add::fields) {
+            typedef FieldAt<F> At;
+            const Limbs& sum = sums[F];
+            Rest rest = {0, 0};
+            u32 limb = 0;
+            for (u32 word = sum.low / 32;; word++) {
+                for (; limb < sum.number && sum.low + limb * At::span < 32 * (word + 1); limb++)
+                    add_limb<F>(rest, k, limb, sum.low + limb * At::span - 32 * word);
+                const i64 digit = (i32)rest.low;
+                const bool is_last = (i64)rest.low == digit && rest.high == digit >> 63;  // what there is fits a signed word
+                const u64 value = is_last ? (u64)digit : (u32)rest.low;
+                if (value) to.template add_word<F>(first + k, word, value);
+                if (is_last && limb == sum.number) break;
+                if (is_last) rest = {0, 0};
+                else rest = {rest.low >> 32 | (u64)rest.high << 32, rest.high >> 32};
+            }
+            give<F + 1>(k, to);
+        }
     }
 };
 
 // Grid: rows x splits x `tiles` ranges of groups: blocks side by side read the same elements, of which memory gives most
-// once. Shared: 16 bytes, and the words of a Window with `runs` limbs. Of integers `out` holds states, of floats what
-// bins_exact says; all zero.
+// once. Shared: 16 bytes, and the words of a Window with `runs` limbs more than are needed. Of whole integers `out` holds states,
+// else the words of ExactWords and `partials` its flags; all zero.
 template <class Op, class L, int V, int Columns, int Threads, int Loads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_window(const __grid_constant__ Task<2> task) {
     typedef typename Op::In In;
     typedef Added<Op> Add;
     const Share<Op, L, V> share(task, blockIdx.x / task.tiles);
-    const Limbs limbs = Limbs::of_row<Add::counted>(task, share.row);
+    const ExactWords<Op> words(task, share.row);
     Window<Op, Columns> window(task, blockIdx.x % task.tiles);
     window.open(share, Threads);
     Grouper<L> grouper(task);
-    take_share<Threads, Loads>(share, [&](In x, L label, u64) { window.take(x, grouper.of(label), limbs); });
+    take_share<Threads, Loads>(share, [&](In x, L label, u64) { window.take(x, grouper.of(label), words); });
     grouper.report(task);
     __syncthreads();
     const u32 turn = (u64)blockIdx.x * window.rows / gridDim.x;  // blocks end together, and begin at other groups
     for (u32 i = threadIdx.x; i < window.rows; i += Threads) {
         const u32 k = i + turn < window.rows ? i + turn : i + turn - window.rows, group = window.first + k;
         u64* state = (u64*)((typename Op::State*)task.out + share.row * task.cells + group);
-        for (u32 limb = 0; limb < window.number; limb++) {
-            const u64 total = window.total(k, limb);
-            const u32 place = window.low - 1 + limb * SPAN;
-            const i32 high = (i32)(total >> 32);
-            if (!Add::floats) {
-                if (total) atomicAdd(state, total);
-                continue;
-            }
-            if ((u32)total) limbs.add(group, place, (u32)total, false);
-            if (high) limbs.add(group, place + 32, high < 0 ? 0 - (u32)high : (u32)high, high < 0);
+        if constexpr (Add::whole) {
+            const u64 total = window.whole_total(k);
+            if (total) atomicAdd(state, total);
+        } else {
+            window.template give<0>(k, words);
         }
         if (!Add::counted) continue;
         const u64 number = window.sum_columns(window.counts, k);
-        if (number && Add::floats) limbs.add_count(group, number);
-        if (number && !Add::floats) atomicAdd(state + 1, number);
+        if (number && Add::whole) atomicAdd(state + 1, number);
+        if constexpr (!Add::whole) if (number) words.add_count(group, number);
     }
 }
