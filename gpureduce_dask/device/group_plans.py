@@ -60,6 +60,7 @@ PIECE = 4096  # elements of a group that one warp folds, and teams of fewer lane
 DIGIT_BITS = 8  # of labels that a pass of their sort takes, at most
 SORT_ITEMS = 16  # elements that a thread has of a tile
 SORT_BLOCKS = 528  # that share them
+SORT_ROWS = 8  # from which on they share a sort of their labels, rather than that each element is added in memory
 SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
 TEAMS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
 TEAM_THREADS = 1 << 18  # so many, and with which a lane has
@@ -246,7 +247,8 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return PRIVATE
     if (items := tile_items(op, rows, room)) and not (is_exact and 2 * rows.groups > THREADS * items):
         return TILES
-    return ATOMIC if is_exact else EXACT if adds_chunks(op) else PIECES
+    in_memory = adds_chunks(op) and rows.rows < SORT_ROWS
+    return ATOMIC if is_exact else EXACT if in_memory else PIECES
 
 
 def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]:

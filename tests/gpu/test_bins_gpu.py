@@ -44,7 +44,7 @@ def both(x, labels, op, axis, count, chunks, **options):
 def close(got, expected):
     assert got.shape == expected.shape
     assert got.dtype == expected.dtype
-    if got.dtype.kind == "f":
+    if got.dtype.kind in "fc":
         np.testing.assert_allclose(got, expected, rtol=1e-5 if got.itemsize > 2 else 1e-2, atol=1e-6)
     else:
         np.testing.assert_array_equal(got, expected)
