@@ -47,9 +47,9 @@ METHODS = {
 }
 # What adds numbers exactly; the last with little shared memory, so that much lies outside of all limbs.
 EXACT = {
-    "memory": METHODS["scattered"],
+    "memory": {**METHODS["scattered"], "ROUNDED": 0},
     "window": METHODS[plans.WINDOW],
-    "narrow": {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "WINDOW_COLUMNS": (1,), "WINDOW_MORE": (0, 0)},
+    "narrow": {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "WINDOW_COLUMNS": (1,), "WINDOW_MORE": (0, 0), "ROUNDED": 0},
 }
 NUMBERS = (
     *(("sum", t) for t in ("f4", "f8", "f2", "c8", "c16")),
@@ -75,6 +75,7 @@ SMALL |= {
     "ROW_TILES": 2,
     "ROW_TEAMS": ((1, 6), (8, 24), (32, 40)),
     "ROW_LANES": 20,
+    "ROUNDED": 6,
 }
 OPS = [
     *(("sum", t) for t in ("f4", "f2", "i4", "f8")),

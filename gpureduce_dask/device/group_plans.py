@@ -81,6 +81,7 @@ ROW_LOADS = 64  # bytes of elements that a thread has on their way
 PIECES_BATCH = 16  # chunks of one launch, at most, as kernels/bins/pieces.cuh has it,
 PARTS_BYTES = 2**27  # and bytes of what it leaves to be joined
 JOIN_BLOCKS = 4224
+ROUNDED = 1 << 15  # groups from which on a thread rounds each one's sums, in place of a warp
 MANY_CELLS = 1 << 16  # from which on threads alone keep a GPU busy, one each
 # Of kernels/bins/numbers.cuh: bits of a chunk, at most, of floats and of integers; of one that is added to limbs of 64
 # bits, not of 96; and those that such a limb has for a shifted chunk
@@ -458,8 +459,11 @@ def words_bytes(op: Operator, rows: Rows, adding: Launch) -> int:
 
 def rounding(op: Operator, rows: Rows, adding: Launch) -> Launch:
     """Words that ``adding`` added to, to states."""
-    blocks = max(1, min(-(-rows.rows * rows.groups // (THREADS // 32)), JOIN_BLOCKS))
-    return Launch(f"bins_round<{op.type}, {THREADS}>", blocks, rows.work(slots=adding.work.slots), threads=THREADS)
+    cells = rows.rows * rows.groups
+    lanes = 32 if cells < ROUNDED else 1
+    blocks = max(1, min(-(-cells * lanes // THREADS), JOIN_BLOCKS))
+    name = f"bins_round<{op.type}, {lanes}, {THREADS}>"
+    return Launch(name, blocks, rows.work(slots=adding.work.slots), threads=THREADS)
 
 
 def sorting(rows: Rows) -> tuple[tuple[Launch, Launch, Launch], ...]:

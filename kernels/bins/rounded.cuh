@@ -1,4 +1,5 @@
-// States from exact sums: each group's words, read by a warp, as one number of many digits that is rounded at the end.
+// States from exact sums: each group's words, read by a warp, or by a thread where groups are many, as one number of many digits
+// that is rounded at the end.
 #pragma once
 #include "added.cuh"
 
@@ -38,22 +39,34 @@ GR_HD f64 scaled(f64 x, i32 exponent) {
     return x * power_of_two(exponent);
 }
 
-// A sum's words, which all lanes of a warp read.
-struct WordsOf {
+const u32 WORDS_AHEAD = 4;  // that a thread loads at once which reads alone
+
+// A sum's words, which 32 lanes read together, or one alone.
+template <int Lanes> struct WordsOf {
     const i64* first;
     u64 groups;  // from one word to the next
     u32 number, apart;
 
     // All lanes call. Gives `take` each word that is not zero, and its number, from the highest to the lowest.
     template <class Take> GR_HD void each(Take take) const {
-        const u32 lane = threadIdx.x % 32;
-        for (u32 i = (number + 31) / 32; i-- > 0;) {
-            const u32 own = i * 32 + lane;
-            const i64 mine = own < number ? first[own * groups] : 0;
-            for (u32 there = __ballot_sync(0xffffffffu, mine != 0); there;) {
-                const int bit = 31 - __clz((i32)there);
-                there ^= 1u << bit;
-                take(i * 32 + bit, __shfl_sync(0xffffffffu, mine, bit, 32));
+        if constexpr (Lanes == 1) {
+            for (u32 end = (number + WORDS_AHEAD - 1) / WORDS_AHEAD * WORDS_AHEAD; end > 0; end -= WORDS_AHEAD) {
+                i64 words[WORDS_AHEAD];
+#pragma unroll
+                for (u32 i = 0; i < WORDS_AHEAD; i++) words[i] = end - 1 - i < number ? first[(end - 1 - i) * groups] : 0;
+#pragma unroll
+                for (u32 i = 0; i < WORDS_AHEAD; i++)
+                    if (words[i] != 0) take(end - 1 - i, words[i]);
+            }
+        } else {
+            for (u32 i = (number + Lanes - 1) / Lanes; i-- > 0;) {
+                const u32 own = i * Lanes + threadIdx.x % Lanes;
+                const i64 mine = own < number ? first[own * groups] : 0;
+                for (u32 there = __ballot_sync(0xffffffffu, mine != 0); there;) {
+                    const int bit = 31 - __clz((i32)there);
+                    there ^= 1u << bit;
+                    take(i * Lanes + bit, __shfl_sync(0xffffffffu, mine, bit, Lanes));
+                }
             }
         }
     }
@@ -94,15 +107,15 @@ GR_HD void set(Twofold& to, const Threefold& sum, i32 exponent, u32 seen) {
     to.lo = to.hi - to.hi == 0 ? scaled(sum.part[1], exponent) : 0;
 }
 
-// What is known of a group's sums when its state is made, all lanes of a warp alike.
-template <class Op> struct Rounding {
+// What is known of a group's sums when its state is made, by all its lanes alike.
+template <class Op, int Lanes> struct Rounding {
     typedef Added<Op> Add;
     const i64* first;
     u64 groups;
     u32 apart, seen;
     f64 count;
 
-    template <int F> GR_HD WordsOf words() const {
+    template <int F> GR_HD WordsOf<Lanes> words() const {
         return {first + ExactWords<Op>::template before<F>(apart) * groups, groups, Add::template At<F>::words(apart), apart};
     }
     template <int F, class A> GR_HD void total(A& to) const {
@@ -124,7 +137,7 @@ template <class Op> struct Rounding {
     // The means of all sums, and the sum of squares about them: that of squares, less twice each mean times its sum, and the
     // mean's square for each element. Next to nothing is lost where they cancel.
     template <class M, int Means> GR_HD f64 spread(M (&mean)[Means]) const {
-        const WordsOf squares = words<Add::sums>();
+        const WordsOf<Lanes> squares = words<Add::sums>();
         u32 half = 0;
         squares.each([&](u32 at, i64) { half = half ? half : (at + 1) / 2; });
         const i32 scale = (i32)(half * apart) + Add::template At<0>::unit;
@@ -162,18 +175,18 @@ template <class Op> struct Rounding {
     }
 };
 
-// Grid: any number of blocks; a warp takes a row's group. Its state, from words at base[0].a and flags at base[0].b.
-template <class Op, int Threads>
+// Grid: any number of blocks; 32 lanes take a row's group, or one does. Its state, from words at base[0].a and flags at base[0].b.
+template <class Op, int Lanes, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_round(const __grid_constant__ Task<2> task) {
     const u32 apart = (u32)task.slots, each = ExactWords<Op>::each(apart);
-    const u64 cells = task.rows * task.cells, warps = Threads / 32;
-    for (u64 cell = blockIdx.x * warps + threadIdx.x / 32; cell < cells; cell += gridDim.x * warps) {
+    const u64 cells = task.rows * task.cells, teams = Threads / Lanes;
+    for (u64 cell = blockIdx.x * teams + threadIdx.x / Lanes; cell < cells; cell += gridDim.x * teams) {
         const u64 row = cell / task.cells, group = cell - row * task.cells;
         const i64* words = (const i64*)task.base[0].a + row * task.cells * each + group;
         const f64 count = Added<Op>::counted ? (f64)words[(each - 1) * task.cells] : 0;
-        const Rounding<Op> rounding = {words, task.cells, apart, ((const u32*)task.base[0].b)[cell], count};
+        const Rounding<Op, Lanes> rounding = {words, task.cells, apart, ((const u32*)task.base[0].b)[cell], count};
         typename Op::State state;
         rounding.state(state);
-        if (threadIdx.x % 32 == 0) ((typename Op::State*)task.out)[cell] = state;
+        if (threadIdx.x % Lanes == 0) ((typename Op::State*)task.out)[cell] = state;
     }
 }
