@@ -692,3 +692,25 @@ def test_many_results_are_found_some_at_a_time(name, monkeypatch):
     np.testing.assert_array_equal(host_reduce.finalise(partial, bound), whole)
     assert asked in ([10, 10, 10, 5], [10, 35])
     assert (len(asked) == 2) == np.may_share_memory(whole, partial)
+
+
+@pytest.mark.parametrize("axes", [(0,), (1,), (2,), (0, 2), (0, 1, 2)], ids=str)
+@pytest.mark.parametrize("name", ["min", "max", "nanmin", "nanmax"])
+def test_of_equal_complex_extrema_the_first_wins(name, axes):
+    """Signs of zero parts tell equals apart, and what the other part of a NaN is."""
+    rng = np.random.default_rng(7)
+    for parts in ([-0.0, 0.0], [-0.0, 0.0, np.nan], [-1.0, -0.0, 0.0, 1.0, 2.0], [1.0, 2.0, 3.0], [1.0, np.nan]):
+        x = np.empty((5, 40, 6), "c16")
+        x.real, x.imag = rng.choice(parts, x.shape), rng.choice(parts, x.shape)
+        for each in (x, x[::-1, :, ::-1], fortran(x), x[:, ::2], x.astype("c8")):
+            rows = rows_of(each, axes)
+            skips = name.startswith("nan") & ~np.all(np.isnan(rows), axis=-1, keepdims=True)
+            worst = complex(np.inf, np.inf) if "min" in name else complex(-np.inf, -np.inf)
+            at = getattr(np, "arg" + name[-3:])(np.where(skips & np.isnan(rows), worst, rows), axis=-1)
+            first = np.take_along_axis(rows, at[..., None], axis=-1)[..., 0]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                found = run(name, each, axes).reshape(first.shape)
+            missing = np.isnan(first) if name.startswith("nan") else np.zeros(first.shape, bool)  # of these, any
+            assert np.all(np.isnan(found[missing]))
+            assert found[~missing].tobytes() == first[~missing].tobytes(), (parts, each.strides)

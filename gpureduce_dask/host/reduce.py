@@ -194,7 +194,7 @@ def _budget_of(bound: Bound) -> Budget:
                 budget = replace(budget, columns=STREAMED.columns, cells=STREAMED.cells)
         elif fold in PANELLED:
             budget = replace(PANELS, cells=PANEL_STATES // bound.state.itemsize)
-        elif fold in STREAMING and not bound.indexed:
+        elif fold in STREAMING:
             budget = STREAMED
     if budget is not WORKED:
         size = COPIED_BYTES // 2 if fold in WIDENING else COPIED_BYTES
@@ -291,7 +291,7 @@ def _state_of(blocks: list[Array], where: Positions, bound: Bound) -> State:
         lifted = as_fields(monoid.lift(*blocks, index), bound, blocks[0].shape)
         state = tuple(f[:, 0] for f in halve(lifted, bound, 1))
     elif bound.indexed:
-        state = monoid.fold(*blocks, where if unmapped(bound).monoid.fold in POSITIONS else where.all())
+        state = monoid.fold(*blocks, where if unmapped(bound).monoid.fold in ACROSS else where.all())
     else:
         state = _fold(blocks, bound)
     return as_fields(state, bound, (outer, inner))

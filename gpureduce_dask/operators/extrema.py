@@ -1,11 +1,12 @@
 """Rows min, max, nanmin, nanmax and ptp. The first NaN wins; the nan-rows have NaN for their identity.
 
-The extremum of complex elements needs their positions to break ties, so its state is that of argmin.
+The extremum of complex elements needs positions to break ties, so its state is that of argmin.
 """
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from . import block_scans, positions, rules
 from . import cuda_types as cuda
 from .limits import highest, lowest
 from .monoid import Array, DType, Fields, Monoid, State
-from .panels import along
+from .panels import PANEL, along
+from .totals import I8
 
 
 def fields(dtype: DType) -> Fields:
@@ -62,20 +64,47 @@ def nanmax_combine(earlier: State, later: State) -> State:
     return positions.max_combine(earlier, later) if len(earlier) == 2 else (np.fmax(earlier[0], later[0]),)
 
 
+def fold(best: np.ufunc, locate: Callable[[Array, Any], State], block: Array, index: Any) -> State:
+    """The state of a block, whose extrema NumPy's reduction finds.
+
+    A position breaks ties of complex elements that are equal and yet differ: those with a zero part, which has a sign,
+    and NaN. Only of cells with such an extremum it is looked up. In others any position of the block will do.
+    """
+    values = along(best, block)
+    if block.dtype.kind != "c":
+        return (values,)
+    missing, at = np.isnan(values), np.full(values.shape, index[np.zeros(1, I8)])
+    unsure = (values.real == 0) | (values.imag == 0)
+    if best in (np.fmin, np.fmax):
+        at[missing] = -1
+        unsure &= ~missing
+    else:
+        unsure |= missing
+    if np.all(unsure):
+        return locate(block, index)
+    outer, inner = np.nonzero(unsure)
+    step = max(PANEL // block.shape[1], 1)
+    for start in range(0, len(outer), step):
+        cells = outer[start : start + step], inner[start : start + step]
+        found = locate(block[cells[0], :, cells[1]][:, :, None], index)
+        values[cells], at[cells] = (field[:, 0] for field in found)
+    return values, at
+
+
 def min_fold(block: Array, index: Any) -> State:
-    return positions.min_fold(block, index) if block.dtype.kind == "c" else (along(np.minimum, block),)
+    return fold(np.minimum, positions.min_fold, block, index)
 
 
 def max_fold(block: Array, index: Any) -> State:
-    return positions.max_fold(block, index) if block.dtype.kind == "c" else (along(np.maximum, block),)
+    return fold(np.maximum, positions.max_fold, block, index)
 
 
 def nanmin_fold(block: Array, index: Any) -> State:
-    return positions.nanmin_fold(block, index) if block.dtype.kind == "c" else (along(np.fmin, block),)
+    return fold(np.fmin, positions.nanmin_fold, block, index)
 
 
 def nanmax_fold(block: Array, index: Any) -> State:
-    return positions.nanmax_fold(block, index) if block.dtype.kind == "c" else (along(np.fmax, block),)
+    return fold(np.fmax, positions.nanmax_fold, block, index)
 
 
 def min_sweep(block: Array, carry: State, out: Array) -> State:
