@@ -6,6 +6,7 @@ import math
 import tracemalloc
 import warnings
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ from strategies import (
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import Place
 from gpureduce_dask.host import reduce as host_reduce
-from gpureduce_dask.host import tiles
+from gpureduce_dask.host import stack, tiles
 from gpureduce_dask.operators import prod, sums
 from gpureduce_dask.operators.table import get
 
@@ -714,3 +715,24 @@ def test_of_equal_complex_extrema_the_first_wins(name, axes):
             missing = np.isnan(first) if name.startswith("nan") else np.zeros(first.shape, bool)  # of these, any
             assert np.all(np.isnan(found[missing]))
             assert found[~missing].tobytes() == first[~missing].tobytes(), (parts, each.strides)
+
+
+@pytest.mark.parametrize("name", ["sum", "nanmean", "var", "max", "first"])
+def test_chunks_of_fewer_bytes_than_their_partial_are_reduced_together(name, monkeypatch):
+    """By parts of the cells, some chunks at a time, each state written once for them."""
+    monkeypatch.setattr(stack, "SMALL", 0)
+    monkeypatch.setattr(host_reduce, "BLOCK", 1 << 14)
+    x = RNG.normal(size=(9, 3, 700))
+    x[RNG.random(x.shape) < 0.2] = np.nan
+    bound, written = get(name).bind(x.dtype), []
+    fill = host_reduce._fill
+    monkeypatch.setattr(
+        host_reduce, "_fill", lambda cells, *rest, **k: written.append(cells.size) or fill(cells, *rest, **k)
+    )
+    for cuts in (range(10), [0, 1, 4, 5, 6, 9]):
+        chunks = [(x[a:b],) for a, b in pairwise(cuts)]
+        written.clear()
+        partial = host_reduce.reduce_many(chunks, bound, (0,))
+        assert sum(written) < 3 * 700 * len(chunks) or bound.state.itemsize == 8
+        whole = host_reduce.finalise(host_reduce.reduce((x,), bound, (0,)), bound)
+        np.testing.assert_allclose(host_reduce.finalise(partial, bound), whole, rtol=1e-13)

@@ -45,6 +45,7 @@ LOOKED_UP = 224  # and for those that look up positions
 PENDING = 32  # states that wait to be combined together, by halves, where they are
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
 BLOCK = 1 << 20  # bytes of chunks of which some cells are reduced together
+THIN = 4  # partials of chunks of no more bytes than theirs, that are reduced together: a state is written once for all
 JOINED = 12_000  # cells whose partials are combined at a time: what combine makes of them stays in cache, and is less
 # than the 128 KiB from which on malloc maps pages for each array in a worker of dask's nanny
 REPEATED = 1 << 18  # elements of a chunk from which on those that are repeated are read once: combining costs calls
@@ -60,8 +61,10 @@ def reduce(
     place: Place | None = None,
     before: Array | None = None,
     final: bool = False,
+    out: Array | None = None,
 ) -> Array:
-    """The partial of one chunk, of size 1 along every axis in ``axes``, or with ``final`` its results.
+    """The partial of one chunk, of size 1 along every axis in ``axes``, or with ``final`` its results. It is ``out``
+    where it can be written there as it is made.
 
     ``before`` is the partial of what comes before, to which the chunk is added where it is: a chunk of few elements a
     cell makes a partial larger than itself, which costs more to write and to read again than the chunk to reduce.
@@ -105,9 +108,10 @@ def reduce(
     back = sorted(range(len(layout.kept)), key=layout.kept.__getitem__)
     walk, start = Walk(arrays, bound.elements, layout), place.start(axes) if placed else 0
     with np.errstate(all="ignore"):
-        if before is not None and not turned and before.flags.c_contiguous and back == [*range(len(back))]:
-            _fill(before.reshape(sizes), walk, bound, start, is_added=True)
-            return before
+        into = out if before is None else before
+        if into is not None and not turned and into.flags.c_contiguous and back == [*range(len(back))]:
+            _fill(into.reshape(sizes), walk, bound, start, is_added=before is not None)
+            return into
         at_once = final and before is None and math.prod(sizes) > JOINED
         cells = np.empty(sizes, bound.result) if at_once else np.zeros(sizes, bound.state)
         _fill(cells, walk, bound, start, final=at_once)
@@ -152,16 +156,16 @@ def reduce_side_by_side(
         return _one_by_one(chunks, bound, axes, before)
     cut = kept[0]  # those ahead of it have size 1 in partials, of which a part is so a stretch of memory
     most = max(1, BLOCK * shape[cut] // max(1, sum(c.nbytes for each in chunks for c in each)))
-    if before is None:
-        before = bound.identities(tuple(1 if a in axes else n for a, n in enumerate(shape)))
+    is_first = before is None
+    partial = np.zeros([1 if a in axes else n for a, n in enumerate(shape)], bound.state) if before is None else before
     for start in range(0, shape[cut], most):
         at = (*(slice(None),) * cut, slice(start, start + most))
         block = tuple(np.concatenate([c[at] for c in column], axes[0]) for column in zip(*chunks, strict=True))
-        part = before[at]
-        found = reduce(block, bound, axes, before=part)
+        part = partial[at]
+        found = reduce(block, bound, axes, before=None if is_first else part, out=part)
         if found is not part:
             part[...] = found
-    return before
+    return partial
 
 
 def _one_by_one(chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], before: Array | None) -> Array:
@@ -355,12 +359,21 @@ def halve(state: State, bound: Bound, axis: int) -> State:
 def reduce_many(
     chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
 ) -> Array:
-    """The partial of several chunks of one kept shape, folded left to right. Small ones are reduced side by side."""
+    """The partial of several chunks of one kept shape, folded left to right. Small ones are reduced side by side, and
+    those of no more bytes than their partial."""
     stacker = Stacker(chunks, bound, axes, places)
     pending: list[Array] = []
+    done = 0
     for stretch in stacker.stretches():
+        if stretch.start < done:
+            continue
         if stretch.is_single:
             before = pending.pop() if pending and pending[-1].size > PENDING_CELLS else None
+            thin = 1 if places else _thin(chunks[stretch.start :], bound, axes)
+            if thin > 1:
+                done = stretch.start + thin
+                pending.append(reduce_side_by_side(chunks[stretch.start : done], bound, axes, before))
+                continue
             place = places[stretch.start] if places else None
             pending.append(reduce(chunks[stretch.start], bound, axes, place, before))
         else:
@@ -369,6 +382,24 @@ def reduce_many(
         if len(pending) == (PENDING if pending[0].size <= PENDING_CELLS else 2):
             pending = [combine(pending, bound)]
     return combine(pending, bound)
+
+
+def _thin(chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...]) -> int:
+    """How many chunks, from the first on, have no more bytes than their partial, and one shape but along the first axis
+    that is reduced."""
+    alike = np.shape(chunks[0][0])
+    cells = math.prod(n for a, n in enumerate(alike) if a not in axes)
+    size, nbytes, count = cells * bound.state.itemsize, 0, 0
+    if cells <= PENDING_CELLS or not axes:
+        return 0
+    for each in chunks:
+        shape, own = np.shape(each[0]), sum(c.nbytes for c in each)
+        is_alike = all(n == m or a == axes[0] for a, (n, m) in enumerate(zip(shape, alike, strict=True)))
+        if not is_alike or not 0 < own <= size or nbytes >= THIN * size:
+            break
+        nbytes += own
+        count += 1
+    return count
 
 
 def combine(partials: Sequence[Array], bound: Bound) -> Array:
