@@ -169,10 +169,12 @@ def test_methods_of_many_rows():
 
     assert way("var", "f4", 30, 4) == way("first", "f4", 4000, 40) == way("sum", "f4", 9000, 1000) == plans.ROWS
     assert way("std", "i2", 32_699, 1022) == way("prod", "i1", 12_480, 195) == plans.ROWS
-    assert way("var", "f4", 100_000, 1000) == way("var", "f4", 5000, 300, number=20) == plans.TILES
+    assert way("var", "f4", 60_000, 1100) == way("var", "f4", 5000, 300, number=20) == plans.TILES
     assert way("var", "f4", 9000, 2) == plans.PRIVATE
     assert way("max", "f4", 40_000, 100) == plans.BEST and way("max", "f4", 20_000, 6000) == plans.ROWS
     assert way("sum", "f4", 40_000, 100) == plans.WINDOW
+    assert way("norm1", "u2", 144_936, 4681, number=224) == way("sum", "f4", 500_000, 5000, number=100) == plans.WINDOW
+    assert way("var", "f8", 100_000, 1000, number=100) == plans.TILES
 
 
 def extremes(name, dtype):
@@ -268,6 +270,17 @@ def test_words_in_memory_hold_as_many_elements_as_there_are(length, dtype):
     assert length * (2**field.chunk - 1) * 2 ** (apart - 1) < 2**63
     assert field.words(apart) * apart >= field.places + field.bits
     assert 2 * plans.WINDOW_MOST * (2**32 - 1) < 2**63  # two squares an element, cut into words of 32 bits
+
+
+@pytest.mark.parametrize("name, dtype", [("norm1", "i4"), ("norm1", "u4"), ("norm2", "u2"), ("norm2", "i1"), ("norm1", "?")])
+def test_integers_are_added_in_memory_where_one_word_holds_their_sum(name, dtype):
+    op = cuda(name, dtype)
+    (field,) = plans.fields(op)
+    for length in (1000, 2**31 - 1, 2**31, 2**32 - 2**16):
+        way = plans.method(op, rows(10**6, length=length), False, 0)
+        fits = length * (2**field.bits - 1) < 2**63
+        assert way == (plans.EXACT if fits else plans.PIECES), length
+        assert plans.apart(op, length) == plans.APART if fits else plans.apart(op, length) < 1
 
 
 @pytest.mark.parametrize("dtype", ["f2", "bfloat16", "f4", "f8", "?", "i1", "u2", "i4", "u8"])

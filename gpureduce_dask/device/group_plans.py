@@ -50,7 +50,9 @@ WINDOW_BATCH = 8  # elements a thread has at hand, at most, and as many on their
 WINDOW_SHARE = 2**21  # elements a block, at most: numbers.cuh counts on it
 WINDOW_MOST = 2**30  # elements of a row: two squares each fit a word in memory, 32 bits from the next
 WINDOW_RANGES = 4  # of groups, at most: as many blocks read an element
-WINDOW_LEAST = 256  # elements a group, at least: each block adds its groups to memory, and a float's limbs take memory
+WINDOW_LEAST = 2  # elements of a group, at least, for each block that adds it to memory, and for each word it has there
+WINDOW_SPLITS = 128  # blocks that are taken to share a row, whatever a GPU has: so the answer has the same bits on any
+WINDOW_FLOOR = 8  # blocks or words that count at least
 BEST_LEAST = 2**14  # elements of a row, at least, for blocks of so many threads that raise extremes
 BLOCKS = 2112  # that share all rows, sixteen an SM
 THREADS = 256
@@ -238,7 +240,7 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return ROWS
     if (
         (adds_whole(op) or fields(op))
-        and WINDOW_LEAST * rows.groups <= rows.length <= WINDOW_MOST
+        and window_least(op, rows) <= rows.length <= WINDOW_MOST
         and window_ranges(op, rows.groups, room)
     ):
         return WINDOW
@@ -248,7 +250,7 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return PRIVATE
     if (items := tile_items(op, rows, room)) and not (is_exact and 2 * rows.groups > THREADS * items):
         return TILES
-    in_memory = adds_chunks(op) and rows.rows < SORT_ROWS
+    in_memory = adds_chunks(op) and apart(op, rows.length) > 0 and rows.rows < SORT_ROWS
     return ATOMIC if is_exact else EXACT if in_memory else PIECES
 
 
@@ -337,6 +339,12 @@ def _window_words(op: Operator, columns: int, more: int) -> int:
     apart = columns if columns > 1 else 0
     sums = [(field.limbs(more), field.limb_words) for field in fields(op)] or [(1, 2)]
     return sum(apart * (words - 1) + words * limbs for limbs, words in sums) + columns * is_counted(op)
+
+
+def window_least(op: Operator, rows: Rows) -> int:
+    """Elements of a row from which on its groups are worth adding up in shared memory, and then in memory."""
+    words = sum(field.words(APART) for field in fields(op))
+    return WINDOW_LEAST * rows.groups * max(WINDOW_SPLITS // rows.rows, words, WINDOW_FLOOR)
 
 
 def window_ranges(op: Operator, groups: int, room: int) -> int:
@@ -447,8 +455,10 @@ def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
 
 def apart(op: Operator, length: int) -> int:
     """Bits from one word of an exact sum in memory to the next, so that a chunk of each of so many elements, shifted by
-    less than that, fits in 63 bits."""
-    return 64 - max(field.chunk for field in fields(op)) - max(length, 2).bit_length()
+    less than that, fits in 63 bits; 0 or less where it does not. Integers are not shifted."""
+    adds = fields(op)
+    room = 64 - max(field.chunk for field in adds) - max(length, 2).bit_length()
+    return room if room < 1 or any(field.is_float for field in adds) else APART
 
 
 def words_bytes(op: Operator, rows: Rows, adding: Launch) -> int:
