@@ -272,7 +272,9 @@ def test_words_in_memory_hold_as_many_elements_as_there_are(length, dtype):
     assert 2 * plans.WINDOW_MOST * (2**32 - 1) < 2**63  # two squares an element, cut into words of 32 bits
 
 
-@pytest.mark.parametrize("name, dtype", [("norm1", "i4"), ("norm1", "u4"), ("norm2", "u2"), ("norm2", "i1"), ("norm1", "?")])
+@pytest.mark.parametrize(
+    "name, dtype", [("norm1", "i4"), ("norm1", "u4"), ("norm2", "u2"), ("norm2", "i1"), ("norm1", "?")]
+)
 def test_integers_are_added_in_memory_where_one_word_holds_their_sum(name, dtype):
     op = cuda(name, dtype)
     (field,) = plans.fields(op)
