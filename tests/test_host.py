@@ -736,3 +736,18 @@ def test_chunks_of_fewer_bytes_than_their_partial_are_reduced_together(name, mon
         assert sum(written) < 3 * 700 * len(chunks) or bound.state.itemsize == 8
         whole = host_reduce.finalise(host_reduce.reduce((x,), bound, (0,)), bound)
         np.testing.assert_allclose(host_reduce.finalise(partial, bound), whole, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+@pytest.mark.parametrize("dtype", ["c8", "c16"])
+def test_both_parts_of_complex_numbers_are_read_at_once(name, dtype):
+    """Without one that is missing in either part; those that do not lie together are copied."""
+    rng = np.random.default_rng(11)
+    x = (rng.normal(3, 1, (4, 900, 6)) + 1j * rng.normal(-200, 2, (4, 900, 6))).astype(dtype)
+    gaps = x.copy()
+    gaps.real[rng.random(x.shape) < 0.1] = np.nan
+    gaps.imag[rng.random(x.shape) < 0.1] = np.nan
+    for each in (x, gaps, gaps[..., ::2], gaps[:, ::-1], fortran(gaps)):
+        for axes in ((1,), (0, 2), (0, 1, 2)):
+            want = getattr(np, name)(each.astype("c16"), axis=axes, keepdims=True)
+            np.testing.assert_allclose(run(name, each, axes), want, rtol=1e-6 if dtype == "c8" else 1e-11)
