@@ -56,7 +56,7 @@ NUMBERS = (
     *(("mean", t) for t in ("f4", "f8", "u8", "c8")),
     *(("nansum", "f8"), ("nanmean", "f4"), ("norm1", "f8"), ("norm1", "i8"), ("norm2", "f4"), ("norm2", "i4")),
     *(("sumsq", t) for t in ("f2", "f4", "f8", "c8")),
-    *(("var", t) for t in ("f2", "f4", "f8", "?", "i1", "u2", "i4", "u8", "c8", "c16")),
+    *(("var", t) for t in ("f2", "f4", "f8", "?", "i1", "u2", "i4", "i8", "u8", "c8", "c16")),
     *(("nanstd", t) for t in ("f4", "c8")),
 )
 # What takes lines by pieces of sorted positions, whatever the operator.
@@ -694,6 +694,55 @@ def test_exact_sums_of_subnormal_numbers(emulator, limits, dtype, exponent):
         got = get(device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)).view(bound.state)[0, :, 0]
     first = got.dtype.names[0]
     assert got[first].tolist() == [math.fsum(x[labels == k].astype("f8")) for k in range(5)]
+
+
+def states_of(emulator: Emulator, op: str, x: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    bound = labelled(op, x.dtype.str[1:], (8,), (0,), 5, True)[0]
+    with machine(emulator, **EXACT["window"]):
+        states = device_groups.reduce_many([((put(x),), put(labels.astype("i4")))], bound, (0,), None)
+        return get(states).view(bound.state)[0, :, 0]
+
+
+def test_words_of_both_signs_cancel_to_a_small_sum(emulator):
+    """Blocks may leave words that are large and come to one unit of a word 1280 bits below the highest one."""
+
+    def fill(at: int, nbytes: int, stream: int) -> None:
+        ctypes.memset(at, 0, nbytes)
+        if nbytes > 5 * 8 * 61:
+            words = np.ndarray((61, 5), "i8", (ctypes.c_char * nbytes).from_address(at))
+            words[20:60, 0], words[60, 0] = 1 - 2**32, 1
+
+    def left() -> list[float]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(launch, "fill_zeros", fill)
+            bound = labelled("sum", "f8", (8,), (0,), 5, True)[0]
+            states = device_groups.reduce_many([((put(np.zeros(8)),), put(np.zeros(8, "i4")))], bound, (0,), None)
+        return list(get(states).view(bound.state)[0, 0, 0].item())
+
+    for limits in ("window", "narrow"):  # a warp that rounds, and a thread
+        with machine(emulator, **EXACT[limits]):
+            assert left() == [2.0 ** (20 * plans.APART - 1074), 0]
+
+
+@pytest.mark.parametrize(
+    "dtype, base, step",
+    [
+        *(("i8", 2**62 + 511, 1), ("u8", 2**64 - 2**11 + 900, 1), ("i8", -(2**63) + 513, 2)),
+        *(("f8", math.pi, 2.0**-51), ("c16", math.pi, 1e-24j), ("c16", 1e24j / 3, 1), ("c16", math.e - 1e-30j, 0)),
+        *(("c16", 1e150 / 3, 0.5j), ("f8", 1e-160 / 3, 1e-150), ("f8", 1e150 / 3, 1e140), ("u8", 2**64 - 1, 0)),
+    ],
+)
+def test_spreads_beside_large_means(emulator, dtype, base, step):
+    """Elements all but equal, by parts in which a constant one is far larger; in the last group they are equal."""
+    few = np.random.default_rng(9).integers(0, 3, 1024)
+    labels = np.arange(1024) * 5 // 1024
+    x = np.array([base + int(n) * step if k < 4 else base for n, k in zip(few, labels, strict=True)], dtype)
+    got = states_of(emulator, "var", x, labels)
+    for group, state in enumerate(got):
+        mine = x[labels == group]
+        m2 = exactly("var", mine) * len(mine)
+        assert math.isclose(state[got.dtype.names[-1]], m2, rel_tol=1e-15), group
+    assert got[-1][got.dtype.names[-1]] == 0
 
 
 def test_sums_of_integers_wrap_and_carry(emulator):

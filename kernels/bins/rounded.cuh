@@ -3,12 +3,12 @@
 #pragma once
 #include "added.cuh"
 
-// A sum whose rounding errors are carried along twice, as if of 159 bits (Ogita, Rump and Oishi 2005, SumK).
-struct Threefold {
-    f64 part[3];
+// A sum whose rounding errors are carried along N - 1 times, as if of 53 N bits (Ogita, Rump and Oishi 2005, SumK).
+template <int N> struct Manyfold {
+    f64 part[N];
     GR_HD void add(f64 x) {
 #pragma unroll
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < N; i++) {
             const f64 sum = __dadd_rn(part[i], x), shadow = __dsub_rn(sum, part[i]);
             x = __dadd_rn(__dsub_rn(part[i], __dsub_rn(sum, shadow)), __dsub_rn(x, shadow));
             part[i] = sum;
@@ -19,12 +19,13 @@ struct Threefold {
         add(x.lo);
     }
 };
-// The same number, as parts each of which is less than half a unit of the one before.
-GR_HD Threefold rounded(Threefold sum) {
+typedef Manyfold<3> Threefold;
+// The same number, as parts each of which is half a unit of the one before, at most.
+template <int N> GR_HD Manyfold<N> rounded(Manyfold<N> sum) {
 #pragma unroll
-    for (int again = 0; again < 2; again++)
+    for (int again = 1; again < N; again++)
 #pragma unroll
-        for (int i = 1; i >= 0; i--) {
+        for (int i = N - 2; i >= 0; i--) {
             Twofold pair = {sum.part[i], 0};
             add(pair, sum.part[i + 1]);
             sum.part[i] = pair.hi;
@@ -71,25 +72,38 @@ template <int Lanes> struct WordsOf {
         }
     }
     // Adds a word over 2^(apart x top), but for one that is too small beside words there.
-    GR_HD void add(Threefold& sum, u32 at, i64 word, u32 top) const {
-        const i32 place = ((i32)at - (i32)top) * (i32)apart;
+    template <class Sum> GR_HD void add(Sum& sum, u32 at, i64 word, i32 top) const {
+        const i32 place = ((i32)at - top) * (i32)apart;
         if (place < -900) return;
         sum.add((f64)(word >> 32) * power_of_two(place + 32));
         sum.add((f64)(u32)word * power_of_two(place));
     }
+    // All lanes call. The number of the highest word that is not zero, or 0.
+    GR_HD u32 highest() const {
+        u32 found = 0;
+        each([&](u32 at, i64) { found = at > found ? at : found; });
+        return found;
+    }
     // All lanes call. The sum over 2^(apart x top).
-    GR_HD Threefold sum(u32 top) const {
-        Threefold sum = Threefold();
+    template <class Sum> GR_HD Sum sum(i32 top) const {
+        Sum sum = Sum();
         each([&](u32 at, i64 word) { add(sum, at, word, top); });
         return rounded(sum);
     }
-    // All lanes call. The sum over 2^(apart x top), for the highest word that those above it do not cancel.
+    // All lanes call. The sum over 2^(apart x top), for a word where it does not cancel: `top` follows the words down while
+    // those before came to so little that the next ones may cancel it.
     GR_HD Threefold sum_from_top(u32& top) const {
         Threefold sum = Threefold();
         top = 0;
         each([&](u32 at, i64 word) {
-            if (sum.part[0] == 0 && sum.part[1] == 0 && sum.part[2] == 0) top = at;
-            add(sum, at, word, top);
+            const i32 down = (i32)(top - at) * (i32)apart;
+            const f64 total = sum.part[0] + sum.part[1] + sum.part[2];
+            if (total == 0 || (down < 900 && fabs(total) < power_of_two(70 - down))) {
+#pragma unroll
+                for (int i = 0; i < 3; i++) sum.part[i] = total == 0 ? 0 : sum.part[i] * power_of_two(down);
+                top = at;
+            }
+            add(sum, at, word, (i32)top);
         });
         return rounded(sum);
     }
@@ -135,30 +149,34 @@ template <class Op, int Lanes> struct Rounding {
         to.count = (i64)count;
     }
     // The means of all sums, and the sum of squares about them: that of squares, less twice each mean times its sum, and the
-    // mean's square for each element. Next to nothing is lost where they cancel.
+    // mean's square for each element. Next to nothing is lost where they cancel. Of complex elements one part may be constant
+    // and far larger than the other: squares of both then have bits far apart, three numbers of 53 each. So that no product
+    // of small parts is below binary64's range, all are scaled to its upper end.
     template <class M, int Means> GR_HD f64 spread(M (&mean)[Means]) const {
         const WordsOf<Lanes> squares = words<Add::sums>();
-        u32 half = 0;
-        squares.each([&](u32 at, i64) { half = half ? half : (at + 1) / 2; });
-        const i32 scale = (i32)(half * apart) + Add::template At<0>::unit;
-        Threefold m2 = squares.sum(2 * half);
+        const i32 half = (i32)(squares.highest() + 1) / 2 - UP, scale = half * (i32)apart + Add::template At<0>::unit;
+        auto m2 = squares.template sum<Manyfold<3 * Means>>(2 * half);
         part<0>(mean, m2, half, scale);
-        const f64 found = scaled(rounded(m2).part[0], 2 * scale);
+        const f64 found = scaled(m2.part[0], 2 * scale);
         return seen ? bit_cast<f64>(0x7ff8000000000000ull) : found > 0 ? found : 0;
     }
-    template <int F, class M, int Means> GR_HD void part(M (&mean)[Means], Threefold& m2, u32 half, i32 scale) const {
+    static const i32 UP = 14;  // words of 32 bits, twice that for squares: these are less than 2^(2 x 14 x 32 + 64)
+    template <int F, class M, int Means> GR_HD void part(M (&mean)[Means], Manyfold<3 * Means>& m2, i32 half, i32 scale) const {
         if constexpr (F < Means) {
-            Threefold sum = words<F>().sum(half);
-            const f64 p = count > 0 ? sum.part[0] / count : 0;
+            Threefold sum = words<F>().template sum<Threefold>(half), exact = Threefold();
 #pragma unroll
-            for (int i = 0; i < 3; i++) m2.add(two_prod(-2 * p, sum.part[i]));
-            const Twofold square = two_prod(p, p);
-            m2.add(two_prod(count, square.hi));
-            m2.add(two_prod(count, square.lo));
-            sum.add(two_prod(-p, count));  // p is rounded, and this is what all elements together are beyond it
-            const f64 beyond = rounded(sum).part[0], off = count > 0 ? beyond / count : 0;
-            m2.add(two_prod(-beyond, off));
-            Threefold exact = {{p, off, 0}};
+            for (int more = 0; more < 2; more++) {  // the mean is rounded: what all elements together are beyond it has one, too
+                const f64 p = count > 0 ? sum.part[0] / count : 0;
+#pragma unroll
+                for (int i = 0; i < 3; i++) m2.add(two_prod(-2 * p, sum.part[i]));
+                const Twofold square = two_prod(p, p);
+                m2.add(two_prod(count, square.hi));
+                m2.add(two_prod(count, square.lo));
+                m2 = rounded(m2);  // what is left has all its bits again
+                sum.add(two_prod(-p, count));
+                sum = rounded(sum);
+                exact.part[more] = p;
+            }
             set(mean[F], rounded(exact), scale, seen >> 3 * F & 7);
             part<F + 1>(mean, m2, half, scale);
         }
@@ -175,7 +193,8 @@ template <class Op, int Lanes> struct Rounding {
     }
 };
 
-// Grid: any number of blocks; 32 lanes take a row's group, or one does. Its state, from words at base[0].a and flags at base[0].b.
+// Grid: any number of blocks; 32 lanes take a row's group, or one does. Its state, from words at base[0].a and flags at
+// base[0].b.
 template <class Op, int Lanes, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_round(const __grid_constant__ Task<2> task) {
     const u32 apart = (u32)task.slots, each = ExactWords<Op>::each(apart);
