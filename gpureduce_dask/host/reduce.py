@@ -45,7 +45,8 @@ LOOKED_UP = 224  # and for those that look up positions
 PENDING = 32  # states that wait to be combined together, by halves, where they are
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
 BLOCK = 1 << 20  # bytes of chunks of which some cells are reduced together
-THIN = 4  # partials of chunks of no more bytes than theirs, that are reduced together: a state is written once for all
+THIN = 2  # times the bytes of its partial, up to which a chunk is copied beside others: a state is written once for all
+TOGETHER = 8  # times these bytes of such chunks, at least, are reduced together
 JOINED = 12_000  # cells whose partials are combined at a time: what combine makes of them stays in cache, and is less
 # than the 128 KiB from which on malloc maps pages for each array in a worker of dask's nanny
 REPEATED = 1 << 18  # elements of a chunk from which on those that are repeated are read once: combining costs calls
@@ -360,7 +361,7 @@ def reduce_many(
     chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...], places: Sequence[Place] | None = None
 ) -> Array:
     """The partial of several chunks of one kept shape, folded left to right. Small ones are reduced side by side, and
-    those of no more bytes than their partial."""
+    those of few bytes for their partial."""
     stacker = Stacker(chunks, bound, axes, places)
     pending: list[Array] = []
     done = 0
@@ -385,7 +386,7 @@ def reduce_many(
 
 
 def _thin(chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...]) -> int:
-    """How many chunks, from the first on, have no more bytes than their partial, and one shape but along the first axis
+    """How many chunks, from the first on, have few bytes for their partial, and one shape but along the first axis
     that is reduced."""
     alike = np.shape(chunks[0][0])
     cells = math.prod(n for a, n in enumerate(alike) if a not in axes)
@@ -395,7 +396,7 @@ def _thin(chunks: Sequence[Chunks], bound: Bound, axes: tuple[int, ...]) -> int:
     for each in chunks:
         shape, own = np.shape(each[0]), sum(c.nbytes for c in each)
         is_alike = all(n == m or a == axes[0] for a, (n, m) in enumerate(zip(shape, alike, strict=True)))
-        if not is_alike or not 0 < own <= size or nbytes >= THIN * size:
+        if not is_alike or not 0 < own <= THIN * size or nbytes >= TOGETHER * size:
             break
         nbytes += own
         count += 1
