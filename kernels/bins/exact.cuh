@@ -1,4 +1,5 @@
-// Exact sums of more groups than blocks have room for, of elements that are one chunk each: by atomics in memory.
+// A Kulisch accumulator a group in GPU memory, by 64-bit atomics: exact sums of more groups than blocks have room for, of
+// elements that are one chunk each.
 #pragma once
 #include "added.cuh"
 

@@ -1,5 +1,5 @@
-// States from exact sums: each group's words, read by a warp, or by a thread where groups are many, as one number of many digits
-// that is rounded at the end.
+// Rounds Kulisch accumulators to states: each group's words, read by a warp, or by a thread where groups are many, as one number
+// of many digits that is rounded at the end.
 #pragma once
 #include "added.cuh"
 

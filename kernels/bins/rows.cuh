@@ -1,5 +1,6 @@
-// Many rows that fit in shared memory: a block stores the elements of some in the order of groups, which all rows have in
-// common, so that a group is a stretch of each row that a team of lanes folds. Longer stretches are cut into pieces.
+// Segmented reduction of rows that share their segments and fit in shared memory: a block stores the elements of some in the
+// order of groups, which all rows have in common, so that a group is a stretch of each row that a team of lanes folds. Longer
+// stretches are cut into pieces.
 #pragma once
 #include "../core/shared.cuh"
 #include "pieces.cuh"

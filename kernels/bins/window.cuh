@@ -1,5 +1,6 @@
-// Exact sums in shared memory, whose atomics add integers of 32 bits in one instruction. A group has limbs of 64 or 96 bits for
-// each of its sums there, in words of 32: what is added to a word returns what it held, and so tells the carry to the next one.
+// A privatised Kulisch accumulator a group, in a block's shared memory: of all its exponents a window, about those of a sample.
+// Atomics there add integers of 32 bits in one instruction. A group has limbs of 64 or 96 bits for each of its sums, in words
+// of 32: what is added to a word returns what it held, and so tells the carry to the next one, which is right in any order.
 // The last one needs few additions. A chunk of a number belongs to the limb of its place: the limbs lie about the mean place of
 // a sample, and what is outside of all goes to words in memory. Of the limb in the middle, which takes more than any, there are
 // `Columns` times all words but the last, so that lanes meet neither at a word nor, with 32, in a bank.
@@ -53,7 +54,7 @@ template <class Add> struct Sample {
     }
 };
 
-// 128 bits in two's complement.
+// What is carried to the next word: 128 bits in two's complement.
 struct Rest {
     u64 low;
     i64 high;
@@ -234,8 +235,9 @@ template <class Op, int Columns> struct Window {
         add_limb<0>(rest, k, 0, 0);
         return rest.low;
     }
-    // Adds the limbs of each sum to words in memory, 32 bits to each from the lowest limb up.
-    template <int F> GR_HD void give(u32 k, const ExactWords<Op>& to) const {
+    // Adds the limbs of each sum to words in memory, 32 bits to each from the lowest limb up. What fits a signed word is added
+    // as one: then no carry, and no sign, goes up through all words above.
+    template <int F> GR_HD void flush(u32 k, const ExactWords<Op>& to) const {
         if constexpr (F < Add::fields) {
             typedef FieldAt<F> At;
             const Limbs& sum = sums[F];
@@ -252,7 +254,7 @@ template <class Op, int Columns> struct Window {
                 if (is_last) rest = {0, 0};
                 else rest = {rest.low >> 32 | (u64)rest.high << 32, rest.high >> 32};
             }
-            give<F + 1>(k, to);
+            flush<F + 1>(k, to);
         }
     }
 };
@@ -280,7 +282,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_window(const __grid_c
             const u64 total = window.whole_total(k);
             if (total) atomicAdd(state, total);
         } else {
-            window.template give<0>(k, words);
+            window.template flush<0>(k, words);
         }
         if (!Add::counted) continue;
         const u64 number = window.sum_columns(window.counts, k);
