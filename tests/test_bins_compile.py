@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -208,14 +209,14 @@ def test_windows_fit_and_limbs_of_floats_are_no_fewer_than_there_is_room_for(roo
         ("sum", "c16"),
     ):
         op = cuda(name, dtype)
-        most = max(k for k in range(10, 250_000, 10) if plans.window_ranges(op, k, room))
+        most = bisect_left(range(1_000_000), True, key=lambda k: k > 0 and not plans.window_ranges(op, k, room)) - 1
         for groups in (10, 700, most):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(plans, "gpu", lambda device: Gpu(room, 132))
                 step = plans.window(op, rows(groups), 0)
             assert step.shared_bytes <= room, (name, groups)
             assert rows(groups).length / step.work.splits <= plans.WINDOW_SHARE
-        assert plans.window_ranges(op, most + 10, room) == 0
+        assert most > 1000 and plans.window_ranges(op, most + 1, room) == 0
         assert step.work.tiles == plans.WINDOW_RANGES
 
 
@@ -278,7 +279,8 @@ def test_words_in_memory_hold_as_many_elements_as_there_are(length, dtype):
 def test_integers_are_added_in_memory_where_one_word_holds_their_sum(name, dtype):
     op = cuda(name, dtype)
     (field,) = plans.fields(op)
-    for length in (1000, 2**31 - 1, 2**31, 2**32 - 2**16):
+    assert plans.method(op, rows(10**6, length=1000), False, 0) == plans.PIECES  # words would be many times the elements
+    for length in (2**24, 2**31 - 1, 2**31, 2**32 - 2**16):
         way = plans.method(op, rows(10**6, length=length), False, 0)
         fits = length < 2**31 or field.bits < 32
         assert length * (2**field.bits - 1) < 2**63 or not fits

@@ -8,6 +8,7 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ DIGIT_BITS = 8  # of labels that a pass of their sort takes, at most
 SORT_ITEMS = 16  # elements that a thread has of a tile
 SORT_BLOCKS = 528  # that share them
 SORT_ROWS = 8  # from which on they share a sort of their labels, rather than that each element is added in memory
+SORT_WORDS = 8  # times the bytes of a row and its labels that words of exact sums may take before labels are sorted
 SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
 TEAMS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
 TEAM_THREADS = 1 << 18  # so many, and with which a lane has
@@ -183,11 +185,13 @@ class Field:
 
 def fields(op: Operator) -> tuple[Field, ...]:
     """The sums whose additions are exact that the operator's states are made of; none where there are others."""
-    text = op.type
-    if adds_whole(op):
-        return ()
+    return _fields(op.type)
+
+
+@lru_cache(maxsize=1024)
+def _fields(text: str) -> tuple[Field, ...]:
     found = _SUMS.fullmatch(text) or _SQUARES.fullmatch(text) or _MOMENTS.fullmatch(text)
-    if found is None:
+    if found is None or _WHOLE.fullmatch(text):
         return ()
     kind, term, element = found.groups()
     is_complex = element in ("c64", "c128") or kind.startswith("Complex")
@@ -250,8 +254,15 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return PRIVATE
     if (items := tile_items(op, rows, room)) and not (is_exact and 2 * rows.groups > THREADS * items):
         return TILES
-    in_memory = adds_chunks(op) and apart(op, rows.length) > 0 and rows.rows < SORT_ROWS
-    return ATOMIC if is_exact else EXACT if in_memory else PIECES
+    return ATOMIC if is_exact else EXACT if _adds_in_memory(op, rows) else PIECES
+
+
+def _adds_in_memory(op: Operator, rows: Rows) -> bool:
+    """Whether elements are added to words in memory one by one: a word has room for all, words are not many times the
+    elements, and no sort of labels serves many rows."""
+    if not adds_chunks(op) or rows.rows >= SORT_ROWS or (bits := apart(op, rows.length)) <= 0:
+        return False
+    return 8 * rows.groups * words(op, bits) <= SORT_WORDS * rows.length * rows.nbytes
 
 
 def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]:
@@ -343,8 +354,7 @@ def _window_words(op: Operator, columns: int, more: int) -> int:
 
 def window_least(op: Operator, rows: Rows) -> int:
     """Elements of a row from which on its groups are worth adding up in shared memory, and then in memory."""
-    words = sum(field.words(APART) for field in fields(op))
-    return WINDOW_LEAST * rows.groups * max(WINDOW_SPLITS // rows.rows, words, WINDOW_FLOOR)
+    return WINDOW_LEAST * rows.groups * max(WINDOW_SPLITS // rows.rows, words(op, APART), WINDOW_FLOOR)
 
 
 def window_ranges(op: Operator, groups: int, room: int) -> int:
@@ -461,10 +471,14 @@ def apart(op: Operator, length: int) -> int:
     return room if room < 1 or any(field.is_float for field in adds) else APART
 
 
+def words(op: Operator, bits: int) -> int:
+    """Words of 64 bits that a group's exact sums and its count take in memory, so many bits from one to the next."""
+    return sum(field.words(bits) for field in fields(op)) + is_counted(op)
+
+
 def words_bytes(op: Operator, rows: Rows, adding: Launch) -> int:
     """Of memory that exact sums take."""
-    each = sum(field.words(adding.work.slots) for field in fields(op)) + is_counted(op)
-    return rows.rows * rows.groups * each * 8
+    return 8 * rows.rows * rows.groups * words(op, adding.work.slots)
 
 
 def rounding(op: Operator, rows: Rows, adding: Launch) -> Launch:
