@@ -279,7 +279,7 @@ def test_words_in_memory_hold_as_many_elements_as_there_are(length, dtype):
 def test_integers_are_added_in_memory_where_one_word_holds_their_sum(name, dtype):
     op = cuda(name, dtype)
     (field,) = plans.fields(op)
-    assert plans.method(op, rows(10**6, length=1000), False, 0) == plans.PIECES  # words would be many times the elements
+    assert plans.method(op, rows(10**6, length=1000), False, 0) == plans.PIECES
     for length in (2**24, 2**31 - 1, 2**31, 2**32 - 2**16):
         way = plans.method(op, rows(10**6, length=length), False, 0)
         fits = length < 2**31 or field.bits < 32
