@@ -16,8 +16,8 @@ from gpureduce_dask.host import reduce as host
 def assert_alike(a, b, bound):
     """States that are equal, up to rounding in their float fields; -0.0 is 0.0 and any NaN is NaN.
 
-    Where a spread is NaN the mean is open (infinity or NaN), and so are the parts of an infinite complex number, and where
-    a complex extremum lies whose equals are the same to the bit.
+    Where a spread is NaN the mean is open (infinity or NaN), and so are the parts of an infinite complex number, and
+    where a complex extremum lies whose equals are the same to the bit.
     """
     closed = ~np.isnan(a["m2"]) if "m2" in a.dtype.names else np.ones(a.shape, bool)
     for name, dtype in bound.fields:
