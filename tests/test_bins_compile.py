@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,7 +81,8 @@ def kernels():
         if plans.word_of(op):
             yield from (step.kernel for step in plans.raised(op, some))
         if plans.fields(op) or plans.adds_whole(op):
-            adding = plans.window(op, rows(1000, label=label, vector=vector), 0)
+            nbytes = np.dtype(dtype).itemsize + int(label[1:]) // 8
+            adding = plans.window(op, replace(rows(1000, label=label, vector=vector), nbytes=nbytes), 0)
             yield adding.kernel
             if plans.fields(op):
                 yield from (plans.rounding(op, rows(n), adding).kernel for n in (10, 10**6))
