@@ -43,10 +43,7 @@ WINDOW_THREADS = 1024  # of a block that has an SM to itself, and its shared mem
 WINDOW_BYTES = 144 * 1024  # what it takes where that is enough: loads on their way need L1, which has the rest
 WINDOW_HEAD = 16  # bytes of it that are no group's
 WINDOW_COLUMNS = (32, 16, 4)  # of words that most additions go to, where there is room beside the
-WINDOW_MORE = (
-    2,
-    14,
-)  # limbs of a sum besides the one in the middle and those of lower chunks: no fewer then, and never more
+WINDOW_MORE = (2, 14)  # limbs of a sum besides the middle one and those of lower chunks: no fewer then, never more
 WINDOW_BATCH = 8  # elements a thread has at hand, at most, and as many on their way: it has 64 registers
 WINDOW_SHARE = 2**21  # elements a block, at most: numbers.cuh counts on it
 WINDOW_MOST = 2**30  # elements of a row: two squares each fit a word in memory, 32 bits from the next
@@ -74,12 +71,8 @@ MANY_ROWS = 64  # from which on a block takes rows in shared memory: fewer leave
 SHORT_ROW = 4096  # elements of such rows, which it takes then whatever else fits
 ROW_BLOCKS = ((4, 256), (3, 320), (2, 512), (1, 1024))  # an SM, and their threads: the most that have room for a row
 ROW_TILES = 1056  # of rows at least, where they are so short that a block has room for several
-ROW_TEAMS = (
-    (1, 256),
-    (8, 512),
-    (32, 2048),
-)  # lanes that fold a piece, and its elements: the fewest with which there are
-ROW_LANES = 256  # of teams with a group each, in rows of so many
+ROW_TEAMS = ((1, 256), (8, 512), (32, 2048))  # lanes that fold a piece, and its elements: the fewest lanes with which
+ROW_LANES = 256  # lanes have a group each in the rows that fit in
 ROW_BYTES = 56 * 1024  # bytes, whatever a GPU has: so the answer has the same bits on any
 ROW_LOADS = 64  # bytes of elements that a thread has on their way
 PIECES_BATCH = 16  # chunks of one launch, at most, as kernels/bins/pieces.cuh has it,
