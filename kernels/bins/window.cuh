@@ -93,7 +93,7 @@ template <class Op, int Columns> struct Window {
             lay<F + 1>(more);
         }
     }
-    // All threads of the block call, before the first addition. Two barriers, or three where there is a sample.
+    // All threads of the block call, before the first addition. Two barriers.
     template <class Share> GR_HD void open(const Share& share, u32 threads) {
         for (u32* word = head + threadIdx.x; word < end; word += threads) *word = 0;
         __syncthreads();
