@@ -32,6 +32,18 @@ from .samples import LAYOUTS, make, rows, view_of
 
 Work = Callable[[], None]
 
+# What groups are reduced by, each with dtypes that take different kernels.
+GROUPED = {
+    "sum": "float32 float64 int16 complex64",
+    "var": "float32 float64 int16 int32 complex64 complex128",
+    "norm2": "float32 int8",
+    "max": "float32 int8",
+    "nanmin": "float64",
+    "argmax": "float32 int64",
+    "last": "int32",
+    "prod": "float32",
+}
+
 
 def main(part: str = "1/1", how: str = "") -> None:
     import cupy as cp
@@ -54,6 +66,7 @@ def main(part: str = "1/1", how: str = "") -> None:
 def walk(with_allies: bool = True) -> Iterator[Work]:
     yield from walk_scans(with_allies)
     yield from walk_one_read()
+    yield from walk_groups()
     yield from walk_reductions()
     yield from walk_ladder()
 
@@ -192,9 +205,15 @@ def _scanned(number: int, dtype: str) -> tuple[Any, int, Any]:
 def walk_one_read() -> Iterator[Work]:
     for shape, axis in (((5003,), 0), ((70, 131), 0), ((70, 131), 1)):
         yield partial(_one_read, shape, axis)
-    for groups in (10, 1000, 30_000):
-        yield partial(_groups, groups)
     yield _histogram
+
+
+def walk_groups() -> Iterator[Work]:
+    """Groups of one line, of many lines with labels in common, and of columns, few and so many that labels are sorted."""
+    for shape, axis in (((50_000,), 0), ((96, 700), 1), ((5, 9001), 1), ((901, 40), 0)):
+        for groups in (3, 1000, 40_000):
+            for op, dtypes in GROUPED.items():
+                yield partial(_groups, shape, axis, groups, op, dtypes)
 
 
 def _one_read(shape: tuple[int, ...], axis: int) -> None:
@@ -211,16 +230,13 @@ def _one_read(shape: tuple[int, ...], axis: int) -> None:
         lazy.compute(scheduler="sync")
 
 
-def _groups(groups: int) -> None:
-    """Sums and extremes by labels, of every kind of bins that they can take."""
+def _groups(shape: tuple[int, ...], axis: int, groups: int, op: str, dtypes: str) -> None:
     import cupy as cp
 
-    rng = np.random.default_rng(groups)
-    x = cp.asarray(rng.normal(size=50_000))
-    labels = cp.asarray(rng.integers(0, groups, x.size))
-    for values in (x, x.astype("f4"), labels):
-        for op in ("sum", "max"):
-            gr.grouped(values, labels, op, num_groups=groups, fill_value=0).compute(scheduler="sync")
+    labels = cp.asarray(np.random.default_rng(groups).integers(0, groups, shape[axis]))
+    for dtype in dtypes.split():
+        values = cp.asarray(make(shape, dtype, groups))
+        gr.grouped(values, labels, op, axis=axis, num_groups=groups, fill_value=0).compute(scheduler="sync")
 
 
 def _histogram() -> None:
