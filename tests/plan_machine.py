@@ -103,6 +103,9 @@ class Machine:
     def _groups(self, todo: Launch, what: Chosen) -> Iterator[tuple[int, int, list[State]]]:
         """The row, the cell and the states of every cell that a launch folds."""
         work = todo.work
+        if what.arguments.get("Lines") == "END_TO_END":
+            yield from self._end_to_end(todo)
+            return
         runs = walked(work.run)
         assert len(runs) == work.runs and (self.count if todo.reads == "chunk" else 1) == work.chunks
         taken = list(itertools.product(range(work.chunks), runs))
@@ -128,6 +131,16 @@ class Machine:
                 columns.setdefault(work.first_cell + at[2] + q * work.step_c, []).extend(read)
             for cell, states in columns.items():
                 yield row, cell, states
+
+    def _end_to_end(self, todo: Launch) -> Iterator[tuple[int, int, list[State]]]:
+        """The same of rows whose walk over runs is one over all elements."""
+        work = todo.work
+        elements = walked(work.run)
+        assert len(elements) == work.runs * work.length + work.tail and work.tail < work.length
+        assert work.length * work.step_a == work.tiles * work.run[0].a and work.run[0].c >= 0
+        assert [at[0] for at in elements] == [k * work.step_a for k in range(len(elements))]
+        for row, at in enumerate(walked(work.row)):
+            yield row, work.first_cell + at[2], [self._read(todo, 0, at, run, 0, run[2]) for run in elements]
 
     def _read(
         self, todo: Launch, chunk: int, at: Sequence[int], run: Sequence[int], k: int, index: int, flat: bool = False
@@ -196,6 +209,10 @@ def check_reads(todo: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
     if vector > 1:
         assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if flat else 2], strict=False))
     layout = chunk.layout()
+    if what.arguments.get("Lines") == "END_TO_END":
+        assert work.length == work.slots * vector and vector * chunk.itemsizes[0] == 16
+        assert not any((base[0] + layout.offset_a + at[0]) % 16 for base in bases for at in walked(work.row))
+        return
     unaligned = "true" in (what.arguments.get("Unaligned"), what.arguments.get("Partial"))  # slots begin with lines
     assert not unaligned or vector * chunk.itemsizes[0] in (4, 8, 16)
     for base, at in itertools.product(bases, walked(work.row)):
@@ -284,6 +301,7 @@ def small_grids() -> Iterator[None]:
         BLOCKS=12, HEAVY_BLOCKS=12, ROW_BLOCKS=12, EVEN_ROW_BLOCKS=12, GRID=6, ONE_WAVE=6, FEW_BLOCKS=6, COLUMN_BLOCKS=6
     )
     grids |= dict(POLLED_GROUPS=1)  # others have tickets
+    grids |= dict(THREAD_ROWS=1, END_TO_END_BYTES=0, END_TO_END_LINES=2, END_TO_END_BLOCKS=3)
     grids |= dict(FOLD_BYTES=0, COLUMNS_READ=0)  # short lines are columns first, whatever they cost
     small = dict(**grids, FLAT_BLOCKS=5, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
     with pytest.MonkeyPatch.context() as patch:

@@ -42,7 +42,7 @@ MEMBERS = (
     *("rows", "runs", "length", "slots", "splits", "tiles", "chunks", "cells", "tail"),
     *("step_a", "step_b", "step_c", "first_cell", "low_a", "high_a", "low_b", "high_b"),
 )
-DIVS = {"by_slots": "slots", "by_tiles": "tiles", "by_runs": "runs", "by_width": "width"}
+DIVS = {"by_slots": "slots", "by_tiles": "tiles", "by_runs": "runs", "by_width": "width", "by_splits": "splits"}
 PROBES = """
 template <int Chunks> __global__ void show_task(const __grid_constant__ Task<Chunks> task) {
     i64* out = (i64*)task.out;
@@ -120,7 +120,7 @@ def test_a_task_is_the_struct_in_cuda(batch: int) -> None:
         expected += [-21 * i, 22 * i, 23 * i]
     expected += [int(np.int64(np.uint64(n))) if n >= 2**63 else n for base in bases for n in base]
     out = np.zeros(1 + len(expected), np.int64)
-    task = struct.pack("3Q", address(out), 1234, 5678) + work.words() + base_bytes(bases, batch)
+    task = struct.pack("3Q", address(out), 1234, 5678) + base_bytes(bases, batch) + work.words()
     probes().launch(f"show_task<{batch}>", task, 1, 1)
     assert out[0] == len(task) <= launch.MOST_BYTES == 4096
     assert out[1:].tolist() == expected
@@ -145,7 +145,7 @@ def test_a_task_of_more_operands_is_the_struct_in_cuda(batch: int, count: int) -
     for (a, b, _), more in zip(bases, pointers.tolist(), strict=True):
         expected += [a, b, *more]
     out = np.zeros(1 + len(expected), np.int64)
-    task = struct.pack("3Q", address(out), 0, 0) + work.words() + base_bytes(bases, batch) + work.more_words()
+    task = struct.pack("3Q", address(out), 0, 0) + base_bytes(bases, batch) + work.words() + work.more_words()
     task += more_bytes(pointers, batch)
     probes().launch(f"show_more<{batch}>", task, 1, 1)
     assert out[0] == len(task) <= launch.MOST_BYTES
@@ -382,7 +382,20 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "pairs at odds": ("reduce_rows Lines=LONG_LINES", paired((3, 2, 3001), (0, 2), (1, 0), (0, 0)), 1, "ticket"),
     "pairs of rows at odds": ("reduce_short_rows", paired((900, 31), (1,), (1, 0), (0, 0)), 1, "ticket"),
     "pairs of columns": ("reduce_columns", paired((300, 30), (0,), (0, 2), (0, 8)), 1, "ticket"),
+    "rows of another order": (
+        "reduce_rows Lines=END_TO_END",
+        turned((6, 5, 70), (0, 1, 2), (0, 1, 2), (1, 1, 1)),
+        1,
+        "ticket",
+    ),
+    "ordered short rows": (
+        "reduce_columns V=1",
+        replace(gapped((70000, 3), (1,)), commutative=False, indexed=True),
+        1,
+        "ticket",
+    ),
     "ordered rows": ("reduce_ordered", plain((3, 4000), (1,), commutative=False), 1, "two-pass"),
+    "a long row": ("reduce_rows Lines=LINE_AHEAD", plain((200_001,), (0,)), 1, "ticket"),
     "a batch": ("reduce_rows Lines=SHORT_LINES", inside((9, 80), (0, 1)), 5, "ticket"),
     "a batch of columns": ("reduce_columns", plain((30, 80), (0,)), 5, "two-pass"),
     "an ordered batch": ("reduce_ordered", plain((3, 90), (1,), commutative=False), 5, "ticket"),
@@ -394,6 +407,9 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
 def test_every_kernel_is_chosen_for_something(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, chunk, count, finish = CASES[name]
     monkeypatch.setattr(tuning, "FOLD_BYTES", 0 if "as columns" in name else 1 << 40)
+    monkeypatch.setattr(tuning, "END_TO_END_BYTES", 0 if "another order" in name else 1 << 40)
+    if "long row" in name:
+        monkeypatch.setattr(tuning, "FEW_BLOCKS", 6)
     kernel, *words = wanted.split()
     words = dict(word.split("=") for word in words)
     for state_bytes in (

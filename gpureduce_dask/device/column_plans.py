@@ -109,8 +109,8 @@ class ColumnPlanner(Planner):
         elements are all that keep to it: of few rows, where there is more to each column than to read it, or of four
         elements of four bytes with which little is done."""
         size, widest = self.op.itemsizes[0], self._widest()
-        fits = vector == 1 and widest >= 4 and line.size >= widest and len(self.op.itemsizes) == 1
-        if not fits or not self.op.commutative or self._has_positions():
+        fits = vector <= tuning.UNALIGNED_WIDEST and widest >= 4 * vector and line.size >= widest
+        if not fits or len(self.op.itemsizes) > 1 or not self.op.commutative or self._has_positions():
             return False
         count = math.prod(dim.size for dim in rows) * line.size // widest
         is_flat = self.chunks * math.prod(dim.size for dim in runs) < tuning.UNALIGNED_RUNS
@@ -232,6 +232,8 @@ class ColumnPlanner(Planner):
             if crowded
             else self._column_items(load * (tuning.UNALIGNED_WORDS if unaligned else 1))
         )
+        if op.core.startswith("Kept<"):
+            items = min(items, tuning.STOPPING_ITEMS)
         while items > 1 and items * tall >= 2 * runs:
             items //= 2
         published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 else 1)
@@ -249,7 +251,7 @@ class ColumnPlanner(Planner):
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
         is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
-        work = replace(work, splits=splits)
+        work = replace(work, splits=splits, tiles=tiles)
         return self._finished(name, work, tiles * splits, tiles, wide * vector, shared, work.cells, finish)
 
     def _width(self, work: Work, runs: int) -> int:

@@ -659,5 +659,5 @@ def ready(step: Launch, device: int, text: str) -> launch.Ready:
 
 def start(step: launch.Ready, pointers: tuple[int, int, int], bases: list[launch.Base]) -> None:
     """Launch on the current stream of the device, which is current; ``pointers`` are the first members of a Task."""
-    task = _POINTERS.pack(*pointers) + step.words + base_bytes(bases, step.launch.work.batch)
+    task = _POINTERS.pack(*pointers) + base_bytes(bases, step.launch.work.batch) + step.words
     launch.start(step, task, launch.current_stream())

@@ -24,6 +24,7 @@ STREAMS = 64  # whose tickets are kept
 PER_THREAD_STREAM = 2  # one handle, another stream in each thread; those below are the device's own, for good
 
 _POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
+_PLAIN = struct.Struct("6Q")  # and its only Base
 
 Base = tuple[int, int, int]
 _tickets: dict[tuple[int, int, int], Any] = {}
@@ -195,7 +196,7 @@ def run(
             tickets.data.ptr if launch.tickets else 0,
         )
         behind = step.more + more_bytes(more, launch.work.batch) if step.more else b""
-        start(step, pointers + step.words + base_bytes(bases, launch.work.batch) + behind, stream)
+        start(step, pointers + base_bytes(bases, launch.work.batch) + step.words + behind, stream)
         del read
 
 
@@ -214,7 +215,7 @@ _parameters = _Parameters()
 
 def run_plain(step: Ready, operand: int, out: int) -> None:
     """Launch one step that needs no scratch, on one operand and without an index: what a small chunk takes."""
-    task = _POINTERS.pack(out, 0, 0) + step.words + _POINTERS.pack(operand, 0, 0)
+    task = _PLAIN.pack(out, 0, 0, operand, 0, 0) + step.words
     start(step, task, _runtime().current_stream().ptr)
 
 

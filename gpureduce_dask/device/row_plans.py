@@ -47,8 +47,12 @@ class RowPlanner(Planner):
         if staged and (op.commutative or self._fits_a_thread(line)):
             return [self._staged(line, work)]
         if not op.commutative:
+            if self._fits_a_column(work, vector):
+                return ColumnPlanner(op, layout, self.phases, self.chunks, self.finish, self.option).launches()
             one_slot_a_lane = self._own_slots(work, vector)[1] > 1 and slots <= 32 and work.runs * self.chunks == 1
             return [self._short_rows(work, vector)] if one_slot_a_lane else self._ordered(work, vector)
+        if self._lies_end_to_end(line, vector):
+            return self._end_to_end(vector)
         if self._columns_pay(line, runs, vector, slots):
             if self._has_positions() and self._runs_part(runs):
                 return outer_runs_as_rows(self, RowPlanner, runs, (line,))
@@ -61,6 +65,15 @@ class RowPlanner(Planner):
         if row_slots <= most and (work.rows >= tuning.GRID or row_slots <= 32):
             return [self._short_rows(work, vector)]
         return self._block_rows(work, vector)
+
+    def _fits_a_column(self, work: Work, vector: int) -> bool:
+        """Rows in element order that are so short, so many, and not read by vectors, that a thread takes each, as if
+        it were a column."""
+        elements = work.length * work.runs * self.chunks
+        is_single = self._own_slots(work, vector)[1] == 1 or work.runs * self.chunks > 1
+        few = tuning.THREADS if elements < 16 else 32  # threads across a tile: the others go down longer columns
+        is_short = is_single and elements <= tuning.THREAD_ROW and all(self.op.itemsizes)
+        return is_short and work.rows >= tuning.THREAD_ROWS * few
 
     def _own_slots(self, work: Work, vector: int) -> tuple[Work, int, bool]:
         """Lines that begin with a slot of theirs: the work, the elements of a slot, and whether lines begin at any
@@ -126,6 +139,49 @@ class RowPlanner(Planner):
         """The work by slots that a line is a whole number of, and the elements of one."""
         whole = self._whole_vector(Dim(work.length, 0), vector, (*work.row, *work.run))
         return replace(work, slots=work.length // whole), whole
+
+    def _lies_end_to_end(self, line: Dim, vector: int) -> bool:
+        """Whether the elements of a row follow one another, and are many, but their indices are in another order."""
+        op, reduced, size = self.op, self.layout.reduced, self.op.itemsizes[0]
+        if len(reduced) < 2 or self.chunks > 1 or len(op.itemsizes) > 1 or not self._has_positions():
+            return False
+        together = [row_major(reduced, i) * size for i in range(len(reduced))]
+        if [dim.a for dim in reduced] != together or reduced[0].c < 0 or vector == 1 or "Refold" in op.type:
+            return False
+        if vector * op.state_bytes > tuning.END_TO_END_STATES:
+            return False
+        if self.phases[0] % 16 or not aligned_by(self.layout.kept, 0, 16) or self.cells >= tuning.FEW_BLOCKS:
+            return False
+        length = math.lcm(row_major(reduced, 0), vector)
+        most = reduced[0].size * row_major(reduced, 0)
+        return most * size >= tuning.END_TO_END_BYTES and length * tuning.END_TO_END_LINES <= most
+
+    def _end_to_end(self, vector: int) -> Steps:
+        reduced, op = self.layout.reduced, self.op
+        line = row_major(reduced, 0)
+        lines = math.lcm(line, vector) // line  # of a long one, which is a whole number of slots
+        runs, slots = reduced[0].size // lines, lines * line // vector
+        items = min(self._items(vector), tuning.ROW_ITEMS)
+        threads = tuning.THREADS
+        wanted = -(-tuning.END_TO_END_BLOCKS // self.cells)
+        wanted = max(1, min(wanted, runs * slots // (threads * items)), -(-slots // threads))
+        wanted = max(wanted, -(-2 * runs * slots // (threads * tuning.MOST_TAKEN)))
+        splits = min(range(wanted, wanted + -(-wanted // 8) + 1), key=lambda n: n * threads % slots / (n * threads))
+        work = replace(
+            self.work,
+            rows=self.cells,
+            runs=runs,
+            length=lines * line,
+            slots=slots,
+            splits=splits,
+            tiles=lines,
+            tail=reduced[0].size % lines * line,
+            step_a=op.itemsizes[0],
+            row=self.layout.kept,
+            run=reduced,
+        )
+        head = f"reduce_rows<{op.type}, {{}}, {vector}, {threads}, {items}, END_TO_END, {{}}, {self.batch}>"
+        return self._finished(head, work, self.cells * splits, self.cells)
 
     def _columns_first(self, line: Dim, runs: Sequence[Dim]) -> Steps:
         """Each of a line's elements as a column; their states are folded behind."""
@@ -298,11 +354,24 @@ class RowPlanner(Planner):
         tiles = -(-work.slots // (32 * items))
         row_tiles = tiles * lines if kind == "LONG_LINES" else -(-work.slots * lines // (32 * items))
         splits = self._splits(work.rows, row_tiles)
+        if kind == "ONE_LINE" and (even := self._even_waves(work.rows, row_tiles, vector)):
+            splits, kind = even, "LINE_AHEAD"
         op = self.op
         sizes = f"{vector}, {tuning.THREADS}, {items}, {kind}"
         head = f"reduce_rows<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
         work = replace(work, tiles=tiles, splits=splits)
         return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
+
+    def _even_waves(self, rows: int, row_tiles: int, vector: int) -> int:
+        """Blocks of each of a few rows that come in whole waves, where each warp has tiles enough to load one ahead;
+        else 0."""
+        warps, tiles = tuning.THREADS // 32, rows * row_tiles
+        waves = max(1, round(tiles / (tuning.WAVE_TILES * warps * tuning.FEW_BLOCKS)))
+        wanted = waves * tuning.FEW_BLOCKS
+        splits = wanted // rows
+        is_even = rows <= tuning.POLLED_GROUPS and splits * rows >= tuning.EVEN_WAVE * wanted and tiles > wanted * warps
+        is_wide = vector * sum(self.op.itemsizes) == 16 and wanted <= tuning.MOST_EVEN
+        return splits if is_even and is_wide else 0
 
     def _splits(self, rows: int, row_tiles: int) -> int:
         if rows >= tuning.GRID:

@@ -25,16 +25,12 @@ def div_words(size: int) -> list[int]:
 
 
 def walk_words(dims: Sequence[Dim]) -> list[int]:
-    """A ``Walk``: the number of dimensions, their divisors, and three strides each. No dimensions: one of stride 0."""
+    """A ``Walk``: the number of dimensions, and the divisor and strides of each. No dimensions: one of stride 0."""
     dims = list(dims) or [Dim(1, 0)]
-    pad = [0] * (MAX_DIMS - len(dims))
     words = [len(dims)]
     for dim in dims:
-        words += div_words(dim.size)
-    words += [0] * (3 * (MAX_DIMS - len(dims)))
-    for strides in ([d.a for d in dims], [d.b for d in dims], [d.c for d in dims]):
-        words += strides + pad
-    return words
+        words += [*div_words(dim.size), dim.a, dim.b, dim.c]
+    return words + [0] * (6 * (MAX_DIMS - len(dims)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,17 +62,18 @@ class Work:
     more: tuple[tuple[int, int, int], ...] = ()  # step, low and high of a third and fourth operand
 
     def words(self) -> bytes:
-        """The members after the pointers and before the bases."""
+        """The members after the bases."""
         numbers = [self.rows, self.runs, self.length, self.slots, self.splits, self.tiles, self.chunks, self.cells]
         numbers += [self.tail, self.step_a, self.step_b, self.step_c, self.first_cell]
         numbers += [self.low_a, self.high_a, self.low_b, self.high_b]
         divs = div_words(self.slots) + div_words(self.tiles) + div_words(self.runs) + div_words(self.width)
+        divs += div_words(self.splits)
         rest = divs + walk_words(self.row) + walk_words(self.run)
         packed = [struct.pack(f"{len(part)}Q", *(n & _MASK for n in part)) for part in (numbers, rest)]
         return packed[0] + struct.pack("2d", *self.option) + packed[1]
 
     def more_words(self) -> bytes:
-        """The members behind the bases of a ``Task4``, but for its pointers; none of a ``Task``."""
+        """The members of a ``Task4`` behind those of a ``Task``, but for its pointers; none of a ``Task``."""
         if not self.more:
             return b""
         pad = [(0, 0, 0)] * (MAX_OPERANDS - 2 - len(self.more))

@@ -18,6 +18,12 @@ COLUMN_TILES = 264  # tiles as wide as a block, from which on no block goes down
 TICKETS = 288 << 10  # words, all zero, that a stream's launches share: 264 blocks can publish 256 columns of 8 bytes
 POLLED_GROUPS = 16  # groups of blocks of which one waits for the others: fewer than any GPU has room for at a time,
 POLLED_BLOCKS = 1056  # and so many blocks. Sums of 4 MiB 5.3 us, by a ticket 6.8; of 64 MiB 25.2 and 26.6 (an H100)
+WAVE_TILES = 32  # of a warp in each wave of FEW_BLOCKS blocks that load a tile ahead, about,
+EVEN_WAVE = 0.97  # of such waves' blocks that there have to be,
+MOST_EVEN = (
+    1056  # and of blocks, at most. Twenty operators, H200, 2026-11-27, beside tiles one by one: 1.04 times as fast
+)
+# at 16, 64 and 256 MiB, 1.01 at 1 GiB; by 16 tiles a wave 1.02 at 256 MiB; by up to 8448 blocks 1.00 at 1 GiB
 ROW_ITEMS = 8  # 16-byte loads in flight a thread; half of that for states of HEAVY_STATE_BYTES, and sums of elements of
 # one or two bytes: 64 MiB on an H100, 2026-11-27, sum of int16 0.84 of a read, by 8 0.72; norm1 of uint8 0.79, 0.69
 PAIR_ITEMS = 6  # where half of that would be 4, for sums of two words: mean float64 0.989 R, 4: 0.965; complex128 alike
@@ -26,6 +32,10 @@ SHORT_ROW_SLOTS = 2048  # vectors in a row below which a team of lanes, not a bl
 LARGE_STATE_BYTES = 64  # from which on a team takes longer rows, too, since a block's states take long to fold:
 LARGE_STATE_ROW_SLOTS = 16384  # five statistics of 32768 float32 988 us, by blocks 1096; of 131072 1019 and 956
 SHORT_ROW_SLOTS_A_LANE = 8  # so that few lanes fold: 1.1 to 3.6 times as fast as with 1 over four random layouts
+THREAD_ROW = 64  # elements of a row in element order, none next to another, up to which a thread takes it,
+THREAD_ROWS = 264  # where there are rows for so many blocks, or of longer ones for so many warps (H200, 2026-11-27: 1.3
+# million rows of 26 float16 29 us, by a warp each 863)
+STOPPING_ITEMS = 4  # loads in flight of an operator that stops at the first element that decides: 22 us, 16: 44
 WARP_ROW_SLOTS = 1024  # of a row in element order, up to which a warp takes it, where there are rows enough
 PARTIAL_SLOTS = 16  # of such a row, at most, for slots that begin with it, whatever its alignment
 ABREAST = 0.75  # of the share of lanes with work that whole tiles have, from which on lines are taken side by side
@@ -50,6 +60,10 @@ TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 
 COLUMNS_READ, COLUMN_STATES, FOLD_BYTES = 1.3, 2.0, 12 << 20
 UNEVEN_SHARE = 0.7  # what it costs to look up where each line is, where they are not one stride apart
 NARROW_LOADS = 0.25  # by how much longer lines take, side by side, whose loads are narrower: a power
+END_TO_END_BYTES = 1 << 20  # of a row, from which on its elements are read as they lie, whatever their index,
+END_TO_END_LINES = 16  # where they have so many long lines;
+END_TO_END_BLOCKS = 264  # blocks that share all rows: argmax of 64 MiB of float32 23 us, 528: 27, by columns first 47
+END_TO_END_STATES = 256  # bytes of what a thread keeps of all elements of a slot
 PARTED_LOAD = 16  # bytes of a load, below which to find each run of several strides costs more than to fold states of
 # those of one: minima of lines of 4,893 uint32 0.57 for 0.30, maxima of aligned uint64 0.71 for 0.82
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
@@ -78,4 +92,5 @@ PADDED_SHARE = 1.5  # bytes from one short line to the next, by those of a line,
 # long by words, but of few rows: var of 2 of bool 0.23, and 0.13 singly, sum of 15 of bfloat16 0.45 and 0.35 (H200)
 UNALIGNED_RUNS = 16  # rows below which any operator's are,
 UNALIGNED_SLOTS = 1 << 17  # where there are so many loads of each
+UNALIGNED_WIDEST = 2  # columns that an aligned load may hold at most, where words hold four times as many
 UNALIGNED_WORDS = 2  # words in flight for a load of theirs, as loads are counted

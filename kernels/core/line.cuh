@@ -132,6 +132,13 @@ GR_HD Line<In, V> find_line(const Todo& task, const typename Todo::Place& row, u
     return line_at<In, V, Unaligned>(task.pointers(base).moved(row).moved(at), base->index + at.c);
 }
 
+// The first of a row's lines, in the first chunk.
+template <class In, int V, bool Unaligned = false, class Todo>
+GR_HD Line<In, V> first_line(const Todo& task, const typename Todo::Place& row, const Base*& base) {
+    base = &task.base[0];
+    return line_at<In, V, Unaligned>(task.pointers(base).moved(row), base->index);
+}
+
 // Reads the slot whole. The caller knows that it owns it.
 template <class In, int V, bool Unaligned = false, class Todo>
 GR_HD Pack<In, V> read_slot(const Todo& task, const Line<In, V>& line, u64 slot) {

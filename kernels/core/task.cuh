@@ -24,10 +24,11 @@ template <int Chunks> struct Task {
     void* out;        // Emit::Out, one a cell
     void* partials;   // State, one a block and cell, where several blocks share a cell
     u32* tickets;     // one a group of blocks that share cells, or their published states; zero before and after each launch
+    Base base[Chunks];
     u64 rows, runs, length;
     u64 slots;        // vectors that cover a line, whatever its alignment
     u64 splits;       // blocks that share a row (or a tile of columns)
-    u64 tiles;        // warp tiles a line
+    u64 tiles;        // warp tiles a line; tiles of columns
     u64 chunks;       // chunks in the batch: the slowest reduced dimension
     u64 cells;        // cells of the output: with two passes, the distance between partials of one cell
     u64 tail;         // flat columns: elements in the last, incomplete line
@@ -37,17 +38,18 @@ template <int Chunks> struct Task {
     f64 option[2];    // arguments of finalise: ddof; unused
     Div by_slots, by_tiles, by_runs;
     Div by_width;     // flat columns: cells repeat with this period along a line
+    Div by_splits;
     Walk row, run;
-    Base base[Chunks];
 
     static const int most_chunks = Chunks;
     typedef Offset Place;
     GR_HD Place row_at(u64 n) const { return row.at(n); }
     GR_HD Place run_at(u64 n) const { return run.at(n); }
+    GR_HD u64 over_splits(u64 n) const { return splits == 1 ? n : by_splits.of(n); }  // the quotient
     GR_HD Pointers pointers(const Base* of) const { return {of->a, of->b}; }
     // So many elements on in a line, and so many runs on where these are one stride apart.
     GR_HD Pointers stepped(const Pointers& at, i64 n) const { return {at.a + n * step_a, at.b + n * step_b}; }
-    GR_HD Pointers ran(const Pointers& at, i64 n) const { return {at.a + n * run.a[0], at.b + n * run.b[0]}; }
+    GR_HD Pointers ran(const Pointers& at, i64 n) const { return {at.a + n * run.dim[0].a, at.b + n * run.dim[0].b}; }
     // True where slot number `slot` from these on, of so many bytes, belongs to the chunk's operands.
     GR_HD bool owns(const Pointers& at, const Base* of, i64 slot, int bytes_a, int bytes_b) const {
         i64 a = (i64)(at.a - of->a) + slot * bytes_a, b = (i64)(at.b - of->b) + slot * bytes_b;
@@ -85,8 +87,8 @@ template <int Chunks> struct Task4 : Task<Chunks> {
     static GR_HD Place at(const Walk& walk, const i64 (&strides)[2][MAX_DIMS], u64 n) {
         Place found = {walk.at(n), {0, 0}};
         for (int d = (int)walk.count - 1; d > 0; d--) {
-            const u64 q = walk.div[d].of(n);
-            const i64 r = (i64)(n - q * walk.div[d].size);
+            const u64 q = walk.dim[d].div.of(n);
+            const i64 r = (i64)(n - q * walk.dim[d].div.size);
             found.more[0] += r * strides[0][d]; found.more[1] += r * strides[1][d];
             n = q;
         }

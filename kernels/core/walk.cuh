@@ -17,20 +17,22 @@ struct Div {
 struct Offset { i64 a, b, c; };
 struct Offset4 : Offset { i64 more[2]; };  // and of a third and fourth operand
 
+// What a walk knows of a dimension, all in one place: a launch's parameters are read by the cache line, from far away.
+struct Stride { Div div; i64 a, b, c; };
+
 struct Walk {
     u64 count;  // dimensions in use, at least 1
-    Div div[MAX_DIMS];
-    i64 a[MAX_DIMS], b[MAX_DIMS], c[MAX_DIMS];
+    Stride dim[MAX_DIMS];
 
     GR_HD Offset at(u64 n) const {
         Offset offset = {0, 0, 0};
         for (int d = (int)count - 1; d > 0; d--) {
-            u64 q = div[d].of(n);
-            i64 r = (i64)(n - q * div[d].size);
-            offset.a += r * a[d]; offset.b += r * b[d]; offset.c += r * c[d];
+            u64 q = dim[d].div.of(n);
+            i64 r = (i64)(n - q * dim[d].div.size);
+            offset.a += r * dim[d].a; offset.b += r * dim[d].b; offset.c += r * dim[d].c;
             n = q;
         }
-        offset.a += (i64)n * a[0]; offset.b += (i64)n * b[0]; offset.c += (i64)n * c[0];
+        offset.a += (i64)n * dim[0].a; offset.b += (i64)n * dim[0].b; offset.c += (i64)n * dim[0].c;
         return offset;
     }
 };

@@ -140,14 +140,14 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;
     const int tall = Threads / Wide;
-    const u64 tiles = gridDim.x / task.splits, split = blockIdx.x / tiles, tile = blockIdx.x - split * tiles;
+    const u64 split = task.tiles == 1 ? blockIdx.x : task.by_tiles.of(blockIdx.x), tile = blockIdx.x - split * task.tiles;
     const u64 runs = task.runs * task.chunks;
     Column<Wide> column(task, tile);
     typename ColumnsFor<Op, V, Even && Op::commutative>::type columns;
     columns.start();
     const i64 within[V] = {};
     const auto row = task.row_at(column.outer);
-    const u64 share = (runs + task.splits - 1) / task.splits, begin = split * share;
+    const u64 share = task.over_splits(runs + task.splits - 1), begin = split * share;
     u64 end = begin + share < runs ? begin + share : runs, first = begin + column.down, stride = tall;
     if (!Op::commutative) {  // each thread takes neighbouring runs, so that the threads down a column stand in order
         const u64 part = (share + tall - 1) / tall;

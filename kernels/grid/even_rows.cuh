@@ -65,9 +65,9 @@ GR_HD bool reduce_row_group(const Task<Chunks>& task, u64 first) {
     const u64 rest = task.rows - first;
     const u32 count = rest < teams * Batch ? (u32)rest : teams * Batch;
     const i32 length = (i32)task.length, place = (i32)lane * V;
-    const i64 at = (i64)(first + team), leap_a = teams * task.row.a[0], leap_b = teams * task.row.b[0];
-    const u8* a = task.base[0].a + at * task.row.a[0] + lane * (V * Reader<In>::size_a);
-    const u8* b = task.base[0].b + at * task.row.b[0] + lane * (V * Reader<In>::size_b);
+    const i64 at = (i64)(first + team), leap_a = teams * task.row.dim[0].a, leap_b = teams * task.row.dim[0].b;
+    const u8* a = task.base[0].a + at * task.row.dim[0].a + lane * (V * Reader<In>::size_a);
+    const u8* b = task.base[0].b + at * task.row.dim[0].b + lane * (V * Reader<In>::size_b);
     Pack<In, V> pack[Batch][Items];
     typename Raw<Op>::State states[Batch];
     typename Raw<Op>::Pivot pivots[Batch];

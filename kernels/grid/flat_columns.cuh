@@ -36,7 +36,7 @@ template <class Op, class Emit, int V, int Threads, int Items, int Finish, int C
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_flat_columns(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;
-    const u64 row = blockIdx.x / task.splits, split = blockIdx.x - row * task.splits;
+    const u64 row = task.over_splits(blockIdx.x), split = blockIdx.x - row * task.splits;
     const u32 width = (u32)task.by_width.size, periods = (u32)task.length / width, slot = threadIdx.x;
     const Offset at = task.row.at(row);
     EvenColumns<Op, V> columns;
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
     i64 within[V];
 #pragma unroll
     for (int j = 0; j < V; j++) within[j] = (i64)((slot * V + j) / width) * task.step_b;
-    const u64 share = (task.runs + task.splits - 1) / task.splits, begin = split * share;
+    const u64 share = task.over_splits(task.runs + task.splits - 1), begin = split * share;
     const u64 end = begin + share < task.runs ? begin + share : task.runs;
     const u64 count = slot < task.slots && begin < end ? end - begin : 0;
     absorb_columns<Op, V, Items, true, false>(columns, task, at, slot, begin, count, 1, within);

@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_ordered(const __gri
     typedef typename Op::State State;
     const u64 warps = Threads / 32, slots = task.slots * task.runs * task.chunks;
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
-        u64 row = work / task.splits, split = work - row * task.splits;
+        const u64 row = task.over_splits(work), split = work - row * task.splits;
         const auto at = task.row_at(row);
         u64 part = split * warps + threadIdx.x / 32, parts = task.splits * warps;
         u64 share = (slots + parts - 1) / parts, first = part * share;

@@ -6,8 +6,10 @@
 #include "runs.cuh"
 
 // How a row's lines are taken: it is one, whose slots are aligned words, or begin with the line (SHORT_LINE); it is several,
-// tile by tile (LONG_LINES), or of whole slots, side by side (SHORT_LINES), and all one stride apart (EVEN_LINES).
-const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINE = 2, SHORT_LINES = 3, EVEN_LINES = 4;
+// tile by tile (LONG_LINES), or of whole slots, side by side (SHORT_LINES), and all one stride apart (EVEN_LINES); or they
+// follow one another without a gap while their indices do not (END_TO_END). LINE_AHEAD: one line, each tile of which is
+// loaded before the one before it is used.
+const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINE = 2, SHORT_LINES = 3, EVEN_LINES = 4, END_TO_END = 5, LINE_AHEAD = 6;
 
 // A line's slots that lie in it whole: [first, end). The slots before and after hold its edges.
 struct Whole { u64 first, end; };
@@ -46,19 +48,59 @@ GR_HD void absorb_tile(typename Op::Acc& acc, const Todo& task, const Line<typen
         if (slot + i * Lanes < end) Op::absorb_pack(acc, pack[i], index + i * gap, task.step_c);
 }
 
+// A lane's share of a tile that is whole: its loads, and what is done with them.
+template <class In, int V, int Lanes, int Items, class Todo>
+GR_HD void load_tile(Pack<In, V> (&pack)[Items], const Todo& task, const Line<In, V>& line, u64 slot) {
+#pragma unroll
+    for (int i = 0; i < Items; i++) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
+}
+template <class Op, int V, int Lanes, int Items, class Todo>
+GR_HD void absorb_loaded(typename Op::Acc& acc, const Pack<typename Op::In, V> (&pack)[Items], const Todo& task,
+                         const Line<typename Op::In, V>& line, u64 slot) {
+    const i64 index = line.index + line.position(slot) * task.step_c;
+    Op::template absorb_packs<Lanes>(acc, pack, index, (i64)(Lanes * V) * task.step_c, task.step_c);
+}
+
+// Every teams-th of the whole tiles of one line from `tile` on. The loads of one are issued before the one before it is
+// used, so that there are some under way at any time. Returns the tile behind the last.
+template <class Op, int V, int Lanes, int Items, class Todo>
+GR_HD u64 absorb_whole_tiles(typename Op::Acc& acc, const Todo& task, const Line<typename Op::In, V>& line, Whole whole,
+                             u64 tile, u64 teams) {
+    typedef typename Op::In In;
+    const u64 tiles = whole.end > whole.first ? (whole.end - whole.first) / (Lanes * Items) : 0;
+    if (tile >= tiles) return tile;
+    const u64 step = teams * (Lanes * Items), end = whole.first + tiles * (Lanes * Items);
+    u64 slot = whole.first + tile * (Lanes * Items) + threadIdx.x % Lanes;
+    Pack<In, V> even[Items], odd[Items];
+    load_tile<In, V, Lanes>(even, task, line, slot);
+    for (;;) {
+        if (slot + step < end) load_tile<In, V, Lanes>(odd, task, line, slot + step);
+        absorb_loaded<Op, V, Lanes>(acc, even, task, line, slot);
+        slot += step;
+        if (slot >= end) break;
+        if (slot + step < end) load_tile<In, V, Lanes>(even, task, line, slot + step);
+        absorb_loaded<Op, V, Lanes>(acc, odd, task, line, slot);
+        slot += step;
+        if (slot >= end) break;
+    }
+    return (slot - whole.first) / (Lanes * Items);
+}
+
 // Tile by tile through lines of many slots. `team` of `teams` teams of Lanes lanes takes every teams-th tile.
 template <class Op, int V, int Lanes, int Items, int Lines, class Todo>
 GR_HD void absorb_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team, u64 teams) {
     typedef typename Op::In In;
     const Base* base;
     const u32 lane = threadIdx.x % Lanes;
-    const u64 tiles = task.tiles * (Lines == ONE_LINE ? 1 : task.runs * task.chunks);
-    Line<In, V> line = find_line<In, V>(task, row, 0, base);
+    const bool is_one = Lines == ONE_LINE || Lines == LINE_AHEAD;
+    const u64 tiles = task.tiles * (is_one ? 1 : task.runs * task.chunks);
+    Line<In, V> line = first_line<In, V>(task, row, base);
     Whole whole = whole_slots(line, task.length);
-    if (Lines == ONE_LINE && team == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
+    if (is_one && team == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
+    if (Lines == LINE_AHEAD) team = absorb_whole_tiles<Op, V, Lanes, Items>(acc, task, line, whole, team, teams);
     for (u64 tile = team; tile < tiles; tile += teams) {
         u64 in_line = tile;
-        if (Lines != ONE_LINE) {
+        if (!is_one) {
             u64 run = task.tiles == 1 ? tile : task.by_tiles.of(tile);
             in_line -= run * task.tiles;
             line = find_line<In, V>(task, row, run, base);
@@ -66,7 +108,7 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const Todo& task, const typename 
             if (in_line == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
         }
         u64 first = whole.first + in_line * (Lanes * Items);
-        if (first + Lanes * Items <= whole.end)
+        if (Lines != LINE_AHEAD && first + Lanes * Items <= whole.end)
             absorb_tile<Op, V, Lanes, Items, false>(acc, task, line, first + lane, whole.end);
         else
             absorb_tile<Op, V, Lanes, Items, true>(acc, task, line, first + lane, whole.end);
@@ -117,7 +159,7 @@ template <class Op, int V, int Group, int Items, bool Partial, class Todo>
 GR_HD void absorb_short_line(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member) {
     typedef typename Op::In In;
     const Base* base;
-    const Line<In, V> line = find_line<In, V, Partial>(task, row, 0, base);
+    const Line<In, V> line = first_line<In, V, Partial>(task, row, base);
     for (u64 first = member; first < task.slots; first += Group * Items) {
         Slot<In, V> each[Items];
         u32 loaded = 0, singly = 0;  // a bit an item
@@ -187,15 +229,69 @@ GR_HD void absorb_row(typename Op::Acc& acc, const Todo& task, const typename To
                                                  groups * (Group / lanes));
 }
 
+// The state of one thread of those that share a row whose elements follow one another, in an order that is not that of
+// their indices. `run` walks over all elements. Those whose index has the same outermost digit are a line; `tiles` lines are
+// a long one of `slots` whole slots, and there are `runs` of these, and `tail` elements behind them. A thread keeps to one
+// slot of those long lines that it takes, so that each element of its slot is a column with an index of its own.
+template <class Op, int V, int Threads, int Items, class Todo>
+GR_HD typename Op::State reduce_end_to_end(const Todo& task, const typename Todo::Place& row, u64 split) {
+    typedef typename Op::In In;
+    typedef EvenColumns<Op, V> Running;
+    const u64 threads = task.splits * Threads, member = split * Threads + threadIdx.x;
+    const u64 abreast = task.slots == 1 ? threads : task.by_slots.of(threads);
+    const u64 beside = task.slots == 1 ? member : task.by_slots.of(member), slot = member - beside * task.slots;
+    const u64 count = beside < abreast && beside < task.runs ? (task.runs - beside + abreast - 1) / abreast : 0;
+    const i64 gap = (i64)task.tiles * task.run.dim[0].c;  // of the index, from one long line to the next
+    i64 within[V] = {};
+    const auto place = [&] {
+#pragma unroll
+        for (int j = 0; j < V; j++) within[j] = task.run.at(slot * V + j).c;
+    };
+    if (!Running::counts) place();
+    Running columns;
+    columns.start();
+    RunWalk<Op, V, true, false, Todo> walk(task, row, slot, beside * task.tiles, count, abreast * task.tiles, within);
+    walk.template take<Items, true>(columns);
+    if (Running::counts) place();
+    typename Op::State state = Op::identity();
+#pragma unroll
+    for (int j = 0; j < V; j++) {
+        typename Op::State one = columns.settle(j);
+        if constexpr (Running::counts)
+            columns.locate(one, j, [&](u32 taken) {
+                return walk.origin.index + (i64)(beside + taken * abreast) * gap + within[j];
+            });
+        state = Op::combine(state, one);
+    }
+    for (u64 at = member; at < task.tail; at += threads) {
+        const u64 element = task.runs * task.length + at;
+        typename Op::Acc acc = Op::start();
+        const i64 index = walk.origin.index + task.run.at(element).c;
+        Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(walk.origin, (i64)element)), index);
+        state = Op::combine(state, Op::settle(acc));
+    }
+    return state;
+}
+
+// Threads of an SM that share its registers where loads run ahead, so that a wave of blocks has as many as are planned.
+const int AHEAD_THREADS = 512;
+
 // Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Items, int Lines, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_rows(const __grid_constant__ TaskOf<Op, Chunks> task) {
+__global__ void __launch_bounds__(Threads, Lines == LINE_AHEAD ? AHEAD_THREADS / Threads : GR_BLOCKS) reduce_rows(
+    const __grid_constant__ TaskOf<Op, Chunks> task) {
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
-        u64 row = work / task.splits, split = work - row * task.splits;
+        const u64 row = task.over_splits(work), split = work - row * task.splits;
         const auto at = task.row_at(row);
-        typename Op::Acc acc = Op::start();
-        absorb_row<Op, V, Threads, Items, Lines, false>(acc, task, at, threadIdx.x, split, task.splits);
-        typename Op::State state = block_reduce<Op, Threads>(Op::settle(acc));
+        typename Op::State state;
+        if constexpr (Lines == END_TO_END) {
+            state = reduce_end_to_end<Op, V, Threads, Items>(task, at, split);
+        } else {
+            typename Op::Acc acc = Op::start();
+            absorb_row<Op, V, Threads, Items, Lines, false>(acc, task, at, threadIdx.x, split, task.splits);
+            state = Op::settle(acc);
+        }
+        state = block_reduce<Op, Threads>(state);
         finish_cell<Op, Emit, Threads, Finish>(task, row, split, task.first_cell + at.c, state);
     }
 }

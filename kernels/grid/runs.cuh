@@ -28,7 +28,7 @@ GR_HD Line<In, V> run_of(const Todo& task, const typename Todo::Place& row, cons
     if (!Even) return find_line<In, V, Unaligned>(task, row, run, base);
     Line<In, V> line = origin;
     (typename Reader<In>::At&)line = task.ran(line, (i64)run);
-    line.index += (i64)run * task.run.c[0];
+    line.index += (i64)run * task.run.dim[0].c;
     return line;
 }
 
@@ -60,7 +60,7 @@ template <class Op, int V, bool Even, bool Unaligned, class Todo> struct RunWalk
 
     GR_HD RunWalk(const Todo& of, const typename Todo::Place& place, u64 number, u64 first, u64 count, u64 step,
                   const i64 (&index)[V])
-        : task(of), row(place), within(index), origin(find_line<In, V, Unaligned>(of, place, 0, base)), slot(number),
+        : task(of), row(place), within(index), origin(first_line<In, V, Unaligned>(of, place, base)), slot(number),
           stride(step), run(first), left(count) {
         const i64 from = origin.position(slot);  // the same in every run: the plan sees to that
         whole = left == 0 || V == 1 || (!Unaligned && from >= 0 && from + V <= (i64)task.length);

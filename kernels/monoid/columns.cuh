@@ -413,10 +413,40 @@ template <class T, bool Max, int V> struct ByteArgColumns {
     }
     GR_HD Placed<T> settle(int j) { return {(T)((best[j] >> 24) ^ flip), best[j] == 0 ? -1 : 0}; }
 };
+// The same of 16-bit integers, whose places have as many bits: a thread takes no more than 2^16 elements.
+template <class T, bool Max, int V> struct HalfArgColumns {
+    static const bool counts = true, takes_four = false, takes_rows = false;
+    static const u32 places = 0xffffu;
+    static const u32 flip = (Max ? 0u : 0xffffu) ^ (T(-1) < T(0) ? 0x8000u : 0u);
+    u32 best[V], count;
+    GR_HD void start() {
+#pragma unroll
+        for (int j = 0; j < V; j++) best[j] = 0;
+        count = 0;
+    }
+    GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
+        const u32 later = places - count;  // of equal numbers the earlier is the larger word
+        count++;
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            const u32 word = (V == 1 ? (u32)(u16)pack.at[0] : ((const u32*)&pack)[j / 2]) ^ flip * 0x00010001u;
+            const u32 key = __byte_perm(word, later, j % 2 ? 0x3254 : 0x1054);
+            best[j] = key > best[j] ? key : best[j];
+        }
+    }
+    template <class At> GR_HD void locate(Placed<T>& state, int j, At at) {
+        if (state.index >= 0) state.index = at(places - (best[j] & places));
+    }
+    GR_HD Placed<T> settle(int j) { return {(T)((best[j] >> 16) ^ flip), count == 0 ? -1 : 0}; }
+};
 template <class T, bool Max, bool SkipNan, int V>
 struct EvenColumns<Arg<T, Max, SkipNan>, V> : ArgColumns<T, Max, SkipNan, V> {};
 template <class Real, bool Max, bool SkipNan, int V>
 struct EvenColumns<Arg<complex<Real>, Max, SkipNan>, V> : Columns<Arg<complex<Real>, Max, SkipNan>, V> {};
+template <bool Max, bool SkipNan, int V>
+struct EvenColumns<Arg<i16, Max, SkipNan>, V> : HalfArgColumns<i16, Max, V> {};
+template <bool Max, bool SkipNan, int V>
+struct EvenColumns<Arg<u16, Max, SkipNan>, V> : HalfArgColumns<u16, Max, V> {};
 template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 8> : ByteArgColumns<u8, Max, 8> {};
 template <bool Max> struct EvenColumns<Arg<i8, Max, false>, 8> : ByteArgColumns<i8, Max, 8> {};
 template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 16> : ByteArgColumns<u8, Max, 16> {};

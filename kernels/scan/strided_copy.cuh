@@ -183,11 +183,11 @@ template <int Elements> struct ShareStart {
         evenly = whole;
         if (whole && dims > 1) {
             const u64 last = task.length > 1 ? task.by_length.of(at + Elements - 1) : at + Elements - 1;
-            evenly = task.line.div[dims - 1].of(line) == task.line.div[dims - 1].of(last);
+            evenly = task.line.dim[dims - 1].div.of(line) == task.line.dim[dims - 1].div.of(last);
         }
-        pitch_a = task.line.a[dims - 1];
-        pitch_b = task.line.b[dims - 1];
-        pitch_out = task.line.c[dims - 1];
+        pitch_a = task.line.dim[dims - 1].a;
+        pitch_b = task.line.dim[dims - 1].b;
+        pitch_out = task.line.dim[dims - 1].c;
     }
 };
 

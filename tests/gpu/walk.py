@@ -209,7 +209,7 @@ def walk_one_read() -> Iterator[Work]:
 
 
 def walk_groups() -> Iterator[Work]:
-    """Groups of one line, of many lines with labels in common, and of columns, few and so many that labels are sorted."""
+    """Groups of a line, of lines with labels in common, and of columns; few, and so many that labels are sorted."""
     for shape, axis in (((50_000,), 0), ((96, 700), 1), ((5, 9001), 1), ((901, 40), 0)):
         for groups in (3, 1000, 40_000):
             for op, dtypes in GROUPED.items():

@@ -71,6 +71,9 @@ LAYOUTS = {
     "unaligned columns": Layout((1070, 1101), (0,)),
     "unaligned columns inside": Layout((530, 523), (0,), lambda x: x[:, 3:-2]),
     "unaligned columns of planes": Layout((5, 9, 6, 67), (1, 2), lambda x: x[::-1, :, :-1, 1:]),
+    "strided rows of a thread": Layout((2001, 78), (1,), lambda x: x[:, ::3]),
+    "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T),
+    "rows of another order of three": Layout((3, 409, 7, 8), (1, 2, 3), lambda x: x.transpose(0, 3, 1, 2)),
     "columns in any order": Layout((4, 13, 40, 21), (0, 1, 2), lambda x: x.transpose(1, 0, 2, 3)),
     "columns of two strides": Layout((40, 5, 7, 33), (0, 2)),
     "columns with gaps": Layout((300, 6, 9), (0,), lambda x: x[::-1, :, 1:-1]),
@@ -117,6 +120,10 @@ class Case:
         with pytest.MonkeyPatch.context() as patch:
             if "as columns" in self.layout:
                 patch.setattr(tuning, "FOLD_BYTES", 0)
+            if "another order" in self.layout:
+                patch.setattr(tuning, "END_TO_END_BYTES", 0)
+            if "of a thread" in self.layout:
+                patch.setattr(tuning, "THREAD_ROWS", 1)
             for final in self.forms:
                 ours = device_reduce.reduce(chunks, bound, layout.axes, finish=self.finish, final=final)
                 if not machine.collecting:
