@@ -55,6 +55,13 @@ def threads(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, **opti
     return replace(call(name, dtype, shape, axis, carried=True, **options), method="scan_thread_columns")
 
 
+def missing(x: np.ndarray, *at: object) -> np.ndarray:
+    y = x.copy()
+    for part in at:
+        y[part] = np.nan
+    return aligned(y, x.ctypes.data % 16)
+
+
 def rising(x: np.ndarray) -> np.ndarray:
     """As many bytes up to 127 as there is room for: running maxima that change all the time, and do not stay."""
     climb = np.arange(x.size).reshape(x.shape) * 100 // x.size
@@ -196,6 +203,28 @@ CALLS = {
     "lines misaligned, in reverse": call(
         "sum", "f4", (2, 1301), 1, view=lambda x: x[:, 4:1284], reverse=True, carried=True
     ),
+    "halves whose ends differ": call("sum", "f2", (2, 4, 2, 701), 3, view=lambda x: x[:, ::3, :, 1:], carried=True),
+    "halves whose ends differ, backwards": call(
+        "nansum",
+        "f2",
+        (2, 4, 2, 703),
+        3,
+        view=lambda x: broken(x, np.nan, np.s_[..., ::90])[:, ::3, :, ::-1],
+        reverse=True,
+    ),
+    "bytes whose ends differ": call(
+        "max", "u1", (2, 5, 2, 1301), 3, view=lambda x: rising(x)[:, ::2, :, 3:], reverse=True, carried=True
+    ),
+    "bytes apart whose ends differ": call(
+        "sum", "i1", (2, 4, 2, 1301), 3, view=lambda x: x[:, ::3, :, ::2], exclusive=True, carried=True
+    ),
+    "positions of halves whose ends differ": call("argmin", "i2", (2, 4, 3, 703), 3, view=lambda x: x[:, ::3]),
+    "segments of halves whose ends differ": call(
+        "sum", "i2", (2, 4, 2, 703), 3, view=lambda x: x[:, ::3], segmented=True, carried=True
+    ),
+    "short halves whose ends differ": call(
+        "max", "i2", (3, 5, 3, 67), 3, view=lambda x: x[:, ::2, ::2, 1:], carried=True
+    ),
     "lines whose ends differ": call("sum", "f4", (4, 1502), 1, view=lambda x: x[::-1, ::-3], carried=True),
     "few columns with gaps": call("sum", "i4", (700, 7), 0, view=lambda x: x[:, 1:], reverse=True, carried=True),
     "few columns in order": call("affine", "f8", (600, 5), 0, exclusive=True),
@@ -321,6 +350,34 @@ CALLS |= {
     "two operands in segments of columns": call(
         "affine", "f8", (170, 5), 0, segmented=True, exclusive=True, reverse=True
     ),
+}
+CALLS |= {
+    "firsts of flags": call("first", "?", (20_000,), view=lambda x: late(x, True, 0), phase=3),
+    "firsts behind others": call("first", "i2", (9000,), carried=True, phase=2),
+    "firsts": call("first", "f4", (9000,), view=lambda x: missing(x, np.s_[:5003]), phase=4),
+    "firsts from the end": call("first", "f4", (9000,), view=lambda x: missing(x, np.s_[4003:]), reverse=True),
+    "firsts of halves from the end": call("first", "f2", (9000,), view=lambda x: missing(x, 8999), reverse=True),
+    "firsts before each": call("first", "f4", (9000,), view=lambda x: missing(x, np.s_[:5003]), exclusive=True),
+    "firsts in lines": call(
+        "first", "f4", (4, 3001), 1, view=lambda x: missing(x, np.s_[:, :700], np.s_[1, :2950], 2), carried=True
+    ),
+    "firsts in short lines": call(
+        "first", "f2", (70, 67), 1, view=lambda x: missing(x, np.s_[::3, :30], np.s_[5:9])[:, 1:], reverse=True
+    ),
+    "firsts in long lines": call(
+        "first", "f4", (2, 4000), 1, view=lambda x: missing(x, np.s_[:, :2100], np.s_[1, 2200:]), phase=8
+    ),
+    "firsts in lines by lanes": call("first", "i1", (700, 26), 1, carried=True, reverse=True),
+    "firsts by sub-warps": call("first", "f4", (400, 52), 1, view=lambda x: missing(x, np.s_[:, :31], np.s_[::9])),
+    "firsts in lines misaligned": call(
+        "first", "f4", (3, 2402), 1, view=lambda x: missing(x, np.s_[:, :1300])[::-1, 1:-2], carried=True
+    ),
+    "firsts in segments": call("first", "f4", (5000,), view=lambda x: missing(x, np.s_[::2]), segmented=True),
+    "firsts in segments from the end": call(
+        "first", "f4", (3, 700), 1, view=lambda x: missing(x, np.s_[::2]), segmented=True, reverse=True, carried=True
+    ),
+    "lasts of flags": call("last", "?", (20_000,), view=lambda x: late(x, True, 5, 9000)),
+    "lasts in lines": call("last", "i2", (3, 3001), 1, carried=True, reverse=True, exclusive=True),
 }
 PACKS = {
     "sums of halves": call("sum", "f2", (9000,), view=lambda x: broken(x, np.inf, 7000)),
@@ -508,6 +565,23 @@ def test_variances_have_all_their_digits(kernels):
     np.testing.assert_allclose(run(kernels, one, "forward")[0], wanted, rtol=1e-13)
 
 
+def test_two_blocks_share_an_sm():
+    calls = [
+        call("sum", "f4", (40_000,), carried=True),
+        call("min", "i1", (40_000,), view=falling, reverse=True),
+        call("first", "f2", (30_000,), view=lambda x: missing(x, np.s_[:20_000]), exclusive=True),
+        call("max", "f8", (9000,), view=lambda x: x[::-1]),
+    ]
+    with mock.patch.multiple(scan_plans, OF_TWO_BLOCKS=(2, 1), TWO_BLOCKS=0.0):
+        for one in calls:
+            step = one.plan()[0].steps[0]
+            assert step.kernel.endswith(", 2>>") and step.blocks == 2 * scans.PROCESSORS
+        kernels = build([unit(calls)])[0]
+        for one in calls:
+            for seed, schedule in enumerate(SCHEDULES):
+                check(kernels, one, schedule, seed)
+
+
 def test_runs_of_some_packs():
     """Variances of a lane's packs one after another, and some together; with an outlier they take more digits."""
     outlier = call("var", "f4", (9000,), view=lambda x: spiked(x, 1e20, 7 * 384 + 377), carried=True)
@@ -582,6 +656,26 @@ DEFECTS = {
         "Lane::better(before, even), odd, 0x7351",
         "Lane::better(before, even), odd, 0x5173",
         ("maxima of bytes",),
+    ),
+    "packs behind a first element look for another": (
+        "const typename Emit::Out result = Emit::of(first, option);",
+        "const typename Emit::Out result = Emit::of(Op::lift(from.at[0], 0), option);",
+        ("firsts", "firsts in lines", "firsts in short lines"),
+    ),
+    "all packs are behind a first element": (
+        "if (Op::is_decided(acc)) return;",
+        "return;",
+        ("firsts", "firsts from the end"),
+    ),
+    "firsts from the end are those of memory": (
+        "reduce.take(in_scan_order(from));",
+        "reduce.take(from);",
+        ("firsts from the end",),
+    ),
+    "a narrow share ends before its last batch": (
+        "if (units.has(round + i)) *(W*)(target",
+        "if (units.has(round + 10)) *(W*)(target",
+        ("halves whose ends differ", "bytes whose ends differ"),
     ),
     "lanes forget those of the word before": ("carry = __byte_perm(odd, 0, 0x3232);", "", ("maxima of bytes",)),
     "infinities pass for numbers": (
@@ -857,9 +951,9 @@ DEFECTS = {
         ("lines misaligned", "lines misaligned and backwards"),
     ),
     "a second line begins where the first one goes on": (
-        "unit < before ? source : source + jump",
-        "source",
-        ("lines whose ends differ",),
+        "before > 0 ? at : at + jump",
+        "at",
+        ("lines whose ends differ", "halves whose ends differ", "bytes apart whose ends differ"),
     ),
     "a span leaves out its last tile": (
         "[(TWO_LEVEL_RADIX + 1) * wide].publish(Op::combine(state, own));",
@@ -1047,7 +1141,7 @@ DEFECTS = {
         ("columns from the right",),
     ),
     "lines of two planes lie evenly apart": (
-        "evenly = task.line.div[dims - 1].of(line) == task.line.div[dims - 1].of(last);",
+        "evenly = task.line.dim[dims - 1].div.of(line) == task.line.dim[dims - 1].div.of(last);",
         "",
         ("every other line",),
     ),

@@ -341,3 +341,23 @@ def test_each_kernel_has_one_plan_which_it_can_be_asked_for():
     assert found <= GPUS[0].costs.keys()
     with pytest.raises(errors.ArgumentError, match=r"'scan_unknown'.*'reduce-then-scan' or '\w+"):
         drawn(draw, GPUS[0], "scan_unknown")
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shape", "blocks"),
+    [
+        ("sum", "f4", (1 << 24,), 2),
+        ("count_nonzero", "u2", (1 << 23,), 2),
+        ("max", "f8", (1 << 23,), 2),
+        ("max", "f8", (1 << 19,), 1),  # of few rounds
+        ("sum", "f4", (1 << 28,), 1),
+        ("prod", "f4", (1 << 24,), 1),  # of a larger state
+        ("sum", "f4", (64, 1 << 18), 1),
+    ],
+)
+def test_two_blocks_share_an_sm_where_tiles_are_few(name, dtype, shape, blocks):
+    (step,) = planned(name, dtype, shape, len(shape) - 1).steps
+    assert step.scan == "RowScan" and step.kernel.endswith(", 2>>") == (blocks == 2)
+    assert step.blocks <= blocks * PROCESSORS
+    assert blocks * (step.shared_bytes + 1024) <= LIMIT + 1024
+    assert blocks * step.threads <= 2048

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import ArgumentError, message
 from . import (
@@ -44,8 +44,8 @@ from .scan_task import (
 # with 16 and 7: a line of float32 0.96 and 0.94, of int64 0.95 and 0.90, of float64 0.90 and 0.88. More warps are
 # better where more is to be done for each byte: means 0.80 and 0.88, float16 0.76 and 0.89, (2^25, 32) along its rows
 # 0.66 and 0.80. uint8 to uint64 0.96 with 24 and 11, int32 to int64 0.95 with 16 and 9.
-SHAPES = ((24, 11), (20, 11), (16, 11), (16, 9), (16, 7), (8, 11), (8, 7), (4, 7), (4, 3), (2, 1))
-OF_ONE_LINE = tuple((10, 11) if shape == (16, 7) else shape for shape in SHAPES)
+SHAPES = ((24, 11), (20, 11), (16, 11), (16, 9), (16, 7), (10, 11), (8, 11), (8, 7), (4, 7), (4, 3), (2, 1))
+OF_ONE_LINE = tuple(shape for shape in SHAPES if shape != (16, 7))
 # Of a line, from which on lines are scanned as one is, in rounds at whose ends warps meet. Shares so and else: maxima
 # of float32 along (32, 2^25) 1.01 and 0.86, along (1024, 2^20) 1.02 and 1.01, along (8192, 2^17) 1.02 and 1.04; sums of
 # int64 along 32 lines 1.02 and 0.88, of float64 0.96 and 0.89; but maxima of uint8 0.96 and 0.97.
@@ -76,6 +76,12 @@ NARROW_STRIDED = ((20, 5), (16, 5), (8, 5), (4, 3), (2, 1))
 OF_FEW_TILES = ((20, 5), (16, 5))
 OTHER_SHAPE = 1.03
 LARGE_STATE_BYTES = 24  # with larger ones, deviations of float64 have 203 us with the shape above and 291
+# Of one line, by two blocks an SM: the first tiles come and the last ones leave in half the time. 64 MiB as above and
+# so: minima of int8 52 and 48 us, of int16 48 and 45, sums of float32 48 and 47, non-zero uint16 36 and 34, maxima of
+# uint64 backwards 52 and 48; but minima of 256 MiB of float64 149 and 158, products of float32 71 and 77, and maxima of
+# 4 MiB of int16, less than TWO_BLOCKS_ROUNDS of one block an SM, 13.5 and 14.8 (H200, 2026-11-27).
+OF_TWO_BLOCKS, TWO_BLOCKS, TWO_BLOCKS_ROUNDS, SMALL_STATE_BYTES = (7, 7), 1.05, 4, 8
+RESERVED_BYTES = 1024  # of shared memory, for each block of an SM
 
 LANES, MOST_LINES = 32, 1 << 32  # of a warp; that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
@@ -195,7 +201,7 @@ def _in_rows(
     if lead is None:
         lead = arrays.phases[-1] // op.out_bytes if is_dense[-1] else 0
     is_long = arrays.lines == 1 or (max(sizes) > 1 and arrays.shape[-1] * max(sizes) >= LONG_BYTES)
-    is_light = is_long and max(sizes) >= 4 and not op.type.startswith("Mean<")
+    is_light = is_long and max(sizes) >= 4 and op.state_bytes <= 2 * sum(op.itemsizes)
     of_variances = op.type.startswith(("Var<", "Std<"))
     segmented = op.type.startswith("Segmented<")
     of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if is_light or of_variances else SHAPES
@@ -206,15 +212,16 @@ def _in_rows(
     if arrays.lines == 1 and max(sizes) == 2 and op.type.startswith("Mean<"):
         of_lines = OF_NARROW_MEANS
     shapes = _strided_shapes(arrays.shape[-1] * max(sizes), max(sizes)) if strided else of_lines
-    rows = _even_rows(op, limit, processors, math.prod(arrays.shape), shapes, strided)
+    rows = _even_rows(op, limit, processors, arrays, shapes, strided)
     if rows is None:
         return None
     length, lines = arrays.shape[-1], arrays.lines
     tiles = -(-(lines * length + lead) // rows.elements)
     kind = 0 if lines == 1 else 1 if is_long else 2
     flags = ", ".join(flag(x) for x in (strided, exclusive, reverse))
-    name = f"scan_tiles<RowScan<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {kind}, {flags}>>"
-    step = Step(name, min(tiles, processors), rows.threads, rows.shared_bytes)
+    blocks = f", {rows.blocks}" if rows.blocks > 1 else ""
+    name = f"scan_tiles<RowScan<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {kind}, {flags}{blocks}>>"
+    step = Step(name, min(tiles, rows.blocks * processors), rows.threads, rows.shared_bytes)
     steps = [s[-1] for s in arrays.strides]
     units = [_copy_unit(arrays, i, size, lead) for i, size in enumerate(sizes)]
     second = len(sizes) > 2
@@ -235,21 +242,26 @@ def _in_rows(
 
 
 def _even_rows(
-    op: Operator, limit: int, processors: int, elements: int, shapes: Sequence[tuple[int, int]], strided: bool
+    op: Operator, limit: int, processors: int, arrays: Operands, shapes: Sequence[tuple[int, int]], strided: bool
 ) -> Rows | None:
     """Tiles of the first shape that fits, or of another with which processors take fewer elements in as many rounds."""
-    first = fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.running_bytes, limit, shapes)
-    if first is None or strided or op.state_bytes > LARGE_STATE_BYTES:
-        return first
-    others = (
-        fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.running_bytes, limit, (shape,)) for shape in OF_FEW_TILES
-    )
 
-    def cost(rows: Rows) -> float:
-        rounds = -(-elements // (rows.elements * processors))
-        return rounds * rows.elements * (1.0 if rows is first else OTHER_SHAPE)
+    def fit(room: int, some: Sequence[tuple[int, int]]) -> Rows | None:
+        return fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.running_bytes, room, some)
 
-    return min((rows for rows in (first, *others) if rows), key=cost)
+    def taken(rows: Rows, more: int = 0) -> int:
+        return (-(-math.prod(arrays.shape) // (rows.elements * processors)) + more) * rows.elements
+
+    best = fit(limit, shapes)
+    if best and not strided and op.state_bytes <= LARGE_STATE_BYTES:
+        others = filter(None, (fit(limit, (shape,)) for shape in OF_FEW_TILES))
+        best = min((best, *others), key=lambda rows: taken(rows) * (1.0 if rows is best else OTHER_SHAPE))
+    is_light = arrays.lines == 1 and op.state_bytes <= SMALL_STATE_BYTES
+    if best and is_light and taken(best) >= TWO_BLOCKS_ROUNDS * best.elements:
+        two = fit((limit + RESERVED_BYTES) // 2 - RESERVED_BYTES, (OF_TWO_BLOCKS,))
+        if two and taken(two, WRITE_DELAY) * TWO_BLOCKS < taken(best, WRITE_DELAY):
+            return replace(two, blocks=2)
+    return best
 
 
 def _variance_shapes(op: Operator, lines: int, is_long: bool, widest: int) -> tuple[tuple[int, int], ...]:
@@ -325,6 +337,7 @@ class Rows:
     run: int
     elements: int  # of a tile
     shared_bytes: int
+    blocks: int = 1  # of an SM
 
     @property
     def threads(self) -> int:

@@ -112,8 +112,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     template <int Misalignment> using Packs =
         typename Conditional<Misalignment == 0, AlignedPacks<LaneRun>, MisalignedPacks<LaneRun, Misalignment, Run, Reverse>>::type;
     typedef PackScan<Op, Emit, V> Fast;
-    static const bool by_packs =
-        !Exclusive && Fast::exists && (!Reverse || ShiftedPowerSums<Op>::exists || FiniteSum<Op, V>::exists);
+    static const bool takes_reversed = ShiftedPowerSums<Op>::exists || FiniteSum<Op, V>::exists || KeepsFirst<Op>::yes;
+    static const bool by_packs = !Exclusive && Fast::exists && (!Reverse || takes_reversed);
     template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan>::type;
 
     // A pack's element number i in the order of the scan.
@@ -124,8 +124,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         else reduce.take(x);
     }
     GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from, i64 index, int k) const {
-        if constexpr (!Reverse && !KeepsIndex<Op>::yes) {
-            reduce.take(from);
+        if constexpr (KeepsFirst<Op>::yes || (!Reverse && !KeepsIndex<Op>::yes)) {
+            reduce.take(in_scan_order(from));
         } else {
 #pragma unroll
             for (int i = 0; i < V; i++) take(reduce, from.at[scan_index(i)], index, k * V + i);

@@ -9,13 +9,19 @@
 #include "pipeline.cuh"
 #include "scan_state.cuh"
 
+// States that are as long as more than two elements take much arithmetic.
+template <class Op> struct HasLongState { static const bool yes = sizeof(typename Op::State) > 2 * sizeof(typename Op::In); };
+
 // An SM has room for one block, however many registers it takes: variances are faster with more than ptxas takes by itself. H200,
 // 2026-11, of a copy: of a line of float32 0.95 and 0.96, along (32768, 32768) 0.93 and 0.94, of float64 alike; but deviations of a
-// line of float32 with 12 warps 0.92 and 0.86, along 32 lines 0.88 and 0.85.
-template <class Op, int Lines> struct NeedsRegisters { static const bool yes = ShiftedPowerSums<Op>::exists; };
+// line of float32 with 12 warps 0.92 and 0.86, along 32 lines 0.88 and 0.85. Products of a line of float32 289 us and 277.
+template <class Op, int Lines> struct NeedsRegisters {
+    static const bool yes = ShiftedPowerSums<Op>::exists || (Lines < 2 && HasLongState<Op>::yes);
+};
 template <bool SkipNan, int Lines> struct NeedsRegisters<Std<f32, SkipNan>, Lines> { static const bool yes = Lines == 2; };
 
-template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse>
+// Blocks: that share an SM.
+template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse, int Blocks = 1>
 struct RowScan : TileWork<Scan, Warps, 1> {
     typedef typename Op::In In;
     typedef typename Op::State Value;
@@ -28,7 +34,9 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     static const bool takes_tile_early = true;
     // Where lines end, some warps have more to do than others: with a barrier 16384 float64 a line had 0.91 of a copy, else 0.99,
     // 65536 uint8 0.86 and 0.99; but maxima along 32 long lines, of which few shares have ends, 1.01, else 0.88 (H200, 2026-11).
-    static const bool barrier_on_prefix = Lines < 2 && !IsComputeBound<Op>::yes;
+    // 256 MiB of float32, products 255 us and 228, argmin 174 and 152, first elements 156 and 157, minima of float64 149 and 157.
+    // Where another block has the SM meanwhile: sums of float32 151 and 155, non-zero uint16 108 and 111.
+    static const bool barrier_on_prefix = Lines < 2 && (Blocks > 1 || !(IsComputeBound<Op>::yes || HasLongState<Op>::yes));
     // A misaligned share is read as it lies, or realigned first.
     static const bool reads_misaligned =
         Strided && Share::size_b == 0 && Share::size_a >= 4 && V * Share::size_a == 16 && !ShiftedPowerSums<Op>::exists;
@@ -39,7 +47,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     // A share in which one line begins is folded and written as others are, but for the elements of the lane where it does: of
     // int32, whose warps have fewer registers, variances along lines of 16384 had 0.59 of a copy by it, else 0.83 (H200, 2026-11).
     static const bool handles_heads = by_power_sums && !skips && Lines > 0 && !Exclusive && Share::in_place;
-    static const int blocks = NeedsRegisters<Op, Lines>::yes ? 1 : GR_BLOCKS;
+    static const int blocks = Blocks > 1 || NeedsRegisters<Op, Lines>::yes ? Blocks : GR_BLOCKS;
     struct TileLocation { u64 tile; };
     // Shared memory: stages, results where they do not fit into a stage, then the scratch.
     static const int results_at = STAGES * stage_bytes;

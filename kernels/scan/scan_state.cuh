@@ -5,6 +5,7 @@
 #include "../monoid/extremes.cuh"
 #include "../monoid/logical.cuh"
 #include "../monoid/moments.cuh"
+#include "../monoid/order.cuh"
 #include "exponent_shift.cuh"
 
 // The state after one element more: by lifting and combining, or at less cost where an operator can add an element to a state.
@@ -178,12 +179,20 @@ template <class Op> struct SegmentedState<Segmented<Op>, true> {
     static GR_HD State value(State state) { return state; }
 };
 
+// The first element there is: nothing behind it makes a difference.
+template <class Op> struct KeepsFirst { static const bool yes = false; };
+template <class T> struct KeepsFirst<Kept<T, false>> { static const bool yes = true; };
+
 // Folds elements in order: as a thread of a reduction does, but where ScanStep costs less.
 template <class Op> struct ThreadReduce {
     typename Op::Acc acc;
     GR_HD ThreadReduce() : acc(Op::start()) {}
     GR_HD void take(typename Op::In x, i64 index = 0) { Op::absorb(acc, x, index); }
-    template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack) { Op::absorb_pack(acc, pack, 0, 1); }
+    template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack) {
+        if constexpr (KeepsFirst<Op>::yes)
+            if (Op::is_decided(acc)) return;
+        Op::absorb_pack(acc, pack, 0, 1);
+    }
     GR_HD typename Op::State state() const { return Op::settle(acc); }
 };
 template <class Map> struct ThreadReduce<Sum<Map, f64>> {

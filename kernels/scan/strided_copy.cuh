@@ -202,7 +202,7 @@ template <int Elements, int E> struct CopyUnits {
     // True where this lane has a unit in a round.
     GR_HD bool has(int round) const {
         const int all = Elements / E;
-        return (round + 1) * 32 <= all || round * 32 + (int)threadIdx.x % 32 < all;
+        return all % 32 == 0 ? round < rounds : round * 32 + (int)threadIdx.x % 32 < all;
     }
     // Finds this lane's unit of a round: elements from the share's start, or -1 where there is none.
     GR_HD int find(int round, Element& element) const {
@@ -244,16 +244,18 @@ struct UnitCursor {
         return now;
     }
 };
-// A share that is the end of one line and the beginning of the next, or a part of one line, copied unit by unit.
-template <bool Second, int Elements, int Size, int Unit> struct TwoLineSpan {
-    static const int each = Unit / Size, units = Elements / each;
+
+// The same of a share that is the end of one line and the beginning of the next, or a part of one line. H200, 2026-11: maxima of
+// int16 along (13, 66, 4, 6903)[:, ::3], where lines do not lie evenly apart, one address after another 92 us, so 45.
+template <bool Second, int Elements, int Size, int Unit> struct TwoLineCursor {
+    static const int each = Unit / Size;
     bool exist;
-    const u8* at;     // this lane's first unit
-    i64 ahead, jump;  // bytes to its next one; bytes more where the second line begins
-    i32 before;       // units of the first line, from this lane's first on
+    const u8* at;     // this lane's next unit
+    i64 ahead, jump;  // bytes to the one behind it; bytes more where the second line begins
+    i32 before;       // units of the first line, from this lane's next on
 
     // `from` is the operand's first element.
-    GR_HD TwoLineSpan(const Scan& task, const u8* from, const ShareStart<Elements>& start) : exist(false) {
+    GR_HD TwoLineCursor(const Scan& task, const u8* from, const ShareStart<Elements>& start) : exist(false) {
         if (task.length < Elements || !start.whole) return;
         exist = true;
         const i64 step = Second ? task.step_b : task.step_a;
@@ -266,19 +268,34 @@ template <bool Second, int Elements, int Size, int Unit> struct TwoLineSpan {
         jump = there - here - (i64)task.length * step;
         before = (i32)(left < Elements ? left : Elements) / each - (i32)lane;
     }
-    // All lanes of a warp call.
-    GR_HD void fetch(u8* to) const {
-        const u8* source = at;
-        u8* target = to + threadIdx.x % 32 * Unit;
-#pragma unroll 4
-        for (i32 unit = 0; unit < units; unit += 32) {
-            if (units % 32 == 0 || unit + (i32)threadIdx.x % 32 < units)
-                copy_async<Unit>(target, unit < before ? source : source + jump);
-            source += ahead;
-            target += 32 * Unit;
-        }
+    GR_HD const u8* next() {
+        const u8* now = before > 0 ? at : at + jump;
+        at += ahead;
+        before -= 32;
+        return now;
     }
 };
+
+// All lanes of a warp call, with a cursor each. Copies a share's units into shared memory.
+template <int Unit, class Units, class Cursor> GR_HD void fetch_each(const Units& units, Cursor cursor, u8* to) {
+    typedef typename Word<Unit>::type W;
+    const int batch = Unit < 4 ? 10 : 1, together = Unit < 4 ? 1 : 4;  // batch: loads in flight, where they are not asynchronous
+    u8* const target = to + threadIdx.x % 32 * Unit;
+#pragma unroll together
+    for (int round = 0; round < units.rounds; round += batch) {
+        W words[batch];
+#pragma unroll
+        for (int i = 0; i < batch; i++) {
+            if (!units.has(round + i)) break;
+            if constexpr (Unit >= 4) copy_async<Unit>(target + round * 32 * Unit, cursor.next());
+            else words[i] = *(const W*)cursor.next();
+        }
+        if constexpr (Unit < 4)
+#pragma unroll
+            for (int i = 0; i < batch; i++)
+                if (units.has(round + i)) *(W*)(target + (round + i) * 32 * Unit) = words[i];
+    }
+}
 
 // All lanes of a warp call. Copies a share's elements of an operand, the second or the first, into shared memory. Returns what
 // `realign` has to know, or 0 where the share is aligned.
@@ -296,47 +313,29 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
     if constexpr (Unit > Size) {
         if (unit != Unit) return fetch_units<Second, Elements, Size, Unit / 2>(task, unit, to, from, first, start);
     }
-    if constexpr (Unit >= 4) {
-        const TwoLineSpan<Second, Elements, Size, Unit> two_lines(task, from, start);
-        if (two_lines.exist) {
-            two_lines.fetch(to);
-            return 0;
-        }
-    }
-    typedef typename Word<Unit>::type W;
     const CopyUnits<Elements, Unit / Size> units(task, first, start);
-    const int rounds = units.rounds, batch = Unit < 4 ? 8 : 1;  // loads of a lane in flight, where they are not asynchronous
+    const TwoLineCursor<Second, Elements, Size, Unit> two_lines(task, from, start);
+    if (two_lines.exist) {
+        fetch_each<Unit>(units, two_lines, to);
+        return 0;
+    }
     const i64 step = Second ? task.step_b : task.step_a;
     Element element = {};
     if (start.evenly) {
         units.find(0, element);
-        UnitCursor hops(task, (u8*)from + (Second ? start.here.b : start.here.a), element, element.line - start.line, step,
-                  Second ? start.pitch_b : start.pitch_a, 32 * Unit / Size);
-        u8* target = to + threadIdx.x % 32 * Unit;
-#pragma unroll 2
-        for (int round = 0; round < rounds; round += batch) {
-            W words[batch];
-#pragma unroll
-            for (int i = 0; i < batch; i++) {
-                if (!units.has(round + i)) break;
-                if constexpr (Unit >= 4) copy_async<Unit>(target + round * 32 * Unit, hops.next());
-                else words[i] = *(const W*)hops.next();
-            }
-            if constexpr (Unit < 4)
-#pragma unroll
-                for (int i = 0; i < batch; i++)
-                    if (units.has(round + i)) *(W*)(target + (round + i) * 32 * Unit) = words[i];
-        }
+        const UnitCursor hops(task, (u8*)from + (Second ? start.here.b : start.here.a), element, element.line - start.line, step,
+                              Second ? start.pitch_b : start.pitch_a, 32 * Unit / Size);
+        fetch_each<Unit>(units, hops, to);
         return 0;
     }
 #pragma unroll 1
-    for (int round = 0; round < rounds; round++) {
+    for (int round = 0; round < units.rounds; round++) {
         const int at = units.find(round, element);
         if (at < 0) continue;
         const Offset begin = task.line.at(element.line);
         const u8* source = from + (Second ? begin.b : begin.a) + element.in_line * step;
         if constexpr (Unit >= 4) copy_async<Unit>(to + at * Size, source);
-        else *(W*)(to + at * Size) = *(const W*)source;
+        else *(typename Word<Unit>::type*)(to + at * Size) = *(const typename Word<Unit>::type*)source;
     }
     return 0;
 }

@@ -63,9 +63,9 @@ def test_nan(gpu, dtype, axes):
         wanted = host_reduce.reduce((x,), bound, axes)
         partial = gpu.reduce((cp.asarray(x),), bound, axes)
         packed = partial.get().view(bound.state)[..., 0]
-        if bound.indexed:
+        if "arg" in name:  # of complex extremes that are equal to the bit any position is right
             np.testing.assert_array_equal(packed["index"], wanted["index"])
-        elif not name.startswith("nanarg"):
+        else:
             close(gpu.finalise(partial, bound).get(), host_reduce.finalise(wanted, bound), bound, 301)
 
 

@@ -111,7 +111,7 @@ def compare(chunk, x, bound, axis, **options):
     n = x.shape[axis]
     near(got.get(), wanted, bound, n)
     packed = got_total.get().view(bound.state)[..., 0]
-    close(host_reduce.finalise(packed, bound), host_reduce.finalise(total, bound), bound, n)
+    near(host_reduce.finalise(packed, bound), host_reduce.finalise(total, bound), bound, n)
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -38,7 +38,7 @@ def check(partial, x, axes, whole, statistics):
         wanted = host_reduce.reduce((x,), bound, axes)
         terms = max(1, x.size // max(1, wanted.size)) * (10000 if bound.name == "skew" else 1)
         mine = chunk.cut(packed, bound, statistic.offset)
-        if bound.indexed:
+        if "arg" in bound.name:  # of complex extremes that are equal to the bit any position is right
             np.testing.assert_array_equal(mine["index"], wanted["index"], err_msg=bound.name)
         close(host_reduce.finalise(mine, bound), host_reduce.finalise(wanted, bound), bound, terms)
         finished = chunk.finalise(chunk.cut(partial, bound, statistic.offset), bound)
