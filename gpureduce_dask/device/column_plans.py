@@ -232,7 +232,7 @@ class ColumnPlanner(Planner):
             if crowded
             else self._column_items(load * (tuning.UNALIGNED_WORDS if unaligned else 1))
         )
-        if op.core.startswith("Kept<"):
+        if op.core.startswith("Kept<") and runs <= tuning.THREAD_ROW:
             items = min(items, tuning.STOPPING_ITEMS)
         while items > 1 and items * tall >= 2 * runs:
             items //= 2

@@ -12,6 +12,9 @@ from .layout import Dim, merged
 from .plans import Launch, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
+# Operators whose registers are full of a tile of narrow elements, so that two tiles of them spill.
+CROWDED = ("Prod<", "MaxMagnitude<", "Sum<Magnitude<i8>")
+
 
 def one_element(itemsizes: tuple[int, ...]) -> Dim:
     """A line of nothing but one element of each operand."""
@@ -371,7 +374,8 @@ class RowPlanner(Planner):
         splits = wanted // rows
         is_even = rows <= tuning.POLLED_GROUPS and splits * rows >= tuning.EVEN_WAVE * wanted and tiles > wanted * warps
         is_wide = vector * sum(self.op.itemsizes) == 16 and wanted <= tuning.MOST_EVEN
-        return splits if is_even and is_wide else 0
+        is_crowded = self.op.core.startswith(CROWDED) and vector > 4
+        return splits if is_even and is_wide and not is_crowded else 0
 
     def _splits(self, rows: int, row_tiles: int) -> int:
         if rows >= tuning.GRID:
