@@ -274,7 +274,8 @@ def planned(chunk: Chunk, op: Operator, count: int, finish: str) -> tuple[list[L
 
 def check_plan(chunk: Chunk, state_bytes: int, count: int, finish: str, refold: bool = False) -> list[Launch]:
     """Every cell is finished once, from its elements alone, each once."""
-    op = Operator("Refold<Op>" if refold else "Op", chunk.itemsizes, state_bytes, chunk.commutative)
+    core = "Arg<Op>" if chunk.indexed else "Op"
+    op = Operator(f"Refold<{core}>" if refold else core, chunk.itemsizes, state_bytes, chunk.commutative)
     launches, bases = planned(chunk, op, count, finish)
     for todo in launches:
         check_reads(todo, chunk, bases)

@@ -388,6 +388,12 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
         1,
         "ticket",
     ),
+    "batch of ordered rows": (
+        "reduce_ordered",
+        plain((70000, 32), (1,), commutative=False),
+        2,
+        "ticket",
+    ),
     "ordered short rows": (
         "reduce_columns V=1",
         replace(gapped((70000, 3), (1,)), commutative=False, indexed=True),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,15 +17,16 @@ from simt.scans import Call, check
 from simt.scans import unit as scan_unit
 
 from gpureduce_dask.chunk import Place
-from gpureduce_dask.device import launch, map_cut, sources
+from gpureduce_dask.device import launch, map_cut, sources, tuning
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.expressions import tracer, whole
-from gpureduce_dask.expressions.mapped import mapped
+from gpureduce_dask.expressions.mapped import map_of, mapped
 from gpureduce_dask.host import reduce as host
 from gpureduce_dask.operators import table as operators
 from gpureduce_dask.operators import weighted as spreads
-from gpureduce_dask.operators.monoid import Monoid
+from gpureduce_dask.operators.monoid import Bound, Monoid
+from gpureduce_dask.operators.product_monoid import product
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -252,6 +254,25 @@ def test_operators_of_two_arrays_of_which_one_lies_still(machine, name):
 def test_four_operands_of_many_chunks(machine):
     with machine.installed():
         batched(machine)
+
+
+def test_positions_that_are_counted_and_told_together(monkeypatch):
+    """Of reals a kernel counts elements, of complex numbers it is told where each lies: in any order of axes."""
+    monkeypatch.setattr(tuning, "END_TO_END_BYTES", 0)
+    maps = [map_of(bound(f, "argmax", "f4")) for f in (lambda x: x, lambda x: x * (1 + 0j))]
+    parts = [mapped(m.program, m.inner, False, i) for i, m in enumerate(maps)]
+    named = [Bound(replace(p.monoid, name=f"argmax_{i}"), p.dtypes) for i, p in enumerate(parts)]
+    todo = product("map_reduce", tuple(named))
+    x = np.random.default_rng(0).permutation(3000 * 38).reshape(3000, 38).astype("f4")
+    emulator = Emulator(sources.source("maps.cuh"))
+
+    def call():
+        return device_reduce.reduce((put(x, lambda a: a.T),), todo, (0, 1))
+
+    emulator.adopt(build(emulator.collect(call)))
+    with emulator.installed():
+        found = get(call()).view(todo.state)[..., 0]
+    np.testing.assert_array_equal(found, host.reduce((x.T,), todo, (0, 1)))
 
 
 def test_constants_are_values_of_a_launch(machine):

@@ -105,7 +105,7 @@ class ColumnPlanner(Planner):
         return vector
 
     def _reads_unaligned(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim], vector: int) -> bool:
-        """Whether lines that begin at any alignment are read as the aligned words that hold a load, where single
+        """Whether lines that begin at any alignment are read as the aligned words that hold a load, where one or two
         elements are all that keep to it: of few rows, where there is more to each column than to read it, or of four
         elements of four bytes with which little is done."""
         size, widest = self.op.itemsizes[0], self._widest()

@@ -12,8 +12,8 @@ from .layout import Dim, merged
 from .plans import Launch, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
-# Operators whose registers are full of a tile of narrow elements, so that two tiles of them spill.
-CROWDED = ("Prod<", "MaxMagnitude<", "Sum<Magnitude<i8>")
+# Operators whose registers are full of one tile of narrow elements, so that those of a second one spill.
+FULL_OF_ONE_TILE = ("Prod<", "MaxMagnitude<", "Sum<Magnitude<i8>")
 
 
 def one_element(itemsizes: tuple[int, ...]) -> Dim:
@@ -73,7 +73,7 @@ class RowPlanner(Planner):
         """Rows in element order that are so short, so many, and not read by vectors, that a thread takes each, as if
         it were a column."""
         elements = work.length * work.runs * self.chunks
-        is_single = self._own_slots(work, vector)[1] == 1 or work.runs * self.chunks > 1
+        is_single = self._own_slots(work, vector)[1] == 1
         few = tuning.THREADS if elements < 16 else 32  # threads across a tile: the others go down longer columns
         is_short = is_single and elements <= tuning.THREAD_ROW and all(self.op.itemsizes)
         return is_short and work.rows >= tuning.THREAD_ROWS * few
@@ -144,12 +144,14 @@ class RowPlanner(Planner):
         return replace(work, slots=work.length // whole), whole
 
     def _lies_end_to_end(self, line: Dim, vector: int) -> bool:
-        """Whether the elements of a row follow one another, and are many, but their indices are in another order."""
+        """Whether the elements of a row follow one another, and are many, but their indices are in another order. Of
+        several operators together some may count elements while others are told indices: those are taken otherwise."""
         op, reduced, size = self.op, self.layout.reduced, self.op.itemsizes[0]
-        if len(reduced) < 2 or self.chunks > 1 or len(op.itemsizes) > 1 or not self._has_positions():
+        is_plain = op.type.startswith("Arg") and len(op.itemsizes) == 1
+        if len(reduced) < 2 or self.chunks > 1 or not is_plain or not self._has_positions():
             return False
         together = [row_major(reduced, i) * size for i in range(len(reduced))]
-        if [dim.a for dim in reduced] != together or reduced[0].c < 0 or vector == 1 or "Refold" in op.type:
+        if [dim.a for dim in reduced] != together or reduced[0].c < 0 or vector == 1:
             return False
         if vector * op.state_bytes > tuning.END_TO_END_STATES:
             return False
@@ -157,7 +159,8 @@ class RowPlanner(Planner):
             return False
         length = math.lcm(row_major(reduced, 0), vector)
         most = reduced[0].size * row_major(reduced, 0)
-        return most * size >= tuning.END_TO_END_BYTES and length * tuning.END_TO_END_LINES <= most
+        is_short = length <= vector * tuning.THREADS * tuning.POLLED_BLOCKS  # a thread keeps to a slot of it
+        return is_short and most * size >= tuning.END_TO_END_BYTES and length * tuning.END_TO_END_LINES <= most
 
     def _end_to_end(self, vector: int) -> Steps:
         reduced, op = self.layout.reduced, self.op
@@ -374,8 +377,8 @@ class RowPlanner(Planner):
         splits = wanted // rows
         is_even = rows <= tuning.POLLED_GROUPS and splits * rows >= tuning.EVEN_WAVE * wanted and tiles > wanted * warps
         is_wide = vector * sum(self.op.itemsizes) == 16 and wanted <= tuning.MOST_EVEN
-        is_crowded = self.op.core.startswith(CROWDED) and vector > 4
-        return splits if is_even and is_wide and not is_crowded else 0
+        is_full = self.op.core.startswith(FULL_OF_ONE_TILE) and vector > 4
+        return splits if is_even and is_wide and not is_full else 0
 
     def _splits(self, rows: int, row_tiles: int) -> int:
         if rows >= tuning.GRID:

@@ -256,9 +256,9 @@ def _even_rows(
     if best and not strided and op.state_bytes <= LARGE_STATE_BYTES:
         others = filter(None, (fit(limit, (shape,)) for shape in OF_FEW_TILES))
         best = min((best, *others), key=lambda rows: taken(rows) * (1.0 if rows is best else OTHER_SHAPE))
-    is_light = arrays.lines == 1 and op.state_bytes <= SMALL_STATE_BYTES
-    is_light = is_light and (not strided or max(op.itemsizes) == 8)  # of narrow elements with gaps 115 us and 161
-    if best and is_light and taken(best) >= TWO_BLOCKS_ROUNDS * best.elements:
+    is_small = arrays.lines == 1 and op.state_bytes <= SMALL_STATE_BYTES
+    is_small = is_small and (not strided or max(op.itemsizes) == 8)  # of narrow elements with gaps 115 us and 161
+    if best and is_small and taken(best) >= TWO_BLOCKS_ROUNDS * best.elements:
         two = fit((limit + RESERVED_BYTES) // 2 - RESERVED_BYTES, (OF_TWO_BLOCKS,))
         if two and taken(two, WRITE_DELAY) * TWO_BLOCKS < taken(best, WRITE_DELAY):
             return replace(two, blocks=2)

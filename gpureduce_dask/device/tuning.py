@@ -18,12 +18,11 @@ COLUMN_TILES = 264  # tiles as wide as a block, from which on no block goes down
 TICKETS = 288 << 10  # words, all zero, that a stream's launches share: 264 blocks can publish 256 columns of 8 bytes
 POLLED_GROUPS = 16  # groups of blocks of which one waits for the others: fewer than any GPU has room for at a time,
 POLLED_BLOCKS = 1056  # and so many blocks. Sums of 4 MiB 5.3 us, by a ticket 6.8; of 64 MiB 25.2 and 26.6 (an H100)
-WAVE_TILES = 32  # of a warp in each wave of FEW_BLOCKS blocks that load a tile ahead, about,
-EVEN_WAVE = 0.97  # of such waves' blocks that there have to be,
-MOST_EVEN = (
-    1056  # and of blocks, at most. Twenty operators, H200, 2026-11-27, beside tiles one by one: 1.04 times as fast
-)
-# at 16, 64 and 256 MiB, 1.01 at 1 GiB; by 16 tiles a wave 1.02 at 256 MiB; by up to 8448 blocks 1.00 at 1 GiB
+# A long row's tiles are loaded ahead, by whole waves of FEW_BLOCKS blocks. Twenty operators, H200, 2026-11-27, beside
+# tiles one by one: 1.04 times as fast at 16, 64 and 256 MiB, 1.01 at 1 GiB; by 16 tiles a wave 1.02 at 256 MiB.
+WAVE_TILES = 32  # tiles of a warp in each wave, about
+EVEN_WAVE = 0.97  # the least share of the blocks of such waves that rows have to be cut into
+MOST_EVEN = 1056  # blocks, at most
 ROW_ITEMS = 8  # 16-byte loads in flight a thread; half of that for states of HEAVY_STATE_BYTES, and sums of elements of
 # one or two bytes: 64 MiB on an H100, 2026-11-27, sum of int16 0.84 of a read, by 8 0.72; norm1 of uint8 0.79, 0.69
 PAIR_ITEMS = 6  # where half of that would be 4, for sums of two words: mean float64 0.989 R, 4: 0.965; complex128 alike
@@ -69,7 +68,7 @@ PARTED_LOAD = 16  # bytes of a load, below which to find each run of several str
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
 NARROW_STATE_BYTES = 192  # the same for moments of float16 and bfloat16: var of 8 columns 0.93 R, of 2 0.90
 COLUMN_LOAD_BYTES = 128  # in flight a thread; half of that for states of HEAVY_STATE_BYTES, unless of narrow floats
-MOST_TAKEN = 1 << 16  # elements of a column that one thread takes: what 32 bits hold of the squares of bytes
+MOST_TAKEN = 1 << 16  # elements of a column that one thread takes: 32 bits hold their squares of bytes, 16 their places
 CACHE_LINE = 128  # bytes: a warp's load from within one takes more of L2's bandwidth than there is to spare
 FLAT_SLOTS = 32  # lines of fewer vectors are laid end to end
 FLAT_BLOCKS = 2112  # over lines laid end to end; a quarter where no vector straddles two: 0.96-0.97 R, else 0.93-0.96
@@ -92,5 +91,7 @@ PADDED_SHARE = 1.5  # bytes from one short line to the next, by those of a line,
 # long by words, but of few rows: var of 2 of bool 0.23, and 0.13 singly, sum of 15 of bfloat16 0.45 and 0.35 (H200)
 UNALIGNED_RUNS = 16  # rows below which any operator's are,
 UNALIGNED_SLOTS = 1 << 17  # where there are so many loads of each
-UNALIGNED_WIDEST = 2  # columns that an aligned load may hold at most, where words hold four times as many
+UNALIGNED_WIDEST = (
+    2  # columns that an aligned load may hold at most: uint16 at a pitch of 4 bytes, by words of 8 117 us and 80
+)
 UNALIGNED_WORDS = 2  # words in flight for a load of theirs, as loads are counted

@@ -273,7 +273,7 @@ GR_HD typename Op::State reduce_end_to_end(const Todo& task, const typename Todo
     return state;
 }
 
-// Threads of an SM that share its registers where loads run ahead, so that a wave of blocks has as many as are planned.
+// Where loads run ahead, registers are kept to as many as let so many threads share an SM: the blocks of a wave.
 const int AHEAD_THREADS = 512;
 
 // Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... For commutative operators.

@@ -20,7 +20,7 @@ template <class Op, int Lines> struct NeedsRegisters {
 };
 template <bool SkipNan, int Lines> struct NeedsRegisters<Std<f32, SkipNan>, Lines> { static const bool yes = Lines == 2; };
 
-// Blocks: that share an SM.
+// Blocks: how many of them share an SM.
 template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse, int Blocks = 1>
 struct RowScan : TileWork<Scan, Warps, 1> {
     typedef typename Op::In In;
