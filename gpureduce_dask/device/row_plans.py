@@ -12,7 +12,9 @@ from .layout import Dim, merged
 from .plans import Launch, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
-# Operators whose registers are full of one tile of narrow elements, so that those of a second one spill.
+# Operators that fill registers with more than a tile, of which nobody knows how many, and those that a tile of narrow
+# elements fills them for: a second tile would spill.
+FULL = ("Mapped<", "Both<", "User<")
 FULL_OF_ONE_TILE = ("Prod<", "MaxMagnitude<", "Sum<Magnitude<i8>")
 
 
@@ -377,7 +379,7 @@ class RowPlanner(Planner):
         splits = wanted // rows
         is_even = rows <= tuning.POLLED_GROUPS and splits * rows >= tuning.EVEN_WAVE * wanted and tiles > wanted * warps
         is_wide = vector * sum(self.op.itemsizes) == 16 and wanted <= tuning.MOST_EVEN
-        is_full = self.op.core.startswith(FULL_OF_ONE_TILE) and vector > 4
+        is_full = self.op.type.startswith(FULL) or (vector > 4 and self.op.core.startswith(FULL_OF_ONE_TILE))
         return splits if is_even and is_wide and not is_full else 0
 
     def _splits(self, rows: int, row_tiles: int) -> int:
