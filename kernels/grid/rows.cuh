@@ -29,25 +29,6 @@ GR_HD void absorb_edges(typename Op::Acc& acc, const Todo& task, const Base* bas
     }
 }
 
-// One lane's share of a tile: Items slots, Lanes apart, those below `end`. All loads are issued before the first use.
-template <class Op, int V, int Lanes, int Items, bool Bounded, class Todo>
-GR_HD void absorb_tile(typename Op::Acc& acc, const Todo& task, const Line<typename Op::In, V>& line, u64 slot,
-                       u64 end) {
-    typedef typename Op::In In;
-    Pack<In, V> pack[Items];
-#pragma unroll
-    for (int i = 0; i < Items; i++)
-        if (!Bounded || slot + i * Lanes < end) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
-    const i64 index = line.index + line.position(slot) * task.step_c, gap = (i64)(Lanes * V) * task.step_c;
-    if (!Bounded) {
-        Op::template absorb_packs<Lanes>(acc, pack, index, gap, task.step_c);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < Items; i++)
-        if (slot + i * Lanes < end) Op::absorb_pack(acc, pack[i], index + i * gap, task.step_c);
-}
-
 // A lane's share of a tile that is whole: its loads, and what is done with them.
 template <class In, int V, int Lanes, int Items, class Todo>
 GR_HD void load_tile(Pack<In, V> (&pack)[Items], const Todo& task, const Line<In, V>& line, u64 slot) {
@@ -59,6 +40,26 @@ GR_HD void absorb_loaded(typename Op::Acc& acc, const Pack<typename Op::In, V> (
                          const Line<typename Op::In, V>& line, u64 slot) {
     const i64 index = line.index + line.position(slot) * task.step_c;
     Op::template absorb_packs<Lanes>(acc, pack, index, (i64)(Lanes * V) * task.step_c, task.step_c);
+}
+
+// One lane's share of a tile: Items slots, Lanes apart, those below `end`. All loads are issued before the first use.
+template <class Op, int V, int Lanes, int Items, bool Bounded, class Todo>
+GR_HD void absorb_tile(typename Op::Acc& acc, const Todo& task, const Line<typename Op::In, V>& line, u64 slot,
+                       u64 end) {
+    typedef typename Op::In In;
+    Pack<In, V> pack[Items];
+    if (!Bounded) {
+        load_tile<In, V, Lanes>(pack, task, line, slot);
+        absorb_loaded<Op, V, Lanes>(acc, pack, task, line, slot);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < Items; i++)
+        if (slot + i * Lanes < end) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
+    const i64 index = line.index + line.position(slot) * task.step_c, gap = (i64)(Lanes * V) * task.step_c;
+#pragma unroll
+    for (int i = 0; i < Items; i++)
+        if (slot + i * Lanes < end) Op::absorb_pack(acc, pack[i], index + i * gap, task.step_c);
 }
 
 // Every teams-th of the whole tiles of one line from `tile` on. The loads of one are issued before the one before it is

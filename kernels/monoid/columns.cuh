@@ -384,40 +384,13 @@ template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
     }
     GR_HD Placed<T> settle(int j) { return {best[j], count == 0 || (SkipNan && is_nan(best[j])) ? -1 : 0}; }
 };
-// Bytes with their place below them in one word, so that one comparison settles both.
-template <class T, bool Max, int V> struct ByteArgColumns {
+// Integers of one or two bytes with their place below them in one word, so that one comparison settles both. A thread takes no
+// more than 2^16 elements.
+template <class T, bool Max, int V> struct PlacedColumns {
     static const bool counts = true, takes_four = false, takes_rows = false;
-    static const u32 places = 0xffffffu;
-    static const u32 flip = (Max ? 0u : 0xffu) ^ (T(-1) < T(0) ? 0x80u : 0u);
-    u32 best[V], count;
-    GR_HD void start() {
-#pragma unroll
-        for (int j = 0; j < V; j++) best[j] = 0;
-        count = 0;
-    }
-    GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
-        const u32 later = places - count;  // of equal bytes the earlier is the larger word; at least 2^23
-        count++;
-#pragma unroll
-        for (int w = 0; w < V / 4; w++) {
-            const u32 word = ((const u32*)&pack)[w] ^ flip * 0x01010101u;
-#pragma unroll
-            for (int k = 0; k < 4; k++) {
-                u32 key = __byte_perm(word, later, 0x0654 | k << 12);
-                best[4 * w + k] = key > best[4 * w + k] ? key : best[4 * w + k];
-            }
-        }
-    }
-    template <class At> GR_HD void locate(Placed<T>& state, int j, At at) {
-        if (state.index >= 0) state.index = at(places - (best[j] & places));
-    }
-    GR_HD Placed<T> settle(int j) { return {(T)((best[j] >> 24) ^ flip), best[j] == 0 ? -1 : 0}; }
-};
-// The same of 16-bit integers, whose places have as many bits: a thread takes no more than 2^16 elements.
-template <class T, bool Max, int V> struct HalfArgColumns {
-    static const bool counts = true, takes_four = false, takes_rows = false;
-    static const u32 places = 0xffffu;
-    static const u32 flip = (Max ? 0u : 0xffffu) ^ (T(-1) < T(0) ? 0x8000u : 0u);
+    static const int bits = 8 * sizeof(T), a_word = 4 / sizeof(T);
+    static const u32 places = 0xffffffffu >> bits, ones = sizeof(T) == 1 ? 0x01010101u : 0x00010001u;
+    static const u32 flip = (Max ? 0u : (1u << bits) - 1) ^ (T(-1) < T(0) ? 1u << (bits - 1) : 0u);
     u32 best[V], count;
     GR_HD void start() {
 #pragma unroll
@@ -429,28 +402,29 @@ template <class T, bool Max, int V> struct HalfArgColumns {
         count++;
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            const u32 word = (V == 1 ? (u32)(u16)pack.at[0] : ((const u32*)&pack)[j / 2]) ^ flip * 0x00010001u;
-            const u32 key = __byte_perm(word, later, j % 2 ? 0x3254 : 0x1054);
+            const u32 word = (V < a_word ? (u32)(u16)pack.at[0] : ((const u32*)&pack)[j / a_word]) ^ flip * ones;
+            const int k = j % a_word;
+            const u32 key = __byte_perm(word, later, sizeof(T) == 1 ? 0x0654 | k << 12 : 0x1054 + k * 0x2200);
             best[j] = key > best[j] ? key : best[j];
         }
     }
     template <class At> GR_HD void locate(Placed<T>& state, int j, At at) {
         if (state.index >= 0) state.index = at(places - (best[j] & places));
     }
-    GR_HD Placed<T> settle(int j) { return {(T)((best[j] >> 16) ^ flip), count == 0 ? -1 : 0}; }
+    GR_HD Placed<T> settle(int j) { return {(T)((best[j] >> (32 - bits)) ^ flip), count == 0 ? -1 : 0}; }
 };
 template <class T, bool Max, bool SkipNan, int V>
 struct EvenColumns<Arg<T, Max, SkipNan>, V> : ArgColumns<T, Max, SkipNan, V> {};
 template <class Real, bool Max, bool SkipNan, int V>
 struct EvenColumns<Arg<complex<Real>, Max, SkipNan>, V> : Columns<Arg<complex<Real>, Max, SkipNan>, V> {};
 template <bool Max, bool SkipNan, int V>
-struct EvenColumns<Arg<i16, Max, SkipNan>, V> : HalfArgColumns<i16, Max, V> {};
+struct EvenColumns<Arg<i16, Max, SkipNan>, V> : PlacedColumns<i16, Max, V> {};
 template <bool Max, bool SkipNan, int V>
-struct EvenColumns<Arg<u16, Max, SkipNan>, V> : HalfArgColumns<u16, Max, V> {};
-template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 8> : ByteArgColumns<u8, Max, 8> {};
-template <bool Max> struct EvenColumns<Arg<i8, Max, false>, 8> : ByteArgColumns<i8, Max, 8> {};
-template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 16> : ByteArgColumns<u8, Max, 16> {};
-template <bool Max> struct EvenColumns<Arg<i8, Max, false>, 16> : ByteArgColumns<i8, Max, 16> {};
+struct EvenColumns<Arg<u16, Max, SkipNan>, V> : PlacedColumns<u16, Max, V> {};
+template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 8> : PlacedColumns<u8, Max, 8> {};
+template <bool Max> struct EvenColumns<Arg<i8, Max, false>, 8> : PlacedColumns<i8, Max, 8> {};
+template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 16> : PlacedColumns<u8, Max, 16> {};
+template <bool Max> struct EvenColumns<Arg<i8, Max, false>, 16> : PlacedColumns<i8, Max, 16> {};
 
 template <class A> struct Columns<Sum<Value<i8, A>, A>, 16> : ByteColumns<i8, A, 16> {};
 template <class A> struct Columns<Sum<Value<i8, A>, A>, 8> : ByteColumns<i8, A, 8> {};
