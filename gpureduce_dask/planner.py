@@ -22,6 +22,7 @@ IN_TURN_BYTES = 2**24  # of chunks that one task scans in turn: they lie in memo
 MOST_IN_TURN = 64
 BUSY = 0.8  # of all threads, from which on lines are scanned in turn: with fewer, to read each chunk twice takes less
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
+EXCHANGED_BYTES = 2**29  # of partials, at most, that one task takes from all workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,17 @@ def by_worker(
         for part in even_stretches(len(members), size):
             groups.append(Group(as_range([members[i] for i in part.members]), worker))
     return groups
+
+
+def sets_of_slices(slices: int, threads: int, workers: int, partial_bytes: float) -> list[range]:
+    """Slices in sets that one task each completes, of partials of so many bytes that every worker has of each slice: a
+    set a thread, or more where partials are large. No sets where most would be of one slice, or sizes are unknown."""
+    if workers < 2 or math.isnan(partial_bytes):
+        return []
+    size = min(-(-slices // threads), int(EXCHANGED_BYTES // max(1, workers * partial_bytes)))
+    if size < 2:
+        return []
+    return [range(g.members[0], g.members[-1] + 1) for g in even_stretches(slices, size)]
 
 
 def smaller(groups: Sequence[Group], size: int) -> list[Group]:

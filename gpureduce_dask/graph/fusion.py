@@ -67,7 +67,8 @@ class TaskWriter:
     """Tasks as they come. Keys of the result's blocks begin with ``name``; those of others say their step, are
     numbered, and say how many chunks a task reduces.
 
-    Steps of reductions are "chunk", one to its partial, "group", several chunks to one, and "combine", partials to one.
+    Steps of reductions are "chunk", one to its partial, "group", several chunks to one, "combine", partials to one,
+    and "blocks", those of several slices to their results.
     Those of scans are "total", of chunks, "carry", what stands before each chunk, "line", several chunks of a line
     scanned in turn, "behind", what stands behind them, "cut" and "gather", the rows of several chunks, and "rows", some
     of these scanned.

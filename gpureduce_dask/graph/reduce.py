@@ -36,7 +36,7 @@ from .arguments import (
     stages,
 )
 from .fusion import Tasks, TaskWriter
-from .sources import GroupTask, LazySource, Reduction, Source, bundles, joined, slices_of
+from .sources import GroupTask, LazySource, Reduction, Source, bundles, exchanges, joined, slices_of
 
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
 MANY, MANY_A_THREAD = 32, 4
@@ -147,6 +147,9 @@ class Tree:
         slices = list(source.slices(self.order[0]))
         may_join = not is_lazy or (source.holders is not None and size >= FAN_IN)
         together = self._bundles(source, slices) if may_join else {}
+        is_one_stage = len(self.order) == 1 and not is_lazy
+        if sets := exchanges(source, slices, self.order[0]) if is_one_stage and not together else []:
+            return self._of_sets(source, [[slices[i] for i in each] for each in sets])
         level = {}
         for outer, groups in slices:
             self.groups += [(group.worker, group.chunks) for group in groups]
@@ -180,11 +183,31 @@ class Tree:
             ref = self._add(joined(groups))
             found.update((group, Task(None, operator.getitem, ref, i)) for i, group in enumerate(groups))
         if found:
-            self._send_together(len(slices), source.known.threads)
+            self._send_together(len(slices), source.known.threads, self.bundles)
         return found
 
+    def _of_sets(self, source: Source, sets: list[list[tuple[Coords, list[GroupTask]]]]) -> Tree:
+        """For each set of slices a task a worker, one that completes their results, and one for each block of these."""
+        self._send_together(sum(map(len, sets)), source.known.threads, len(sets))
+        run = partial(reduce_tasks.finalise_each, bound=self.bound, drop=self._dropped, device=self.device)
+        for slices in sets:
+            groups = [group for _, each in slices for group in each]
+            self.groups += [(group.worker, group.chunks) for group in groups]
+            places: dict[GroupTask, Any] = {}
+            for worker in dict.fromkeys(group.worker for group in groups):
+                mine = [group for group in groups if group.worker == worker]
+                ref = self._add(joined(mine))
+                places.update((group, Task(None, operator.getitem, ref, i)) for i, group in enumerate(mine))
+            partials, sizes = List(*(places[group] for group in groups)), [len(each) for _, each in slices]
+            blocks = self.writer.add("blocks", partial(run, sizes=sizes), partials)
+            for number, (outer, _) in enumerate(slices):
+                key = self._block_key(outer)
+                take = partial(reduce_tasks.pick, number=number)
+                self.writer.tasks[key] = Task(key, take, blocks, *self.awaited)
+        return self._as_array(source)
+
     def _later_stages(self, level: dict[Coords, Any], source: Source) -> Tree:
-        """Combine along the axes that are left, and make the array of the last results."""
+        """Combine along the axes that are left."""
         blocks = [1 if a in self.order[0] else n for a, n in enumerate(self.x.numblocks)]
         for number, stage in enumerate(self.order[1:], 1):
             size = _neighbours(self.split, stage, blocks)
@@ -193,6 +216,10 @@ class Tree:
                 for outer, members in slices_of(tuple(blocks), stage).items()
             }
             blocks = [1 if a in stage else n for a, n in enumerate(blocks)]
+        return self._as_array(source)
+
+    def _as_array(self, source: Source) -> Tree:
+        """The array of the blocks that were written."""
         graph = HighLevelGraph.from_collections(self.name, Tasks(self.writer.tasks), dependencies=source.dependencies)
         if layers := source.futures:
             names = {f"{self.name}-handles-{i}": layer for i, layer in enumerate(layers)}
@@ -221,28 +248,36 @@ class Tree:
             refs = [each[0] if len(each) == 1 else self.writer.add("combine", run, List(*each)) for each in groups]
         return list(refs)
 
-    def _send_together(self, blocks: int, threads: Mapping[str, int]) -> None:
+    def _send_together(self, blocks: int, threads: Mapping[str, int], needs: int) -> None:
         """Give the tasks that finish blocks as many dependencies as it takes to be sent together, once there are few
-        tasks whose partials they all need: tasks of nothing, each of a name of its own, for the scheduler counts by
-        name."""
+        tasks, so many, whose results they need: tasks of nothing, each of a name of its own, for the scheduler counts
+        by name."""
         if len(self.order) == 1 and blocks > 2 * sum(threads.values()):
-            self.awaited = [self.writer.add(f"placeholder-{i}", int) for i in range(self.bundles, DEPENDENCIES)]
+            self.awaited = [self.writer.add(f"placeholder-{i}", int) for i in range(needs, DEPENDENCIES)]
 
     def _close(self, refs: list[Any], outer: Coords, stage: int, kind: type[Task], in_runs: bool = False) -> TaskRef:
         """The task that ends a stage and folds the next one's axes, or that ends the tree."""
         is_last = stage + 1 == len(self.order)
         if is_last:
-            drop = None if self.keepdims else self.axes
-            run = partial(reduce_tasks.finalise, bound=self.bound, drop=drop, device=self.device)
+            run = partial(reduce_tasks.finalise, bound=self.bound, drop=self._dropped, device=self.device)
         else:
             run = partial(reduce_tasks.combine, bound=self.bound, then=self.order[stage + 1])
         if in_runs:
             run = partial(reduce_tasks.in_order, close=run)
         if not is_last:
             return self.writer.add("combine", run, List(*refs), *self.awaited, kind=kind)
-        key: Any = (self.name, *(outer[a] for a in self.kept), *(0 for _ in self.bound.extra))
+        key = self._block_key(outer)
         self.writer.tasks[key] = kind(key, run, List(*refs), *self.awaited)
         return TaskRef(key)
+
+    @property
+    def _dropped(self) -> Axes | None:
+        """The axes that the result loses; None where it keeps all."""
+        return None if self.keepdims else self.axes
+
+    def _block_key(self, outer: Coords) -> Any:
+        """The key of the block of a slice."""
+        return (self.name, *(outer[a] for a in self.kept), *(0 for _ in self.bound.extra))
 
     def _inputs(self) -> tuple[Any, ...]:
         # What has fewer axes lies along the reduced ones.

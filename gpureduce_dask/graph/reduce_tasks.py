@@ -118,6 +118,20 @@ def finalise(partials: list[Partial], *_awaited: Any, bound: Bound, drop: Axes |
     return result(merge(partials, bound), bound, drop, device)
 
 
+@faults.task
+def finalise_each(
+    partials: list[Partial], bound: Bound, sizes: Sequence[int], drop: Axes | None, device: bool
+) -> list[Any]:
+    """The last partials of several slices, so many of each, to the results of each."""
+    ends = [*accumulate(sizes, initial=0)]
+    return [result(merge(partials[a:b], bound), bound, drop, device) for a, b in pairwise(ends)]
+
+
+def pick(results: list[Any], *_awaited: Any, number: int) -> Any:
+    """The results of one of several slices."""
+    return results[number]
+
+
 def broadcast_weights(block: Any, weights: Any, axes: Axes) -> Any:
     """Weights along ``axes``, in that order, as a view of the shape of their chunk and on its side."""
     if weights.shape != tuple(block.shape[a] for a in axes):

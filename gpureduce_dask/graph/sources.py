@@ -142,6 +142,20 @@ def bundles(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage:
     return found
 
 
+def exchanges(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage: Axes) -> list[range]:
+    """Slices in sets, where every worker has chunks of each slice: it makes the partials of a set's slices in one task,
+    and one task completes them. So each partial goes to one worker, as large ones should."""
+    reduction = source.reduction
+    homes = {group.worker for _, groups in slices for group in groups}
+    if source.memory or reduction.size or None in homes or not reduction.bound.monoid.commutative:
+        return []
+    if any(len({group.worker for group in groups}) < len(homes) for _, groups in slices):
+        return []
+    kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
+    largest = bytes_of_largest(kept, reduction.bound)
+    return planner.sets_of_slices(len(slices), source.known.total, len(homes), largest)
+
+
 def joined(groups: list[GroupTask]) -> GroupTask:
     """Groups of several slices as one, which gives a list of their partials."""
     first, chunks = groups[0], [group.chunks for group in groups]

@@ -23,7 +23,7 @@ from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, group_task, scan_tasks
 from . import graph_arrays as da
 from .group_task import Key
-from .reduce_tasks import combine, finalise
+from .reduce_tasks import combine, finalise, pick
 from .scan_tasks import Scan
 
 Graph = Mapping[Key, GraphNode]
@@ -158,4 +158,4 @@ def _finished_for(key: Key, graph: Mapping[Key, GraphNode], apart: set[Key], use
 
 
 def _finishes(node: GraphNode | None) -> bool:
-    return type(node) is Task and getattr(node.func, "func", None) in (combine, finalise)
+    return type(node) is Task and getattr(node.func, "func", None) in (combine, finalise, pick)

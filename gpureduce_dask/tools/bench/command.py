@@ -55,6 +55,7 @@ def _tree_arguments(parser: argparse.ArgumentParser) -> None:
     )
     _repeats(parser)
     parser.add_argument("--no-stock", action="store_true", help="time ours alone (default: stock dask too)")
+    parser.add_argument("--protocol", help="how workers talk: tcp or ucx (default: as gr.cluster.start has it)")
     parser.add_argument("--budget", type=float, default=280, help="seconds for each number of GPUs (default: 280)")
     _json(parser, "trees.json, of the suites scan_trees.json, one_read_trees.json, grids.json or mechanisms.json")
     _made_of_results(parser, "time against chunks, not of grids and mechanisms")
@@ -266,7 +267,8 @@ def _trees(args: argparse.Namespace) -> int:
     suite = suites.get(args.suite, trees.REDUCTIONS)
     for gpus in [count_gpus()] if args.gpus is None else args.gpus:
         mib = args.mib or (8192 if gpus else 128)
-        trees.run(suite, gpus, args.workers, mib, args.chunks, args.repeats, not args.no_stock, path, args.budget)
+        how = (args.repeats, not args.no_stock, path, args.budget, args.protocol)
+        trees.run(suite, gpus, args.workers, mib, args.chunks, *how)
     return _report_trees(args, json.loads(path.read_text()))
 
 

@@ -98,13 +98,12 @@ def told(row: Row) -> str:
 
 
 @contextmanager
-def cluster(gpus: int, workers: int) -> Iterator[Any]:
+def cluster(gpus: int, workers: int, protocol: str | None = "tcp") -> Iterator[Any]:
     """A client of so many workers on this machine: one a GPU, or NumPy workers; of one thread, kernels not compiled."""
     with gr.cluster.start(
         gpus or workers,
         gpu=gpus > 0,
-        protocol="tcp",
-        rmm_pool_size=None,
+        protocol=protocol,
         dashboard_address="127.0.0.1:0",
         threads_per_worker=1,
     ) as client:
@@ -228,6 +227,11 @@ class Suite:
 REDUCTIONS = Suite("reductions", both, with_local_cupy=True)
 
 
+def _which(run: Result) -> tuple[int, int, str]:
+    """What tells a run from others of the same suite."""
+    return run["gpus"], run["workers"], run.get("protocol", "tcp")
+
+
 def run(
     suite: Suite,
     gpus: int,
@@ -238,10 +242,12 @@ def run(
     with_stock: bool,
     path: Path,
     budget: float,
+    protocol: str | None = None,
 ) -> Result:
-    """Measure every case on one cluster, the JSON written after each; ``mib`` are of one worker's data.
+    """Measure every case on one cluster, the JSON written after each; ``mib`` are of one worker's data, and workers
+    talk by a protocol, by default that of :func:`gpureduce_dask.cluster.start`.
 
-    The result joins those of other numbers of GPUs that the JSON holds already. What has not begun after ``budget``
+    The result joins those of other numbers of GPUs, and of other protocols, that the JSON holds already. What has not begun after ``budget``
     seconds is left out.
     """
     begin = time.monotonic()
@@ -250,10 +256,6 @@ def run(
     mine: Result = {"date": time.strftime("%Y-%m-%d"), "gpus": gpus, "workers": workers, "rows": []}
     mine |= {"processor": processor(), "dask": version("dask"), "repeats": repeats}
     mine["nbytes"] = int(mib * 2**20) * workers
-    result["runs"] = sorted(
-        [r for r in result["runs"] if (r["gpus"], r["workers"]) != (gpus, workers)] + [mine],
-        key=lambda r: (r["gpus"], r["workers"]),
-    )
 
     def write() -> None:
         mine["seconds"] = time.monotonic() - begin
@@ -262,7 +264,10 @@ def run(
     progress(
         f"{suite.what}: starting {workers} {'workers, one a GPU' if gpus else 'NumPy workers'}; {budget:g} s at most"
     )
-    with cluster(gpus, workers) as client:
+    with cluster(gpus, workers, protocol) as client:
+        mine["protocol"] = client.scheduler.address.partition(":")[0]
+        others = [r for r in result["runs"] if _which(r) != _which(mine)]
+        result["runs"] = sorted([*others, mine], key=_which)
         mine["round_trip"] = round_trip(client)
         if gpus:
             mine["device"] = next(iter(gr.warm(client, ops=()).values()))["gpu"]

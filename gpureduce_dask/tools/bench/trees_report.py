@@ -26,7 +26,9 @@ def where(run: Result) -> str:
     """The workers of a run, in words."""
     if not run["gpus"]:
         return f"{run['workers']} NumPy workers"
-    return f"{run['gpus']} {run.get('device', 'GPU')}" + ("s" if run["gpus"] > 1 else "")
+    if run["gpus"] == 1:
+        return f"1 {run.get('device', 'GPU')}"
+    return f"{run['gpus']} {run.get('device', 'GPU')}s by {run.get('protocol', 'tcp').upper()}"
 
 
 def target(run: Result) -> float | None:
