@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import itertools
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -41,10 +42,12 @@ SCANNED = {
     ("logical_or", "b1"): ("b1", "b1"),
     ("logical_and", "b1"): ("b1", "b1"),
 }
+SUMS = {"f": ("sum_float32", 1), "d": ("sum_float64", 1), "F": ("sum_float32", 2), "D": ("sum_float64", 2)}
 SPREAD = ("f4", "f8", *INTEGERS)  # of whose elements there are variances, and extrema of columns
 SUM, DEVIATIONS, LOW, HIGH = 1, 2, 4, 8  # of several reductions at once
 TABLES = 4  # of counts, as in histogram.c
 ROW = 128  # elements of a row below which NumPy finds positions as fast
+F8 = np.dtype(np.float64)
 
 
 @functools.cache
@@ -70,17 +73,41 @@ def sums(block: Array) -> State | None:
 
     Of float32 and complex64 a float64 for each part, of float64 and complex128 a pair for each part.
     """
-    real = block.dtype.type(0).real.dtype if block.dtype.kind in "fc" else block.dtype
-    loops = _loops_for(block) if real in ("f4", "f8") else None
+    name, parts = SUMS.get(block.dtype.char, ("", 0))  # which lie side by side as columns do
+    loops = _loops_for(block) if parts else None
     if loops is None:
         return None
     outer, n, inner = block.shape
-    parts = block.itemsize // real.itemsize  # which lie side by side as columns do
-    hi, lo = np.empty((outer, inner * parts)), np.empty((outer, inner * parts)) if real == "f8" else None
-    _reduce(loops[f"sum_{real.name}"], block, (outer, n, inner * parts), hi, lo)
+    hi, lo = np.empty((outer, inner * parts)), np.empty((outer, inner * parts)) if name == "sum_float64" else None
+    _reduce(loops[name], block, (outer, n, inner * parts), hi, lo)
     if lo is None:
         return (hi if parts == 1 else hi.view("c16"),)
     return (hi, lo) if parts == 1 else (hi[:, ::2], lo[:, ::2], hi[:, 1::2], lo[:, 1::2])
+
+
+def add_pairs(hi: Array, lo: Array, more_hi: Array, more_lo: Array) -> tuple[Array, Array] | None:
+    """The sums of pairs of float64, of one shape, each renormalised; None if not done here."""
+    pairs = hi, lo, more_hi, more_lo
+    if (loops := library()) is None or not all(a.shape == hi.shape for a in pairs):
+        return None
+    steps = [_one_step(array) for array in pairs]
+    if 0 in steps:
+        return None
+    total, rest = np.empty(hi.shape), np.empty(hi.shape)
+    arrays = *pairs, np.array(steps, np.int64), total, rest
+    loops.add_pairs(ctypes.c_int64(hi.size), *(ctypes.c_void_p(a.ctypes.data) for a in arrays))
+    return total, rest
+
+
+def _one_step(array: Array) -> int:
+    """Bytes from one element to the next of a float64 array, in C order; 0 where there is no one such step."""
+    if array.dtype != F8 or not array.flags.aligned:
+        return 0
+    if array.flags.c_contiguous:
+        return array.itemsize
+    dims = [(n, step) for n, step in zip(array.shape, array.strides, strict=True) if n > 1]
+    is_one = all(step == inner * n for (_, step), (n, inner) in itertools.pairwise(dims))
+    return dims[-1][1] if is_one else 0
 
 
 def present(block: Array) -> tuple[Array, Array, Array] | None:

@@ -90,6 +90,8 @@ def add_pairs(hi: Array, lo: Array, other_hi: Array, other_lo: Array) -> tuple[A
 
     Where ``hi`` is not finite, ``lo`` means nothing: a GPU leaves NaN there.
     """
+    if (found := native.add_pairs(hi, lo, other_hi, other_lo)) is not None:
+        return found
     total, error = two_sum(hi, other_hi)
     return two_sum(total, settled(total, error + (lo + other_lo)))
 

@@ -165,6 +165,19 @@ INLINE double masked_narrow(float value, int64_t mask) {
         }                                                                                                              \
     }
 
+// The sum of a row of so few elements that a strip's states would take longer than they do: by lanes, as total has it.
+#define ROW_SUM(NAME, TYPE)                                                                                            \
+    INLINE double row_##NAME(const TYPE *restrict x, int64_t n) {                                                      \
+        double lane[LANES];                                                                                            \
+        int64_t j = 0;                                                                                                 \
+        EACH lane[k] = 0;                                                                                              \
+        for (; j + LANES <= n; j += LANES) EACH lane[k] += (double)x[j + k];                                           \
+        const int past = LANES - (int)(n - j);                                                                         \
+        if (j < n) EACH lane[k] += masked(x[n - LANES + k], -(int64_t)(k >= past));                                    \
+        fold_double(lane, LANES, 1);                                                                                   \
+        return lane[0];                                                                                                \
+    }
+
 // Of each cell the sum as a pair, or, where `lo` is NULL, rounded; with `count`, of what is not NaN, and how many there
 // are.
 #define SUM(NAME, T)                                                                                                   \
@@ -172,6 +185,11 @@ INLINE double masked_narrow(float value, int64_t mask) {
                             double *hi, double *lo, int64_t *count, const int skip) {                                  \
         Lanes a;                                                                                                       \
         Totals t;                                                                                                      \
+        if (inner == 1 && !skip && n >= LANES && n < LONG && outer > 1) {                                              \
+            for (int64_t row = 0; row < outer; row++) hi[row] = row_##NAME((const T *)(rows + row * step[0]), n);      \
+            if (lo) memset(lo, 0, (size_t)outer * sizeof *lo);                                                         \
+            return;                                                                                                    \
+        }                                                                                                              \
         EACH_STRIP(T, {                                                                                                \
             total_##NAME(x, n, stride, cells, &a, &t, skip, 0);                                                        \
             for (int64_t j = 0; j < cells; j++) t.lo[j] = t.hi[j] - t.hi[j] == 0 ? t.lo[j] : 0;                        \
@@ -247,8 +265,35 @@ INLINE double masked_narrow(float value, int64_t mask) {
         *first = t.hi[0], *second = t.square[0];                                                                       \
     }
 
-#define FLOATS(NAME, T) TAKE(NAME, T) SUM(NAME, T) SPREAD(NAME, T) PRESENT(NAME, T) DEVIATIONS(NAME, T)
+#define FLOATS(NAME, T) TAKE(NAME, T) ROW_SUM(NAME, T) SUM(NAME, T) SPREAD(NAME, T) PRESENT(NAME, T) DEVIATIONS(NAME, T)
 #define INTEGERS(NAME, T) TAKE(NAME, T) SPREAD(NAME, T)
+
+// Sums of pairs, each renormalised: hi is the nearest float64, and lo is 0 where that is not finite. What is added lies
+// so many bytes apart.
+EACH_PROCESSOR void add_pairs(int64_t n, const char *hi, const char *lo, const char *more_hi, const char *more_lo,
+                              const int64_t *step, double *sum, double *rest) {
+#define AT(from, i) (*(const double *)(from + (i)*step_##from))
+    const int64_t step_hi = step[0], step_lo = step[1], step_more_hi = step[2], step_more_lo = step[3];
+#define ADD(A, B, C, D)                                                                                                \
+    {                                                                                                                  \
+        const double total = (A) + (C), shadow = total - (A), error = ((A) - (total - shadow)) + ((C)-shadow);         \
+        const double lost = ((total - total == 0) ? error : 0) + ((B) + (D));                                          \
+        const double small = total - total == 0 ? lost : 0, whole = total + small, other = whole - total;              \
+        const double left = (total - (whole - other)) + (small - other);                                               \
+        sum[i] = whole;                                                                                                \
+        rest[i] = whole - whole == 0 ? left : 0;                                                                       \
+    }
+    const int64_t each = sizeof(double);
+    if (step_hi == each && step_lo == each && step_more_hi == each && step_more_lo == each) {
+        const double *a = (const double *)hi, *b = (const double *)lo;
+        const double *c = (const double *)more_hi, *d = (const double *)more_lo;
+        for (int64_t i = 0; i < n; i++) ADD(a[i], b[i], c[i], d[i])
+    } else {
+        for (int64_t i = 0; i < n; i++) ADD(AT(hi, i), AT(lo, i), AT(more_hi, i), AT(more_lo, i))
+    }
+#undef ADD
+#undef AT
+}
 
 FLOATS(float32, float)
 FLOATS(float64, double)

@@ -247,8 +247,8 @@ def run(
     """Measure every case on one cluster, the JSON written after each; ``mib`` are of one worker's data, and workers
     talk by a protocol, by default that of :func:`gpureduce_dask.cluster.start`.
 
-    The result joins those of other numbers of GPUs, and of other protocols, that the JSON holds already. What has not begun after ``budget``
-    seconds is left out.
+    The result joins those of other numbers of GPUs, and of other protocols, that the JSON holds already. What has not
+    begun after ``budget`` seconds is left out.
     """
     begin = time.monotonic()
     result: Result = json.loads(path.read_text()) if path.exists() else {"what": suite.what, "runs": []}
