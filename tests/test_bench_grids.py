@@ -24,7 +24,7 @@ def test_a_small_run_of_grids(tmp_path, capsys, monkeypatch):
     wrong = grids.Case(lambda m, x: m.sum(x, axis=0) * (1.001 if m is gr else 1))
     monkeypatch.setitem(grids.CASES, "wrong sum", wrong)
     page = tmp_path / "grids.md"
-    page.write_text("before <!-- bench:grids --> old <!-- /bench:grids --> after")
+    page.write_text("before <!-- bench:grids --> former <!-- /bench:grids --> after")
     assert cli.main(["bench", "trees", "--grids", *SMALL, "--page", "grids.md"]) == 1
     (run,) = json.loads((tmp_path / "grids.json").read_text())["runs"]
     rows = {row["case"]: row for row in run["rows"]}
@@ -32,7 +32,8 @@ def test_a_small_run_of_grids(tmp_path, capsys, monkeypatch):
     has_flox = find_spec("flox") is not None
     for name, row in rows.items():
         assert "error" not in row and "stock_error" not in row, row
-        assert row["first"] > 0 and row["later"] > 0 and row["tasks"] > 0, row
+        assert row["cold"] > 0 and row["later"] > 0 and row["tasks"] > 0, row
+        assert (row.get("first", 0) > 0) == (row["kind"] != "files"), row
         assert ("blocks" in row) != grids.CASES[name].is_scan
         if has_flox or "groups" not in name:
             assert row["stock"] > 0 and row["stock_tasks"] > 0 and row["checked"] == (name != "wrong sum"), row
@@ -41,7 +42,7 @@ def test_a_small_run_of_grids(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert printed.startswith("2 NumPy workers, 1 MiB") and printed.count("WRONG") == 1
     made = page.read_text()
-    assert made.startswith("before") and made.endswith("after") and "old" not in made
+    assert made.startswith("before") and made.endswith("after") and "former" not in made
     assert "| grid | wrong sum (WRONG) |" in made and "`python -m gpureduce_dask bench trees --grids --gpus 0" in made
     assert run["processor"] in made and run["date"] in made
 

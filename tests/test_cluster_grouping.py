@@ -17,6 +17,7 @@ from test_trees import AFFINE, compose
 
 import gpureduce_dask as gr
 from gpureduce_dask.distributed import handles, workers
+from gpureduce_dask.graph import sources
 
 distributed = pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -273,6 +274,48 @@ def test_slices_of_one_chunk_share_the_tasks_of_their_worker(client):
     np.testing.assert_array_equal(held.compute(), ref.mean(1, keepdims=True))
     assert not copies(client, p)
     np.testing.assert_allclose((p - gr.mean(p, axis=1, keepdims=True)).compute(), ref - ref.mean(1, keepdims=True))
+
+
+def dealt(client, ref, chunk):
+    """An array in the workers' memory, each row of whose chunks has one more on the next worker."""
+    homes = list(client.scheduler_info()["workers"])
+    shape = [n // c for n, c in zip(ref.shape, chunk, strict=True)]
+    name, futures = f"dealt-{time.time_ns()}", {}
+    for at in np.ndindex(*shape):
+        block = ref[tuple(slice(i * c, (i + 1) * c) for i, c in zip(at, chunk, strict=True))].copy()
+        futures[(name, *at)] = client.scatter(block, workers=[homes[at[0] % len(homes)]], hash=False)
+    chunks = tuple((c,) * n for n, c in zip(shape, chunk, strict=True))
+    return persisted(client, da.Array(futures, name, chunks, dtype=ref.dtype))  # where its chunks are
+
+
+def test_large_partials_go_to_one_worker_each(client, monkeypatch):
+    """Each of four sets of columns is completed by one task, of one task of each worker."""
+    monkeypatch.setattr(sources, "partials_travel", lambda *_: False)
+    ref, _ = values((16, 32))
+    p = dealt(client, ref, (2, 2))
+    labels = np.arange(16) % 3
+    calls = {
+        "mean": (lambda: gr.mean(p, axis=0), ref.mean(0)),
+        "position": (lambda: gr.argmax(p, axis=0, keepdims=True), ref.argmax(0)[None]),
+        "groups": (
+            lambda: gr.grouped(p, labels, "sum", axis=0, num_groups=3),
+            np.stack([ref[labels == i].sum(0) for i in range(3)], 1),
+        ),
+    }
+    for name, (call, want) in calls.items():
+        got, tasks = run(client, call())
+        np.testing.assert_array_equal(got, want)
+        assert len(tasks) == 4 * 4 + 4 + 1, (name, tasks)
+        held, tasks = run(client, call(), lambda x: persisted(client, x))
+        np.testing.assert_array_equal(held.compute(), want)
+        assert len([key for key in tasks if "-placeholder-" not in key]) == 4 * 4 + 4 + 16, (name, tasks)
+        np.testing.assert_array_equal((call() + 1).compute(), want + 1)
+    found = gr.stats(p, ["mean", "max"], axis=0)
+    for got, want in zip(dask.compute(*found), (ref.mean(0), ref.max(0)), strict=True):
+        np.testing.assert_array_equal(got, want)
+    dropped = gr.sum(p, axis=0)
+    assert dropped.compute(optimize_graph=False).tolist() == ref.sum(0).tolist()
+    assert not copies(client, p)
 
 
 def test_groups_together_are_one_task_whatever_the_order_of_the_calls(client):

@@ -130,6 +130,40 @@ def test_sums_are_exact_where_float64_is(dtype, shape):
 
 
 @needs_loops
+@pytest.mark.parametrize("n", [16, 17, 31, 32, 61, 300, 511])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_sums_of_short_rows_are_exact_where_float64_is(dtype, n):
+    for block in blocks(numbers((300, n, 1), dtype), (300, n, 1)):
+        found = totals.total(native.sums(block))
+        np.testing.assert_array_equal(found, block.sum(axis=1, dtype="f8"))
+    block = numbers((300, n, 1), dtype)
+    block[0, n // 2], block[1, -1], block[2, 0] = np.inf, np.nan, -np.inf
+    np.testing.assert_array_equal(totals.total(native.sums(block)), block.sum(axis=1, dtype="f8"))
+
+
+@needs_loops
+@pytest.mark.parametrize("shape", [(), (1,), (5,), (1, 6, 149), (3, 5, 7), (2000,)], ids=str)
+def test_sums_of_pairs_are_numpys_bit_by_bit(shape, monkeypatch):
+    rng = np.random.default_rng(0)
+    pairs = [rng.standard_normal(shape) * scale for scale in (1e10, 1e-8, 1e9, 1e-8)]
+    with np.errstate(all="ignore"):
+        for value in (0.0, -0.0, np.inf, -np.inf, np.nan, 1.7e308):  # in each of the four, beside numbers
+            for k in range(4):
+                given = [np.array(each) for each in pairs]
+                given[k].reshape(-1)[::2] = value
+                packed = np.zeros(shape, [("hi", "f8"), ("lo", "f8")])
+                packed["hi"], packed["lo"] = given[:2]
+                apart = [np.repeat(each[..., None], 2, axis=-1)[..., 0] for each in given]
+                found = [totals.add_pairs(*each) for each in (given, apart, [packed["hi"], packed["lo"], *given[2:]])]
+                with monkeypatch.context() as patch:
+                    patch.setattr(native, "library", lambda: None)
+                    want = totals.add_pairs(*given)
+                for each in found:
+                    np.testing.assert_array_equal(each, want)
+                    np.testing.assert_array_equal(np.signbit(each), np.signbit(want))
+
+
+@needs_loops
 @pytest.mark.parametrize("shape", BLOCKS, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint16", "int64"])
 def test_spreads_are_those_of_float64(dtype, shape):

@@ -55,6 +55,16 @@ def test_groups_follow_threads_not_chunks():
     assert planner.to_make(64, 1000, 4, 1.0) == 64  # slices alone keep the threads busy
 
 
+def test_slices_of_large_partials_are_dealt_to_threads():
+    assert planner.sets_of_slices(16, 2, 2, 24 * MIB) == [range(8), range(8, 16)]
+    assert [len(each) for each in planner.sets_of_slices(16, 4, 2, MIB)] == [4] * 4
+    most = planner.EXCHANGED_BYTES / MIB
+    assert [len(each) for each in planner.sets_of_slices(16, 2, 2, most / 8 * MIB)] == [4] * 4  # so much fits
+    few = [(16, 2, 1, MIB), (16, 16, 4, MIB), (1, 1, 2, MIB), (16, 2, 2, most * MIB), (16, 2, 2, math.nan)]
+    assert not any(planner.sets_of_slices(*each) for each in few)
+    assert planner.sets_of_slices(9, 2, 2, 0.0) == [range(4), range(4, 9)]
+
+
 def test_groups_of_processes_are_stretches_of_a_power_of_two():
     assert [planner.by_processes(size) for size in (1, 2, 3, 4, 9)] == [1, 2, 2, 4, 4]
     assert [each.members for each in planner.fixed_stretches(9, 4)] == [range(4), range(4, 8), range(8, 9)]

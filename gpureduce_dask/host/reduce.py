@@ -21,6 +21,7 @@ from ..operators import native, one_read_folds
 from ..operators.monoid import Array, Bound, DType, State
 from ..operators.table import (
     ACROSS,
+    ADDED,
     COMPILED,
     COMPILED_DTYPES,
     COUNTING,
@@ -111,7 +112,7 @@ def reduce(
         bool(_maps(bound))
         or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
-    apart = () if layout.direct or placed or ordered else layout.apart(shape, _are_compiled(bound))
+    apart = () if layout.direct or placed or ordered else layout.apart(shape, _are_added(bound))
     if apart:
         folded = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
         for axis in apart:
@@ -288,10 +289,10 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
     return tuple(state)
 
 
-def _are_compiled(bound: Bound) -> bool:
-    """Whether compiled loops make the states of all parts."""
+def _are_added(bound: Bound) -> bool:
+    """Whether compiled loops make the states of all parts, which take little time to combine."""
     takers = [part if (of := map_of(part)) is None else of.taker for part in bound.parts]
-    return all(_is_compiled(taker, taker.elements[0]) for taker in takers)
+    return all(taker.monoid.fold in ADDED and _is_compiled(taker, taker.elements[0]) for taker in takers)
 
 
 def _is_compiled(bound: Bound, dtype: DType) -> bool:

@@ -22,10 +22,11 @@ Slices = tuple[slice, ...]
 DEPTH = 32  # rows of a column tile at least, where the axis has them, and up to twice as many: wide rows are read at
 # full speed, but states of many cells take as long to combine as some rows to add
 CELLS = 1 << 14  # kept elements of a tile: its states are temporaries
-# Elements of a state at least where those of several axes are folded: else a copy takes less time. In compiled loops a
-# row takes no call: sums of 5 MB of float64 in rows of 404, 300, 150 with gaps between them 1.7, 1.5 and 1.4 times as
-# fast as by copies (Xeon, 2026-11).
-FEW, FEW_COMPILED = 1 << 10, 1 << 7
+# Elements of a state at least where those of several axes are folded: else a copy takes less time. Compiled loops take
+# no call for a row, and sums of large chunks little time to combine: those of 5 MB and more of float64 in rows of 404,
+# 300 and 150 with gaps between them are 1.7, 1.5 and 1.4 times as fast as by copies (Xeon, 2026-11); but of 0.9 MB in
+# rows of 597 half as fast.
+FEW, FEW_ADDED, LARGE = 1 << 10, 1 << 7, 1 << 19
 ENOUGH = 1 << 13  # elements of a chunk from which on turning pays
 # Elements: a smaller tile that needs no copy takes longer than a larger one that does, for a tile costs 20-50 us and a
 # copied element 0.2 ns (EPYC, 2 cores, too).
@@ -74,12 +75,13 @@ class Tiling:
     direct: bool = False
     turned: bool = False  # a copy holds rows as columns, or columns as rows
 
-    def apart(self, shape: tuple[int, ...], is_compiled: bool) -> tuple[int, ...]:
+    def apart(self, shape: tuple[int, ...], are_added: bool) -> tuple[int, ...]:
         """The chunk's reduced axes but those of the shortest stride, if states of those alone are few.
 
         Axes that do not lie together would be copied; their states are folded in less time.
         """
-        if len(self.reduced) < 2 or self.reduced[-1].size < (FEW_COMPILED if is_compiled else FEW):
+        few = FEW_ADDED if are_added and math.prod(shape) >= LARGE else FEW
+        if len(self.reduced) < 2 or self.reduced[-1].size < few:
             return ()
         reduced = [a for a in self.order if a not in self.kept and shape[a] > 1]
         size, count = 1, 0

@@ -59,13 +59,13 @@ def lift(x: Array, index: Array) -> State:
     return x, np.broadcast_to(index, np.shape(x))
 
 
-def is_time(x: Array) -> bool:
-    """True for elements whose NaT NumPy's nanargmin does not skip: to it, it is no NaN."""
-    return x.dtype.kind in "mM"
+def has_no_nan(x: Array) -> bool:
+    """True for integers, and for times, whose NaT NumPy's nanargmin does not skip: to it, it is no NaN."""
+    return x.dtype.kind in "biumM"
 
 
 def nan_lift(x: Array, index: Array) -> State:
-    return lift(x, index) if is_time(x) else (x, np.where(isnan(x), -1, index))
+    return lift(x, index) if has_no_nan(x) else (x, np.where(isnan(x), -1, index))
 
 
 def combine(better: Callable[[Array, Array], Array], earlier: State, later: State) -> State:
@@ -188,11 +188,11 @@ def max_fold(block: Array, index: Array) -> State:
 
 
 def nanmin_fold(block: Array, index: Array) -> State:
-    return min_fold(block, index) if is_time(block) else nan_fold("nanargmin", np.fmin.reduce, block, index)
+    return min_fold(block, index) if has_no_nan(block) else nan_fold("nanargmin", np.fmin.reduce, block, index)
 
 
 def nanmax_fold(block: Array, index: Array) -> State:
-    return max_fold(block, index) if is_time(block) else nan_fold("nanargmax", np.fmax.reduce, block, index)
+    return max_fold(block, index) if has_no_nan(block) else nan_fold("nanargmax", np.fmax.reduce, block, index)
 
 
 # ---- results

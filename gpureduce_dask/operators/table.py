@@ -45,9 +45,10 @@ PANELLED = frozenset(
     {sums.fold_present, sums.mean_fold_present, moments.fold, moments.fold_present, higher_moments.fold}
 )
 PANELLED |= {counts.fold_present, prod.fold_present, first_last.first_fold, first_last.last_fold}
-# Of these the compiled loops take elements of COMPILED_DTYPES, rows that are short side by side.
-COMPILED = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fold_present, prod.fold})
-COMPILED |= {prod.fold_present, moments.fold, moments.fold_present}
+# Of these the compiled loops take elements of COMPILED_DTYPES, rows that are short side by side; states of ADDED take
+# little time to combine.
+ADDED = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fold_present})
+COMPILED = ADDED | {prod.fold, prod.fold_present, moments.fold, moments.fold_present}
 COMPILED_DTYPES = ("f4", "f8")
 WIDENING = frozenset({higher_moments.fold})  # of these, what makes temporaries of a panel as wide as float64
 # and a byte or two an element for these, which compare elements with what they found.

@@ -6,7 +6,7 @@ from .report import between
 from .trees_report import Result, Row, head_of, line, ms, times, where
 
 HEADS = {
-    "grids": "data|call|first, ms|ours, ms|by blocks, ms|tasks|stock dask, ms|its tasks|times",
+    "grids": "data|call|cold, ms|first, ms|ours, ms|by blocks, ms|tasks|stock dask, ms|its tasks|times",
     "mechanisms": "mechanism|call|on, ms|off, ms|gain, ms|gain, %|tasks on|tasks off",
 }
 
@@ -30,7 +30,8 @@ def cells(row: Row) -> list[str]:
         counts = [str(row["tasks"]), str(row["tasks_off"])]
         return [ms(row["later"]), ms(row["off"]), ms(gain), f"{100 * gain / row['off']:.0f}", *counts]
     stock = "no answer" if "stock_error" in row else ms(row.get("stock"))
-    middle = [ms(row["first"]), ms(row["later"]), ms(row.get("blocks")), str(row["tasks"])]
+    cold, first = (row["cold"], row.get("first")) if "cold" in row else (row["first"], None)  # as older results have it
+    middle = [ms(cold), ms(first), ms(row["later"]), ms(row.get("blocks")), str(row["tasks"])]
     return [*middle, stock, str(row.get("stock_tasks", "")), times(row)]
 
 
