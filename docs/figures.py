@@ -138,8 +138,9 @@ def trees() -> str:
         ours, stock = row["later"], row["stock"]
         rows.append(cells(case, f"{ours * 1e3:.0f}", f"{stock * 1e3:.0f}", f"{stock / ours:.1f}"))
     note = (
-        f"{run['gpus']} {run['device']}s by {run['protocol'].upper()}, {run['date']}, dask {run['dask']}: {run['nbytes'] >> 30} GiB of float32 "
-        f"in 256 chunks that are in\nmemory, from the call to the value; an empty task takes {trip:.0f} ms."
+        f"{run['gpus']} {run['device']}s by {run['protocol'].upper()}, {run['date']}, dask {run['dask']}: "
+        f"{run['nbytes'] >> 30} GiB of float32 in 256 chunks\nthat are in memory, from the call to the value; an empty "
+        f"task takes {trip:.0f} ms."
     )
     return f"{table(['256 chunks on a cluster', 'ours, ms', 'stock dask, ms', 'times'], rows)}\n\n{note}"
 
