@@ -46,11 +46,11 @@ FLAGGED = Budget(1 << 21, 1 << 17, 0, 1 << 16)  # and of rows too
 STREAMED = Budget(1 << 24, 1 << 20, 1 << 20, 1 << 16, cells=1 << 16)  # folds that are NumPy reductions: fewer calls
 SHARED = Budget(0, 1 << 19, 0, 1 << 16, cells=1 << 12)  # several folds in turn: where each takes more, and of rows less
 SHARED_WORKED, SHARED_LIFTED = 1 << 17, 1 << 15  # where one makes temporaries; where it lifts each element
-MAPPED = Budget(1 << 18, 1 << 18, 0, 1 << 18)  # functions of elements: at least, and as many as
-MAPPED_BYTES = 1 << 22  # give values of so many bytes: fewer are computed faster than a tile costs. Sums of squares and
+MAPPED = Budget(1 << 19, 1 << 19, 0, 1 << 19, is_computed=True)  # functions of elements: at least, and as many as
+MAPPED_BYTES = 1 << 23  # give values of so many bytes: fewer are computed faster than a tile costs. Sums of squares and
 # of casts of 33 chunks of 1 to 17 MB, times NumPy's speed (Xeon, one thread, 2026-11): by 1 MiB 0.96, by 2 1.17, by 4
-# 1.39, by 8 1.46. What they read passes once: a comparison, which gives a byte an element, takes as many elements as
-# NumPy does in this time
+# 1.39, by 8 1.46. Threads wait for Python's lock at each tile: with two of them few tiles count more. What they read
+# passes once: a comparison, which gives a byte an element, takes as many elements as NumPy does in this time
 COPIED_BYTES = 1 << 20  # of a tile that is copied: smaller ones take more calls, larger ones more memory
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare, and that count what is true
@@ -112,7 +112,8 @@ def reduce(
         bool(_maps(bound))
         or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
-    apart = () if layout.direct or placed or ordered else layout.apart(shape, _are_added(bound))
+    as_they_lie = layout.direct or placed or ordered or bool(_maps(bound))
+    apart = () if as_they_lie else layout.apart(shape, _are_added(bound))
     if apart:
         folded = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
         for axis in apart:
@@ -214,7 +215,7 @@ def _budget_of(bound: Bound) -> Budget:
             budget = replace(PANELS, cells=PANEL_STATES // bound.state.itemsize)
         elif fold in STREAMING:
             budget = STREAMED
-    if budget is not WORKED:
+    if budget is not WORKED and not budget.is_computed:
         size = COPIED_BYTES // 2 if fold in WIDENING else COPIED_BYTES
         budget = replace(budget, copy=size // bound.elements[0].itemsize)
     return replace(
@@ -229,7 +230,7 @@ def _budget_of(bound: Bound) -> Budget:
 def _mapped_budget(of: Map) -> Budget:
     widest = max((node.dtype.itemsize for node in of.computed.nodes if not node.is_leaf), default=1)
     size = max(MAPPED_BYTES // widest, MAPPED.rows)
-    return replace(MAPPED, rows=size, columns=size)
+    return replace(MAPPED, rows=size, columns=size, copy=size)
 
 
 def _short(bound: Bound) -> int:

@@ -51,6 +51,7 @@ class Budget:
     short: int = 0  # up to this length, rows are copied into columns
     narrow: int = 0  # up to this width, columns are copied into rows
     cells: int = CELLS  # at most
+    is_computed: bool = False  # tiles are computed of elements as they lie: one that is no view takes no copy
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ def tiling_of(
     if readable and not turned and not spread:
         size = budget.columns if laid.inner else budget.rows
         extents = _deepen(laid, _grow(laid, size, budget.cells, ordered, True), budget.depth)
-        is_large = math.prod(extents) >= min(VIEWED, size // 2, math.prod(copied))
+        least = math.prod(copied) if budget.is_computed else min(VIEWED, size // 2, math.prod(copied))
+        is_large = math.prod(extents) >= least
         if is_large and _run(laid, extents) >= min(RUN, _run(laid, copied)):
             return replace(laid, extents=extents, direct=True)
     return replace(laid, extents=copied, turned=turned)
