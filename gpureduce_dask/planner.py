@@ -114,7 +114,7 @@ def by_worker(
     return groups
 
 
-def sets_of_slices(slices: int, threads: int, workers: int, partial_bytes: float) -> list[range]:
+def sets_of_slices(slices: int, threads: int, workers: int, partial_bytes: float) -> list[Sequence[int]]:
     """Slices in sets that one task each completes, of partials of so many bytes that every worker has of each slice: a
     set a thread, or more where partials are large. No sets where most would be of one slice, or sizes are unknown."""
     if workers < 2 or math.isnan(partial_bytes):
@@ -122,7 +122,7 @@ def sets_of_slices(slices: int, threads: int, workers: int, partial_bytes: float
     size = min(-(-slices // threads), int(EXCHANGED_BYTES // max(1, workers * partial_bytes)))
     if size < 2:
         return []
-    return [range(g.members[0], g.members[-1] + 1) for g in even_stretches(slices, size)]
+    return [group.members for group in even_stretches(slices, size)]
 
 
 def smaller(groups: Sequence[Group], size: int) -> list[Group]:

@@ -91,7 +91,5 @@ PADDED_SHARE = 1.5  # bytes from one short line to the next, by those of a line,
 # long by words, but of few rows: var of 2 of bool 0.23, and 0.13 singly, sum of 15 of bfloat16 0.45 and 0.35 (H200)
 UNALIGNED_RUNS = 16  # rows below which any operator's are,
 UNALIGNED_SLOTS = 1 << 17  # where there are so many loads of each
-UNALIGNED_WIDEST = (
-    2  # columns that an aligned load may hold at most: uint16 at a pitch of 4 bytes, by words of 8 117 us and 80
-)
+UNALIGNED_WIDEST = 2  # columns that an aligned load may hold at most: uint16 at a pitch of 4 bytes 117 us by words, 80
 UNALIGNED_WORDS = 2  # words in flight for a load of theirs, as loads are counted

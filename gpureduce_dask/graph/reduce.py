@@ -36,7 +36,7 @@ from .arguments import (
     stages,
 )
 from .fusion import Tasks, TaskWriter
-from .sources import GroupTask, LazySource, Reduction, Source, bundles, exchanges, joined, slices_of
+from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, joined, slices_of
 
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
 MANY, MANY_A_THREAD = 32, 4
@@ -147,8 +147,7 @@ class Tree:
         slices = list(source.slices(self.order[0]))
         may_join = not is_lazy or (source.holders is not None and size >= FAN_IN)
         together = self._bundles(source, slices) if may_join else {}
-        is_one_stage = len(self.order) == 1 and not is_lazy
-        if sets := exchanges(source, slices, self.order[0]) if is_one_stage and not together else []:
+        if not together and (sets := exchanges(source, slices, self.order[0])):
             return self._of_sets(source, [[slices[i] for i in each] for each in sets])
         level = {}
         for outer, groups in slices:
@@ -177,14 +176,17 @@ class Tree:
         found: dict[GroupTask, Any] = {}
         for groups in bundles(source, slices, self.order[0]):
             self.bundles += 1
-            if len(groups) == 1:
-                found[groups[0]] = self._add(groups[0])
-                continue
-            ref = self._add(joined(groups))
-            found.update((group, Task(None, operator.getitem, ref, i)) for i, group in enumerate(groups))
+            found |= self._add_joined(groups)
         if found:
             self._send_together(len(slices), source.known.threads, self.bundles)
         return found
+
+    def _add_joined(self, groups: list[GroupTask]) -> dict[GroupTask, Any]:
+        """A task of several groups: what takes the partial of each out of it."""
+        if len(groups) == 1:
+            return {groups[0]: self._add(groups[0])}
+        ref = self._add(joined(groups))
+        return {group: Task(None, operator.getitem, ref, i) for i, group in enumerate(groups)}
 
     def _of_sets(self, source: Source, sets: list[list[tuple[Coords, list[GroupTask]]]]) -> Tree:
         """For each set of slices a task a worker, one that completes their results, and one for each block of these."""
@@ -193,12 +195,10 @@ class Tree:
         for slices in sets:
             groups = [group for _, each in slices for group in each]
             self.groups += [(group.worker, group.chunks) for group in groups]
-            places: dict[GroupTask, Any] = {}
-            for worker in dict.fromkeys(group.worker for group in groups):
-                mine = [group for group in groups if group.worker == worker]
-                ref = self._add(joined(mine))
-                places.update((group, Task(None, operator.getitem, ref, i)) for i, group in enumerate(mine))
-            partials, sizes = List(*(places[group] for group in groups)), [len(each) for _, each in slices]
+            found: dict[GroupTask, Any] = {}
+            for mine in by_worker(groups).values():
+                found |= self._add_joined(mine)
+            partials, sizes = List(*(found[group] for group in groups)), [len(each) for _, each in slices]
             blocks = self.writer.add("blocks", partial(run, sizes=sizes), partials)
             for number, (outer, _) in enumerate(slices):
                 key = self._block_key(outer)

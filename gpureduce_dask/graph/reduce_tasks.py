@@ -103,8 +103,12 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
 @faults.task
 def combine_each(partials: list[Partial], bound: Bound, sizes: Sequence[int]) -> list[Partial]:
     """Partials of several slices, so many of each, to one for each."""
+    return [combine(each, bound=bound) for each in _of_each_slice(partials, sizes)]
+
+
+def _of_each_slice(partials: list[Partial], sizes: Sequence[int]) -> list[list[Partial]]:
     ends = [*accumulate(sizes, initial=0)]
-    return [combine(partials[a:b], bound=bound) for a, b in pairwise(ends)]
+    return [partials[a:b] for a, b in pairwise(ends)]
 
 
 def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partial]:
@@ -123,8 +127,7 @@ def finalise_each(
     partials: list[Partial], bound: Bound, sizes: Sequence[int], drop: Axes | None, device: bool
 ) -> list[Any]:
     """The last partials of several slices, so many of each, to the results of each."""
-    ends = [*accumulate(sizes, initial=0)]
-    return [result(merge(partials[a:b], bound), bound, drop, device) for a, b in pairwise(ends)]
+    return [finalise(each, bound=bound, drop=drop, device=device) for each in _of_each_slice(partials, sizes)]
 
 
 def pick(results: list[Any], *_awaited: Any, number: int) -> Any:

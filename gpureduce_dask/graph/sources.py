@@ -125,10 +125,7 @@ def bundles(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage:
     """Groups of many slices that one task takes on, a task a thread of each worker; none where their partials are
     too large to go together to all that need one of them."""
     reduction = source.reduction
-    mine: dict[str | None, list[GroupTask]] = {}
-    for _, groups in slices:
-        for group in groups:
-            mine.setdefault(group.worker, []).append(group)
+    mine = by_worker([group for _, groups in slices for group in groups])
     homes = max(1, len(source.known.threads)) if None in mine else len(mine)
     if len(slices) == 1 or reduction.size or not partials_travel(reduction, stage, homes):
         return []
@@ -142,12 +139,21 @@ def bundles(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage:
     return found
 
 
-def exchanges(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage: Axes) -> list[range]:
+def by_worker(groups: list[GroupTask]) -> dict[str | None, list[GroupTask]]:
+    """Groups of each worker, in order."""
+    found: dict[str | None, list[GroupTask]] = {}
+    for group in groups:
+        found.setdefault(group.worker, []).append(group)
+    return found
+
+
+def exchanges(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage: Axes) -> list[Sequence[int]]:
     """Slices in sets, where every worker has chunks of each slice: it makes the partials of a set's slices in one task,
     and one task completes them. So each partial goes to one worker, as large ones should."""
     reduction = source.reduction
     homes = {group.worker for _, groups in slices for group in groups}
-    if source.memory or reduction.size or None in homes or not reduction.bound.monoid.commutative:
+    is_lazy = isinstance(source, LazySource)  # as one whose groups are large, and are folded a few at a time
+    if is_lazy or source.memory or reduction.size or None in homes or not reduction.bound.monoid.commutative:
         return []
     if any(len({group.worker for group in groups}) < len(homes) for _, groups in slices):
         return []

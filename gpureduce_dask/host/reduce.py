@@ -101,6 +101,7 @@ def reduce(
     turned = not (placed or ordered) and any(stride < 0 for stride in arrays[0].strides)
     if turned:
         arrays = tuple(x[turn] for x in arrays)
+    is_mapped = bool(_maps(bound))
     layout = tiling_of(
         shape,
         tuple(x.strides for x in arrays),
@@ -109,11 +110,9 @@ def reduce(
         _budget(bound),
         placed or ordered,
         ordered,
-        bool(_maps(bound))
-        or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
+        is_mapped or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
-    as_they_lie = layout.direct or placed or ordered or bool(_maps(bound))
-    apart = () if as_they_lie else layout.apart(shape, _are_added(bound))
+    apart = () if layout.direct or placed or ordered or is_mapped else layout.apart(shape, _are_added(bound))
     if apart:
         folded = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
         for axis in apart:
@@ -292,8 +291,7 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
 
 def _are_added(bound: Bound) -> bool:
     """Whether compiled loops make the states of all parts, which take little time to combine."""
-    takers = [part if (of := map_of(part)) is None else of.taker for part in bound.parts]
-    return all(taker.monoid.fold in ADDED and _is_compiled(taker, taker.elements[0]) for taker in takers)
+    return all(part.monoid.fold in ADDED and _is_compiled(part, part.elements[0]) for part in bound.parts)
 
 
 def _is_compiled(bound: Bound, dtype: DType) -> bool:

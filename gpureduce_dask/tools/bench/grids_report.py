@@ -49,10 +49,10 @@ def table(run: Result) -> str:
 def command(run: Result, what: str) -> str:
     """What was run, as it can be run again."""
     size = f"--mib {run['nbytes'] / 2**20 / run['workers']:g} --repeats {run['repeats']}"
-    workers = "" if run["gpus"] else f" --workers {run['workers']}"
-    if run["gpus"] > 1:
-        workers = f" --protocol {run.get('protocol', 'tcp')}"
-    return f"python -m gpureduce_dask bench trees --{what} --gpus {run['gpus']}{workers} {size}"
+    cluster = f"--gpus {run['gpus']}"
+    if run["gpus"] != 1:
+        cluster += f" --protocol {run.get('protocol', 'tcp')}" if run["gpus"] else f" --workers {run['workers']}"
+    return f"python -m gpureduce_dask bench trees --{what} {cluster} {size}"
 
 
 def into_page(text: str, result: Result, picture: str | None = None) -> str:
