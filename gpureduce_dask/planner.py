@@ -15,6 +15,7 @@ GROUPS_PER_THREAD = 4
 CHUNKS_BY_PROCESSES = 4
 MAX_MADE_BYTES = 2 * 2**30  # of chunks that one group makes: no more has to be made again where a worker is lost,
 STEP_BYTES = 2**28  # or these, where partials are small: seconds of reading, so that bars of progress move
+RESULTS_BYTES = 2**24  # of the slices that one task makes in turn, which leave it together
 STEP_PARTIALS_BYTES = 2**28  # of the partials of so many groups, at most: they may all wait for what merges them
 MIN_READ_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
 IN_TURN_BYTES = 2**24  # of chunks that one task scans in turn: they lie in memory together, and so do their results
@@ -48,9 +49,24 @@ def fixed_stretches(chunks: int, size: int) -> list[Group]:
 def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float, partial_bytes: float = math.inf) -> int:
     """How many of a slice's chunks one task makes and reduces, one after another, to a partial of so many bytes."""
     size = -(-chunks // max(1, -(-GROUPS_PER_THREAD * threads // slices)))
-    steps = chunks * slices * chunk_bytes / STEP_BYTES
-    most = STEP_BYTES if steps * partial_bytes <= STEP_PARTIALS_BYTES else MAX_MADE_BYTES
-    return max(1, min(size, _as_many(most, chunk_bytes)))
+    return max(1, min(size, _as_many(_most_made(chunks * slices * chunk_bytes, partial_bytes), chunk_bytes)))
+
+
+def made_in_turn(
+    chunks: int, slices: int, threads: int, chunk_bytes: float, partial_bytes: float, result_bytes: float
+) -> int:
+    """How many slices one task makes, one after another, where it makes all the chunks of each and gives results of so
+    many bytes: so many that every thread has tasks enough."""
+    slice_bytes = chunks * chunk_bytes
+    most = min(
+        _as_many(_most_made(slice_bytes * slices, partial_bytes), slice_bytes), _as_many(RESULTS_BYTES, result_bytes)
+    )
+    return max(1, min(slices // (GROUPS_PER_THREAD * threads), most))
+
+
+def _most_made(nbytes: float, partial_bytes: float) -> int:
+    """Bytes of chunks that one task makes, at most, of so many in all, to partials of so many bytes."""
+    return STEP_BYTES if nbytes / STEP_BYTES * partial_bytes <= STEP_PARTIALS_BYTES else MAX_MADE_BYTES
 
 
 def by_processes(size: int) -> int:

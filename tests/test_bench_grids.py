@@ -28,7 +28,7 @@ def test_a_small_run_of_grids(tmp_path, capsys, monkeypatch):
     assert cli.main(["bench", "trees", "--grids", *SMALL, "--page", "grids.md"]) == 1
     (run,) = json.loads((tmp_path / "grids.json").read_text())["runs"]
     rows = {row["case"]: row for row in run["rows"]}
-    assert rows.keys() == grids.CASES.keys()
+    assert rows.keys() == grids.CASES.keys() - {"mean, axis 0, of large files"}  # which are a GPU's
     has_flox = find_spec("flox") is not None
     for name, row in rows.items():
         assert "error" not in row and "stock_error" not in row, row

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from . import tuning
 from .layout import Dim, Layout
-from .plans import FLAT, RESULT, Fold, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
+from .plans import FLAT, RESULT, Fold, Planner, Steps, Way, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
 # Operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
@@ -35,40 +35,56 @@ class ColumnPlanner(Planner):
 
     columns_of_cell = 1
 
-    def launches(self) -> Steps:
+    def __init__(self, *of: Any) -> None:
+        """As every planner."""
+        super().__init__(*of)
         layout, op = self.layout, self.op
-        line, rows, runs = layout.kept[-1], layout.kept[:-1], layout.reduced
-        together = line.strides[: len(op.itemsizes)] == op.itemsizes
-        if together and self._flat_fits(line, rows, runs):
-            return self._flat_columns(line, rows, runs[0])
-        if together and self._runs_widen(line, runs):
-            return self._inner_runs_as_columns(line, rows, runs)
-        if together and self._is_padded(line, rows, runs):
-            return self._padded_columns(line, rows, runs)
-        crowded = self.op.crowded and self.chunks == 1 and len(runs) <= 1
-        vector = self._column_vector(line, (*rows, *runs), crowded) if together else 1
-        is_slow = vector * op.itemsizes[0] < tuning.PARTED_LOAD or self._has_positions()
-        if together and is_slow and self.columns_of_cell == 1 and self._runs_part(runs):
-            return outer_runs_as_rows(self, ColumnPlanner, runs)
-        unaligned = together and not crowded and self._reads_unaligned(line, rows, runs, vector)
-        if unaligned:
-            vector = self._widest()
-        nbytes = vector * op.itemsizes[0]
-        aligned = vector == 1 or unaligned or (self.phases[0] % nbytes == 0 and aligned_by(rows, 0, nbytes))
-        work = replace(
-            self.work,
-            rows=math.prod(d.size for d in rows),
-            runs=math.prod(d.size for d in runs),
-            length=line.size,
-            slots=slots_of(line.size, vector, aligned),
-            step_a=line.a,
-            step_b=line.b,
-            step_c=line.c,
-            more=self._more(line),
-            row=rows,
-            run=runs,
-        )
-        return self._tiles(work, vector, crowded, unaligned)
+        self.line, self.rows, self.runs = layout.kept[-1], layout.kept[:-1], layout.reduced
+        self.together = self.line.strides[: len(op.itemsizes)] == op.itemsizes
+        self.crowded = op.crowded and self.chunks == 1 and len(self.runs) <= 1
+        others = (*self.rows, *self.runs)
+        self.vector = self._column_vector(self.line, others, self.crowded) if self.together else 1
+
+    def ways(self) -> Iterator[tuple[str, Way]]:
+        op, line, rows, runs = self.op, self.line, self.rows, self.runs
+        size, is_single = op.itemsizes[0], len(op.itemsizes) == 1
+        if self._is_flat():
+            yield "flat columns", self._flat_columns
+        if len(runs) > 1 and self._is_free():
+            if self.together and is_single and runs[-1].a == line.size * size:
+                yield "inner runs as columns", self._inner_runs_as_columns
+            if self.together and self.chunks == 1:
+                yield "outer runs of columns", self._outer_runs
+        has_gaps = bool(rows) and rows[-1].a % size == 0 and rows[-1].a > line.size * size
+        if self.together and has_gaps and is_single and self._is_free():
+            yield "padded columns", self._padded_columns
+        if self._takes_unaligned():
+            yield "unaligned columns", self._unaligned_columns
+        yield "columns", self._aligned_columns
+
+    def pick(self) -> str:
+        line, rows, runs, vector = self.line, self.rows, self.runs, self.vector
+        if self._flat_fits():
+            return "flat columns"
+        if self.together and self._runs_widen(line, runs):
+            return "inner runs as columns"
+        if self.together and self._is_padded(line, rows, runs):
+            return "padded columns"
+        is_slow = vector * self.op.itemsizes[0] < tuning.PARTED_LOAD or self._has_positions()
+        if self.together and is_slow and self.columns_of_cell == 1 and self._runs_part(runs):
+            return "outer runs of columns"
+        return "unaligned columns" if self._reads_unaligned() else "columns"
+
+    def _outer_runs(self) -> Steps:
+        return outer_runs_as_rows(self, ColumnPlanner, self.runs)
+
+    def _aligned_columns(self) -> Steps:
+        nbytes = self.vector * self.op.itemsizes[0]
+        aligned = self.vector == 1 or (self.phases[0] % nbytes == 0 and aligned_by(self.rows, 0, nbytes))
+        return self._tiles(self.vector, aligned)
+
+    def _unaligned_columns(self) -> Steps:
+        return self._tiles(self._widest(), True, unaligned=True)
 
     def _widest(self, crowded: bool = False) -> int:
         """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
@@ -104,16 +120,23 @@ class ColumnPlanner(Planner):
             vector //= 2
         return vector
 
-    def _reads_unaligned(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim], vector: int) -> bool:
-        """Whether lines that begin at any alignment are read as the aligned words that hold a load, where one or two
-        elements are all that keep to it: of few rows, where there is more to each column than to read it, or of four
-        elements of four bytes with which little is done."""
-        size, widest = self.op.itemsizes[0], self._widest()
-        fits = vector <= tuning.UNALIGNED_WIDEST and widest >= 4 * vector and line.size >= widest
-        if not fits or len(self.op.itemsizes) > 1 or not self.op.commutative or self._has_positions():
+    def _takes_unaligned(self) -> bool:
+        """Whether lines that begin at any alignment may be read as the aligned words that hold a load, of more columns
+        than an aligned load has."""
+        widest, size, is_single = self._widest(), self.op.itemsizes[0], len(self.op.itemsizes) == 1
+        if not self.together or self.crowded or not is_single or not self.op.commutative or self._has_positions():
             return False
-        count = math.prod(dim.size for dim in rows) * line.size // widest
-        is_flat = self.chunks * math.prod(dim.size for dim in runs) < tuning.UNALIGNED_RUNS
+        return widest > self.vector and widest * size >= 4 and self.line.size >= widest
+
+    def _reads_unaligned(self) -> bool:
+        """Whether they are, where one or two elements are all that keep to an alignment: of few rows, where there is
+        more to each column than to read it, or of four elements of four bytes with which little is done."""
+        size, widest = self.op.itemsizes[0], self._widest()
+        fits = self.vector <= tuning.UNALIGNED_WIDEST and widest >= 4 * self.vector
+        if not fits or not self._takes_unaligned():
+            return False
+        count = math.prod(dim.size for dim in self.rows) * self.line.size // widest
+        is_flat = self.chunks * math.prod(dim.size for dim in self.runs) < tuning.UNALIGNED_RUNS
         return size == widest == 4 or (is_flat and count >= tuning.UNALIGNED_SLOTS)
 
     def _is_free(self) -> bool:
@@ -130,8 +153,9 @@ class ColumnPlanner(Planner):
             return False
         return self._is_worth_states(math.prod(dim.size for dim in runs[:-1]))
 
-    def _inner_runs_as_columns(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> Steps:
+    def _inner_runs_as_columns(self) -> Steps:
         """All elements of the innermost run as columns; their states are folded behind."""
+        line, rows, runs = self.line, self.rows, self.runs
         inner, state = runs[-1], self.op.state_bytes
         length = inner.size * line.size
         cells = tuple(replace(dim, c=row_major(rows, i) * length) for i, dim in enumerate(rows))
@@ -153,8 +177,9 @@ class ColumnPlanner(Planner):
         is_near = apart % size == 0 and nbytes < apart <= min(tuning.PADDED_SHARE * nbytes, tuning.WIDENED_LINE)
         return is_near and self._is_worth_states(2 * math.prod(dim.size for dim in runs))
 
-    def _padded_columns(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> Steps:
+    def _padded_columns(self) -> Steps:
         """Lines and what is between them as longer lines, whose states of the kept columns are finished behind."""
+        line, rows, runs = self.line, self.rows, self.runs
         state, apart = self.op.state_bytes, rows[-1].a // self.op.itemsizes[0]
         lines = rows[-1].size
         length = (lines - 1) * apart + line.size
@@ -167,18 +192,24 @@ class ColumnPlanner(Planner):
         )
         return folded_behind(self, planner.launches(), kept, (), planner.cells)
 
-    def _flat_fits(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
+    def _is_flat(self) -> bool:
         """Lines that follow one another without a gap can be read as longer, aligned ones."""
-        size, vector = self.op.itemsizes[0], self._widest()
+        line, rows, runs, size = self.line, self.rows, self.runs, self.op.itemsizes[0]
         one_chunk = self.chunks == 1 and len(runs) == 1 and len(self.op.itemsizes) == 1
-        if not one_chunk or vector == 1 or not self.op.commutative:
+        if not self.together or not one_chunk or not self.op.commutative or (vector := self._widest()) == 1:
             return False
         if runs[0].a != line.size * size or self.phases[0] or not aligned_by(rows, 0, vector * size):
             return False
         periods = self._periods(line, vector)
-        if periods * line.size > tuning.THREADS * vector:
+        return periods * line.size <= tuning.THREADS * vector and runs[0].size >= periods
+
+    def _flat_fits(self) -> bool:
+        """Whether such lines are short, and many."""
+        if not self._is_flat():
             return False
-        return (line.size % vector != 0 or line.size < tuning.FLAT_SLOTS * vector) and runs[0].size >= 4 * periods
+        line, vector = self.line, self._widest()
+        is_short = line.size % vector != 0 or line.size < tuning.FLAT_SLOTS * vector
+        return is_short and self.runs[0].size >= 4 * self._periods(line, vector)
 
     def _periods(self, line: Dim, vector: int) -> int:
         """Lines laid end to end: a whole number of vectors, up to a block's width of them."""
@@ -188,9 +219,9 @@ class ColumnPlanner(Planner):
         aligned = most // unit * unit
         return aligned if aligned >= 0.9 * most else most
 
-    def _flat_columns(self, line: Dim, rows: Sequence[Dim], run: Dim) -> Steps:
+    def _flat_columns(self) -> Steps:
         """A long line that one block spans: the block folds its periods itself."""
-        op, vector = self.op, self._widest()
+        op, vector, line, rows, (run,) = self.op, self._widest(), self.line, self.rows, self.runs
         periods = self._periods(line, vector)
         length = periods * line.size
         long = Dim(run.size // periods, run.a * periods, 0, run.c * periods)
@@ -221,8 +252,23 @@ class ColumnPlanner(Planner):
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         return self._finished(name, work, work.rows * splits, work.rows, line.size, shared, work.cells, finish)
 
-    def _tiles(self, work: Work, vector: int, crowded: bool, unaligned: bool) -> Steps:
-        op, runs = self.op, work.runs * self.chunks
+    def _tiles(self, vector: int, aligned: bool, unaligned: bool = False) -> Steps:
+        """Columns by tiles of so many a thread, whose lines begin with slots where they are aligned."""
+        op, line, crowded = self.op, self.line, self.crowded
+        work = replace(
+            self.work,
+            rows=math.prod(d.size for d in self.rows),
+            runs=math.prod(d.size for d in self.runs),
+            length=line.size,
+            slots=slots_of(line.size, vector, aligned),
+            step_a=line.a,
+            step_b=line.b,
+            step_c=line.c,
+            more=self._more(line),
+            row=self.rows,
+            run=self.runs,
+        )
+        runs = work.runs * self.chunks
         wide, even = self._width(work, runs), self.chunks == 1 and len(work.run) <= 1
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide

@@ -6,7 +6,7 @@ Nothing here asks which GPU it is for: the same chunk is cut the same way everyw
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from . import tuning
@@ -69,6 +69,7 @@ class Fold:
 
 
 Steps = list[Launch | Fold]
+Way = Callable[[], Steps]
 
 
 def blocks_for(tiles: int, most: int) -> int:
@@ -130,6 +131,15 @@ class Planner:
 
     def launches(self) -> Steps:
         """The launches, and folds of what they leave, in order."""
+        picked = self.pick()
+        return next(way for name, way in self.ways() if name == picked)()
+
+    def ways(self) -> Iterator[tuple[str, Way]]:
+        """Every way to take the layout: its name, and what finds its launches."""
+        raise NotImplementedError
+
+    def pick(self) -> str:
+        """The name of the way that is taken."""
         raise NotImplementedError
 
     def _more(self, line: Dim) -> tuple[tuple[int, int, int], ...]:

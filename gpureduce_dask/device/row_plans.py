@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from . import tuning
 from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
 from .layout import Dim, merged
-from .plans import Launch, Planner, Steps, aligned_by, blocks_for, is_one, row_major, slots_of
+from .plans import Launch, Planner, Steps, Way, aligned_by, blocks_for, is_one, row_major, slots_of
 from .task import Work
 
 # Operators that fill registers with more than a tile, of which nobody knows how many, and those that a tile of narrow
@@ -25,16 +26,19 @@ def one_element(itemsizes: tuple[int, ...]) -> Dim:
 
 
 class RowPlanner(Planner):
-    """Chooses the kernel by how long rows are, how many there are, and how they are aligned."""
+    """Every way to take rows, and which one is taken: by how long rows are, how many there are, and how they are
+    aligned."""
 
-    def launches(self) -> Steps:
+    def __init__(self, *of: Any) -> None:
+        """As every planner."""
+        super().__init__(*of)
         layout, op = self.layout, self.op
-        line = layout.reduced[-1] if layout.reduced else one_element(op.itemsizes)
-        runs = layout.reduced[:-1]
-        vector = self._row_vector(line, (*layout.kept, *runs))
+        self.line = line = layout.reduced[-1] if layout.reduced else one_element(op.itemsizes)
+        self.runs = runs = layout.reduced[:-1]
+        self.vector = vector = self._row_vector(line, (*layout.kept, *runs))
         unit = vector * op.itemsizes[0]
         self.aligned = self.phases[0] % unit == 0 and aligned_by((*layout.kept, *runs), 0, unit)
-        work = replace(
+        self.work = replace(
             self.work,
             rows=self.cells,
             runs=math.prod(d.size for d in runs),
@@ -47,42 +51,94 @@ class RowPlanner(Planner):
             row=layout.kept,
             run=runs,
         )
-        slots = slots_of(line.size, vector, True)
-        staged = self._is_staged(line, runs, vector)
-        if staged and (op.commutative or self._fits_a_thread(line)):
-            return [self._staged(line, work)]
+        self.lines = self.work.runs * self.chunks
+        self.slots = slots_of(line.size, vector, True)
+        self.row_bytes = line.size * op.itemsizes[0]
+
+    def ways(self) -> Iterator[tuple[str, Way]]:
+        op = self.op
+        if self._lies_in_rows():
+            if self._fits_a_thread():
+                yield "staged rows", self._staged_rows
+            if op.commutative and 4 * self.row_bytes <= tuning.TEAM_TILE_BYTES:
+                yield "team rows", self._team_rows
+        own = self._own_slots()[0]
+        if self.lines == 1 and (op.commutative or own.slots <= 32):
+            yield "own slots", self._own_slot_rows
+        if self.layout.kept and all(op.itemsizes):
+            yield "rows as columns", self._as_columns
         if not op.commutative:
-            if self._fits_a_column(work, vector):
-                return ColumnPlanner(op, layout, self.phases, self.chunks, self.finish, self.option).launches()
-            one_slot_a_lane = self._own_slots(work, vector)[1] > 1 and slots <= 32 and work.runs * self.chunks == 1
-            return [self._short_rows(work, vector)] if one_slot_a_lane else self._ordered(work, vector)
-        if self._lies_end_to_end(line, vector):
-            return self._end_to_end(vector)
-        if self._columns_pay(line, runs, vector, slots):
-            if self._has_positions() and self._runs_part(runs):
-                return outer_runs_as_rows(self, RowPlanner, runs, (line,))
-            return self._columns_first(line, runs)
-        if slots <= 32 * tuning.EVEN_ROW_ITEMS and self._is_even(work, vector):
-            return [self._even_rows(work, vector)]
-        row_slots = slots * work.runs * self.chunks
+            yield "ordered rows", self._ordered_rows
+            return
+        if self._is_end_to_end():
+            yield "end to end", self._end_to_end
+        if self.runs and len(op.itemsizes) == 1 and self._folds_states():
+            yield "columns first", self._columns_first
+        if len(self.runs) > 1 and self.chunks == 1 and self._folds_states():
+            yield "outer runs of rows", self._outer_runs
+        if self._is_even():
+            yield "even rows", self._even_rows
+        fits_a_team = self.slots * self.lines <= tuning.LARGE_STATE_ROW_SLOTS
+        if self.lines == 1:
+            if fits_a_team:
+                yield "team a line", self._team_line
+            yield "blocks a line", self._block_line
+            return
+        if fits_a_team:
+            yield "team long lines", self._team_long_lines
+        yield "blocks long lines", self._block_long_lines
+        whole = self._side_by_side()[0]
+        if whole.slots <= 32:
+            yield "team lines abreast", self._team_lines_abreast
+        if whole.slots <= tuning.THREADS:
+            yield "blocks lines abreast", self._block_lines_abreast
+
+    def pick(self) -> str:
+        op = self.op
+        if self._is_staged() and (op.commutative or self._fits_a_thread()):
+            return "staged rows" if self._fits_a_thread() else "team rows"
+        if not op.commutative:
+            if self._fits_a_column():
+                return "rows as columns"
+            has_slots = self._own_slots()[1] > 1
+            return "own slots" if has_slots and self.slots <= 32 and self.lines == 1 else "ordered rows"
+        if self._lies_end_to_end():
+            return "end to end"
+        if self._columns_pay():
+            return "outer runs of rows" if self._has_positions() and self._runs_part(self.runs) else "columns first"
+        if self._is_even() and self.work.rows >= tuning.GRID:
+            return "even rows"
+        row_slots = self.slots * self.lines
         is_large = op.state_bytes >= tuning.LARGE_STATE_BYTES
         most = tuning.LARGE_STATE_ROW_SLOTS if is_large else tuning.SHORT_ROW_SLOTS
-        if row_slots <= most and (work.rows >= tuning.GRID or row_slots <= 32):
-            return [self._short_rows(work, vector)]
-        return self._block_rows(work, vector)
+        if row_slots <= most and (self.work.rows >= tuning.GRID or row_slots <= 32):
+            if self.lines == 1:
+                return "own slots" if self._own_slots()[0].slots <= tuning.PARTIAL_SLOTS else "team a line"
+            return "team lines abreast" if self._teams_abreast() else "team long lines"
+        if self.lines == 1:
+            return "blocks a line"
+        return "blocks lines abreast" if self._blocks_abreast() else "blocks long lines"
 
-    def _fits_a_column(self, work: Work, vector: int) -> bool:
+    def _as_columns(self) -> Steps:
+        """A thread takes each row, as if it were a column."""
+        return ColumnPlanner(self.op, self.layout, self.phases, self.chunks, self.finish, self.option).launches()
+
+    def _outer_runs(self) -> Steps:
+        return outer_runs_as_rows(self, RowPlanner, self.runs, (self.line,))
+
+    def _fits_a_column(self) -> bool:
         """Rows in element order that are so short, so many, and not read by vectors, that a thread takes each, as if
         it were a column."""
-        elements = work.length * work.runs * self.chunks
-        is_single = self._own_slots(work, vector)[1] == 1
+        elements = self.line.size * self.lines
+        is_single = self._own_slots()[1] == 1
         few = tuning.THREADS if elements < 16 else 32  # threads across a tile: the others go down longer columns
         is_short = is_single and elements <= tuning.THREAD_ROW and all(self.op.itemsizes)
-        return is_short and work.rows >= tuning.THREAD_ROWS * few
+        return is_short and self.work.rows >= tuning.THREAD_ROWS * few
 
-    def _own_slots(self, work: Work, vector: int) -> tuple[Work, int, bool]:
+    def _own_slots(self) -> tuple[Work, int, bool]:
         """Lines that begin with a slot of theirs: the work, the elements of a slot, and whether lines begin at any
         alignment or end with part of one. Several operands are read one by one then."""
+        work, vector = self.work, self.vector
         partial = vector > 1 and (not self.aligned or work.length % vector > 0)
         if partial and len(self.op.itemsizes) > 1:
             vector, partial = 1, False
@@ -101,71 +157,73 @@ class RowPlanner(Planner):
             same = same and is_one(place // n % vector for place, n in zip(places, sizes, strict=False) if n)
         return vector if same else 1
 
-    def _columns_pay(self, line: Dim, runs: Sequence[Dim], vector: int, slots: int) -> bool:
+    def _columns_pay(self) -> bool:
         """True where lines fill so little of the vectors which they are read in that it is faster to take their
         elements as columns first, and to fold those."""
-        op = self.op
-        if not runs or vector == 1 or not self._folds_states() or len(op.itemsizes) > 1:
+        op, line, vector = self.op, self.line, self.vector
+        if not self.runs or vector == 1 or not self._folds_states() or len(op.itemsizes) > 1:
             return False
-        length = self.chunks * self.cells * math.prod(dim.size for dim in runs)
+        length = self.lines * self.cells
         nbytes = length * line.size * op.itemsizes[0]
-        read = (
-            length * slots * vector * op.itemsizes[0] * self._line_cost(line, slots, vector, (*self.layout.kept, *runs))
-        )
+        read = length * self.slots * vector * op.itemsizes[0] * self._line_cost()
         states = self.cells * line.size * op.state_bytes
         return nbytes * tuning.COLUMNS_READ + states * tuning.COLUMN_STATES + tuning.FOLD_BYTES < read
 
-    def _line_cost(self, line: Dim, slots: int, vector: int, others: Sequence[Dim]) -> float:
+    def _line_cost(self) -> float:
         """How many times as long as a line of whole tiles each of its loads takes."""
+        vector, slots = self.vector, self.slots
         _, items = self._line_tile(slots, [32], self._items(vector))
-        whole = self._whole_vector(line, vector, others)
-        share = self._side_share(line.size // whole, vector // whole, tuning.THREADS)
+        whole, whole_vector = self._side_by_side()
+        share = self._side_share(whole.slots, vector // whole_vector, tuning.THREADS)
         if self._lies_abreast(share, slots, 32 * items):
             is_placed = self._has_positions() and not self._is_even_run()
             return 1 / share / (tuning.UNEVEN_SHARE if is_placed else 1)
         return 1 / math.sqrt(self._share_of_tiles(slots, 32 * items))
 
-    def _whole_vector(self, line: Dim, vector: int, others: Sequence[Dim]) -> int:
-        """Elements a load of which lines are whole, aligned slots, each of which begins with one."""
+    def _side_by_side(self) -> tuple[Work, int]:
+        """The work by aligned slots that a line is a whole number of, each line beginning with one, and the elements of
+        one."""
+        vector, length, others = self.vector, self.line.size, (*self.layout.kept, *self.runs)
         for operand, size in enumerate(self.op.itemsizes):
             while (
                 vector > 1
                 and size
                 and not (
-                    line.size % vector == 0
+                    length % vector == 0
                     and self.phases[operand] % (vector * size) == 0
                     and aligned_by(others, operand, vector * size)
                 )
             ):
                 vector //= 2
-        return vector
+        return replace(self.work, slots=length // vector), vector
 
-    def _side_by_side(self, work: Work, vector: int) -> tuple[Work, int]:
-        """The work by slots that a line is a whole number of, and the elements of one."""
-        whole = self._whole_vector(Dim(work.length, 0), vector, (*work.row, *work.run))
-        return replace(work, slots=work.length // whole), whole
-
-    def _lies_end_to_end(self, line: Dim, vector: int) -> bool:
-        """Whether the elements of a row follow one another, and are many, but their indices are in another order. Of
-        several operators together some may count elements while others are told indices: those are taken otherwise."""
-        op, reduced, size = self.op, self.layout.reduced, self.op.itemsizes[0]
+    def _is_end_to_end(self) -> bool:
+        """Whether the elements of a row follow one another, but their indices are in another order. Of several
+        operators together some may count elements while others are told indices: those are taken otherwise."""
+        op, reduced, size, vector = self.op, self.layout.reduced, self.op.itemsizes[0], self.vector
         is_plain = op.type.startswith("Arg") and len(op.itemsizes) == 1
         if len(reduced) < 2 or self.chunks > 1 or not is_plain or not self._has_positions():
             return False
         together = [row_major(reduced, i) * size for i in range(len(reduced))]
         if [dim.a for dim in reduced] != together or reduced[0].c < 0 or vector == 1:
             return False
-        if vector * op.state_bytes > tuning.END_TO_END_STATES:
-            return False
-        if self.phases[0] % 16 or not aligned_by(self.layout.kept, 0, 16) or self.cells >= tuning.FEW_BLOCKS:
+        is_aligned = self.phases[0] % 16 == 0 and aligned_by(self.layout.kept, 0, 16)
+        return is_aligned and reduced[0].size * row_major(reduced, 0) >= math.lcm(row_major(reduced, 0), vector)
+
+    def _lies_end_to_end(self) -> bool:
+        """Whether such rows are few, and of many elements."""
+        reduced, vector = self.layout.reduced, self.vector
+        if not self._is_end_to_end() or vector * self.op.state_bytes > tuning.END_TO_END_STATES:
             return False
         length = math.lcm(row_major(reduced, 0), vector)
         most = reduced[0].size * row_major(reduced, 0)
         is_short = length <= vector * tuning.THREADS * tuning.POLLED_BLOCKS  # a thread keeps to a slot of it
-        return is_short and most * size >= tuning.END_TO_END_BYTES and length * tuning.END_TO_END_LINES <= most
+        is_short = is_short and self.cells < tuning.FEW_BLOCKS
+        is_long = most * self.op.itemsizes[0] >= tuning.END_TO_END_BYTES
+        return is_short and is_long and length * tuning.END_TO_END_LINES <= most
 
-    def _end_to_end(self, vector: int) -> Steps:
-        reduced, op = self.layout.reduced, self.op
+    def _end_to_end(self) -> Steps:
+        reduced, op, vector = self.layout.reduced, self.op, self.vector
         line = row_major(reduced, 0)
         lines = math.lcm(line, vector) // line  # of a long one, which is a whole number of slots
         runs, slots = reduced[0].size // lines, lines * line // vector
@@ -177,37 +235,40 @@ class RowPlanner(Planner):
         splits = min(range(wanted, wanted + -(-wanted // 8) + 1), key=lambda n: n * threads % slots / (n * threads))
         work = replace(
             self.work,
-            rows=self.cells,
             runs=runs,
             length=lines * line,
             slots=slots,
             splits=splits,
             tiles=lines,
             tail=reduced[0].size % lines * line,
-            step_a=op.itemsizes[0],
-            row=self.layout.kept,
+            step_b=0,
+            step_c=0,
             run=reduced,
         )
         head = f"reduce_rows<{op.type}, {{}}, {vector}, {threads}, {items}, END_TO_END, {{}}, {self.batch}>"
         return self._finished(head, work, self.cells * splits, self.cells)
 
-    def _columns_first(self, line: Dim, runs: Sequence[Dim]) -> Steps:
+    def _columns_first(self) -> Steps:
         """Each of a line's elements as a column; their states are folded behind."""
+        line = self.line
         kept, count, state = self.layout.kept, line.size, self.op.state_bytes
         cells = [replace(dim, c=row_major(kept, i) * count) for i, dim in enumerate(kept)]
         columns = merged([*cells, replace(line, c=1)], True)
-        planner = state_planner(self, ColumnPlanner, columns, runs)
+        planner = state_planner(self, ColumnPlanner, columns, self.runs)
         planner.columns_of_cell = count
         steps = planner.launches()
         states = tuple(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(kept, cells, strict=True))
         return folded_behind(self, steps, states, folded_columns(count, state, line.c), self.cells * count)
 
-    def _is_even(self, work: Work, vector: int) -> bool:
-        """Rows of a few slots a lane, one stride apart, enough of them to fill the GPU."""
-        one_run = work.runs * self.chunks == 1 and len(work.row) <= 1 and not work.more
-        return vector > 1 and self.aligned and one_run and work.length % vector == 0 and work.rows >= tuning.GRID
+    def _is_even(self) -> bool:
+        """Rows of a few slots a lane, one stride apart."""
+        work, vector = self.work, self.vector
+        is_apart = self.lines == 1 and len(work.row) <= 1 and not work.more
+        is_whole = vector > 1 and self.aligned and work.length % vector == 0
+        return is_apart and is_whole and self.slots <= 32 * tuning.EVEN_ROW_ITEMS
 
-    def _even_rows(self, work: Work, vector: int) -> Launch:
+    def _even_rows(self) -> Steps:
+        work, vector = self.work, self.vector
         lanes = min(32, 1 << (work.slots - 1).bit_length())
         items = 1 << (-(-work.slots // lanes) - 1).bit_length()
         batch = tuning.EVEN_ROW_BATCH // (items * items) * min(items, 2) // (1 if self.op.state_bytes <= 8 else 2)
@@ -218,34 +279,37 @@ class RowPlanner(Planner):
         blocks = min(-(-work.rows // rows_a_block), most)
         sizes = f"{vector}, {tuning.THREADS}, {lanes}, {batch}, {items}, {self.batch}"
         name = f"reduce_even_rows<{op.type}, {op.emits}, {sizes}>"
-        return Launch(name, blocks, work)
+        return [Launch(name, blocks, work)]
 
-    def _is_staged(self, line: Dim, runs: Sequence[Dim], vector: int) -> bool:
-        """Short rows that follow one another: blocks copy them to shared memory whatever their alignment."""
-        op, kept, row_bytes = self.op, self.layout.kept, line.size * self.op.itemsizes[0]
-        if vector * op.itemsizes[0] != 16 or line.a != op.itemsizes[0] or "Refold" in op.type:
+    def _lies_in_rows(self) -> bool:
+        """Rows that follow one another: blocks copy them to shared memory whatever their alignment."""
+        op, kept = self.op, self.layout.kept
+        if self.vector * op.itemsizes[0] != 16 or self.line.a != op.itemsizes[0] or "Refold" in op.type:
             return False
-        if runs or self.chunks > 1 or len(op.itemsizes) > 1:
+        if self.lines > 1 or len(op.itemsizes) > 1:
             return False
-        if self.aligned and row_bytes % 16 == 0 and op.itemsizes[0] > 2 and row_bytes not in tuning.EVEN_TEAM_BYTES:
-            return False
-        apart = [row_major(kept, i) * row_bytes for i in range(len(kept))]
-        return len(kept) > 0 and [dim.a for dim in kept] == apart and row_bytes < tuning.TEAM_ROW_BYTES
+        apart = [row_major(kept, i) * self.row_bytes for i in range(len(kept))]
+        return len(kept) > 0 and [dim.a for dim in kept] == apart
 
-    def _fits_a_thread(self, line: Dim) -> bool:
-        row_bytes = line.size * self.op.itemsizes[0]
-        return row_bytes < tuning.STAGED_ROW_BYTES and line.size <= tuning.UNROLLED_ROW and row_bytes % 16 > 0
+    def _is_staged(self) -> bool:
+        """Whether such rows are short."""
+        row_bytes, size = self.row_bytes, self.op.itemsizes[0]
+        if self.aligned and row_bytes % 16 == 0 and size > 2 and row_bytes not in tuning.EVEN_TEAM_BYTES:
+            return False
+        return row_bytes < tuning.TEAM_ROW_BYTES and self._lies_in_rows()
 
-    def _staged(self, line: Dim, work: Work) -> Launch:
-        row_bytes = work.length * self.op.itemsizes[0]
-        if not self._fits_a_thread(line):
-            return self._team_rows(work, row_bytes)
+    def _fits_a_thread(self) -> bool:
+        is_short = self.row_bytes < tuning.STAGED_ROW_BYTES and self.line.size <= tuning.UNROLLED_ROW
+        return is_short and self.row_bytes % 16 > 0
+
+    def _staged_rows(self) -> Steps:
+        work, row_bytes = self.work, self.row_bytes
         tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
         return self._tiled(name, work, tile_rows, row_bytes, tuning.THREADS)
 
-    def _team_rows(self, work: Work, row_bytes: int) -> Launch:
-        op, lanes, threads = self.op, 1, tuning.TEAM_THREADS
+    def _team_rows(self) -> Steps:
+        op, lanes, threads, row_bytes = self.op, 1, tuning.TEAM_THREADS, self.row_bytes
         while lanes < 32 and threads // lanes * row_bytes > tuning.TEAM_TILE_BYTES:
             lanes *= 2
         tile_rows = threads // lanes
@@ -254,11 +318,12 @@ class RowPlanner(Planner):
         if row_bytes < tuning.TEAM_SLOT_BYTES and op.itemsizes[0] < 4:
             slot = max(4, math.gcd(row_bytes, 16))  # few slots reach past such a row, which costs more than words do
         sizes = f"{slot // op.itemsizes[0]}, {threads}, {lanes}, {self.batch}"
-        return self._tiled(f"reduce_team_rows<{op.type}, {op.emits}, {sizes}>", work, tile_rows, row_bytes, threads)
+        name = f"reduce_team_rows<{op.type}, {op.emits}, {sizes}>"
+        return self._tiled(name, self.work, tile_rows, row_bytes, threads)
 
-    def _tiled(self, name: str, work: Work, tile_rows: int, row_bytes: int, threads: int) -> Launch:
+    def _tiled(self, name: str, work: Work, tile_rows: int, row_bytes: int, threads: int) -> Steps:
         blocks, shared = -(-work.rows // tile_rows), tile_rows * row_bytes + tuning.TILE_MARGIN
-        return Launch(name, blocks, replace(work, slots=tile_rows), shared, threads=threads)
+        return [Launch(name, blocks, replace(work, slots=tile_rows), shared, threads=threads)]
 
     def _line_tile(self, slots: int, widths: Sequence[int], items: int) -> tuple[int, int]:
         """Lanes and loads a lane, ``items`` at most, whose tiles a line of so many slots fills best."""
@@ -311,29 +376,57 @@ class RowPlanner(Planner):
         items = tuning.ROW_ITEMS // 2 if heavy else tuning.ROW_ITEMS
         return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
 
-    def _short_rows(self, phased: Work, phased_vector: int) -> Launch:
-        op, lines = self.op, phased.runs * self.chunks
-        own, own_vector, is_part = self._own_slots(phased, phased_vector)
-        each = tuning.SHORT_ROW_SLOTS_A_LANE if op.commutative else 1
-        lanes, batch, partial = min(32, _power_of_two(-(-own.slots * lines // each))), 1, False
-        work, vector, kind, items, least = phased, phased_vector, "ONE_LINE", self._items(phased_vector), 1
-        if lines > 1:
-            tile = self._line_tile(phased.slots, [8, 16, 32], items)
-            whole, whole_vector = self._side_by_side(phased, phased_vector)
-            wide = max(lanes, min(32, _power_of_two(whole.slots)))
-            share = self._side_share(whole.slots, vector // whole_vector, wide)
-            if self._lies_abreast(share, phased.slots, math.prod(tile)):
-                work, vector, lanes, (kind, items) = whole, whole_vector, wide, self._side_items(whole_vector)
-            else:
-                kind, (lanes, items) = "LONG_LINES", tile
-        elif own.slots <= lanes:
-            work, vector, partial = own, own_vector, is_part
-            items, batch = 1, tuning.SHORT_ROW_BATCH // self._crowds(vector)
-        elif own.slots <= tuning.PARTIAL_SLOTS:
-            work, vector, partial, kind, items = own, own_vector, is_part, "SHORT_LINE", self._items(own_vector)
-        else:
-            least = 2  # of one, a lane has one slot of several rows
-        while items > least and lanes * items >= 2 * work.slots * lines:
+    def _lanes(self, slots: int) -> int:
+        """Lanes of a team for so many slots of a row."""
+        each = tuning.SHORT_ROW_SLOTS_A_LANE if self.op.commutative else 1
+        return min(32, _power_of_two(-(-slots // each)))
+
+    def _own_slot_rows(self) -> Steps:
+        """Teams of lanes for rows that begin with a slot of theirs."""
+        work, vector, partial = self._own_slots()
+        lanes = self._lanes(work.slots)
+        if work.slots <= lanes:
+            batch = tuning.SHORT_ROW_BATCH // self._crowds(vector)
+            return self._teams(work, vector, lanes, "ONE_LINE", 1, 1, batch, partial)
+        return self._teams(work, vector, lanes, "SHORT_LINE", self._items(vector), 1, 1, partial)
+
+    def _team_line(self) -> Steps:
+        # of one load in flight, a lane has one slot of several rows
+        lanes, items = self._lanes(self._own_slots()[0].slots), self._items(self.vector)
+        return self._teams(self.work, self.vector, lanes, "ONE_LINE", items, 2)
+
+    def _team_long_lines(self) -> Steps:
+        lanes, items = self._line_tile(self.work.slots, [8, 16, 32], self._items(self.vector))
+        return self._teams(self.work, self.vector, lanes, "LONG_LINES", items)
+
+    def _team_lines_abreast(self) -> Steps:
+        whole, vector = self._side_by_side()
+        return self._teams(whole, vector, self._lanes_abreast(whole), *self._side_items(vector))
+
+    def _lanes_abreast(self, whole: Work) -> int:
+        return max(self._lanes(self._own_slots()[0].slots * self.lines), min(32, _power_of_two(whole.slots)))
+
+    def _teams_abreast(self) -> bool:
+        """Whether teams take lines side by side."""
+        tile = self._line_tile(self.work.slots, [8, 16, 32], self._items(self.vector))
+        whole, vector = self._side_by_side()
+        share = self._side_share(whole.slots, self.vector // vector, self._lanes_abreast(whole))
+        return self._lies_abreast(share, self.work.slots, math.prod(tile))
+
+    def _teams(
+        self,
+        work: Work,
+        vector: int,
+        lanes: int,
+        kind: str,
+        items: int,
+        least: int = 1,
+        batch: int = 1,
+        partial: bool = False,
+    ) -> Steps:
+        """Rows by teams of lanes, each of which has so many loads in flight, ``least`` at least."""
+        op = self.op
+        while items > least and lanes * items >= 2 * work.slots * self.lines:
             items //= 2
         teams = tuning.THREADS // lanes
         blocks = min(-(-work.rows // (teams * batch)), tuning.ROW_BLOCKS)
@@ -341,33 +434,50 @@ class RowPlanner(Planner):
             f"reduce_short_rows<{op.type}, {op.emits}, {vector}, {tuning.THREADS}, {lanes}, {batch}, {items}, "
             f"{kind}, {str(partial).lower()}, {self.batch}>"
         )
-        return Launch(name, blocks, replace(work, tiles=-(-work.slots // (lanes * items))))
+        return [Launch(name, blocks, replace(work, tiles=-(-work.slots // (lanes * items))))]
 
     def _folds_pairs(self) -> bool:
         """Sums of two words each, which cost arithmetic but no traffic."""
         return "Twofold" in self.op.type and self.op.core.startswith(("Sum<", "Mean<", "RootSum<"))
 
-    def _block_rows(self, work: Work, vector: int) -> Steps:
-        items, lines, kind = self._items(vector), work.runs * self.chunks, "ONE_LINE"
+    def _block_line(self) -> Steps:
+        items, work, vector = self._items(self.vector), self.work, self.vector
         if self._folds_pairs() and items < tuning.PAIR_ITEMS:
             items = tuning.PAIR_ITEMS
-        if lines > 1:
-            kind, (_, items) = "LONG_LINES", self._line_tile(work.slots, [32], items)
-            whole, whole_vector = self._side_by_side(work, vector)
-            share = self._side_share(whole.slots, vector // whole_vector, tuning.THREADS)
-            if self._lies_abreast(share, work.slots, 32 * items):
-                work, vector, (kind, items) = whole, whole_vector, self._side_items(whole_vector)
-                while items > 1 and tuning.THREADS // work.slots * items >= 2 * lines:
-                    items //= 2
-        tiles = -(-work.slots // (32 * items))
-        row_tiles = tiles * lines if kind == "LONG_LINES" else -(-work.slots * lines // (32 * items))
-        splits = self._splits(work.rows, row_tiles)
-        if kind == "ONE_LINE" and (even := self._even_waves(work.rows, row_tiles, vector)):
-            splits, kind = even, "LINE_AHEAD"
-        op = self.op
+        row_tiles = -(-work.slots // (32 * items))
+        if even := self._even_waves(work.rows, row_tiles, vector):
+            return self._blocks(work, vector, items, "LINE_AHEAD", even)
+        return self._blocks(work, vector, items, "ONE_LINE", self._splits(work.rows, row_tiles))
+
+    def _block_long_lines(self) -> Steps:
+        work, (_, items) = self.work, self._block_tile()
+        splits = self._splits(work.rows, -(-work.slots // (32 * items)) * self.lines)
+        return self._blocks(work, self.vector, items, "LONG_LINES", splits)
+
+    def _block_tile(self) -> tuple[int, int]:
+        items = self._items(self.vector)
+        if self._folds_pairs() and items < tuning.PAIR_ITEMS:
+            items = tuning.PAIR_ITEMS
+        return self._line_tile(self.work.slots, [32], items)
+
+    def _block_lines_abreast(self) -> Steps:
+        work, vector = self._side_by_side()
+        kind, items = self._side_items(vector)
+        while items > 1 and tuning.THREADS // work.slots * items >= 2 * self.lines:
+            items //= 2
+        splits = self._splits(work.rows, -(-work.slots * self.lines // (32 * items)))
+        return self._blocks(work, vector, items, kind, splits)
+
+    def _blocks_abreast(self) -> bool:
+        """Whether blocks take lines side by side."""
+        whole, vector = self._side_by_side()
+        share = self._side_share(whole.slots, self.vector // vector, tuning.THREADS)
+        return self._lies_abreast(share, self.work.slots, math.prod(self._block_tile()))
+
+    def _blocks(self, work: Work, vector: int, items: int, kind: str, splits: int) -> Steps:
         sizes = f"{vector}, {tuning.THREADS}, {items}, {kind}"
-        head = f"reduce_rows<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
-        work = replace(work, tiles=tiles, splits=splits)
+        head = f"reduce_rows<{self.op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
+        work = replace(work, tiles=-(-work.slots // (32 * items)), splits=splits)
         return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
 
     def _even_waves(self, rows: int, row_tiles: int, vector: int) -> int:
@@ -395,8 +505,8 @@ class RowPlanner(Planner):
         wanted = -(-blocks_for(rows * row_tiles, most) // rows)
         return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
 
-    def _ordered(self, work: Work, vector: int) -> Steps:
-        op, items = self.op, 4
+    def _ordered_rows(self) -> Steps:
+        op, items, work, vector = self.op, 4, self.work, self.vector
         slots = work.slots * work.runs * self.chunks
         splits = self._splits(work.rows, -(-slots // (32 * items)))
         work, blocks = replace(work, splits=splits), min(work.rows * splits, tuning.ROW_BLOCKS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..operators.monoid import DType
 from .column_plans import ColumnPlanner
 from .layout import Layout
-from .plans import CHUNK, Fold, Launch, Operator
+from .plans import CHUNK, Fold, Launch, Operator, Steps
 from .row_plans import RowPlanner
 
 
@@ -31,7 +31,19 @@ class Plan:
 
     def launches(self) -> list[Launch]:
         """The launches, in order."""
-        return [launch for step in self._planner.launches() for launch in self._expand(step)]
+        return self._expanded(self._planner.launches())
+
+    def every(self) -> Iterator[tuple[str, list[Launch]]]:
+        """The same by every way that takes the layout, with its name."""
+        for name, way in self._planner.ways():
+            yield name, self._expanded(way())
+
+    def pick(self) -> str:
+        """The name of the way that is taken."""
+        return self._planner.pick()
+
+    def _expanded(self, steps: Steps) -> list[Launch]:
+        return [launch for step in steps for launch in self._expand(step)]
 
     def _expand(self, step: Launch | Fold) -> list[Launch]:
         if isinstance(step, Launch):

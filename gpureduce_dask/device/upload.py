@@ -23,7 +23,7 @@ from ..operators import native
 from . import context, launch
 
 LEAST = 8 << 20  # bytes that are worth the threads' time
-THREADS = 8  # that fill buffers, at most
+THREADS = 16  # that fill buffers, at most
 DRIVER = "cuCtxSetCurrent cuMemAllocHost_v2 cuEventCreate cuEventSynchronize cuMemcpyHtoDAsync_v2 cuEventRecord".split()
 
 _starting = threading.Lock()

@@ -8,12 +8,12 @@ reduction of the same chunks, one task makes them for both.
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 import dask
@@ -32,12 +32,21 @@ from ..planner import even_stretches
 from . import deferred, group_task
 from . import graph_arrays as da
 from .group_task import Key, Step
-from .reduce_tasks import combine, finalise
+from .reduce_tasks import combine, finalise, pick
 from .task_fusion import finish_together, move_in_steps, users_of
 
 
 class Tasks(MaterializedLayer):
-    """Tasks by key. dask's own layer, which it is otherwise, would copy them with references to the old keys."""
+    """Tasks by key. dask's own layer, which it is otherwise, would copy them with references to the old keys.
+
+    ``in_turn`` is how many of the groups that give its results one task makes, one after another.
+    """
+
+    in_turn = 1
+
+    def __init__(self, mapping: Mapping[Any, GraphNode], in_turn: int = 1) -> None:
+        super().__init__(mapping)
+        self.in_turn = in_turn
 
     def clone(self, keys: set[Any], seed: Hashable, bind_to: Any = None) -> tuple[Tasks, bool]:
         """The layer with these keys replaced, and whether some task waits for ``bind_to`` now: those that refer to no
@@ -55,7 +64,7 @@ class Tasks(MaterializedLayer):
                 copy = Task(name, _after, copy, TaskRef(bind_to))
                 is_bound = True
             made[name] = copy
-        return Tasks(made), is_bound
+        return Tasks(made, self.in_turn), is_bound
 
 
 def _after(result: Any, awaited: Any) -> Any:
@@ -197,7 +206,8 @@ class Optimize:
         known = set() if one is not None else workers.known_keys(dsk, wanted)
         low: Any = da.optimize(dsk, wanted | known, **kwargs) if one is None else one
         if known or any(isinstance(node, GroupNode) for node in low.values()):
-            low = private.fuse_linear(move_in_chains(low, wanted, known), wanted | known)
+            in_turn = {name: layer.in_turn for name, layer in dsk.layers.items() if isinstance(layer, Tasks)}
+            low = private.fuse_linear(move_in_chains(low, wanted, known, in_turn), wanted | known)
         # Each alias that fusion leaves would run as a task.
         low = private.resolve_aliases(low, wanted | known, users_of(low))
         low = finish_together(move_in_steps(low, wanted | known), wanted, known)
@@ -279,8 +289,11 @@ def install() -> None:
     private.optimize_arrays(OPTIMIZE)
 
 
-def move_in_chains(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) -> Graph:
-    """The graph with each group's private chains moved into the group's task.
+def move_in_chains(
+    graph: Graph, wanted: set[Key], known: Iterable[Key] = (), in_turn: Mapping[Any, int] = MappingProxyType({})
+) -> Graph:
+    """The graph with each group's private chains moved into the group's task, and as many groups of one name into one
+    task as ``in_turn`` says.
 
     Of what the scheduler has already, the ``known`` keys, those at which chains meet or part stay where dask would find
     them. What one task alone needs, and needs alone, is made again with it, as dask's fusion makes it.
@@ -292,6 +305,7 @@ def move_in_chains(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) ->
     moved = dict(graph)
     apart: set[Key] = set()  # groups whose chunks stay tasks of their own
     flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, GroupNode)}
+    bundles = []
     for groups in _together(graph, [group for group, _ in flat.values()], users):
         bundle = _Bundle(groups, graph, users, wanted)
         replaced = {key for group in groups for key in flat[group.key][1]}
@@ -302,7 +316,9 @@ def move_in_chains(graph: Graph, wanted: set[Key], known: Iterable[Key] = ()) ->
             apart.update(group.key for group in groups if _is_only_combined(group, users, wanted))
         for key in bundle.inside | replaced:
             del moved[key]
-        moved.update((node.key, node) for node in bundle.nodes())
+        bundles.append(bundle)
+    for several in _in_turn(bundles, in_turn):
+        moved.update((node.key, node) for node in _written(several))
     for user in {user for key in apart for user in users[key]}:
         _widen(user, moved, apart)
     return moved
@@ -506,46 +522,21 @@ class _Bundle:
         node = self.graph.get(key)
         return users > 1 if node is None else isinstance(node, GroupNode) or not node.block_fusion
 
-    def nodes(self) -> Iterator[GraphNode]:
-        """The tasks that stand for the groups."""
-        closes = tuple(close for group in self.groups for close in group.closes)
-        if not self.inside:
-            yield from (Task(group.key, group.func, *group.args) for group in self.groups)
-            return
-        steps = tuple(self._steps())
-        made = {node.key for _, _, nodes in steps for node in nodes}
-        needs = {key for _, _, nodes in steps for node in nodes for key in node.dependencies}
-        names = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
-        key = self.groups[0].key
-        if len(self.groups) > 1:
-            key = f"{_shown_together(self.groups)}-{tokenize(sorted(str(group.key) for group in self.groups))}"
-            for group, first in zip(self.groups, self._firsts, strict=True):
-                many = isinstance(group, PlacedGroupsNode)
-                yield Task(
-                    group.key,
-                    operator.getitem,
-                    TaskRef(key),
-                    slice(first, first + len(group.closes)) if many else first,
-                )
-        yield Task(key, group_task.run, closes, steps, names, *(TaskRef(name) for name in names))
+    @property
+    def closes(self) -> list[Callable[..., Any]]:
+        """What makes each of the task's results."""
+        return [close for group in self.groups for close in group.closes]
 
-    def _steps(self) -> Iterator[Step]:
-        """Members in order, those of the same chunk together; each with the tasks that make it, sources first."""
+    def steps(self, before: int) -> Iterator[Step]:
+        """Members in order, those of the same chunk together; each with the tasks that make it, sources first.
+        ``before`` is how many results go before the first."""
         done: set[Key] = set()
-        numbers = [[first + i for i in g.folds] for g, first in zip(self.groups, self._firsts, strict=True)]
-        each = (zip(members, places, strict=True) for members, places in zip(self._columns, numbers, strict=True))
+        firsts = accumulate((len(group.closes) for group in self.groups[:-1]), initial=before)
+        numbers = [[first + i for i in g.folds] for g, first in zip(self.groups, firsts, strict=True)]
+        each = (zip(g.members, places, strict=True) for g, places in zip(self.groups, numbers, strict=True))
         for pairs in zip(*each, strict=True):
             for member, number in pairs:
                 yield number, member, tuple(self._chain(member, done))
-
-    @property
-    def _columns(self) -> list[list[Key]]:
-        return [group.members for group in self.groups]
-
-    @property
-    def _firsts(self) -> list[int]:
-        """The number of each group's first result."""
-        return [*accumulate((len(group.closes) for group in self.groups[:-1]), initial=0)]
 
     def _chain(self, member: Key, done: set[Key]) -> Iterator[GraphNode]:
         ahead = [(member, False)] if member in self.inside else []
@@ -567,6 +558,47 @@ class _Bundle:
         chunk need not stay for the last of them."""
         cuts = sorted(self.users[key], key=str)
         return cuts if all(u in self.inside and _is_cut(self.graph[u]) for u in cuts) else []
+
+
+def _in_turn(bundles: Iterable[_Bundle], in_turn: Mapping[Any, int]) -> Iterator[list[_Bundle]]:
+    """Bundles that one task makes one after another: those of one name that make their chunks anywhere, in order."""
+    found: dict[Any, list[_Bundle]] = {}
+    for bundle in bundles:
+        names = tuple(_name(group.key) for group in bundle.groups)
+        if bundle.inside and not bundle.is_placed and min(in_turn.get(name, 1) for name in names) > 1:
+            found.setdefault(names, []).append(bundle)
+        else:
+            yield [bundle]
+    for names, each in found.items():
+        each.sort(key=lambda bundle: bundle.groups[0].key)
+        for part in even_stretches(len(each), min(in_turn[name] for name in names)):
+            yield [each[i] for i in part.members]
+
+
+def _written(bundles: list[_Bundle]) -> Iterator[GraphNode]:
+    """The tasks that stand for the groups of bundles that are made one after another."""
+    groups = [group for bundle in bundles for group in bundle.groups]
+    if not bundles[0].inside:
+        yield from (Task(group.key, group.func, *group.args) for group in groups)
+        return
+    closes: list[Callable[..., Any]] = []
+    steps: list[Step] = []
+    for bundle in bundles:
+        steps += bundle.steps(len(closes))
+        closes += bundle.closes
+    made = {node.key for _, _, nodes in steps for node in nodes}
+    needs = {key for _, _, nodes in steps for node in nodes for key in node.dependencies}
+    names = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
+    key = groups[0].key
+    if len(groups) > 1:
+        key = f"{_shown_together(groups)}-{tokenize(sorted(str(group.key) for group in groups))}"
+        first = 0
+        for group in groups:
+            many, count = isinstance(group, PlacedGroupsNode), len(group.closes)
+            which: Any = slice(first, first + count) if many else first
+            yield Task(group.key, partial(pick, number=which), TaskRef(key))
+            first += count
+    yield Task(key, group_task.run, tuple(closes), tuple(steps), names, *(TaskRef(name) for name in names))
 
 
 def _shown_together(groups: Sequence[GroupNode]) -> str:

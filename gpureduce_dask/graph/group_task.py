@@ -29,7 +29,7 @@ Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next
 T = TypeVar("T")
 Making = Generator[Upload, None, T]  # of a value: it stops where a copy to a GPU is needed that may not be finished
 
-AHEAD_BYTES = 64 * 2**20  # of copies to a GPU under way, above which no other chunk is begun
+AHEAD_BYTES = 512 * 2**20  # of copies to a GPU under way, above which no other chunk is begun
 
 
 @faults.task

@@ -220,7 +220,8 @@ class Tree:
 
     def _as_array(self, source: Source) -> Tree:
         """The array of the blocks that were written."""
-        graph = HighLevelGraph.from_collections(self.name, Tasks(self.writer.tasks), dependencies=source.dependencies)
+        tasks = Tasks(self.writer.tasks, source.in_turn(self.order[0]))
+        graph = HighLevelGraph.from_collections(self.name, tasks, dependencies=source.dependencies)
         if layers := source.futures:
             names = {f"{self.name}-handles-{i}": layer for i, layer in enumerate(layers)}
             above = {**graph.dependencies, **{name: set() for name in names}, self.name: set(names)}

@@ -130,8 +130,8 @@ def finalise_each(
     return [finalise(each, bound=bound, drop=drop, device=device) for each in _of_each_slice(partials, sizes)]
 
 
-def pick(results: list[Any], *_awaited: Any, number: int) -> Any:
-    """The results of one of several slices."""
+def pick(results: Sequence[Any], *_awaited: Any, number: int | slice) -> Any:
+    """The results of one of several slices, or of some."""
     return results[number]
 
 

@@ -216,6 +216,10 @@ class Source:
         groups = planner.by_worker(held, threads, slices, reduction.chunk_bytes, self.memory, self.least_bytes)
         return planner.smaller(groups, reduction.size) if reduction.size else groups
 
+    def in_turn(self, stage: Axes) -> int:
+        """How many slices one task may make, one after another, where it makes all chunks of each."""
+        return 1
+
     def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]] | None:
         """The workers that hold each of some chunks, or None where nobody knows."""
         return None if self.holders is None else [self.holders[c] for c in members]
@@ -279,6 +283,18 @@ class LazySource(Source):
 
     def _size(self, chunks: int, slices: int) -> int:
         return self.size
+
+    def in_turn(self, stage: Axes) -> int:
+        reduction = self.reduction
+        blocks = reduction.x.numblocks
+        chunks = math.prod(blocks[a] for a in stage)
+        if self.holders is not None or reduction.size or self.size < chunks or workers.are_processes():
+            return 1
+        slices = reduction.x.npartitions // chunks
+        kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
+        results = bytes_of_largest(kept, reduction.bound)
+        known = reduction.chunk_bytes, reduction.partial_bytes, results
+        return planner.made_in_turn(chunks, slices, self.known.total, *known)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         name = self.partials.name

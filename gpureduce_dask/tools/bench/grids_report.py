@@ -64,8 +64,8 @@ def into_page(text: str, result: Result, picture: str | None = None) -> str:
             f"float32 in {run['rows'][0]['chunks']} chunks, medians; an empty task's round trip takes "
             f"{ms(run['round_trip'])} ms.\n\n`{command(run, what)}`"
         )
-        shares = [row["link_share"] for row in run["rows"] if row.get("link_share")]
+        shares = [f"{row['kind']} at {row['link_share']:.2f}" for row in run["rows"] if row.get("link_share")]
         if shares:
-            heading += f"\n\nThe files move at {shares[0]:.2f} of what the link moves from pinned memory."
+            heading += f"\n\nOf what links move from pinned memory: {', '.join(shares)}."
         parts.append(f"{heading}\n\n{table(run)}")
     return between(f"<!-- bench:{what} -->", f"<!-- /bench:{what} -->", "\n\n".join(parts), text)
