@@ -8,7 +8,10 @@ else. CuPy is imported with the first chunk that needs it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -36,9 +39,11 @@ __all__ = [
     "cut",
     "extents",
     "finalise",
+    "finalise_each",
     "gather",
     "is_device",
     "leave",
+    "leave_together",
     "like",
     "move",
     "partial_bytes",
@@ -48,6 +53,7 @@ __all__ = [
     "require_plain_chunk",
     "results",
     "scan",
+    "staying",
     "to_device",
     "to_host",
 ]
@@ -57,6 +63,7 @@ Chunks = tuple[Any, ...]
 # A partial up to this size leaves the GPU as host bytes: it costs less to copy and send than to keep on a device.
 SMALL = 64 * 1024
 NUMPY = (np.ndarray, np.generic)
+_here = threading.local()
 
 
 def reduce(chunks: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None = None, masks: bool = True) -> Any:
@@ -219,6 +226,28 @@ def finalise(partial: Any, bound: Bound) -> Any:
     return move(host_reduce.finalise(to_host(partial, bound), bound), True)
 
 
+def finalise_each(slices: Sequence[Sequence[Any]], bound: Bound, device: bool) -> list[Any]:
+    """The results of several slices, of partials of each, on a GPU (``device``) or a host; small ones on a host at
+    once, which then move together."""
+    if not _may_finalise_together(slices, bound):
+        combined = (each[0] if len(each) == 1 else combine(each, bound) for each in slices)
+        return [move(finalise(each, bound), device) for each in combined]
+    shapes = [each[0].shape for each in slices]
+    ends = [0, *accumulate(map(math.prod, shapes))]
+    values = move(host_reduce.results_together(slices, bound), device)
+    return [values[a:b].reshape(shape) for (a, b), shape in zip(pairwise(ends), shapes, strict=True)]
+
+
+def _may_finalise_together(slices: Sequence[Sequence[Any]], bound: Bound) -> bool:
+    """True for as many small partials of each slice, all of a host, that a host combines in one way."""
+    if isinstance(bound, Binned) or bound.extra or len({len(each) for each in slices}) > 1:
+        return False
+    partials = [p for each in slices for p in each]
+    if any(type(p) is not np.ndarray or p.nbytes > SMALL for p in partials):
+        return False
+    return len({p.size <= host_reduce.PENDING_CELLS for p in partials}) == 1
+
+
 def _all_answer(values: Any) -> bool:
     """True where every result on a GPU is a finite number, or a position. Waits for the GPU to look at them."""
     probe = OPERATORS["min" if values.dtype.kind == "i" else "norminf"].bind(values.dtype)
@@ -252,7 +281,32 @@ def is_device(array: Any) -> bool:
 
 def leave(partial: Any, bound: Bound) -> Any:
     """A small device partial as a host partial; any other unchanged."""
-    return to_host(partial, bound) if is_device(partial) and partial.nbytes <= SMALL else partial
+    return to_host(partial, bound) if _is_small(partial) and not getattr(_here, "stay", False) else partial
+
+
+@contextmanager
+def staying() -> Iterator[None]:
+    """Partials stay where they are for now, in this thread: they leave together behind it."""
+    before, _here.stay = getattr(_here, "stay", False), True
+    try:
+        yield
+    finally:
+        _here.stay = before
+
+
+def leave_together(partials: Sequence[Any], bound: Bound) -> list[Any]:
+    """The small device partials among some as host partials, with one wait for all; others unchanged."""
+    found, small = list(partials), [i for i, p in enumerate(partials) if _is_small(p)]
+    if small:
+        from .device import launch
+
+        for i, states in zip(small, launch.to_host([found[i] for i in small]), strict=True):
+            found[i] = states.view(bound.state)[..., 0]
+    return found
+
+
+def _is_small(partial: Any) -> bool:
+    return is_device(partial) and bool(partial.nbytes <= SMALL)
 
 
 def to_host(partial: Any, bound: Bound) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import dask
 import dask.array as da
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,6 +94,66 @@ def test_lazy_host_chunks_are_made_in_small_steps():
         assert len(tasks) == 32
         wide = {key for key in gr.mean(x, axis=0).__dask_graph__() if key[0].startswith("gr-mean-group")}
         assert len(wide) == 32
+
+
+def test_many_slices_are_made_several_a_task():
+    assert planner.made_in_turn(16, 16, 2, 32 * MIB, math.inf, MIB) == 2  # eight tasks for two threads
+    assert planner.made_in_turn(16, 15, 2, 32 * MIB, math.inf, MIB) == 1
+    assert planner.made_in_turn(2, 1000, 4, MIB, 8.0, 8.0) == 62
+    chunk = planner.STEP_BYTES // 4
+    assert planner.made_in_turn(2, 1000, 1, chunk, 8.0, 8.0) == 2  # so that bars of progress move
+    assert planner.made_in_turn(2, 1000, 1, chunk, math.inf, 8.0) == 16  # what one task makes at most
+    assert planner.made_in_turn(2, 1000, 1, MIB, 8.0, planner.RESULTS_BYTES / 3) == 3  # which leave it together
+
+
+def _tasks(*arrays):
+    (graph, *_) = dask.optimize(*arrays)
+    return [key for key in graph.__dask_graph__() if "group" in str(key)]
+
+
+@pytest.mark.parametrize("name", ["mean", "argmax", "prod"])
+def test_slices_in_turn_give_what_each_gives_alone(name):
+    rng = np.random.default_rng(0)
+    data = rng.normal(size=(6, 120)).astype("f4")
+    data[2, ::7] = data[4, ::7]
+    reads = Counter()
+
+    def read(block, block_id=None):
+        reads[block_id] += 1
+        return block
+
+    x = da.from_array(data, chunks=(2, 3)).map_blocks(read, dtype="f4", meta=data[:0, :0])
+    with dask.config.set(scheduler="threads", num_workers=2):
+        result = getattr(gr, name)(x, axis=0)
+        found = result.compute()
+        assert found.tobytes() == getattr(gr, name)(da.from_array(data, chunks=(2, 120)), axis=0).compute().tobytes()
+        assert len(_tasks(result)) == 8 and set(reads.values()) == {1}
+        reads.clear()
+        part = result[3:9].compute()  # of two slices, of which nothing else is read
+        assert part.tobytes() == found[3:9].tobytes()
+        assert sum(reads.values()) == 6
+        blocks = result.persist()
+        assert blocks.compute().tobytes() == found.tobytes()
+
+
+def test_slices_in_turn_of_several_reductions():
+    data = np.arange(6 * 120.0).reshape(6, 120)
+    reads = Counter()
+
+    def read(block, block_id=None):
+        reads[block_id] += 1
+        return block
+
+    x = da.from_array(data, chunks=(2, 3)).map_blocks(read, dtype="f8", meta=data[:0, :0])
+    with dask.config.set(scheduler="threads", num_workers=2):
+        mean, largest = dask.compute(gr.mean(x, axis=0), gr.max(x, axis=0))
+        assert set(reads.values()) == {1}
+        np.testing.assert_array_equal(mean, data.mean(0))
+        np.testing.assert_array_equal(largest, data.max(0))
+        many = gr.stats(x, ["mean", "max", "var"], axis=0)
+        np.testing.assert_array_equal(many["max"].compute(), data.max(0))
+        total = gr.sum(gr.mean(x, axis=0) - x, axis=1)  # the mean is another reduction's operand
+        np.testing.assert_allclose(total.compute(), (data.mean(0) - data).sum(1))
 
 
 def test_small_chunks_in_memory_are_one_task():

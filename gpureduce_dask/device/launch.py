@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -113,6 +114,22 @@ def check(status: int) -> None:
 def fill_zeros(address: int, nbytes: int, stream: int) -> None:
     """Zeros, once the stream gets there."""
     _runtime().memset(address, 0, nbytes, stream)
+
+
+def to_host(arrays: Sequence[Any]) -> list[Any]:
+    """NumPy copies of contiguous arrays of bytes on one GPU, with one wait for all."""
+    import cupy
+    import numpy as np
+
+    ends = [0, *accumulate(array.nbytes for array in arrays)]
+    pinned = cupy.cuda.alloc_pinned_memory(max(1, ends[-1]))
+    with cupy.cuda.Device(arrays[0].data.device_id):
+        stream = cupy.cuda.get_current_stream()
+        for array, at in zip(arrays, ends, strict=False):
+            array.data.copy_to_host_async(ctypes.c_void_p(pinned.ptr + at), array.nbytes, stream)
+        stream.synchronize()
+    copied = np.frombuffer(pinned, np.uint8, ends[-1]).copy()
+    return [copied[a:b].reshape(array.shape) for (a, b), array in zip(pairwise(ends), arrays, strict=True)]
 
 
 def free_pool() -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -112,8 +112,17 @@ def _of_each_slice(partials: list[Partial], sizes: Sequence[int]) -> list[list[P
 
 
 def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partial]:
-    """The partials of several slices, of the same handles."""
-    return [run(*given) for run in runs]
+    """The partials of several slices, of the same handles. Those that leave a GPU do so together: each alone would wait
+    for its kernel before the next one is launched."""
+    with chunk.staying():
+        found = [run(*given) for run in runs]
+    bound = runs[0].keywords["bound"]  # type: ignore[attr-defined]
+    kept = [each.partials if isinstance(each, Runs) else (each,) for each in found]
+    left = iter(chunk.leave_together([partial for each in kept for partial in each], bound))
+    return [
+        Runs(each.starts, tuple(islice(left, len(each.partials)))) if isinstance(each, Runs) else next(left)
+        for each in found
+    ]
 
 
 @faults.task
@@ -127,7 +136,10 @@ def finalise_each(
     partials: list[Partial], bound: Bound, sizes: Sequence[int], drop: Axes | None, device: bool
 ) -> list[Any]:
     """The last partials of several slices, so many of each, to the results of each."""
-    return [finalise(each, bound=bound, drop=drop, device=device) for each in _of_each_slice(partials, sizes)]
+    slices = _of_each_slice(partials, sizes)
+    if isinstance(bound, Product) or any(partial is None for partial in partials):
+        return [finalise(each, bound=bound, drop=drop, device=device) for each in slices]
+    return [_without_axes(values, drop) for values in chunk.finalise_each(slices, bound, device)]
 
 
 def pick(results: Sequence[Any], *_awaited: Any, number: int | slice) -> Any:
@@ -187,7 +199,10 @@ def result(partial: Partial, bound: Bound, drop: Axes | None, device: bool) -> A
 
 
 def _leave_axes(values: Any, drop: Axes | None, device: bool) -> Any:
-    values = chunk.move(values, device)
+    return _without_axes(chunk.move(values, device), drop)
+
+
+def _without_axes(values: Any, drop: Axes | None) -> Any:
     if drop is not None:
         values = values.reshape(tuple(n for a, n in enumerate(values.shape) if a not in drop))
     return values[()] if isinstance(values, np.ndarray) and values.ndim == 0 else values
