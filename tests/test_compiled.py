@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk
+from gpureduce_dask.host import reduce
 from gpureduce_dask.operators import native, totals
 from gpureduce_dask.operators import table as operators
 

@@ -57,7 +57,7 @@ COMPARED = 128  # bytes of such a row, for folds that compare, and that count wh
 LOOKED_UP = 224  # and for those that look up positions
 PENDING = 32  # states that wait to be combined together, by halves, where they are
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
-BLOCK = 1 << 20  # bytes of chunks of which some cells are reduced together
+BLOCK = 1 << 22  # bytes of chunks of which some cells are reduced together: by 1 MiB, calls cost as much as the sums
 THIN = 2  # times the bytes of its partial, up to which a chunk is copied beside others: a state is written once for all
 TOGETHER = 8  # times these bytes of such chunks, at least, are reduced together
 JOINED = 12_000  # cells whose partials are combined at a time: what combine makes of them stays in cache, and is less
@@ -247,6 +247,11 @@ def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = F
     runs = walk.runs()
     for outer, inner in walk.cells():
         cell: Any = (*outer, *inner, ...)
+        if not final and _may_put(cells[cell], bound):
+            for number, run in enumerate(runs):
+                state = _state(walk, (outer, run, inner), bound, start)
+                native.put_sums(cells[cell], state, is_added or number > 0)
+            continue
         pending: list[State] = []
         for run in runs:
             state = _state(walk, (outer, run, inner), bound, start)
@@ -260,6 +265,13 @@ def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = F
         for target, values in zip(targets, (results_of(found, bound),) if final else found, strict=True):
             target = target[cell]
             target[...] = values.reshape(target.shape)
+
+
+def _may_put(cells: Array, bound: Bound) -> bool:
+    """Whether compiled loops add the sums of a tile to the states of its cells, where these are: many of them, for few
+    are combined by halves."""
+    is_sum = len(bound.parts) == 1 and _are_added(bound)
+    return is_sum and cells.size > PENDING_CELLS and cells.flags.c_contiguous
 
 
 def _together(states: list[State], bound: Bound) -> State:

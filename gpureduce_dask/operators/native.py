@@ -99,6 +99,17 @@ def add_pairs(hi: Array, lo: Array, more_hi: Array, more_lo: Array) -> tuple[Arr
     return total, rest
 
 
+def put_sums(cells: Array, state: State, is_added: bool) -> None:
+    """The states of sums or means of floats written to contiguous cells, or added to these. Fields of float64 are one
+    sum or a pair, and a field of int64 is a count."""
+    loops = library()
+    assert loops is not None
+    fields = [np.ascontiguousarray(field) for field in state]
+    counts = fields.pop() if fields[-1].dtype.kind == "i" else None
+    hi, *rest = fields
+    _call(loops.put_sums, cells, *_sizes(hi.size), hi, rest[0] if rest else None, counts, *_sizes(is_added))
+
+
 def _one_step(array: Array) -> int:
     """Bytes from one element to the next of a float64 array, in C order; 0 where there is no one such step."""
     if array.dtype != F8 or not array.flags.aligned:

@@ -268,31 +268,71 @@ INLINE double masked_narrow(float value, int64_t mask) {
 #define FLOATS(NAME, T) TAKE(NAME, T) ROW_SUM(NAME, T) SUM(NAME, T) SPREAD(NAME, T) PRESENT(NAME, T) DEVIATIONS(NAME, T)
 #define INTEGERS(NAME, T) TAKE(NAME, T) SPREAD(NAME, T)
 
-// Sums of pairs, each renormalised: hi is the nearest float64, and lo is 0 where that is not finite. What is added lies
-// so many bytes apart.
+// The sum of pairs (a, b) and (c, d), renormalised: its `whole` is the nearest float64, and `left` is 0 where that is not
+// finite.
+#define ADD_PAIRS(a, b, c, d)                                                                                          \
+    const double total = (a) + (c), shadow = total - (a), error = ((a) - (total - shadow)) + ((c)-shadow);             \
+    const double lost = ((total - total == 0) ? error : 0) + ((b) + (d));                                              \
+    const double small = total - total == 0 ? lost : 0, whole = total + small, other = whole - total;                  \
+    const double rest = (total - (whole - other)) + (small - other), left = whole - whole == 0 ? rest : 0;
+
+// Sums of pairs, each renormalised. What is added lies so many bytes apart.
 EACH_PROCESSOR void add_pairs(int64_t n, const char *hi, const char *lo, const char *more_hi, const char *more_lo,
-                              const int64_t *step, double *sum, double *rest) {
+                              const int64_t *step, double *sum, double *least) {
 #define AT(from, i) (*(const double *)(from + (i)*step_##from))
     const int64_t step_hi = step[0], step_lo = step[1], step_more_hi = step[2], step_more_lo = step[3];
-#define ADD(A, B, C, D)                                                                                                \
-    {                                                                                                                  \
-        const double total = (A) + (C), shadow = total - (A), error = ((A) - (total - shadow)) + ((C)-shadow);         \
-        const double lost = ((total - total == 0) ? error : 0) + ((B) + (D));                                          \
-        const double small = total - total == 0 ? lost : 0, whole = total + small, other = whole - total;              \
-        const double left = (total - (whole - other)) + (small - other);                                               \
-        sum[i] = whole;                                                                                                \
-        rest[i] = whole - whole == 0 ? left : 0;                                                                       \
-    }
     const int64_t each = sizeof(double);
     if (step_hi == each && step_lo == each && step_more_hi == each && step_more_lo == each) {
         const double *a = (const double *)hi, *b = (const double *)lo;
         const double *c = (const double *)more_hi, *d = (const double *)more_lo;
-        for (int64_t i = 0; i < n; i++) ADD(a[i], b[i], c[i], d[i])
+        for (int64_t i = 0; i < n; i++) {
+            ADD_PAIRS(a[i], b[i], c[i], d[i])
+            sum[i] = whole, least[i] = left;
+        }
     } else {
-        for (int64_t i = 0; i < n; i++) ADD(AT(hi, i), AT(lo, i), AT(more_hi, i), AT(more_lo, i))
+        for (int64_t i = 0; i < n; i++) {
+            ADD_PAIRS(AT(hi, i), AT(lo, i), AT(more_hi, i), AT(more_lo, i))
+            sum[i] = whole, least[i] = left;
+        }
     }
-#undef ADD
 #undef AT
+}
+
+// Sums, or pairs, written to states one after another, or added to these, with how many elements each is of behind it.
+INLINE void put(double *restrict states, int64_t n, const double *restrict hi, const double *restrict lo,
+                const int64_t *restrict counts, const int pairs, const int counted, const int added) {
+    const int size = 1 + pairs + counted;
+    for (int64_t i = 0; i < n; i++) {
+        double *state = states + i * size;
+        if (added && pairs) {
+            ADD_PAIRS(state[0], state[1], hi[i], lo[i])
+            state[0] = whole, state[1] = left;
+        } else {
+            state[0] = added ? state[0] + hi[i] : hi[i];
+            if (pairs) state[1] = lo[i];
+        }
+        if (!counted) continue;
+        int64_t count = 0;
+        if (added) memcpy(&count, state + 1 + pairs, sizeof count);
+        count += counts[i];
+        memcpy(state + 1 + pairs, &count, sizeof count);
+    }
+}
+EACH_PROCESSOR void put_sums(double *states, int64_t n, const double *hi, const double *lo, const int64_t *counts,
+                             int64_t added) {
+#define PUT(PAIRS, COUNTED)                                                                                            \
+    if (added) put(states, n, hi, lo, counts, PAIRS, COUNTED, 1);                                                      \
+    else put(states, n, hi, lo, counts, PAIRS, COUNTED, 0);
+    if (lo && counts) {
+        PUT(1, 1)
+    } else if (lo) {
+        PUT(1, 0)
+    } else if (counts) {
+        PUT(0, 1)
+    } else {
+        PUT(0, 0)
+    }
+#undef PUT
 }
 
 FLOATS(float32, float)
