@@ -131,6 +131,27 @@ def test_sums_are_exact_where_float64_is(dtype, shape):
 
 
 @needs_loops
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["sum", "mean", "nansum", "nanmean"])
+def test_sums_are_added_where_their_states_are_bit_by_bit(name, dtype, monkeypatch):
+    bound = operators.OPERATORS[name].bind(np.dtype(dtype))
+    rng = np.random.default_rng(0)
+    chunks = [(rng.normal(size=(3, 5, 1201)) * 10.0 ** rng.integers(0, 30, (3, 5, 1201))).astype(dtype) for _ in "abc"]
+    chunks[1][1, :, ::7], chunks[2][0, 3, 5], chunks[2][1, 4, :9] = np.nan, np.inf, -np.inf
+    found = []
+    for may in (reduce._may_put, lambda cells, bound: False):
+        monkeypatch.setattr(reduce, "_may_put", may)
+        for axes in ((0,), (1,), (0, 1)):
+            partial = None
+            for each in chunks:
+                partial = reduce.reduce((each,), bound, axes, before=partial)
+            found.append(partial)
+    for put, combined in zip(found[:3], found[3:], strict=True):
+        for field in put.dtype.names:
+            np.testing.assert_array_equal(put[field], combined[field])
+
+
+@needs_loops
 @pytest.mark.parametrize("n", [16, 17, 31, 32, 61, 300, 511])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_sums_of_short_rows_are_exact_where_float64_is(dtype, n):
