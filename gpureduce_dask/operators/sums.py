@@ -161,12 +161,12 @@ def missing(x: Array) -> Array:
 def mean_finalise(state: State, dtype: DType) -> Array:
     """Sum by count; the mean of nothing is NaN (NaT for durations), with NumPy's warning."""
     total, count = totals.total(state[:-1]), state[-1]
-    empty = count == 0
-    if np.any(empty):
+    if not np.all(count):
         warnings.warn("Mean of empty slice", RuntimeWarning, stacklevel=2)
     if dtype.kind != "m":
-        wide = np.result_type(total, F8)
-        return totals.cast(total.astype(wide, copy=False) / count, dtype)
+        wide = np.asarray(total, np.result_type(total, F8))  # an array of its own, which takes the results
+        return totals.cast(np.divide(wide, count, out=wide), dtype)
+    empty = count == 0
     ticks = np.sign(total) * (np.abs(total) // np.maximum(count, 1))  # NumPy's durations round towards zero
     return totals.cast(np.where(empty | (total == totals.NAT), totals.NAT, ticks), dtype)
 

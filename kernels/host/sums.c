@@ -9,6 +9,7 @@ enum {
     ROUND = 4,       // rows that are added to what is loaded once
     PLAIN = 512,     // additions after which sums go into pairs, so that rounding loses little,
     BESIDE = 32,     // and of rows that are added side by side, which rounding there loses less
+    FEW = 16,        // rows, at most, whose many cells are added up in registers
     SHARE = 64,      // of a cell's elements, those whose mean deviations are measured from
 };
 
@@ -178,6 +179,26 @@ INLINE double masked_narrow(float value, int64_t mask) {
         return lane[0];                                                                                                \
     }
 
+// The sums of many cells of a few rows each, in registers.
+#define FEW_ROWS(NAME, TYPE)                                                                                           \
+    INLINE void few_##NAME(const char *rows, int64_t n, int64_t stride, int64_t inner, double *restrict sums) {        \
+        int64_t j = 0;                                                                                                 \
+        for (; j + LANES <= inner; j += LANES) {                                                                       \
+            double lane[LANES];                                                                                        \
+            EACH lane[k] = 0;                                                                                          \
+            for (int64_t i = 0; i < n; i++) {                                                                          \
+                const TYPE *restrict x = (const TYPE *)(rows + i * stride) + j;                                        \
+                EACH lane[k] += (double)x[k];                                                                          \
+            }                                                                                                          \
+            EACH sums[j + k] = lane[k];                                                                                \
+        }                                                                                                              \
+        for (; j < inner; j++) {                                                                                       \
+            double sum = 0;                                                                                            \
+            for (int64_t i = 0; i < n; i++) sum += (double)((const TYPE *)(rows + i * stride))[j];                     \
+            sums[j] = sum;                                                                                             \
+        }                                                                                                              \
+    }
+
 // Of each cell the sum as a pair, or, where `lo` is NULL, rounded; with `count`, of what is not NaN, and how many there
 // are.
 #define SUM(NAME, T)                                                                                                   \
@@ -188,6 +209,12 @@ INLINE double masked_narrow(float value, int64_t mask) {
         if (inner == 1 && !skip && n >= LANES && n < LONG && outer > 1) {                                              \
             for (int64_t row = 0; row < outer; row++) hi[row] = row_##NAME((const T *)(rows + row * step[0]), n);      \
             if (lo) memset(lo, 0, (size_t)outer * sizeof *lo);                                                         \
+            return;                                                                                                    \
+        }                                                                                                              \
+        if (inner >= NARROW && !skip && n <= FEW) {                                                                    \
+            for (int64_t row = 0; row < outer; row++)                                                                  \
+                few_##NAME(rows + row * step[0], n, step[1], inner, hi + row * inner);                                 \
+            if (lo) memset(lo, 0, (size_t)(outer * inner) * sizeof *lo);                                               \
             return;                                                                                                    \
         }                                                                                                              \
         EACH_STRIP(T, {                                                                                                \
@@ -265,11 +292,12 @@ INLINE double masked_narrow(float value, int64_t mask) {
         *first = t.hi[0], *second = t.square[0];                                                                       \
     }
 
-#define FLOATS(NAME, T) TAKE(NAME, T) ROW_SUM(NAME, T) SUM(NAME, T) SPREAD(NAME, T) PRESENT(NAME, T) DEVIATIONS(NAME, T)
+#define FLOATS(NAME, T)                                                                                                \
+    TAKE(NAME, T) ROW_SUM(NAME, T) FEW_ROWS(NAME, T) SUM(NAME, T) SPREAD(NAME, T) PRESENT(NAME, T) DEVIATIONS(NAME, T)
 #define INTEGERS(NAME, T) TAKE(NAME, T) SPREAD(NAME, T)
 
-// The sum of pairs (a, b) and (c, d), renormalised: its `whole` is the nearest float64, and `left` is 0 where that is not
-// finite.
+// The sum of pairs (a, b) and (c, d), renormalised: its `whole` is the nearest float64, and `left` is 0 where that is
+// not finite.
 #define ADD_PAIRS(a, b, c, d)                                                                                          \
     const double total = (a) + (c), shadow = total - (a), error = ((a) - (total - shadow)) + ((c)-shadow);             \
     const double lost = ((total - total == 0) ? error : 0) + ((b) + (d));                                              \
