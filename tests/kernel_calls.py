@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from gpu.samples import DTYPES
+from plan_machine import taken
 from simt.backend import Emulator
 
 from gpureduce_dask.chunk import Place
@@ -55,12 +56,14 @@ class Reduced:
     view: Callable[[Any], Any] | None = None
     count: int = 1
     finish: str = "ticket"
+    way: str = ""  # that it is taken where it can be
 
     def __call__(self, bound: Bound, final: bool) -> None:
         chunks = [tuple(sketch(self.shape, d, self.view) for d in bound.dtypes)] * self.count
         shape = chunks[0][0].shape
         places = [Place((0,) * len(shape), shape)] * self.count
-        device_reduce.reduce_many(chunks, bound, self.axes, places, finish=self.finish, final=final)
+        with taken(self.way):
+            device_reduce.reduce_many(chunks, bound, self.axes, places, finish=self.finish, final=final)
 
 
 @dataclass(frozen=True)
@@ -77,13 +80,17 @@ class Folded:
 
 @dataclass(frozen=True)
 class InARow:
-    """Rows that follow one another, one operator's of another length than the next: kernels are made for some."""
+    """Rows that follow one another, of so many runs, one operator's of another length than the next: kernels are made
+    for some."""
 
     lengths: Sequence[int]
+    runs: int = 1
 
     def __call__(self, bound: Bound, final: bool) -> None:
         turn = zlib.crc32(device_operator.cuda_operator(bound).type.encode())
-        Reduced((20000, self.lengths[turn % len(self.lengths)]), (1,))(bound, final)
+        length = self.lengths[turn % len(self.lengths)]
+        way = "team runs" if self.runs > 1 else ""
+        Reduced((self.runs, 20000, length), (0, 2), way=way)(bound, final)
 
 
 def finalised(bound: Bound, final: bool) -> None:
@@ -93,19 +100,23 @@ def finalised(bound: Bound, final: bool) -> None:
 
 Family = Callable[[Bound, bool], None]
 ALONE: dict[str, Family] = {  # a block, or less, a cell
-    "even rows": Reduced((20000, 16), (1,)),
+    "even rows": Reduced((20000, 16), (1,), way="team rows"),
     "longer even rows": Reduced((9000, 256), (1,)),
-    "short rows": Reduced((9000, 500), (1,), lambda x: x[:, 1:]),
-    "shorter rows": Reduced((9000, 60), (1,), lambda x: x[:, 1:]),
-    "shortest rows": Reduced((9000, 10), (1,), lambda x: x[:, 1:9]),
-    "starts of rows": Reduced((9000, 16), (1,), lambda x: x[:, :3]),
-    "rows of short lines": Reduced((9000, 10, 9), (1, 2), lambda x: x[:, :, 1:]),
+    "short rows": Reduced((9000, 500), (1,), lambda x: x[:, 1:], way="team a line"),
+    "shorter rows": Reduced((9000, 60), (1,), lambda x: x[:, 1:], way="own slots"),
+    "shortest rows": Reduced((9000, 10), (1,), lambda x: x[:, 1:9], way="own slots"),
+    "starts of rows": Reduced((9000, 16), (1,), lambda x: x[:, :3], way="own slots"),
+    "rows of short lines": Reduced((9000, 10, 9), (1, 2), lambda x: x[:, :, 1:], way="team lines abreast"),
+    "rows of short even lines": Reduced((9000, 10, 12), (1, 2), lambda x: x[:, :, :8], way="team lines abreast"),
+    "batch of short even rows": Reduced((9000, 12), (1,), lambda x: x[:, :8], count=5, way="team lines abreast"),
     "rows of long lines": Reduced((9000, 2, 500), (1, 2), lambda x: x[:, :, 1:]),
     "batch of rows": Reduced((9000, 50), (1,), lambda x: x[:, 1:], count=5),
+    "runs of short rows": InARow([10, 12, 24, 50, 130, 300, 501, 1000, 2004], 3),
+    "batch of short rows": Reduced((9000, 50), (1,), count=5, way="team runs"),
     "batch of long rows": Reduced((9000, 800), (1,), lambda x: x[:, 1:], count=5),
-    "batch of a short line": Reduced((32,), (0,), count=5),
-    "rows with gaps": Reduced((9000, 900), (1,), lambda x: x[:, ::3]),
-    "batch of rows with gaps": Reduced((9000, 800), (1,), lambda x: x[:, ::2], count=5),
+    "batch of a short line": Reduced((32,), (0,), count=5, way="blocks lines abreast"),
+    "rows with gaps": Reduced((9000, 900), (1,), lambda x: x[:, ::3], way="team a line"),
+    "batch of rows with gaps": Reduced((9000, 800), (1,), lambda x: x[:, ::2], count=5, way="team long lines"),
     "three in a row": Reduced((20000, 3), (1,)),
     "few in a row": InARow(range(2, 19)),
     "many in a row": InARow([33, 65, 129, 257, 513, 1001]),
@@ -116,33 +127,41 @@ SHARED = {  # cells that several blocks share
     "line": Reduced((1 << 24,), (0,)),
     "long lines": Reduced((64, 3, 5000), (0, 2), lambda x: x[:, :, 1:]),
     "short lines": Reduced((3000, 6, 33), (0, 2), lambda x: x[:, :, 1:]),
-    "one row of even lines": Reduced((56, 276), (0, 1), lambda x: x[:, :138]),
-    "batch of lines side by side": Reduced((50, 20), (0, 1), lambda x: x[:, :10], count=5),
+    "one row of even lines": Reduced((56, 276), (0, 1), lambda x: x[:, :138], way="blocks lines abreast"),
+    "batch of lines side by side": Reduced((50, 20), (0, 1), lambda x: x[:, :10], count=5, way="blocks lines abreast"),
     "batch of long lines": Reduced((300, 5000), (0, 1), lambda x: x[:, 1:], count=5),
     "batch of short lines": Reduced((3000, 41), (0, 1), lambda x: x[:, 1:], count=5),
-    "columns": Reduced((9000, 512), (0,)),
-    "odd columns": Reduced((9000, 1001), (0,)),
-    "unaligned columns": Reduced((2000, 70001), (0,)),
+    "short even lines": Reduced((6, 3000, 40), (1, 2), lambda x: x[:, :, :32], way="blocks lines abreast"),
+    "batch of short even lines": Reduced((3000, 40), (0, 1), lambda x: x[:, :32], count=5, way="blocks lines abreast"),
+    "columns": Reduced((9000, 512), (0,), way="columns"),
+    "odd columns": Reduced((9000, 1001), (0,), way="unaligned columns"),
+    "unaligned columns": Reduced((2000, 70001), (0,), way="unaligned columns"),
     "flat columns": Reduced((90000, 3), (0,)),
-    "planes inside": Reduced((30, 50, 1030), (0, 1), lambda x: x[:, :-1, 2:]),
+    "planes inside": Reduced((30, 50, 1030), (0, 1), lambda x: x[:, :-1, 2:], way="columns"),
     "batch of columns": Reduced((500, 400), (0,), count=5),
 }
 OTHERS: dict[str, Family] = {
-    "batch of few short lines": Reduced((4, 3, 9), (1, 2), lambda x: x[:, :, :8], count=5),
-    "few short lines": Reduced((14, 38, 2), (0, 2)),
-    "batch of an element": Reduced((2,), (0,), lambda x: x[::2], count=5),
+    "batch of few short lines": Reduced((4, 3, 9), (1, 2), lambda x: x[:, :, :8], count=5, way="team lines abreast"),
+    "few short lines": Reduced((14, 38, 2), (0, 2), way="team lines abreast"),
+    "batch of an element": Reduced((2,), (0,), lambda x: x[::2], count=5, way="team lines abreast"),
     "even lines": Reduced((98, 58, 6), (0, 2)),
-    "few planes inside": Reduced((3, 6405, 246), (0, 1), lambda x: x[:, :2135]),
+    "few planes inside": Reduced((3, 6405, 246), (0, 1), lambda x: x[:, :2135], way="outer runs of columns"),
     "lines with gaps": Reduced((64, 3, 9000), (0, 2), lambda x: x[:, :, ::2]),
     "few columns": Reduced((5000, 40), (0,), lambda x: x[:, 16:32]),
     "lines by tickets": Reduced((64, 1 << 20), (1,)),
-    "few lines with gaps": Reduced((15, 62), (0, 1), lambda x: x[:, ::2]),
+    "few lines with gaps": Reduced((15, 62), (0, 1), lambda x: x[:, ::2], way="blocks a line"),
     "few columns with gaps": Reduced((30, 50, 9), (0, 1), lambda x: x[:, :-1, ::2]),
     "many rows of long lines": Reduced((300, 3, 5000), (1, 2), lambda x: x[:, :, 1:]),
     "many rows of short lines": Reduced((64, 105, 25), (1, 2), lambda x: x[:, :, :21]),
     "batch of many rows of long lines": Reduced((300, 3, 5000), (1, 2), lambda x: x[:, :, 1:], count=5),
-    "batch of odd columns": Reduced((50, 70001), (0,), count=5),
-    "flat columns of planes": Reduced((40, 6000, 3), (1,)),
+    "batch of many rows of short lines": Reduced(
+        (64, 105, 41), (1, 2), lambda x: x[:, :, 1:], count=5, way="blocks lines abreast"
+    ),
+    "batch of many rows of short even lines": Reduced(
+        (64, 105, 40), (1, 2), lambda x: x[:, :, :32], count=5, way="blocks lines abreast"
+    ),
+    "batch of odd columns": Reduced((50, 70001), (0,), count=5, way="unaligned columns"),
+    "flat columns of planes": Reduced((40, 6000, 3), (1,), way="flat columns"),
     "wide columns": Reduced((12, 5000), (0,)),
     "columns with gaps": Reduced((3000, 1000), (0,), lambda x: x[:, ::2]),
     "no elements": Reduced((0, 5), (0,)),

@@ -14,11 +14,11 @@ import pytest
 from plan_chunks import Chunk, Element, walked
 
 from gpureduce_dask.device import launch, sources, tuning
-from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator, row_major
+from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator, Planner, Steps, row_major
 from gpureduce_dask.device.specialise import Plan
 from gpureduce_dask.device.task import Work
 
-STAGED = ("reduce_staged_rows", "reduce_team_rows")
+STAGED = ("reduce_staged_rows", "reduce_team_rows", "reduce_team_runs")
 State = tuple[Element, ...]  # of a monoid that remembers its elements in order
 
 
@@ -103,9 +103,6 @@ class Machine:
     def _groups(self, todo: Launch, what: Chosen) -> Iterator[tuple[int, int, list[State]]]:
         """The row, the cell and the states of every cell that a launch folds."""
         work = todo.work
-        if what.arguments.get("Lines") == "END_TO_END":
-            yield from self._end_to_end(todo)
-            return
         runs = walked(work.run)
         assert len(runs) == work.runs and (self.count if todo.reads == "chunk" else 1) == work.chunks
         taken = list(itertools.product(range(work.chunks), runs))
@@ -131,16 +128,6 @@ class Machine:
                 columns.setdefault(work.first_cell + at[2] + q * work.step_c, []).extend(read)
             for cell, states in columns.items():
                 yield row, cell, states
-
-    def _end_to_end(self, todo: Launch) -> Iterator[tuple[int, int, list[State]]]:
-        """The same of rows whose walk over runs is one over all elements."""
-        work = todo.work
-        elements = walked(work.run)
-        assert len(elements) == work.runs * work.length + work.tail and work.tail < work.length
-        assert work.length * work.step_a == work.tiles * work.run[0].a and work.run[0].c >= 0
-        assert [at[0] for at in elements] == [k * work.step_a for k in range(len(elements))]
-        for row, at in enumerate(walked(work.row)):
-            yield row, work.first_cell + at[2], [self._read(todo, 0, at, run, 0, run[2]) for run in elements]
 
     def _read(
         self, todo: Launch, chunk: int, at: Sequence[int], run: Sequence[int], k: int, index: int, flat: bool = False
@@ -184,6 +171,9 @@ def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
     if what.kernel in STAGED:  # up to 127 bytes of other rows before the tile, and 15 behind it
         tile = work.slots * work.length * op.itemsizes[0]
         assert tile >= 128 and todo.shared_bytes >= tile + 142
+        if what.kernel == "reduce_team_runs":  # two tiles, a row a team
+            assert work.tail >= tile + 142 and work.tail % 16 == 0 and todo.shared_bytes >= 2 * work.tail
+            assert work.slots == todo.threads // int(what.arguments["Lanes"])
         assert todo.blocks == -(-work.rows // work.slots)
     assert todo.shared_bytes >= shared * op.state_bytes
     if work.splits > 1:
@@ -209,10 +199,6 @@ def check_reads(todo: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
     if vector > 1:
         assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if flat else 2], strict=False))
     layout = chunk.layout()
-    if what.arguments.get("Lines") == "END_TO_END":
-        assert work.length == work.slots * vector and vector * chunk.itemsizes[0] == 16
-        assert not any((base[0] + layout.offset_a + at[0]) % 16 for base in bases for at in walked(work.row))
-        return
     unaligned = "true" in (what.arguments.get("Unaligned"), what.arguments.get("Partial"))  # slots begin with lines
     assert not unaligned or vector * chunk.itemsizes[0] in (4, 8, 16)
     for base, at in itertools.product(bases, walked(work.row)):
@@ -239,17 +225,11 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
         return
     if what.kernel in STAGED:
         apart = [row_major(work.row, i) * work.length * work.step_a for i in range(len(work.row))]
-        assert work.runs == work.chunks == 1 and [d.a for d in work.row] == apart
+        assert [d.a for d in work.row] == apart
+        assert what.kernel == "reduce_team_runs" or work.runs == work.chunks == 1
         return
     assert phase + work.length <= work.slots * vector
-    if what.kernel == "reduce_even_rows":
-        assert (
-            phase == 0
-            and work.length % vector == 0
-            and work.slots <= what["Lanes"] * what["Items"] <= 128
-            and len(work.row) <= 1
-        )
-    elif what.kernel in ("reduce_rows", "reduce_short_rows"):
+    if what.kernel in ("reduce_rows", "reduce_short_rows"):
         if what.arguments["Lines"] == "ONE_LINE":
             assert work.runs * work.chunks == 1
         lanes = int(what.arguments.get("Lanes", 32))
@@ -263,27 +243,52 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
             assert work.slots <= lanes  # a slot a lane
 
 
-def planned(chunk: Chunk, op: Operator, count: int, finish: str) -> tuple[list[Launch], list[tuple[int, ...]]]:
-    """The launches for ``count`` chunks alike, and where those lie."""
+def plan_of(chunk: Chunk, op: Operator, count: int, finish: str) -> tuple[Plan, list[tuple[int, ...]]]:
+    """The plan for ``count`` chunks alike, and where those lie."""
     layout = chunk.layout()
     bases = [tuple((i + 1) * 2**30 + start for start in chunk.starts) for i in range(count)]
     offsets = (layout.offset_a, layout.offset_b)
     phases = tuple((base + offset) % 16 for base, offset in zip(bases[0], offsets, strict=False))
-    return Plan(op, layout, phases[: len(chunk.itemsizes)], count, finish).launches(), bases
+    return Plan(op, layout, phases[: len(chunk.itemsizes)], count, finish), bases
 
 
-def check_plan(chunk: Chunk, state_bytes: int, count: int, finish: str, refold: bool = False) -> list[Launch]:
-    """Every cell is finished once, from its elements alone, each once."""
+def planned(chunk: Chunk, op: Operator, count: int, finish: str) -> list[Launch]:
+    """The launches for ``count`` chunks alike."""
+    return plan_of(chunk, op, count, finish)[0].launches()
+
+
+def check_plan(
+    chunk: Chunk, state_bytes: int, count: int, finish: str, refold: bool = False
+) -> dict[str, list[Launch]]:
+    """Every cell is finished once, from its elements alone, each once, whatever way is taken. The launches of each."""
     core = "Arg<Op>" if chunk.indexed else "Op"
     op = Operator(f"Refold<{core}>" if refold else core, chunk.itemsizes, state_bytes, chunk.commutative)
-    launches, bases = planned(chunk, op, count, finish)
-    for todo in launches:
-        check_reads(todo, chunk, bases)
+    plan, bases = plan_of(chunk, op, count, finish)
     wanted = chunk.cells(count)
-    found = Machine(chunk, op, count).run(launches)
-    assert sorted(found) == list(range(len(wanted)))
-    assert all(chunk.same(found[cell], wanted[cell]) for cell in found)
-    return launches
+    ways = {name: launches for name, _, launches in plan.every()}
+    launches = plan.launches()
+    assert launches == ways[plan.way]
+    for launches in ways.values():
+        for todo in launches:
+            check_reads(todo, chunk, bases)
+        found = Machine(chunk, op, count).run(launches)
+        assert sorted(found) == list(range(len(wanted)))
+        assert all(chunk.same(found[cell], wanted[cell]) for cell in found)
+    return ways
+
+
+@contextmanager
+def taken(way: str) -> Iterator[None]:
+    """Plans made meanwhile take a layout in this way where they can, whatever is predicted."""
+
+    def least(planner: Planner) -> tuple[float, str, Steps]:
+        ways = {name: found for name, _, found in planner.ways()}
+        return (0.0, way, ways[way]()) if way in ways else known(planner)
+
+    known = Planner.least
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Planner, "least", least)
+        yield
 
 
 @contextmanager
@@ -298,13 +303,9 @@ def short_chains() -> Iterator[None]:
 @contextmanager
 def small_grids() -> Iterator[None]:
     """Few blocks to a grid, so that those of small arrays go round and share cells."""
-    grids = dict(
-        BLOCKS=12, HEAVY_BLOCKS=12, ROW_BLOCKS=12, EVEN_ROW_BLOCKS=12, GRID=6, ONE_WAVE=6, FEW_BLOCKS=6, COLUMN_BLOCKS=6
-    )
+    grids = dict(BLOCKS=12, HEAVY_BLOCKS=12, ROW_BLOCKS=12, GRID=6, ONE_WAVE=6, FEW_BLOCKS=6, COLUMN_BLOCKS=6)
     grids |= dict(POLLED_GROUPS=1)  # others have tickets
-    grids |= dict(THREAD_ROWS=1, END_TO_END_BYTES=0, END_TO_END_LINES=2, END_TO_END_BLOCKS=3)
-    grids |= dict(FOLD_BYTES=0, COLUMNS_READ=0)  # short lines are columns first, whatever they cost
-    small = dict(**grids, FLAT_BLOCKS=5, MOST_TAKEN=64, SHORT_ROW_SLOTS=600)
+    small = dict(**grids, FLAT_BLOCKS=5, MOST_TAKEN=64)
     with pytest.MonkeyPatch.context() as patch:
         for name, number in small.items():
             patch.setattr(tuning, name, number)

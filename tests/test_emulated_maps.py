@@ -17,7 +17,7 @@ from simt.scans import Call, check
 from simt.scans import unit as scan_unit
 
 from gpureduce_dask.chunk import Place
-from gpureduce_dask.device import launch, map_cut, sources, tuning
+from gpureduce_dask.device import launch, map_cut, sources
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.expressions import tracer, whole
@@ -256,9 +256,8 @@ def test_four_operands_of_many_chunks(machine):
         batched(machine)
 
 
-def test_positions_that_are_counted_and_told_together(monkeypatch):
+def test_positions_that_are_counted_and_told_together():
     """Of reals a kernel counts elements, of complex numbers it is told where each lies: in any order of axes."""
-    monkeypatch.setattr(tuning, "END_TO_END_BYTES", 0)
     maps = [map_of(bound(f, "argmax", "f4")) for f in (lambda x: x, lambda x: x * (1 + 0j))]
     parts = [mapped(m.program, m.inner, False, i) for i, m in enumerate(maps)]
     named = [Bound(replace(p.monoid, name=f"argmax_{i}"), p.dtypes) for i, p in enumerate(parts)]

@@ -206,7 +206,7 @@ def test_plans_of_other_layouts_choose_kernels_that_are_met(calls: dict[str, Cal
     for _ in range(5000):
         bound, finish, count = draw.choice(bounds), draw.choice(["ticket", "two-pass"]), draw.choice([1, 5])
         chunk = any_chunk(draw, bound)
-        for todo in planned(chunk, cuda_operator(bound), count, finish)[0]:
+        for todo in planned(chunk, cuda_operator(bound), count, finish):
             assert ways(chosen(todo.kernel)) in met, (todo.kernel, chunk)
             assert few(chosen(todo.kernel)) <= numbers, (todo.kernel, chunk)
 

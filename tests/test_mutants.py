@@ -63,7 +63,6 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "odd short rows": tuple(
         partial_of(name, dtype, "few short rows") for name, dtype in (("sum", "u1"), ("max", "i2"))
     ),
-    "even rows": (partial_of("sum", "f4", "even rows"), partial_of("var", "f4", "even rows")),
     "short lines": (
         *(partial_of("argmax", "f4", "short lines", seed=seed) for seed in range(2)),
         partial_of("sum", "i2", "many dimensions"),
@@ -74,6 +73,10 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
             *(("sum", "f8", "team rows"), ("argmax", "f4", "team rows"), ("max", "u1", "long team rows")),
             *(("var", "i1", "long team rows"), ("var", "f4", "rows one row on"), ("prod", "i2", "rows one row on")),
         ]
+    ),
+    "team runs": tuple(
+        partial_of(*each)
+        for each in (("sum", "f8", "team runs"), ("var", "f4", "team runs"), ("argmax", "f4", "long team runs"))
     ),
     "team positions": (partial_of("argmax", "?", "rows one row on"), partial_of("argmin", "i1", "team rows", seed=1)),
     "staged": tuple(
@@ -337,19 +340,7 @@ MUTANTS = [
     Mutant("rows past the last", "short rows", "reduce_short_rows(", "Lanes == 0 && row[r] < task.rows", "Lanes == 0"),
     Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + teams * Batch - 1", "task.rows"),
     Mutant("every lane writes", "short rows", "reduce_short_rows(", "threadIdx.x % Lanes == 0 && "),
-    Mutant("even rows past the last", "even rows", "reduce_row_group(", " && r * teams + team < count"),
-    Mutant("cells past the last", "even rows", "write_rows(", "if (row < count) store_once", "store_once"),
-    Mutant(
-        "even rows left out", "even rows", "reduce_even_rows(", "first += warps * group", "first += (warps + 1) * group"
-    ),
-    Mutant("even rows mixed", "even rows", "kept_row(", "row += half;", "row += half - 1;"),
-    Mutant(
-        "rows kept and given away are the same",
-        "even rows",
-        "struct TransposeReduce",
-        "upper ? states[r + half] : states[r];",
-        "states[r];",
-    ),
+    Mutant("cells past the last", "teams", "write_rows(", "if (row < count) store_once", "store_once"),
     # columns
     Mutant("barrier dropped before columns are folded", "columns", "fold_down(", BARRIER),
     Mutant("barrier dropped between folds of columns", "columns", "fold_down(", BARRIER, nth=1),
@@ -416,6 +407,9 @@ MUTANTS = [
     ),
     Mutant("elements left over", "ordered rows", "reduce_ordered(", "slots + parts - 1", "slots"),
     Mutant("barrier dropped before teams read", "teams", "reduce_team_rows(", BARRIER),
+    Mutant("a tile copied over the one that is read", "team runs", "reduce_team_runs(", "(line & 1) * task.tail", "0"),
+    Mutant("a pivot of each line's own", "team runs", "take_line(", "if (first) pivot = fill;", "pivot = fill;"),
+    Mutant("all lines where the first is", "team runs", "reduce_team_runs(", "index = next_index;", ";"),
     Mutant("the start of a team's row forgotten", "teams", "each_slot(", "which = lane;", "which = lane + 1;"),
     Mutant("the end of a team's row forgotten", "teams", "each_slot(", "which < 2;", "which < 1;"),
     Mutant("a team's turn goes past the row", "teams", "each_slot(", ": n + turn - slots", ": n"),

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from gpu.samples import close, make, view_of
+from plan_machine import taken
 from simt import SCHEDULES, build
 from simt.backend import Emulator, put
 from simt.cases import LAYOUTS, small_grids, unpacked
@@ -51,7 +52,8 @@ def check(machine: Emulator, case: tuple[str, str, str], seed: int) -> None:
     whole, statistics = asked(names, dtype)
     layout, array = LAYOUTS[at], make(LAYOUTS[at].shape, dtype, seed, "nan" in names)
     x = view_of(array, layout.view)
-    ours = device_reduce.reduce((put(array, lambda a: view_of(a, layout.view), seed % 2 == 1),), whole, layout.axes)
+    with taken(layout.way):
+        ours = device_reduce.reduce((put(array, lambda a: view_of(a, layout.view), seed % 2 == 1),), whole, layout.axes)
     if machine.collecting:
         return
     for statistic in statistics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,8 +10,10 @@ from typing import Any, TypeVar
 
 from . import tuning
 from .layout import Dim, Layout
-from .plans import FLAT, RESULT, Fold, Planner, Steps, Way, aligned_by, blocks_for, is_one, row_major, slots_of
+from .plans import DEEPEST, FLAT, RESULT, Fold, Planner, Steps, Way, aligned_by, blocks_for, is_one, row_major, slots_of
+from .reduce_costs import Effort, folding, rounds_of, shared_lines
 from .task import Work
+from .tuning import CACHE_LINE
 
 # Operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
 _BYTES, _HALVES = ("i8", "u8", "boolean"), ("i16", "u16")
@@ -24,16 +27,14 @@ NARROW_COLUMNS |= {
 NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
 
 
+@functools.lru_cache(256)
+def _narrow_columns(op: str) -> int:
+    """Columns a thread of such an operator, or 0."""
+    return next((columns for start, columns in NARROW_COLUMNS.items() if op.startswith(start)), 0)
+
+
 class ColumnPlanner(Planner):
-    """Tiles of columns; few columns whose lines follow one another are read as one long line.
-
-    Attributes
-    ----------
-    columns_of_cell : int
-        Neighbouring columns that become one cell. By default each has a cell of its own.
-    """
-
-    columns_of_cell = 1
+    """Tiles of columns; few columns whose lines follow one another are read as one long line."""
 
     def __init__(self, *of: Any) -> None:
         """As every planner."""
@@ -45,35 +46,19 @@ class ColumnPlanner(Planner):
         others = (*self.rows, *self.runs)
         self.vector = self._column_vector(self.line, others, self.crowded) if self.together else 1
 
-    def ways(self) -> Iterator[tuple[str, Way]]:
-        op, line, rows, runs = self.op, self.line, self.rows, self.runs
-        size, is_single = op.itemsizes[0], len(op.itemsizes) == 1
+    def ways(self) -> Iterator[tuple[str, float, Way]]:
+        op, line, runs = self.op, self.line, self.runs
+        yield "columns", 0, self._aligned_columns
         if self._is_flat():
-            yield "flat columns", self._flat_columns
-        if len(runs) > 1 and self._is_free():
-            if self.together and is_single and runs[-1].a == line.size * size:
-                yield "inner runs as columns", self._inner_runs_as_columns
-            if self.together and self.chunks == 1:
-                yield "outer runs of columns", self._outer_runs
-        has_gaps = bool(rows) and rows[-1].a % size == 0 and rows[-1].a > line.size * size
-        if self.together and has_gaps and is_single and self._is_free():
-            yield "padded columns", self._padded_columns
+            yield "flat columns", 0, self._flat_columns
         if self._takes_unaligned():
-            yield "unaligned columns", self._unaligned_columns
-        yield "columns", self._aligned_columns
-
-    def pick(self) -> str:
-        line, rows, runs, vector = self.line, self.rows, self.runs, self.vector
-        if self._flat_fits():
-            return "flat columns"
-        if self.together and self._runs_widen(line, runs):
-            return "inner runs as columns"
-        if self.together and self._is_padded(line, rows, runs):
-            return "padded columns"
-        is_slow = vector * self.op.itemsizes[0] < tuning.PARTED_LOAD or self._has_positions()
-        if self.together and is_slow and self.columns_of_cell == 1 and self._runs_part(runs):
-            return "outer runs of columns"
-        return "unaligned columns" if self._reads_unaligned() else "columns"
+            yield "unaligned columns", 0, self._unaligned_columns
+        if self.depth == DEEPEST or len(runs) < 2 or not self.together or not self._folds_states():
+            return
+        if len(op.itemsizes) == 1 and runs[-1].a == line.size * op.itemsizes[0]:
+            yield "inner runs as columns", self.least_folded, self._inner_runs_as_columns
+        if self.chunks == 1:
+            yield "outer runs of columns", self.least_folded, self._outer_runs
 
     def _outer_runs(self) -> Steps:
         return outer_runs_as_rows(self, ColumnPlanner, self.runs)
@@ -92,9 +77,8 @@ class ColumnPlanner(Planner):
         if sizes[0] not in (1, 2, 4, 8, 16) or "Refold" in self.op.type:
             return 1
         vector = 16 // max(sizes)
-        for start, columns in NARROW_COLUMNS.items():
-            if self.op.type.startswith(start):
-                return columns
+        if columns := _narrow_columns(self.op.type):
+            return columns
         narrow = self._is_narrow_float() and self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
         is_product = self.op.type.startswith("Both<")  # whose running values are smaller than its states
         limit = tuning.NARROW_STATE_BYTES if narrow or is_product else tuning.COLUMN_STATE_BYTES
@@ -128,31 +112,6 @@ class ColumnPlanner(Planner):
             return False
         return widest > self.vector and widest * size >= 4 and self.line.size >= widest
 
-    def _reads_unaligned(self) -> bool:
-        """Whether they are, where one or two elements are all that keep to an alignment: of few rows, where there is
-        more to each column than to read it, or of four elements of four bytes with which little is done."""
-        size, widest = self.op.itemsizes[0], self._widest()
-        fits = self.vector <= tuning.UNALIGNED_WIDEST and widest >= 4 * self.vector
-        if not fits or not self._takes_unaligned():
-            return False
-        count = math.prod(dim.size for dim in self.rows) * self.line.size // widest
-        is_flat = self.chunks * math.prod(dim.size for dim in self.runs) < tuning.UNALIGNED_RUNS
-        return size == widest == 4 or (is_flat and count >= tuning.UNALIGNED_SLOTS)
-
-    def _is_free(self) -> bool:
-        """Whether it may be taken apart, as nothing of what it leaves is spoken for."""
-        return self.columns_of_cell == 1 and self._folds_states()
-
-    def _runs_widen(self, line: Dim, runs: Sequence[Dim]) -> bool:
-        """Whether short lines follow one another in the innermost of several runs, which others repeat so often that a
-        state for each of its elements is little."""
-        size = self.op.itemsizes[0]
-        if len(runs) < 2 or not self._is_free():
-            return False
-        if len(self.op.itemsizes) > 1 or runs[-1].a != line.size * size or line.size * size >= tuning.WIDENED_LINE:
-            return False
-        return self._is_worth_states(math.prod(dim.size for dim in runs[:-1]))
-
     def _inner_runs_as_columns(self) -> Steps:
         """All elements of the innermost run as columns; their states are folded behind."""
         line, rows, runs = self.line, self.rows, self.runs
@@ -167,31 +126,6 @@ class ColumnPlanner(Planner):
         reduced = (Dim(inner.size, line.size * state, 0, inner.c),)
         return folded_behind(self, planner.launches(), kept, reduced, planner.cells)
 
-    def _is_padded(self, line: Dim, rows: Sequence[Dim], runs: Sequence[Dim]) -> bool:
-        """Whether short lines lie a little apart, as those that a slice leaves, so that what is between them is read
-        with them, and the runs so many that states of it are little."""
-        size = self.op.itemsizes[0]
-        if not rows or len(self.op.itemsizes) > 1 or not self._is_free():
-            return False
-        apart, nbytes = rows[-1].a, line.size * size
-        is_near = apart % size == 0 and nbytes < apart <= min(tuning.PADDED_SHARE * nbytes, tuning.WIDENED_LINE)
-        return is_near and self._is_worth_states(2 * math.prod(dim.size for dim in runs))
-
-    def _padded_columns(self) -> Steps:
-        """Lines and what is between them as longer lines, whose states of the kept columns are finished behind."""
-        line, rows, runs = self.line, self.rows, self.runs
-        state, apart = self.op.state_bytes, rows[-1].a // self.op.itemsizes[0]
-        lines = rows[-1].size
-        length = (lines - 1) * apart + line.size
-        outer = tuple(replace(dim, c=row_major(rows[:-1], i) * length) for i, dim in enumerate(rows[:-1]))
-        planner = state_planner(self, ColumnPlanner, (*outer, replace(line, size=length, c=1)), runs)
-        kept = (
-            *(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(rows[:-1], outer, strict=True)),
-            Dim(lines, apart * state, 0, rows[-1].c),
-            Dim(line.size, state, 0, line.c),
-        )
-        return folded_behind(self, planner.launches(), kept, (), planner.cells)
-
     def _is_flat(self) -> bool:
         """Lines that follow one another without a gap can be read as longer, aligned ones."""
         line, rows, runs, size = self.line, self.rows, self.runs, self.op.itemsizes[0]
@@ -203,19 +137,11 @@ class ColumnPlanner(Planner):
         periods = self._periods(line, vector)
         return periods * line.size <= tuning.THREADS * vector and runs[0].size >= periods
 
-    def _flat_fits(self) -> bool:
-        """Whether such lines are short, and many."""
-        if not self._is_flat():
-            return False
-        line, vector = self.line, self._widest()
-        is_short = line.size % vector != 0 or line.size < tuning.FLAT_SLOTS * vector
-        return is_short and self.runs[0].size >= 4 * self._periods(line, vector)
-
     def _periods(self, line: Dim, vector: int) -> int:
         """Lines laid end to end: a whole number of vectors, up to a block's width of them."""
         least = vector // math.gcd(line.size, vector)
         most = least * max(1, tuning.THREADS * vector // (least * line.size))
-        unit = math.lcm(least, tuning.CACHE_LINE // math.gcd(tuning.CACHE_LINE, line.size * self.op.itemsizes[0]))
+        unit = math.lcm(least, CACHE_LINE // math.gcd(CACHE_LINE, line.size * self.op.itemsizes[0]))
         aligned = most // unit * unit
         return aligned if aligned >= 0.9 * most else most
 
@@ -225,8 +151,7 @@ class ColumnPlanner(Planner):
         periods = self._periods(line, vector)
         length = periods * line.size
         long = Dim(run.size // periods, run.a * periods, 0, run.c * periods)
-        work = replace(
-            self.work,
+        work = self.work.but(
             rows=math.prod(d.size for d in rows),
             runs=long.size,
             length=length,
@@ -247,16 +172,20 @@ class ColumnPlanner(Planner):
         splits = max(1, min(wanted, long.size // items), -(-long.size // tuning.MOST_TAKEN))
         name = f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         shared = tuning.THREADS * vector * op.state_bytes
-        work = replace(work, splits=splits)
+        work = work.but(splits=splits)
         is_long = splits * line.size > tuning.THREADS * self._chain()
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
-        return self._finished(name, work, work.rows * splits, work.rows, line.size, shared, work.cells, finish)
+        each, threads = -(-long.size // splits), work.rows * splits * tuning.THREADS
+        loads, ends = threads * each, threads * vector
+        lines = loads * vector * op.itemsizes[0] / CACHE_LINE
+        effort = self._effort("flat columns", threads, loads, vector, each / items, lines, ends)
+        blocks, groups = work.rows * splits, work.rows
+        return self._finished(name, work, blocks, groups, line.size, shared, work.cells, finish, effort=effort)
 
     def _tiles(self, vector: int, aligned: bool, unaligned: bool = False) -> Steps:
         """Columns by tiles of so many a thread, whose lines begin with slots where they are aligned."""
         op, line, crowded = self.op, self.line, self.crowded
-        work = replace(
-            self.work,
+        work = self.work.but(
             rows=math.prod(d.size for d in self.rows),
             runs=math.prod(d.size for d in self.runs),
             length=line.size,
@@ -278,7 +207,7 @@ class ColumnPlanner(Planner):
             if crowded
             else self._column_items(load * (tuning.UNALIGNED_WORDS if unaligned else 1))
         )
-        if op.core.startswith("Kept<") and runs <= tuning.THREAD_ROW:
+        if self._stops() and runs <= tuning.STOPPING_RUNS:
             items = min(items, tuning.STOPPING_ITEMS)
         while items > 1 and items * tall >= 2 * runs:
             items //= 2
@@ -297,8 +226,29 @@ class ColumnPlanner(Planner):
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
         is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
-        work = replace(work, splits=splits, tiles=tiles)
-        return self._finished(name, work, tiles * splits, tiles, wide * vector, shared, work.cells, finish)
+        work = work.but(splits=splits, tiles=tiles)
+        kind = ("unaligned columns" if unaligned else "columns") + ("" if even else " looked up")
+        effort = self._tile_effort(kind, work, vector, wide, items)
+        blocks, columns = tiles * splits, wide * vector
+        return self._finished(name, work, blocks, tiles, columns, shared, work.cells, finish, effort=effort)
+
+    def _tile_effort(self, kind: str, work: Work, vector: int, wide: int, items: int) -> Effort:
+        tall, runs = tuning.THREADS // wide, work.runs * self.chunks
+        share = -(-runs // work.splits)
+        each = -(-share // tall)  # runs of a thread, and how many it takes
+        taken = min(each, items) if self._stops() else each
+        threads = work.tiles * work.splits * tuning.THREADS
+        loads, step = threads * taken, work.step_a * vector
+        if work.slots == 1:
+            step = work.row[-1].a if work.row else 0
+        lines = loads * shared_lines(step)
+        if 1 < work.slots < 32 and work.row:  # a warp's loads are of several lines
+            lines = max(lines, work.rows * runs * shared_lines(work.row[-1].a) * taken / each)
+        ends = work.tiles * work.splits * wide * vector * max(1, (tall - 1).bit_length())
+        lookups = loads if kind.endswith("looked up") else 0
+        rounds = rounds_of(taken, items)
+        effort = self._effort(kind, threads, loads, vector, rounds, lines, ends, lookups)
+        return effort._replace(nbytes=effort.nbytes * taken / each)
 
     def _width(self, work: Work, runs: int) -> int:
         """Threads across a tile; the rest of the block goes down it, where tiles alone would not fill the GPU."""
@@ -319,7 +269,9 @@ AnyPlanner = TypeVar("AnyPlanner", bound=Planner)
 def state_planner(of: Planner, kind: type[AnyPlanner], kept: Sequence[Dim], reduced: Sequence[Dim]) -> AnyPlanner:
     """What finds a state for each of these columns or rows, of what a planner has to reduce."""
     layout = replace(of.layout, kept=tuple(kept), reduced=tuple(reduced), cell=0)
-    return kind(replace(of.op, emit=""), layout, of.phases, of.chunks, of.finish, of.option)
+    planner = kind(replace(of.op, emit=""), layout, of.phases, of.chunks, of.finish, of.option)
+    planner.depth = of.depth + 1
+    return planner
 
 
 def outer_runs_as_rows(of: Planner, kind: type[Planner], runs: Sequence[Dim], line: Sequence[Dim] = ()) -> Steps:
@@ -339,7 +291,7 @@ def folded_behind(of: Planner, steps: Steps, kept: Sequence[Dim], reduced: Seque
     steps = [replace(step, writes=FLAT) if step.writes == RESULT else step for step in steps]
     high = states * of.op.state_bytes
     layout = Layout(tuple(kept), tuple(reduced), 0, 0, of.layout.cell, 0, high, 0, 0)
-    return [*steps, Fold(of.op, layout, FLAT)]
+    return [*steps, Fold(of.op, layout, FLAT, effort=folding(states, of.written, of.op.state_bytes))]
 
 
 def folded_columns(count: int, state: int, step: int) -> tuple[Dim, ...]:

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from . import tuning
+from . import reduce_costs, tuning
 from .layout import Dim, Layout
+from .reduce_costs import Effort, chain_of, folding, touched
 from .task import BATCH, BATCH4, Work
 
 CHUNK, PARTIALS, FLAT, RESULT = "chunk", "partials", "flat", "result"  # where a launch reads and writes
+DEEPEST = 2  # ways within ways that leave states
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class Launch:
     reads: str = CHUNK  # or PARTIALS of the launch before, or FLAT
     writes: str = RESULT  # or FLAT: states of work.cells cells
     threads: int = tuning.THREADS
+    effort: Effort | None = field(default=None, compare=False, repr=False)  # what its predicted time depends on
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,16 @@ class Fold:
     layout: Layout
     reads: str  # PARTIALS of the launch before, or FLAT
     writes: str = RESULT  # or FLAT
+    effort: Effort | None = field(default=None, compare=False, repr=False)
 
 
 Steps = list[Launch | Fold]
 Way = Callable[[], Steps]
+
+
+def seconds_of(steps: Steps) -> float:
+    """Predicted for all of them."""
+    return sum(reduce_costs.seconds(step.effort) for step in steps if step.effort)
 
 
 def blocks_for(tiles: int, most: int) -> int:
@@ -117,6 +126,10 @@ class Planner:
         self.batch = 1 if chunks == 1 else BATCH4 if layout.more else BATCH
         self.cells = math.prod(d.size for d in layout.kept)
         self.option = option
+        self.depth = 0  # of planners whose ways this is part of
+        dims = (*layout.kept, *layout.reduced)
+        self.read = chunks * sum(touched(dims, k, size) for k, size in enumerate(op.itemsizes))  # bytes of memory
+        self.written = self.cells * (min(8, op.state_bytes) if op.emit else op.state_bytes)
         self.work = Work(
             chunks=chunks,
             batch=self.batch,
@@ -131,15 +144,24 @@ class Planner:
 
     def launches(self) -> Steps:
         """The launches, and folds of what they leave, in order."""
-        picked = self.pick()
-        return next(way for name, way in self.ways() if name == picked)()
+        return self.least()[2]
 
-    def ways(self) -> Iterator[tuple[str, Way]]:
-        """Every way to take the layout: its name, and what finds its launches."""
-        raise NotImplementedError
+    def least(self) -> tuple[float, str, Steps]:
+        """The way that is predicted to take least: seconds, its name and its launches."""
+        best, picked, launches = math.inf, "", Steps()
+        for name, least, way in self.ways():
+            if least < best and (seconds := seconds_of(steps := way())) < best:
+                best, picked, launches = seconds, name, steps
+        return best, picked, launches
 
-    def pick(self) -> str:
-        """The name of the way that is taken."""
+    @property
+    def least_folded(self) -> float:
+        """Seconds that any way takes at least that leaves states to be folded behind."""
+        return reduce_costs.seconds(folding(0, self.read, 1)) + reduce_costs.least_start()
+
+    def ways(self) -> Iterator[tuple[str, float, Way]]:
+        """Every way to take the layout: its name, seconds that it takes at least, and what finds its launches. Those
+        that are found in no time come first."""
         raise NotImplementedError
 
     def _more(self, line: Dim) -> tuple[tuple[int, int, int], ...]:
@@ -155,15 +177,27 @@ class Planner:
     def _has_positions(self) -> bool:
         return any(dim.c for dim in self.layout.reduced)
 
-    def _is_worth_states(self, elements: int) -> bool:
-        """Whether a state for each so many elements of every chunk is little beside them."""
-        return self.chunks * elements * self.op.itemsizes[0] >= tuning.WIDENED_STATES * self.op.state_bytes
+    def _effort(
+        self,
+        kind: str,
+        threads: float,
+        loads: float,
+        vector: int,
+        rounds: float,
+        lines: float,
+        ends: float,
+        lookups: float = 0,
+        nbytes: float = 0,
+    ) -> Effort:
+        """Of a launch whose threads issue so many loads of so many elements, of each operand."""
+        operands = len(self.op.itemsizes)
+        nbytes = max(self.read, nbytes) + self.written
+        elements, loads, lines = loads * vector, loads * operands, lines * operands
+        return Effort(kind, self.op.state_bytes, nbytes, threads, loads, elements, rounds, lines, ends, lookups)
 
-    def _runs_part(self, runs: Sequence[Dim]) -> bool:
-        """Whether one of several runs is so long that a state for each place in the others is little."""
-        if len(runs) < 2 or self.chunks > 1 or not self._folds_states():
-            return False
-        return self._is_worth_states(max(dim.size for dim in runs))
+    def _stops(self) -> bool:
+        """Whether a thread reads on only until it has an element that decides."""
+        return self.op.core.startswith("Kept<")
 
     def _is_narrow_float(self) -> bool:
         return "half" in self.op.type or "bfloat16" in self.op.type
@@ -189,20 +223,27 @@ class Planner:
         shared: int = 0,
         cells: int = 0,
         finish: str = "",
+        *,
+        effort: Effort,
     ) -> Steps:
         """The launch, and with it whatever brings the partials of its blocks together."""
         op, finish = self.op, finish or self.finish
+        if work.splits > 1:
+            effort = effort._replace(left=groups * work.splits * columns)
+            if finish == "ticket":
+                effort = effort._replace(chain=chain_of(work.splits, columns, tuning.THREADS))
         shared = max(shared, tuning.THREADS // 32 * op.state_bytes, 16)
         if (
             work.splits > 1
             and finish == "ticket"
             and (words := self._published_words(op, groups, work.splits, columns))
         ):
-            return [Launch(name.format(op.emits, "POLLED"), blocks, work, shared, tickets=words)]
+            return [Launch(name.format(op.emits, "POLLED"), blocks, work, shared, tickets=words, effort=effort)]
         if work.splits == 1 or finish == "ticket":
             scratch = groups * work.splits * columns if work.splits > 1 else 0
             kernel = name.format(op.emits, "TICKET")
-            return [Launch(kernel, blocks, work, shared, scratch, groups if work.splits > 1 else 0)]
+            tickets = groups if work.splits > 1 else 0
+            return [Launch(kernel, blocks, work, shared, scratch, tickets, effort=effort)]
         keep = replace(op, emit="")
         if finish == "atomic":
             fill = Launch(
@@ -210,9 +251,9 @@ class Planner:
                 min(-(-work.cells // tuning.THREADS), tuning.GRID),
                 Work(rows=work.cells, cells=work.cells),
             )
-            return [fill, Launch(name.format(keep.emits, "ATOMIC"), blocks, work, shared)]
+            return [fill, Launch(name.format(keep.emits, "ATOMIC"), blocks, work, shared, effort=effort)]
         cells = cells or work.rows
-        first = Launch(name.format(keep.emits, "TWO_PASS"), blocks, work, shared, cells * work.splits)
+        first = Launch(name.format(keep.emits, "TWO_PASS"), blocks, work, shared, cells * work.splits, effort=effort)
         state = op.state_bytes
         by_cell = columns == 1  # rows publish (row, split); columns (split, cell)
         kept = Dim(cells, (work.splits if by_cell else 1) * state, 0, 1)
@@ -225,4 +266,4 @@ class Planner:
             kept_dims = (kept,) if cells > 1 else ()
         first_cell = work.first_cell if by_cell else 0
         layout = Layout(kept_dims, (reduced,), 0, 0, first_cell, 0, cells * work.splits * state, 0, 0)
-        return [first, Fold(op, layout, PARTIALS)]
+        return [first, Fold(op, layout, PARTIALS, effort=folding(cells * work.splits, self.written, op.state_bytes))]

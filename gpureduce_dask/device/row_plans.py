@@ -7,11 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from . import tuning
+from . import reduce_costs, tuning
 from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
 from .layout import Dim, merged
-from .plans import Launch, Planner, Steps, Way, aligned_by, blocks_for, is_one, row_major, slots_of
+from .plans import DEEPEST, Launch, Planner, Steps, Way, aligned_by, blocks_for, is_one, row_major, slots_of
+from .reduce_costs import CACHED, SECTOR, Effort, in_sectors, rounds_of, shared_lines
 from .task import Work
+from .tuning import CACHE_LINE
+
+# How lines are taken (kernels/grid/rows.cuh), as costs have it.
+LINES = {"ONE_LINE": "a line", "LINE_AHEAD": "a line", "LONG_LINES": "long lines", "EVEN_LINES": "lines abreast"}
+LINES |= {"SHORT_LINES": "lines looked up"}
 
 # Operators that fill registers with more than a tile, of which nobody knows how many, and those that a tile of narrow
 # elements fills them for: a second tile would spill.
@@ -38,8 +44,7 @@ class RowPlanner(Planner):
         self.vector = vector = self._row_vector(line, (*layout.kept, *runs))
         unit = vector * op.itemsizes[0]
         self.aligned = self.phases[0] % unit == 0 and aligned_by((*layout.kept, *runs), 0, unit)
-        self.work = replace(
-            self.work,
+        self.work = self.work.but(
             rows=self.cells,
             runs=math.prod(d.size for d in runs),
             length=line.size,
@@ -55,85 +60,62 @@ class RowPlanner(Planner):
         self.slots = slots_of(line.size, vector, True)
         self.row_bytes = line.size * op.itemsizes[0]
 
-    def ways(self) -> Iterator[tuple[str, Way]]:
+    def ways(self) -> Iterator[tuple[str, float, Way]]:
         op = self.op
         if self._lies_in_rows():
-            if self._fits_a_thread():
-                yield "staged rows", self._staged_rows
-            if op.commutative and 4 * self.row_bytes <= tuning.TEAM_TILE_BYTES:
-                yield "team rows", self._team_rows
+            fits_a_tile = op.commutative and 4 * self.row_bytes <= tuning.TEAM_TILE_BYTES
+            if self.lines == 1 and self._fits_a_thread():
+                yield "staged rows", 0, self._staged_rows
+            if self.lines == 1 and fits_a_tile:
+                yield "team rows", 0, self._team_rows
+            if self.lines > 1 and fits_a_tile and self.line.size * self.lines <= tuning.MOST_TAKEN:
+                yield "team runs", 0, self._team_runs
         own = self._own_slots()[0]
-        if self.lines == 1 and (op.commutative or own.slots <= 32):
-            yield "own slots", self._own_slot_rows
+        if self.lines == 1 and (op.commutative or own.slots <= 32) and own.slots <= tuning.TEAM_ROW_SLOTS:
+            yield "own slots", 0, self._own_slot_rows
+        if op.commutative:
+            yield from self._commutative_ways()
+        else:
+            yield "ordered rows", 0, self._ordered_rows
         if self.layout.kept and all(op.itemsizes):
-            yield "rows as columns", self._as_columns
-        if not op.commutative:
-            yield "ordered rows", self._ordered_rows
+            yield "rows as columns", self._least_as_columns(), self._as_columns
+        if self.depth == DEEPEST or not self.runs or not self._folds_states():
             return
-        if self._is_end_to_end():
-            yield "end to end", self._end_to_end
-        if self.runs and len(op.itemsizes) == 1 and self._folds_states():
-            yield "columns first", self._columns_first
-        if len(self.runs) > 1 and self.chunks == 1 and self._folds_states():
-            yield "outer runs of rows", self._outer_runs
-        if self._is_even():
-            yield "even rows", self._even_rows
-        fits_a_team = self.slots * self.lines <= tuning.LARGE_STATE_ROW_SLOTS
+        if len(op.itemsizes) == 1:
+            yield "columns first", self.least_folded, self._columns_first
+        if len(self.runs) > 1 and self.chunks == 1:
+            yield "outer runs of rows", self.least_folded, self._outer_runs
+
+    def _commutative_ways(self) -> Iterator[tuple[str, float, Way]]:
+        fits_a_team = self.slots * self.lines <= tuning.TEAM_ROW_SLOTS
         if self.lines == 1:
             if fits_a_team:
-                yield "team a line", self._team_line
-            yield "blocks a line", self._block_line
+                yield "team a line", 0, self._team_line
+            yield "blocks a line", 0, self._block_line
             return
-        if fits_a_team:
-            yield "team long lines", self._team_long_lines
-        yield "blocks long lines", self._block_long_lines
         whole = self._side_by_side()[0]
-        if whole.slots <= 32:
-            yield "team lines abreast", self._team_lines_abreast
         if whole.slots <= tuning.THREADS:
-            yield "blocks lines abreast", self._block_lines_abreast
-
-    def pick(self) -> str:
-        op = self.op
-        if self._is_staged() and (op.commutative or self._fits_a_thread()):
-            return "staged rows" if self._fits_a_thread() else "team rows"
-        if not op.commutative:
-            if self._fits_a_column():
-                return "rows as columns"
-            has_slots = self._own_slots()[1] > 1
-            return "own slots" if has_slots and self.slots <= 32 and self.lines == 1 else "ordered rows"
-        if self._lies_end_to_end():
-            return "end to end"
-        if self._columns_pay():
-            return "outer runs of rows" if self._has_positions() and self._runs_part(self.runs) else "columns first"
-        if self._is_even() and self.work.rows >= tuning.GRID:
-            return "even rows"
-        row_slots = self.slots * self.lines
-        is_large = op.state_bytes >= tuning.LARGE_STATE_BYTES
-        most = tuning.LARGE_STATE_ROW_SLOTS if is_large else tuning.SHORT_ROW_SLOTS
-        if row_slots <= most and (self.work.rows >= tuning.GRID or row_slots <= 32):
-            if self.lines == 1:
-                return "own slots" if self._own_slots()[0].slots <= tuning.PARTIAL_SLOTS else "team a line"
-            return "team lines abreast" if self._teams_abreast() else "team long lines"
-        if self.lines == 1:
-            return "blocks a line"
-        return "blocks lines abreast" if self._blocks_abreast() else "blocks long lines"
+            yield "blocks lines abreast", 0, self._block_lines_abreast
+        if whole.slots <= 32 and fits_a_team:
+            yield "team lines abreast", 0, self._team_lines_abreast
+        if fits_a_team:
+            yield "team long lines", 0, self._team_long_lines
+        yield "blocks long lines", 0, self._block_long_lines
 
     def _as_columns(self) -> Steps:
         """A thread takes each row, as if it were a column."""
-        return ColumnPlanner(self.op, self.layout, self.phases, self.chunks, self.finish, self.option).launches()
+        planner = ColumnPlanner(self.op, self.layout, self.phases, self.chunks, self.finish, self.option)
+        planner.depth = self.depth
+        return planner.launches()
+
+    def _least_as_columns(self) -> float:
+        """Seconds that takes at least: neighbouring threads' loads lie a row apart."""
+        taken = 1 if self._stops() else self.line.size * self.lines
+        lines = self.cells * taken * shared_lines(self.layout.kept[-1].a)
+        return reduce_costs.seconds(self._effort("columns", 1, 0, 0, 0, lines, 0))
 
     def _outer_runs(self) -> Steps:
         return outer_runs_as_rows(self, RowPlanner, self.runs, (self.line,))
-
-    def _fits_a_column(self) -> bool:
-        """Rows in element order that are so short, so many, and not read by vectors, that a thread takes each, as if
-        it were a column."""
-        elements = self.line.size * self.lines
-        is_single = self._own_slots()[1] == 1
-        few = tuning.THREADS if elements < 16 else 32  # threads across a tile: the others go down longer columns
-        is_short = is_single and elements <= tuning.THREAD_ROW and all(self.op.itemsizes)
-        return is_short and self.work.rows >= tuning.THREAD_ROWS * few
 
     def _own_slots(self) -> tuple[Work, int, bool]:
         """Lines that begin with a slot of theirs: the work, the elements of a slot, and whether lines begin at any
@@ -142,7 +124,7 @@ class RowPlanner(Planner):
         partial = vector > 1 and (not self.aligned or work.length % vector > 0)
         if partial and len(self.op.itemsizes) > 1:
             vector, partial = 1, False
-        return replace(work, slots=slots_of(work.length, vector, True)), vector, partial
+        return work.but(slots=slots_of(work.length, vector, True)), vector, partial
 
     def _row_vector(self, line: Dim, others: Sequence[Dim]) -> int:
         """Elements a load: 16 bytes' worth where elements lie together, and operands at one phase."""
@@ -156,29 +138,6 @@ class RowPlanner(Planner):
         for places in (self.phases, *(dim.strides for dim in others)):
             same = same and is_one(place // n % vector for place, n in zip(places, sizes, strict=False) if n)
         return vector if same else 1
-
-    def _columns_pay(self) -> bool:
-        """True where lines fill so little of the vectors which they are read in that it is faster to take their
-        elements as columns first, and to fold those."""
-        op, line, vector = self.op, self.line, self.vector
-        if not self.runs or vector == 1 or not self._folds_states() or len(op.itemsizes) > 1:
-            return False
-        length = self.lines * self.cells
-        nbytes = length * line.size * op.itemsizes[0]
-        read = length * self.slots * vector * op.itemsizes[0] * self._line_cost()
-        states = self.cells * line.size * op.state_bytes
-        return nbytes * tuning.COLUMNS_READ + states * tuning.COLUMN_STATES + tuning.FOLD_BYTES < read
-
-    def _line_cost(self) -> float:
-        """How many times as long as a line of whole tiles each of its loads takes."""
-        vector, slots = self.vector, self.slots
-        _, items = self._line_tile(slots, [32], self._items(vector))
-        whole, whole_vector = self._side_by_side()
-        share = self._side_share(whole.slots, vector // whole_vector, tuning.THREADS)
-        if self._lies_abreast(share, slots, 32 * items):
-            is_placed = self._has_positions() and not self._is_even_run()
-            return 1 / share / (tuning.UNEVEN_SHARE if is_placed else 1)
-        return 1 / math.sqrt(self._share_of_tiles(slots, 32 * items))
 
     def _side_by_side(self) -> tuple[Work, int]:
         """The work by aligned slots that a line is a whole number of, each line beginning with one, and the elements of
@@ -195,58 +154,7 @@ class RowPlanner(Planner):
                 )
             ):
                 vector //= 2
-        return replace(self.work, slots=length // vector), vector
-
-    def _is_end_to_end(self) -> bool:
-        """Whether the elements of a row follow one another, but their indices are in another order. Of several
-        operators together some may count elements while others are told indices: those are taken otherwise."""
-        op, reduced, size, vector = self.op, self.layout.reduced, self.op.itemsizes[0], self.vector
-        is_plain = op.type.startswith("Arg") and len(op.itemsizes) == 1
-        if len(reduced) < 2 or self.chunks > 1 or not is_plain or not self._has_positions():
-            return False
-        together = [row_major(reduced, i) * size for i in range(len(reduced))]
-        if [dim.a for dim in reduced] != together or reduced[0].c < 0 or vector == 1:
-            return False
-        is_aligned = self.phases[0] % 16 == 0 and aligned_by(self.layout.kept, 0, 16)
-        return is_aligned and reduced[0].size * row_major(reduced, 0) >= math.lcm(row_major(reduced, 0), vector)
-
-    def _lies_end_to_end(self) -> bool:
-        """Whether such rows are few, and of many elements."""
-        reduced, vector = self.layout.reduced, self.vector
-        if not self._is_end_to_end() or vector * self.op.state_bytes > tuning.END_TO_END_STATES:
-            return False
-        length = math.lcm(row_major(reduced, 0), vector)
-        most = reduced[0].size * row_major(reduced, 0)
-        is_short = length <= vector * tuning.THREADS * tuning.POLLED_BLOCKS  # a thread keeps to a slot of it
-        is_short = is_short and self.cells < tuning.FEW_BLOCKS
-        is_long = most * self.op.itemsizes[0] >= tuning.END_TO_END_BYTES
-        return is_short and is_long and length * tuning.END_TO_END_LINES <= most
-
-    def _end_to_end(self) -> Steps:
-        reduced, op, vector = self.layout.reduced, self.op, self.vector
-        line = row_major(reduced, 0)
-        lines = math.lcm(line, vector) // line  # of a long one, which is a whole number of slots
-        runs, slots = reduced[0].size // lines, lines * line // vector
-        items = min(self._items(vector), tuning.ROW_ITEMS)
-        threads = tuning.THREADS
-        wanted = -(-tuning.END_TO_END_BLOCKS // self.cells)
-        wanted = max(1, min(wanted, runs * slots // (threads * items)), -(-slots // threads))
-        wanted = max(wanted, -(-2 * runs * slots // (threads * tuning.MOST_TAKEN)))
-        splits = min(range(wanted, wanted + -(-wanted // 8) + 1), key=lambda n: n * threads % slots / (n * threads))
-        work = replace(
-            self.work,
-            runs=runs,
-            length=lines * line,
-            slots=slots,
-            splits=splits,
-            tiles=lines,
-            tail=reduced[0].size % lines * line,
-            step_b=0,
-            step_c=0,
-            run=reduced,
-        )
-        head = f"reduce_rows<{op.type}, {{}}, {vector}, {threads}, {items}, END_TO_END, {{}}, {self.batch}>"
-        return self._finished(head, work, self.cells * splits, self.cells)
+        return self.work.but(slots=length // vector), vector
 
     def _columns_first(self) -> Steps:
         """Each of a line's elements as a column; their states are folded behind."""
@@ -255,48 +163,20 @@ class RowPlanner(Planner):
         cells = [replace(dim, c=row_major(kept, i) * count) for i, dim in enumerate(kept)]
         columns = merged([*cells, replace(line, c=1)], True)
         planner = state_planner(self, ColumnPlanner, columns, self.runs)
-        planner.columns_of_cell = count
+        planner.depth = DEEPEST
         steps = planner.launches()
         states = tuple(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(kept, cells, strict=True))
         return folded_behind(self, steps, states, folded_columns(count, state, line.c), self.cells * count)
 
-    def _is_even(self) -> bool:
-        """Rows of a few slots a lane, one stride apart."""
-        work, vector = self.work, self.vector
-        is_apart = self.lines == 1 and len(work.row) <= 1 and not work.more
-        is_whole = vector > 1 and self.aligned and work.length % vector == 0
-        return is_apart and is_whole and self.slots <= 32 * tuning.EVEN_ROW_ITEMS
-
-    def _even_rows(self) -> Steps:
-        work, vector = self.work, self.vector
-        lanes = min(32, 1 << (work.slots - 1).bit_length())
-        items = 1 << (-(-work.slots // lanes) - 1).bit_length()
-        batch = tuning.EVEN_ROW_BATCH // (items * items) * min(items, 2) // (1 if self.op.state_bytes <= 8 else 2)
-        batch = max(1, batch // self._crowds(vector))
-        rows_a_block = tuning.THREADS // lanes * batch
-        op = self.op
-        most = tuning.ROW_BLOCKS if op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.EVEN_ROW_BLOCKS
-        blocks = min(-(-work.rows // rows_a_block), most)
-        sizes = f"{vector}, {tuning.THREADS}, {lanes}, {batch}, {items}, {self.batch}"
-        name = f"reduce_even_rows<{op.type}, {op.emits}, {sizes}>"
-        return [Launch(name, blocks, work)]
-
     def _lies_in_rows(self) -> bool:
-        """Rows that follow one another: blocks copy them to shared memory whatever their alignment."""
+        """Rows that follow one another in each run: blocks copy them to shared memory whatever their alignment."""
         op, kept = self.op, self.layout.kept
         if self.vector * op.itemsizes[0] != 16 or self.line.a != op.itemsizes[0] or "Refold" in op.type:
             return False
-        if self.lines > 1 or len(op.itemsizes) > 1:
+        if len(op.itemsizes) > 1:
             return False
         apart = [row_major(kept, i) * self.row_bytes for i in range(len(kept))]
         return len(kept) > 0 and [dim.a for dim in kept] == apart
-
-    def _is_staged(self) -> bool:
-        """Whether such rows are short."""
-        row_bytes, size = self.row_bytes, self.op.itemsizes[0]
-        if self.aligned and row_bytes % 16 == 0 and size > 2 and row_bytes not in tuning.EVEN_TEAM_BYTES:
-            return False
-        return row_bytes < tuning.TEAM_ROW_BYTES and self._lies_in_rows()
 
     def _fits_a_thread(self) -> bool:
         is_short = self.row_bytes < tuning.STAGED_ROW_BYTES and self.line.size <= tuning.UNROLLED_ROW
@@ -306,24 +186,50 @@ class RowPlanner(Planner):
         work, row_bytes = self.work, self.row_bytes
         tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
-        return self._tiled(name, work, tile_rows, row_bytes, tuning.THREADS)
+        loads, rows = work.rows * work.length, work.rows
+        effort = self._effort("staged rows", rows, loads, 1, 2, self.read / CACHE_LINE, rows)
+        return self._tiled(name, work, tile_rows, row_bytes, tuning.THREADS, effort)
+
+    def _team_slot(self) -> int:
+        """Bytes of a slot in shared memory: few slots reach past a short row, which costs more than words do."""
+        if self.row_bytes < tuning.TEAM_SLOT_BYTES and self.op.itemsizes[0] < 4:
+            return max(4, math.gcd(self.row_bytes, 16))
+        return 16
 
     def _team_rows(self) -> Steps:
-        op, lanes, threads, row_bytes = self.op, 1, tuning.TEAM_THREADS, self.row_bytes
+        op, lanes, threads, row_bytes, slot = self.op, 1, tuning.TEAM_THREADS, self.row_bytes, self._team_slot()
         while lanes < 32 and threads // lanes * row_bytes > tuning.TEAM_TILE_BYTES:
             lanes *= 2
         tile_rows = threads // lanes
         tile_rows *= max(1, tuning.TEAM_TILE_LEAST // (tile_rows * row_bytes))
-        slot = 16
-        if row_bytes < tuning.TEAM_SLOT_BYTES and op.itemsizes[0] < 4:
-            slot = max(4, math.gcd(row_bytes, 16))  # few slots reach past such a row, which costs more than words do
         sizes = f"{slot // op.itemsizes[0]}, {threads}, {lanes}, {self.batch}"
         name = f"reduce_team_rows<{op.type}, {op.emits}, {sizes}>"
-        return self._tiled(name, self.work, tile_rows, row_bytes, threads)
+        slots, members = -(-row_bytes // slot) + 1, self.cells * lanes
+        each = -(-slots // lanes)
+        rounds = 2 + each / 4 * -(-tile_rows * lanes // threads)
+        blocks, vector = -(-self.cells // tile_rows), slot // op.itemsizes[0]
+        lines = self.read / CACHE_LINE
+        effort = self._effort("team rows", blocks * threads, members * each, vector, rounds, lines, members)
+        return self._tiled(name, self.work, tile_rows, row_bytes, threads, effort)
 
-    def _tiled(self, name: str, work: Work, tile_rows: int, row_bytes: int, threads: int) -> Steps:
+    def _team_runs(self) -> Steps:
+        """The same of several runs or chunks: a row a team, and two tiles, of which one is copied meanwhile."""
+        op, lanes, threads, row_bytes, slot = self.op, 1, tuning.TEAM_THREADS, self.row_bytes, self._team_slot()
+        while lanes < 32 and threads // lanes * row_bytes > tuning.RUN_TILE_BYTES:
+            lanes *= 2
+        tile_rows, vector = threads // lanes, slot // op.itemsizes[0]
+        tile_bytes = -(-(tile_rows * row_bytes + tuning.TILE_MARGIN) // 16) * 16
+        name = f"reduce_team_runs<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
+        slots, members, blocks = -(-row_bytes // slot) + 1, self.cells * lanes, -(-self.cells // tile_rows)
+        each = -(-slots // lanes) * self.lines
+        rounds, lines = self.lines + each / 4, self.read / CACHE_LINE
+        effort = self._effort("team runs", blocks * threads, members * each, vector, rounds, lines, members)
+        work = self.work.but(slots=tile_rows, tail=tile_bytes)
+        return [Launch(name, blocks, work, 2 * tile_bytes, threads=threads, effort=effort)]
+
+    def _tiled(self, name: str, work: Work, tile_rows: int, row_bytes: int, threads: int, effort: Effort) -> Steps:
         blocks, shared = -(-work.rows // tile_rows), tile_rows * row_bytes + tuning.TILE_MARGIN
-        return [Launch(name, blocks, replace(work, slots=tile_rows), shared, threads=threads)]
+        return [Launch(name, blocks, work.but(slots=tile_rows), shared, threads=threads, effort=effort)]
 
     def _line_tile(self, slots: int, widths: Sequence[int], items: int) -> tuple[int, int]:
         """Lanes and loads a lane, ``items`` at most, whose tiles a line of so many slots fills best."""
@@ -337,17 +243,6 @@ class RowPlanner(Planner):
     def _share_of_tiles(self, slots: int, tile: int) -> float:
         """The share that the slots of a line are of those of the tiles it takes, and of what its ends take."""
         return slots / (-(-slots // tile) * tile + (0 if self.aligned else tuning.END_SLOTS))
-
-    def _side_share(self, slots: int, narrower: int, threads: int) -> float:
-        """The share of so many threads that lines of so many slots give work to side by side, less what it costs that
-        slots are so many times narrower, and where lines have to be looked up."""
-        share = slots * (threads // slots) / threads / math.pow(narrower, tuning.NARROW_LOADS)
-        return share if self._is_even_run() else share * tuning.UNEVEN_SHARE
-
-    def _lies_abreast(self, share: float, phased_slots: int, tile: int) -> bool:
-        """Whether lines are better taken side by side, with that share of threads, than in tiles of their own, which
-        have as many slots as a line has at any alignment."""
-        return share > 0 and share >= tuning.ABREAST * self._share_of_tiles(phased_slots, tile)
 
     def _is_even_run(self) -> bool:
         """Whether lines of a row are one stride apart."""
@@ -387,8 +282,8 @@ class RowPlanner(Planner):
         lanes = self._lanes(work.slots)
         if work.slots <= lanes:
             batch = tuning.SHORT_ROW_BATCH // self._crowds(vector)
-            return self._teams(work, vector, lanes, "ONE_LINE", 1, 1, batch, partial)
-        return self._teams(work, vector, lanes, "SHORT_LINE", self._items(vector), 1, 1, partial)
+            return self._teams(work, vector, lanes, "ONE_LINE", 1, 1, batch, partial, True)
+        return self._teams(work, vector, lanes, "SHORT_LINE", self._items(vector), 1, 1, partial, True)
 
     def _team_line(self) -> Steps:
         # of one load in flight, a lane has one slot of several rows
@@ -406,13 +301,6 @@ class RowPlanner(Planner):
     def _lanes_abreast(self, whole: Work) -> int:
         return max(self._lanes(self._own_slots()[0].slots * self.lines), min(32, _power_of_two(whole.slots)))
 
-    def _teams_abreast(self) -> bool:
-        """Whether teams take lines side by side."""
-        tile = self._line_tile(self.work.slots, [8, 16, 32], self._items(self.vector))
-        whole, vector = self._side_by_side()
-        share = self._side_share(whole.slots, self.vector // vector, self._lanes_abreast(whole))
-        return self._lies_abreast(share, self.work.slots, math.prod(tile))
-
     def _teams(
         self,
         work: Work,
@@ -423,6 +311,7 @@ class RowPlanner(Planner):
         least: int = 1,
         batch: int = 1,
         partial: bool = False,
+        own: bool = False,
     ) -> Steps:
         """Rows by teams of lanes, each of which has so many loads in flight, ``least`` at least."""
         op = self.op
@@ -434,7 +323,34 @@ class RowPlanner(Planner):
             f"reduce_short_rows<{op.type}, {op.emits}, {vector}, {tuning.THREADS}, {lanes}, {batch}, {items}, "
             f"{kind}, {str(partial).lower()}, {self.batch}>"
         )
-        return [Launch(name, blocks, replace(work, tiles=-(-work.slots // (lanes * items))))]
+        work = work.but(tiles=-(-work.slots // (lanes * items)))
+        loads, rounds, lines, lookups = self._walk(work, vector, lanes, items, kind)
+        rounds *= max(1.0, work.rows / (blocks * teams * batch))  # teams take one batch of rows after another
+        cost = "own slots, unaligned" if partial else "own slots" if own else f"team, {LINES[kind]}"
+        each = (loads * work.rows, vector, rounds, lines * work.rows, work.rows * lanes, lookups * work.rows)
+        return [Launch(name, blocks, work, effort=self._effort(cost, blocks * tuning.THREADS, *each))]
+
+    def _walk(
+        self, work: Work, vector: int, group: int, items: int, kind: str, splits: int = 1
+    ) -> tuple[float, float, float, float]:
+        """What so many groups of threads do with a row: loads that all issue, rounds of them that one thread waits
+        for, cache lines that they touch, and lines that are looked up."""
+        lines, slots, lanes = self.lines, work.slots, min(32, group)
+        nbytes = slots * vector * self.op.itemsizes[0]
+        if kind in ("EVEN_LINES", "SHORT_LINES"):
+            each = -(-lines // (splits * (group // slots)))
+            loads = splits * group * each
+            lookups = loads if kind == "SHORT_LINES" else 0
+            apart = max(nbytes, abs(work.run[-1].a)) if work.run else nbytes  # lines of a warp may share a cache line
+            return loads, rounds_of(each, items), lines * min(-(-nbytes // CACHE_LINE), apart / CACHE_LINE), lookups
+        step = work.step_a * vector if slots > 1 or not work.row else work.row[-1].a
+        touched = lines * slots * shared_lines(step)
+        if kind == "SHORT_LINE" or (kind == "ONE_LINE" and items == 1 == work.tiles):
+            each = -(-slots // lanes)
+            return lanes * each, -(-each // items), touched, 0
+        tiles = work.tiles * lines
+        each = -(-tiles // (splits * (group // lanes)))
+        return tiles * lanes * items, each * (1 + items / 8), touched, tiles * lanes if kind == "LONG_LINES" else 0
 
     def _folds_pairs(self) -> bool:
         """Sums of two words each, which cost arithmetic but no traffic."""
@@ -468,17 +384,22 @@ class RowPlanner(Planner):
         splits = self._splits(work.rows, -(-work.slots * self.lines // (32 * items)))
         return self._blocks(work, vector, items, kind, splits)
 
-    def _blocks_abreast(self) -> bool:
-        """Whether blocks take lines side by side."""
-        whole, vector = self._side_by_side()
-        share = self._side_share(whole.slots, self.vector // vector, tuning.THREADS)
-        return self._lies_abreast(share, self.work.slots, math.prod(self._block_tile()))
-
     def _blocks(self, work: Work, vector: int, items: int, kind: str, splits: int) -> Steps:
         sizes = f"{vector}, {tuning.THREADS}, {items}, {kind}"
         head = f"reduce_rows<{self.op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
-        work = replace(work, tiles=-(-work.slots // (32 * items)), splits=splits)
-        return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows)
+        work = work.but(tiles=-(-work.slots // (32 * items)), splits=splits)
+        loads, rounds, lines, lookups = self._walk(work, vector, tuning.THREADS, items, kind, splits)
+        threads = work.rows * splits * tuning.THREADS
+        each = (loads * work.rows, vector, rounds, lines * work.rows, threads, lookups * work.rows)
+        effort = self._effort(f"block, {LINES[kind]}", threads, *each, self._read_again(work))
+        return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows, effort=effort)
+
+    def _read_again(self, work: Work) -> float:
+        """Bytes of sectors where each row's lines are read by themselves, as they are no longer in the cache when the
+        next row comes to them; else 0."""
+        shift = math.gcd(SECTOR, *(dim.a for dim in (*work.row, *work.run)))
+        nbytes = self.lines * in_sectors(work.length * self.op.itemsizes[0], shift)
+        return work.rows * nbytes if self.lines > 1 and nbytes > CACHED else 0
 
     def _even_waves(self, rows: int, row_tiles: int, vector: int) -> int:
         """Blocks of each of a few rows that come in whole waves, where each warp has tiles enough to load one ahead;
@@ -509,12 +430,22 @@ class RowPlanner(Planner):
         op, items, work, vector = self.op, 4, self.work, self.vector
         slots = work.slots * work.runs * self.chunks
         splits = self._splits(work.rows, -(-slots // (32 * items)))
-        work, blocks = replace(work, splits=splits), min(work.rows * splits, tuning.ROW_BLOCKS)
-        if splits == 1 and work.rows >= tuning.GRID and slots <= tuning.WARP_ROW_SLOTS:
+        work, blocks = work.but(splits=splits), min(work.rows * splits, tuning.ROW_BLOCKS)
+        is_warp = splits == 1 and work.rows >= tuning.GRID and slots <= tuning.WARP_ROW_SLOTS
+        threads = 32 if is_warp else tuning.THREADS
+        each = -(-slots // (splits * threads * items))
+        taken = 1 if self._stops() else each
+        members = work.rows * splits * threads
+        loads, lines = members * taken * items, work.rows * slots * shared_lines(work.step_a * vector) * taken / each
+        rounds = taken * work.rows * splits / blocks
+        lookups = loads if self.lines > 1 else 0
+        effort = self._effort("ordered rows", blocks * threads, loads, vector, rounds, lines, members, lookups)
+        effort = effort._replace(nbytes=effort.nbytes * taken / each)
+        if is_warp:
             name = f"reduce_ordered<{op.type}, {op.emits}, {vector}, 32, {items}, TICKET, {self.batch}>"
-            return [Launch(name, blocks, work, op.state_bytes, threads=32)]
+            return [Launch(name, blocks, work, op.state_bytes, threads=32, effort=effort)]
         name = f"reduce_ordered<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
-        return self._finished(name, work, blocks, work.rows)
+        return self._finished(name, work, blocks, work.rows, effort=effort)
 
 
 def _power_of_two(n: int) -> int:

@@ -8,12 +8,20 @@ from dataclasses import replace
 from ..operators.monoid import DType
 from .column_plans import ColumnPlanner
 from .layout import Layout
-from .plans import CHUNK, Fold, Launch, Operator, Steps
+from .plans import CHUNK, Fold, Launch, Operator, Steps, seconds_of
 from .row_plans import RowPlanner
 
 
 class Plan:
-    """The launches that reduce ``chunks`` chunks of one layout into one partial."""
+    """The launches that reduce ``chunks`` chunks of one layout into one partial.
+
+    Attributes
+    ----------
+    way, seconds : str, float
+        How ``launches()`` takes the layout, and how long that is predicted to take.
+    """
+
+    way, seconds = "", 0.0
 
     def __init__(
         self,
@@ -31,16 +39,14 @@ class Plan:
 
     def launches(self) -> list[Launch]:
         """The launches, in order."""
-        return self._expanded(self._planner.launches())
+        self.seconds, self.way, steps = self._planner.least()
+        return self._expanded(steps)
 
-    def every(self) -> Iterator[tuple[str, list[Launch]]]:
-        """The same by every way that takes the layout, with its name."""
-        for name, way in self._planner.ways():
-            yield name, self._expanded(way())
-
-    def pick(self) -> str:
-        """The name of the way that is taken."""
-        return self._planner.pick()
+    def every(self) -> Iterator[tuple[str, float, list[Launch]]]:
+        """The same by every way that takes the layout, with its name and predicted seconds."""
+        for name, _, way in self._planner.ways():
+            steps = way()
+            yield name, seconds_of(steps), self._expanded(steps)
 
     def _expanded(self, steps: Steps) -> list[Launch]:
         return [launch for step in steps for launch in self._expand(step)]

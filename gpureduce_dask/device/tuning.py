@@ -7,7 +7,6 @@ HEAVY_BLOCKS = 2112  # for states of HEAVY_STATE_BYTES: var float32 8448: 0.976 
 NARROW_HEAVY_BLOCKS = 3168  # for those of float16 and bfloat16: var bfloat16 0.949 R, 2112: 0.935, 4224: 0.942
 PAIR_BLOCKS = 1584  # for sums of two words: nansum float64 0.985 R, 8448: 0.967; complex128 0.990, 0.979
 ROW_BLOCKS = 33792  # over rows of their own: float32, 1024 a row: argmax 0.95 R, a block a row 0.88; 32768 a row: 1.00
-EVEN_ROW_BLOCKS = 1 << 24  # one tile a warp, unless the state is heavy: sum of 32 a row 0.937 R, 8448 blocks: 0.923
 GRID = 4224  # blocks that go round over many rows or cells
 FEW_BLOCKS = 264  # two an SM: below this, more blocks beat more work a block. Sum float32 of 64 MiB 0.84 R, 1056: 0.78;
 # var 0.76, 0.67; of 16 MiB 0.62, 0.50; (4096, 4096) down columns sum 0.80, 0.64, var 0.72, 0.51; of 256 MiB 0.94, 0.85
@@ -27,50 +26,29 @@ ROW_ITEMS = 8  # 16-byte loads in flight a thread; half of that for states of HE
 # one or two bytes: 64 MiB on an H100, 2026-11-27, sum of int16 0.84 of a read, by 8 0.72; norm1 of uint8 0.79, 0.69
 PAIR_ITEMS = 6  # where half of that would be 4, for sums of two words: mean float64 0.989 R, 4: 0.965; complex128 alike
 HEAVY_STATE_BYTES = 24
-SHORT_ROW_SLOTS = 2048  # vectors in a row below which a team of lanes, not a block, takes it
-LARGE_STATE_BYTES = 64  # from which on a team takes longer rows, too, since a block's states take long to fold:
-LARGE_STATE_ROW_SLOTS = 16384  # five statistics of 32768 float32 988 us, by blocks 1096; of 131072 1019 and 956
+TEAM_ROW_SLOTS = 16384  # vectors in a row, up to which a team of lanes may take it
 SHORT_ROW_SLOTS_A_LANE = 8  # so that few lanes fold: 1.1 to 3.6 times as fast as with 1 over four random layouts
-THREAD_ROW = 64  # elements of a row in element order, none next to another, up to which a thread takes it,
-THREAD_ROWS = 264  # where there are rows for so many blocks, or of longer ones for so many warps (H200, 2026-11-27: 1.3
-# million rows of 26 float16 29 us, by a warp each 863)
-STOPPING_ITEMS = 4  # loads in flight of an operator that stops at the first element that decides: 22 us, 16: 44
+STOPPING_ITEMS = 4  # loads in flight of an operator that stops at the first element that decides: 22 us, 16: 44;
+STOPPING_RUNS = 64  # of so few elements a column
 WARP_ROW_SLOTS = 1024  # of a row in element order, up to which a warp takes it, where there are rows enough
-PARTIAL_SLOTS = 16  # of such a row, at most, for slots that begin with it, whatever its alignment
-ABREAST = 0.75  # of the share of lanes with work that whole tiles have, from which on lines are taken side by side
 TILE_ITEMS = 1, 2, 3, 4, 6, 8, 12, 16  # loads in flight a lane of tiles of lines, and what fewer of them cost: so many
 LOAD_LATENCY = 0.5  # more would take as long as one
 END_SLOTS = 8  # that the two ends of a line take the time of, which begins at any alignment
 SHORT_ROW_BATCH = 4  # rows a team loads before it reduces the first
-EVEN_ROW_BATCH = 8  # (4 for states above 8 bytes) rows a team loads and reduces together where each is one load a lane
-EVEN_ROW_ITEMS = 4  # loads a lane of such a row, at most
-STAGED_ROW_BYTES = 64  # rows of fewer bytes, and few elements, go through shared memory to a thread each,
-TEAM_ROW_BYTES = 2049  # and those of fewer than these to a team of lanes,
-EVEN_TEAM_BYTES = range(17, 1024)  # or these where all are aligned: sum of 32 float32 0.95 R, else 0.94; 256 0.97, 0.98
+STAGED_ROW_BYTES = 64  # rows of fewer bytes, and few elements, may go through shared memory to a thread each
 STAGED_TILE_BYTES = 18432  # H200, 3 float32 a row: 0.97 R; 12288: var 0.96, 36864: 0.97; 2 a row: 0.95, 0.96, 0.95
 UNROLLED_ROW = 16  # elements of such a row: they are taken in without a loop
 TEAM_THREADS = 128  # argmax of 127 float16 a row 0.95 R, 256: 0.87; of 256 float32: var 0.97, 64: 0.96
 TEAM_TILE_BYTES = 49008  # at most, with as few lanes a row as that allows: var of 127 float32 0.96 R; 24 KiB: 0.76
 TEAM_TILE_LEAST = 24576  # of a tile: blocks of 16 bytes a row cost more to start than to run; 16, 32 KiB: alike
+RUN_TILE_BYTES = 8192  # of the rows of one run, at most, with as few lanes a row as that allows
 TEAM_SLOT_BYTES = 128  # rows of narrow elements below: 40 uint8 a row 0.97 R in slots of 8 bytes, 0.63 in those of 16
 TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 16 bytes behind it
-# What short lines taken as columns cost, in bytes that vectors of them would read: a byte of elements, one of states,
-# and the launch that folds those. By columns first 2.0 and 2.2 times as fast in two random layouts, 2026-11-26
-COLUMNS_READ, COLUMN_STATES, FOLD_BYTES = 1.3, 2.0, 12 << 20
-UNEVEN_SHARE = 0.7  # what it costs to look up where each line is, where they are not one stride apart
-NARROW_LOADS = 0.25  # by how much longer lines take, side by side, whose loads are narrower: a power
-END_TO_END_BYTES = 1 << 20  # of a row, from which on its elements are read as they lie, whatever their index,
-END_TO_END_LINES = 16  # where they have so many long lines;
-END_TO_END_BLOCKS = 264  # blocks that share all rows: argmax of 64 MiB of float32 23 us, 528: 27, by columns first 47
-END_TO_END_STATES = 256  # bytes of what a thread keeps of all elements of a slot
-PARTED_LOAD = 16  # bytes of a load, below which to find each run of several strides costs more than to fold states of
-# those of one: minima of lines of 4,893 uint32 0.57 for 0.30, maxima of aligned uint64 0.71 for 0.82
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
 NARROW_STATE_BYTES = 192  # the same for moments of float16 and bfloat16: var of 8 columns 0.93 R, of 2 0.90
 COLUMN_LOAD_BYTES = 128  # in flight a thread; half of that for states of HEAVY_STATE_BYTES, unless of narrow floats
 MOST_TAKEN = 1 << 16  # elements of a column that one thread takes: 32 bits hold their squares of bytes, 16 their places
 CACHE_LINE = 128  # bytes: a warp's load from within one takes more of L2's bandwidth than there is to spare
-FLAT_SLOTS = 32  # lines of fewer vectors are laid end to end
 FLAT_BLOCKS = 2112  # over lines laid end to end; a quarter where no vector straddles two: 0.96-0.97 R, else 0.93-0.96
 COLUMN_BLOCKS = 8448  # over tiles of columns, each of which publishes its states:
 COLUMN_PARTIAL_BYTES = 4 << 20  # of them, twice that for elements of 1 or 2 bytes: var float32 0.974 R, 16 MiB: 0.931
@@ -83,13 +61,4 @@ CROWDED_ROWS = 320  # that their blocks could read in the time they take to end;
 PROCESSORS = 132  # SMs of an H200: five statistics 978 us in one wave, 1001 in three; of 4096 x 4096 61 us, 91 in many.
 # Chunks are cut for as many on any GPU, so that bits stay; how many blocks a launch has, the GPU at hand says.
 COLUMN_WIDTH = 32  # threads across a tile of columns where there are runs enough to fill a block
-WIDENED_LINE = 128  # bytes of lines below which those of a run that follow one another are columns, all of them,
-WIDENED_STATES = 8  # where the run is repeated so often: bytes that each column reads, by those of its state
-PADDED_SHARE = 1.5  # bytes from one short line to the next, by those of a line, up to which what is between is read too
-# Sums down 3, 7 and 40 rows of odd length, one H100, 64 MiB of float32, 2026-11-27: 0.33, 0.50, 0.55 of a read by
-# single elements, 0.58, 0.66, 0.78 by aligned words that are shifted. Random layouts of other operators take 1.22 as
-# long by words, but of few rows: var of 2 of bool 0.23, and 0.13 singly, sum of 15 of bfloat16 0.45 and 0.35 (H200)
-UNALIGNED_RUNS = 16  # rows below which any operator's are,
-UNALIGNED_SLOTS = 1 << 17  # where there are so many loads of each
-UNALIGNED_WIDEST = 2  # columns that an aligned load may hold at most: uint16 at a pitch of 4 bytes 117 us by words, 80
 UNALIGNED_WORDS = 2  # words in flight for a load of theirs, as loads are counted

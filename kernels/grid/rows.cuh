@@ -6,10 +6,9 @@
 #include "runs.cuh"
 
 // How a row's lines are taken: it is one, whose slots are aligned words, or begin with the line (SHORT_LINE); it is several,
-// tile by tile (LONG_LINES), or of whole slots, side by side (SHORT_LINES), and all one stride apart (EVEN_LINES); or they
-// follow one another without a gap while their indices do not (END_TO_END). LINE_AHEAD: one line, each tile of which is
-// loaded before the one before it is used.
-const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINE = 2, SHORT_LINES = 3, EVEN_LINES = 4, END_TO_END = 5, LINE_AHEAD = 6;
+// tile by tile (LONG_LINES), or of whole slots, side by side (SHORT_LINES), and all one stride apart (EVEN_LINES).
+// LINE_AHEAD: one line, each tile of which is loaded before the one before it is used.
+const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINE = 2, SHORT_LINES = 3, EVEN_LINES = 4, LINE_AHEAD = 5;
 
 // A line's slots that lie in it whole: [first, end). The slots before and after hold its edges.
 struct Whole { u64 first, end; };
@@ -230,50 +229,6 @@ GR_HD void absorb_row(typename Op::Acc& acc, const Todo& task, const typename To
                                                  groups * (Group / lanes));
 }
 
-// The state of one thread of those that share a row whose elements follow one another, in an order that is not that of
-// their indices. `run` walks over all elements. Those whose index has the same outermost digit are a line; `tiles` lines are
-// a long one of `slots` whole slots, and there are `runs` of these, and `tail` elements behind them. A thread keeps to one
-// slot of those long lines that it takes, so that each element of its slot is a column with an index of its own.
-template <class Op, int V, int Threads, int Items, class Todo>
-GR_HD typename Op::State reduce_end_to_end(const Todo& task, const typename Todo::Place& row, u64 split) {
-    typedef typename Op::In In;
-    typedef EvenColumns<Op, V> Running;
-    const u64 threads = task.splits * Threads, member = split * Threads + threadIdx.x;
-    const u64 abreast = task.slots == 1 ? threads : task.by_slots.of(threads);
-    const u64 beside = task.slots == 1 ? member : task.by_slots.of(member), slot = member - beside * task.slots;
-    const u64 count = beside < abreast && beside < task.runs ? (task.runs - beside + abreast - 1) / abreast : 0;
-    const i64 gap = (i64)task.tiles * task.run.dim[0].c;  // of the index, from one long line to the next
-    i64 within[V] = {};
-    const auto place = [&] {
-#pragma unroll
-        for (int j = 0; j < V; j++) within[j] = task.run.at(slot * V + j).c;
-    };
-    if (!Running::counts) place();
-    Running columns;
-    columns.start();
-    RunWalk<Op, V, true, false, Todo> walk(task, row, slot, beside * task.tiles, count, abreast * task.tiles, within);
-    walk.template take<Items, true>(columns);
-    if (Running::counts) place();
-    typename Op::State state = Op::identity();
-#pragma unroll
-    for (int j = 0; j < V; j++) {
-        typename Op::State one = columns.settle(j);
-        if constexpr (Running::counts)
-            columns.locate(one, j, [&](u32 taken) {
-                return walk.origin.index + (i64)(beside + taken * abreast) * gap + within[j];
-            });
-        state = Op::combine(state, one);
-    }
-    for (u64 at = member; at < task.tail; at += threads) {
-        const u64 element = task.runs * task.length + at;
-        typename Op::Acc acc = Op::start();
-        const i64 index = walk.origin.index + task.run.at(element).c;
-        Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(walk.origin, (i64)element)), index);
-        state = Op::combine(state, Op::settle(acc));
-    }
-    return state;
-}
-
 // Where loads run ahead, registers are kept to as many as let so many threads share an SM: the blocks of a wave.
 const int AHEAD_THREADS = 512;
 
@@ -284,15 +239,9 @@ __global__ void __launch_bounds__(Threads, Lines == LINE_AHEAD ? AHEAD_THREADS /
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
         const u64 row = task.over_splits(work), split = work - row * task.splits;
         const auto at = task.row_at(row);
-        typename Op::State state;
-        if constexpr (Lines == END_TO_END) {
-            state = reduce_end_to_end<Op, V, Threads, Items>(task, at, split);
-        } else {
-            typename Op::Acc acc = Op::start();
-            absorb_row<Op, V, Threads, Items, Lines, false>(acc, task, at, threadIdx.x, split, task.splits);
-            state = Op::settle(acc);
-        }
-        state = block_reduce<Op, Threads>(state);
+        typename Op::Acc acc = Op::start();
+        absorb_row<Op, V, Threads, Items, Lines, false>(acc, task, at, threadIdx.x, split, task.splits);
+        const typename Op::State state = block_reduce<Op, Threads>(Op::settle(acc));
         finish_cell<Op, Emit, Threads, Finish>(task, row, split, task.first_cell + at.c, state);
     }
 }

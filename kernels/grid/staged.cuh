@@ -6,13 +6,13 @@
 #include "../core/shared.cuh"
 #include "../monoid/moments.cuh"
 
-// All threads call. Starts copying the tile of rows that begins at row `first`, from the start of a cache line on: the
-// rows before the tile fill that. What does not fill 16 bytes at either end of the operand goes by elements. Where the
-// tile's first row is; shared memory holds 142 bytes more than its rows.
+// All threads call. Starts copying the tile that begins with row number `first` of these, from the start of a cache line
+// on: the rows before the tile fill that. What does not fill 16 bytes at either end of the operand goes by elements. Where
+// the tile's first row is; shared memory holds 142 bytes more than its rows.
 template <class In, int Threads, int Chunks>
-GR_HD const In* stage_rows(const Task<Chunks>& task, u64 first, u8* to) {
+GR_HD const In* stage_rows(const Task<Chunks>& task, const u8* rows, u64 first, u8* to) {
     const u64 row_bytes = task.length * sizeof(In);
-    const u8* from = task.base[0].a + first * row_bytes;
+    const u8* from = rows + first * row_bytes;
     const u32 lead = (u32)((u64)from % (first ? 128 : 16));
     const u64 owned = lead + (task.rows - first) * row_bytes, wanted = (lead + task.slots * row_bytes + 15) / 16;
     const u32 whole = (u32)(owned / 16 < wanted ? owned / 16 : wanted), begin = first == 0 && lead ? 1 : 0;
@@ -42,7 +42,7 @@ template <class Op, class Emit, int Length, int Threads, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
     const u64 first = blockIdx.x * task.slots;
-    const In* tile = stage_rows<In, Threads>(task, first, (u8*)GR_SHARED);
+    const In* tile = stage_rows<In, Threads>(task, task.base[0].a, first, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();
     __syncthreads();

@@ -1,7 +1,8 @@
 // Rows of some hundred bytes that lie one after another at no alignment: a tile of rows is staged through shared memory,
 // and teams of lanes take them from there, slot by slot of 16 bytes. Other blocks' copies are on their way meanwhile.
 #pragma once
-#include "even_rows.cuh"
+#include "../monoid/raw.cuh"
+#include "../warp/reduce.cuh"
 #include "staged.cuh"
 
 // A row in shared memory, in slots of V elements: the first starts `phase` elements before the row does.
@@ -81,6 +82,41 @@ GR_HD typename Raw<Op>::State tile_row_state(const Task<Chunks>& task, const Til
     return R::raw(acc);
 }
 
+// All lanes of the warp call, each team of Lanes lanes with what its lanes know of Batch rows: of the `count` rows from
+// `first` on, dealt to the teams in turn. Writes their cells. With Checked it leaves all unwritten, and answers false,
+// where one of them may have had a NaN in it.
+template <class Op, class Emit, int Lanes, int Batch, bool Checked, int Chunks>
+GR_HD bool write_rows(const Task<Chunks>& task, u64 first, u32 count, typename Raw<Op>::State (&states)[Batch],
+                      const typename Raw<Op>::Pivot (&pivots)[Batch]) {
+    typedef TransposeReduce<Raw<Op>, Lanes, Batch> Transpose;
+    const u32 teams = 32 / Lanes, team = threadIdx.x % 32 / Lanes, lane = threadIdx.x % Lanes;
+    const int kept_rows = Batch > Lanes ? Batch / Lanes : 1;
+    Transpose::run(states);
+    typename Op::State settled[kept_rows];
+    bool suspect = false;
+#pragma unroll
+    for (int r = 0; r < kept_rows; r++) {
+        typename Raw<Op>::Pivot pivot = pivots[0];
+        if constexpr (Raw<Op>::pivoted) {
+#pragma unroll
+            for (int k = 1; k < Batch; k++)  // a constant index keeps them in registers
+                pivot = either(k == Transpose::kept_row(r), pivots[k], pivot);
+        }
+        settled[r] = Raw<Op>::settle(states[r], pivot, task.length, task.base[0].index, task.step_c);
+        if constexpr (Checked) suspect |= Transpose::kept_row(r) * teams + team < count && is_suspect(settled[r]);
+    }
+    if (Checked && __any_sync(0xffffffffu, suspect)) return false;
+    // Lanes past the number of rows hold copies: the first of each writes.
+    if (Lanes > Batch && lane >= Batch) return true;
+    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell;
+#pragma unroll
+    for (int r = 0; r < kept_rows; r++) {
+        const u32 row = Transpose::kept_row(r) * teams + team;
+        if (row < count) store_once(out + task.row.at(first + row).c, Emit::of(settled[r], task.option));
+    }
+    return true;
+}
+
 // All lanes of the warp call. Reduces `count` rows of the tile, from its row `first` on, a row a team, and writes their
 // cells, or with Checked what write_rows says.
 template <class Op, class Emit, int V, int Lanes, bool Checked, int Chunks>
@@ -98,7 +134,7 @@ GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const typename Op::In* til
 template <class Op, class Emit, int V, int Threads, int Lanes, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_team_rows(const __grid_constant__ Task<Chunks> task) {
     const u64 first = blockIdx.x * task.slots;
-    const typename Op::In* tile = stage_rows<typename Op::In, Threads>(task, first, (u8*)GR_SHARED);
+    const typename Op::In* tile = stage_rows<typename Op::In, Threads>(task, task.base[0].a, first, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();
     __syncthreads();

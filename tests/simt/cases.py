@@ -15,6 +15,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from gpu.samples import DTYPES, close, make, rows, view_of
+from plan_machine import taken
 
 from gpureduce_dask import chunk, errors
 from gpureduce_dask.chunk import Place
@@ -34,58 +35,71 @@ class Layout:
     shape: tuple[int, ...]
     axes: tuple[int, ...]
     view: Any = None
+    way: str = ""  # that it is taken where it can be, whatever is predicted of arrays so small
 
 
-LINE = Layout((20011,), (0,))
+LINE = Layout((20011,), (0,), way="blocks a line")
 LAYOUTS = {
     "line": LINE,
-    "line inside": Layout((20011,), (0,), lambda x: x[3:-2]),
-    "line backwards": Layout((9001,), (0,), lambda x: x[::-1]),
-    "line with gaps": Layout((9001,), (0,), lambda x: x[1::3]),
+    "line inside": Layout((20011,), (0,), lambda x: x[3:-2], way="blocks a line"),
+    "line backwards": Layout((9001,), (0,), lambda x: x[::-1], way="blocks a line"),
+    "line with gaps": Layout((9001,), (0,), lambda x: x[1::3], way="blocks a line"),
     "one element": Layout((1,), (0,)),
-    "long rows": Layout((3, 9001), (1,)),
-    "more rows than blocks": Layout((8, 9001), (1,)),
-    "rows with edges": Layout((5, 2411), (1,), lambda x: x[:, 1:-1]),
-    "short rows": Layout((901, 32), (1,)),
-    "even rows": Layout((901, 48), (1,), lambda x: x[:, :32]),
-    "few short rows": Layout((40, 35), (1,), lambda x: x[:, 1:-1]),
-    "staged rows": Layout((3401, 7), (1,)),
-    "staged rows inside": Layout((3401, 7), (1,), lambda x: x[1:]),
-    "long staged rows": Layout((1700, 13), (1,)),
-    "team rows": Layout((501, 33), (1,)),
-    "long team rows": Layout((70, 501), (1,)),
-    "rows one row on": Layout((302, 101), (1,), lambda x: x[1:]),
-    "rows of several slots": Layout((301, 200), (1,)),
-    "even rows of several slots": Layout((301, 208), (1,), lambda x: x[:, :192]),
-    "short lines": Layout((6, 50, 33), (0, 2), lambda x: x[:, :, 1:]),
-    "short lines as columns": Layout((7, 53, 38, 3), (0, 1, 3)),
-    "short lines as columns of planes": Layout((3, 1600, 4, 3), (1, 3), lambda x: x[:, :, ::-1]),
-    "short lines as columns with gaps": Layout((61, 5, 9, 8), (0, 3), lambda x: x.transpose(0, 2, 1, 3)[..., 1:6]),
-    "short lines as columns, in any order": Layout((5, 40, 6, 3), (0, 1, 3), lambda x: x.transpose(1, 0, 2, 3)),
-    "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:]),
-    "columns": Layout((517, 70), (0,)),
-    "few columns": Layout((9000, 3), (0,)),
-    "few columns of planes": Layout((90, 6, 7, 5), (0, 1, 2), lambda x: x[:, ::2]),
-    "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3]),
+    "long rows": Layout((3, 9001), (1,), way="blocks a line"),
+    "more rows than blocks": Layout((8, 9001), (1,), way="blocks a line"),
+    "rows with edges": Layout((5, 2411), (1,), lambda x: x[:, 1:-1], way="blocks a line"),
+    "short rows": Layout((901, 32), (1,), way="team rows"),
+    "even rows": Layout((901, 48), (1,), lambda x: x[:, :32], way="own slots"),
+    "few short rows": Layout((40, 35), (1,), lambda x: x[:, 1:-1], way="own slots"),
+    "staged rows": Layout((3401, 7), (1,), way="staged rows"),
+    "staged rows inside": Layout((3401, 7), (1,), lambda x: x[1:], way="staged rows"),
+    "long staged rows": Layout((1700, 13), (1,), way="staged rows"),
+    "team rows": Layout((501, 33), (1,), way="team rows"),
+    "long team rows": Layout((70, 501), (1,), way="team rows"),
+    "team runs": Layout((5, 301, 33), (0, 2), way="team runs"),
+    "long team runs": Layout((3, 70, 501), (0, 2), way="team runs"),
+    "rows one row on": Layout((302, 101), (1,), lambda x: x[1:], way="team rows"),
+    "rows of several slots": Layout((301, 200), (1,), way="team a line"),
+    "even rows of several slots": Layout((301, 208), (1,), lambda x: x[:, :192], way="team a line"),
+    "short lines": Layout((6, 50, 33), (0, 2), lambda x: x[:, :, 1:], way="blocks lines abreast"),
+    "short lines as columns": Layout((7, 53, 38, 3), (0, 1, 3), way="columns first"),
+    "short lines as columns of planes": Layout((3, 1600, 4, 3), (1, 3), lambda x: x[:, :, ::-1], way="columns first"),
+    "short lines as columns with gaps": Layout(
+        (61, 5, 9, 8), (0, 3), lambda x: x.transpose(0, 2, 1, 3)[..., 1:6], way="columns first"
+    ),
+    "short lines as columns, in any order": Layout(
+        (5, 40, 6, 3), (0, 1, 3), lambda x: x.transpose(1, 0, 2, 3), way="outer runs of rows"
+    ),
+    "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:], way="blocks long lines"),
+    "columns": Layout((517, 70), (0,), way="columns"),
+    "few columns": Layout((9000, 3), (0,), way="flat columns"),
+    "few columns of planes": Layout((90, 6, 7, 5), (0, 1, 2), lambda x: x[:, ::2], way="inner runs as columns"),
+    "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3], way="columns"),
     "columns of odd stride": Layout((900, 6), (0,), lambda x: x[:, :5]),
-    "unaligned columns": Layout((1070, 1101), (0,)),
-    "unaligned columns inside": Layout((530, 523), (0,), lambda x: x[:, 3:-2]),
-    "unaligned columns of planes": Layout((5, 9, 6, 67), (1, 2), lambda x: x[::-1, :, :-1, 1:]),
-    "strided rows of a thread": Layout((2001, 78), (1,), lambda x: x[:, ::3]),
-    "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T),
-    "rows of another order of three": Layout((3, 409, 7, 8), (1, 2, 3), lambda x: x.transpose(0, 3, 1, 2)),
-    "columns in any order": Layout((4, 13, 40, 21), (0, 1, 2), lambda x: x.transpose(1, 0, 2, 3)),
-    "columns of two strides": Layout((40, 5, 7, 33), (0, 2)),
+    "unaligned columns": Layout((1070, 1101), (0,), way="unaligned columns"),
+    "unaligned columns inside": Layout((530, 523), (0,), lambda x: x[:, 3:-2], way="unaligned columns"),
+    "unaligned columns of planes": Layout(
+        (5, 9, 6, 67), (1, 2), lambda x: x[::-1, :, :-1, 1:], way="unaligned columns"
+    ),
+    "strided rows of a thread": Layout((2001, 78), (1,), lambda x: x[:, ::3], way="rows as columns"),
+    "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T, way="team long lines"),
+    "rows of another order of three": Layout(
+        (3, 409, 7, 8), (1, 2, 3), lambda x: x.transpose(0, 3, 1, 2), way="blocks lines abreast"
+    ),
+    "columns in any order": Layout(
+        (4, 13, 40, 21), (0, 1, 2), lambda x: x.transpose(1, 0, 2, 3), way="inner runs as columns"
+    ),
+    "columns of two strides": Layout((40, 5, 7, 33), (0, 2), way="outer runs of columns"),
     "columns with gaps": Layout((300, 6, 9), (0,), lambda x: x[::-1, :, 1:-1]),
-    "planes": Layout((20, 30, 40), (1,)),
+    "planes": Layout((20, 30, 40), (1,), way="columns"),
     "transposed": Layout((20, 30, 40), (1, 2), lambda x: x.transpose(2, 0, 1)),
-    "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2]),
+    "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2], way="team lines abreast"),
     "broadcast": Layout((40, 1000), (0,), "broadcast"),
 }
 UNALIGNED = ("unaligned columns", "unaligned columns inside", "unaligned columns of planes")
 TABLE_LAYOUTS = (
     *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
-    *("columns of odd stride", "team rows", "rows one row on"),
+    *("columns of odd stride", "team rows", "team runs", "rows one row on"),
 )
 
 
@@ -117,13 +131,7 @@ class Case:
         arrays = self.arrays()
         hosts = tuple(view_of(a, layout.view) for a in arrays)
         chunks = tuple(put(a, lambda x: view_of(x, layout.view), self.seed % 2 == 1) for a in arrays)
-        with pytest.MonkeyPatch.context() as patch:
-            if "as columns" in self.layout:
-                patch.setattr(tuning, "FOLD_BYTES", 0)
-            if "another order" in self.layout:
-                patch.setattr(tuning, "END_TO_END_BYTES", 0)
-            if "of a thread" in self.layout:
-                patch.setattr(tuning, "THREAD_ROWS", 1)
+        with taken(layout.way):
             for final in self.forms:
                 ours = device_reduce.reduce(chunks, bound, layout.axes, finish=self.finish, final=final)
                 if not machine.collecting:
@@ -154,11 +162,10 @@ def unpacked(partial: Any, bound: Bound) -> np.ndarray[Any, Any]:
 def small_grids() -> Iterator[None]:
     """Few blocks to a full grid, so that small arrays make blocks go round."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("BLOCKS", "HEAVY_BLOCKS", "ROW_BLOCKS", "EVEN_ROW_BLOCKS", "COLUMN_BLOCKS", "GRID"):
+        for name in ("BLOCKS", "HEAVY_BLOCKS", "ROW_BLOCKS", "COLUMN_BLOCKS", "GRID"):
             patch.setattr(tuning, name, 6)
         for name in ("ONE_WAVE", "FEW_BLOCKS", "TILES_PER_WARP"):
             patch.setattr(tuning, name, 4)
-        patch.setattr(tuning, "FOLD_BYTES", 1 << 40)
         patch.setattr(tuning, "POLLED_GROUPS", 1)  # others have tickets
         yield
 
@@ -330,7 +337,8 @@ def check_zeros(machine: Emulator, bound: Bound) -> None:
     np.fill_diagonal(x[3 + 2 * width :], lowest.view(dtype)[0])  # the top bit alone
     if dtype.kind in "fc":
         x[1], x[2] = -x[1], np.nan
-    partial = device_reduce.reduce((put(x),), bound, (1,))
+    with taken("team rows"):
+        partial = device_reduce.reduce((put(x),), bound, (1,))
     if not machine.collecting:
         wanted = {"any": np.any, "all": np.all, "count_nonzero": np.count_nonzero}[bound.name](x, axis=1, keepdims=True)
         np.testing.assert_array_equal(unpacked(partial, bound)["value"], wanted)
@@ -398,19 +406,19 @@ def check_far(machine: Emulator) -> None:
 
 # Kept and reduced axes in either order, of odd lengths, of one element and two: shape, reduced axis, view.
 INTEGER_LAYOUTS = {
-    "long rows": Layout((5, 4001), (1,), lambda x: x[:, 3:-2]),
-    "team rows": Layout((91, 33), (1,)),
-    "team rows of several slots": Layout((35, 301), (1,)),
-    "even rows": Layout((70, 48), (1,), lambda x: x[:, :32]),
-    "staged rows": Layout((91, 7), (1,)),
-    "rows with gaps": Layout((70, 95), (1,), lambda x: x[:, ::3]),
+    "long rows": Layout((5, 4001), (1,), lambda x: x[:, 3:-2], way="blocks a line"),
+    "team rows": Layout((91, 33), (1,), way="team rows"),
+    "team rows of several slots": Layout((35, 301), (1,), way="team rows"),
+    "even rows": Layout((70, 48), (1,), lambda x: x[:, :32], way="own slots"),
+    "staged rows": Layout((91, 7), (1,), way="staged rows"),
+    "rows with gaps": Layout((70, 95), (1,), lambda x: x[:, ::3], way="own slots"),
     "one element": Layout((7, 1), (1,)),
-    "two elements": Layout((7, 2), (1,)),
-    "columns": Layout((517, 70), (0,)),
-    "columns inside": Layout((301, 91), (0,), lambda x: x[:, 3:-2]),
-    "wide columns": Layout((67, 288), (0,)),
-    "few columns": Layout((9008, 3), (0,)),
-    "planes": Layout((5, 14, 19), (1,)),
+    "two elements": Layout((7, 2), (1,), way="staged rows"),
+    "columns": Layout((517, 70), (0,), way="columns"),
+    "columns inside": Layout((301, 91), (0,), lambda x: x[:, 3:-2], way="columns"),
+    "wide columns": Layout((67, 288), (0,), way="columns"),
+    "few columns": Layout((9008, 3), (0,), way="flat columns"),
+    "planes": Layout((5, 14, 19), (1,), way="columns"),
 }
 INTEGERS = [np.dtype(d) for d in ("?", "i1", "u1", "i2", "u2")]
 
@@ -446,7 +454,8 @@ def check_integers(machine: Emulator, dtype: np.dtype[Any]) -> None:
     for (at, layout), name in itertools.product(INTEGER_LAYOUTS.items(), ("var", "moments")):
         bound = OPERATORS[name].bind(dtype)
         chunk = put(at_extremes(dtype, layout), lambda x, to=layout: view_of(x, to.view))
-        partial = device_reduce.reduce((chunk,), bound, layout.axes)
+        with taken(layout.way):
+            partial = device_reduce.reduce((chunk,), bound, layout.axes)
         if machine.collecting:
             continue
         n, mean, m2, m3, m4 = exact_moments(dtype, at)
@@ -461,10 +470,13 @@ def check_integers(machine: Emulator, dtype: np.dtype[Any]) -> None:
 
 
 # Lines that lie closer together than their elements do, as those of a transposed array, and others of several lines.
+ABREAST = "blocks lines abreast"
 TIES = {
-    "lines turned": Layout((3, 200, 24), (1, 2), lambda x: x[:, :, :16].transpose(0, 2, 1)),
-    "lines turned of planes": Layout((70, 20, 24), (0, 2), lambda x: x[:, :, :16].transpose(2, 1, 0)),
-    "lines backwards": Layout((5, 300, 24), (1, 2), lambda x: x[:, ::-1, 3:19]),
+    "lines turned": Layout((3, 200, 24), (1, 2), lambda x: x[:, :, :16].transpose(0, 2, 1), way=ABREAST),
+    "lines turned of planes": Layout(
+        (70, 20, 24), (0, 2), lambda x: x[:, :, :16].transpose(2, 1, 0), way="team lines abreast"
+    ),
+    "lines backwards": Layout((5, 300, 24), (1, 2), lambda x: x[:, ::-1, 3:19], way=ABREAST),
 }
 
 
@@ -473,7 +485,8 @@ def check_ties(machine: Emulator) -> None:
     for (at, layout), name, dtype in itertools.product(TIES.items(), ("argmax", "nanargmin"), ("f4", "i2")):
         bound = OPERATORS[name].bind(np.dtype(dtype))
         x = np.random.default_rng(len(at)).integers(0, 3, layout.shape).astype(dtype)
-        partial = device_reduce.reduce((put(x, lambda a, to=layout: view_of(a, to.view)),), bound, layout.axes)
+        with taken(layout.way):
+            partial = device_reduce.reduce((put(x, lambda a, to=layout: view_of(a, to.view)),), bound, layout.axes)
         if not machine.collecting:
             wanted = host_reduce.reduce((view_of(x, layout.view),), bound, layout.axes)
             np.testing.assert_array_equal(unpacked(partial, bound)["index"], wanted["index"], (at, name, dtype))

@@ -31,6 +31,7 @@ from ...device import compile as compiler
 from ...device import reduce as device_reduce
 from ...device import scan_launch
 from ...device.scan_task import Plan as ScanPlan
+from ...device.specialise import Plan as ReducePlan
 from ...operators import table as operators
 from ...operators.grouped import Bins, binned
 from ...place import Place, Places
@@ -304,10 +305,10 @@ def measure(draw: Draw, with_peers: bool = True) -> Case:
 
 
 @contextmanager
-def _noted() -> Iterator[tuple[list[str], list[ScanPlan]]]:
-    """The kernels that are asked for meanwhile, and the plans of scans: of those that are made, none of known ones."""
+def _noted() -> Iterator[tuple[list[str], list[ScanPlan | ReducePlan]]]:
+    """The kernels that are asked for meanwhile, and the plans: of those that are made, none of known ones."""
     names: list[str] = []
-    plans: list[ScanPlan] = []
+    plans: list[ScanPlan | ReducePlan] = []
 
     def noted(kernel: str, *rest: Any, **more: Any) -> Any:
         names.append(kernel)
@@ -317,8 +318,17 @@ def _noted() -> Iterator[tuple[list[str], list[ScanPlan]]]:
         plans.append(plan)
         return load(plan, *rest, **more)
 
-    function, load = compiler.function, scan_launch.load
-    with mock.patch.object(compiler, "function", noted), mock.patch.object(scan_launch, "load", loaded):
+    def planned(plan: ReducePlan) -> Any:
+        found = launches(plan)
+        plans.append(plan)  # behind those of the folds in it
+        return found
+
+    function, load, launches = compiler.function, scan_launch.load, ReducePlan.launches
+    with (
+        mock.patch.object(compiler, "function", noted),
+        mock.patch.object(scan_launch, "load", loaded),
+        mock.patch.object(ReducePlan, "launches", planned),
+    ):
         yield names, plans
 
 

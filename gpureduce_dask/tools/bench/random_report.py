@@ -127,7 +127,7 @@ def into_page(text: str, result: Result, picture: str | None = None) -> str:
     shown = [f"![share of cases above each share of the ceiling]({picture})"] if picture else []
     worst = "\n".join(f"- {describe(case)}" for case in ran[:WORST])
     planned = sum("predicted_s" in case for case in ran)
-    told = f"Of {planned} scans the plan missed the time of {len(missed(ran))} by more than {MISSED} times."
+    told = f"Of {planned} cases the plan missed the time of {len(missed(ran))} by more than {MISSED} times."
     body = "\n\n".join([head, *shown, table(result), told, f"The {WORST} least:", worst])
     return between("<!-- bench:random -->", "<!-- /bench:random -->", body, text)
 

@@ -1,0 +1,69 @@
+// Short rows that lie one after another in each of several runs or chunks: the same rows of one after another are staged
+// through shared memory, and teams of lanes take them from there while the next are copied.
+#pragma once
+#include "team_rows.cuh"
+
+// What lanes exchange of a row of several lines: of positions the state itself, for each line has an index of its own.
+template <class Op> struct RawOfLines : Raw<Op> {};
+template <class T, bool Max, bool SkipNan>
+struct RawOfLines<Arg<T, Max, SkipNan>> : RawState<Arg<T, Max, SkipNan>, NO_FILL> {};
+
+// Takes in one line of a team's row. Where lanes know the row's first element, it fills what lies outside every line.
+template <class R, int Lanes, class In, int V>
+GR_HD void take_line(typename R::Acc& acc, const TileRow<In, V>& line, typename R::Pivot& pivot, bool first, i64 index,
+                     i64 step) {
+    In fill = R::fill == FIRST_FILL ? line.row[0] : In();
+    if constexpr (R::headed) {
+        if (first) pivot = fill;
+        fill = pivot;
+    }
+    each_slot<Lanes>(
+        line, [&](Pack<In, V> pack, i32 place) { R::take(acc, pack, pivot, place, index, step); },
+        [&](Pack<In, V> pack, i32 place) {
+            if constexpr (R::fill == NO_FILL) {
+                R::take_part(acc, pack, place, line.length, index, step);
+            } else {
+                fill_outside(pack, place, line.length, fill);
+                R::take(acc, pack, pivot, place, index, step);
+            }
+        });
+}
+
+// Grid: one block a tile of `slots` rows, a row a team, which follow one another in every run. Uses two tiles of shared
+// memory, of `tail` bytes each. For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Lanes, int Chunks>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_team_runs(const __grid_constant__ Task<Chunks> task) {
+    typedef typename Op::In In;
+    typedef RawOfLines<Op> R;
+    const u64 first = blockIdx.x * task.slots, lines = task.runs * task.chunks;
+    const u64 rows = task.rows - first < task.slots ? task.rows - first : task.slots;
+    const u32 row = threadIdx.x / Lanes, own = row < rows ? row : 0;
+    i64 index = 0;
+    const auto stage = [&](u64 line, i64& at) {
+        const Base* base;
+        const Line<In, 1> begin = find_line<In, 1>(task, Offset{0, 0, 0}, line, base);
+        at = begin.index;
+        return stage_rows<In, Threads>(task, begin.a, first, (u8*)GR_SHARED + (line & 1) * task.tail);
+    };
+    const In* tile = stage(0, index);
+    commit_copies();
+    auto acc = R::start();
+    typename R::Pivot pivot = typename R::Pivot();
+    for (u64 line = 0; line < lines; line++) {
+        i64 next_index = 0;
+        const In* next = line + 1 < lines ? stage(line + 1, next_index) : tile;
+        commit_copies();
+        wait_copies<1>();
+        __syncthreads();
+        const TileRow<In, V> mine(tile + own * (u32)task.length, row < rows ? (i32)task.length : 0);
+        take_line<R, Lanes>(acc, mine, pivot, line == 0, index, task.step_c);
+        __syncthreads();
+        tile = next;
+        index = next_index;
+    }
+    typename R::State states[1] = {R::raw(acc)};
+    TransposeReduce<R, Lanes, 1>::run(states);
+    if (row >= rows || threadIdx.x % Lanes) return;
+    const auto state = R::settle(states[0], pivot, task.length * lines, task.base[0].index, task.step_c);
+    store_once((typename Emit::Out*)task.out + task.first_cell + task.row.at(first + row).c, Emit::of(state, task.option));
+}
