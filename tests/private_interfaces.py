@@ -29,7 +29,8 @@ DOCUMENTED = frozenset(
     distributed.WorkerPlugin distributed.get_client distributed.get_worker distributed.wait
     """.split()
 )
-OURS = frozenset({"_asdict", "_getframe", "_number", "_tape", "_meta"})  # Python's, the tracer's own, and one of NAMES
+# Python's, the tracer's own, and one of NAMES
+OURS = frozenset({"_asdict", "_replace", "_getframe", "_number", "_tape", "_meta"})
 # What every expression has, where it is made one: of those of EXPRESSIONS, as ``_meta`` is of an array.
 EXPRESSION_FILES = {"graph/array_expressions.py", "api/explain.py"}
 OF_EXPRESSIONS = frozenset("._name ._layer ._parameters ._expr ._replace_expr".split())

@@ -25,6 +25,7 @@ from test_trees import AFFINE, compose
 import gpureduce_dask as gr
 from gpureduce_dask.graph import fusion, group_task, reduce_tasks, sources
 from gpureduce_dask.graph.reduce_tasks import PENDING, PENDING_BYTES, Folding
+from gpureduce_dask.operators.table import OPERATORS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 
@@ -401,10 +402,14 @@ def test_persist_on_one_machine():
 
 def test_slices_of_the_same_handles_are_one_node_of_a_task():
     """A node for each, within the task, takes longer to write and to send than to run."""
-    takes = ([TaskRef("handle")], [TaskRef("anchor")])
-    groups = [sources.GroupTask(partial(divmod, i), takes, "worker", 3) for i in (7, 9)]
+    takes, bound = ([TaskRef("handle")], [TaskRef("anchor")]), OPERATORS["sum"].bind(np.dtype("f8"))
+
+    def divided(number, by, bound):
+        return divmod(number, by)
+
+    groups = [sources.GroupTask(partial(divided, i, bound=bound), takes, "worker", 3) for i in (7, 9)]
     found = sources.joined(groups)
     assert (found.takes, found.worker, found.chunks) == (takes, "worker", 6)
     assert found.run(2) == [(3, 1), (4, 1)]
-    other = sources.GroupTask(partial(divmod, 8), ([TaskRef("other")],), "worker", 1)
+    other = sources.GroupTask(partial(divided, 8, bound=bound), ([TaskRef("other")],), "worker", 1)
     assert sources.joined([*groups, other]).run is list

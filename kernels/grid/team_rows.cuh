@@ -43,6 +43,27 @@ GR_HD void each_slot(const TileRow<In, V>& line, Take whole, Edge edge) {
     }
 }
 
+// Takes in one line of a team's row. Where lanes know the row's first element, it fills what lies outside every line.
+template <class R, int Lanes, class In, int V>
+GR_HD void take_line(typename R::Acc& acc, const TileRow<In, V>& line, typename R::Pivot& pivot, bool first, i64 index,
+                     i64 step) {
+    In fill = R::fill == FIRST_FILL ? line.row[0] : In();
+    if constexpr (R::headed) {
+        if (first) pivot = fill;
+        fill = pivot;
+    }
+    each_slot<Lanes>(
+        line, [&](Pack<In, V> pack, i32 place) { R::take(acc, pack, pivot, place, index, step); },
+        [&](Pack<In, V> pack, i32 place) {
+            if constexpr (R::fill == NO_FILL) {
+                R::take_part(acc, pack, place, line.length, index, step);
+            } else {
+                fill_outside(pack, place, line.length, fill);
+                R::take(acc, pack, pivot, place, index, step);
+            }
+        });
+}
+
 // All lanes of the warp call, each team with a row, or with one of length 0. What each lane knows of its row; its pivot.
 template <class Op, int V, int Lanes, int Chunks>
 GR_HD typename Raw<Op>::State tile_row_state(const Task<Chunks>& task, const TileRow<typename Op::In, V>& line,
@@ -50,9 +71,9 @@ GR_HD typename Raw<Op>::State tile_row_state(const Task<Chunks>& task, const Til
     typedef typename Op::In In;
     typedef Raw<Op> R;
     const i64 index = task.base[0].index, step = task.step_c;
-    const In fill = R::fill == FIRST_FILL ? line.row[0] : In();
     auto acc = R::start();
     if constexpr (R::pivoted && !R::headed) {
+        const In fill = R::fill == FIRST_FILL ? line.row[0] : In();
         auto seen = R::nothing();
         each_slot<Lanes>(
             line, [&](Pack<In, V> pack, i32 place) { R::look(seen, pack, place); },
@@ -67,17 +88,7 @@ GR_HD typename Raw<Op>::State tile_row_state(const Task<Chunks>& task, const Til
             R::take(acc, pack, pivot, seen.place, index, step);
         }
     } else {
-        if constexpr (R::headed) pivot = fill;
-        each_slot<Lanes>(
-            line, [&](Pack<In, V> pack, i32 place) { R::take(acc, pack, pivot, place, index, step); },
-            [&](Pack<In, V> pack, i32 place) {
-                if constexpr (R::fill == NO_FILL) {
-                    R::take_part(acc, pack, place, line.length, index, step);
-                } else {
-                    fill_outside(pack, place, line.length, fill);
-                    R::take(acc, pack, pivot, place, index, step);
-                }
-            });
+        take_line<R, Lanes>(acc, line, pivot, true, index, step);
     }
     return R::raw(acc);
 }

@@ -8,27 +8,6 @@ template <class Op> struct RawOfLines : Raw<Op> {};
 template <class T, bool Max, bool SkipNan>
 struct RawOfLines<Arg<T, Max, SkipNan>> : RawState<Arg<T, Max, SkipNan>, NO_FILL> {};
 
-// Takes in one line of a team's row. Where lanes know the row's first element, it fills what lies outside every line.
-template <class R, int Lanes, class In, int V>
-GR_HD void take_line(typename R::Acc& acc, const TileRow<In, V>& line, typename R::Pivot& pivot, bool first, i64 index,
-                     i64 step) {
-    In fill = R::fill == FIRST_FILL ? line.row[0] : In();
-    if constexpr (R::headed) {
-        if (first) pivot = fill;
-        fill = pivot;
-    }
-    each_slot<Lanes>(
-        line, [&](Pack<In, V> pack, i32 place) { R::take(acc, pack, pivot, place, index, step); },
-        [&](Pack<In, V> pack, i32 place) {
-            if constexpr (R::fill == NO_FILL) {
-                R::take_part(acc, pack, place, line.length, index, step);
-            } else {
-                fill_outside(pack, place, line.length, fill);
-                R::take(acc, pack, pivot, place, index, step);
-            }
-        });
-}
-
 // Grid: one block a tile of `slots` rows, a row a team, which follow one another in every run. Uses two tiles of shared
 // memory, of `tail` bytes each. For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Chunks>
