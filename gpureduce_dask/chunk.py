@@ -39,7 +39,7 @@ __all__ = [
     "cut",
     "extents",
     "finalise",
-    "finalise_each",
+    "finalise_together",
     "gather",
     "is_device",
     "leave",
@@ -226,12 +226,11 @@ def finalise(partial: Any, bound: Bound) -> Any:
     return move(host_reduce.finalise(to_host(partial, bound), bound), True)
 
 
-def finalise_each(slices: Sequence[Sequence[Any]], bound: Bound, device: bool) -> list[Any]:
-    """The results of several slices, of partials of each, on a GPU (``device``) or a host; small ones on a host at
-    once, which then move together."""
+def finalise_together(slices: Sequence[Sequence[Any]], bound: Bound, device: bool) -> list[Any] | None:
+    """The results of several slices, of small partials of each on the host: made at once, and moved to a GPU together
+    (``device``). None where each slice has to be finished by itself."""
     if not _may_finalise_together(slices, bound):
-        combined = (each[0] if len(each) == 1 else combine(each, bound) for each in slices)
-        return [move(finalise(each, bound), device) for each in combined]
+        return None
     shapes = [each[0].shape for each in slices]
     ends = [0, *accumulate(map(math.prod, shapes))]
     values = move(host_reduce.results_together(slices, bound), device)

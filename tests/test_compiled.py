@@ -139,7 +139,7 @@ def test_sums_are_added_where_their_states_are_bit_by_bit(name, dtype, monkeypat
     chunks = [(rng.normal(size=(3, 5, 1201)) * 10.0 ** rng.integers(0, 30, (3, 5, 1201))).astype(dtype) for _ in "abc"]
     chunks[1][1, :, ::7], chunks[2][0, 3, 5], chunks[2][1, 4, :9] = np.nan, np.inf, -np.inf
     found = []
-    for may in (reduce._may_put, lambda cells, bound: False):
+    for may in (reduce._may_put, lambda cells: False):
         monkeypatch.setattr(reduce, "_may_put", may)
         for axes in ((0,), (1,), (0, 1)):
             partial = None

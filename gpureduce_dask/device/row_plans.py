@@ -196,10 +196,16 @@ class RowPlanner(Planner):
             return max(4, math.gcd(self.row_bytes, 16))
         return 16
 
-    def _team_rows(self) -> Steps:
-        op, lanes, threads, row_bytes, slot = self.op, 1, tuning.TEAM_THREADS, self.row_bytes, self._team_slot()
-        while lanes < 32 and threads // lanes * row_bytes > tuning.TEAM_TILE_BYTES:
+    def _team_lanes(self, tile_bytes: int) -> int:
+        """Lanes of a team, as few as let a row of each team fit into a tile of so many bytes."""
+        lanes = 1
+        while lanes < 32 and tuning.TEAM_THREADS // lanes * self.row_bytes > tile_bytes:
             lanes *= 2
+        return lanes
+
+    def _team_rows(self) -> Steps:
+        op, threads, row_bytes, slot = self.op, tuning.TEAM_THREADS, self.row_bytes, self._team_slot()
+        lanes = self._team_lanes(tuning.TEAM_TILE_BYTES)
         tile_rows = threads // lanes
         tile_rows *= max(1, tuning.TEAM_TILE_LEAST // (tile_rows * row_bytes))
         sizes = f"{slot // op.itemsizes[0]}, {threads}, {lanes}, {self.batch}"
@@ -214,9 +220,8 @@ class RowPlanner(Planner):
 
     def _team_runs(self) -> Steps:
         """The same of several runs or chunks: a row a team, and two tiles, of which one is copied meanwhile."""
-        op, lanes, threads, row_bytes, slot = self.op, 1, tuning.TEAM_THREADS, self.row_bytes, self._team_slot()
-        while lanes < 32 and threads // lanes * row_bytes > tuning.RUN_TILE_BYTES:
-            lanes *= 2
+        op, threads, row_bytes, slot = self.op, tuning.TEAM_THREADS, self.row_bytes, self._team_slot()
+        lanes = self._team_lanes(tuning.RUN_TILE_BYTES)
         tile_rows, vector = threads // lanes, slot // op.itemsizes[0]
         tile_bytes = -(-(tile_rows * row_bytes + tuning.TILE_MARGIN) // 16) * 16
         name = f"reduce_team_runs<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
@@ -357,24 +362,20 @@ class RowPlanner(Planner):
         return "Twofold" in self.op.type and self.op.core.startswith(("Sum<", "Mean<", "RootSum<"))
 
     def _block_line(self) -> Steps:
-        items, work, vector = self._items(self.vector), self.work, self.vector
-        if self._folds_pairs() and items < tuning.PAIR_ITEMS:
-            items = tuning.PAIR_ITEMS
+        items, work, vector = self._block_items(), self.work, self.vector
         row_tiles = -(-work.slots // (32 * items))
         if even := self._even_waves(work.rows, row_tiles, vector):
             return self._blocks(work, vector, items, "LINE_AHEAD", even)
         return self._blocks(work, vector, items, "ONE_LINE", self._splits(work.rows, row_tiles))
 
     def _block_long_lines(self) -> Steps:
-        work, (_, items) = self.work, self._block_tile()
+        work, (_, items) = self.work, self._line_tile(self.work.slots, [32], self._block_items())
         splits = self._splits(work.rows, -(-work.slots // (32 * items)) * self.lines)
         return self._blocks(work, self.vector, items, "LONG_LINES", splits)
 
-    def _block_tile(self) -> tuple[int, int]:
+    def _block_items(self) -> int:
         items = self._items(self.vector)
-        if self._folds_pairs() and items < tuning.PAIR_ITEMS:
-            items = tuning.PAIR_ITEMS
-        return self._line_tile(self.work.slots, [32], items)
+        return max(items, tuning.PAIR_ITEMS) if self._folds_pairs() else items
 
     def _block_lines_abreast(self) -> Steps:
         work, vector = self._side_by_side()

@@ -137,9 +137,10 @@ def finalise_each(
 ) -> list[Any]:
     """The last partials of several slices, so many of each, to the results of each."""
     slices = _of_each_slice(partials, sizes)
-    if isinstance(bound, Product) or any(partial is None for partial in partials):
+    together = None if isinstance(bound, Product) else chunk.finalise_together(slices, bound, device)
+    if together is None:
         return [finalise(each, bound=bound, drop=drop, device=device) for each in slices]
-    return [_without_axes(values, drop) for values in chunk.finalise_each(slices, bound, device)]
+    return [_without_axes(values, drop) for values in together]
 
 
 def pick(results: Sequence[Any], *_awaited: Any, number: int | slice) -> Any:

@@ -245,12 +245,12 @@ def _short(bound: Bound) -> int:
 def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = False, final: bool = False) -> None:
     """Every cell's state, from its tiles in order, or its result; where these ``is_added``, from what it is as well."""
     runs = walk.runs()
+    are_sums = not final and len(bound.parts) == 1 and _are_added(bound)
     for outer, inner in walk.cells():
         cell: Any = (*outer, *inner, ...)
-        if not final and _may_put(cells[cell], bound):
+        if are_sums and _may_put(part := cells[cell]):
             for number, run in enumerate(runs):
-                state = _state(walk, (outer, run, inner), bound, start)
-                native.put_sums(cells[cell], state, is_added or number > 0)
+                native.put_sums(part, _state(walk, (outer, run, inner), bound, start), is_added or number > 0)
             continue
         pending: list[State] = []
         for run in runs:
@@ -267,11 +267,10 @@ def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = F
             target[...] = values.reshape(target.shape)
 
 
-def _may_put(cells: Array, bound: Bound) -> bool:
-    """Whether compiled loops add the sums of a tile to the states of its cells, where these are: many of them, for few
-    are combined by halves."""
-    is_sum = len(bound.parts) == 1 and _are_added(bound)
-    return is_sum and cells.size > PENDING_CELLS and cells.flags.c_contiguous
+def _may_put(cells: Array) -> bool:
+    """Whether compiled loops add a tile's sums to the states of its cells, where these are: many of them, for few are
+    combined by halves."""
+    return cells.size > PENDING_CELLS and cells.flags.c_contiguous
 
 
 def _together(states: list[State], bound: Bound) -> State:
