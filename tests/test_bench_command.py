@@ -18,7 +18,7 @@ OPTIONS = {
     "soak": "json only gpus workers mib minutes seed",
     "workflows": "json page only scheduler data small persisted gpu latency",
     "random": "scans reductions groups batch json plot page only no-peers mib seed count seconds numpy compilers",
-    "tune": "seed count mib seconds compilers forget json",
+    "tune": "seed reductions count mib seconds compilers forget json",
     "report": "scans one-read grids mechanisms json plot page",
 }
 

@@ -1,4 +1,4 @@
-"""Costs of scan kernels: tables that are shipped and tuned, and the fit, without a GPU."""
+"""Costs of kernels: tables that are shipped and tuned, and the fit, without a GPU."""
 
 from __future__ import annotations
 
@@ -15,17 +15,21 @@ import pytest
 from test_doctor import fake_cupy, look
 from test_random_chunks import Stand
 
-from gpureduce_dask.device import reduce_costs, scan_cost_tables, scan_launch
+from gpureduce_dask.device import launch, reduce_costs, scan_cost_tables, scan_launch
 from gpureduce_dask.device.scan_cost_tables import Cost, Quality, Table
 from gpureduce_dask.device.scan_costs import Features, Gpu, seconds
 from gpureduce_dask.tools import cli, doctor
-from gpureduce_dask.tools.bench import command, random_chunks, tune
-from gpureduce_dask.tools.bench.random_draws import SCANS, draws
-from gpureduce_dask.tools.bench.tune_fit import Timed, fit, loss, quality
+from gpureduce_dask.tools.bench import command, tune, tune_fit, tune_reductions, tune_scans
+from gpureduce_dask.tools.bench.cases import dtype_of
+from gpureduce_dask.tools.bench.random_draws import BATCH, CHUNKS, SCANS, draws
+from gpureduce_dask.tools.bench.tune_fit import loss, quality
+from gpureduce_dask.tools.bench.tune_reductions import Reductions
+from gpureduce_dask.tools.bench.tune_scans import Scans, costs_of, values_of
 
 SHIPPED = scan_cost_tables.shipped()
 GPU = Gpu(232448, 132)
 NAME = "NVIDIA H200"
+BEFORE = values_of(SHIPPED.costs)
 
 
 @pytest.fixture(autouse=True)
@@ -138,8 +142,8 @@ def truth() -> dict[str, Cost]:
     return costs
 
 
-def scans(count: int, seed: int) -> list[list[Timed]]:
-    """Scans of 8 to 512 MiB, and their times with a little noise."""
+def scans(count: int, seed: int, right: bool = True) -> list[list[dict]]:
+    """Scans of 8 to 512 MiB, and their times with a little noise, as they stand in a file."""
     rng, found, costs = np.random.default_rng(seed), [], truth()
     for _ in range(count):
         elements = int(2 ** rng.uniform(20, 26))
@@ -152,35 +156,42 @@ def scans(count: int, seed: int) -> list[list[Timed]]:
                 ("StripScan", 132, elements // (132 << 13)),
             )
         ]
-        found.append([Timed(f, seconds(f, costs[f.kernel], GPU) * rng.normal(1, 0.02)) for f in plans])
+        timed = [seconds(f, costs[f.kernel], GPU) * rng.normal(1, 0.02) for f in plans]
+        found.append([{**vars(f), "seconds": s, "right": right} for f, s in zip(plans, timed, strict=True)])
     return found
 
 
+def model(cases: list[list[dict]]) -> tune_scans.Model:
+    return tune_scans.Model(cases, GPU)
+
+
+def fit(cases: list[list[dict]]) -> dict[str, Cost]:
+    return costs_of(tune_fit.fit(model(cases), BEFORE), SHIPPED.costs)
+
+
 def test_a_fit_finds_the_costs_that_times_were_made_of():
-    known, others, costs = scans(200, 1), scans(80, 2), truth()
-    before, found = SHIPPED.costs, fit(known, SHIPPED.costs, GPU)
-    assert quality(others, before, GPU).missed[0] > 1.15
-    now = quality(others, found, GPU)
+    others, costs, found = model(scans(80, 2)), truth(), fit(scans(200, 1))
+    assert quality(others, BEFORE).missed[0] > 1.15
+    now = quality(others, values_of(found))
     assert now.cases == 80 and now.missed[0] < 1.03 and now.missed[1] < 1.08 and now.mean_slower < 1.01
-    assert loss(others, found, GPU) < 0.2 * loss(others, before, GPU)
+    assert loss(others, values_of(found)) < 0.2 * loss(others, BEFORE)
     for name in ("RowScan start", "RowScan memory", "scan_lines memory", "StripScan step"):
         kernel, cost = name.split()
         assert getattr(found[kernel], cost) == pytest.approx(getattr(costs[kernel], cost), rel=0.1), name
-    moved = {kernel for kernel, cost in before.items() if found[kernel] != cost}
+    moved = {kernel for kernel, cost in SHIPPED.costs.items() if found[kernel] != cost}
     assert moved == {"RowScan", "scan_lines", "StripScan"}
 
 
 def test_large_scans_say_nothing_of_how_a_kernel_starts():
-    large = [case for case in scans(60, 3) if case[0].features.nbytes > 64 << 20]
-    assert fit(large, SHIPPED.costs, GPU)["RowScan"].start == SHIPPED.costs["RowScan"].start
+    large = [case for case in scans(60, 3) if case[0]["nbytes"] > 64 << 20]
+    assert fit(large)["RowScan"].start == SHIPPED.costs["RowScan"].start
 
 
 # ---- the command
 
 
-def case_of(plans: list[Timed], right: bool = True) -> dict:
-    told = [{**vars(plan.features), "seconds": plan.seconds, "right": right} for plan in plans]
-    return {"case": "a scan", "mib": 4.0, "plans": told}
+def case_of(plans: list[dict]) -> dict:
+    return {"case": "a scan", "mib": 4.0, "plans": plans}
 
 
 @pytest.fixture
@@ -197,7 +208,7 @@ def machine(monkeypatch):
         SimpleNamespace(Device=lambda *_: device, runtime=runtime, get_current_stream=Stand.cuda.get_current_stream),
     )
     monkeypatch.setattr(scan_launch, "gpu", lambda number: GPU)
-    monkeypatch.setattr(tune, "_nvrtc", lambda: "13.2")
+    monkeypatch.setattr(tune_scans, "_nvrtc", lambda: "13.2")
     monkeypatch.setattr(command, "need_gpu", lambda *_: None)
 
 
@@ -208,7 +219,7 @@ def asked(path, *more):
 
 def test_tune_keeps_a_table_for_this_gpu(machine, monkeypatch, tmp_path, capsys):
     cases = iter(scans(100, 4))
-    monkeypatch.setattr(tune, "measure", lambda draw: case_of(next(cases)))
+    monkeypatch.setattr(tune, "measure", lambda tuned, draw: case_of(next(cases)))
     assert asked(tmp_path / "tune.json", "--count", "100") == 0
     table, said = scan_cost_tables.in_use(NAME, "sm_90")
     assert not said and table.nvrtc == "13.2" and "100 random scans" in table.measured and table.quality.cases == 50
@@ -221,8 +232,8 @@ def test_tune_keeps_a_table_for_this_gpu(machine, monkeypatch, tmp_path, capsys)
 
 def test_tune_keeps_nothing_that_is_hardly_better(machine, monkeypatch, tmp_path, capsys):
     cases = iter(scans(100, 5))
-    monkeypatch.setattr(tune, "measure", lambda draw: case_of(next(cases)))
-    monkeypatch.setattr(tune, "fit", lambda cases, costs, gpu: costs)
+    monkeypatch.setattr(tune, "measure", lambda tuned, draw: case_of(next(cases)))
+    monkeypatch.setattr(tune, "fit", lambda model, values: values)
     assert asked(tmp_path / "tune.json", "--count", "70") == 0
     assert asked(tmp_path / "tune.json", "--count", "7") == 0
     assert asked(tmp_path / "tune.json", "--count", "0") == 0
@@ -235,12 +246,12 @@ def test_tune_keeps_nothing_that_is_hardly_better(machine, monkeypatch, tmp_path
         "date": "",
         "cases": [case_of(plans) for plans in scans(60, 6)],
     }
-    assert tune.fitted(result, GPU, "sm_90", "") is None and "too much alike" in capsys.readouterr().out
+    assert tune.fitted(result, Scans(0)) is None and "too much alike" in capsys.readouterr().out
     assert scan_cost_tables.in_use(NAME, "sm_90") == (SHIPPED, "")
 
 
 def test_wrong_plans_are_told_and_not_fitted_to(machine, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(tune, "measure", lambda draw: case_of(scans(1, 7)[0], right=False))
+    monkeypatch.setattr(tune, "measure", lambda tuned, draw: case_of(scans(1, 7, right=False)[0]))
     assert asked(tmp_path / "tune.json", "--count", "1") == 1
     out = capsys.readouterr().out
     assert out.count("WRONG") == 3 and "0 cases are too few" in out
@@ -249,20 +260,120 @@ def test_wrong_plans_are_told_and_not_fitted_to(machine, monkeypatch, tmp_path, 
 def test_every_plan_of_a_draw_is_checked_and_timed(machine, monkeypatch):
     """By NumPy's results in place of each kernel's, one of which is wrong."""
     draw = next(draws(3, [1 / 256], [SCANS]))
-    features = scans(1, 8)[0]
+    told = [{key: plan[key] for key in Features.__dataclass_fields__} for plan in scans(1, 8)[0]]
 
-    def plans(draw, xs):
-        calls = random_chunks.prepare(draw, len(xs)).calls
-        wrong = [partial(lambda call: call() * 0 + 77, call) for call in calls]
-        return [(timed.features, wrong if i == 1 else calls) for i, timed in enumerate(features)]
+    class Stub(Scans):
+        def plans(self, draw, job):
+            wrong = [partial(lambda call: call() * 0 + 77, call) for call in job.calls]
+            return iter([(plan, wrong if i == 1 else job.calls) for i, plan in enumerate(told)])
 
-    monkeypatch.setattr(tune, "_plans", plans)
     monkeypatch.setattr(tune, "device_seconds", lambda call, **_: 1e-5)
-    case = tune.measure(draw)
+    case = tune.measure(Stub(0), draw)
     assert [plan["right"] for plan in case["plans"]] == [True, False, True]
-    assert [timed.features for timed in tune.timed(case)] == [features[0].features, features[2].features]
-    assert tune.described(case).count("WRONG") == 1
-    assert tune.described({"case": "x", "error": "E"}) == "ERROR x: E"
+    assert [plan["kernel"] for plan in tune.timed(case)] == [told[0]["kernel"], told[2]["kernel"]]
+    assert tune.described(case, "kernel").count("WRONG") == 1
+    assert tune.described({"case": "x", "error": "E"}, "kernel") == "ERROR x: E"
+
+
+# ---- of reductions
+
+
+def reductions(count: int, seed: int) -> list[list[dict]]:
+    """Reductions as planned of arrays that are not there, in every way, and times as costs say that are not the
+    shipped ones, with a little noise."""
+    rng, found = np.random.default_rng(seed), []
+    for draw in islice(draws(seed, [4, 64, 256], Reductions.kinds), count):
+        ways = [*waysof(draw)]
+        case = tune_reductions.Model([[{**way, "seconds": 1.0} for way in ways]])
+        told = np.exp(tune_fit.predicted(case, TRUE)[0]) * rng.normal(1, 0.02, len(ways))
+        found.append([{**way, "seconds": float(s), "right": True} for way, s in zip(ways, told, strict=True)])
+    return found
+
+
+def waysof(draw):
+    """What stands in a file of each way, but for its time: nothing is compiled."""
+    count, x = CHUNKS if draw.kind == BATCH else 1, address_of(draw)
+    job = SimpleNamespace(arrays=[[x] * count])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "ready", lambda *_: ())
+        for told, calls in Reductions().plans(draw, job):
+            assert len(calls) == 1
+            yield told
+
+
+def address_of(draw):
+    """The chunk of a draw as planners see it."""
+    dtype = dtype_of(draw.dtype)
+    cell = np.zeros(1, dtype)
+    x = draw.view(np.lib.stride_tricks.as_strided(cell, draw.base, contiguous(draw.base, dtype.itemsize)))
+    at = x.__array_interface__["data"][0] - cell.__array_interface__["data"][0] + 2**30
+    data = SimpleNamespace(ptr=at, device_id=0)
+    return SimpleNamespace(shape=x.shape, strides=x.strides, dtype=dtype, itemsize=dtype.itemsize, data=data)
+
+
+def contiguous(shape, itemsize):
+    return tuple(itemsize * math.prod(shape[a + 1 :]) for a in range(len(shape)))
+
+
+PLANNED = reduce_costs.table()
+SHIPPED_VALUES = tune_reductions.values_of(PLANNED)
+TRUE = {
+    **SHIPPED_VALUES,
+    ("columns", "load"): 3 * SHIPPED_VALUES["columns", "load"],
+    ("", "memory"): 1.3 * SHIPPED_VALUES["", "memory"],
+}
+
+
+def test_times_of_reductions_are_predicted_as_the_planner_does():
+    for case in reductions(20, 1):
+        told = tune_fit.predicted(tune_reductions.Model([case]), SHIPPED_VALUES)[0]
+        wanted = [sum(reduce_costs.seconds(reduce_costs.Effort(**e)) for e in way["efforts"]) for way in case]
+        np.testing.assert_allclose(np.exp(told), wanted, rtol=1e-12)
+
+
+def test_a_fit_finds_the_costs_of_reductions():
+    known, others = (tune_reductions.Model(reductions(count, seed)) for count, seed in ((150, 2), (60, 3)))
+    found = tune_fit.fit(known, SHIPPED_VALUES)
+    then, now = quality(others, SHIPPED_VALUES), quality(others, found)
+    assert then.missed[0] > 1.1 and now.missed[0] < 1.04 and now.mean_slower < 1.01
+    assert found["", "memory"] == pytest.approx(TRUE["", "memory"], rel=0.1)
+    assert found["columns", "load"] > 2 * SHIPPED_VALUES["columns", "load"]
+    moved = {kind for kind, name in found if kind and found[kind, name] != SHIPPED_VALUES[kind, name]}
+    assert "columns" in moved and moved <= known.known
+
+
+def test_reductions_are_measured_and_fitted_by_one_command(machine, monkeypatch, tmp_path, capsys):
+    cases = iter(reductions(100, 4))
+    monkeypatch.setattr(tune, "measure", lambda tuned, draw: case_of(next(cases)))
+    assert asked(tmp_path / "tune.json", "--count", "100", "--reductions") == 0
+    assert str(reduce_costs.TABLE) in capsys.readouterr().out
+    kept = json.loads((tmp_path / "tune.json").read_text())["table"]
+    assert kept["gpu"] == NAME and "100 random reductions" in kept["measured"] and "50 cases" in kept["measured"]
+    assert kept.keys() == json.loads(reduce_costs.TABLE.read_text()).keys()
+    monkeypatch.setattr(reduce_costs, "TABLE", tmp_path / "table.json")
+    (tmp_path / "table.json").write_text(json.dumps(kept))
+    assert reduce_costs.table.__wrapped__().kinds.keys() == PLANNED.kinds.keys()
+
+
+def test_ways_run_on_the_buffers_they_are_for(monkeypatch):
+    """Each call gets the addresses of its own chunks, and positions where an operator has some."""
+    draw = next(d for d in draws(5, [1], [BATCH]) if d.op == "argmax")
+    parts = [[address_of(draw)] * CHUNKS for _ in range(2)]
+    for i, part in enumerate(parts):
+        part[0] = SimpleNamespace(**{**vars(part[0]), "data": SimpleNamespace(ptr=2**31 + 16 * i, device_id=0)})
+    monkeypatch.setattr(launch, "ready", lambda *_: ())
+    seen = []
+    monkeypatch.setattr(
+        tune_reductions.device_reduce, "run", lambda plan, at, starts, device: seen.append((at, starts))
+    )
+    for _, calls in Reductions().plans(draw, SimpleNamespace(arrays=parts)):
+        for call in calls:
+            call()
+    assert {at[0, 0] for at, _ in seen} == {2**31, 2**31 + 16}
+    assert all(len(at) == len(starts) == CHUNKS and starts[1] > starts[0] for at, starts in seen)
+
+
+# ---- the command without a GPU
 
 
 def test_without_a_gpu_it_says_so(monkeypatch, capsys):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from .layout import EMPTY, MAX_OPERANDS, Layout, collapse
 from .operator import as_map, cuda_operator, options, own_text
 from .plan_cache import Plans
 from .plans import Launch, Operator
+from .reduce_costs import Effort, seconds
 from .specialise import Plan, still
 from .task import Work
 from .tuning import GRID, THREADS
@@ -109,6 +111,21 @@ def _index_steps(shape: tuple[int, ...], axes: tuple[int, ...], place: Place | N
     return tuple(math.prod(whole[b] for b in axes[i + 1 :]) for i in range(len(axes)))
 
 
+def every(
+    chunk: Chunks, count: int, bound: Bound, axes: tuple[int, ...], place: Place | None, final: bool = False
+) -> Iterator[tuple[str, tuple[Effort, ...], float, Callable[[], Prepared]]]:
+    """Every way to reduce so many chunks, which have elements: its name, what its predicted seconds depend on, these,
+    and what compiles it."""
+    device, steps = chunk[0].data.device_id, _index_steps(chunk[0].shape, axes, place) if bound.indexed else ()
+    cut, cells = _cut(chunk, count, bound, axes, steps, "ticket", final), _cells(chunk, axes)
+
+    def prepared(launches: list[Launch]) -> Prepared:
+        return of_steps(launch.ready(launches, device, *cut.text), cut.layout, cells, cut.bound, final)
+
+    for name, efforts, launches in cut.plan.every():
+        yield name, efforts, sum(map(seconds, efforts)), partial(prepared, launches)
+
+
 def _prepare(
     chunk: Chunks,
     count: int,
@@ -119,33 +136,57 @@ def _prepare(
     final: bool,
     device: int,
 ) -> Prepared:
-    op = cuda_operator(bound, final)
     if finish not in ("ticket", "atomic", "two-pass"):
         raise ArgumentError(
             message(bound.name, f"finish={finish!r}", "'ticket', 'atomic' or 'two-pass'", "Leave it out for the best.")
         )
     if finish == "atomic":
-        _check_atomic(bound, op, final)
-    shape = chunk[0].shape
-    keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
+        _check_atomic(bound, cuda_operator(bound, final), final)
+    cells = _cells(chunk, axes)
+    if math.prod(chunk[0].shape) == 0:
+        op = cuda_operator(bound, final)
+        launches = [fill(op, math.prod(cells), bound)] if math.prod(cells) else []
+        return of_steps(launch.ready(launches, device, *own_text(bound, ())), EMPTY, cells, bound, final)
+    cut = _cut(chunk, count, bound, axes, steps, finish, final)
+    ready = launch.ready(cut.plan.launches(), device, *cut.text)
+    return of_steps(ready, cut.layout, cells, cut.bound, final)
+
+
+def _cells(chunk: Chunks, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(1 if a in axes else n for a, n in enumerate(chunk[0].shape))
+
+
+class _Cut(NamedTuple):
+    """A layout of elements, and how it may be taken."""
+
+    plan: Plan
+    layout: Layout
+    bound: Bound
+    text: tuple[Any, ...]  # behind the kernels, and their constants
+
+
+def _cut(
+    chunk: Chunks,
+    count: int,
+    bound: Bound,
+    axes: tuple[int, ...],
+    steps: tuple[int, ...],
+    finish: str,
+    final: bool,
+) -> _Cut:
+    op = cuda_operator(bound, final)
     fixed: tuple[int, ...] = ()
-    if math.prod(shape) == 0:
-        layout = EMPTY
-        launches = [fill(op, math.prod(keepdims), bound)] if math.prod(keepdims) else []
-    else:
-        strides = tuple(a.strides for a in chunk)
-        sizes = tuple(a.itemsize for a in chunk)
-        index = steps or (0,) * len(axes)
-        layout = collapse(shape, strides, sizes, axes, index, op.commutative, bound.indexed)
-        of = as_map(bound) if len(chunk) > 1 else None
-        if of is not None and (fixed := still(layout)):
-            bound, op = of, cuda_operator(of, final, fixed)
-        phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
-        for a in chunk:
-            check_aligned(a, bound.name)
-        launches = Plan(op, layout, phases, count, finish, options(bound)).launches()
-    ready = launch.ready(launches, device, *own_text(bound, fixed))
-    return of_steps(ready, layout, keepdims, bound, final)
+    strides = tuple(a.strides for a in chunk)
+    sizes = tuple(a.itemsize for a in chunk)
+    index = steps or (0,) * len(axes)
+    layout = collapse(chunk[0].shape, strides, sizes, axes, index, op.commutative, bound.indexed)
+    of = as_map(bound) if len(chunk) > 1 else None
+    if of is not None and (fixed := still(layout)):
+        bound, op = of, cuda_operator(of, final, fixed)
+    phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
+    for a in chunk:
+        check_aligned(a, bound.name)
+    return _Cut(Plan(op, layout, phases, count, finish, options(bound)), layout, bound, own_text(bound, fixed))
 
 
 def check_aligned(array: Any, name: str) -> None:

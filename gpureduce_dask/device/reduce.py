@@ -160,7 +160,11 @@ def _reduce(
 
         with cupy.cuda.Device(device):
             return _reduce(chunks, bound, axes, place, finish, final, addresses, starts)
-    prepared = plan(chunks[0], len(chunks), bound, axes, place, finish, final)
+    return run(plan(chunks[0], len(chunks), bound, axes, place, finish, final), addresses, starts, device)
+
+
+def run(prepared: Prepared, addresses: Addresses, starts: Sequence[int] | Array | None, device: int) -> Any:
+    """What a plan finds of chunks whose first elements have these addresses and positions, on a GPU that is current."""
     out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
     bases = bases_of(addresses, prepared.layout, starts)
     launch.run(prepared.steps, bases, pointer, prepared.state_bytes, device, more_of(addresses, prepared.layout))

@@ -8,7 +8,8 @@ from dataclasses import replace
 from ..operators.monoid import DType
 from .column_plans import ColumnPlanner
 from .layout import Layout
-from .plans import CHUNK, Fold, Launch, Operator, Steps, seconds_of
+from .plans import CHUNK, Fold, Launch, Operator, Steps
+from .reduce_costs import Effort
 from .row_plans import RowPlanner
 
 
@@ -42,11 +43,11 @@ class Plan:
         self.seconds, self.way, steps = self._planner.least()
         return self._expanded(steps)
 
-    def every(self) -> Iterator[tuple[str, float, list[Launch]]]:
-        """The same by every way that takes the layout, with its name and predicted seconds."""
+    def every(self) -> Iterator[tuple[str, tuple[Effort, ...], list[Launch]]]:
+        """The same by every way that takes the layout, with its name and what its predicted seconds depend on."""
         for name, _, way in self._planner.ways():
             steps = way()
-            yield name, seconds_of(steps), self._expanded(steps)
+            yield name, tuple(step.effort for step in steps if step.effort), self._expanded(steps)
 
     def _expanded(self, steps: Steps) -> list[Launch]:
         return [launch for step in steps for launch in self._expand(step)]

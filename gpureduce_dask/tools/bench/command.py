@@ -131,11 +131,16 @@ def _random_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _tune_arguments(parser: argparse.ArgumentParser) -> None:
     _seed(parser)
-    parser.add_argument("--count", type=int, default=240, help="how many scans at most (default: 240)")
+    parser.add_argument(
+        "--reductions",
+        action="store_true",
+        help="reductions, whose costs are the same on every GPU (default: scans, whose costs are kept for this one)",
+    )
+    parser.add_argument("--count", type=int, default=240, help="how many at most (default: 240)")
     parser.add_argument(
         "--mib", type=_sizes, default=[4.0, 64.0, 256.0], help="sizes of chunks, in turn (default: 4,64,256)"
     )
-    parser.add_argument("--seconds", type=float, default=540, help="time after which no scan begins (default: 540)")
+    parser.add_argument("--seconds", type=float, default=540, help="time after which none begins (default: 540)")
     parser.add_argument(
         "--compilers",
         type=int,
@@ -376,7 +381,7 @@ def _tune(args: argparse.Namespace) -> int:
     need_gpu("bench tune")
     path = args.json or Path("tune.json")
     progress(f"bench tune: started; results go to {path} as they come")
-    return tune.run(_seed_of(args), args.count, args.mib, args.seconds, args.compilers, path)
+    return tune.run(_seed_of(args), args.count, args.mib, args.seconds, args.compilers, path, args.reductions)
 
 
 def _report_random(args: argparse.Namespace, result: dict[str, Any]) -> int:
@@ -427,6 +432,6 @@ BENCHES = {
     "soak": Command("memory over time, and answers while workers die", _soak_arguments, _soak, "soak.json"),
     "workflows": Command("daily work with files beside plain dask", _workflow_arguments, _workflows, "workflows.json"),
     "random": Command("random chunks of a GPU, or random calls on NumPy", _random_arguments, _random, "random.json"),
-    "tune": Command("what scan kernels cost on this GPU, by which plans are made from then on", _tune_arguments, _tune),
+    "tune": Command("what kernels cost on this GPU, by which scans are planned from then on", _tune_arguments, _tune),
     "report": Command("tables and pictures again, from results in a file", _report_arguments, _report),
 }

@@ -159,14 +159,18 @@ def _scan(draw: Draw, xs: list[Any], bound: Any) -> Job:
     )
 
 
-def _batch(draw: Draw, xs: list[Any], bound: Any) -> Job:
-    """Chunks that follow one another along the first reduced axis, folded in one launch as a task of a tree does."""
+def places_of(draw: Draw, shape: tuple[int, ...]) -> Places:
+    """Where chunks of one shape lie that follow one another along the first reduced axis."""
     first = draw.axes[0]
-    extent = xs[0].shape[first]
-    whole = tuple(n * CHUNKS if a == first else n for a, n in enumerate(xs[0].shape))
-    places = Places(
-        [Place(tuple(i * extent if a == first else 0 for a in range(len(whole))), whole) for i in range(CHUNKS)]
+    whole = tuple(n * CHUNKS if a == first else n for a, n in enumerate(shape))
+    return Places(
+        [Place(tuple(i * shape[first] if a == first else 0 for a in range(len(shape))), whole) for i in range(CHUNKS)]
     )
+
+
+def _batch(draw: Draw, xs: list[Any], bound: Any) -> Job:
+    """Chunks that are folded in one launch, as a task of a tree does."""
+    places = places_of(draw, xs[0].shape)
     parts = [xs[i : i + CHUNKS] for i in range(0, len(xs), CHUNKS)]
 
     def call(part: list[Any]) -> Callable[[], Any]:
@@ -174,7 +178,7 @@ def _batch(draw: Draw, xs: list[Any], bound: Any) -> Job:
         return lambda: chunk.reduce_many(batch, bound, draw.axes, places)
 
     def is_right(ours: Any) -> bool:
-        joined = module_of(xs[0]).concatenate(parts[0], first)
+        joined = module_of(xs[0]).concatenate(parts[0], draw.axes[0])
         return is_near(_drop(chunk.finalise(ours, bound), draw), reduced(draw.op, joined, draw.axes, bound.result))
 
     return Job(

@@ -117,7 +117,7 @@ def reduced(op: str, x: Any, axes: tuple[int, ...], result: Any) -> Wanted:
             states = join(states, more)
     else:
         states = tuple(_concatenate(parts, kept.index(split)) for parts in zip(*found, strict=True))
-    return _finish(op, states, length, length, top, result)
+    return _finish(op, states, length, length, top, result, math.prod(x.shape[a] for a in axes if not x.strides[a]))
 
 
 def scanned(op: str, x: Any, axis: int, result: Any) -> Wanted:
@@ -356,7 +356,7 @@ def _numbers(base: str, x: Any) -> Any:
     return wide(x)
 
 
-def _finish(op: str, states: States, counts: Any, length: int, top: float, result: Any) -> Wanted:
+def _finish(op: str, states: States, counts: Any, length: int, top: float, result: Any, repeats: int = 1) -> Wanted:
     """Results of states, and how far off sums may be: by rounding at random, of as many terms as a line has, of which
     the largest is ``top``. Variances and moments of 16 bits are made in float32."""
     import cupy as cp
@@ -377,8 +377,8 @@ def _finish(op: str, states: States, counts: Any, length: int, top: float, resul
     if base == "prod":
         found = first if len(states) == 1 else cp.ldexp(*states)
         # Every rounding of a product stays in it, whatever the order: two orders of 2^18 float64 differ by 0.6 of the
-        # root of their number on average, which is no error of either.
-        off = (64 + 4 * math.sqrt(length)) * UNIT
+        # root of their number on average, which is no error of either. Those of repeated lines are the same.
+        off = (64 + 4 * math.sqrt(length * repeats)) * UNIT
         return Wanted(found, 0.0 if found.dtype.kind in "iu" else off * cp.abs(found))
     if base in ("sum", "sumsq", "norm1", "norminf"):
         return Wanted(first, error * length * top ** (2 if base == "sumsq" else 1))

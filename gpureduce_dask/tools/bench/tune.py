@@ -1,41 +1,72 @@
-"""``python -m gpureduce_dask bench tune``: what the kernels of scans cost on the GPU at hand.
+"""``python -m gpureduce_dask bench tune``: what kernels cost on the GPU at hand, measured and fitted.
 
-Random scans are each done by every kernel that takes them, checked and timed. Costs are fitted to these times
-(tune_fit.py). They are kept for this GPU where a fit to half the cases predicts the other half better than what is
-shipped does, and picks plans there that are no slower.
+Random scans, or reductions, are each done in every way that takes them, checked and timed. Costs are fitted to these
+times (tune_fit.py). They replace those before where a fit to half the cases predicts the other half better than these
+do, and picks ways there that are no slower.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from ...device import scan as device_scan
-from ...device import scan_cost_tables, scan_launch
-from ...device.scan_cost_tables import Table
-from ...device.scan_costs import Features, Gpu
-from ...operators import table as operators
-from .random_chunks import Case, Result, compile_ahead, compiling, measured, prepare, write
-from .random_draws import SCANS, Draw, draws
+from ...device import scan_cost_tables
+from ...device.scan_cost_tables import Quality
+from .random_chunks import Case, Job, Result, compile_ahead, compiling, measured, prepare, write
+from .random_draws import Draw, draws
 from .timing import Rotation, device_seconds
-from .tune_fit import Timed, fit, loss, quality
+from .tune_fit import Model, Values, fit, loss, quality
+from .tune_reductions import Reductions
+from .tune_scans import Scans
 
 FEWEST = 60  # cases to fit to
 APART = 16  # times the smallest size that the largest has, to tell apart how kernels start and what bytes cost
-WORTH = 0.9  # of the loss with what is shipped, that a table may have at most, whose picks are no slower: bits change
+WORTH = 0.9  # of the loss before, that costs may have at most, whose picks are no slower: bits change
 PATIENCE = 0.2  # seconds for the time of one plan
 
 
+class Tuned(Protocol):
+    """What is tuned.
+
+    Attributes
+    ----------
+    kinds : sequence of str
+        Which draws, in turn.
+    named : str
+        What a plan is called by, of what stands in a file of it.
+    """
+
+    kinds: Sequence[str]
+    named: str
+
+    def plans(self, draw: Draw, job: Job) -> Iterator[tuple[dict[str, Any], list[Callable[[], Any]]]]:
+        """Every plan of a draw: what its predicted time depends on, and a call for each buffer."""
+
+    def model(self, cases: Sequence[Sequence[dict[str, Any]]]) -> Model:
+        """What predicts the times of plans, as they stand in a file."""
+
+    def values(self) -> Values:
+        """The costs before."""
+
+    def keep(self, values: Values, quality: Quality, result: Result) -> str:
+        """Make a table of them, which goes into the result, and say where else it is."""
+
+
 def run(
-    seed: int, count: int, sizes: Sequence[float], seconds: float, processes: int | None, path: Path | None = None
+    seed: int,
+    count: int,
+    sizes: Sequence[float],
+    seconds: float,
+    processes: int | None,
+    path: Path,
+    reductions: bool = False,
 ) -> int:
     """Measure, fit, and keep what is better; 1 where a plan gave wrong results."""
     import cupy as cp
@@ -43,18 +74,19 @@ def run(
     number, until = cp.cuda.Device().id, time.monotonic() + seconds
     name = cp.cuda.runtime.getDeviceProperties(number)["name"].decode()
     result: Result = {"tune": seed, "gpu": name, "sizes": [*sizes], "date": time.strftime("%Y-%m-%d"), "cases": []}
+    tuned: Tuned = Reductions() if reductions else Scans(number)
     processes = compiling(processes)
     print(f"{name}, seed {seed}: {processes} processes compile ahead", flush=True)
-    chosen = [*islice(draws(seed, sizes, [SCANS]), count)]
-    for case in measured(chosen, compile_plans, measure, processes, until):
+    chosen = [*islice(draws(seed, sizes, tuned.kinds), count)]
+    for case in measured(chosen, partial(compile_plans, tuned), partial(measure, tuned), processes, until):
         result["cases"].append(case)
-        print(described(case), flush=True)
+        print(described(case, tuned.named), flush=True)
         write(result, path)
-    table = fitted(result, scan_launch.gpu(number), f"sm_{cp.cuda.Device(number).compute_capability}", _nvrtc())
-    if table is not None:
-        result["table"] = asdict(table)
+    found = fitted(result, tuned)
+    if found is not None:
+        told = tuned.keep(*found, result)
         write(result, path)
-        print(f"written to {scan_cost_tables.write(table)}; processes that begin from now on plan by it")
+        print(f"{path} has the table; {told}")
     return int(any(not plan["right"] for case in result["cases"] for plan in case.get("plans", ())))
 
 
@@ -66,47 +98,25 @@ def forget() -> int:
     return 0
 
 
-def _nvrtc() -> str:
-    from cupy_backends.cuda.libs import nvrtc
-
-    return "{}.{}".format(*nvrtc.getVersion())
-
-
 # ---- measured
 
 
-def _plans(draw: Draw, xs: Sequence[Any]) -> list[tuple[Features, list[Callable[[], Any]]]]:
-    """Of a scan of several chunks that are alike, every plan: what its time depends on, and a call for each chunk."""
-    (axis,), bound = draw.axes, operators.get(draw.op).bind(xs[0].dtype)
-    exclusive, reverse = (draw.mode == mode for mode in ("exclusive", "reverse"))
-    gpu = scan_launch.gpu(xs[0].data.device_id)
-
-    def call(x: Any, kernel: str) -> Any:
-        return device_scan.scan((x,), bound, axis, None, exclusive, reverse, with_total=False, method=kernel)[0]
-
-    return [
-        (features, [partial(call, x, features.kernel) for x in xs])
-        for features in device_scan.features((xs[0],), bound, axis, exclusive, reverse, gpu)
-    ]
-
-
-def measure(draw: Draw) -> Case:
+def measure(tuned: Tuned, draw: Draw) -> Case:
     """Check every plan of a draw, and time it."""
     job, found = prepare(draw), []
-    for features, calls in _plans(draw, [x for (x,) in job.arrays]):
+    for told, calls in tuned.plans(draw, job):
         is_right = bool(job.is_right(calls[0]()))
-        took = device_seconds(Rotation(calls), patience=PATIENCE)
-        found.append({**asdict(features), "seconds": took, "right": is_right})
+        found.append({**told, "seconds": device_seconds(Rotation(calls), patience=PATIENCE), "right": is_right})
     return {"case": draw.label, "mib": draw.mib, "plans": found}
 
 
-def compile_plans(draw: Draw) -> None:
+def compile_plans(tuned: Tuned, draw: Draw) -> None:
     """Run every plan of a draw once, for NVRTC's cache on disk."""
     import cupy as cp
 
     compile_ahead(draw, with_peers=False)
     try:
-        for _, (call,) in _plans(draw, [x for (x,) in prepare(draw, 1).arrays]):
+        for _, (call, *_) in tuned.plans(draw, prepare(draw, 1)):
             call()
         cp.cuda.get_current_stream().synchronize()
     except Exception:  # the measurement meets it too, and tells
@@ -115,20 +125,21 @@ def compile_plans(draw: Draw) -> None:
         cp.get_default_memory_pool().free_all_blocks()
 
 
-def described(case: Case) -> str:
+def described(case: Case, named: str) -> str:
     """One line: the fastest plans first, wrong ones named."""
     if "error" in case:
         return f"ERROR {case['case']}: {case['error'][:200]}"
     plans = sorted(case["plans"], key=lambda plan: float(plan["seconds"]))
-    told = [f"{plan['kernel']} {plan['seconds'] * 1e6:.0f}{'' if plan['right'] else ' WRONG'}" for plan in plans]
+    told = [f"{plan[named]} {plan['seconds'] * 1e6:.0f}{'' if plan['right'] else ' WRONG'}" for plan in plans]
     return f"{case['mib']:g} MiB {case['case']}: us {', '.join(told)}"
 
 
 # ---- fitted
 
 
-def fitted(result: Result, gpu: Gpu, architecture: str, nvrtc: str) -> Table | None:
-    """The table of what was measured, None where that is too little, or no better than what is shipped."""
+def fitted(result: Result, tuned: Tuned) -> tuple[Values, Quality] | None:
+    """Costs of what was measured, and how well those of half the cases predict the others; None where that is too
+    little, or no better than what is shipped."""
     cases = [case for case in map(timed, result["cases"]) if case]
     if len(cases) < FEWEST:
         print(f"{len(cases)} cases are too few to fit to: give {FEWEST} or more")
@@ -136,26 +147,18 @@ def fitted(result: Result, gpu: Gpu, architecture: str, nvrtc: str) -> Table | N
     if max(result["sizes"]) < APART * min(result["sizes"]):
         print(f"sizes are too much alike to fit to: give some {APART} times as large as others")
         return None
-    before = scan_cost_tables.shipped(architecture)
+    before = tuned.values()
     order = np.random.default_rng(result["tune"]).permutation(len(cases))
-    known, held = [[cases[i] for i in half] for half in (order[::2], order[1::2])]
-    half = fit(known, before.costs, gpu)
-    then, now = quality(held, before.costs, gpu), quality(held, half, gpu)
+    known, held = (tuned.model([cases[i] for i in half]) for half in (order[::2], order[1::2]))
+    half = fit(known, before)
+    then, now = quality(held, before), quality(held, half)
     print(f"of the half that was not fitted to\n  as shipped: {then}\n  fitted:     {now}")
-    if now.mean_slower > then.mean_slower or loss(held, half, gpu) > WORTH * loss(held, before.costs, gpu):
+    if now.mean_slower > then.mean_slower or loss(held, half) > WORTH * loss(held, before):
         print("hardly better than what is shipped, which stays in use")
         return None
-    sizes = ", ".join(f"{size:g}" for size in result["sizes"])
-    said = f"{len(cases)} random scans of {sizes} MiB (seed {result['tune']}), each by every kernel that takes it"
-    costs = fit(cases, before.costs, gpu)
-    return Table(costs, result["gpu"], architecture, result["date"], nvrtc, said, now, text=scan_cost_tables.version())
+    return fit(tuned.model(cases), before), now
 
 
-def timed(case: dict[str, Any]) -> list[Timed]:
-    """The plans of a case that were right, as it stands in a file."""
-    found = []
-    for plan in case.get("plans", ()):
-        features = Features(**{name: plan[name] for name in Features.__dataclass_fields__})
-        if plan["right"] and math.isfinite(plan["seconds"]):
-            found.append(Timed(features, plan["seconds"]))
-    return found
+def timed(case: Case) -> list[dict[str, Any]]:
+    """The plans of a case that were right, as they stand in a file."""
+    return [plan for plan in case.get("plans", ()) if plan["right"] and math.isfinite(plan["seconds"])]

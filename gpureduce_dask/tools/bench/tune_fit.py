@@ -1,140 +1,139 @@
-"""Costs of scan kernels from measured times: what predicts them well, and ranks plans as they are ranked."""
+"""Costs of kernels from measured times: what predicts them well, and ranks ways to do a thing as they are ranked."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
-from ...device.scan_cost_tables import Cost, Costs, Quality
-from ...device.scan_costs import Features, Gpu, seconds
+from ...device.scan_cost_tables import Quality
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Key = tuple[str, str]  # a kernel, or a kind of launch, and which of its costs; no kernel where the cost is of all
+Values = dict[Key, float]
 
 # Of 217 scans on an H200 and half as many on an H100, halves fitted and the others predicted, eight times: times missed
 # by 1.18 so, by 1.20 with PICKING 10 and SOFT 0.1, by 1.18 with KEPT 0.02 and SOFT 0.05, by 1.35 with the costs before;
 # picked plans slower by 1.017, 1.017, 1.021 and 1.014.
-PICKING = 3.0  # how much a factor of e between the plan that is picked and the fastest one weighs, by a missed time's
-SOFT = 0.03  # plans whose predicted times differ by so much (logarithms) may either be picked
+PICKING = 3.0  # how much a factor of e between the way that is picked and the fastest one weighs, by a missed time's
+SOFT = 0.03  # ways whose predicted times differ by so much (logarithms) may either be picked
 KEPT = 1.0  # what a factor of e from the cost before weighs, by a measured time's: little data changes little
-NEW = 2.5  # what a cost that was zero weighs in the same way, beside its distance from the one below
-# Where costs begin that were zero.
-FIRST = {"short": 20.0, "element": 1e-12, "along_memory": 20e-12, "block": 6e-10, "step": 5e-8}
-SMALL = 32 << 20  # bytes moved, below which a scan's time says something of how a kernel starts
 FACTORS = (0.5, 0.8, 0.93, 0.98, 1.02, 1.07, 1.25, 2.0)
 SWEEPS = 30
 ENOUGH = 1e-4  # of the loss, that a sweep must gain
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A plan and how long it took."""
+class Model(Protocol):
+    """Times of all ways to do some cases, and how costs predict them.
 
-    features: Features
-    seconds: float
+    Attributes
+    ----------
+    measured : array of float64
+        Logarithms of seconds, a row a case; infinite where a case has fewer ways than others.
+    """
+
+    measured: Array
+
+    def predict(self, values: Values, of: str, into: Array) -> None:
+        """Write logarithms of predicted seconds for the ways in which costs of one kernel count, or of all where no
+        kernel is named."""
+
+    def tried(self, key: Key, value: float) -> Sequence[float]:
+        """Other values that a cost may have; none where the cases say nothing of it."""
+
+    def moved(self, key: Key, now: float, before: float) -> float:
+        """What it weighs that a cost is no longer what it was."""
 
 
-Case = Sequence[Timed]  # of one scan, every plan
+def scaled(value: float) -> list[float]:
+    """Values that a cost may have in place of this one."""
+    return [value * factor for factor in FACTORS]
 
 
-def quality(cases: Sequence[Case], costs: Costs, gpu: Gpu) -> Quality:
+def far(now: float, before: float) -> float:
+    """What it weighs that a cost above zero is no longer what it was."""
+    return 0.0 if now == before else KEPT * math.log(now / before) ** 2
+
+
+def as_rows(cases: Sequence[Sequence[float]]) -> Array:
+    """Logarithms of seconds, a row a case, filled up with infinities."""
+    found = np.full((len(cases), max(map(len, cases))), np.inf)
+    for row, case in zip(found, cases, strict=True):
+        row[: len(case)] = np.log(case)
+    return found
+
+
+def predicted(model: Model, values: Values) -> Array:
+    """Logarithms of predicted seconds, as they are measured."""
+    found = np.full(model.measured.shape, np.inf)
+    model.predict(values, "", found)
+    return found
+
+
+def quality(model: Model, values: Values) -> Quality:
     """How well costs predict measured times."""
-    missed, slower = [], []
-    for case in cases:
-        told = [seconds(plan.features, costs[plan.features.kernel], gpu) for plan in case]
-        missed += [math.exp(abs(math.log(mine / plan.seconds))) for mine, plan in zip(told, case, strict=True)]
-        slower.append(case[int(np.argmin(told))].seconds / min(plan.seconds for plan in case))
-    mean = math.exp(float(np.mean(np.log(slower))))
-    return Quality(len(cases), _percentiles(missed), _percentiles(slower), round(mean, 4))
+    told, is_one = predicted(model, values), np.isfinite(model.measured)
+    missed = np.exp(np.abs(told[is_one] - model.measured[is_one]))
+    picked = np.take_along_axis(model.measured, told.argmin(1)[:, None], 1)[:, 0]
+    slower = picked - model.measured.min(1)
+    mean = round(math.exp(float(slower.mean())), 4)
+    return Quality(len(slower), _percentiles(missed), _percentiles(np.exp(slower)), mean)
 
 
 def _percentiles(values: Iterable[float]) -> tuple[float, float]:
-    median, most = np.percentile(list(values), (50, 90))
+    median, most = np.percentile([*values], (50, 90))
     return round(float(median), 3), round(float(most), 3)
 
 
 class _Fit:
-    """Times as a matrix, a row a case, and the loss of what is predicted for them; what one kernel adds to it is found
-    anew where its costs change."""
+    """Costs on their way to the least loss; what one kernel adds to it is found anew where its costs change."""
 
-    def __init__(self, cases: Sequence[Case], costs: Costs, gpu: Gpu) -> None:
-        self.before, self.costs, self.gpu = costs, dict(costs), gpu
-        self.plans: dict[str, list[tuple[int, int, Features]]] = {kernel: [] for kernel in costs}
-        self.measured = np.full((len(cases), max(map(len, cases))), np.inf)
-        for i, case in enumerate(cases):
-            for j, plan in enumerate(case):
-                self.plans[plan.features.kernel].append((i, j, plan.features))
-                self.measured[i, j] = math.log(plan.seconds)
-        self.is_one = np.isfinite(self.measured)
-        self.behind = np.where(self.is_one, self.measured - self.measured.min(1, keepdims=True), 0.0)
-        self.weights = np.where(self.is_one, np.exp(-self.behind), 0.0)  # a plan that nobody wants may be missed
-        self.predicted = np.full(self.measured.shape, np.inf)
-        for kernel in costs:
-            self.predict(kernel)
-
-    def predict(self, kernel: str) -> None:
-        for i, j, features in self.plans[kernel]:
-            self.predicted[i, j] = math.log(seconds(features, self.costs[kernel], self.gpu))
+    def __init__(self, model: Model, values: Values) -> None:
+        self.model, self.before, self.values = model, values, dict(values)
+        self.is_one = np.isfinite(model.measured)
+        self.measured = np.where(self.is_one, model.measured, 0.0)
+        self.behind = np.where(self.is_one, model.measured - model.measured.min(1, keepdims=True), 0.0)
+        self.weights = np.where(self.is_one, np.exp(-self.behind), 0.0)  # a way that nobody wants may be missed
+        self.predicted = predicted(model, values)
+        self.moved = 0.0
 
     def loss(self) -> float:
-        off = np.where(self.is_one, self.predicted, 0) - np.where(self.is_one, self.measured, 0)
+        off = np.where(self.is_one, self.predicted, 0) - self.measured
         chances = np.exp((self.predicted.min(1, keepdims=True) - self.predicted) / SOFT)
         picked = (chances * self.behind).sum(1) / chances.sum(1)
-        moved = sum(_moved(self.costs[kernel], cost) for kernel, cost in self.before.items())
-        return float((self.weights * off**2).sum() + PICKING * picked.sum() + moved)
+        return float((self.weights * off**2).sum() + PICKING * picked.sum()) + self.moved
 
-    def descend(self, kernel: str, name: str, best: float) -> float:
+    def descend(self, key: Key, best: float) -> float:
         """Move one cost while that lowers the loss."""
-        start = getattr(self.costs[kernel], name)
-        is_told = name != "start" or any(features.nbytes < SMALL for *_, features in self.plans[kernel])
-        if not is_told or not math.isfinite(start) or (start == 0 and name not in FIRST):
-            return best
-        tried = [start * factor for factor in FACTORS] + [0.0] * (name in FIRST) if start else [FIRST[name]]
-        for value in tried:
-            kept = self.costs[kernel]
-            self.costs[kernel] = replace(kept, **{name: value})
-            self.predict(kernel)
+        for value in self.model.tried(key, self.values[key]):
+            kept, moved, told = self.values[key], self.moved, self.predicted.copy()
+            weighs = [self.model.moved(key, each, self.before[key]) for each in (value, kept)]
+            self.values[key], self.moved = value, moved + weighs[0] - weighs[1]
+            self.model.predict(self.values, key[0], self.predicted)
             loss = self.loss()
             if loss < best:
                 best = loss
             else:
-                self.costs[kernel] = kept
-        self.predict(kernel)
+                self.values[key], self.moved, self.predicted = kept, moved, told
         return best
 
 
-def _moved(now: Cost, before: Cost) -> float:
-    """How far costs are from those before."""
-    new, old = asdict(now), asdict(before)
-    total = 0.0
-    for name, value in new.items():
-        reference = old[name] or FIRST.get(name, 0)
-        if value == old[name]:
-            continue
-        total += NEW * ((value == 0) != (old[name] == 0)) + (KEPT * math.log(value / reference) ** 2 if value else 0)
-    return total
+def loss(model: Model, values: Values) -> float:
+    """What a fit lowers: squared logarithms of missed times, and how much slower a way is than the fastest one."""
+    return _Fit(model, values).loss()
 
 
-def loss(cases: Sequence[Case], costs: Costs, gpu: Gpu) -> float:
-    """What a fit lowers: squared logarithms of missed times, and how much slower a plan is than the fastest one."""
-    return _Fit(cases, costs, gpu).loss()
-
-
-def fit(cases: Sequence[Case], costs: Costs, gpu: Gpu) -> dict[str, Cost]:
-    """The costs of least loss, from those before on: coordinate by coordinate, since each kernel has few."""
-    state = _Fit(cases, costs, gpu)
+def fit(model: Model, values: Values) -> Values:
+    """The costs of least loss, from those before on, one after another; what has moved has three digits, which is more
+    than is known."""
+    state = _Fit(model, values)
     least = state.loss()
     for _ in range(SWEEPS):
         begin = least
-        for kernel in costs:
-            for name in asdict(costs[kernel]) if state.plans[kernel] else ():
-                least = state.descend(kernel, name, least)
+        for key in values:
+            least = state.descend(key, least)
         if begin - least < ENOUGH * begin:
             break
-    return {kernel: _rounded(cost, costs[kernel]) for kernel, cost in state.costs.items()}
-
-
-def _rounded(cost: Cost, before: Cost) -> Cost:
-    """What has moved to three digits, which is more than is known."""
-    moved = {name: value for name, value in asdict(cost).items() if value != getattr(before, name)}
-    return replace(cost, **{name: float(f"{value:.3g}") for name, value in moved.items()})
+    return {key: value if value == values[key] else float(f"{value:.3g}") for key, value in state.values.items()}
