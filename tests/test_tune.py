@@ -320,7 +320,7 @@ SHIPPED_VALUES = tune_reductions.values_of(PLANNED)
 TRUE = {
     **SHIPPED_VALUES,
     ("columns", "load"): 3 * SHIPPED_VALUES["columns", "load"],
-    ("", "memory"): 1.3 * SHIPPED_VALUES["", "memory"],
+    ("", "memory"): 1.6 * SHIPPED_VALUES["", "memory"],
 }
 
 
