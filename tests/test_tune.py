@@ -319,7 +319,6 @@ PLANNED = reduce_costs.table()
 SHIPPED_VALUES = tune_reductions.values_of(PLANNED)
 TRUE = {
     **SHIPPED_VALUES,
-    ("columns", "load"): 3 * SHIPPED_VALUES["columns", "load"],
     ("", "memory"): 1.6 * SHIPPED_VALUES["", "memory"],
 }
 
@@ -337,9 +336,8 @@ def test_a_fit_finds_the_costs_of_reductions():
     then, now = quality(others, SHIPPED_VALUES), quality(others, found)
     assert then.missed[0] > 1.1 and now.missed[0] < 1.04 and now.mean_slower < 1.01
     assert found["", "memory"] == pytest.approx(TRUE["", "memory"], rel=0.1)
-    assert found["columns", "load"] > 2 * SHIPPED_VALUES["columns", "load"]
     moved = {kind for kind, name in found if kind and found[kind, name] != SHIPPED_VALUES[kind, name]}
-    assert "columns" in moved and moved <= known.known
+    assert moved <= known.known
 
 
 def test_reductions_are_measured_and_fitted_by_one_command(machine, monkeypatch, tmp_path, capsys):
