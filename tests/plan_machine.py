@@ -123,8 +123,12 @@ class Machine:
             for k in range(work.length):
                 q = k % work.width if flat else k
                 within = k // work.width * work.step_b if flat else 0
-                tail = [(0, _beyond(work))] if flat and k < work.tail else []
-                read = [self._read(todo, chunk, at, run, k, run[2] + within, flat) for chunk, run in taken + tail]
+                beyond = _beyond(work) if flat and k < work.tail else None
+                read = [self._read(todo, chunk, at, run, k, run[2] + within, flat) for chunk, run in taken]
+                read += [
+                    self._read(todo, chunk, at, beyond, k, beyond[2] + within, flat)
+                    for chunk in range(work.chunks if beyond else 0)
+                ]
                 columns.setdefault(work.first_cell + at[2] + q * work.step_c, []).extend(read)
             for cell, states in columns.items():
                 yield row, cell, states

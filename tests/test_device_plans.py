@@ -28,7 +28,7 @@ from simt import Kernels, Unit, build
 from gpureduce_dask import device as device_package
 from gpureduce_dask.device import launch, sources, tuning
 from gpureduce_dask.device import operator as device_operator
-from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse
+from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse, order_of
 from gpureduce_dask.device.plans import FLAT, Operator
 from gpureduce_dask.device.task import BATCH, BATCH4, Work, base_bytes, div_words, more_bytes, walk_words
 from gpureduce_dask.errors import ArgumentError, DtypeError
@@ -214,6 +214,24 @@ def test_a_layout_takes_every_element_once(chunk: Chunk) -> None:
         ]
     assert sorted(found) == list(range(len(wanted)))
     assert all(chunk.same(found[cell], wanted[cell]) for cell in found)
+
+
+@settings(max_examples=200, deadline=None)
+@given(chunks())
+def test_results_may_lie_as_elements_do(chunk: Chunk) -> None:
+    """Cells in an order of axes are those of C order, renumbered; longer steps of memory are longer steps of cells."""
+    order = order_of(chunk.shape, chunk.strides, chunk.axes) or tuple(range(len(chunk.shape)))
+    layout, wanted = chunk.layout(order), chunk.cells()
+    cells = [1 if a in chunk.axes else n for a, n in enumerate(chunk.shape)]
+    numbers = np.arange(len(wanted)).reshape([cells[a] for a in order]).transpose(np.argsort(order)).ravel()
+    found = {
+        layout.cell + row[2]: [(0, layout.offset_a + row[0] + run[0], 0, 0) for run in walked(layout.reduced)]
+        for row in walked(layout.kept)
+    }
+    places = {cell: sorted(at[1] for at in each) for cell, each in found.items()}
+    assert places == {int(numbers[i]): sorted(at[1] for at in wanted[i]) for i in range(len(wanted))}
+    steps = [abs(dim.c) for dim in layout.kept if dim.size > 1]
+    assert steps == sorted(steps, reverse=True)
 
 
 @settings(max_examples=150, deadline=None)

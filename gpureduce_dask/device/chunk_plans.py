@@ -14,7 +14,7 @@ from ..errors import ArgumentError, message
 from ..operators.monoid import Bound
 from ..place import Place
 from . import launch
-from .layout import EMPTY, MAX_OPERANDS, Layout, collapse
+from .layout import EMPTY, MAX_OPERANDS, Layout, collapse, order_of
 from .operator import as_map, cuda_operator, options, own_text
 from .plan_cache import Plans
 from .plans import Launch, Operator
@@ -38,15 +38,27 @@ class Prepared:
     dtype: Any
     nbytes: int
     state_bytes: int
+    back: tuple[int, ...] = ()  # the axes of that array, in their own order; none where they are
+
+    def in_order(self, out: Any) -> Any:
+        """The array that was written, its axes in their own order."""
+        return out.transpose(self.back) if self.back else out
 
 
 def of_steps(
-    steps: tuple[launch.Ready, ...], layout: Layout, cells: tuple[int, ...], bound: Bound, final: bool
+    steps: tuple[launch.Ready, ...],
+    layout: Layout,
+    cells: tuple[int, ...],
+    bound: Bound,
+    final: bool,
+    order: tuple[int, ...] = (),
 ) -> Prepared:
-    """A plan of launches that write so many cells: states, or results."""
+    """A plan of launches that write so many cells: states, or results, along their axes in an order of their own."""
     state = bound.state.itemsize
     shape, dtype = (cells, bound.result) if final else ((*cells, state), np.dtype(np.uint8))
-    return Prepared(steps, layout, shape, dtype, max(1, math.prod(shape) * dtype.itemsize), state)
+    nbytes = max(1, math.prod(shape) * dtype.itemsize)
+    back = tuple(order.index(axis) for axis in range(len(order)))
+    return Prepared(steps, layout, tuple(shape[axis] for axis in order) or shape, dtype, nbytes, state, back)
 
 
 known: Plans[Prepared] = Plans()  # by what they depend on
@@ -120,7 +132,7 @@ def every(
     cut, cells = _cut(chunk, count, bound, axes, steps, "ticket", final), _cells(chunk, axes)
 
     def prepared(launches: list[Launch]) -> Prepared:
-        return of_steps(launch.ready(launches, device, *cut.text), cut.layout, cells, cut.bound, final)
+        return of_steps(launch.ready(launches, device, *cut.text), cut.layout, cells, cut.bound, final, cut.order)
 
     for name, efforts, launches in cut.plan.every():
         yield name, efforts, sum(map(seconds, efforts)), partial(prepared, launches)
@@ -149,7 +161,7 @@ def _prepare(
         return of_steps(launch.ready(launches, device, *own_text(bound, ())), EMPTY, cells, bound, final)
     cut = _cut(chunk, count, bound, axes, steps, finish, final)
     ready = launch.ready(cut.plan.launches(), device, *cut.text)
-    return of_steps(ready, cut.layout, cells, cut.bound, final)
+    return of_steps(ready, cut.layout, cells, cut.bound, final, cut.order)
 
 
 def _cells(chunk: Chunks, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -163,6 +175,7 @@ class _Cut(NamedTuple):
     layout: Layout
     bound: Bound
     text: tuple[Any, ...]  # behind the kernels, and their constants
+    order: tuple[int, ...]  # of the axes along which results are written
 
 
 def _cut(
@@ -179,14 +192,16 @@ def _cut(
     strides = tuple(a.strides for a in chunk)
     sizes = tuple(a.itemsize for a in chunk)
     index = steps or (0,) * len(axes)
-    layout = collapse(chunk[0].shape, strides, sizes, axes, index, op.commutative, bound.indexed)
+    # Results lie as the elements do: threads that read together write together. States are combined in C order.
+    order = order_of(chunk[0].shape, strides, axes) if final else ()
+    layout = collapse(chunk[0].shape, strides, sizes, axes, index, op.commutative, bound.indexed, order)
     of = as_map(bound) if len(chunk) > 1 else None
     if of is not None and (fixed := still(layout)):
         bound, op = of, cuda_operator(of, final, fixed)
     phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
     for a in chunk:
         check_aligned(a, bound.name)
-    return _Cut(Plan(op, layout, phases, count, finish, options(bound)), layout, bound, own_text(bound, fixed))
+    return _Cut(Plan(op, layout, phases, count, finish, options(bound)), layout, bound, own_text(bound, fixed), order)
 
 
 def check_aligned(array: Any, name: str) -> None:

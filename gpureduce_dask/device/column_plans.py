@@ -49,6 +49,8 @@ class ColumnPlanner(Planner):
     def ways(self) -> Iterator[tuple[str, float, Way]]:
         op, line, runs = self.op, self.line, self.runs
         yield "columns", 0, self._aligned_columns
+        if self.chunks > 1 and len(runs) <= 1 and self.cells < 4 * tuning.TICKETS:  # tiles have four columns or more
+            yield "columns by chunk", 0, functools.partial(self._aligned_columns, by_chunk=True)
         if self._is_flat():
             yield "flat columns", 0, self._flat_columns
         if self._takes_unaligned():
@@ -63,10 +65,10 @@ class ColumnPlanner(Planner):
     def _outer_runs(self) -> Steps:
         return outer_runs_as_rows(self, ColumnPlanner, self.runs)
 
-    def _aligned_columns(self) -> Steps:
+    def _aligned_columns(self, by_chunk: bool = False) -> Steps:
         nbytes = self.vector * self.op.itemsizes[0]
         aligned = self.vector == 1 or (self.phases[0] % nbytes == 0 and aligned_by(self.rows, 0, nbytes))
-        return self._tiles(self.vector, aligned)
+        return self._tiles(self.vector, aligned, by_chunk=by_chunk)
 
     def _unaligned_columns(self) -> Steps:
         return self._tiles(self._widest(), True, unaligned=True)
@@ -129,10 +131,12 @@ class ColumnPlanner(Planner):
     def _is_flat(self) -> bool:
         """Lines that follow one another without a gap can be read as longer, aligned ones."""
         line, rows, runs, size = self.line, self.rows, self.runs, self.op.itemsizes[0]
-        one_chunk = self.chunks == 1 and len(runs) == 1 and len(self.op.itemsizes) == 1
-        if not self.together or not one_chunk or not self.op.commutative or (vector := self._widest()) == 1:
+        is_simple = len(runs) == 1 and len(self.op.itemsizes) == 1
+        if not self.together or not is_simple or not self.op.commutative or (vector := self._widest()) == 1:
             return False
         if runs[0].a != line.size * size or self.phases[0] or not aligned_by(rows, 0, vector * size):
+            return False
+        if self.chunks > 1 and math.prod(dim.size for dim in rows) > tuning.TICKETS:
             return False
         periods = self._periods(line, vector)
         return periods * line.size <= tuning.THREADS * vector and runs[0].size >= periods
@@ -168,22 +172,24 @@ class ColumnPlanner(Planner):
         if op.state_bytes > 8:  # the fold of periods needs registers too
             items = max(2, min(items, tuning.COLUMN_LOAD_BYTES // 2 // (vector * op.itemsizes[0])))
         blocks = tuning.FLAT_BLOCKS if line.size % vector else tuning.FLAT_BLOCKS // 4
-        wanted = -(-blocks // work.rows)
-        splits = max(1, min(wanted, long.size // items), -(-long.size // tuning.MOST_TAKEN))
+        wanted = -(-blocks // (work.rows * self.chunks))
+        parts = max(1, min(wanted, long.size // items), -(-long.size // tuning.MOST_TAKEN))
+        splits = parts * self.chunks
         name = f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         shared = tuning.THREADS * vector * op.state_bytes
         work = work.but(splits=splits)
         is_long = splits * line.size > tuning.THREADS * self._chain()
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
-        each, threads = -(-long.size // splits), work.rows * splits * tuning.THREADS
+        each, threads = -(-long.size // parts), work.rows * splits * tuning.THREADS
         loads, ends = threads * each, threads * vector
         lines = loads * vector * op.itemsizes[0] / CACHE_LINE
         effort = self._effort("flat columns", threads, loads, vector, each / items, lines, ends)
         blocks, groups = work.rows * splits, work.rows
         return self._finished(name, work, blocks, groups, line.size, shared, work.cells, finish, effort=effort)
 
-    def _tiles(self, vector: int, aligned: bool, unaligned: bool = False) -> Steps:
-        """Columns by tiles of so many a thread, whose lines begin with slots where they are aligned."""
+    def _tiles(self, vector: int, aligned: bool, unaligned: bool = False, by_chunk: bool = False) -> Steps:
+        """Columns by tiles of so many a thread, whose lines begin with slots where they are aligned. ``by_chunk``:
+        a block keeps to runs of one chunk, which are one stride apart."""
         op, line, crowded = self.op, self.line, self.crowded
         work = self.work.but(
             rows=math.prod(d.size for d in self.rows),
@@ -197,8 +203,8 @@ class ColumnPlanner(Planner):
             row=self.rows,
             run=self.runs,
         )
-        runs = work.runs * self.chunks
-        wide, even = self._width(work, runs), self.chunks == 1 and len(work.run) <= 1
+        runs = work.runs * (1 if by_chunk else self.chunks)
+        wide, even = self._width(work, runs), (by_chunk or self.chunks == 1) and len(work.run) <= 1
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
@@ -214,11 +220,12 @@ class ColumnPlanner(Planner):
         published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 else 1)
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
-        warp_tiles = tiles * runs * wide // (32 * items)
-        wanted = -(-blocks_for(warp_tiles, most) // tiles)
+        apart = self.chunks if by_chunk else 1  # runs that have blocks of their own
+        warp_tiles = tiles * runs * apart * wide // (32 * items)
+        wanted = -(-blocks_for(warp_tiles, most) // (tiles * apart))
         most = max(1, runs // max(1, tall * items))
         splits = _even_splits(tiles, runs, vector, most) if crowded else min(wanted, most)
-        splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN)))
+        splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart
         name = (
             f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
             f"{str(even).lower()}, {str(unaligned).lower()}, {{}}, {self.batch}>"

@@ -80,6 +80,23 @@ def _span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tu
     return low, high + itemsize
 
 
+def _outermost_first(strides: Sequence[int]) -> tuple[bool, tuple[int, ...]]:
+    """Where a dimension stands by memory: what repeats elements first, then the longest steps."""
+    return strides[0] != 0, tuple(-abs(n) for n in strides)
+
+
+def order_of(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]], axes: tuple[int, ...]) -> tuple[int, ...]:
+    """All axes, of which those that are kept stand as their elements lie in memory; none where they do already."""
+    kept = [axis for axis, n in enumerate(shape) if axis not in axes and n > 1]
+    by_memory = sorted(kept, key=lambda axis: _outermost_first([each[axis] for each in strides]))
+    if by_memory == kept:
+        return ()
+    order = [*range(len(shape))]
+    for place, axis in zip(kept, by_memory, strict=True):
+        order[place] = axis
+    return tuple(order)
+
+
 def collapse(
     shape: tuple[int, ...],
     strides: tuple[tuple[int, ...], ...],
@@ -88,6 +105,7 @@ def collapse(
     index_strides: tuple[int, ...],
     commutative: bool,
     indexed: bool,
+    order: Sequence[int] = (),
 ) -> Layout:
     """The layout of a chunk with no empty axis.
 
@@ -99,6 +117,8 @@ def collapse(
         Byte strides of each operand.
     index_strides : tuple of int
         Step of the element index along each of ``axes``.
+    order : sequence of int
+        All axes as cells lie along them in the output, slowest first; C order by default.
     """
     spans = [_span(shape, s, n) for s, n in zip(strides, itemsizes, strict=True)]
     if len(strides) == 1:
@@ -109,7 +129,7 @@ def collapse(
     cell = 0
     cell_step = 1
     cells = {}
-    for axis in reversed(range(len(shape))):
+    for axis in reversed(order or range(len(shape))):
         if axis not in axes:
             cells[axis] = cell_step
             cell_step *= shape[axis]
@@ -125,10 +145,9 @@ def collapse(
                 cell += (size - 1) * dim.c
             dim = dim.flipped()
         (kept if is_kept else reduced).append(dim)
-    outermost_first = lambda d: (d.a != 0, *(-abs(n) for n in d.strides))  # noqa: E731
-    kept.sort(key=outermost_first)
+    kept.sort(key=lambda dim: _outermost_first(dim.strides))
     if commutative:
-        reduced.sort(key=outermost_first)
+        reduced.sort(key=lambda dim: _outermost_first(dim.strides))
     owned = [(offset, low - offset, high - offset) for offset, (low, high) in zip(offsets, spans, strict=True)]
     (offset_a, low_a, high_a), (offset_b, low_b, high_b), *more = owned
     layout = Layout(

@@ -64,7 +64,7 @@ def reduce(
         return out
     out, pointer = launch.new_array(found.shape, found.dtype, found.nbytes)
     launch.run_plain(found.steps[0], memory.ptr + found.layout.offset_a, pointer)
-    return out
+    return found.in_order(out)
 
 
 def reduce_many(
@@ -168,7 +168,7 @@ def run(prepared: Prepared, addresses: Addresses, starts: Sequence[int] | Array 
     out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)
     bases = bases_of(addresses, prepared.layout, starts)
     launch.run(prepared.steps, bases, pointer, prepared.state_bytes, device, more_of(addresses, prepared.layout))
-    return out
+    return prepared.in_order(out)
 
 
 def combine(partials: Sequence[Any], bound: Bound) -> Any:

@@ -132,10 +132,9 @@ GR_HD Line<In, V> find_line(const Todo& task, const typename Todo::Place& row, u
     return line_at<In, V, Unaligned>(task.pointers(base).moved(row).moved(at), base->index + at.c);
 }
 
-// The first of a row's lines, in the first chunk.
+// The first of a row's lines in a chunk.
 template <class In, int V, bool Unaligned = false, class Todo>
-GR_HD Line<In, V> first_line(const Todo& task, const typename Todo::Place& row, const Base*& base) {
-    base = &task.base[0];
+GR_HD Line<In, V> first_line(const Todo& task, const typename Todo::Place& row, const Base* base) {
     return line_at<In, V, Unaligned>(task.pointers(base).moved(row), base->index);
 }
 

@@ -20,16 +20,40 @@ template <int Wide> struct Column {
     }
 };
 
-// The running values for even runs (one stride apart in one chunk), or for any.
+// The runs of a block: from `begin` on up to `end` of those of its chunk, where runs are even (one stride apart in a
+// chunk) and each split is of one chunk; else of those of all chunks. `before` are the runs of earlier chunks.
+template <bool Even, class Todo> struct Share {
+    const Base* base;
+    u64 size, begin, end, before;
+    bool is_last;
+
+    GR_HD Share(const Todo& task, u64 split) {
+        u64 part = split, parts = task.splits, runs = task.runs * task.chunks;
+        base = &task.base[0], before = 0;
+        if constexpr (Even && Todo::most_chunks > 1) {
+            parts /= task.chunks, runs = task.runs;
+            const u64 chunk = part / parts;
+            base += chunk, before = chunk * runs, part -= chunk * parts;
+            size = (runs + parts - 1) / parts;
+        } else {
+            size = task.over_splits(runs + parts - 1);
+        }
+        begin = part * size;
+        end = begin + size < runs ? begin + size : runs;
+        is_last = part + 1 == parts;
+    }
+};
+
+// The running values for even runs, or for any.
 template <class Op, int V, bool Even, bool Stops = Op::stops> struct ColumnsFor { typedef EvenColumns<Op, V> type; };
 template <class Op, int V> struct ColumnsFor<Op, V, false, false> { typedef Columns<Op, V> type; };
 template <class Op, int V> struct ColumnsFor<Op, V, false, true> { typedef StoppingColumns<Op, V> type; };
 
 // All lanes of the warp call. Runs first, first + stride, ..., so many, or as many of them as decide.
 template <class Op, int V, int Items, bool Even, bool Unaligned, class Running, class Todo>
-GR_HD void absorb_columns(Running& columns, const Todo& task, const typename Todo::Place& row, u64 slot, u64 first,
-                          u64 count, u64 stride, const i64 (&within)[V]) {
-    RunWalk<Op, V, Even, Unaligned, Todo> walk(task, row, slot, first, count, stride, within);
+GR_HD void absorb_columns(Running& columns, const Todo& task, const typename Todo::Place& row, const Base* base,
+                          u64 slot, u64 first, u64 count, u64 stride, const i64 (&within)[V]) {
+    RunWalk<Op, V, Even, Unaligned, Todo> walk(task, row, base, slot, first, count, stride, within);
     walk.template take_all<Items>(columns);
 }
 
@@ -132,8 +156,8 @@ template <class Op, int V, bool Even> struct Resident {
 };
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
-// memory is walked row by row. Threads across a tile: Wide. Even: one chunk, runs one
-// stride apart. Unaligned: lines begin at any alignment, and slots with them. Uses Threads * V states of shared memory.
+// memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
+// one chunk. Unaligned: lines begin at any alignment, and slots with them. Uses Threads * V states of shared memory.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, bool Unaligned, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
@@ -141,25 +165,26 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce
     State* each = (State*)GR_SHARED;
     const int tall = Threads / Wide;
     const u64 split = task.tiles == 1 ? blockIdx.x : task.by_tiles.of(blockIdx.x), tile = blockIdx.x - split * task.tiles;
-    const u64 runs = task.runs * task.chunks;
     Column<Wide> column(task, tile);
     typename ColumnsFor<Op, V, Even && Op::commutative>::type columns;
     columns.start();
     const i64 within[V] = {};
     const auto row = task.row_at(column.outer);
-    const u64 share = task.over_splits(runs + task.splits - 1), begin = split * share;
-    u64 end = begin + share < runs ? begin + share : runs, first = begin + column.down, stride = tall;
+    const Share<Even, TaskOf<Op, Chunks>> share(task, split);
+    u64 end = share.end, first = share.begin + column.down, stride = tall;
     if (!Op::commutative) {  // each thread takes neighbouring runs, so that the threads down a column stand in order
-        const u64 part = (share + tall - 1) / tall;
-        first = begin + column.down * part, stride = 1;
+        const u64 part = (share.size + tall - 1) / tall;
+        first = share.begin + column.down * part, stride = 1;
         end = first + part < end ? first + part : end;
     }
     const u64 count = column.inside && first < end ? (end - first + stride - 1) / stride : 0;
     if (Op::from_last) first = end - 1, stride = 0 - stride;
-    absorb_columns<Op, V, Items, Even, Unaligned>(columns, task, row, column.slot, first, count, stride, within);
+    absorb_columns<Op, V, Items, Even, Unaligned>(columns, task, row, share.base, column.slot, first, count, stride,
+                                                  within);
+    const u64 from = share.before + share.begin + column.down;
 #pragma unroll
     for (int j = 0; j < V; j++) {
-        const State state = settle_column<Op, V>(columns, j, task, row, begin + column.down, tall, within[j]);
+        const State state = settle_column<Op, V>(columns, j, task, row, from, tall, within[j]);
         each[column.down * (Wide * V) + column.across * V + j] = state;
     }
     finish_tile<Op, Emit, V, Threads, Wide, Unaligned, Finish>(task, tile, split);

@@ -6,12 +6,11 @@
 // The state with the incomplete last line's element of this column, where it has one.
 template <class Op, int V, class Todo>
 GR_HD typename Op::State with_tail(typename Op::State state, const Todo& task, const typename Todo::Place& row,
-                                   u64 column,
-                                   i64 within) {
+                                   const Base* base, u64 column, i64 within) {
     typedef typename Op::In In;
     if (column >= task.tail) return state;
-    const Base* base;
-    Line<In, V> line = find_line<In, V>(task, row, task.runs * task.chunks, base);
+    const auto at = task.run_at(task.runs);
+    const Line<In, V> line = line_at<In, V>(task.pointers(base).moved(row).moved(at), base->index + at.c);
     typename Op::Acc acc = Op::start();
     Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, column)), line.index + within);
     return Op::combine(state, Op::settle(acc));
@@ -29,7 +28,7 @@ template <class Op, int Threads> GR_HD void fold_periods(u32 rows, u32 columns) 
     }
 }
 
-// Grid: one block a (row, split of its runs). A run is a long line of `length` elements: lines of `by_width.size`
+// Grid: one block a (row, split of its runs), and a split is of one chunk. A run is a long line of `length` elements: lines of `by_width.size`
 // columns end to end; `slots` slots, one a thread. step_b is the index from one short line to the next, step_c the
 // output cell from one column to the next. Uses Threads * V states of shared memory. For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Items, int Finish, int Chunks>
@@ -44,16 +43,14 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
     i64 within[V];
 #pragma unroll
     for (int j = 0; j < V; j++) within[j] = (i64)((slot * V + j) / width) * task.step_b;
-    const u64 share = task.over_splits(task.runs + task.splits - 1), begin = split * share;
-    const u64 end = begin + share < task.runs ? begin + share : task.runs;
-    const u64 count = slot < task.slots && begin < end ? end - begin : 0;
-    absorb_columns<Op, V, Items, true, false>(columns, task, at, slot, begin, count, 1, within);
+    const Share<true, Task<Chunks>> share(task, split);
+    const u64 begin = share.begin, end = share.end, count = slot < task.slots && begin < end ? end - begin : 0;
+    absorb_columns<Op, V, Items, true, false>(columns, task, at, share.base, slot, begin, count, 1, within);
     if (slot < task.slots) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            State state = settle_column<Op, V>(columns, j, task, at, begin, 1, within[j]);
-            if (task.tail && split == task.splits - 1)
-                state = with_tail<Op, V>(state, task, at, slot * V + j, within[j]);
+            State state = settle_column<Op, V>(columns, j, task, at, share.before + begin, 1, within[j]);
+            if (task.tail && share.is_last) state = with_tail<Op, V>(state, task, at, share.base, slot * V + j, within[j]);
             each[slot * V + j] = state;
         }
     }

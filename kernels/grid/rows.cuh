@@ -90,7 +90,7 @@ GR_HD u64 absorb_whole_tiles(typename Op::Acc& acc, const Todo& task, const Line
 template <class Op, int V, int Lanes, int Items, int Lines, class Todo>
 GR_HD void absorb_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team, u64 teams) {
     typedef typename Op::In In;
-    const Base* base;
+    const Base* base = &task.base[0];
     const u32 lane = threadIdx.x % Lanes;
     const bool is_one = Lines == ONE_LINE || Lines == LINE_AHEAD;
     const u64 tiles = task.tiles * (is_one ? 1 : task.runs * task.chunks);
@@ -158,7 +158,7 @@ GR_HD void absorb_singly(typename Op::Acc& acc, const Todo& task, const Line<typ
 template <class Op, int V, int Group, int Items, bool Partial, class Todo>
 GR_HD void absorb_short_line(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member) {
     typedef typename Op::In In;
-    const Base* base;
+    const Base* base = &task.base[0];
     const Line<In, V> line = first_line<In, V, Partial>(task, row, base);
     for (u64 first = member; first < task.slots; first += Group * Items) {
         Slot<In, V> each[Items];
@@ -211,7 +211,8 @@ GR_HD void absorb_short_lines(typename Op::Acc& acc, const Todo& task, const typ
     if (beside >= abreast || first >= lines) return;
     const i64 within[V] = {};
     SlotOfLines<Op, V, Even> part = {acc, (i64)(slot * V) * task.step_c, task.step_c};
-    RunWalk<Op, V, Even, false, Todo> walk(task, row, slot, first, (lines - first + stride - 1) / stride, stride, within);
+    RunWalk<Op, V, Even, false, Todo> walk(task, row, &task.base[0], slot, first, (lines - first + stride - 1) / stride,
+                                               stride, within);
     walk.template take<Items, true>(part);
 }
 

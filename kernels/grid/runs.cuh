@@ -34,9 +34,8 @@ GR_HD Line<In, V> run_of(const Todo& task, const typename Todo::Place& row, cons
 
 // Whether a slot belongs to the operands in all of a batch's runs.
 template <class In, int V, int Items, bool Even, bool Unaligned, class Todo>
-GR_HD bool owns_runs(const Todo& task, const typename Todo::Place& row, const Line<In, V>& origin, u64 run, u64 stride,
-                     u64 slot) {
-    const Base* base = &task.base[0];
+GR_HD bool owns_runs(const Todo& task, const typename Todo::Place& row, const Base* base, const Line<In, V>& origin,
+                     u64 run, u64 stride, u64 slot) {
     bool owned = true;
 #pragma unroll
     for (int i = 0; i < Items; i += Even && Items > 1 ? Items - 1 : 1) {  // even runs ascend or descend
@@ -46,7 +45,8 @@ GR_HD bool owns_runs(const Todo& task, const typename Todo::Place& row, const Li
     return owned;
 }
 
-// Where a thread is in the runs of its slot: the run it takes next, and how many are left, `stride` apart.
+// Where a thread is in the runs of its slot: the run it takes next, and how many are left, `stride` apart. Even runs are
+// those of one chunk, whose first elements `base` has.
 template <class Op, int V, bool Even, bool Unaligned, class Todo> struct RunWalk {
     typedef typename Op::In In;
     const Todo& task;
@@ -58,10 +58,10 @@ template <class Op, int V, bool Even, bool Unaligned, class Todo> struct RunWalk
     u64 run, left;
     bool whole;
 
-    GR_HD RunWalk(const Todo& of, const typename Todo::Place& place, u64 number, u64 first, u64 count, u64 step,
-                  const i64 (&index)[V])
-        : task(of), row(place), within(index), origin(first_line<In, V, Unaligned>(of, place, base)), slot(number),
-          stride(step), run(first), left(count) {
+    GR_HD RunWalk(const Todo& of, const typename Todo::Place& place, const Base* first_of, u64 number, u64 first, u64 count,
+                  u64 step, const i64 (&index)[V])
+        : task(of), row(place), within(index), base(first_of), origin(first_line<In, V, Unaligned>(of, place, first_of)),
+          slot(number), stride(step), run(first), left(count) {
         const i64 from = origin.position(slot);  // the same in every run: the plan sees to that
         whole = left == 0 || V == 1 || (!Unaligned && from >= 0 && from + V <= (i64)task.length);
     }
@@ -75,7 +75,7 @@ template <class Op, int V, bool Even, bool Unaligned, class Todo> struct RunWalk
     // Whole the line may not fill the slot, which is read whole where the operands have it in all runs of a batch.
     template <int Items, bool Whole, class Running> GR_HD void take(Running& columns) {
         while (left >= Items) {
-            if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, origin, run, stride, slot)) {
+            if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, base, origin, run, stride, slot)) {
                 take_batch_of<Items>(columns);
             } else {
                 take_singly(columns, Items);

@@ -492,14 +492,27 @@ def check_ties(machine: Emulator) -> None:
             np.testing.assert_array_equal(unpacked(partial, bound)["index"], wanted["index"], (at, name, dtype))
 
 
+BATCHES = [  # the shape of each chunk, the axis along which they follow one another, the reduced ones and the way
+    ((30, 90), 0, (0,), ""),
+    ((30, 90), 1, (1,), ""),
+    ((30, 90), 0, (0, 1), ""),
+    ((61, 70), 0, (0,), "columns"),
+    ((61, 70), 0, (0,), "columns by chunk"),
+    ((2, 3), 0, (0,), "columns by chunk"),
+    ((2051, 7), 0, (0,), "flat columns"),
+    ((900, 5), 0, (0,), "flat columns"),
+]
+
+
 def check_batch(machine: Emulator, name: str) -> None:
-    """Several chunks in one launch are one array: along rows, along columns, and both axes together."""
+    """Several chunks in one launch are one array."""
     bound = DEEP[name]
-    chunks = [make((30, 90), bound.dtypes[0], i) for i in range(5)]
-    for axis, axes in [(0, (0,)), (1, (1,)), (0, (0, 1))]:
-        whole = np.concatenate(chunks, axis)
-        places = [Place((30 * i, 0) if axis == 0 else (0, 90 * i), whole.shape) for i in range(5)]
-        partial = device_reduce.reduce_many([(put(c),) for c in chunks], bound, axes, places)
+    for shape, axis, axes, way in BATCHES:
+        chunks = [make(shape, bound.dtypes[0], i) for i in range(5)]
+        whole, extent = np.concatenate(chunks, axis), shape[axis]
+        places = [Place((extent * i, 0) if axis == 0 else (0, extent * i), whole.shape) for i in range(5)]
+        with taken(way):
+            partial = device_reduce.reduce_many([(put(c),) for c in chunks], bound, axes, places)
         if not machine.collecting:
             wanted = host_reduce.finalise(host_reduce.reduce((whole,), bound, axes), bound)
             close(host_reduce.finalise(unpacked(partial, bound), bound), wanted, bound, whole.size)
