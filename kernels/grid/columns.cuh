@@ -22,12 +22,12 @@ template <int Wide> struct Column {
 
 // The runs of a block: from `begin` on up to `end` of those of its chunk, where runs are even (one stride apart in a
 // chunk) and each split is of one chunk; else of those of all chunks. `before` are the runs of earlier chunks.
-template <bool Even, class Todo> struct Share {
+template <bool Even, class Todo> struct SplitRuns {
     const Base* base;
     u64 size, begin, end, before;
     bool is_last;
 
-    GR_HD Share(const Todo& task, u64 split) {
+    GR_HD SplitRuns(const Todo& task, u64 split) {
         u64 part = split, parts = task.splits, runs = task.runs * task.chunks;
         base = &task.base[0], before = 0;
         if constexpr (Even && Todo::most_chunks > 1) {
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce
     columns.start();
     const i64 within[V] = {};
     const auto row = task.row_at(column.outer);
-    const Share<Even, TaskOf<Op, Chunks>> share(task, split);
+    const SplitRuns<Even, TaskOf<Op, Chunks>> share(task, split);
     u64 end = share.end, first = share.begin + column.down, stride = tall;
     if (!Op::commutative) {  // each thread takes neighbouring runs, so that the threads down a column stand in order
         const u64 part = (share.size + tall - 1) / tall;
