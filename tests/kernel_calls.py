@@ -137,11 +137,9 @@ SHARED = {  # cells that several blocks share
     "odd columns": Reduced((9000, 1001), (0,), way="unaligned columns"),
     "unaligned columns": Reduced((2000, 70001), (0,), way="unaligned columns"),
     "flat columns": Reduced((90000, 3), (0,)),
-    "unaligned flat columns": Reduced((90001, 3), (0,), lambda x: x[1:], way="unaligned flat columns"),
     "planes inside": Reduced((30, 50, 1030), (0, 1), lambda x: x[:, :-1, 2:], way="columns"),
     "batch of columns": Reduced((500, 400), (0,), count=5, way="columns"),
     "batch of columns by chunk": Reduced((500, 400), (0,), count=5, way="columns by chunk"),
-    "batch of odd columns by chunk": Reduced((500, 1001), (0,), count=5, way="unaligned columns by chunk"),
     "batch of flat columns": Reduced((9000, 3), (0,), count=5, way="flat columns"),
 }
 OTHERS: dict[str, Family] = {

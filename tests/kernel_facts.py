@@ -136,7 +136,7 @@ def in_flight(what: Chosen) -> int:
 
 def variant(what: Chosen) -> tuple[str, ...]:
     """The way a kernel goes for an operator, whatever the numbers: how it counts lines, and whether loads are wide."""
-    ways = [what.arguments.get(name, "") for name in ("Op", "Lines", "Even", "Unaligned")]
+    ways = [what.arguments.get(name, "") for name in ("Op", "Lines", "Even")]
     return what.kernel, *ways, "one" if what.arguments.get("V") == "1" else "many"
 
 

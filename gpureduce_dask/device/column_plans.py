@@ -53,12 +53,8 @@ class ColumnPlanner(Planner):
             yield "columns by chunk", 0, functools.partial(self._aligned_columns, by_chunk=True)
         if self._is_flat():
             yield "flat columns", 0, self._flat_columns
-        elif self._is_flat(unaligned=True):
-            yield "unaligned flat columns", 0, functools.partial(self._flat_columns, unaligned=True)
         if self._takes_unaligned():
             yield "unaligned columns", 0, self._unaligned_columns
-            if self._may_go_by_chunk():
-                yield "unaligned columns by chunk", 0, functools.partial(self._unaligned_columns, by_chunk=True)
         if self.depth == DEEPEST or len(runs) < 2 or not self.together or not self._folds_states():
             return
         if len(op.itemsizes) == 1 and runs[-1].a == line.size * op.itemsizes[0]:
@@ -78,8 +74,8 @@ class ColumnPlanner(Planner):
         aligned = self.vector == 1 or (self.phases[0] % nbytes == 0 and aligned_by(self.rows, 0, nbytes))
         return self._tiles(self.vector, aligned, by_chunk=by_chunk)
 
-    def _unaligned_columns(self, by_chunk: bool = False) -> Steps:
-        return self._tiles(self._widest(), True, unaligned=True, by_chunk=by_chunk)
+    def _unaligned_columns(self) -> Steps:
+        return self._tiles(self._widest(), True, unaligned=True)
 
     def _widest(self, crowded: bool = False) -> int:
         """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
@@ -117,12 +113,10 @@ class ColumnPlanner(Planner):
     def _takes_unaligned(self) -> bool:
         """Whether lines that begin at any alignment may be read as the aligned words that hold a load, of more columns
         than an aligned load has."""
-        return self._shifts_words() and self._widest() > self.vector and self.line.size >= self._widest()
-
-    def _shifts_words(self) -> bool:
-        """Whether a load may be of two aligned words, shifted into place."""
-        is_plain = self.together and not self.crowded and self.op.commutative and not self._has_positions()
-        return is_plain and len(self.op.itemsizes) == 1 and self._widest() * self.op.itemsizes[0] >= 4
+        widest, size, is_single = self._widest(), self.op.itemsizes[0], len(self.op.itemsizes) == 1
+        if not self.together or self.crowded or not is_single or not self.op.commutative or self._has_positions():
+            return False
+        return widest > self.vector and widest * size >= 4 and self.line.size >= widest
 
     def _inner_runs_as_columns(self) -> Steps:
         """All elements of the innermost run as columns; their states are folded behind."""
@@ -138,15 +132,13 @@ class ColumnPlanner(Planner):
         reduced = (Dim(inner.size, line.size * state, 0, inner.c),)
         return folded_behind(self, planner.launches(), kept, reduced, planner.cells)
 
-    def _is_flat(self, unaligned: bool = False) -> bool:
-        """Lines that follow one another without a gap can be read as longer ones, aligned or not."""
+    def _is_flat(self) -> bool:
+        """Lines that follow one another without a gap can be read as longer, aligned ones."""
         line, rows, runs, size = self.line, self.rows, self.runs, self.op.itemsizes[0]
         is_simple = len(runs) == 1 and len(self.op.itemsizes) == 1
         if not self.together or not is_simple or not self.op.commutative or (vector := self._widest()) == 1:
             return False
-        if runs[0].a != line.size * size:
-            return False
-        if not self._shifts_words() if unaligned else self.phases[0] or not aligned_by(rows, 0, vector * size):
+        if runs[0].a != line.size * size or self.phases[0] or not aligned_by(rows, 0, vector * size):
             return False
         if self.chunks > 1 and math.prod(dim.size for dim in rows) > tuning.TICKETS:
             return False
@@ -161,7 +153,7 @@ class ColumnPlanner(Planner):
         aligned = most // unit * unit
         return aligned if aligned >= 0.9 * most else most
 
-    def _flat_columns(self, unaligned: bool = False) -> Steps:
+    def _flat_columns(self) -> Steps:
         """A long line that one block spans: the block folds its periods itself."""
         op, vector, line, rows, (run,) = self.op, self._widest(), self.line, self.rows, self.runs
         periods = self._periods(line, vector)
@@ -180,17 +172,14 @@ class ColumnPlanner(Planner):
             row=tuple(rows),
             run=(long,),
         )
-        items = self._column_items(vector * op.itemsizes[0] * (tuning.UNALIGNED_WORDS if unaligned else 1))
+        items = self._column_items(vector * op.itemsizes[0])
         if op.state_bytes > 8:  # the fold of periods needs registers too
             items = max(2, min(items, tuning.COLUMN_LOAD_BYTES // 2 // (vector * op.itemsizes[0])))
         blocks = tuning.FLAT_BLOCKS if line.size % vector else tuning.FLAT_BLOCKS // 4
         wanted = -(-blocks // (work.rows * self.chunks))
         parts = max(1, min(wanted, long.size // items), -(-long.size // tuning.MOST_TAKEN))
         splits = parts * self.chunks
-        name = (
-            f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, "
-            f"{str(unaligned).lower()}, {{}}, {self.batch}>"
-        )
+        name = f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         shared = tuning.THREADS * vector * op.state_bytes
         work = work.but(splits=splits)
         is_long = splits * line.size > tuning.THREADS * self._chain()
@@ -198,8 +187,7 @@ class ColumnPlanner(Planner):
         each, threads = -(-long.size // parts), work.rows * splits * tuning.THREADS
         loads, ends = threads * each, threads * vector
         lines = loads * vector * op.itemsizes[0] / CACHE_LINE
-        kind = "unaligned flat columns" if unaligned else "flat columns"
-        effort = self._effort(kind, threads, loads, vector, each / items, lines, ends)
+        effort = self._effort("flat columns", threads, loads, vector, each / items, lines, ends)
         blocks, groups = work.rows * splits, work.rows
         return self._finished(name, work, blocks, groups, line.size, shared, work.cells, finish, effort=effort)
 

@@ -4,13 +4,13 @@
 #include "columns.cuh"
 
 // The state with the incomplete last line's element of this column, where it has one.
-template <class Op, int V, bool Unaligned, class Todo>
+template <class Op, int V, class Todo>
 GR_HD typename Op::State with_tail(typename Op::State state, const Todo& task, const typename Todo::Place& row,
                                    const Base* base, u64 column, i64 within) {
     typedef typename Op::In In;
     if (column >= task.tail) return state;
     const auto at = task.run_at(task.runs);
-    const Line<In, V> line = line_at<In, V, Unaligned>(task.pointers(base).moved(row).moved(at), base->index + at.c);
+    const Line<In, V> line = line_at<In, V>(task.pointers(base).moved(row).moved(at), base->index + at.c);
     typename Op::Acc acc = Op::start();
     Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, column)), line.index + within);
     return Op::combine(state, Op::settle(acc));
@@ -30,9 +30,8 @@ template <class Op, int Threads> GR_HD void fold_periods(u32 rows, u32 columns) 
 
 // Grid: one block a (row, split of its runs), and a split is of one chunk. A run is a long line of `length` elements: lines of `by_width.size`
 // columns end to end; `slots` slots, one a thread. step_b is the index from one short line to the next, step_c the
-// output cell from one column to the next. Unaligned: lines begin at any alignment, and slots with them. Uses Threads * V
-// states of shared memory. For commutative operators.
-template <class Op, class Emit, int V, int Threads, int Items, bool Unaligned, int Finish, int Chunks>
+// output cell from one column to the next. Uses Threads * V states of shared memory. For commutative operators.
+template <class Op, class Emit, int V, int Threads, int Items, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_flat_columns(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;
@@ -46,13 +45,12 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
     for (int j = 0; j < V; j++) within[j] = (i64)((slot * V + j) / width) * task.step_b;
     const SplitRuns<true, Task<Chunks>> share(task, split);
     const u64 begin = share.begin, end = share.end, count = slot < task.slots && begin < end ? end - begin : 0;
-    absorb_columns<Op, V, Items, true, Unaligned>(columns, task, at, share.base, slot, begin, count, 1, within);
+    absorb_columns<Op, V, Items, true, false>(columns, task, at, share.base, slot, begin, count, 1, within);
     if (slot < task.slots) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
             State state = settle_column<Op, V>(columns, j, task, at, share.before + begin, 1, within[j]);
-            if (task.tail && share.is_last)
-                state = with_tail<Op, V, Unaligned>(state, task, at, share.base, slot * V + j, within[j]);
+            if (task.tail && share.is_last) state = with_tail<Op, V>(state, task, at, share.base, slot * V + j, within[j]);
             each[slot * V + j] = state;
         }
     }

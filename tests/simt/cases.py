@@ -73,8 +73,6 @@ LAYOUTS = {
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:], way="blocks long lines"),
     "columns": Layout((517, 70), (0,), way="columns"),
     "few columns": Layout((9000, 3), (0,), way="flat columns"),
-    "few unaligned columns": Layout((9001, 3), (0,), lambda x: x[1:], way="unaligned flat columns"),
-    "few unaligned columns of planes": Layout((3, 2601, 7), (1,), way="unaligned flat columns"),
     "few columns of planes": Layout((90, 6, 7, 5), (0, 1, 2), lambda x: x[:, ::2], way="inner runs as columns"),
     "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3], way="columns"),
     "columns of odd stride": Layout((900, 6), (0,), lambda x: x[:, :5]),
@@ -501,7 +499,6 @@ BATCHES = [  # the shape of each chunk, the axis along which they follow one ano
     ((61, 70), 0, (0,), "columns"),
     ((61, 70), 0, (0,), "columns by chunk"),
     ((2, 3), 0, (0,), "columns by chunk"),
-    ((61, 67), 0, (0,), "unaligned columns by chunk"),
     ((2051, 7), 0, (0,), "flat columns"),
     ((900, 5), 0, (0,), "flat columns"),
 ]
