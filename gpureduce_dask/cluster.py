@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = ["start", "warm"]
 
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+
+
 COUNT_GPUS = "import cupy; print(cupy.cuda.runtime.getDeviceCount())"
 # Rows and columns of a chunk that is large enough to be reduced by the kernels of large chunks, along each of AXES.
 SIDE = 1024

@@ -25,6 +25,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted([*__all__, *(name for name in globals() if name.startswith("__"))])
+
+
 class GpureduceError(Exception):
     """Base of all errors of this package.
 

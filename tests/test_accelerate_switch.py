@@ -22,7 +22,7 @@ from plain_calls import ROW, X, is_ours, switched_off  # noqa: F401
 
 import gpureduce_dask as gr
 from gpureduce_dask.integrations.accelerate import _calls
-from gpureduce_dask.integrations.patches import HOOKED
+from gpureduce_dask.integrations.patches import WRAPPED
 
 
 def test_a_call_holds_until_the_next():
@@ -222,14 +222,14 @@ def test_graphs_outlive_the_switch():
 
 def test_hooks_look_like_what_they_stand_for():
     gr.accelerate()
-    for stock in HOOKED:
+    for stock in WRAPPED:
         hook = getattr(reductions, stock.__name__, None) or getattr(da, stock.__name__)
         assert hook is not stock and inspect.unwrap(hook) is stock
         assert inspect.signature(hook) == inspect.signature(stock) and hook.__doc__ == stock.__doc__
         assert pickle.loads(pickle.dumps(hook)) is hook
     assert da.std is reductions.std and da.reduction is reductions.reduction
     gr.accelerate()
-    assert inspect.unwrap(da.std, stop=lambda f: f in HOOKED) is da.std.__wrapped__
+    assert inspect.unwrap(da.std, stop=lambda f: f in WRAPPED) is da.std.__wrapped__
 
 
 CLUSTER = """

@@ -52,10 +52,10 @@ def struct(of: Map, still: tuple[int, ...] = ()) -> Struct:
 
 def _body(of: Map, still: tuple[int, ...]) -> Iterator[str]:
     program = of.program
-    arrays = [f"Still<{_type(d)}>" if i in still else _type(d) for i, d in enumerate(program.dtypes)]
+    arrays = [f"Invariant<{_type(d)}>" if i in still else _type(d) for i, d in enumerate(program.dtypes)]
     given = _side_by_side(arrays[:2])
     if len(arrays) > 2:
-        given = f"Beside<{given}, {_side_by_side(arrays[2:])}>"
+        given = f"PairOfPairs<{given}, {_side_by_side(arrays[2:])}>"
     values, masks = program.outputs, program.outputs[-1:] if of.masked else ()
     values = values[: len(values) - of.masked]
     results = [_type(program.nodes[v].dtype) for v in values]
@@ -92,7 +92,7 @@ def _lines(program: Program, outputs: tuple[int, ...], still: tuple[int, ...]) -
             needed.update(program.nodes[number].args)
     for number in sorted(needed):
         node = program.nodes[number]
-        yield f"        const fn::Held<{_type(node.dtype)}>::type v{number} = {_value(node, program, still)};"
+        yield f"        const fn::ComputeType<{_type(node.dtype)}>::type v{number} = {_value(node, program, still)};"
 
 
 def _value(node: Node, program: Program, still: tuple[int, ...]) -> str:

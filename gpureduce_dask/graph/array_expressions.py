@@ -318,7 +318,7 @@ class Reduced:
     A class of each package's own is made of this one and the package's expressions.
     """
 
-    _parameters = ("recipe", "which", "joint")
+    _parameters = ("recipe", "which", "together")
     operands: list[Any]
     operand: Callable[[str], Any]
 
@@ -328,7 +328,9 @@ class Reduced:
     def simplify_once(self, dependents: Any, simplified: dict[str, Any]) -> Any:
         found = super().simplify_once(dependents, simplified)  # type: ignore[misc]
         if found is self:  # nothing below changes any more
-            self.operands[2] = _joint(self, dependents) if isinstance(self.operand("recipe"), Recipe) else ()
+            self.operands[2] = (
+                _optimised_together(self, dependents) if isinstance(self.operand("recipe"), Recipe) else ()
+            )
         return found
 
     def lower_once(self, lowered: dict[str, Any]) -> Any:
@@ -365,10 +367,10 @@ class Reduced:
 
     def _tasks_with_operands(self) -> dict[Any, Any] | None:
         """Its tasks and all that they need, where others do not need that; dask drops the tasks that nothing needs."""
-        joint = dict(self.operand("joint"))
-        if not joint:
+        together = dict(self.operand("together"))
+        if not together:
             return None
-        one, tasks = joint[self.operand("recipe"), self.operand("which")], _written_together(joint)
+        one, tasks = together[self.operand("recipe"), self.operand("which")], _written_together(together)
         return tasks if one.name == self._name else tasks | _aliases(self._name, one.name, one.numblocks)
 
     def _tasks(self) -> dict[Any, Any]:
@@ -396,10 +398,10 @@ def _class(package: str) -> Any:
 
 
 # Results that are optimised together, as arrays of graphs before they are lowered: by recipe, and which of its results.
-Joint = tuple[tuple[tuple[Recipe, int], Any], ...]
+Together = tuple[tuple[tuple[Recipe, int], Any], ...]
 
 
-def _joint(one: Any, dependents: Any) -> Joint:
+def _optimised_together(one: Any, dependents: Any) -> Together:
     """All results, this one among them, that alone need what lies below them; nothing where others need some of it.
 
     The chunks of what lies in memory anyone may need.
@@ -446,9 +448,9 @@ def _is_task(value: Any) -> bool:
     return isinstance(value, GraphNode) or (type(value) is tuple and bool(value) and callable(value[0]))
 
 
-def _written_together(joint: dict[tuple[Recipe, int], Any]) -> dict[Any, GraphNode]:
+def _written_together(together: dict[tuple[Recipe, int], Any]) -> dict[Any, GraphNode]:
     """Tasks of results with all that lies below them, optimised as graph-based arrays are: groups make their chunks."""
-    (recipe, _), arrays = next(iter(joint)), list(joint.values())
+    (recipe, _), arrays = next(iter(together)), list(together.values())
     names = tuple(x.name for x in arrays)
     if recipe.together is None or recipe.together[0] != names:
         graph = HighLevelGraph.merge(*(x.dask for x in arrays))

@@ -47,7 +47,7 @@ NEEDED = frozenset({"array", "by", "agg", "expected_groups", "axis", "method"}) 
 DENSE, DENSE_SORTED = 4, 128  # Xeon, 2 cores, NumPy 2.4, flox 0.11, float32, 2026-11
 
 
-def hooks() -> dict[Callable[..., Any], Callable[[Arguments], Any]]:
+def wrappers() -> dict[Callable[..., Any], Callable[[Arguments], Any]]:
     """flox's function and what makes a tree of ours of a call, where flox is installed and has it as it is known."""
     if find_spec("flox") is None:
         return {}
@@ -69,11 +69,11 @@ def _reduce(call: Arguments) -> Any:
     x, agg = call["array"], call["agg"]
     least, fill = agg.min_count, _fill(agg)
     run, groups, is_whole = _way(call)
-    found = run(_quiet(ROWS[agg.name], x), **agg.finalize_kwargs).astype(agg.dtype["final"])
+    found = run(_without_warnings(ROWS[agg.name], x), **agg.finalize_kwargs).astype(agg.dtype["final"])
     if least > 1 or (least and not (is_whole and agg.name in OWN_NAN and _is_nan(fill))):
         if fill is None:
             raise Left("what takes the place of too few elements is flox's own")
-        counts = run(_quiet(COUNTS["nancount"], x))
+        counts = run(_without_warnings(COUNTS["nancount"], x))
         found = da.map_blocks(_enough, found, counts, least, fill, dtype=found.dtype, meta=found._meta)
     return found, (groups,)
 
@@ -113,7 +113,7 @@ def _cohorts(call: Arguments) -> Mapping[Any, Any]:
     return cohorts if np.isin(groups, labels).all() else {}
 
 
-def _quiet(row: Monoid, x: Any) -> Monoid:
+def _without_warnings(row: Monoid, x: Any) -> Monoid:
     """On the host, without NumPy's warnings, as the kernels are."""
     return row if promises_device(x._meta) else replace(row, finalise=WithoutWarnings(row.finalise))
 

@@ -205,10 +205,10 @@ def _named(row: str) -> Callable[[Arguments], Any]:
     return partial(_reduction, find=partial(match_stock.find_named, row))
 
 
-Hooked = Mapping[Any, Callable[[Arguments], Any]]
+Wrapped = Mapping[Any, Callable[[Arguments], Any]]
 
 # dask's functions that are wrapped, and what makes a tree of ours of the arguments of a call, or raises.
-HOOKED: Hooked = {
+WRAPPED: Wrapped = {
     da.reduction: partial(_reduction, find=match_stock.find_reduction),
     reductions.cumreduction: _scan,
     private.arg_reduction(): partial(_reduction, find=match_stock.find_arg_reduction),
@@ -219,16 +219,16 @@ HOOKED: Hooked = {
     routines.histogram: _histogram,
 }
 if da.array_expr_enabled():  # whose own variances raise NotImplementedError: an expression has no np.iscomplexobj yet
-    HOOKED = {**HOOKED, reductions.var: _named("var"), reductions.nanvar: _named("nanvar")}
+    WRAPPED = {**WRAPPED, reductions.var: _named("var"), reductions.nanvar: _named("nanvar")}
 
 
-def _of_dask_array() -> Hooked:
+def _of_dask_array() -> Wrapped:
     """The same of the package dask-array, whose reductions are classes of its own: by the names of its functions."""
     rows = (*match_stock.ROWS, *match_stock.ARG_ROWS, "std", "nanstd", "moment", "ptp", "count_nonzero")
-    grown = {row: _named(row) for row in rows}
-    grown |= {name: partial(_named_scan, name=name) for name in match_stock.SCAN_ROWS}
+    builders = {row: _named(row) for row in rows}
+    builders |= {name: partial(_named_scan, name=name) for name in match_stock.SCAN_ROWS}
     package = sys.modules["dask_array"]
-    return {getattr(package, name): grow for name, grow in grown.items() if hasattr(package, name)}
+    return {getattr(package, name): build for name, build in builders.items() if hasattr(package, name)}
 
 
 _installed: dict[str, list[Callable[..., Any]]] = {}  # wrappers by package
@@ -245,39 +245,39 @@ def install(wanted: Callable[[], bool | str], fuses: Callable[[], bool]) -> None
         if "dask" not in _installed:
             for learn in (match_stock.known_reductions, match_stock.known_arg_reductions, match_stock.known_scans):
                 learn()
-            hooked = {**HOOKED, **flox.hooks()}  # which imports flox
-            _installed["dask"] = _replace(hooked, ("dask.array", "flox."), wanted, fuses)
+            wrapped = {**WRAPPED, **flox.wrappers()}  # which imports flox
+            _installed["dask"] = _replace(wrapped, ("dask.array", "flox."), wanted, fuses)
         if "dask_array" not in _installed and hasattr(sys.modules.get("dask_array"), "Array"):
             _installed["dask_array"] = _replace(_of_dask_array(), ("dask_array",), wanted, fuses)
 
 
 def _replace(
-    hooked: Hooked, prefixes: tuple[str, ...], wanted: Callable[[], bool | str], fuses: Callable[[], bool]
+    wrapped: Wrapped, prefixes: tuple[str, ...], wanted: Callable[[], bool | str], fuses: Callable[[], bool]
 ) -> list[Callable[..., Any]]:
     """Wrappers of functions, in the place of these in all modules whose names begin so."""
     modules = [m for name, m in list(sys.modules.items()) if name.startswith(prefixes)]
     made = []
-    for stock, grow in hooked.items():
+    for stock, build in wrapped.items():
         if stock is None:  # which this dask does not have
             continue
-        name, hook = stock.__name__, _hook(stock, grow, wanted, fuses)
-        made.append(hook)
+        name, wrapper = stock.__name__, _wrapper(stock, build, wanted, fuses)
+        made.append(wrapper)
         for module in modules:
             if vars(module).get(name) is stock:
-                setattr(module, name, hook)
+                setattr(module, name, wrapper)
     return made
 
 
-def _hook(
+def _wrapper(
     stock: Callable[..., Any],
-    grow: Callable[[Arguments], Any],
+    build: Callable[[Arguments], Any],
     wanted: Callable[[], bool | str],
     fuses: Callable[[], bool],
 ) -> Callable[..., Any]:
     signature = inspect.signature(stock)
 
     @functools.wraps(stock)
-    def hook(*args: Any, **kwargs: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         setting = wanted()
         if not setting:
             return stock(*args, **kwargs)
@@ -288,24 +288,24 @@ def _hook(
         call.apply_defaults()
         if not is_lazy_array(_array(call.arguments)):
             return stock(*args, **kwargs)
-        name = _name(stock, grow, call.arguments)
-        found, reason = _take(name, call.arguments, grow, setting, fuses)
+        name = _name(stock, build, call.arguments)
+        found, reason = _take(name, call.arguments, build, setting, fuses)
         if reason is not None:
             found = stock(*args, **kwargs)
         record(found, name, call.arguments, reason)
         return found
 
-    return hook
+    return wrapper
 
 
 def _take(
-    name: str, call: Arguments, grow: Callable[[Arguments], Any], setting: bool | str, fuses: Callable[[], bool]
+    name: str, call: Arguments, build: Callable[[Arguments], Any], setting: bool | str, fuses: Callable[[], bool]
 ) -> tuple[Any, str | None]:
     """A call's array by a tree of ours and None; or None and why it is dask's to answer."""
     try:
         check(ARRAYS if setting == "numpy" else (*ARRAYS, NUMPY), call)
         with deferred.allowed(fuses()):
-            return call_on_graphs(grow, (call,), {}), None
+            return call_on_graphs(build, (call,), {}), None
     except Left as left:
         return None, str(left)
     except GpureduceError as error:
@@ -313,7 +313,7 @@ def _take(
         return None, str(error)
 
 
-def _name(stock: Callable[..., Any], grow: Callable[[Arguments], Any], call: Arguments) -> str:
+def _name(stock: Callable[..., Any], build: Callable[[Arguments], Any], call: Arguments) -> str:
     """What a call is of: its operator or, where that is not known, its function."""
     if "expected_groups" in call:
         return str(call["agg"].name)
@@ -321,5 +321,5 @@ def _name(stock: Callable[..., Any], grow: Callable[[Arguments], Any], call: Arg
         return (_find_scan(call) or (None, funcname(call["func"])))[1]
     if "chunk" not in call:
         return funcname(stock)
-    found = grow.keywords["find"](call) if isinstance(grow, partial) else None
+    found = build.keywords["find"](call) if isinstance(build, partial) else None
     return funcname(call["chunk"]) if found is None else str(found.name or found.row)

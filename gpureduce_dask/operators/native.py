@@ -200,7 +200,7 @@ def grouped(block: Array, codes: Array, groups: int, skip: bool) -> tuple[Array,
 
 
 @dataclass(frozen=True)
-class Several:
+class RowSummary:
     """What was asked for of each row, of shape (outer, 1); the rest holds nothing of meaning."""
 
     total: Array
@@ -212,7 +212,7 @@ class Several:
     high_at: Array
 
 
-def several(block: Array, what: int, pivot: Array | None) -> Several | None:
+def row_summary(block: Array, what: int, pivot: Array | None) -> RowSummary | None:
     """Several reductions of float rows from one read, of shape (outer, n, 1); None if not done here.
 
     ``what`` adds up SUM, DEVIATIONS from one pivot a row, LOW and HIGH: the least and the greatest element, or NaN, and
@@ -223,7 +223,7 @@ def several(block: Array, what: int, pivot: Array | None) -> Several | None:
     if loops is None:
         return None
     kinds = ("f8", "f8", "f8", block.dtype, "i8", block.dtype, "i8")
-    found = Several(*(np.empty((outer, 1), kind) for kind in kinds))
+    found = RowSummary(*(np.empty((outer, 1), kind) for kind in kinds))
     pivots = np.zeros(outer) if pivot is None else np.ascontiguousarray(pivot, "f8")
     fields = (getattr(found, f.name) for f in dataclass_fields(found))
     asked = np.array([what], np.int64)

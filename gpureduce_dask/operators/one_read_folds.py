@@ -32,11 +32,11 @@ def states(parts: tuple[Bound, ...], block: Array, index: Any) -> dict[str, Stat
     if len(wanted) < 2 or block.shape[2] != 1:
         return {}
     pivot = moments.near(block, False) if DEVIATIONS in wanted else None
-    found = native.several(block, sum(wanted), pivot)
+    found = native.row_summary(block, sum(wanted), pivot)
     return {} if found is None else {name: _state(fold, found, block, pivot, index) for name, fold in folds.items()}
 
 
-def _state(fold: Any, found: native.Several, block: Array, pivot: Any, index: Any) -> State:
+def _state(fold: Any, found: native.RowSummary, block: Array, pivot: Any, index: Any) -> State:
     need = NEEDS[fold]
     if need == SUM:
         total = totals.split(found.total, block.dtype)

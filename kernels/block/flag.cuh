@@ -1,6 +1,6 @@
-// Numbers in shared memory that only grow, by one, by which a warp tells others of its block how far it is. Who comes late
-// need not wait, as at a barrier; who comes early reads the flag again and again, so waits should be few. A warp that
-// awaits one is less than BEHIND numbers behind it.
+// Numbers in shared memory that only grow, by one, by which a warp tells others of its block how far it is. Unlike a barrier,
+// nobody waits who comes behind the warp that sets it. Waiters spin: use this only where the number is usually there
+// already. A warp that waits for one is less than BEHIND numbers behind it.
 #pragma once
 #include "checked.cuh"
 

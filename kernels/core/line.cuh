@@ -5,9 +5,9 @@
 
 // Two operands read side by side; three and four are a pair, and one more or another pair.
 template <class A, class B> struct Pair { A a; B b; };
-template <class A, class B> struct Beside { A a; B b; };
+template <class A, class B> struct PairOfPairs { A a; B b; };
 // An operand but the first that lies still along a line: one element stands for all.
-template <class T> struct Still { T of; };
+template <class T> struct Invariant { T of; };
 
 // How an element type is read: one operand, or a pair from two. Todo is what a kernel of such elements does.
 template <class In> struct Reader {
@@ -31,18 +31,18 @@ template <class In> struct Reader {
         return task.owns({at.a - past, at.b}, base, 0, (past ? 2 : 1) * V * size_a, 0);
     }
 };
-template <class T> struct Reader<Still<T>> {
+template <class T> struct Reader<Invariant<T>> {
     static const int size_a = 0, size_b = 0;
-    static GR_HD Still<T> one(const u8* a, const u8*) { return {load_pack<T, 1>(a).at[0]}; }
-    template <int V> static GR_HD Pack<Still<T>, V> load(const u8* a, const u8*) {
-        const Still<T> x = one(a, a);
-        Pack<Still<T>, V> pack;
+    static GR_HD Invariant<T> one(const u8* a, const u8*) { return {load_pack<T, 1>(a).at[0]}; }
+    template <int V> static GR_HD Pack<Invariant<T>, V> load(const u8* a, const u8*) {
+        const Invariant<T> x = one(a, a);
+        Pack<Invariant<T>, V> pack;
 #pragma unroll
         for (int j = 0; j < V; j++) pack.at[j] = x;
         return pack;
     }
-    static GR_HD Still<T> one(const Pointers& at) { return one(at.a, at.b); }
-    template <int V> static GR_HD Pack<Still<T>, V> load(const Pointers& at) { return load<V>(at.a, at.b); }
+    static GR_HD Invariant<T> one(const Pointers& at) { return one(at.a, at.b); }
+    template <int V> static GR_HD Pack<Invariant<T>, V> load(const Pointers& at) { return load<V>(at.a, at.b); }
     static GR_HD Pointers ahead(const Pointers& at, i64, int = 1) { return at; }
 };
 template <class A, class B> struct Reader<Pair<A, B>> {
@@ -70,16 +70,16 @@ template <class A, class B> struct Reader<Pair<A, B>> {
         return task.owns(at, base, slot, V * size_a, V * size_b);
     }
 };
-template <class A, class B> struct Reader<Beside<A, B>> {
+template <class A, class B> struct Reader<PairOfPairs<A, B>> {
     static const int size_a = Reader<A>::size_a;
     typedef Pointers4 At;
     template <int Chunks> using Todo = Task4<Chunks>;
     static GR_HD Pointers rest(const At& at) { return {at.more[0], at.more[1]}; }
-    static GR_HD Beside<A, B> one(const At& at) { return {Reader<A>::one(at.a, at.b), Reader<B>::one(rest(at))}; }
-    template <int V> static GR_HD Pack<Beside<A, B>, V> load(const At& at) {
+    static GR_HD PairOfPairs<A, B> one(const At& at) { return {Reader<A>::one(at.a, at.b), Reader<B>::one(rest(at))}; }
+    template <int V> static GR_HD Pack<PairOfPairs<A, B>, V> load(const At& at) {
         const Pack<A, V> left = Reader<A>::template load<V>(at.a, at.b);
         const Pack<B, V> right = Reader<B>::template load<V>(rest(at));
-        Pack<Beside<A, B>, V> both;
+        Pack<PairOfPairs<A, B>, V> both;
 #pragma unroll
         for (int j = 0; j < V; j++) both.at[j] = {left.at[j], right.at[j]};
         return both;

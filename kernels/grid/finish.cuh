@@ -32,20 +32,20 @@ template <class State> struct Stored {
     }
     GR_HD void clear(u32) const {}
 };
-template <class State> struct Posted {
+template <class State> struct Published {
     TileState<State, 16>* at;
     GR_HD bool read(u32 i, State& to) const { return at[i].read(to); }
     GR_HD void clear(u32 i) const { at[i].clear(); }
 };
 template <class State, int Finish, class Todo> GR_HD auto partials_of(const Todo& task, u64 first) {
-    if constexpr (Finish == POLLED) return Posted<State>{(TileState<State, 16>*)task.tickets + first};
+    if constexpr (Finish == POLLED) return Published<State>{(TileState<State, 16>*)task.tickets + first};
     else return Stored<State>{(const State*)task.partials + first};
 }
 // Makes a partial known to the block that will read it.
 template <class State> GR_HD void publish_partial(const Stored<State>& to, u32 i, const State& state) {
     store_state((State*)to.at + i, state);
 }
-template <class State> GR_HD void publish_partial(const Posted<State>& to, u32 i, const State& state) { to.at[i].publish(state); }
+template <class State> GR_HD void publish_partial(const Published<State>& to, u32 i, const State& state) { to.at[i].publish(state); }
 
 // All threads call. True in those of the block that brings the partials of `splits` blocks together. Block barriers.
 template <int Finish, class Todo> GR_HD bool is_joining(const Todo& task, u64 group, u64 split) {

@@ -1,16 +1,16 @@
 // Functions of elements as NumPy has them, for maps: of a table's names alone, one function each.
 //
-// Values are held as Held<T>: bool for boolean, binary32 for half and bfloat16, any other type itself. What is of a
+// Values are held as ComputeType<T>: bool for boolean, binary32 for half and bfloat16, any other type itself. What is of a
 // narrow type is rounded to it after each function, as NumPy does.
 #pragma once
 #include "../core/types.cuh"
 
 namespace fn {
 
-template <class T> struct Held { typedef T type; };
-template <> struct Held<boolean> { typedef bool type; };
-template <> struct Held<half> { typedef f32 type; };
-template <> struct Held<bfloat16> { typedef f32 type; };
+template <class T> struct ComputeType { typedef T type; };
+template <> struct ComputeType<boolean> { typedef bool type; };
+template <> struct ComputeType<half> { typedef f32 type; };
+template <> struct ComputeType<bfloat16> { typedef f32 type; };
 
 template <class T> GR_HD T load(T x) { return x; }
 GR_HD bool load(boolean x) { return x.byte != 0; }
@@ -44,7 +44,7 @@ template <class Real, class From> struct Turn<complex<Real>, From> {
 template <class Real, class Part> struct Turn<complex<Real>, complex<Part>> {
     static GR_HD complex<Real> of(complex<Part> x) { return {(Real)x.re, (Real)x.im}; }
 };
-template <class T, class From> GR_HD typename Held<T>::type cast(From x) { return Turn<T, From>::of(x); }
+template <class T, class From> GR_HD typename ComputeType<T>::type cast(From x) { return Turn<T, From>::of(x); }
 
 // A constant from its eight bytes.
 template <class T> struct Word {

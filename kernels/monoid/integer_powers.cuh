@@ -105,8 +105,8 @@ template <> struct PowersFit<2, 4, false> { typedef i32 First; typedef i64 Secon
 template <> struct PowersFit<2, 4, true> { typedef i64 First, Second; typedef Wide Third, Fourth, Shift; };
 
 // What holds the cubes and the fourth powers of 8 elements.
-template <int Bytes> struct Handful { typedef i32 Signed; typedef u32 Positive; };
-template <> struct Handful<2> { typedef i64 Signed; typedef u64 Positive; };
+template <int Bytes> struct NarrowSum { typedef i32 Signed; typedef u32 Positive; };
+template <> struct NarrowSum<2> { typedef i64 Signed; typedef u64 Positive; };
 
 template <class Fit, int Order> struct SumsOf { typename Fit::Second second; typename Fit::First first; };
 template <class Fit> struct SumsOf<Fit, 4> {  // in an order that leaves no gaps
@@ -185,10 +185,10 @@ template <class T, int Order, bool Many> struct IntegerPowers : SumsOf<PowersFit
         take_higher(x);
     }
     template <int N> GR_HD void take_higher(const i32 (&x)[N]) {
-        static_assert(!Many && N <= 8, "as a Handful holds");
+        static_assert(!Many && N <= 8, "as a NarrowSum holds");
         if constexpr (Order == 4) {
-            typename Handful<sizeof(T)>::Signed cubes = 0;
-            typename Handful<sizeof(T)>::Positive fourths = 0;
+            typename NarrowSum<sizeof(T)>::Signed cubes = 0;
+            typename NarrowSum<sizeof(T)>::Positive fourths = 0;
 #pragma unroll
             for (int j = 0; j < N; j++) {
                 const i32 square = x[j] * x[j];

@@ -159,11 +159,11 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         for (int i = 0; i < Count; i++) {
             const u8* left = a.template next<PhaseVaries>();
             const u8* right = Reader<In>::size_b > 0 ? b.template next<PhaseVaries>() : left;
-            if constexpr (ColumnStride == 1 && !whole) from[i] = Taken<In, V>::of(left, right, 0);
+            if constexpr (ColumnStride == 1 && !whole) from[i] = PackReader<In, V>::of(left, right, 0);
             else
 #pragma unroll
                 for (int j = 0; j < V; j++)
-                    from[i].at[j] = Taken<In, 1>::of(left + a.next_column(j), right + b.next_column(j), 0).at[0];
+                    from[i].at[j] = PackReader<In, 1>::of(left + a.next_column(j), right + b.next_column(j), 0).at[0];
         }
     }
     // Folds rows to the states of this lane's columns.

@@ -133,7 +133,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
             const u32 first = at + i * V;
             const u8 *a = share_a(stage) + runs_a.place(lane, first * size_a), *b = a;
             if (size_b) b = share_b(stage) + runs_b.place(lane, first * size_b);
-            const Pack<In, V> pack = Taken<In, V>::of(a, b, 0);
+            const Pack<In, V> pack = PackReader<In, V>::of(a, b, 0);
 #pragma unroll
             for (int j = 0; j < V; j++) from.at[i * V + j] = pack.at[j];
         }

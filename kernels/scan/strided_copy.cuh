@@ -142,7 +142,7 @@ template <class Work> struct AlignedPacks {
     const u8 *const a, *const b;
     GR_HD AlignedPacks(const Work& run) : work(run), a(run.a), b(run.b) {}
     GR_HD Pack<typename Work::In, Work::V> next(int k) const {
-        return Taken<typename Work::In, Work::V>::of(a, b, work.pack_of(k));
+        return PackReader<typename Work::In, Work::V>::of(a, b, work.pack_of(k));
     }
 };
 template <class Work, int Misalignment, int Run, bool Reverse> struct MisalignedPacks {

@@ -113,7 +113,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
         Pack<In, Count> from;
 #pragma unroll
         for (int i = 0; i < Count / V; i++) {
-            const Pack<In, V> pack = Taken<In, V>::of(a, b, (int)(first + i * V));
+            const Pack<In, V> pack = PackReader<In, V>::of(a, b, (int)(first + i * V));
 #pragma unroll
             for (int j = 0; j < V; j++) from.at[Backwards ? Count - 1 - i * V - j : i * V + j] = pack.at[j];
         }

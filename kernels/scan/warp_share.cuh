@@ -82,10 +82,10 @@ template <class T, int V> GR_HD void put_pack(u8* to, const Pack<T, V>& pack) {
     *(typename Shared<T, V>::W*)to = both.word;
 }
 // A pack of the operands: of two, pairs of their elements.
-template <class In, int V> struct Taken {
+template <class In, int V> struct PackReader {
     static GR_HD Pack<In, V> of(const u8* a, const u8*, int at) { return take_pack<In, V>(a + at * (int)sizeof(In)); }
 };
-template <class A, class B, int V> struct Taken<Pair<A, B>, V> {
+template <class A, class B, int V> struct PackReader<Pair<A, B>, V> {
     static GR_HD Pack<Pair<A, B>, V> of(const u8* a, const u8* b, int at) {
         const Pack<A, V> left = take_pack<A, V>(a + at * (int)sizeof(A));
         const Pack<B, V> right = take_pack<B, V>(b + at * (int)sizeof(B));

@@ -13,10 +13,11 @@ import numpy as np
 
 import gpureduce_dask as gr
 
+from ... import chunk, planner
 from ...distributed import handles
-from ...graph import fusion, sources, views
+from ...graph import fusion, sources, task_fusion, views
 from . import memory
-from .grids import CLOSE, agree, grid_chunks
+from .grids import CLOSE, agree, grid_chunks, grouped_mean
 from .scan_trees import for_stock
 from .tasks import counted
 from .timing import seconds
@@ -32,18 +33,25 @@ def _no(*args: Any) -> bool:
     return False
 
 
-def _as_it_is(graph: Any, *args: Any) -> Any:
-    """The graph as it came."""
-    return graph
+def _as_it_is(given: Any, *args: Any) -> Any:
+    """What was given: a graph, or partials."""
+    return given
 
 
-# By name: what stands in for which function of which module while a mechanism is off. All of it is asked where graphs
-# are built and optimised, in the process of the client and the scheduler; workers run what they are given.
+def _none(*args: Any) -> list[Any]:
+    """As where there are none."""
+    return []
+
+
+# By name: what stands in for which function of which module while a mechanism is off, here and on the workers.
 MECHANISMS: dict[str, tuple[tuple[Any, str, Callable[..., Any]], ...]] = {
     "handles": ((handles, "find_handles", _nothing), (sources, "fit", _no)),
     "views by handles": ((views, "select_source", _nothing),),
     "bundles of slices": ((sources, "partials_travel", _no),),
+    "sets of slices": ((planner, "sets_of_slices", _none),),
+    "partials that leave a GPU together": ((chunk, "leave_together", _as_it_is), (chunk, "staying", nullcontext)),
     "blocks finished in the joining task": ((fusion, "finish_together", _as_it_is),),
+    "blocks finished at one go": ((task_fusion, "_at_one_go", dict),),
     "groups of lazy chunks fused": ((fusion, "move_in_chains", _as_it_is),),
 }
 
@@ -56,8 +64,10 @@ def _squares(x: Any) -> Any:
 CASES: dict[str, tuple[Callable[[Any], Any], bool]] = {
     "max": (lambda x: gr.max(x), True),
     "sum, axis 0": (lambda x: gr.sum(x, axis=0), True),
+    "argmax, axis 0": (lambda x: gr.argmax(x, axis=0), True),
     "mean of x[::3, 1:], axis 0": (lambda x: gr.mean(x[::3, 1:], axis=0), True),
     "sum of squares about 0.5, axis 0": (_squares, True),
+    "mean of 365 groups, axis 0": (partial(grouped_mean, gr), True),
     "sum of squares about 0.5, axis 0, of lazy chunks": (_squares, False),
 }
 
@@ -73,13 +83,28 @@ def cases(bench: Bench, chunks: int) -> None:
 SUITE = Suite("mechanisms", cases, counts=(256,), of_one_size=True)
 
 
+_off = ExitStack()  # what is switched off in this process
+
+
 @contextmanager
-def without(mechanism: str) -> Iterator[None]:
-    """Switch a mechanism off."""
-    with ExitStack() as stack:
-        for module, name, instead in MECHANISMS[mechanism]:
-            stack.enter_context(mock.patch.object(module, name, instead))
+def without(mechanism: str, client: Any = None) -> Iterator[None]:
+    """Switch a mechanism off, on the workers of a client too."""
+    _switch(mechanism)
+    if client is not None:
+        client.run(_switch, mechanism)
+    try:
         yield
+    finally:
+        _switch(None)
+        if client is not None:
+            client.run(_switch, None)
+
+
+def _switch(mechanism: str | None) -> None:
+    """Switch one off in this process, in place of what is off by now."""
+    _off.close()
+    for module, name, instead in MECHANISMS[mechanism] if mechanism else ():
+        _off.enter_context(mock.patch.object(module, name, instead))
 
 
 def _measure(bench: Bench, held: list[Any], row: Row) -> None:
@@ -88,7 +113,7 @@ def _measure(bench: Bench, held: list[Any], row: Row) -> None:
         held += [for_stock(bench, lazy), for_stock(bench, bench.hold(lazy))]
     function, of_memory = CASES[row["case"]]
     call = partial(bench.compute, function, held[of_memory])
-    switches: tuple[Callable[[], Any], ...] = nullcontext, partial(without, row["kind"])
+    switches: tuple[Callable[[], Any], ...] = nullcontext, partial(without, row["kind"], bench.client)
     values, times = [], ([], [])  # type: tuple[list[Any], tuple[list[float], list[float]]]
     for switch, name in zip(switches, ("tasks", "tasks_off"), strict=True):
         _let_go(bench.client)
