@@ -11,7 +11,6 @@ import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,6 @@ __all__ = [
     "cut",
     "extents",
     "finalise",
-    "finalise_together",
     "gather",
     "is_device",
     "leave",
@@ -224,27 +222,6 @@ def finalise(partial: Any, bound: Bound) -> Any:
         if bound.monoid.finalise not in REFUSING or _all_answer(values):
             return values
     return move(host_reduce.finalise(to_host(partial, bound), bound), True)
-
-
-def finalise_together(slices: Sequence[Sequence[Any]], bound: Bound, device: bool) -> list[Any] | None:
-    """The results of several slices, of small partials of each on the host: made at once, and moved to a GPU together
-    (``device``). None where each slice has to be finished by itself."""
-    if not _may_finalise_together(slices, bound):
-        return None
-    shapes = [each[0].shape for each in slices]
-    ends = [0, *accumulate(map(math.prod, shapes))]
-    values = move(host_reduce.results_together(slices, bound), device)
-    return [values[a:b].reshape(shape) for (a, b), shape in zip(pairwise(ends), shapes, strict=True)]
-
-
-def _may_finalise_together(slices: Sequence[Sequence[Any]], bound: Bound) -> bool:
-    """True for as many small partials of each slice, all of a host, that a host combines in one way."""
-    if isinstance(bound, Binned) or bound.extra or len({len(each) for each in slices}) > 1:
-        return False
-    partials = [p for each in slices for p in each]
-    if any(type(p) is not np.ndarray or p.nbytes > SMALL for p in partials):
-        return False
-    return len({p.size <= host_reduce.PENDING_CELLS for p in partials}) == 1
 
 
 def _all_answer(values: Any) -> bool:

@@ -137,10 +137,7 @@ def finalise_each(
 ) -> list[Any]:
     """The last partials of several slices, so many of each, to the results of each."""
     slices = _of_each_slice(partials, sizes)
-    together = None if isinstance(bound, Product) else chunk.finalise_together(slices, bound, device)
-    if together is None:
-        return [finalise(each, bound=bound, drop=drop, device=device) for each in slices]
-    return [_without_axes(values, drop) for values in together]
+    return [finalise(each, bound=bound, drop=drop, device=device) for each in slices]
 
 
 def pick(results: Sequence[Any], *_awaited: Any, number: int | slice) -> Any:
@@ -200,10 +197,7 @@ def result(partial: Partial, bound: Bound, drop: Axes | None, device: bool) -> A
 
 
 def _leave_axes(values: Any, drop: Axes | None, device: bool) -> Any:
-    return _without_axes(chunk.move(values, device), drop)
-
-
-def _without_axes(values: Any, drop: Axes | None) -> Any:
+    values = chunk.move(values, device)
     if drop is not None:
         values = values.reshape(tuple(n for a, n in enumerate(values.shape) if a not in drop))
     return values[()] if isinstance(values, np.ndarray) and values.ndim == 0 else values

@@ -15,16 +15,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..distributed.private import Alias, DataNode, GraphNode, List, Task, TaskRef
+from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, group_task, scan_tasks
 from . import graph_arrays as da
 from .group_task import Key
-from .reduce_tasks import combine, finalise, finalise_each, pick
+from .reduce_tasks import combine, finalise, pick
 from .scan_tasks import Scan
 
 Graph = Mapping[Key, GraphNode]
@@ -131,7 +130,7 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
         if len(partials) >= len(inside):
             continue
         names = tuple(sorted((partials | graph[key].dependencies) - inside, key=str))
-        inner = {**_at_one_go(finished), key: graph[key]}
+        inner = {**finished, key: graph[key]}
         moved[key] = Task(key, group_task.execute, inner, key, names, *map(TaskRef, names))
         for each in inside:
             del moved[each]
@@ -139,24 +138,6 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
             if users[need] <= inside:
                 moved.pop(need, None)
     return moved
-
-
-def _at_one_go(finished: Mapping[Key, Task]) -> dict[Key, GraphNode]:
-    """The tasks that finish blocks, with one for those of one reduction, for a few cells cost what many do."""
-    found: dict[Key, GraphNode] = dict(finished)
-    alike: dict[Any, list[Task]] = {}
-    for key, node in sorted(finished.items(), key=str):
-        if getattr(node.func, "func", None) is finalise:
-            alike.setdefault(key[0] if isinstance(key, tuple) else key, []).append(node)
-    for name, nodes in alike.items():
-        if len(nodes) > 1:
-            blocks = f"{name}-blocks"
-            each = [node.args[0].args for node in nodes]
-            run = partial(finalise_each, sizes=[len(refs) for refs in each], **nodes[0].func.keywords)  # type: ignore[attr-defined]
-            found[blocks] = Task(blocks, run, List(*(ref for refs in each for ref in refs)))
-            for number, node in enumerate(nodes):
-                found[node.key] = Task(node.key, partial(pick, number=number), TaskRef(blocks))
-    return found
 
 
 def _at_once(node: GraphNode) -> Task:

@@ -458,15 +458,6 @@ def combine(partials: Sequence[Array], bound: Bound) -> Array:
     return joined.reshape(partials[0].shape)
 
 
-def results_together(slices: Sequence[Sequence[Array]], bound: Bound) -> Array:
-    """The results of the cells of several slices, one after another, of as many partials of each slice: all at once,
-    with the bits of each alone."""
-    columns = [np.concatenate([p.reshape(-1) for p in column]) for column in zip(*slices, strict=True)]
-    if len(columns) > 2 and slices[0][0].size <= PENDING_CELLS:
-        return finalise(combine_axis(np.stack(columns), bound, 0)[0], bound)
-    return finalise(combine(columns, bound), bound)
-
-
 def combine_axis(partial: Array, bound: Bound, axis: int) -> Array:
     """A partial folded in order along one of its own axes, which keeps size 1."""
     axis %= partial.ndim

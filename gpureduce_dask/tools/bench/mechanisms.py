@@ -15,7 +15,7 @@ import gpureduce_dask as gr
 
 from ... import chunk, planner
 from ...distributed import handles
-from ...graph import fusion, sources, task_fusion, views
+from ...graph import fusion, sources, views
 from . import memory
 from .grids import CLOSE, agree, grid_chunks, grouped_mean
 from .scan_trees import for_stock
@@ -51,7 +51,6 @@ MECHANISMS: dict[str, tuple[tuple[Any, str, Callable[..., Any]], ...]] = {
     "sets of slices": ((planner, "sets_of_slices", _none),),
     "partials that leave a GPU together": ((chunk, "leave_together", _as_it_is), (chunk, "staying", nullcontext)),
     "blocks finished in the joining task": ((fusion, "finish_together", _as_it_is),),
-    "blocks finished at one go": ((task_fusion, "_at_one_go", dict),),
     "groups of lazy chunks fused": ((fusion, "move_in_chains", _as_it_is),),
 }
 
