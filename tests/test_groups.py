@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from dask.callbacks import Callback
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,6 +78,29 @@ def test_bytes_that_a_group_makes_are_bounded():
     assert planner.to_make(10**6, 1, 1, chunk) == 10
     assert planner.in_memory(10**6, 1, 1, chunk) == 10**6  # they are made already, and read again in no time
     assert planner.to_make(100, 1, 1, math.nan) == 25
+
+
+@pytest.mark.parametrize(
+    "call", [gr.sum, gr.argmax, lambda x: gr.histogram(x, 10, (0, 1))[0], lambda x: gr.stats(x, ["mean"])]
+)
+def test_bars_of_progress_follow_the_chunks(call):
+    """What a bar shows is the share of tasks that have ended: it is that of the chunks that were made, but for a quarter."""
+    made, shown = [], []
+
+    def make(block):
+        made.append(block.shape)
+        return block
+
+    class Bar(Callback):
+        def _posttask(self, key, result, dsk, state, worker_id):
+            left = sum(len(state[name]) for name in ("ready", "waiting", "running"))
+            shown.append((len(state["finished"]) / (len(state["finished"]) + left), len(made) / 128))
+
+    x = da.zeros(128 * 100, chunks=100).map_blocks(make, dtype="f8", meta=np.zeros(0))
+    with Bar():
+        dask.compute(BARS[name](x), scheduler="sync")
+    assert len(made) == 128 and len(shown) >= 5 and shown[-1] == (1, 1)
+    assert all(abs(bar - chunks) <= 0.25 for bar, chunks in shown), shown
 
 
 def test_bars_of_progress_move_where_partials_are_small():
