@@ -1,5 +1,6 @@
 """Configuration of the documentation site: ``python -m sphinx -W -b html docs docs/_build/html``."""
 
+import inspect
 import os
 import re
 import sys
@@ -41,6 +42,15 @@ autodoc_member_order = "bysource"
 add_module_names = False
 numpydoc_show_class_members = False
 numpydoc_use_plots = False
+
+# A name that leads nowhere is a warning, but for two kinds that have no page.
+nitpicky = True
+PUBLIC = [getattr(module, name) for module in (gpureduce_dask, gpureduce_dask.cluster) for name in module.__all__]
+# Parameters, which docstrings have between single backquotes as numpydoc asks for.
+nitpick_ignore = sorted(
+    {("py:obj", name) for each in PUBLIC if callable(each) for name in inspect.signature(each).parameters}
+)
+nitpick_ignore_regex = [("py:class", r"numpy\..*")]  # bases of errors: the build has no network to find NumPy's pages
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"gpureduce_dask {release}"
@@ -99,6 +109,16 @@ def read_ladder(app, docname, source):
         source[0] = re.sub(r"\]\((?=\w+\.cuh)", "](../../kernels/history/", readme.read_text())
 
 
+def find_public(app, env, node, contnode):
+    """Docstrings of classes name public functions as their modules know them; the pages are of the package's names."""
+    name = f"gpureduce_dask.{node.get('reftarget')}"
+    if node.get("refdomain") != "py" or name not in env.domains.python_domain.objects:
+        return None
+    where = node["refdoc"], app.builder, node["reftype"], name
+    return env.domains.python_domain.resolve_xref(env, *where, node, contnode)
+
+
 def setup(app):
+    app.connect("missing-reference", find_public)
     app.connect("autodoc-process-docstring", escape_stars, priority=400)  # before numpydoc's
     app.connect("source-read", read_ladder)

@@ -39,9 +39,10 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--steps", default="2**25", help="how many, as 10**9")
 parser.add_argument("--cupy", action="store_true", help="on the GPU")
 arguments = parser.parse_args()
-xp = np
 if arguments.cupy:
     import cupy as xp
+else:
+    xp = np
 base, _, power = arguments.steps.partition("**")
 count = int(base) ** int(power or 1)
 

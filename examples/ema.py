@@ -21,9 +21,10 @@ import gpureduce_dask as gr
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--cupy", action="store_true", help="on the GPU")
-xp = np
 if parser.parse_args().cupy:
     import cupy as xp
+else:
+    xp = np
 
 # %%
 # Hourly readings with a daily cycle, noise and gaps.

@@ -60,9 +60,10 @@ def main() -> None:
     parser.add_argument("--gib", type=float, default=4, help="size of the array (default: %(default)s)")
     parser.add_argument("--cupy", action="store_true", help="make the chunks on the GPU")
     arguments = parser.parse_args()
-    xp = np
     if arguments.cupy:
         import cupy as xp
+    else:
+        xp = np
 
     trend, zonal, meridional = signals(arguments.gib)
     x = make(trend, zonal, meridional, xp)

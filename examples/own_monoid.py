@@ -65,9 +65,10 @@ recent_mean = gr.Monoid(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cupy", action="store_true", help="reduce on the GPU")
-    xp = np
     if parser.parse_args().cupy:
         import cupy as xp
+    else:
+        xp = np
 
     readings = np.random.default_rng(0).normal(20, 5, size=(100_000, 16)).astype(np.float32)  # (time, station)
     x = da.from_array(readings, chunks=(7_000, 5)).map_blocks(xp.asarray)

@@ -63,9 +63,10 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--upto", type=int, default=7, choices=range(1, 10), help="the power of ten to go to")
 parser.add_argument("--cupy", action="store_true", help="scan on the GPU")
 arguments = parser.parse_args()
-xp = np
 if arguments.cupy:
     import cupy as xp
+else:
+    xp = np
 
 size = 10**arguments.upto
 sieved = da.zeros((2, size), dtype=np.int8, chunks=(2, CHUNK)).chunks

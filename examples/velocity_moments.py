@@ -23,9 +23,10 @@ import gpureduce_dask as gr
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--cupy", action="store_true", help="on the GPU")
-xp = np
 if parser.parse_args().cupy:
     import cupy as xp
+else:
+    xp = np
 
 TIMES, POINTS, WAVES = 2_000, 1_536, 12
 FLOW_U, FLOW_V, A, B, LAG = 0.7, -0.2, 1.5, 0.8, 0.6

@@ -1,7 +1,8 @@
 """Opens the built site in a headless browser, where there is one: ``python tests/open_site.py SITE [PICTURES]``.
 
 The start page, the reference of ``sum`` and the search have to show what they are for, which takes the theme's scripts.
-With a second folder it takes pictures of them, as wide as a desk and as a telephone.
+With a second folder it takes pictures of them, as wide as a desk and as a telephone. Where there is no browser nothing
+of this is checked, and its output says so.
 """
 
 from __future__ import annotations
@@ -20,10 +21,28 @@ PAGES = {  # and what has to stand there
     "reference/generated/gpureduce_dask.sum.html": "Sum of the elements",
     "search.html?q=groupby": "matching the search query",
 }
-WIDTHS = {"desk": 1200, "telephone": 500}  # the narrowest window that such a browser has
+WIDTHS = {"desk": 1200, "telephone": 390}
+HEIGHT = 1200
+NARROWEST = 500  # window that such a browser has: a page that is to be narrower stands in a frame
+FRAME = """<!doctype html>
+<style>body {{ margin: 0; background: gray }} iframe {{ border: 0 }}</style>
+<iframe src="/{page}" width="{width}" height="{height}"></iframe>
+"""
 
 
 class Handler(SimpleHTTPRequestHandler):
+    def do_GET(self) -> None:
+        """A file of the site or, of ``/framed/WIDTH/PAGE``, that page in a frame of this width."""
+        if not self.path.startswith("/framed/"):
+            return super().do_GET()
+        width, _, page = self.path.removeprefix("/framed/").partition("/")
+        body = FRAME.format(page=page, width=width, height=HEIGHT).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
     def log_message(self, *args: object) -> None:
         """No line for each file."""
 
@@ -31,24 +50,29 @@ class Handler(SimpleHTTPRequestHandler):
 def main(site: Path, pictures: Path | None = None) -> int:
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        print(f"no browser ({', '.join(BROWSERS)}): the site was built and not opened")
+        print("=" * 80)
+        print("NOT CHECKED: the site was built and NOT OPENED, for there is no browser here")
+        print(f"(none of {', '.join(BROWSERS)}). Whether its pages work is not known.")
+        print("=" * 80)
         return 0
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
+    root = f"http://127.0.0.1:{server.server_port}"
     common = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=6000"]
     failed = 0
     for number, (page, text) in enumerate(PAGES.items()):
-        address = f"http://127.0.0.1:{server.server_port}/{page}"
+        address = f"{root}/{page}"
         shown = subprocess.run([*common, "--dump-dom", address], capture_output=True, text=True, timeout=120).stdout
         failed += text not in shown
         print(f"{page}: {'shows' if text in shown else 'DOES NOT SHOW'} {text!r}")
         for name, width in WIDTHS.items() if pictures else ():
             picture = [
                 f"--screenshot={pictures}/{number}-{name}.png",
-                f"--window-size={width},1200",
+                f"--window-size={max(width, NARROWEST)},{HEIGHT}",
                 "--hide-scrollbars",
             ]
-            subprocess.run([*common, *picture, address], capture_output=True, check=True, timeout=120)
+            shot = address if width >= NARROWEST else f"{root}/framed/{width}/{page}"
+            subprocess.run([*common, *picture, shot], capture_output=True, check=True, timeout=120)
     server.shutdown()
     return failed
 

@@ -71,5 +71,5 @@ def test_what_mypy_says_of_calls(mypy, tmp_path):
 @pytest.mark.slow
 def test_mypy_takes_the_examples(mypy):
     """Not as strictly as the package: they are scripts without annotations, whose arrays are NumPy's or CuPy's."""
-    flags = ["--check-untyped-defs", "--ignore-missing-imports", "--disable-error-code=no-redef"]
+    flags = ["--check-untyped-defs", "--ignore-missing-imports"]
     assert mypy(*flags, str(ROOT / "examples")).startswith("Success")

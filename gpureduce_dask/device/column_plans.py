@@ -63,8 +63,10 @@ class ColumnPlanner(Planner):
             yield "outer runs of columns", self.least_folded, self._outer_runs
 
     def _may_go_by_chunk(self) -> bool:
-        """Whether each block may keep to runs of one chunk, one stride apart: every tile has a ticket then."""
-        return self.chunks > 1 and len(self.runs) <= 1 and self.cells < 4 * tuning.TICKETS  # a tile is of four or more
+        """Whether each block may keep to runs of one chunk, one stride apart: there are tickets enough, and states that
+        blocks leave, of each chunk, are few beside what is read."""
+        left = self.chunks * self.cells * self.op.state_bytes
+        return self.chunks > 1 and len(self.runs) <= 1 and self.cells <= tuning.TICKETS and left <= self.read / 2
 
     def _outer_runs(self) -> Steps:
         return outer_runs_as_rows(self, ColumnPlanner, self.runs)
@@ -140,7 +142,7 @@ class ColumnPlanner(Planner):
             return False
         if runs[0].a != line.size * size or self.phases[0] or not aligned_by(rows, 0, vector * size):
             return False
-        if self.chunks > 1 and math.prod(dim.size for dim in rows) > tuning.TICKETS:
+        if self.chunks > 1 and not self._may_go_by_chunk():
             return False
         periods = self._periods(line, vector)
         return periods * line.size <= tuning.THREADS * vector and runs[0].size >= periods
