@@ -360,9 +360,9 @@ MUTANTS = [
     Mutant(
         "runs past the last",
         "columns",
-        "reduce_columns(",
-        "begin + share < runs ? begin + share : runs",
-        "begin + share",
+        "struct SplitRuns",
+        "begin + size < runs ? begin + size : runs",
+        "begin + size",
     ),
     Mutant(
         "runs dealt out of order", "order", "reduce_columns(", "column.down * part", "(tall - 1 - column.down) * part"
