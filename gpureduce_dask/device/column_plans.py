@@ -98,10 +98,8 @@ class ColumnPlanner(Planner):
 
     def _column_items(self, load_bytes: int) -> int:
         heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES and not self._is_narrow_float()
-        grows = self.op.type.startswith(
-            ("Casting<", "Mapped<", "Sum<Magnitude<boolean>")
-        )  # what is loaded, before it is folded
-        heavy = heavy or grows
+        # What is loaded grows before it is folded.
+        heavy = heavy or self.op.type.startswith(("Casting<", "Mapped<", "Sum<Magnitude<boolean>"))
         return min(16, max(2, tuning.COLUMN_LOAD_BYTES // (2 if heavy else 1) // load_bytes))
 
     def _column_vector(self, line: Dim, others: Sequence[Dim], crowded: bool) -> int:
