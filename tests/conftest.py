@@ -18,7 +18,14 @@ def has_gpu() -> bool:
         return False
 
 
+# Files that take minutes: where processes take whole files (.ci/run), these must not be the last ones to begin.
+LONG = ["dasks_own", "emulated_scans", "mutants", "kernels_compile", "scan_kernels_compile", "emulated", "bins_compile"]
+LONG += ["bench_soak", "packaging", "cluster_grouping", "emulated_bins", "examples", "device_plans", "faults"]
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    rank = {f"test_{name}.py": number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: rank.get(item.path.name, len(LONG)))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not has_gpu():
         for item in marked:
