@@ -10,6 +10,10 @@ from itertools import pairwise
 # Groups for each thread where chunks have yet to be made: nobody knows how long that takes, so that the last one to
 # finish makes the others wait for a quarter of the time at most.
 GROUPS_PER_THREAD = 4
+# Where groups would be of more chunks than these, and partials are small: up to so many groups, for small chunks may take
+# long to make, and bars of progress move as groups end.
+STEP_CHUNKS = 32
+STEPS_PER_THREAD = 16
 # Chunks of a group for dask's own processes, at most: what its task takes of other tasks the parent holds too, and
 # pickles. A power of two: a rechunk often cuts a chunk into that many pieces, which then belong to one group.
 CHUNKS_BY_PROCESSES = 4
@@ -48,8 +52,16 @@ def fixed_stretches(chunks: int, size: int) -> list[Group]:
 
 def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float, partial_bytes: float = math.inf) -> int:
     """How many of a slice's chunks one task makes and reduces, one after another, to a partial of so many bytes."""
-    size = -(-chunks // max(1, -(-GROUPS_PER_THREAD * threads // slices)))
-    return max(1, min(size, _as_many(_most_made(chunks * slices * chunk_bytes, partial_bytes), chunk_bytes)))
+    most = _most_made(chunks * slices * chunk_bytes, partial_bytes)
+    size = _share(chunks, GROUPS_PER_THREAD * threads, slices)
+    if most == STEP_BYTES and size > STEP_CHUNKS:
+        size = max(STEP_CHUNKS, _share(chunks, STEPS_PER_THREAD * threads, slices))
+    return max(1, min(size, _as_many(most, chunk_bytes)))
+
+
+def _share(chunks: int, groups: int, slices: int) -> int:
+    """Chunks of a slice that a group takes, of so many groups of all slices."""
+    return -(-chunks // max(1, -(-groups // slices)))
 
 
 def made_in_turn(

@@ -115,6 +115,10 @@ def test_bars_of_progress_move_where_partials_are_small():
     assert planner.to_make(128, 1, 2, chunk, planner.STEP_PARTIALS_BYTES) == 16  # partials that had to wait together
     assert planner.to_make(128, 1, 2, chunk) == 16
     assert planner.to_make(128, 1, 2, math.nan, 8.0) == 16
+    assert planner.to_make(1024, 1, 2, MIB, 8.0) == 32  # small chunks may take long
+    assert planner.to_make(10**5, 1, 32, 8192, 8.0) == 196  # 16 tasks a thread
+    assert planner.to_make(1024, 1, 2, MIB) == 128
+    assert planner.to_make(1000, 4, 2, MIB, 8.0) == 125
 
 
 def test_lazy_host_chunks_are_made_in_small_steps():

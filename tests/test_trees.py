@@ -133,12 +133,12 @@ def _inputs(task):
 
 
 def test_few_tasks_by_default():
-    """Tasks follow threads, not chunks; a slice that lies in one chunk needs no tree at all."""
+    """Tasks follow threads, four each, or more where there are many chunks; a slice that lies in one chunk needs no tree at all."""
     with dask.config.set(num_workers=2):
-        for chunks in (64, 640):
+        for chunks, groups in ((64, 8), (256, 8), (640, 20), (6400, 32)):
             x = da.ones((chunks, 10), chunks=(1, 10))
             (optimised,) = dask.optimize(gr.sum(x, axis=0))
-            assert len(optimised.dask) == 2 * 4 + 1
+            assert len(optimised.dask) == groups + 1
     x = da.ones((64, 10), chunks=(2, 10))
     assert len(_ours(gr.sum(x, axis=1))) == 32
     assert len(_ours(gr.var(x, axis=1, keepdims=True))) == 32
