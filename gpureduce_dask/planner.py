@@ -10,7 +10,7 @@ from itertools import pairwise
 # Groups for each thread where chunks have yet to be made: nobody knows how long that takes, so that the last one to
 # finish makes the others wait for a quarter of the time at most.
 GROUPS_PER_THREAD = 4
-# Where groups would be of more chunks than these, and partials are small: up to so many groups, for small chunks may take
+# Where groups would be of more chunks than these, and partials are small: up to so many groups. Small chunks may take
 # long to make, and bars of progress move as groups end.
 STEP_CHUNKS = 32
 STEPS_PER_THREAD = 16

@@ -133,7 +133,7 @@ def _inputs(task):
 
 
 def test_few_tasks_by_default():
-    """Tasks follow threads, four each, or more where there are many chunks; a slice that lies in one chunk needs no tree at all."""
+    """Tasks follow threads, up to 16 each for many chunks; a slice that lies in one chunk needs no tree at all."""
     with dask.config.set(num_workers=2):
         for chunks, groups in ((64, 8), (256, 8), (640, 20), (6400, 32)):
             x = da.ones((chunks, 10), chunks=(1, 10))
