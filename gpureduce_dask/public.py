@@ -154,7 +154,7 @@ def _require_no_dim(name: str, dim: Any) -> None:
 
 def _require_dtype(name: str, dtype: Any) -> None:
     try:
-        for each in dtype if type(dtype) is tuple else (dtype,):  # of each array, in a recipe
+        for each in dtype if type(dtype) is tuple else (dtype,):  # of each array, in the dict of a tree
             np.dtype(each)
     except TypeError as error:
         expected = "a dtype that NumPy knows"

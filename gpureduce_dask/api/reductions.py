@@ -19,7 +19,7 @@ from ..graph.options import TAKERS, reduce
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public, reduced
-from ..steps.strategy import recipe as strategy_recipe
+from ..steps.strategy import functions_for as strategy_functions
 from ..steps.strategy import sum_by
 
 # Keywords that some reductions lack, and the public functions that take them.
@@ -942,5 +942,5 @@ def tree(op: str | Monoid, dtype: Any, strategy: str | None = None, **options: A
     array([1., 1.])
     """
     if strategy is not None:
-        return strategy_recipe(op, dtype, strategy, options=options)
+        return strategy_functions(op, dtype, strategy, options=options)
     return reduction_functions(op, dtype, options)

@@ -20,7 +20,7 @@ from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, DType, OneAxis, OneDim
 from ..public import public, scanned
 from ..steps.scan_strategy import cumsum_by
-from ..steps.scan_strategy import recipe as strategy_recipe
+from ..steps.scan_strategy import functions_for as strategy_functions
 from .summaries import named
 
 
@@ -627,7 +627,7 @@ def scan_tree(op: str | Monoid, dtype: Any, strategy: str | None = None) -> dict
     array([ 0,  1,  3,  6, 10])
     """
     if strategy is not None:
-        return strategy_recipe(op, dtype, strategy)
+        return strategy_functions(op, dtype, strategy)
     return chunk_functions.scan_functions(op, dtype)
 
 

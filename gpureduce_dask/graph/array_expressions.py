@@ -85,9 +85,9 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         raise ArgumentError(message(name, f"arrays of {' and of '.join(kinds)}", "arrays of one package", remedy))
     if not kinds and DASK not in known:
         return function(*args, **kwargs)
-    recipe = Recipe(kinds[0] if kinds else DASK, function, slots)
+    template = CallTemplate(kinds[0] if kinds else DASK, function, slots)
     operands = tuple(x.expr for x in given.values())
-    return recipe.results(operands, tuple(given.values()))
+    return template.results(operands, tuple(given.values()))
 
 
 def _single(out: Any) -> Any:
@@ -134,7 +134,7 @@ def substitute(value: Any, kinds: Any, by: Callable[[Any], Any]) -> Any:
     return value
 
 
-class Recipe:
+class CallTemplate:
     """A call with its operands left open, and what it gave of the last ones."""
 
     def __init__(self, package: str, function: Callable[..., Any], slots: Any) -> None:
@@ -312,13 +312,13 @@ def _aliases(name: str, old: str, numblocks: tuple[int, ...]) -> dict[Any, Any]:
 
 
 class Reduced:
-    """What a call gives, as an expression: its operands are the recipe, which of its arrays this is, what is optimised
-    with it, and expressions.
+    """What a call gives, as an expression: its operands are the template, which of its arrays this is, what is
+    optimised with it, and expressions.
 
     A class of each package's own is made of this one and the package's expressions.
     """
 
-    _parameters = ("recipe", "which", "together")
+    _parameters = ("template", "which", "together")
     operands: list[Any]
     operand: Callable[[str], Any]
 
@@ -329,7 +329,7 @@ class Reduced:
         found = super().simplify_once(dependents, simplified)  # type: ignore[misc]
         if found is self:  # nothing below changes any more
             self.operands[2] = (
-                _optimised_together(self, dependents) if isinstance(self.operand("recipe"), Recipe) else ()
+                _optimised_together(self, dependents) if isinstance(self.operand("template"), CallTemplate) else ()
             )
         return found
 
@@ -345,7 +345,7 @@ class Reduced:
 
     @cached_property
     def _array(self) -> Any:
-        return self.operand("recipe").graphs_of(tuple(self.below))[self.operand("which")]
+        return self.operand("template").graphs_of(tuple(self.below))[self.operand("which")]
 
     @cached_property
     def _name(self) -> str:
@@ -370,7 +370,7 @@ class Reduced:
         together = dict(self.operand("together"))
         if not together:
             return None
-        one, tasks = together[self.operand("recipe"), self.operand("which")], _written_together(together)
+        one, tasks = together[self.operand("template"), self.operand("which")], _written_together(together)
         return tasks if one.name == self._name else tasks | _aliases(self._name, one.name, one.numblocks)
 
     def _tasks(self) -> dict[Any, Any]:
@@ -380,7 +380,7 @@ class Reduced:
 
     def __reduce__(self) -> Any:
         """Written out: what is sent to a scheduler does not plan there again."""
-        package = self.operand("recipe").package
+        package = self.operand("template").package
         whole = self._tasks_with_operands()
         operands = () if whole else self.below
         tasks = whole or self._tasks()
@@ -397,8 +397,8 @@ def _class(package: str) -> Any:
     return type("GpuReduce", bases, {"_parameters": list(Reduced._parameters), "__module__": __name__})
 
 
-# Results that are optimised together, as arrays of graphs before they are lowered: by recipe, and which of its results.
-Together = tuple[tuple[tuple[Recipe, int], Any], ...]
+# Results that are optimised together, as arrays of graphs before they are lowered: by template, and which result it is.
+Together = tuple[tuple[tuple[CallTemplate, int], Any], ...]
 
 
 def _optimised_together(one: Any, dependents: Any) -> Together:
@@ -424,7 +424,7 @@ def _optimised_together(one: Any, dependents: Any) -> Together:
                 results[each._name] = each
                 ahead += each.below
     each_one = [results[name] for name in sorted(results)]
-    keys = [(x.operand("recipe"), x.operand("which")) for x in each_one]
+    keys = [(x.operand("template"), x.operand("which")) for x in each_one]
     return tuple((key, key[0].graphs_of(tuple(x.below))[key[1]]) for x, key in zip(each_one, keys, strict=True))
 
 
@@ -433,7 +433,7 @@ def _results_above(one: Any, dependents: Any, above: dict[str, list[Any]]) -> li
     if one._name not in above:
         users = [user for ref in dependents[one._name] if (user := ref()) is not None]
         each = [[x] if isinstance(x, Reduced) else _results_above(x, dependents, above) for x in users]
-        is_ours = all(each) and all(isinstance(x.operand("recipe"), Recipe) for found in each for x in found)
+        is_ours = all(each) and all(isinstance(x.operand("template"), CallTemplate) for found in each for x in found)
         above[one._name] = list({x._name: x for found in each for x in found}.values()) if is_ours else []
     return above[one._name]
 
@@ -448,11 +448,11 @@ def _is_task(value: Any) -> bool:
     return isinstance(value, GraphNode) or (type(value) is tuple and bool(value) and callable(value[0]))
 
 
-def _written_together(together: dict[tuple[Recipe, int], Any]) -> dict[Any, GraphNode]:
+def _written_together(together: dict[tuple[CallTemplate, int], Any]) -> dict[Any, GraphNode]:
     """Tasks of results with all that lies below them, optimised as graph-based arrays are: groups make their chunks."""
-    (recipe, _), arrays = next(iter(together)), list(together.values())
+    (template, _), arrays = next(iter(together)), list(together.values())
     names = tuple(x.name for x in arrays)
-    if recipe.together is None or recipe.together[0] != names:
+    if template.together is None or template.together[0] != names:
         graph = HighLevelGraph.merge(*(x.dask for x in arrays))
         layers = {
             name: MaterializedLayer(_tasks(layer.expr, name)) if isinstance(layer, Lazy) else layer
@@ -460,13 +460,13 @@ def _written_together(together: dict[tuple[Recipe, int], Any]) -> dict[Any, Grap
         }
         keys = {key for x in arrays for key in _keys(x.name, x.numblocks)}
         found = fusion.OPTIMIZE(HighLevelGraph(layers, graph.dependencies), keys)
-        recipe.together = names, private.as_tasks(found)
-    return recipe.together[1]
+        template.together = names, private.as_tasks(found)
+    return template.together[1]
 
 
 @dataclass(eq=False)
 class Written:
-    """What stands for a recipe where its tasks are written: they refer to operands by these names."""
+    """What stands for a template where its tasks are written: they refer to operands by these names."""
 
     package: str
     name: str
@@ -501,7 +501,7 @@ def as_expression(x: Any) -> Any:
         return x
     if (expr := expression_of(x, DASK)) is not None:
         return array_class(DASK)(expr)
-    return Recipe(DASK, lambda: x, ((), {})).results((), ())
+    return CallTemplate(DASK, lambda: x, ((), {})).results((), ())
 
 
 call_by(call)

@@ -32,10 +32,10 @@ def cumsum_by(strategy: str, x: Any, axis: Any, dtype: Any, out: Any, method: st
         received = f"{x.ndim} dimensions and axis {axis!r} with strategy={strategy!r}"
         raise ArgumentError(message("cumsum", received, "one dimension", "Call x.ravel(), or leave out strategy=."))
     check_side(step, meta.is_ours(x._meta), meta.promises_device(x._meta))
-    return cumreduction(x=x, axis=0, out=out, method=method, **recipe("sum", x.dtype, strategy, dtype))
+    return cumreduction(x=x, axis=0, out=out, method=method, **functions_for("sum", x.dtype, strategy, dtype))
 
 
-def recipe(op: Any, dtype: Any, strategy: str, result: Any = None) -> dict[str, Any]:
+def functions_for(op: Any, dtype: Any, strategy: str, result: Any = None) -> dict[str, Any]:
     """Keyword arguments for ``cumreduction`` of one dimension; ``result`` is the dtype to sum in."""
     step, name = _scan_step(strategy), operators.get(op).name
     if name != "sum":

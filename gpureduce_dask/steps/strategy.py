@@ -40,11 +40,11 @@ def sum_by(strategy: str, a: Any, axis: Any, dtype: Any, keepdims: bool, split_e
             message("sum", f"axis {axis!r} with strategy={strategy!r}", "all axes together", "Leave out axis=.")
         )
     check_side(step, meta.is_ours(a._meta), meta.promises_device(a._meta))
-    arguments = recipe("sum", a.dtype, strategy, dtype)
+    arguments = functions_for("sum", a.dtype, strategy, dtype)
     return da.reduction(a, keepdims=keepdims, split_every=split_every, out=out, **arguments)
 
 
-def recipe(
+def functions_for(
     op: Any, dtype: Any, strategy: str, result: Any = None, options: Mapping[str, Any] = NOTHING
 ) -> dict[str, Any]:
     """Keyword arguments for ``dask.array.reduction`` over all axes; ``result`` is the dtype to sum in."""
