@@ -22,7 +22,7 @@ from gpu.samples import DTYPES
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from plan_chunks import Chunk, chunks, contiguous, gapped, inside, laid, paired, plain, plain_chunks, turned, walked
-from plan_machine import check_launch, check_plan, chosen, parameters, planned, short_chains, small_grids
+from plan_machine import check_launch, check_plan, chosen, parameters, plan_of, planned, short_chains, small_grids
 from simt import Kernels, Unit, build
 
 from gpureduce_dask import device as device_package
@@ -489,6 +489,13 @@ def test_launches_are_within_limits(
     launches = planned(data.draw(huge_chunks(op, indexed, count)), op, count, finish)
     for todo in launches:
         check_launch(todo, chosen(todo.kernel), op)
+
+
+def test_two_tiles_of_rows_are_no_more_than_any_gpu_has() -> None:
+    for length in (8100, 8193, 12000):
+        chunk = Chunk((256, length), (1,), ((length, 1),), (1,))
+        plan, _ = plan_of(chunk, Operator("Op", (1,), 8), 2, "ticket")
+        assert all(todo.shared_bytes <= tuning.RUN_TILES_BYTES for _, _, launches in plan.every() for todo in launches)
 
 
 LARGE = [

@@ -216,7 +216,7 @@ def test_long_rows(dtype, planted, with_loops, monkeypatch):
     PLANTED[planted](x)
     calls = []
     loops = native.row_summary if with_loops else lambda *_: None
-    monkeypatch.setattr(native, "several", lambda *given: calls.append(given) or loops(*given))
+    monkeypatch.setattr(native, "row_summary", lambda *given: calls.append(given) or loops(*given))
     whole, statistics = plan_parts("stats", [*FIVE, "argmin", "sum", "count"], x.dtype, 0)
     for axes, view in (((1,), x), ((0, 1), x), ((1,), x[:, 3:]), ((1,), x[:, ::2])):
         partial = host_reduce.reduce((view,), whole, axes)

@@ -68,7 +68,8 @@ class RowPlanner(Planner):
                 yield "staged rows", 0, self._staged_rows
             if self.lines == 1 and fits_a_tile:
                 yield "team rows", 0, self._team_rows
-            if self.lines > 1 and fits_a_tile and self.line.size * self.lines <= tuning.MOST_TAKEN:
+            fits_two = op.commutative and 2 * self._run_tile(4) <= tuning.RUN_TILES_BYTES
+            if self.lines > 1 and fits_two and self.line.size * self.lines <= tuning.MOST_TAKEN:
                 yield "team runs", 0, self._team_runs
         own = self._own_slots()[0]
         if self.lines == 1 and (op.commutative or own.slots <= 32) and own.slots <= tuning.TEAM_ROW_SLOTS:
@@ -223,7 +224,7 @@ class RowPlanner(Planner):
         op, threads, row_bytes, slot = self.op, tuning.TEAM_THREADS, self.row_bytes, self._team_slot()
         lanes = self._team_lanes(tuning.RUN_TILE_BYTES)
         tile_rows, vector = threads // lanes, slot // op.itemsizes[0]
-        tile_bytes = -(-(tile_rows * row_bytes + tuning.TILE_MARGIN) // 16) * 16
+        tile_bytes = self._run_tile(tile_rows)
         name = f"reduce_team_runs<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
         slots, members, blocks = -(-row_bytes // slot) + 1, self.cells * lanes, -(-self.cells // tile_rows)
         each = -(-slots // lanes) * self.lines
@@ -231,6 +232,10 @@ class RowPlanner(Planner):
         effort = self._effort("team runs", blocks * threads, members * each, vector, rounds, lines, members)
         work = self.work.but(slots=tile_rows, tail=tile_bytes)
         return [Launch(name, blocks, work, 2 * tile_bytes, threads=threads, effort=effort)]
+
+    def _run_tile(self, rows: int) -> int:
+        """Bytes of a tile of so many rows of a run."""
+        return -(-(rows * self.row_bytes + tuning.TILE_MARGIN) // 16) * 16
 
     def _tiled(self, name: str, work: Work, tile_rows: int, row_bytes: int, threads: int, effort: Effort) -> Steps:
         blocks, shared = -(-work.rows // tile_rows), tile_rows * row_bytes + tuning.TILE_MARGIN

@@ -41,6 +41,7 @@ UNROLLED_ROW = 16  # elements of such a row: they are taken in without a loop
 TEAM_THREADS = 128  # argmax of 127 float16 a row 0.95 R, 256: 0.87; of 256 float32: var 0.97, 64: 0.96
 TEAM_TILE_BYTES = 49008  # at most, with as few lanes a row as that allows: var of 127 float32 0.96 R; 24 KiB: 0.76
 TEAM_TILE_LEAST = 24576  # of a tile: blocks of 16 bytes a row cost more to start than to run; 16, 32 KiB: alike
+RUN_TILES_BYTES = 65536  # of the two tiles of several runs, at most: what a block may have on every GPU
 RUN_TILE_BYTES = 8192  # of the rows of one run, at most, with as few lanes a row as that allows
 TEAM_SLOT_BYTES = 128  # rows of narrow elements below: 40 uint8 a row 0.97 R in slots of 8 bytes, 0.63 in those of 16
 TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 16 bytes behind it
