@@ -240,7 +240,7 @@ TABLES = [
     ("grids", ["h100/mechanisms.json"], grids_report.into_page),
     (
         "grids",
-        ["epyc/grids.json", "h200/grids.json", "h100/grids_two.json", "h200/grids_two.json"],
+        ["xeon/grids.json", "h200/grids.json", "h100/grids_two.json", "h200/grids_two.json"],
         grids_report.into_page,
     ),  # the last one first
 ]
