@@ -152,13 +152,12 @@ def _prepare(
         raise ArgumentError(
             message(bound.name, f"finish={finish!r}", "'ticket', 'atomic' or 'two-pass'", "Leave it out for the best.")
         )
+    cells, op = _cells(chunk, axes), cuda_operator(bound, final)
     if finish == "atomic":
-        _check_atomic(bound, cuda_operator(bound, final), final)
-    cells = _cells(chunk, axes)
+        _check_atomic(bound, op, final)
     if math.prod(chunk[0].shape) == 0:
-        op = cuda_operator(bound, final)
         launches = [fill(op, math.prod(cells), bound)] if math.prod(cells) else []
-        return of_steps(launch.ready(launches, device, *own_text(bound, ())), EMPTY, cells, bound, final)
+        return of_steps(launch.ready(launches, device, *own_text(bound)), EMPTY, cells, bound, final)
     cut = _cut(chunk, count, bound, axes, steps, finish, final)
     ready = launch.ready(cut.plan.launches(), device, *cut.text)
     return of_steps(ready, cut.layout, cells, cut.bound, final, cut.order)

@@ -68,7 +68,7 @@ class RowPlanner(Planner):
                 yield "staged rows", 0, self._staged_rows
             if self.lines == 1 and fits_a_tile:
                 yield "team rows", 0, self._team_rows
-            fits_two = op.commutative and 2 * self._run_tile(4) <= tuning.RUN_TILES_BYTES
+            fits_two = op.commutative and 2 * self._run_tile(tuning.TEAM_THREADS // 32) <= tuning.RUN_TILES_BYTES
             if self.lines > 1 and fits_two and self.line.size * self.lines <= tuning.MOST_TAKEN:
                 yield "team runs", 0, self._team_runs
         own = self._own_slots()[0]

@@ -28,9 +28,10 @@ template <class Op, int Threads> GR_HD void fold_periods(u32 rows, u32 columns) 
     }
 }
 
-// Grid: one block a (row, split of its runs), and a split is of one chunk. A run is a long line of `length` elements: lines of `by_width.size`
-// columns end to end; `slots` slots, one a thread. step_b is the index from one short line to the next, step_c the
-// output cell from one column to the next. Uses Threads * V states of shared memory. For commutative operators.
+// Grid: one block a (row, split of its runs), and a split is of one chunk. A run is a long line of `length` elements:
+// lines of `by_width.size` columns end to end; `slots` slots, one a thread. step_b is the index from one short line to the
+// next, step_c the output cell from one column to the next. Uses Threads * V states of shared memory. For commutative
+// operators.
 template <class Op, class Emit, int V, int Threads, int Items, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_flat_columns(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::State State;

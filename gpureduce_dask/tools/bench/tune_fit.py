@@ -47,6 +47,12 @@ class Model(Protocol):
         """What it weighs that a cost is no longer what it was."""
 
 
+def drawn(result: dict[str, Any], what: str) -> str:
+    """What was measured, in words."""
+    count, sizes = sum("plans" in case for case in result["cases"]), ", ".join(f"{n:g}" for n in result["sizes"])
+    return f"{count} random {what} of {sizes} MiB (seed {result['tune']})"
+
+
 def scaled(value: float) -> list[float]:
     """Values that a cost may have in place of this one."""
     return [value * factor for factor in FACTORS]

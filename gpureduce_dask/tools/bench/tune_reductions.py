@@ -21,7 +21,7 @@ from ...operators import table as operators
 from ...place import starts_of
 from .random_chunks import Job, Result, places_of
 from .random_draws import BATCH, REDUCTIONS, Draw
-from .tune_fit import Array, Key, Values, as_rows, far, scaled
+from .tune_fit import Array, Key, Values, as_rows, drawn, far, scaled
 
 HOPELESS = 8.0  # times the least that is predicted: what nobody would pick, and what would take long to time
 # What costs may be: starts and rounds that no case tells of would else lead tiny arrays astray.
@@ -63,12 +63,8 @@ class Reductions:
         return values_of(reduce_costs.table())
 
     def keep(self, values: Values, quality: Quality, result: Result) -> str:
-        sizes = ", ".join(f"{size:g}" for size in result["sizes"])
-        count, seed = sum("plans" in case for case in result["cases"]), result["tune"]
-        measured = (
-            f"{count} random reductions and batches of {sizes} MiB a chunk (seed {seed}), each by every way that takes "
-            f"it. Fitted to half of them, of the others: {quality}"
-        )
+        said = f"{drawn(result, 'reductions and batches of chunks')}, each by every way that takes it"
+        measured = f"{said}. Fitted to half of them, of the others: {quality}"
         result["table"] = as_json(reduce_costs.table(), values, result["gpu"], result["date"], measured)
         return f"the package plans by {reduce_costs.TABLE}, on every GPU"
 

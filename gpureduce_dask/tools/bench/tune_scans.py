@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ from ...device.scan_costs import Features, Gpu, seconds
 from ...operators import table as operators
 from .random_chunks import Job, Result
 from .random_draws import SCANS, Draw
-from .tune_fit import Array, Key, Values, as_rows, far, scaled
+from .tune_fit import Array, Key, Values, as_rows, drawn, far, scaled
 
 NEW = 2.5  # what a cost that was zero weighs in a fit, beside its distance from the one below
 # Where costs begin that were zero.
@@ -52,9 +52,7 @@ class Scans:
         return values_of(self._shipped().costs)
 
     def keep(self, values: Values, quality: Quality, result: Result) -> str:
-        sizes = ", ".join(f"{size:g}" for size in result["sizes"])
-        count, seed = sum("plans" in case for case in result["cases"]), result["tune"]
-        said = f"{count} random scans of {sizes} MiB (seed {seed}), each by every kernel that takes it"
+        said = f"{drawn(result, 'scans')}, each by every kernel that takes it"
         named = result["gpu"], self._architecture(), result["date"], _nvrtc(), said
         table = Table(costs_of(values, self._shipped().costs), *named, quality, text=scan_cost_tables.version())
         result["table"] = asdict(table)
@@ -117,4 +115,4 @@ def values_of(costs: Costs) -> Values:
 
 def costs_of(values: Values, before: Costs) -> dict[str, Cost]:
     """The costs of each kernel."""
-    return {kernel: replace(_cost(values, kernel)) for kernel in before}
+    return {kernel: _cost(values, kernel) for kernel in before}
