@@ -83,7 +83,7 @@ def cases(bench: Bench, chunks: int) -> None:
                     bench.case(row, partial(_measure, bench, case, held, Path(folder)))
 
 
-GRIDS = Suite("grids", cases, counts=(256,), of_one_size=True)
+GRIDS = Suite("grids", cases, counts=(256,), of_one_size=True, peers={"flox": "flox"})
 
 
 def grid_chunks(nbytes: int, chunks: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

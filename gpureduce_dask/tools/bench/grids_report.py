@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .report import between
-from .trees_report import Result, Row, head_of, line, ms, times, where
+from .trees_report import Result, Row, head_of, line, ms, times, when, where
 
 HEADS = {
     "grids": "data|call|cold, ms|first, ms|ours, ms|by blocks, ms|tasks|stock dask, ms|its tasks|times",
@@ -60,7 +60,7 @@ def into_page(text: str, result: Result, picture: str | None = None) -> str:
     what, parts = result["what"], []
     for run in result["runs"][::-1]:
         heading = (
-            f"{where(run)} ({run['processor']}), {run['date']}, dask {run['dask']}: {run['nbytes'] / 2**20:g} MiB of "
+            f"{where(run)} ({run['processor']}), {when(run)}: {run['nbytes'] / 2**20:g} MiB of "
             f"float32 in {run['rows'][0]['chunks']} chunks, medians; an empty task's round trip takes "
             f"{ms(run['round_trip'])} ms.\n\n`{command(run, what)}`"
         )

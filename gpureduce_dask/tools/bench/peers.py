@@ -11,10 +11,10 @@ Call = Callable[[], Any] | None
 DISTRIBUTIONS = {"torch": "torch", "cuda.compute": "cuda-cccl", "JAX": "jax"}  # by which peers are installed
 
 
-def versions() -> dict[str, str]:
+def versions(distributions: Mapping[str, str] = DISTRIBUTIONS) -> dict[str, str]:
     """Those of the peers that are installed here; CuPy's is the result's own."""
     found = {}
-    for peer, name in DISTRIBUTIONS.items():
+    for peer, name in distributions.items():
         try:
             found[peer] = metadata.version(name)
         except metadata.PackageNotFoundError:
@@ -23,10 +23,9 @@ def versions() -> dict[str, str]:
 
 
 def told_versions(result: Mapping[str, Any]) -> str:
-    """The versions of CuPy and of the peers, of results that have them."""
-    return ", ".join(
-        f"{peer} {version}" for peer, version in {"CuPy": result["cupy"], **result.get("peers", {})}.items()
-    )
+    """The versions of dask, of CuPy and of the peers, of results that have them."""
+    own = {"dask": result.get("dask"), "CuPy": result.get("cupy")}
+    return ", ".join(f"{name} {version}" for name, version in {**own, **result.get("peers", {})}.items() if version)
 
 
 CUPY = {

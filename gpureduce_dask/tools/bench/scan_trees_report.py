@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .report import between
-from .trees_report import Result, Row, figure_of, head_of, line, ms, times, where, whole
+from .trees_report import Result, Row, figure_of, head_of, line, ms, times, when, where, whole
 
 BEGIN, END = "<!-- bench:scan-trees -->", "<!-- /bench:scan-trees -->"
 
@@ -55,7 +55,7 @@ def into_page(text: str, result: Result, picture: str | None) -> str:
     parts = [f"![time of a running sum against number of chunks: stock dask and ours]({picture})"] if picture else []
     for run in result["runs"][::-1]:
         heading = (
-            f"{where(run)}, {run['date']}: {run['nbytes'] / 2**30:g} GiB of float32 in all, medians, until all "
+            f"{where(run)}, {when(run)}: {run['nbytes'] / 2**30:g} GiB of float32 in all, medians, until all "
             f"results are in the workers' memory; an empty task's round trip takes {ms(run['round_trip'])} ms"
         )
         if copying(run):

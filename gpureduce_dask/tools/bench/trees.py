@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +20,7 @@ import gpureduce_dask as gr
 
 from . import local_cupy, memory
 from .host import processor
+from .peers import versions
 from .progress import progress
 from .timing import median_seconds, seconds
 
@@ -141,6 +142,13 @@ def round_trip(client: Any, repeats: int = 25) -> float:
     return median_seconds(lambda: client.submit(int, pure=False).result(), repeats)[0]
 
 
+def cupy_version() -> str:
+    """A worker's."""
+    import cupy
+
+    return str(cupy.__version__)
+
+
 def rates() -> dict[str, float]:
     """Bytes a second of the fastest read and of the fastest copy of this process's GPU."""
     from . import ceilings
@@ -222,6 +230,7 @@ class Suite:
     with_local_cupy: bool = False
     counts: tuple[int, ...] = CHUNKS
     of_one_size: bool = False
+    peers: Mapping[str, str] = field(default_factory=dict)  # beside dask: their distributions
 
 
 REDUCTIONS = Suite("reductions", both, with_local_cupy=True)
@@ -255,6 +264,8 @@ def run(
     workers = gpus or workers
     mine: Result = {"date": time.strftime("%Y-%m-%d"), "gpus": gpus, "workers": workers, "rows": []}
     mine |= {"processor": processor(), "dask": version("dask"), "repeats": repeats}
+    if with_stock and suite.peers:
+        mine["peers"] = versions(suite.peers)
     mine["nbytes"] = int(mib * 2**20) * workers
 
     def write() -> None:
@@ -271,6 +282,7 @@ def run(
         mine["round_trip"] = round_trip(client)
         if gpus:
             mine["device"] = next(iter(gr.warm(client, ops=()).values()))["gpu"]
+            mine["cupy"] = client.submit(cupy_version, pure=False).result(timeout=PATIENCE)
             try:
                 mine |= client.submit(rates, pure=False).result(timeout=PATIENCE)
             except Exception as error:  # the cases are worth their time without it

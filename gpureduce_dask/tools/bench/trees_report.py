@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from .peers import told_versions
 from .report import between
 
 Result = dict[str, Any]
@@ -29,6 +30,11 @@ def where(run: Result) -> str:
     if run["gpus"] == 1:
         return f"1 {run.get('device', 'GPU')}"
     return f"{run['gpus']} {run.get('device', 'GPU')}s by {run.get('protocol', 'tcp').upper()}"
+
+
+def when(run: Result) -> str:
+    """The date of a run, and the versions that it was with."""
+    return ", ".join(filter(None, (run["date"], told_versions(run))))
 
 
 def target(run: Result) -> float | None:
@@ -90,7 +96,7 @@ def into_page(text: str, result: Result, picture: str | None) -> str:
     for run in result["runs"][::-1]:
         allowed = target(run)
         heading = (
-            f"{where(run)}, {run['date']}: {run['nbytes'] / 2**30:g} GiB of float32 in all, medians, from the call to "
+            f"{where(run)}, {when(run)}: {run['nbytes'] / 2**30:g} GiB of float32 in all, medians, from the call to "
             f"the number; an empty task's round trip takes {ms(run['round_trip'])} ms"
         )
         if allowed is not None:
