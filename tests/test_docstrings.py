@@ -58,6 +58,12 @@ def test_numpydoc_has_no_complaint(name):
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_reference_begins_with_an_initial(name):
+    """reStructuredText takes ``D. E. Knuth`` for item D of a list."""
+    assert not re.search(r"^ *\.\. \[\d+\] [A-Z]\. ", inspect.getdoc(found(name)), re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_each_parameter_is_described_and_no_other(name):
     assert described(name) == list(inspect.signature(found(name)).parameters)
 

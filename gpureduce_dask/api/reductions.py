@@ -84,7 +84,7 @@ def sum(
 
     References
     ----------
-    .. [1] D. E. Knuth, The Art of Computer Programming, volume 2, section 4.2.2.
+    .. [1] Knuth, D. E., The Art of Computer Programming, volume 2, section 4.2.2.
 
     Examples
     --------

@@ -76,8 +76,8 @@ def cumsum(
 
     References
     ----------
-    .. [1] G. E. Blelloch, Prefix sums and their applications, report CMU-CS-90-190, Carnegie Mellon University, 1990.
-    .. [2] D. Merrill and M. Garland, Single-pass parallel prefix scan with decoupled look-back, report NVR-2016-002,
+    .. [1] Blelloch, G. E., Prefix sums and their applications, report CMU-CS-90-190, Carnegie Mellon University, 1990.
+    .. [2] Merrill, D., and Garland, M., Single-pass parallel prefix scan with decoupled look-back, report NVR-2016-002,
        NVIDIA, 2016.
 
     Examples

@@ -130,8 +130,8 @@ def var(
 
     References
     ----------
-    .. [1] T. F. Chan, G. H. Golub and R. J. LeVeque, Updating formulae and a pairwise algorithm for computing sample
-       variances, report STAN-CS-79-773, Stanford University, 1979.
+    .. [1] Chan, T. F., Golub, G. H., and LeVeque, R. J., Updating formulae and a pairwise algorithm for computing
+       sample variances, report STAN-CS-79-773, Stanford University, 1979.
 
     Examples
     --------
@@ -265,7 +265,7 @@ def moment(
 
     References
     ----------
-    .. [1] P. Pebay, Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical
+    .. [1] Pebay, P., Formulas for robust, one-pass parallel computation of covariances and arbitrary-order statistical
        moments, report SAND2008-6212, Sandia National Laboratories, 2008.
 
     Examples

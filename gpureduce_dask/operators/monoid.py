@@ -116,7 +116,7 @@ class Monoid:
 
     References
     ----------
-    .. [1] G. E. Blelloch, Prefix sums and their applications, report CMU-CS-90-190, Carnegie Mellon University, 1990.
+    .. [1] Blelloch, G. E., Prefix sums and their applications, report CMU-CS-90-190, Carnegie Mellon University, 1990.
 
     Examples
     --------
