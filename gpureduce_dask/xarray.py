@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gpureduce_dask as gr
 
@@ -24,8 +24,13 @@ except ModuleNotFoundError as error:
     received = f"gpureduce_dask.xarray: {error}"
     raise ExtraError(message("import", received, "xarray", "Install it: pip install xarray.")) from error
 
+if TYPE_CHECKING:
+    from .xarray_methods import Methods
+else:
+    Methods = object
 
-class Accessor:
+
+class Accessor(Methods):
     """The functions of ``gpureduce_dask`` that take an array, as methods of a DataArray or a Dataset.
 
     Parameters
@@ -50,13 +55,14 @@ class Accessor:
 
 def method(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function as a method, which passes the accessor's array: the first one, of functions of several arrays."""
-    parameters = dict(inspect.signature(function).parameters)
+    signature = inspect.signature(function)
+    parameters = dict(signature.parameters)
     parameters.pop("a", parameters.pop("x", None))
     if "axis" in parameters and "dim" in parameters:
         axis, dim = parameters["axis"], parameters["dim"]
         swapped = {"axis": dim.replace(kind=axis.kind), "dim": axis.replace(kind=dim.kind)}
         parameters = {p.name: p for p in (swapped.get(name, p) for name, p in parameters.items())}
-    signature = inspect.Signature(list(parameters.values()))
+    signature = signature.replace(parameters=list(parameters.values()))
     rest = next((p.name for p in parameters.values() if p.kind is p.VAR_KEYWORD), "")
 
     @functools.wraps(function)

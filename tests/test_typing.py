@@ -32,14 +32,22 @@ LINES = {
     "reveal_type(gr.OPERATORS['sum'])": r"gpureduce_dask.operators.monoid.Monoid",
     "reveal_type(gr.errors.AxisError('text'))": r"gpureduce_dask.errors.AxisError",
     "reveal_type(gr.__version__)": r"str",
+    "own.max('time', where=t > 0)": "",
+    "own.grouped([0], 'mean', 'time')": "",
+    "own.max(axes=0)": r'Unexpected keyword argument "axes" for "max" of "Methods"',
+    "own.nonsense": r'"Accessor" has no attribute "nonsense"',
+    "reveal_type(own.stats(['mean'])['mean'])": r'Revealed type is "Any \| .*DataArray"',
+    "reveal_type(own.plan('sum').tasks)": r"int",
 }
 HEADER = """
 import numpy as np
 import xarray as xr
 
 import gpureduce_dask as gr
+import gpureduce_dask.xarray
 
 x, t = np.ones(3), xr.DataArray([1.0])
+own: gpureduce_dask.xarray.Accessor = t.gr
 """
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
+import textwrap
+from pathlib import Path
 
 import dask.array as da
 import numpy as np
@@ -32,6 +35,40 @@ ARGUMENTS = {
     "stats": {"names": ["min", "max"]},
     "vdot": {"b": np.ones((3, 4))},
 }
+
+STUB = Path(accessor.__file__).with_name("xarray_methods.pyi")
+HEAD = '''\
+"""The methods of the accessor of xarray's arrays, for type checkers and editors; at run time xarray.py makes them.
+
+Written from the signatures of the functions by ``python tests/test_xarray_accessor.py``; a test compares the two.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from xarray import Dataset
+
+from .api.explain import Explanation
+from .api.summaries import Description, Descriptions, Statistics
+from .graph.plan import Plan
+from .operators.monoid import Monoid
+from .parameters import Array, ArrayLike, Axis, Dims, DType, OneAxis, OneDim, SplitEvery
+
+class Methods:
+'''
+
+
+def stub():
+    """The text of the stub: a declaration a method, with annotations that stand in quotes as names."""
+    signatures = {name: str(inspect.signature(getattr(accessor.Accessor, name))) for name in METHODS}
+    bare = {name: re.sub(r"(: |-> )'(.*?)'", r"\1\2", text) for name, text in signatures.items()}
+    whole = [re.sub("(?<!,) ", "~", f"def {name}{text}: ...") for name, text in bare.items()]  # broken after commas
+    lines = [textwrap.fill(text, 116, subsequent_indent="    ").replace("~", " ") for text in whole]
+    return HEAD + textwrap.indent("\n".join(lines), "    ") + "\n"
+
+
+def test_type_checkers_see_the_methods_as_they_are():
+    assert STUB.read_text() == stub(), "python tests/test_xarray_accessor.py writes the stub anew"
 
 
 @pytest.fixture
@@ -104,3 +141,7 @@ def test_errors(field):
         field.gr.stats()
     with pytest.raises(errors.ArgumentError, match=r"^max: axis=0 and dim='time'"):
         field.gr.max("time", axis=0)
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub())
