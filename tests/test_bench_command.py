@@ -12,7 +12,7 @@ from gpureduce_dask.tools.bench import command, random_calls
 
 # Options that documents and scripts name.
 OPTIONS = {
-    "kernels": "scans one-read json plot page gib only no-peers",
+    "kernels": "scans one-read json plot page gib only no-peers cupynumeric",
     "trees": "scans one-read grids mechanisms json plot page gpus workers mib chunks repeats no-stock protocol budget",
     "host": "json numbagg page mib repeats",
     "soak": "json only gpus workers mib minutes seed",

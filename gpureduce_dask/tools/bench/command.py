@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -32,7 +33,18 @@ def _kernel_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gib", type=float, default=4, help="size of a chunk (default: 4)")
     _only(parser, "the rows' labels")
     parser.add_argument("--no-peers", action="store_true", help="time ours alone (default: CuPy, torch and others too)")
-    _json(parser, "kernels.json, of the suites scan_kernels.json or one_read_kernels.json")
+    parser.add_argument(
+        "--cupynumeric",
+        nargs="?",
+        const=sys.executable,
+        metavar="PYTHON",
+        help="in place of kernels, whole calls beside cuPyNumeric, which this Python has (default: the one that runs)",
+    )
+    _json(
+        parser,
+        "kernels.json, of the suites scan_kernels.json or one_read_kernels.json, of --cupynumeric "
+        "beside_cupynumeric.json, beside which cupynumeric.json is written",
+    )
     _made_of_results(parser, "shares of the ceiling")
 
 
@@ -216,11 +228,25 @@ def run(args: argparse.Namespace) -> int:
 
 def _kernels(args: argparse.Namespace) -> int:
     need_gpu("bench kernels")
+    if args.cupynumeric:
+        from . import beside_cupynumeric
+
+        path = _path(args, "beside_cupynumeric.json")
+        beside_cupynumeric.run(args.cupynumeric, args.gib, args.only, path)
+        return _report_cupynumeric(path)
     from . import kernels, one_read, scans
 
     suite = {"scans": scans.SCANS, "one_read": one_read.ONE_READ}.get(args.suite, kernels.REDUCTIONS)
     result = kernels.run(suite, args.gib, args.only, not args.no_peers, _path(args, "kernels.json"))
     return _report_kernels(args, result)
+
+
+def _report_cupynumeric(path: Path) -> int:
+    from . import beside_cupynumeric
+
+    ours, theirs = (json.loads(each.read_text()) for each in (path, beside_cupynumeric.beside(path)))
+    print(beside_cupynumeric.summary(ours, theirs))
+    return 0 if beside_cupynumeric.is_clean(ours) else 1
 
 
 def _path(args: argparse.Namespace, name: str) -> Path:
@@ -244,6 +270,8 @@ def _report(args: argparse.Namespace) -> int:
         return _report_host(args, result)
     if "workflows" in result:
         return _report_workflows(args, result)
+    if isinstance(result.get("rows"), dict):
+        return _report_cupynumeric(path)
     return _report_trees(args, result) if "runs" in result else _report_kernels(args, result)
 
 
