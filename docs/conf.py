@@ -87,6 +87,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "min_reported_time": 1e9,
     "write_computation_times": False,
+    "default_thumb_file": str(HERE / "_static" / "chunks.svg"),  # of what is not run
     "plot_gallery": "True",
 }
 # plt.show() where there is no screen.

@@ -14,6 +14,7 @@ anywhere. It is not commutative: the older step must stay left. That is all a mo
 import argparse
 
 import dask.array as da
+import matplotlib.pyplot as plt
 import numpy as np
 
 import gpureduce_dask as gr
@@ -81,6 +82,15 @@ def main() -> None:
     for station in range(3):
         print(f"station {station}: {got[station]:.4f}, one by one {expected[station]:.4f}")
     print(f"right for all {len(got)} stations, over {x.numblocks[0]} chunks in time")
+
+    last = 300
+    _, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
+    axes.scatter(range(-last, 0), readings[-last:, 0], 40 * weights[-last:], color="gray", label="by weight")
+    axes.axhline(got[0], label="recent mean")
+    axes.axhline(readings[:, 0].mean(), linestyle=":", label="mean of all")
+    axes.set(xlabel="readings before now", ylabel="degrees at one station")
+    axes.legend()
+    plt.show()
 
 
 if __name__ == "__main__":

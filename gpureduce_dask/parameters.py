@@ -26,9 +26,9 @@ Dims: TypeAlias = Hashable | Iterable[Hashable] | None
 OneDim: TypeAlias = Hashable | None
 
 ARRAY = """array_like
-    A dask array, or what ``dask.array.asanyarray`` makes one of: a NumPy array, a list, a number, and a CuPy or a
-    pandas array as well. It is one chunk then. Of an ``xarray.DataArray`` or ``xarray.Dataset`` the result is one too,
-    with the labels that xarray's own reductions leave."""
+    A dask array, or anything that ``dask.array.asanyarray`` turns into one, as one chunk: a NumPy, CuPy or pandas
+    array, a list, a number. For an ``xarray.DataArray`` or ``xarray.Dataset`` the result is one too, with the labels
+    that xarray's own reductions leave."""
 OUT = """dask.array.Array, optional
     An array of the result's shape. It becomes the result, and is returned."""
 
@@ -51,13 +51,13 @@ REDUCED: Mapping[str, str] = {
     Which elements count. It broadcasts with the array. By default all do. Where none counts, the result is the one of
     an empty array.""",
     "initial": """scalar, optional
-    A number that is reduced together with the elements of each result. The result's dtype has to hold it.""",
+    A number that is reduced together with the elements of each result. It has to fit into the result's dtype.""",
     "weights": """array_like, optional
     The weight of each element: real numbers that broadcast with the array. Sums and norms multiply by it (a sum of
     squares each square). Means, variances and moments count an element as often as its weight says.""",
     "min_count": """int, optional
-    How many elements that count and are not NaN a result needs. Where there are fewer it is NaN (NaT for times). The
-    dtype of what would be an integer is float64 then. By default there is no such limit.""",
+    How many elements that count and are not NaN a result needs. Where there are fewer it is NaN (NaT for times). With
+    it, results that would be integers are float64. By default there is no such limit.""",
     "dim": """str or iterable of str, optional
     The dimensions of a DataArray or a Dataset to reduce, in place of `axis`. By default all of them.""",
 }
@@ -70,14 +70,14 @@ SCANNED: Mapping[str, str] = {
     "exclusive": """bool, default False
     Leave each element out of its own result.""",
     "reverse": """bool, default False
-    Start at the end. What is said of elements before another one holds for those behind it then.""",
+    Start at the end: each result is of its own element and those behind it.""",
     "segments": """array_like, optional
     Where the scan starts anew: bools that are true there, or labels that differ there from the one before. Of the shape
     of the array, or of its size along the axis.""",
     "method": """{"sequential", "blelloch"}, default "sequential"
     How stock dask scans, where it does: see Notes. All other arrays are scanned in one way.""",
     "include_initial": """bool, default False
-    Put the result for no elements before the others. The chunk that it goes to is longer by one then: the first, or
+    Put the result for no elements before the others. The chunk that it goes to becomes longer by one: the first, or
     with `reverse` the last.""",
     "dim": """str, optional
     The dimension of a DataArray or a Dataset to scan along, in place of `axis`.""",

@@ -167,7 +167,7 @@ def histogram(
     Parameters
     ----------
     a : array_like or xarray.DataArray
-        A dask array, or what ``dask.array.asanyarray`` makes one of. The result has no labels.
+        A dask array, or what ``dask.array.asanyarray`` turns into one. The result has no labels.
     bins : int or array_like
         How many bins of equal width there are in `range`, or their edges, in increasing order.
     range : tuple of two float, optional

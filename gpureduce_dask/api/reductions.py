@@ -792,7 +792,7 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
     Parameters
     ----------
     a : array_like or xarray.DataArray
-        A dask array, or what ``dask.array.asanyarray`` makes one of. The result of a DataArray is one too.
+        A dask array, or what ``dask.array.asanyarray`` turns into one. For a DataArray the result is one too.
     b : array_like or xarray.DataArray
         An array of the same shape; or of another shape and as many elements, which are then taken in C order.
 

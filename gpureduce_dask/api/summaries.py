@@ -128,7 +128,7 @@ def stats(
     Parameters
     ----------
     x : array_like, xarray.DataArray or xarray.Dataset
-        A dask array, or what ``dask.array.asanyarray`` makes one of, which is one chunk then.
+        A dask array, or what ``dask.array.asanyarray`` turns into one, as one chunk.
     names : sequence of str or Monoid
         Which statistics: names in ``gpureduce_dask.OPERATORS`` of operators of one array; ``"count"``, the number of
         elements, and ``"nancount"``, the number of those that are not NaN; and any :class:`Monoid` of one array.
@@ -206,7 +206,7 @@ def describe(x: ArrayLike, ddof: float = 1) -> Description | Descriptions:
     Parameters
     ----------
     x : array_like, xarray.DataArray or xarray.Dataset
-        A dask array, or what ``dask.array.asanyarray`` makes one of.
+        A dask array, or what ``dask.array.asanyarray`` turns into one.
     ddof : float, default 1
         Delta degrees of freedom of the standard deviation. The default is that of the tables of this name of pandas and
         SciPy; that of :func:`std` and :func:`stats` is NumPy's 0.
