@@ -343,12 +343,17 @@ def _order(x: Any, name: str, numblocks: Coords) -> list[int] | None:
 
 
 def _source(x: Any, name: str, coords: Coords) -> Coords | None:
-    """The one block of an array of this name that a chunk is made of."""
+    """The one block of an array of this name that a chunk is made of: the nearest, for a result of many blocks, such as
+    the mean that chunks are compared with or the total of those before it, is further away."""
     graph = optimize(x.dask, [(x.name, *coords)])
-    needs: list[frozenset[Any]] = [getattr(node, "dependencies", frozenset()) for node in graph.values()]
-    of_handles = [any(str(key).startswith(PREFIX) for key in each) for each in needs]
-    anchors = {key for each, is_so in zip(needs, of_handles, strict=True) if is_so for key in each}
-    keys = {key for each, is_so in zip(needs, of_handles, strict=True) if not is_so for key in each}
-    keys |= graph.keys() - anchors  # of a result of the same array, which chunks are compared with
-    found = [key[1:] for key in keys if isinstance(key, tuple) and key[0] == name]
-    return found[0] if len(found) == 1 else None
+    ahead: set[Any] = {(x.name, *coords)}
+    seen: set[Any] = set()
+    while ahead:
+        found = [key[1:] for key in ahead if isinstance(key, tuple) and key[0] == name]
+        if found:
+            return found[0] if len(found) == 1 else None
+        seen |= ahead
+        needs: list[frozenset[Any]] = [getattr(graph.get(key), "dependencies", frozenset()) for key in ahead]
+        # Of a task that takes handles, its other chunks are there to keep it on their worker.
+        ahead = {key for each in needs if not any(str(k).startswith(PREFIX) for k in each) for key in each} - seen
+    return None

@@ -149,17 +149,24 @@ GR_HD void finish_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     write_tile<Op, Emit, V, Threads, Wide, Unaligned, Finish, false>(task, tile, split);
 }
 
+// Blocks of variances that share an SM. Left alone, the compiler makes room for a fifth and begins to take in a batch when
+// a quarter of its loads is issued; in 64 registers it issues all of them first.
+template <class Op> struct BlocksOf { static const int count = 0; };
+template <class T, bool SkipNan> struct BlocksOf<Var<T, SkipNan>> { static const int count = sizeof(T) == 4 ? 4 : 0; };
+template <class T, bool SkipNan> struct BlocksOf<Std<T, SkipNan>> : BlocksOf<Var<T, SkipNan>> {};
+
 // Blocks that share an SM, as the plan counts on: 0 leaves it to the compiler.
-template <class Op, int V, bool Even> struct Resident {
+template <class Op, int V, bool Even, bool Unaligned> struct Resident {
     static const bool crowded = Even && (Op::crowded & Reader<typename Op::In>::size_a);
-    static const int blocks = GR_BLOCKS || !crowded ? GR_BLOCKS : V > 2 ? 2 : V > 1 ? 3 : 4;
+    static const int few = V > 2 ? 2 : V > 1 ? 3 : 4;
+    static const int blocks = GR_BLOCKS ? GR_BLOCKS : crowded ? few : Even && !Unaligned ? BlocksOf<Op>::count : 0;
 };
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
 // one chunk. Unaligned: lines begin at any alignment, and slots with them. Uses Threads * V states of shared memory.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, bool Unaligned, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce_columns(
+__global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Unaligned>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;

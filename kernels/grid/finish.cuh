@@ -26,11 +26,7 @@ GR_HD bool is_last_block(u32* ticket, u64 splits) {
 // The partials that the last block reads behind a ticket, and those that it waits for and clears.
 template <class State> struct Stored {
     const State* at;
-    GR_HD bool read(u32 i, State& to) const {
-        to = load_state(at + i);
-        return true;
-    }
-    GR_HD void clear(u32) const {}
+    GR_HD State read(u32 i) const { return load_state(at + i); }
 };
 template <class State> struct Published {
     TileState<State, 16>* at;
@@ -56,12 +52,18 @@ template <int Finish, class Todo> GR_HD bool is_joining(const Todo& task, u64 gr
     return is_last_block(task.tickets + group, task.splits);
 }
 
-// Combines the partials first, first + step, ... below `end`, left to right: so many are loaded before the first is
-// combined, as many as leave the kernel the registers that its loop over elements needs.
-template <class Op, int count, class Partials>
-GR_HD void combine_partials(typename Op::State& state, const Partials& partials, u32 first, u32 end, u32 step) {
+// Combines the partials first, first + step, ... below `end`, left to right. What a kernel needs here it needs beside its
+// loop over elements, which holds loads under way in registers: so what is there already is read one by one.
+template <class Op, int, class State>
+GR_HD void combine_partials(State& state, const Stored<State>& partials, u32 first, u32 end, u32 step) {
+#pragma unroll 2
+    for (u32 at = first; at < end; at += step) state = Op::combine(state, partials.read(at));
+}
+// The same of partials that are waited for, so many at a time.
+template <class Op, int count, class State>
+GR_HD void combine_partials(State& state, const Published<State>& partials, u32 first, u32 end, u32 step) {
     for (u32 at = first; at < end; at += count * step) {
-        typename Op::State each[count];
+        State each[count];
         bool there[count], all;
 #pragma unroll
         for (int i = 0; i < count; i++) there[i] = at + i * step >= end;
@@ -90,7 +92,7 @@ GR_HD typename Op::State fold_partials(const Partials& partials, u64 count) {
     const u64 share = (count + Threads - 1) / Threads;
     const u64 first = Op::commutative ? threadIdx.x : threadIdx.x * share, step = Op::commutative ? Threads : 1;
     const u64 end = Op::commutative || first + share > count ? count : first + share;
-    combine_partials<Op, 2>(state, partials, first, end, step);
+    combine_partials<Op, (sizeof(typename Op::State) > 16 ? 1 : 2)>(state, partials, first, end, step);
     return block_reduce<Op, Threads>(state);
 }
 
