@@ -103,9 +103,9 @@ GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const
 }
 
 // Lines side by side, in planes, Groups * Vector a thread: Vector that one load takes, in groups a warp's width apart, so that the
-// warp reads and writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks. Without Dense operands'
-// columns lie apart, units the bytes from one to the next, and Vector is 1.
-template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Dense, bool Exclusive>
+// warp reads and writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks. Without
+// Contiguous operands' columns lie apart, units the bytes from one to the next, and Vector is 1.
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Contiguous, bool Exclusive>
 struct ThreadColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
@@ -128,8 +128,8 @@ struct ThreadColumnScan {
         out = (u8*)task.out + begin.c + column * sizeof(Out);
     }
 
-    GR_HD i64 unit_a() const { return Dense ? Reader<In>::size_a : (i64)task.unit_a; }
-    GR_HD i64 unit_b() const { return Dense ? Reader<In>::size_b : (i64)task.unit_b; }
+    GR_HD i64 unit_a() const { return Contiguous ? Reader<In>::size_a : (i64)task.unit_a; }
+    GR_HD i64 unit_b() const { return Contiguous ? Reader<In>::size_b : (i64)task.unit_b; }
     GR_HD bool is_whole() const { return first + 32 * columns <= task.parts; }
     // Whole: all lines of the warp exist. Those of a group exist together or not at all.
     template <bool Whole> GR_HD bool has(int group) const { return Whole || column + group * 32 * Vector < task.parts; }
@@ -196,10 +196,10 @@ struct ThreadColumnScan {
 };
 
 // Grid: the blocks of all planes. Results lie side by side.
-template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Dense, bool Exclusive>
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Contiguous, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : ThreadColumnOps<Op, Emit, 1, Exclusive>::resident / Threads)
     scan_thread_columns(const __grid_constant__ Scan task) {
-    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Dense, Exclusive> work(task);
+    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Contiguous, Exclusive> work(task);
     if (work.is_whole()) work.template run<true>();
     else work.template run<false>();
 }
