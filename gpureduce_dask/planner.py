@@ -124,16 +124,16 @@ def by_worker(
     ``holders`` are the workers that hold each chunk; one that nobody holds goes where its predecessor does.
     ``memory`` bounds the bytes of a task's chunks, for they are all in its worker's memory while it runs.
     """
-    held: dict[str, list[int]] = {}
+    by_worker: dict[str, list[int]] = {}
     last = next((sorted(h)[0] for h in holders if h), "")
     for i, workers in enumerate(holders):
         if len(workers) == 1:
             last = workers[0]
         elif workers:
-            last = min(workers, key=lambda w: (len(held.get(w, ())), w))
-        held.setdefault(last, []).append(i)
+            last = min(workers, key=lambda w: (len(by_worker.get(w, ())), w))
+        by_worker.setdefault(last, []).append(i)
     groups = []
-    for worker, members in sorted(held.items()):
+    for worker, members in sorted(by_worker.items()):
         most = in_memory(len(members), slices, threads.get(worker, 1), chunk_bytes, least)
         room = memory.get(worker, math.inf) * MEMORY_SHARE / threads.get(worker, 1)
         size = max(1, min(most, _as_many(room, chunk_bytes)))

@@ -302,7 +302,7 @@ def move_in_chains(
     there = {key: users[key] for key in known if key in users}
     ends = (key for key, mine in there.items() if len(mine) != 1 or any(len(graph[u].dependencies) > 1 for u in mine))
     wanted = wanted.union(ends)
-    moved = dict(graph)
+    fused = dict(graph)
     apart: set[Key] = set()  # groups whose chunks stay tasks of their own
     flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, GroupNode)}
     bundles = []
@@ -315,13 +315,13 @@ def move_in_chains(
         if not bundle.inside:
             apart.update(group.key for group in groups if _is_only_combined(group, users, wanted))
         for key in bundle.inside | replaced:
-            del moved[key]
+            del fused[key]
         bundles.append(bundle)
     for several in _in_turn(bundles, in_turn):
-        moved.update((node.key, node) for node in _written(several))
+        fused.update((node.key, node) for node in _written(several))
     for user in {user for key in apart for user in users[key]}:
-        _widen(user, moved, apart)
-    return moved
+        _widen(user, fused, apart)
+    return fused
 
 
 def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:

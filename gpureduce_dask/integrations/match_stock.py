@@ -90,8 +90,8 @@ def _function(f: Any) -> Function:
     if not isinstance(f, partial):
         return f, (), frozenset()
     inner, args, kwargs = _function(f.func)
-    held = dict(kwargs) | {k: v for k, v in f.keywords.items() if k not in OPTIONS}
-    return inner, (*args, *f.args), frozenset(held.items())
+    options = dict(kwargs) | {k: v for k, v in f.keywords.items() if k not in OPTIONS}
+    return inner, (*args, *f.args), frozenset(options.items())
 
 
 def _options(f: Any) -> dict[str, Any]:
