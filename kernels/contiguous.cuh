@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_lines(const __g
             if (pack + i * step < whole) take(pack + i * step, to[i]);
 #pragma unroll
         for (int i = 0; i < Loads; i++)
-            if (pack + i * step < whole) store_once((Copied*)task.out + pack + i * step, to[i]);
+            if (pack + i * step < whole) store_streaming((Copied*)task.out + pack + i * step, to[i]);
     }
     if (blockIdx.x > 0) return;
     for (u64 at = whole * n + threadIdx.x; at < task.runs; at += Threads) {

@@ -823,7 +823,7 @@ DEFECTS = {
     ),
     "a flag is raised without a release": ("    simt::release();\n", "", ("columns",)),
     "a tile is fetched before it is taken": (
-        "if (speaks(lane)) await(&work.ring().taken, round + 3);",
+        "if (represents_warp(lane)) await(&work.ring().taken, round + 3);",
         "",
         ("short lines", "columns"),
     ),

@@ -131,13 +131,13 @@ def test_lazy_host_chunks_are_made_in_small_steps():
 
 
 def test_many_slices_are_made_several_a_task():
-    assert planner.made_in_turn(16, 16, 2, 32 * MIB, math.inf, MIB) == 2  # eight tasks for two threads
-    assert planner.made_in_turn(16, 15, 2, 32 * MIB, math.inf, MIB) == 1
-    assert planner.made_in_turn(2, 1000, 4, MIB, 8.0, 8.0) == 62
+    assert planner.slices_per_task(16, 16, 2, 32 * MIB, math.inf, MIB) == 2  # eight tasks for two threads
+    assert planner.slices_per_task(16, 15, 2, 32 * MIB, math.inf, MIB) == 1
+    assert planner.slices_per_task(2, 1000, 4, MIB, 8.0, 8.0) == 62
     chunk = planner.STEP_BYTES // 4
-    assert planner.made_in_turn(2, 1000, 1, chunk, 8.0, 8.0) == 2  # so that bars of progress move
-    assert planner.made_in_turn(2, 1000, 1, chunk, math.inf, 8.0) == 16  # what one task makes at most
-    assert planner.made_in_turn(2, 1000, 1, MIB, 8.0, planner.RESULTS_BYTES / 3) == 3  # which leave it together
+    assert planner.slices_per_task(2, 1000, 1, chunk, 8.0, 8.0) == 2  # so that bars of progress move
+    assert planner.slices_per_task(2, 1000, 1, chunk, math.inf, 8.0) == 16  # what one task makes at most
+    assert planner.slices_per_task(2, 1000, 1, MIB, 8.0, planner.RESULTS_BYTES / 3) == 3  # which leave it together
 
 
 def _tasks(*arrays):

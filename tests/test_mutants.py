@@ -347,7 +347,7 @@ MUTANTS = [
     Mutant("rows past the last", "short rows", "reduce_short_rows(", "Lanes == 0 && row[r] < task.rows", "Lanes == 0"),
     Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + subwarps * Batch - 1", "task.rows"),
     Mutant("every lane writes", "short rows", "reduce_short_rows(", "threadIdx.x % Lanes == 0 && "),
-    Mutant("cells past the last", "subwarps", "write_rows(", "if (row < count) store_once", "store_once"),
+    Mutant("cells past the last", "subwarps", "write_rows(", "if (row < count) store_streaming", "store_streaming"),
     # columns
     Mutant("barrier dropped before columns are folded", "columns", "fold_down(", BARRIER),
     Mutant("barrier dropped between folds of columns", "columns", "fold_down(", BARRIER, nth=1),

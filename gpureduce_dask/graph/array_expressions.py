@@ -181,12 +181,12 @@ class CallTemplate:
 
     def _run(self, stand_ins: Sequence[Any]) -> Any:
         args, kwargs = substitute(self.slots, Slot, lambda slot: stand_ins[slot.number])
-        with inside():
+        with graph_based():
             return self.function(*args, **kwargs)
 
 
 @contextmanager
-def inside() -> Iterator[None]:
+def graph_based() -> Iterator[None]:
     """A block in which all arrays are graph-based."""
     token = _is_inside.set(True)
     try:

@@ -220,7 +220,7 @@ class Tree:
 
     def _as_array(self, source: Source) -> Tree:
         """The array of the blocks that were written."""
-        tasks = Tasks(self.writer.tasks, source.in_turn(self.order[0]))
+        tasks = Tasks(self.writer.tasks, source.slices_per_task(self.order[0]))
         graph = HighLevelGraph.from_collections(self.name, tasks, dependencies=source.dependencies)
         if layers := source.futures:
             names = {f"{self.name}-handles-{i}": layer for i, layer in enumerate(layers)}

@@ -216,7 +216,7 @@ class Source:
         groups = planner.by_worker(homes, threads, slices, reduction.chunk_bytes, self.memory, self.least_bytes)
         return planner.smaller(groups, reduction.size) if reduction.size else groups
 
-    def in_turn(self, stage: Axes) -> int:
+    def slices_per_task(self, stage: Axes) -> int:
         """How many slices one task may make, one after another, where it makes all chunks of each."""
         return 1
 
@@ -284,7 +284,7 @@ class LazySource(Source):
     def _size(self, chunks: int, slices: int) -> int:
         return self.size
 
-    def in_turn(self, stage: Axes) -> int:
+    def slices_per_task(self, stage: Axes) -> int:
         reduction = self.reduction
         blocks = reduction.x.numblocks
         chunks = math.prod(blocks[a] for a in stage)
@@ -294,7 +294,7 @@ class LazySource(Source):
         kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
         results = bytes_of_largest(kept, reduction.bound)
         known = reduction.chunk_bytes, reduction.partial_bytes, results
-        return planner.made_in_turn(chunks, slices, self.known.total, *known)
+        return planner.slices_per_task(chunks, slices, self.known.total, *known)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         name = self.partials.name

@@ -112,10 +112,10 @@ def reduce(
         ordered,
         is_mapped or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
-    apart = () if layout.direct or placed or ordered or is_mapped else layout.apart(shape, _are_added(bound))
-    if apart:
-        folded = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
-        for axis in apart:
+    separate = () if layout.direct or placed or ordered or is_mapped else layout.separate_axes(shape, _are_added(bound))
+    if separate:
+        folded = reduce(given, bound, tuple(a for a in axes if a not in separate), place)
+        for axis in separate:
             folded = combine_axis(folded, bound, axis)
         return _closed(folded, bound, before, final)
     sizes = tuple(d.size for d in (*layout.outer, *layout.inner))

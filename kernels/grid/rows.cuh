@@ -305,7 +305,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __
         for (int r = 0; r < Batch; r++) {
             typename Op::State state = warp_reduce<Op, Lanes>(Op::settle(acc[r]));
             if (threadIdx.x % Lanes == 0 && row[r] < task.rows)
-                store_once(out + task.first_cell + task.row.at(row[r]).c, Emit::of(state, task.option));
+                store_streaming(out + task.first_cell + task.row.at(row[r]).c, Emit::of(state, task.option));
         }
     }
 }

@@ -127,7 +127,7 @@ GR_HD bool write_rows(const Task<Chunks>& task, u64 first, u32 count, typename R
 #pragma unroll
     for (int r = 0; r < rows_per_lane; r++) {
         const u32 row = Transpose::result_row(r) * subwarps + subwarp;
-        if (row < count) store_once(out + task.row.at(first + row).c, Emit::of(settled[r], task.option));
+        if (row < count) store_streaming(out + task.row.at(first + row).c, Emit::of(settled[r], task.option));
     }
     return true;
 }

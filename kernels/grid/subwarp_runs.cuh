@@ -44,5 +44,5 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_subwarp_runs(const 
     TransposeReduce<R, Lanes, 1>::run(states);
     if (row >= rows || threadIdx.x % Lanes) return;
     const auto state = R::settle(states[0], pivot, task.length * lines, task.base[0].index, task.step_c);
-    store_once((typename Emit::Out*)task.out + task.first_cell + task.row.at(first + row).c, Emit::of(state, task.option));
+    store_streaming((typename Emit::Out*)task.out + task.first_cell + task.row.at(first + row).c, Emit::of(state, task.option));
 }

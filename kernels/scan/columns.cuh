@@ -221,18 +221,18 @@ struct StripScan : TileWork<Strips, Warps, 1> {
 #pragma unroll
                     for (int j = 0; j < V; j++)
                         if (first + j * (u32)(ColumnStride * sizeof(Out)) - low < high - low)
-                            store_once((Out*)to + j * ColumnStride, result.at[j]);
+                            store_streaming((Out*)to + j * ColumnStride, result.at[j]);
                 } else
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        if (j * ColumnStride < columns) store_once((Out*)to + j * ColumnStride, result.at[j]);
+                        if (j * ColumnStride < columns) store_streaming((Out*)to + j * ColumnStride, result.at[j]);
                 to += step;
             }
         }
     };
     static GR_HD void store_pack(u8* to, const Pack<Out, V>& result) {
         if constexpr (V == 1) {
-            store_once((Out*)to, result.at[0]);
+            store_streaming((Out*)to, result.at[0]);
         } else {
             Shared<Out, V> both;
             both.pack = result;

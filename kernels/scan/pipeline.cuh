@@ -93,7 +93,7 @@ template <class Work> struct Pipeline {
                 arrive_at(prefix_barrier(round), barrier_threads);
             } else {
                 __syncwarp();
-                if (speaks(lane)) {  // one warp after another
+                if (represents_warp(lane)) {  // one warp after another
                     await(&work.ring().found, round * LookBackWarps + look_back_warp);
                     raise(&work.ring().found, round * LookBackWarps + look_back_warp + 1);
                 }
@@ -141,7 +141,7 @@ template <class Work> struct Pipeline {
                 if (Work::barrier_on_prefix) {
                     wait_at(prefix_barrier(round - WRITE_DELAY), barrier_threads);
                 } else {
-                    if (speaks(lane)) await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);
+                    if (represents_warp(lane)) await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);
                     __syncwarp();
                 }
                 if constexpr (!Traits::keeps_elements)
@@ -155,7 +155,7 @@ template <class Work> struct Pipeline {
                                   pending[WRITE_DELAY - 1], elements);
             if (Traits::keeps_elements || round >= WRITE_DELAY) __syncwarp();
             if (!Work::prefetches_tile || (!Work::barrier_on_prefix && round >= WRITE_DELAY)) {
-                if (speaks(lane)) await(&work.ring().taken, round + 3);
+                if (represents_warp(lane)) await(&work.ring().taken, round + 3);
                 __syncwarp();
             }
             if (location(round + 2).tile < tiles) work.fetch(location(round + 2), (round + 2) % stages);

@@ -49,7 +49,10 @@ MECHANISMS: dict[str, tuple[tuple[Any, str, Callable[..., Any]], ...]] = {
     "views by handles": ((views, "select_source", _nothing),),
     "bundles of slices": ((sources, "partials_travel", _no),),
     "sets of slices": ((planner, "sets_of_slices", _none),),
-    "partials that leave a GPU together": ((chunk, "leave_together", _as_it_is), (chunk, "staying", nullcontext)),
+    "partials that leave a GPU together": (
+        (chunk, "small_to_host_together", _as_it_is),
+        (chunk, "keep_on_device", nullcontext),
+    ),
     "blocks finished in the joining task": ((fusion, "finish_together", _as_it_is),),
     "groups of lazy chunks fused": ((fusion, "move_in_chains", _as_it_is),),
 }
