@@ -3,7 +3,7 @@
 The loops are a plain library that the package loads with ctypes. It has no part of Python's C interface, so that a
 wheel with it serves every Python 3 of one platform and is tagged ``py3-none-<platform>``; a wheel without it is
 ``py3-none-any``. On Linux the platform is ``manylinux_2_<minor>``, the oldest glibc that the wheel runs on, where the
-library needs nothing but glibc. What it needs is told by objdump, which comes with most compilers; else the platform is
+library needs nothing but glibc. objdump, which comes with most compilers, lists what it needs; else the platform is
 ``linux``, and the wheel is for machines like this one.
 """
 
@@ -54,8 +54,8 @@ def compiled() -> Path | None:
         subprocess.run(command, check=True, capture_output=True, text=True)
         new.replace(library)
     except (OSError, subprocess.CalledProcessError) as error:
-        told = "\n".join((getattr(error, "stderr", None) or str(error)).splitlines()[:10])
-        print(f"gpureduce-dask: no compiled host loops, NumPy stands in for them: {told}", file=sys.stderr)
+        reason = "\n".join((getattr(error, "stderr", None) or str(error)).splitlines()[:10])
+        print(f"gpureduce-dask: no compiled host loops, NumPy stands in for them: {reason}", file=sys.stderr)
         return None
     return library
 
@@ -63,7 +63,7 @@ def compiled() -> Path | None:
 def manylinux(library: Path) -> str | None:
     """The manylinux platform that a library qualifies for, as PEP 600 has it; None if for none that is known."""
     try:
-        told = subprocess.run(
+        listing = subprocess.run(
             ["objdump", "-p", str(library)],
             check=True,
             capture_output=True,
@@ -72,18 +72,18 @@ def manylinux(library: Path) -> str | None:
         ).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
-    minor = glibc(told)
+    minor = glibc(listing)
     system, _, machine = sysconfig.get_platform().partition("-")
     return f"manylinux_2_{minor}_{machine}" if system == "linux" and minor else None
 
 
-def glibc(told: str) -> int | None:
-    """The minor version of the oldest glibc 2 that a library runs with, by what objdump -p tells of it.
+def glibc(listing: str) -> int | None:
+    """The minor version of the oldest glibc 2 that a library runs with, by what objdump -p lists.
 
     None if the library needs other libraries, or something of glibc that has no such version, as what is private to it.
     """
-    needed = set(re.findall(r"^ *NEEDED +(\S+)$", told, re.MULTILINE))
-    _, _, references = told.partition("Version References:")
+    needed = set(re.findall(r"^ *NEEDED +(\S+)$", listing, re.MULTILINE))
+    _, _, references = listing.partition("Version References:")
     names = re.findall(r"^ +0x\w+ +0x\w+ +\d+ +(\S+)$", references, re.MULTILINE)
     versions = [re.fullmatch(r"GLIBC_2\.(\d+)(\.\d+)?", name) for name in names]
     if not names or not needed <= OF_GLIBC or not all(versions):

@@ -309,9 +309,9 @@ def chunks_picture() -> str:
     def y(ms: float) -> float:
         return height - bottom - (height - top - bottom) * (math.log10(ms) - low) / (high - low)
 
-    said = f"sum of {run['nbytes'] >> 30} GiB of float32, one {run['device']}, {run['date']}"
-    heads = [f"Milliseconds of a {said},", "cut into more and more chunks"]
-    parts = ground(width, height, f"Milliseconds of a {said}, against the number of chunks", left - 48, heads)
+    caption = f"sum of {run['nbytes'] >> 30} GiB of float32, one {run['device']}, {run['date']}"
+    heads = [f"Milliseconds of a {caption},", "cut into more and more chunks"]
+    parts = ground(width, height, f"Milliseconds of a {caption}, against the number of chunks", left - 48, heads)
     for ms in (10, 100, 1000):
         parts.append(f'<path d="M{left} {y(ms):.1f}H{width - right}" stroke="#ddd"/>')
         parts.append(text(left - 8, y(ms) + 4, f"{ms:,}", 'text-anchor="end"'))
@@ -351,9 +351,9 @@ def host_picture() -> str:
     def x(times: float) -> float:
         return left + (width - left - right) * (math.log2(times) - low) / (high - low)
 
-    said = f"{result['processor']}, {result['cores']} cores, {result['date']}"
-    heads = ["Stock dask's time by ours, NumPy chunks in memory", said]
-    parts = ground(width, height, f"{heads[0]}: {said}", 16, heads)
+    caption = f"{result['processor']}, {result['cores']} cores, {result['date']}"
+    heads = ["Stock dask's time by ours, NumPy chunks in memory", caption]
+    parts = ground(width, height, f"{heads[0]}: {caption}", 16, heads)
     at = 16.0
     for dtype, axis in (("float32", 0), ("float32", 1), ("float64", 0), ("float64", 1)):
         parts += [mark(at + 6, top - 32, dtype, axis), text(at + 18, top - 28, f"{dtype}, axis {axis}")]

@@ -40,8 +40,7 @@ __all__ = [
     "finalise",
     "gather",
     "is_device",
-    "leave",
-    "leave_together",
+    "keep_on_device",
     "like",
     "move",
     "partial_bytes",
@@ -51,7 +50,8 @@ __all__ = [
     "require_plain_chunk",
     "results",
     "scan",
-    "staying",
+    "small_to_host",
+    "small_to_host_together",
     "to_device",
     "to_host",
 ]
@@ -255,22 +255,22 @@ def is_device(array: Any) -> bool:
     return type(array).__module__.partition(".")[0] == "cupy"
 
 
-def leave(partial: Any, bound: Bound) -> Any:
+def small_to_host(partial: Any, bound: Bound) -> Any:
     """A small device partial as a host partial; any other unchanged."""
-    return to_host(partial, bound) if _is_small(partial) and not getattr(_here, "stay", False) else partial
+    return to_host(partial, bound) if _is_small(partial) and not getattr(_here, "keeps", False) else partial
 
 
 @contextmanager
-def staying() -> Iterator[None]:
-    """Partials stay where they are for now, in this thread: they leave together behind it."""
-    before, _here.stay = getattr(_here, "stay", False), True
+def keep_on_device() -> Iterator[None]:
+    """Partials stay where they are for now, in this thread: they are copied together behind it."""
+    before, _here.keeps = getattr(_here, "keeps", False), True
     try:
         yield
     finally:
-        _here.stay = before
+        _here.keeps = before
 
 
-def leave_together(partials: Sequence[Any], bound: Bound) -> list[Any]:
+def small_to_host_together(partials: Sequence[Any], bound: Bound) -> list[Any]:
     """The small device partials among some as host partials, with one wait for all; others unchanged."""
     found, small = list(partials), [i for i, p in enumerate(partials) if _is_small(p)]
     if small:

@@ -35,8 +35,8 @@ def reduce_many(chunks: Sequence[Chunks], bound: Binned, axes: Axes, places: Seq
         return host_groups.reduce_many(near, bound, axes, places)
     from .device.groups import reduce_many as on_device
 
-    moved = [(tuple(protocol.move(a, True) for a in arrays), labels) for arrays, labels in split]
-    return on_device(moved, bound, axes, places)
+    copied = [(tuple(protocol.move(a, True) for a in arrays), labels) for arrays, labels in split]
+    return on_device(copied, bound, axes, places)
 
 
 def _histogram(blocks: list[Any], bound: Binned, edges: Edges) -> Any:

@@ -22,9 +22,9 @@ STEP_BYTES = 2**28  # or these, where partials are small: seconds of reading, so
 RESULTS_BYTES = 2**24  # of the slices that one task makes in turn, which leave it together
 STEP_PARTIALS_BYTES = 2**28  # of the partials of so many groups, at most: they may all wait for what merges them
 MIN_READ_BYTES = 8 * 2**20  # of chunks in memory that a second thread is worth: a task costs what reading these does
-IN_TURN_BYTES = 2**24  # of chunks that one task scans in turn: they lie in memory together, and so do their results
+SCAN_TASK_BYTES = 2**24  # of chunks that one task scans in turn: they lie in memory together, and so do their results
 # The more of them, the fewer tasks: chunks of 2 MiB take 79 ms by one, 49 by four, 46 by eight (EPYC, 2026-11).
-MOST_IN_TURN = 64
+MOST_SCAN_CHUNKS = 64
 BUSY = 0.8  # of all threads, from which on lines are scanned in turn: with fewer, to read each chunk twice takes less
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
 EXCHANGED_BYTES = 2**29  # of partials, at most, that one task takes from all workers
@@ -64,7 +64,7 @@ def _share(chunks: int, groups: int, slices: int) -> int:
     return -(-chunks // max(1, -(-groups // slices)))
 
 
-def made_in_turn(
+def slices_per_task(
     chunks: int, slices: int, threads: int, chunk_bytes: float, partial_bytes: float, result_bytes: float
 ) -> int:
     """How many slices one task makes, one after another, where it makes all the chunks of each and gives results of so
@@ -93,14 +93,14 @@ def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least:
     return max(1, -(-chunks // useful))
 
 
-def are_busy(lines: int, threads: int) -> bool:
+def are_threads_busy(lines: int, threads: int) -> bool:
     """True where threads that scan a line each, from its start to its end, wait for the last one but a little."""
     return lines >= BUSY * threads * -(-lines // threads)
 
 
-def in_turn(chunk_bytes: float) -> int:
+def scan_chunks_per_task(chunk_bytes: float) -> int:
     """How many chunks of a line one task scans, one after another."""
-    return min(MOST_IN_TURN, _as_many(IN_TURN_BYTES, chunk_bytes))
+    return min(MOST_SCAN_CHUNKS, _as_many(SCAN_TASK_BYTES, chunk_bytes))
 
 
 def shares(chunks: int, threads: int, chunk_bytes: float) -> list[range]:
@@ -124,16 +124,16 @@ def by_worker(
     ``holders`` are the workers that hold each chunk; one that nobody holds goes where its predecessor does.
     ``memory`` bounds the bytes of a task's chunks, for they are all in its worker's memory while it runs.
     """
-    held: dict[str, list[int]] = {}
+    by_worker: dict[str, list[int]] = {}
     last = next((sorted(h)[0] for h in holders if h), "")
     for i, workers in enumerate(holders):
         if len(workers) == 1:
             last = workers[0]
         elif workers:
-            last = min(workers, key=lambda w: (len(held.get(w, ())), w))
-        held.setdefault(last, []).append(i)
+            last = min(workers, key=lambda w: (len(by_worker.get(w, ())), w))
+        by_worker.setdefault(last, []).append(i)
     groups = []
-    for worker, members in sorted(held.items()):
+    for worker, members in sorted(by_worker.items()):
         most = in_memory(len(members), slices, threads.get(worker, 1), chunk_bytes, least)
         room = memory.get(worker, math.inf) * MEMORY_SHARE / threads.get(worker, 1)
         size = max(1, min(most, _as_many(room, chunk_bytes)))

@@ -27,14 +27,14 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_lines(const __g
     const int n = COPIED / sizeof(Unit);
     typedef Pack<Unit, n> Copied;
     const u64 whole = task.runs / n, step = (u64)gridDim.x * Threads;
-    const bool is_dense = task.step_a == sizeof(Unit);
+    const bool has_unit_stride = task.step_a == sizeof(Unit);
     auto line_of = [&](u64 at) { return task.length > 1 ? task.by_slots.of(at) : at; };
     auto begin_of = [&](u64 line) { return task.base[0].a + task.row.at(line).a; };
     auto take = [&](u64 pack, Copied& to) {
         u64 line = line_of(pack * n), at = pack * n - line * task.length;
         const u8* from = begin_of(line) + (i64)at * task.step_a;
         if (at + n <= task.length) {
-            if (is_dense) {
+            if (has_unit_stride) {
                 to = load_near<Unit>(from, at >= n && at + 2 * n <= task.length);
             } else {
 #pragma unroll
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_lines(const __g
             if (pack + i * step < whole) take(pack + i * step, to[i]);
 #pragma unroll
         for (int i = 0; i < Loads; i++)
-            if (pack + i * step < whole) store_once((Copied*)task.out + pack + i * step, to[i]);
+            if (pack + i * step < whole) store_streaming((Copied*)task.out + pack + i * step, to[i]);
     }
     if (blockIdx.x > 0) return;
     for (u64 at = whole * n + threadIdx.x; at < task.runs; at += Threads) {

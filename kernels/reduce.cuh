@@ -15,5 +15,5 @@
 #include "grid/ordered.cuh"
 #include "grid/rows.cuh"
 #include "grid/staged.cuh"
-#include "grid/team_rows.cuh"
-#include "grid/team_runs.cuh"
+#include "grid/subwarp_rows.cuh"
+#include "grid/subwarp_runs.cuh"

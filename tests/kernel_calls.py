@@ -89,7 +89,7 @@ class InARow:
     def __call__(self, bound: Bound, final: bool) -> None:
         turn = zlib.crc32(device_operator.cuda_operator(bound).type.encode())
         length = self.lengths[turn % len(self.lengths)]
-        way = "team runs" if self.runs > 1 else ""
+        way = "subwarp runs" if self.runs > 1 else ""
         Reduced((self.runs, 20000, length), (0, 2), way=way)(bound, final)
 
 
@@ -100,23 +100,23 @@ def finalised(bound: Bound, final: bool) -> None:
 
 Family = Callable[[Bound, bool], None]
 ALONE: dict[str, Family] = {  # a block, or less, a cell
-    "even rows": Reduced((20000, 16), (1,), way="team rows"),
+    "even rows": Reduced((20000, 16), (1,), way="subwarp rows"),
     "longer even rows": Reduced((9000, 256), (1,)),
-    "short rows": Reduced((9000, 500), (1,), lambda x: x[:, 1:], way="team a line"),
+    "short rows": Reduced((9000, 500), (1,), lambda x: x[:, 1:], way="subwarp a line"),
     "shorter rows": Reduced((9000, 60), (1,), lambda x: x[:, 1:], way="own slots"),
     "shortest rows": Reduced((9000, 10), (1,), lambda x: x[:, 1:9], way="own slots"),
     "starts of rows": Reduced((9000, 16), (1,), lambda x: x[:, :3], way="own slots"),
-    "rows of short lines": Reduced((9000, 10, 9), (1, 2), lambda x: x[:, :, 1:], way="team lines abreast"),
-    "rows of short even lines": Reduced((9000, 10, 12), (1, 2), lambda x: x[:, :, :8], way="team lines abreast"),
-    "batch of short even rows": Reduced((9000, 12), (1,), lambda x: x[:, :8], count=5, way="team lines abreast"),
+    "rows of short lines": Reduced((9000, 10, 9), (1, 2), lambda x: x[:, :, 1:], way="subwarp short lines"),
+    "rows of short even lines": Reduced((9000, 10, 12), (1, 2), lambda x: x[:, :, :8], way="subwarp short lines"),
+    "batch of short even rows": Reduced((9000, 12), (1,), lambda x: x[:, :8], count=5, way="subwarp short lines"),
     "rows of long lines": Reduced((9000, 2, 500), (1, 2), lambda x: x[:, :, 1:]),
     "batch of rows": Reduced((9000, 50), (1,), lambda x: x[:, 1:], count=5),
     "runs of short rows": InARow([10, 12, 24, 50, 130, 300, 501, 1000, 2004], 3),
-    "batch of short rows": Reduced((9000, 50), (1,), count=5, way="team runs"),
+    "batch of short rows": Reduced((9000, 50), (1,), count=5, way="subwarp runs"),
     "batch of long rows": Reduced((9000, 800), (1,), lambda x: x[:, 1:], count=5),
-    "batch of a short line": Reduced((32,), (0,), count=5, way="blocks lines abreast"),
-    "rows with gaps": Reduced((9000, 900), (1,), lambda x: x[:, ::3], way="team a line"),
-    "batch of rows with gaps": Reduced((9000, 800), (1,), lambda x: x[:, ::2], count=5, way="team long lines"),
+    "batch of a short line": Reduced((32,), (0,), count=5, way="blocks short lines"),
+    "rows with gaps": Reduced((9000, 900), (1,), lambda x: x[:, ::3], way="subwarp a line"),
+    "batch of rows with gaps": Reduced((9000, 800), (1,), lambda x: x[:, ::2], count=5, way="subwarp long lines"),
     "three in a row": Reduced((20000, 3), (1,)),
     "few in a row": InARow(range(2, 19)),
     "many in a row": InARow([33, 65, 129, 257, 513, 1001]),
@@ -127,12 +127,12 @@ SHARED = {  # cells that several blocks share
     "line": Reduced((1 << 24,), (0,)),
     "long lines": Reduced((64, 3, 5000), (0, 2), lambda x: x[:, :, 1:]),
     "short lines": Reduced((3000, 6, 33), (0, 2), lambda x: x[:, :, 1:]),
-    "one row of even lines": Reduced((56, 276), (0, 1), lambda x: x[:, :138], way="blocks lines abreast"),
-    "batch of lines side by side": Reduced((50, 20), (0, 1), lambda x: x[:, :10], count=5, way="blocks lines abreast"),
+    "one row of even lines": Reduced((56, 276), (0, 1), lambda x: x[:, :138], way="blocks short lines"),
+    "batch of lines side by side": Reduced((50, 20), (0, 1), lambda x: x[:, :10], count=5, way="blocks short lines"),
     "batch of long lines": Reduced((300, 5000), (0, 1), lambda x: x[:, 1:], count=5),
     "batch of short lines": Reduced((3000, 41), (0, 1), lambda x: x[:, 1:], count=5),
-    "short even lines": Reduced((6, 3000, 40), (1, 2), lambda x: x[:, :, :32], way="blocks lines abreast"),
-    "batch of short even lines": Reduced((3000, 40), (0, 1), lambda x: x[:, :32], count=5, way="blocks lines abreast"),
+    "short even lines": Reduced((6, 3000, 40), (1, 2), lambda x: x[:, :, :32], way="blocks short lines"),
+    "batch of short even lines": Reduced((3000, 40), (0, 1), lambda x: x[:, :32], count=5, way="blocks short lines"),
     "columns": Reduced((9000, 512), (0,), way="columns"),
     "odd columns": Reduced((9000, 1001), (0,), way="unaligned columns"),
     "unaligned columns": Reduced((2000, 70001), (0,), way="unaligned columns"),
@@ -143,9 +143,9 @@ SHARED = {  # cells that several blocks share
     "batch of flat columns": Reduced((9000, 3), (0,), count=5, way="flat columns"),
 }
 OTHERS: dict[str, Family] = {
-    "batch of few short lines": Reduced((4, 3, 9), (1, 2), lambda x: x[:, :, :8], count=5, way="team lines abreast"),
-    "few short lines": Reduced((14, 38, 2), (0, 2), way="team lines abreast"),
-    "batch of an element": Reduced((2,), (0,), lambda x: x[::2], count=5, way="team lines abreast"),
+    "batch of few short lines": Reduced((4, 3, 9), (1, 2), lambda x: x[:, :, :8], count=5, way="subwarp short lines"),
+    "few short lines": Reduced((14, 38, 2), (0, 2), way="subwarp short lines"),
+    "batch of an element": Reduced((2,), (0,), lambda x: x[::2], count=5, way="subwarp short lines"),
     "even lines": Reduced((98, 58, 6), (0, 2)),
     "few planes inside": Reduced((3, 6405, 246), (0, 1), lambda x: x[:, :2135], way="outer runs of columns"),
     "lines with gaps": Reduced((64, 3, 9000), (0, 2), lambda x: x[:, :, ::2]),
@@ -157,10 +157,10 @@ OTHERS: dict[str, Family] = {
     "many rows of short lines": Reduced((64, 105, 25), (1, 2), lambda x: x[:, :, :21]),
     "batch of many rows of long lines": Reduced((300, 3, 5000), (1, 2), lambda x: x[:, :, 1:], count=5),
     "batch of many rows of short lines": Reduced(
-        (64, 105, 41), (1, 2), lambda x: x[:, :, 1:], count=5, way="blocks lines abreast"
+        (64, 105, 41), (1, 2), lambda x: x[:, :, 1:], count=5, way="blocks short lines"
     ),
     "batch of many rows of short even lines": Reduced(
-        (64, 105, 40), (1, 2), lambda x: x[:, :, :32], count=5, way="blocks lines abreast"
+        (64, 105, 40), (1, 2), lambda x: x[:, :, :32], count=5, way="blocks short lines"
     ),
     "batch of odd columns": Reduced((50, 70001), (0,), count=5, way="unaligned columns"),
     "flat columns of planes": Reduced((40, 6000, 3), (1,), way="flat columns"),
@@ -233,13 +233,13 @@ def dtypes_of(row: Monoid) -> list[tuple[Any, ...]]:
 
 def calls() -> Iterator[Call]:
     """What is asked for; a user's operators are finished on the host, and casts meet the families in turn."""
-    dealt = itertools.cycle({**ALONE, **SHARED})
+    layouts = itertools.cycle({**ALONE, **SHARED})
     for row in ROWS.values():
         ends = (False,) if row.unsafe_cuda else (False, True)
         for dtypes in dtypes_of(row):
             yield from (Call(row, dtypes, family, final) for family in FAMILIES for final in ends)
             if not row.unsafe_cuda:
-                yield from (Call(row, dtypes, next(dealt), True, result) for result in RESULTS)
+                yield from (Call(row, dtypes, next(layouts), True, result) for result in RESULTS)
 
 
 def launched(asked: Iterable[Call]) -> dict[str, Call]:
@@ -249,8 +249,8 @@ def launched(asked: Iterable[Call]) -> dict[str, Call]:
     call: Call
 
     def ready(launches: Sequence[Launch], *_: Any) -> tuple[()]:
-        for todo in launches:
-            found.setdefault(todo.kernel, call)
+        for step in launches:
+            found.setdefault(step.kernel, call)
         return ()
 
     with pytest.MonkeyPatch.context() as patch, Emulator("").installed(), cupy.cuda.using_allocator(pointer):

@@ -36,8 +36,8 @@ class Chunk:
 
     def layout(self, order: Sequence[int] = ()) -> Layout:
         steps = self.index_steps if self.indexed else (0,) * len(self.axes)
-        told = self.shape, self.strides, self.itemsizes, self.axes, steps, self.commutative, self.indexed
-        return collapse(*told, order)
+        arguments = self.shape, self.strides, self.itemsizes, self.axes, steps, self.commutative, self.indexed
+        return collapse(*arguments, order)
 
     def cells(self, chunks: int = 1) -> list[list[Element]]:
         """The elements of each cell, in C order; chunks stand one behind another."""

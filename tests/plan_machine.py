@@ -18,7 +18,7 @@ from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator, Planne
 from gpureduce_dask.device.specialise import Plan
 from gpureduce_dask.device.task import Work
 
-STAGED = ("reduce_staged_rows", "reduce_team_rows", "reduce_team_runs")
+STAGED = ("reduce_staged_rows", "reduce_subwarp_rows", "reduce_subwarp_runs")
 State = tuple[Element, ...]  # of a monoid that remembers its elements in order
 
 
@@ -73,18 +73,18 @@ class Machine:
         self.partials: dict[int, State] = {}
 
     def run(self, launches: Sequence[Launch]) -> dict[int, State]:
-        for todo in launches:
-            work, what = todo.work, chosen(todo.kernel)
-            check_launch(todo, what, self.op)
+        for step in launches:
+            work, what = step.work, chosen(step.kernel)
+            check_launch(step, what, self.op)
             self.read = self.flat
-            if todo.reads == todo.writes == FLAT:
+            if step.reads == step.writes == FLAT:
                 self.flat = {}  # what is read is not written over
-            target = self.flat if todo.writes == FLAT else self.out
+            target = self.flat if step.writes == FLAT else self.out
             if what.kernel == "fill_cells":
                 target.update(dict.fromkeys(range(work.rows), ()))
                 continue
             published: dict[int, State] = {}
-            for row, cell, states in self._groups(todo, what):
+            for row, cell, states in self._groups(step, what):
                 share = -(-len(states) // work.splits)
                 parts = [joined(states[s * share : (s + 1) * share]) for s in range(work.splits)]
                 finish = what.arguments.get("Finish", "TICKET")
@@ -97,14 +97,14 @@ class Machine:
                     by_cell = "columns" not in what.kernel
                     published[row * work.splits + split if by_cell else split * work.cells + cell] = part
             self.partials = published or self.partials
-            assert len(published) in (0, todo.partial_states)
+            assert len(published) in (0, step.partial_states)
         return self.out
 
-    def _groups(self, todo: Launch, what: Chosen) -> Iterator[tuple[int, int, list[State]]]:
+    def _groups(self, step: Launch, what: Chosen) -> Iterator[tuple[int, int, list[State]]]:
         """The row, the cell and the states of every cell that a launch folds."""
-        work = todo.work
+        work = step.work
         runs = walked(work.run)
-        assert len(runs) == work.runs and (self.count if todo.reads == "chunk" else 1) == work.chunks
+        assert len(runs) == work.runs and (self.count if step.reads == "chunk" else 1) == work.chunks
         taken = list(itertools.product(range(work.chunks), runs))
         flat = what.kernel == "reduce_flat_columns"
         for row, at in enumerate(walked(work.row)):
@@ -113,7 +113,7 @@ class Machine:
                     row,
                     work.first_cell + at[2],
                     [
-                        self._read(todo, chunk, at, run, k, run[2] + k * work.step_c)
+                        self._read(step, chunk, at, run, k, run[2] + k * work.step_c)
                         for chunk, run in taken
                         for k in range(work.length)
                     ],
@@ -124,9 +124,9 @@ class Machine:
                 q = k % work.width if flat else k
                 within = k // work.width * work.step_b if flat else 0
                 beyond = _beyond(work) if flat and k < work.tail else None
-                read = [self._read(todo, chunk, at, run, k, run[2] + within, flat) for chunk, run in taken]
+                read = [self._read(step, chunk, at, run, k, run[2] + within, flat) for chunk, run in taken]
                 read += [
-                    self._read(todo, chunk, at, beyond, k, beyond[2] + within, flat)
+                    self._read(step, chunk, at, beyond, k, beyond[2] + within, flat)
                     for chunk in range(work.chunks if beyond else 0)
                 ]
                 columns.setdefault(work.first_cell + at[2] + q * work.step_c, []).extend(read)
@@ -134,68 +134,68 @@ class Machine:
                 yield row, cell, states
 
     def _read(
-        self, todo: Launch, chunk: int, at: Sequence[int], run: Sequence[int], k: int, index: int, flat: bool = False
+        self, step: Launch, chunk: int, at: Sequence[int], run: Sequence[int], k: int, index: int, flat: bool = False
     ) -> State:
-        work = todo.work
+        work = step.work
         a = at[0] + run[0] + k * work.step_a
-        if todo.reads == "chunk":
+        if step.reads == "chunk":
             b = at[1] + run[1] + k * (0 if flat else work.step_b)
             return ((chunk, self.offsets[0] + a, self.offsets[1] + b, index * self.chunk.indexed),)
         number, rest = divmod(a, self.op.state_bytes)
         assert rest == 0
-        state = (self.partials if todo.reads == PARTIALS else self.read)[number]
+        state = (self.partials if step.reads == PARTIALS else self.read)[number]
         return tuple((*rest, place + index * self.chunk.indexed) for *rest, place in state)
 
 
-def check_launch(todo: Launch, what: Chosen, op: Operator) -> None:
+def check_launch(step: Launch, what: Chosen, op: Operator) -> None:
     """The grid, shared memory and scratch are what the kernel's comment asks for."""
-    work, threads = todo.work, todo.threads
+    work, threads = step.work, step.threads
     assert what["Threads"] == threads and what["Chunks"] == work.batch >= work.chunks
-    assert 1 <= todo.blocks < 2**31 and todo.shared_bytes <= 64 * 1024
+    assert 1 <= step.blocks < 2**31 and step.shared_bytes <= 64 * 1024
     assert 24 + len(work.words()) + 24 * work.batch <= launch.MOST_BYTES
-    assert 0 <= todo.tickets <= tuning.TICKETS
+    assert 0 <= step.tickets <= tuning.TICKETS
     if what.kernel in ("fill_cells", "finalise_cells"):
         return
     groups, states, shared = work.rows, 1, threads // 32
     if what.kernel == "reduce_columns":
         groups, states = -(-work.rows * work.slots // what["Wide"]), what["Wide"] * what["V"]
         shared = max(threads, what["Wide"]) * what["V"]
-        assert todo.blocks == groups * work.splits
+        assert step.blocks == groups * work.splits
     elif what.kernel == "reduce_flat_columns":
         states, shared = work.width, threads * what["V"]
-        assert todo.blocks == groups * work.splits
+        assert step.blocks == groups * work.splits
         assert work.slots <= threads and work.length == work.slots * what["V"]
         assert work.length % work.width == work.tail % work.width == 0 and work.tail < work.length
         assert work.width <= threads * what["V"]
     elif what.kernel in ("reduce_rows", "reduce_ordered"):
-        assert todo.blocks <= work.rows * work.splits
+        assert step.blocks <= work.rows * work.splits
     else:
         assert work.splits == 1
         shared = 0
     if what.kernel in STAGED:  # up to 127 bytes of other rows before the tile, and 15 behind it
         tile = work.slots * work.length * op.itemsizes[0]
-        assert tile >= 128 and todo.shared_bytes >= tile + 142
-        if what.kernel == "reduce_team_runs":  # two tiles, a row a team
-            assert work.tail >= tile + 142 and work.tail % 16 == 0 and todo.shared_bytes >= 2 * work.tail
-            assert work.slots == todo.threads // int(what.arguments["Lanes"])
-        assert todo.blocks == -(-work.rows // work.slots)
-    assert todo.shared_bytes >= shared * op.state_bytes
+        assert tile >= 128 and step.shared_bytes >= tile + 142
+        if what.kernel == "reduce_subwarp_runs":  # two tiles, a row a sub-warp
+            assert work.tail >= tile + 142 and work.tail % 16 == 0 and step.shared_bytes >= 2 * work.tail
+            assert work.slots == step.threads // int(what.arguments["Lanes"])
+        assert step.blocks == -(-work.rows // work.slots)
+    assert step.shared_bytes >= shared * op.state_bytes
     if work.splits > 1:
         finish = what.arguments["Finish"]
         posts = groups * states * work.splits
         pairs = math.ceil(math.ceil(op.state_bytes / 4) / 2)  # of a state's words, as kernels/core/published.cuh has it
         words = 4 * posts * pairs
-        assert todo.tickets == {"TICKET": groups, "POLLED": words}.get(finish, 0)
-        assert finish != "POLLED" or (groups <= tuning.POLLED_GROUPS and todo.blocks == groups * work.splits)
+        assert step.tickets == {"TICKET": groups, "POLLED": words}.get(finish, 0)
+        assert finish != "POLLED" or (groups <= tuning.POLLED_GROUPS and step.blocks == groups * work.splits)
         cells = work.rows if states == 1 else work.cells
         wanted = {"TICKET": groups * states, "TWO_PASS": cells}.get(finish, 0) * work.splits
-        assert todo.partial_states == wanted
+        assert step.partial_states == wanted
 
 
-def check_reads(todo: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> None:
+def check_reads(step: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> None:
     """Every vector load is aligned, and slots and tiles cover every line whatever its alignment."""
-    work, what = todo.work, chosen(todo.kernel)
-    if todo.reads != "chunk" or what.kernel == "fill_cells":
+    work, what = step.work, chosen(step.kernel)
+    if step.reads != "chunk" or what.kernel == "fill_cells":
         return
     vector = 16 // chunk.itemsizes[0] if what.kernel in STAGED else int(what.arguments.get("V", 1))
     steps = (work.step_a, work.step_b)
@@ -230,7 +230,7 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
     if what.kernel in STAGED:
         apart = [row_major(work.row, i) * work.length * work.step_a for i in range(len(work.row))]
         assert [d.a for d in work.row] == apart
-        assert what.kernel == "reduce_team_runs" or work.runs == work.chunks == 1
+        assert what.kernel == "reduce_subwarp_runs" or work.runs == work.chunks == 1
         return
     assert phase + work.length <= work.slots * vector
     if what.kernel in ("reduce_rows", "reduce_short_rows"):
@@ -273,8 +273,8 @@ def check_plan(
     launches = plan.launches()
     assert launches == ways[plan.way]
     for launches in ways.values():
-        for todo in launches:
-            check_reads(todo, chunk, bases)
+        for step in launches:
+            check_reads(step, chunk, bases)
         found = Machine(chunk, op, count).run(launches)
         assert sorted(found) == list(range(len(wanted)))
         assert all(chunk.same(found[cell], wanted[cell]) for cell in found)

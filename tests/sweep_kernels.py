@@ -104,7 +104,7 @@ def _heaviest(names: Names, architecture: str) -> str:
 # ---- what has been compiled
 
 
-class Kept:
+class Results:
     """Results in lines of JSON, found again by their keys."""
 
     def __init__(self, name: str) -> None:
@@ -149,7 +149,7 @@ class Sweep:
     def __init__(self, pool: Any) -> None:
         self.pool, self.text, self.calls = pool, text_digest(), listing()
         self.groups = groups(self.calls)
-        self.fronts, self.facts = Kept("fronts"), Kept("facts")
+        self.fronts, self.facts = Results("fronts"), Results("facts")
         self.digests: dict[Group, Any] = {}
 
     def own_text(self, name: str) -> str:
@@ -157,8 +157,8 @@ class Sweep:
 
     def front(self) -> None:
         keys = {group: (self.text, list_digest(names)) for group, names in self.groups.items()}
-        todo = [(g, n, self.own_text(n[0])) for g, n in self.groups.items() if keys[g] not in self.fronts.found]
-        for group, found in progress("front end", self.pool.imap_unordered(checked, todo, 8), len(todo)):
+        missing = [(g, n, self.own_text(n[0])) for g, n in self.groups.items() if keys[g] not in self.fronts.found]
+        for group, found in progress("front end", self.pool.imap_unordered(checked, missing, 8), len(missing)):
             self.fronts.add([(keys[group], found)])
         self.digests = {group: self.fronts.found[key] for group, key in keys.items()}
 
@@ -169,9 +169,9 @@ class Sweep:
         return self.key(*pair) in self.facts.found
 
     def machine_code(self, wanted: Wanted, until: float = float("inf")) -> None:
-        todo = sorted(pair for pair in wanted if not self.is_made(pair))
+        missing = sorted(pair for pair in wanted if not self.is_made(pair))
         alike: dict[tuple[str, ...], Names] = {}
-        for architecture, name in todo:
+        for architecture, name in missing:
             alike.setdefault((architecture, chosen(name).kernel, self.own_text(name)), []).append(name)
         jobs = [(a, part, text) for (a, _, text), names in alike.items() for part in batched(names, BATCH)]
         jobs.sort(key=lambda job: zlib.crc32(job[1][0].encode()))

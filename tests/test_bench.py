@@ -69,9 +69,9 @@ def test_versions_of_peers_are_told_where_results_have_them(monkeypatch):
 
     monkeypatch.setattr(peers.metadata, "version", version)
     found = {"cupy": "14.2", "peers": peers.versions()}
-    assert peers.told_versions(found) == "CuPy 14.2, torch 5.0, cuda.compute 9.0"
-    assert peers.told_versions({"cupy": "14.2"}) == "CuPy 14.2"
-    assert peers.told_versions({"dask": "2026.7", "cupy": "14.2"}) == "dask 2026.7, CuPy 14.2"
+    assert peers.version_list(found) == "CuPy 14.2, torch 5.0, cuda.compute 9.0"
+    assert peers.version_list({"cupy": "14.2"}) == "CuPy 14.2"
+    assert peers.version_list({"dask": "2026.7", "cupy": "14.2"}) == "dask 2026.7, CuPy 14.2"
 
 
 def test_bytes_are_those_read_and_those_written():

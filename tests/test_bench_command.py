@@ -23,7 +23,7 @@ OPTIONS = {
 }
 
 
-def told(capsys, *arguments):
+def printed(capsys, *arguments):
     with pytest.raises(SystemExit) as ended:
         cli.main(["bench", *arguments])
     assert ended.value.code == 0
@@ -31,7 +31,7 @@ def told(capsys, *arguments):
 
 
 def test_help_names_every_benchmark(capsys):
-    text = told(capsys, "--help")
+    text = printed(capsys, "--help")
     assert OPTIONS.keys() == command.BENCHES.keys()
     assert all(re.search(rf"^    {name}\b", text, re.MULTILINE) for name in OPTIONS)
 
@@ -39,7 +39,7 @@ def test_help_names_every_benchmark(capsys):
 @pytest.mark.parametrize("name", OPTIONS)
 def test_each_benchmark_has_its_own_options_with_defaults(name, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "1000")  # a line an option
-    text = re.sub(r"\n {8,}", "  ", told(capsys, name, "--help"))
+    text = re.sub(r"\n {8,}", "  ", printed(capsys, name, "--help"))
     entries = dict(re.findall(r"^  --([a-z-]+)(?: .*?)?  +(.*)$", text, re.MULTILINE))
     assert entries.keys() == set(OPTIONS[name].split())
     for option, help in entries.items():

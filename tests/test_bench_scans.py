@@ -15,12 +15,12 @@ from gpureduce_dask.tools.bench.cases import VIEWS
 
 
 def test_scans_are_told_beside_copies():
-    told = report.KINDS["scans"]
+    kind = report.KINDS["scans"]
     rows = [row("sum float32 (8) axis=0", 0.91, CuPy=0.5), row("var float32 (8x8) axis=1", 0.89)]
     result = {**RESULT, "what": "scans", "C": 4.2e12, "rows": rows}
     assert "at or above 0.9 C: 1 of 2\n  var float32" in report.summary(result)
-    made = report.into_page(f"{KERNELS.begin}kept{KERNELS.end}{told.begin}{told.end}", result)
-    assert made.startswith(f"{KERNELS.begin}kept{KERNELS.end}{told.begin}") and "fastest copy" in made
+    made = report.into_page(f"{KERNELS.begin}kept{KERNELS.end}{kind.begin}{kind.end}", result)
+    assert made.startswith(f"{KERNELS.begin}kept{KERNELS.end}{kind.begin}") and "fastest copy" in made
     assert "4,200 GB/s" in made and made.count("| sum float32 (8) axis=0 |") == 2 and made.count("| var ") == 1
 
 

@@ -32,8 +32,8 @@ def test_a_small_run(tmp_path, capsys):
     assert first.startswith("bench trees: started; results go to") and second.startswith("reductions: starting 2 NumPy")
     assert ended[0].startswith("persisted sum, 8 chunks: later ") and ", stock " in ended[0]
     failed = {"kind": "lazy", "case": "sum", "chunks": 8}
-    assert trees.told({**failed, "error": "no time left"}) == "lazy sum, 8 chunks: FAILED: no time left"
-    assert trees.told({**failed, "later": 0.5, "checked": False}) == "lazy sum, 8 chunks: later 500.0 ms  WRONG"
+    assert trees.describe({**failed, "error": "no time left"}) == "lazy sum, 8 chunks: FAILED: no time left"
+    assert trees.describe({**failed, "later": 0.5, "checked": False}) == "lazy sum, 8 chunks: later 500.0 ms  WRONG"
     readme.write_text(f"before {trees_report.BEGIN} old {trees_report.END} after")
     options = ["--json", str(path), "--page", str(readme)]
     assert cli.main(["bench", "report", *options]) == 0

@@ -192,9 +192,9 @@ def test_neighbours_of_few_elements_a_state_are_reduced_as_one(name, axis, monke
     expected = by_loop(row, x, labels, (axis,), 5)
     d = tuple(da.from_array(a, chunks=tuple(3 if a == axis else 12 for a in range(3))) for a in x)
 
-    held, made = dask.persist(*d), tuple(a.map_blocks(np.copy) for a in d)
+    persisted, made = dask.persist(*d), tuple(a.map_blocks(np.copy) for a in d)
 
-    def count(d=held, size=None):
+    def count(d=persisted, size=None):
         panels.clear()
         given = d if row.arity > 1 else d[0]
         got = gr.grouped(given, labels, row, axis, 5, fill_value=FILL, split_every=size)

@@ -177,8 +177,8 @@ def test_a_survey_tells_what_dask_does(client):
     ((sets, which),) = found
     holders = workers.survey(client, [(p.name, p.numblocks)])[1][0]
     assert [sets[i] for i in which] == holders
-    assert {(p.name, *c): sorted(held) for c, held in handles.by_coords(p.numblocks, holders).items()} == {
-        key: sorted(held) for key, held in client.who_has(p).items()
+    assert {(p.name, *c): sorted(reduced) for c, reduced in handles.by_coords(p.numblocks, holders).items()} == {
+        key: sorted(reduced) for key, reduced in client.who_has(p).items()
     }
     client.amm.start()
 
@@ -246,8 +246,8 @@ def test_slices_share_the_tasks_of_their_worker(client):
     got, tasks = run(client, gr.max(p, axis=0))
     np.testing.assert_array_equal(got, ref.max(0))
     assert len(tasks) == 4 + 1  # a worker, and the one that joins all blocks of the result
-    held, tasks = run(client, gr.mean(p, axis=0), lambda x: persisted(client, x))
-    np.testing.assert_array_equal(held.compute(), ref.mean(0))
+    reduced, tasks = run(client, gr.mean(p, axis=0), lambda x: persisted(client, x))
+    np.testing.assert_array_equal(reduced.compute(), ref.mean(0))
     assert len(tasks) == 4 + 8
     least = gr.min(p, axis=0)
     (whole, more), tasks = run(client, (least, least + 1), lambda each: dask.compute(*each))
@@ -268,19 +268,19 @@ def test_slices_of_one_chunk_share_the_tasks_of_their_worker(client):
         got, tasks = run(client, op(p, axis=1))
         np.testing.assert_allclose(got, getattr(np, op.__name__)(ref, axis=1), rtol=1e-12)
         assert len(tasks) == 4 + 1
-    held, tasks = run(client, gr.mean(p, axis=1, keepdims=True), lambda x: persisted(client, x))
-    assert held.chunks == ((2,) * 64, (1,)) and len([key for key in tasks if "-placeholder-" not in key]) == 4 + 64
+    reduced, tasks = run(client, gr.mean(p, axis=1, keepdims=True), lambda x: persisted(client, x))
+    assert reduced.chunks == ((2,) * 64, (1,)) and len([key for key in tasks if "-placeholder-" not in key]) == 4 + 64
     assert len(tasks) == 5 + 64  # a scheduler sends tasks of five dependencies without waiting for others to end
-    np.testing.assert_array_equal(held.compute(), ref.mean(1, keepdims=True))
+    np.testing.assert_array_equal(reduced.compute(), ref.mean(1, keepdims=True))
     assert not copies(client, p)
     np.testing.assert_allclose((p - gr.mean(p, axis=1, keepdims=True)).compute(), ref - ref.mean(1, keepdims=True))
 
 
-def dealt(client, ref, chunk):
+def distributed_array(client, ref, chunk):
     """An array in the workers' memory, each row of whose chunks has one more on the next worker."""
     homes = list(client.scheduler_info()["workers"])
     shape = [n // c for n, c in zip(ref.shape, chunk, strict=True)]
-    name, futures = f"dealt-{time.time_ns()}", {}
+    name, futures = f"distributed-{time.time_ns()}", {}
     for at in np.ndindex(*shape):
         block = ref[tuple(slice(i * c, (i + 1) * c) for i, c in zip(at, chunk, strict=True))].copy()
         futures[(name, *at)] = client.scatter(block, workers=[homes[at[0] % len(homes)]], hash=False)
@@ -292,7 +292,7 @@ def test_large_partials_go_to_one_worker_each(client, monkeypatch):
     """Each of four sets of columns is completed by one task, of one task of each worker."""
     monkeypatch.setattr(sources, "partials_travel", lambda *_: False)
     ref, _ = values((16, 32))
-    p = dealt(client, ref, (2, 2))
+    p = distributed_array(client, ref, (2, 2))
     labels = np.arange(16) % 3
     calls = {
         "mean": (lambda: gr.mean(p, axis=0), ref.mean(0)),
@@ -306,8 +306,8 @@ def test_large_partials_go_to_one_worker_each(client, monkeypatch):
         got, tasks = run(client, call())
         np.testing.assert_array_equal(got, want)
         assert len(tasks) == 4 * 4 + 4 + 1, (name, tasks)
-        held, tasks = run(client, call(), lambda x: persisted(client, x))
-        np.testing.assert_array_equal(held.compute(), want)
+        reduced, tasks = run(client, call(), lambda x: persisted(client, x))
+        np.testing.assert_array_equal(reduced.compute(), want)
         assert len([key for key in tasks if "-placeholder-" not in key]) == 4 * 4 + 4 + 16, (name, tasks)
         np.testing.assert_array_equal((call() + 1).compute(), want + 1)
     found = gr.stats(p, ["mean", "max"], axis=0)

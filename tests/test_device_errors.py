@@ -284,8 +284,8 @@ def real_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plans compile for a GPU that is not there, and load nothing."""
 
     def ready(launches: Any, number: int, text: str = "", constants: Any = ()) -> tuple[()]:
-        for todo in launches:
-            compiler.cubin(todo.kernel, "sm_90", text)
+        for step in launches:
+            compiler.cubin(step.kernel, "sm_90", text)
         return ()
 
     monkeypatch.setattr(launch, "ready", ready)
@@ -399,12 +399,12 @@ class Memory:
 
     def __init__(self, refusals: int, error: type[Exception]) -> None:
         self.refusals, self.error = refusals, error
-        self.asked: list[int] = []
+        self.requests: list[int] = []
         self.freed = 0
 
     def alloc(self, nbytes: int) -> Any:
-        self.asked.append(nbytes)
-        if len(self.asked) <= self.refusals:
+        self.requests.append(nbytes)
+        if len(self.requests) <= self.refusals:
             raise (self.error(nbytes, 0) if self.error is OutOfMemoryError else self.error("std::bad_alloc"))
         return cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(512, nbytes, None, 0), 0)
 
@@ -445,7 +445,7 @@ def array(nbytes: int) -> Any:
 def test_memory_is_asked_for_twice(memory_of: Any, ask: Any) -> None:
     memory = memory_of(refusals=1)
     assert ask(4096) == 512
-    assert memory.asked == [4096, 4096] and memory.freed == 1
+    assert memory.requests == [4096, 4096] and memory.freed == 1
 
 
 @pytest.mark.parametrize("ask", [scratch, array])
@@ -453,7 +453,7 @@ def test_no_memory_names_sizes(memory_of: Any, ask: Any) -> None:
     memory = memory_of(refusals=99)
     with pytest.raises(DeviceMemoryError) as caught:
         ask(9_000_000)
-    assert memory.asked == [9_000_000] * 2 and memory.freed == 1
+    assert memory.requests == [9_000_000] * 2 and memory.freed == 1
     text = str(caught.value)
     assert "GPU 2 has 1,234,567 of 150,000,000,000 bytes free" in text
     assert "expected 9,000,000 bytes for results and partials" in text and "smaller chunks" in text
@@ -465,7 +465,7 @@ def test_no_memory_names_sizes(memory_of: Any, ask: Any) -> None:
 def test_enough_memory_is_asked_for_once(memory_of: Any, ask: Any) -> None:
     memory = memory_of(refusals=0)
     assert ask(4096) == 512
-    assert memory.asked == [4096] and not memory.freed
+    assert memory.requests == [4096] and not memory.freed
 
 
 # ---- arguments

@@ -352,12 +352,12 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "rows of lines": ("reduce_short_rows Lines=EVEN_LINES", inside((901, 3, 5), (1, 2)), 1, "ticket"),
     "staged rows": ("reduce_staged_rows", plain((901, 7), (1,)), 1, "ticket"),
     "ordered staged rows": ("reduce_staged_rows", plain((901, 7), (1,), commutative=False), 1, "ticket"),
-    "team rows": ("reduce_team_rows V=4", plain((901, 33), (1,), starts=(4,)), 1, "ticket"),
-    "aligned team rows": ("reduce_team_rows V=4", plain((901, 32), (1,)), 1, "ticket"),
-    "team rows by words": ("reduce_team_rows V=4", plain((901, 27), (1,), 1, starts=(1,)), 1, "ticket"),
-    "team rows of wide elements": ("reduce_team_rows V=1", plain((901, 3), (1,), 16), 1, "ticket"),
-    "team runs": ("reduce_team_runs V=4", plain((3, 301, 33), (0, 2), starts=(4,)), 1, "ticket"),
-    "team runs of chunks": ("reduce_team_runs V=8", plain((301, 40), (1,), 2, starts=(2,)), 3, "ticket"),
+    "subwarp rows": ("reduce_subwarp_rows V=4", plain((901, 33), (1,), starts=(4,)), 1, "ticket"),
+    "aligned subwarp rows": ("reduce_subwarp_rows V=4", plain((901, 32), (1,)), 1, "ticket"),
+    "subwarp rows by words": ("reduce_subwarp_rows V=4", plain((901, 27), (1,), 1, starts=(1,)), 1, "ticket"),
+    "subwarp rows of wide elements": ("reduce_subwarp_rows V=1", plain((901, 3), (1,), 16), 1, "ticket"),
+    "subwarp runs": ("reduce_subwarp_runs V=4", plain((3, 301, 33), (0, 2), starts=(4,)), 1, "ticket"),
+    "subwarp runs of chunks": ("reduce_subwarp_runs V=8", plain((301, 40), (1,), 2, starts=(2,)), 3, "ticket"),
     "columns": ("reduce_columns Finish=POLLED", plain((300, 64), (0,), 8), 1, "ticket"),
     "columns in two passes": ("reduce_columns Finish=TWO_PASS", inside((3000, 9), (0,)), 1, "two-pass"),
     "columns by atomics": ("reduce_columns Finish=ATOMIC", gapped((3000, 9), (0,)), 1, "atomic"),
@@ -434,8 +434,8 @@ def test_every_kernel_takes_something(name: str, monkeypatch: pytest.MonkeyPatch
     for state_bytes in (
         (4,) if kernel == "reduce_columns" and "Unaligned" in words else (4, 16)
     ):  # of large states a thread owns few columns
-        launches = [todo for way in check_plan(chunk, state_bytes, count, finish).values() for todo in way]
-        met = [chosen(todo.kernel) for todo in launches]
+        launches = [step for way in check_plan(chunk, state_bytes, count, finish).values() for step in way]
+        met = [chosen(step.kernel) for step in launches]
         assert [m for m in met if m.kernel == kernel and words.items() <= m.arguments.items()], launches
 
 
@@ -487,15 +487,15 @@ def test_launches_are_within_limits(
     """Grids, shared memory, tickets and parameters."""
     op, indexed = operator
     launches = planned(data.draw(huge_chunks(op, indexed, count)), op, count, finish)
-    for todo in launches:
-        check_launch(todo, chosen(todo.kernel), op)
+    for step in launches:
+        check_launch(step, chosen(step.kernel), op)
 
 
 def test_two_tiles_of_rows_are_no_more_than_any_gpu_has() -> None:
     for length in (8100, 8193, 12000):
         chunk = Chunk((256, length), (1,), ((length, 1),), (1,))
         plan, _ = plan_of(chunk, Operator("Op", (1,), 8), 2, "ticket")
-        assert all(todo.shared_bytes <= tuning.RUN_TILES_BYTES for _, _, launches in plan.every() for todo in launches)
+        assert all(step.shared_bytes <= tuning.RUN_TILES_BYTES for _, _, launches in plan.every() for step in launches)
 
 
 LARGE = [
@@ -520,8 +520,8 @@ def test_scratch_is_a_small_part_of_a_large_chunk(shape: tuple[int, ...], axes: 
     for op, indexed in table_operators():
         chunk = Chunk(shape, op.itemsizes, tuple(contiguous(shape, n) for n in op.itemsizes), axes, indexed)
         launches = planned(chunk, op, 1, "ticket")
-        scratch = sum(todo.partial_states for todo in launches)
-        scratch += next((todo.work.cells for todo in launches if todo.writes == FLAT), 0)
+        scratch = sum(step.partial_states for step in launches)
+        scratch += next((step.work.cells for step in launches if step.writes == FLAT), 0)
         bytes_read = math.prod(shape) * sum(op.itemsizes)
         if scratch * op.state_bytes > bytes_read // 4:
             too_much[op.type] = f"{scratch * op.state_bytes:,} bytes of scratch for {bytes_read:,}"

@@ -71,8 +71,8 @@ def test_host_loops(monkeypatch, tmp_path):
     """In a checkout that has moved on, what was compiled is left aside: a compiler is not what is missing."""
     monkeypatch.setattr(native, "library", lambda: None)
     monkeypatch.setattr(native, "FOLDERS", (tmp_path,))
-    state, told = look(doctor.host_loops)
-    assert state == "missing" and told.startswith("not compiled")
+    state, text = look(doctor.host_loops)
+    assert state == "missing" and text.startswith("not compiled")
     (tmp_path / "loops-0123-linux.so").touch()
     assert "texts that have changed" in look(doctor.host_loops)[1]
 
@@ -252,9 +252,9 @@ def findings(**states):
 )  # fmt: skip
 def test_the_verdict(monkeypatch, states, says):
     monkeypatch.setattr(doctor, "processors", lambda: 2)
-    told = doctor.verdict(findings(**states))
-    assert told.endswith(says) and "\n" not in told
-    assert told.startswith("Ready for NumPy chunks on this machine: 2 processors, ") or "dask" in states
+    sentence = doctor.verdict(findings(**states))
+    assert sentence.endswith(says) and "\n" not in sentence
+    assert sentence.startswith("Ready for NumPy chunks on this machine: 2 processors, ") or "dask" in states
     monkeypatch.setattr(doctor, "processors", lambda: 1)
     assert "1 processor, " in doctor.verdict(findings())
 

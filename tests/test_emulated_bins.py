@@ -73,7 +73,7 @@ SMALL |= {
     "BEST_LEAST": 10**9,
     "ROW_BLOCKS": ((3, 64), (1, 128)),
     "ROW_TILES": 2,
-    "ROW_TEAMS": ((1, 6), (8, 24), (32, 40)),
+    "ROW_SUBWARPS": ((1, 6), (8, 24), (32, 40)),
     "ROW_LANES": 20,
     "ROUNDED": 6,
 }
@@ -193,7 +193,7 @@ MANY_TILES = {**METHODS[plans.TILES], "TILE_ITEMS": (16,), "TILE_BLOCKS": 1}
 JOINED, SIDES = ("sum", "var", "nanargmax"), (1, 1 << 16)  # by a thread a cell, and by a warp
 # How many lanes fold a piece, and in what order the axes of a chunk of (6, 5, 36) lie in memory, where the first and
 # the last are reduced, or the middle one: columns that are kept behind, rows, labels in another order, none of these.
-TEAMS = (1, 8, 32)
+SUBWARPS = (1, 8, 32)
 ORDERS = ((2, 0, 1), (0, 2, 1), (1, 2, 0), (1, 0, 2), (2, 1, 0))
 LAID = [(op, axes, order) for op in ("var", "argmax", "first") for axes in ((0, 2), (1,)) for order in ORDERS]
 
@@ -248,9 +248,9 @@ def emulator() -> Emulator:
         for op, own in itertools.product(CUT, (True, False)):
             with machine(found):
                 in_parts(op, own)
-        for lanes in TEAMS:
-            with machine(found, TEAMS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16, **LINES):
-                in_teams()
+        for lanes in SUBWARPS:
+            with machine(found, SUBWARPS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16, **LINES):
+                in_subwarps()
         for case in TILED:
             with machine(found, **METHODS[plans.ROWS]):
                 tiled(*case)
@@ -383,8 +383,8 @@ def test_labels_that_no_group_has(emulator, op, shape, label, strict):
             device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None)
 
 
-def in_teams() -> list[Any]:
-    """Short rows, and groups of a line that are many: what teams of lanes fold."""
+def in_subwarps() -> list[Any]:
+    """Short rows, and groups of a line that are many: what sub-warps fold."""
     found = []
     for op, dtype, shape, axes, groups in (("var", "f4", (520, 9), (1,), 3), ("first", "i4", (300,), (0,), 90)):
         bound, x, labels = labelled(op, dtype, shape, axes, groups, True)
@@ -393,11 +393,11 @@ def in_teams() -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("lanes", TEAMS)
-def test_pieces_by_teams_of_lanes(emulator, lanes):
+@pytest.mark.parametrize("lanes", SUBWARPS)
+def test_pieces_by_subwarps(emulator, lanes):
     emulator.schedule = "random"
-    with machine(emulator, TEAMS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16, **LINES):
-        for states, bound, x, labels, axes in in_teams():
+    with machine(emulator, SUBWARPS=(lanes,), MANY_CELLS=1 if lanes == 1 else 1 << 16, **LINES):
+        for states, bound, x, labels, axes in in_subwarps():
             same(states, bound, x, labels, axes)
 
 

@@ -40,7 +40,7 @@ def where(bound: Bound) -> reduce_tasks.Where:
     return reduce_tasks.Where(AXES, (3 * COUNT, 0) if bound.indexed else None)
 
 
-def held(bound: Bound) -> list[Any]:
+def by_handles(bound: Bound) -> list[Any]:
     """The same handle twice: the second time it knows its chunks."""
     handle = Handle(SHARE, [put(c) for c in CHUNKS])
     return [reduce_tasks.reduce_handles([handle], [], range(COUNT), bound, where(bound)) for _ in range(2)]
@@ -68,7 +68,7 @@ def each(bound: Bound) -> list[Any]:
     return chunk.reduce_each([(put(c),) for c in CHUNKS], bound, AXES, places)
 
 
-WAYS = (held, in_memory, streamed)
+WAYS = (by_handles, in_memory, streamed)
 
 
 @pytest.fixture(scope="module")
@@ -136,5 +136,5 @@ def test_a_handle_looks_at_its_chunks_once(machine: Emulator, monkeypatch: pytes
     looks = []
     found = device_reduce.stretches
     monkeypatch.setattr(device_reduce, "stretches", lambda chunks: looks.append(len(chunks)) or found(chunks))
-    held(BOUNDS[0])
+    by_handles(BOUNDS[0])
     assert looks == [COUNT]

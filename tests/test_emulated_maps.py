@@ -101,17 +101,17 @@ def elements(dtypes, shape):
 
 
 def reduced(machine, name):
-    todo, dtypes = REDUCED[name]
+    operator, dtypes = REDUCED[name]
     for shape, axes in SHAPES:
         arrays = elements(dtypes, shape)
-        partial = device_reduce.reduce(tuple(map(put, arrays)), todo, axes)
+        partial = device_reduce.reduce(tuple(map(put, arrays)), operator, axes)
         if not machine.collecting:
-            got = get(partial).view(todo.state)[..., 0]
-            expected = host.reduce(tuple(arrays), todo, axes)
-            if todo.indexed:  # -1 where nothing counts, which is no result
+            got = get(partial).view(operator.state)[..., 0]
+            expected = host.reduce(tuple(arrays), operator, axes)
+            if operator.indexed:  # -1 where nothing counts, which is no result
                 np.testing.assert_array_equal(got["index"], expected["index"])
                 continue
-            results = (host.finalise(partial, todo) for partial in (got, expected))
+            results = (host.finalise(partial, operator) for partial in (got, expected))
             np.testing.assert_allclose(*results, rtol=2e-6, atol=1e-6)
 
 
@@ -149,14 +149,14 @@ VIEWS = (
 
 def viewed(machine, views):
     """Four operands, each laid out as it likes, down columns, along rows and all together; then many such chunks."""
-    todo, dtypes = REDUCED["four"]
+    operator, dtypes = REDUCED["four"]
     for shape, axes in (((6, 70), (1,)), ((70, 6), (0,)), ((20, 30), (0, 1))):
         pairs = [laid(view, dtype, seed, shape) for seed, (view, dtype) in enumerate(zip(views, dtypes, strict=True))]
-        partial = device_reduce.reduce(tuple(put(base, view) for base, view in pairs), todo, axes)
+        partial = device_reduce.reduce(tuple(put(base, view) for base, view in pairs), operator, axes)
         if not machine.collecting:
             arrays = [base if view is None else view(base) for base, view in pairs]
-            got = host.finalise(get(partial).view(todo.state)[..., 0], todo)
-            expected = host.finalise(host.reduce(tuple(arrays), todo, axes), todo)
+            got = host.finalise(get(partial).view(operator.state)[..., 0], operator)
+            expected = host.finalise(host.reduce(tuple(arrays), operator, axes), operator)
             np.testing.assert_array_equal(got, expected)
 
 
@@ -206,13 +206,13 @@ def weighed(machine, name):
 
 def batched(machine):
     """More chunks than a launch takes, of which each finds its own four operands."""
-    todo, dtypes = REDUCED["four, masked"]
+    operator, dtypes = REDUCED["four, masked"]
     whole = elements(dtypes, (7, 70))
     chunks = [tuple(a[:, i : i + 1].copy() for a in whole) for i in range(70)]
     places = [Place((0, i), (7, 70)) for i in range(70)]
-    partial = device_reduce.reduce_many([tuple(map(put, c)) for c in chunks], todo, (1,), places)
+    partial = device_reduce.reduce_many([tuple(map(put, c)) for c in chunks], operator, (1,), places)
     if not machine.collecting:
-        got, expected = get(partial).view(todo.state)[..., 0], host.reduce(tuple(whole), todo, (1,))
+        got, expected = get(partial).view(operator.state)[..., 0], host.reduce(tuple(whole), operator, (1,))
         np.testing.assert_array_equal(got["index"], expected["index"])
 
 
@@ -261,17 +261,17 @@ def test_positions_that_are_counted_and_told_together():
     maps = [map_of(bound(f, "argmax", "f4")) for f in (lambda x: x, lambda x: x * (1 + 0j))]
     parts = [mapped(m.program, m.inner, False, i) for i, m in enumerate(maps)]
     named = [Bound(replace(p.monoid, name=f"argmax_{i}"), p.dtypes) for i, p in enumerate(parts)]
-    todo = product("map_reduce", tuple(named))
+    operator = product("map_reduce", tuple(named))
     x = np.random.default_rng(0).permutation(3000 * 38).reshape(3000, 38).astype("f4")
     emulator = Emulator(sources.source("maps.cuh"))
 
     def call():
-        return device_reduce.reduce((put(x, lambda a: a.T),), todo, (0, 1))
+        return device_reduce.reduce((put(x, lambda a: a.T),), operator, (0, 1))
 
     emulator.adopt(build(emulator.collect(call)))
     with emulator.installed():
-        found = get(call()).view(todo.state)[..., 0]
-    np.testing.assert_array_equal(found, host.reduce((x.T,), todo, (0, 1)))
+        found = get(call()).view(operator.state)[..., 0]
+    np.testing.assert_array_equal(found, host.reduce((x.T,), operator, (0, 1)))
 
 
 def test_constants_are_values_of_a_launch(machine):
@@ -284,18 +284,18 @@ def test_constants_are_values_of_a_launch(machine):
 
 
 def test_scans_of_maps():
-    todo = bound(lambda x, y: x * y + 1, "sum", "f4", "f4")
+    operator = bound(lambda x, y: x * y + 1, "sum", "f4", "f4")
     x, y = (sample("f4", seed, (4, 90)) for seed in (1, 2))
     x[~np.isfinite(x)] = y[~np.isfinite(y)] = 1
-    calls = [Call(todo, (x, y), 1), Call(todo, (x.T.copy(), y.T.copy()), 0, reverse=True)]
-    text = sources.source("maps.cuh") + "\n#define " + _values(todo) + "\n" + device_operator.own_text(todo)[0]
+    calls = [Call(operator, (x, y), 1), Call(operator, (x.T.copy(), y.T.copy()), 0, reverse=True)]
+    text = sources.source("maps.cuh") + "\n#define " + _values(operator) + "\n" + device_operator.own_text(operator)[0]
     (kernels,) = build([scan_unit(calls, text)])
     for call in calls:
         check(kernels, call, "random")
 
 
-def _values(todo):
-    ((name, data),) = device_operator.own_text(todo)[1]
+def _values(operator):
+    ((name, data),) = device_operator.own_text(operator)[1]
     return f"{name.removesuffix('constants')}values {', '.join(f'{v}ull' for v in np.frombuffer(data, np.uint64))}"
 
 
@@ -314,24 +314,24 @@ def test_as_little_as_leaves_two_arrays_is_made_first(name, monkeypatch):
     arrays = tuple(np.random.default_rng(i).normal(size=(20, 9)).astype("f4") for i in range(4))
     program = tracer.trace(function, (np.dtype("f4"),) * 4)
     masked = name == "masked"
-    todo = mapped(program, operators.get("sum").bind("f4"), masked)
+    operator = mapped(program, operators.get("sum").bind("f4"), masked)
     made = []
     evaluate = whole.evaluate
     monkeypatch.setattr(whole, "evaluate", lambda p, given: made.append(p) or evaluate(p, given))
-    values, rest = map_cut.within(arrays, todo, 2)
+    values, rest = map_cut.fit_operands(arrays, operator, 2)
     assert len(values) == 2
     assert sum(not node.is_leaf for p in made for node in p.nodes) == steps
-    got, expected = (host.finalise(host.reduce(a, b, (0,)), b) for a, b in ((values, rest), (arrays, todo)))
+    got, expected = (host.finalise(host.reduce(a, b, (0,)), b) for a, b in ((values, rest), (arrays, operator)))
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
 def test_of_six_arrays_four_are_left():
     arrays = tuple(np.random.default_rng(i).normal(size=(20, 9)).astype("f4") for i in range(6))
-    todo = bound(lambda a, b, c, d, e, f: (a * b + c) * np.where(d > e, f, c), "sum", *["f4"] * 6)
-    values, rest = map_cut.within(arrays, todo, 4)
+    operator = bound(lambda a, b, c, d, e, f: (a * b + c) * np.where(d > e, f, c), "sum", *["f4"] * 6)
+    values, rest = map_cut.fit_operands(arrays, operator, 4)
     assert len(values) == 4
     assert sum(any(v is a for a in arrays) for v in values) == 3  # and the choice, in five bytes
-    got, expected = (host.finalise(host.reduce(a, b, (0,)), b) for a, b in ((values, rest), (arrays, todo)))
+    got, expected = (host.finalise(host.reduce(a, b, (0,)), b) for a, b in ((values, rest), (arrays, operator)))
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 
 
@@ -343,11 +343,11 @@ def test_programs_of_whole_arrays():
     np.testing.assert_array_equal(first, np.where(x > y, x * z, np.float32(2)).astype("f8"))
     np.testing.assert_array_equal(second, x + 1j)
     three = mapped(tracer.trace(lambda x, y, z: x * y + z, (x.dtype,) * 3), operators.get("sum").bind("f4"))
-    found, narrow = map_cut.within((x, y, z), three, 2)
+    found, narrow = map_cut.fit_operands((x, y, z), three, 2)
     assert found[0] is z and narrow.state == three.state  # and x * y beside it, nothing more
     np.testing.assert_array_equal(found[1], x * y)
     one = tracer.trace(lambda x, y, z: z * 2, (x.dtype,) * 3)
-    found, narrow = map_cut.within((x, y, z), mapped(one, operators.get("sum").bind("f4")), 2)
+    found, narrow = map_cut.fit_operands((x, y, z), mapped(one, operators.get("sum").bind("f4")), 2)
     assert len(found) == 1 and found[0] is z
     assert narrow.dtypes == (z.dtype,)
 
@@ -358,10 +358,10 @@ def test_an_operand_that_lies_still_costs_no_vector(shape, axes, machine):
     found = []
     x, weights = put(sample("f4", 0, shape)), put(np.ones((shape[0], 1), "f4"), lambda w: np.broadcast_to(w, shape))
     cases = [(REDUCED["squares"][0], (x,)), (bound(lambda x, w: x * w, "sum", "f4", "f4"), (x, weights))]
-    for todo, arrays in (*cases, (operators.get("vdot").bind("f4", "f4"), (x, weights))):
+    for operator, arrays in (*cases, (operators.get("vdot").bind("f4", "f4"), (x, weights))):
         with machine.installed(), pytest.MonkeyPatch.context() as patch:
             patch.setattr(launch, "ready", lambda launches, *rest: found.append(launches[0].kernel) or ())
             patch.setattr(launch, "run", lambda *given: None)
-            device_reduce.reduce(arrays, todo, axes)
+            device_reduce.reduce(arrays, operator, axes)
     vectors = [re.search(r">>, (\d+), 256", kernel)[1] for kernel in found]
     assert vectors == ["4", "4", "4"]

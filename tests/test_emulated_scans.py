@@ -699,7 +699,7 @@ DEFECTS = {
         ("sums of halves in lines backwards",),
     ),
     "no line ends where a share is written": (
-        "const bool even = Lines == 0 ? is_inner(first) : kept.even;",
+        "const bool even = Lines == 0 ? is_inner(first) : pending.even;",
         "const bool even = true;",
         ("sums of halves in lines", "means in lines"),
     ),
@@ -745,7 +745,7 @@ DEFECTS = {
         ("variances in lines of many",),
     ),
     "numbers are taken before they are there": (
-        "posted = posted && seen[j] != 0;",
+        "is_published = is_published && seen[j] != 0;",
         "",
         ("variances", "variances in lines"),
     ),
@@ -802,8 +802,8 @@ DEFECTS = {
         ("wider results",),
     ),
     "a number is taken when the other one is there": (
-        "posted = posted && seen[j] != 0;",
-        "posted = posted && (j > 0 || seen[j] != 0);",
+        "is_published = is_published && seen[j] != 0;",
+        "is_published = is_published && (j > 0 || seen[j] != 0);",
         ("in pairs",),
     ),
     "half of a tile state is taken that is polled in one batch": (
@@ -823,7 +823,7 @@ DEFECTS = {
     ),
     "a flag is raised without a release": ("    simt::release();\n", "", ("columns",)),
     "a tile is fetched before it is taken": (
-        "if (speaks(lane)) await(&work.ring().taken, round + 3);",
+        "if (represents_warp(lane)) await(&work.ring().taken, round + 3);",
         "",
         ("short lines", "columns"),
     ),

@@ -60,7 +60,7 @@ def made(chunks=48, delay=0.0):
     return da.map_blocks(make, delay, chunks=((32,) * chunks,), dtype=float, meta=np.empty(0))
 
 
-def held(client, chunks=48):
+def on_workers(client, chunks=48):
     x = client.persist(made(chunks))
     distributed.wait(x, timeout=PATIENCE)
     return x
@@ -105,14 +105,14 @@ def killed_while_groups_run(client):
 
 
 def killed_with_chunks_that_handles_refer_to(client):
-    x = held(client)
+    x = on_workers(client)
     check(client, x, OPS[:1])
     kill(client)
     check(client, x)
 
 
 def killed_before_the_first_reduction(client):
-    x = held(client)
+    x = on_workers(client)
     kill(client)
     check(client, x)
 
@@ -127,7 +127,7 @@ def killed_while_handles_are_read(client):
 
 
 def two_killed_at_once(client):
-    x = held(client)
+    x = on_workers(client)
     check(client, x, OPS[:1])
     kill(client, 2)
     check(client, x)
@@ -135,7 +135,7 @@ def two_killed_at_once(client):
 
 def killed_between_the_survey_and_the_handles(client):
     """What the scheduler said of the chunks no longer holds."""
-    x, start = held(client), handles.HandleSet.made
+    x, start = on_workers(client), handles.HandleSet.made
 
     def late(*args):
         kill(client)
@@ -148,7 +148,7 @@ def killed_between_the_survey_and_the_handles(client):
 
 def killed_after_the_array_is_gone(client):
     """While groups run, and chunks are kept by the handles alone."""
-    x = held(client)
+    x = on_workers(client)
     future = client.compute(gr.sum(x.map_blocks(pause, meta=np.empty(0))) + gr.max(x))
     del x
     time.sleep(0.1)
@@ -172,7 +172,7 @@ def pause(block):
 
 
 def moved_between_the_survey_and_the_handles(client):
-    x, start = held(client), handles.HandleSet.made
+    x, start = on_workers(client), handles.HandleSet.made
 
     def late(*args):
         client.replicate(x, n=2)
@@ -202,12 +202,12 @@ def test_workers_that_are_restarted(client):
 
     The first test, for a scheduler waits in vain for nannies whose workers were killed shortly before.
     """
-    x = held(client)
+    x = on_workers(client)
     check(client, x, OPS[:1])
     client.restart(timeout=PATIENCE, wait_for_workers=True)
     with pytest.raises(gr.errors.ArgumentError, match=r"chunk .'make-.*given up"):
         gr.max(x)
-    check(client, held(client))
+    check(client, on_workers(client))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
@@ -220,7 +220,7 @@ def test_a_worker_that_is_killed(client, fault, capsys):
 
 
 def test_a_worker_that_joins_late(client, cluster):
-    x = held(client)
+    x = on_workers(client)
     check(client, x, OPS[:1])
     slow = client.compute(gr.sum(made(96, 0.01)))
     there = len(client.nthreads())
@@ -230,7 +230,7 @@ def test_a_worker_that_joins_late(client, cluster):
     assert slow.result(timeout=PATIENCE) == sum(range(96 * 32))
     check(client, x)
     time.sleep(2.1)  # until the answer of the scheduler is no longer fresh
-    y = held(client)
+    y = on_workers(client)
     shares = {share.worker for share in gr.plan(y, "sum").shares}
     assert shares == {w for workers in client.who_has(y).values() for w in workers}
     check(client, y)
@@ -301,7 +301,7 @@ def test_chunks_that_nobody_can_make_again(client):
 
 def test_threads_of_one_client(client):
     """All at the first reduction of the same arrays, so that they make handles at once too."""
-    x, begin = held(client), threading.Barrier(6)
+    x, begin = on_workers(client), threading.Barrier(6)
 
     def work(number):
         begin.wait(PATIENCE)
@@ -321,7 +321,7 @@ def test_two_clusters_at_once(client):
         ) as other_cluster,
         distributed.Client(other_cluster, set_as_default=False) as other,
     ):
-        x, y = held(client), held(other)
+        x, y = on_workers(client), on_workers(other)
         check(client, x)
         check(other, y)
         assert {s.worker for s in gr.plan(x, "sum").shares} <= set(client.nthreads())
@@ -333,7 +333,7 @@ def test_two_clusters_at_once(client):
 def graphs(client):
     """Graphs of lazy chunks, of chunks here, on workers, and by handle; before and after dask optimises them."""
     lazy, here = made(12), made(12).persist(scheduler="sync")
-    there = held(client, 12)
+    there = on_workers(client, 12)
     for x in (lazy, here, there, there + 1):
         for op in OPS:
             array = op(x)
@@ -394,9 +394,9 @@ def test_a_scheduler_without_the_package(start, tmp_path):
         time.sleep(0.1)
     with distributed.Client(scheduler_file=str(file), timeout=PATIENCE) as client:
         client.wait_for_workers(1, timeout=PATIENCE)
-        held = client.persist(x)
-        distributed.wait(held, timeout=PATIENCE)
-        for each in (x, held):
+        on_workers = client.persist(x)
+        distributed.wait(on_workers, timeout=PATIENCE)
+        for each in (x, on_workers):
             with pytest.raises(RuntimeError, match="Scheduler and Client have different environments") as caught:
                 client.compute(gr.sum(each)).result(timeout=PATIENCE)
             assert "gpureduce_dask" in str(caught.value.__cause__)

@@ -387,8 +387,8 @@ def test_a_plan_prints_as_a_table():
     assert "argmax, axis=None" in repr(plan) and "bytes read" in repr(plan) and "3 KiB" in repr(plan)
     assert "<table>" in plan._repr_html_() and "8 groups, 48 chunks" in plan._repr_html_()
     unknown = da.from_array(np.arange(8.0), chunks=2)
-    told = repr(gr.plan(unknown[unknown > 3], "sum"))
-    assert "unknown" in told and "nan" not in told
+    text = repr(gr.plan(unknown[unknown > 3], "sum"))
+    assert "unknown" in text and "nan" not in text
     with pytest.raises(gr.errors.ArgumentError, match="stock dask"):
         gr.plan(da.ones(4).astype(object), "sum")
 

@@ -26,28 +26,28 @@ sizes = st.sampled_from([0, 8, MIB, 100 * MIB, math.nan])
 
 @given(st.integers(1, 200), st.integers(1, 50))
 def test_in_order_is_a_partition_of_even_stretches(chunks, size):
-    dealt = planner.even_stretches(chunks, size)
-    assert [i for g in dealt for i in g.members] == list(range(chunks))
-    lengths = [len(g.members) for g in dealt]
+    groups = planner.even_stretches(chunks, size)
+    assert [i for g in groups for i in g.members] == list(range(chunks))
+    lengths = [len(g.members) for g in groups]
     assert max(lengths) <= size and max(lengths) - min(lengths) <= 1
 
 
 @given(holders, threads, st.integers(1, 9), sizes)
 def test_by_worker_is_a_partition_that_keeps_order(held, threads, slices, chunk_bytes):
-    dealt = planner.by_worker(held, threads, slices, chunk_bytes, {})
-    assert sorted(i for g in dealt for i in g.members) == list(range(len(held)))
-    for g in dealt:
+    groups = planner.by_worker(held, threads, slices, chunk_bytes, {})
+    assert sorted(i for g in groups for i in g.members) == list(range(len(held)))
+    for g in groups:
         assert list(g.members) == sorted(g.members)
         assert all(g.worker in held[i] for i in g.members if held[i])
     for worker in WORKERS:
-        assert sum(g.worker == worker for g in dealt) <= threads[worker]
+        assert sum(g.worker == worker for g in groups) <= threads[worker]
 
 
 @given(holders, threads, st.integers(1, 7))
 def test_smaller_cuts_and_loses_nothing(held, threads, size):
-    dealt = planner.smaller(planner.by_worker(held, threads, 1, MIB, {}), size)
-    assert sorted(i for g in dealt for i in g.members) == list(range(len(held)))
-    assert max(len(g.members) for g in dealt) <= size
+    groups = planner.smaller(planner.by_worker(held, threads, 1, MIB, {}), size)
+    assert sorted(i for g in groups for i in g.members) == list(range(len(held)))
+    assert max(len(g.members) for g in groups) <= size
 
 
 def test_groups_follow_threads_not_chunks():
@@ -131,13 +131,13 @@ def test_lazy_host_chunks_are_made_in_small_steps():
 
 
 def test_many_slices_are_made_several_a_task():
-    assert planner.made_in_turn(16, 16, 2, 32 * MIB, math.inf, MIB) == 2  # eight tasks for two threads
-    assert planner.made_in_turn(16, 15, 2, 32 * MIB, math.inf, MIB) == 1
-    assert planner.made_in_turn(2, 1000, 4, MIB, 8.0, 8.0) == 62
+    assert planner.slices_per_task(16, 16, 2, 32 * MIB, math.inf, MIB) == 2  # eight tasks for two threads
+    assert planner.slices_per_task(16, 15, 2, 32 * MIB, math.inf, MIB) == 1
+    assert planner.slices_per_task(2, 1000, 4, MIB, 8.0, 8.0) == 62
     chunk = planner.STEP_BYTES // 4
-    assert planner.made_in_turn(2, 1000, 1, chunk, 8.0, 8.0) == 2  # so that bars of progress move
-    assert planner.made_in_turn(2, 1000, 1, chunk, math.inf, 8.0) == 16  # what one task makes at most
-    assert planner.made_in_turn(2, 1000, 1, MIB, 8.0, planner.RESULTS_BYTES / 3) == 3  # which leave it together
+    assert planner.slices_per_task(2, 1000, 1, chunk, 8.0, 8.0) == 2  # so that bars of progress move
+    assert planner.slices_per_task(2, 1000, 1, chunk, math.inf, 8.0) == 16  # what one task makes at most
+    assert planner.slices_per_task(2, 1000, 1, MIB, 8.0, planner.RESULTS_BYTES / 3) == 3  # which leave it together
 
 
 def _tasks(*arrays):
@@ -197,20 +197,20 @@ def test_small_chunks_in_memory_are_one_task():
 
 
 def test_memory_bounds_what_a_task_reads():
-    dealt = planner.by_worker([("a",)] * 16, {"a": 1}, 1, 100.0, {"a": 1600.0})
-    assert max(len(g.members) for g in dealt) == 4
-    dealt = planner.by_worker([("a",)] * 16, {"a": 2}, 1, 100.0, {"a": 1600.0})
-    assert max(len(g.members) for g in dealt) == 2
+    groups = planner.by_worker([("a",)] * 16, {"a": 1}, 1, 100.0, {"a": 1600.0})
+    assert max(len(g.members) for g in groups) == 4
+    groups = planner.by_worker([("a",)] * 16, {"a": 2}, 1, 100.0, {"a": 1600.0})
+    assert max(len(g.members) for g in groups) == 2
 
 
 def test_copies_are_shared_out():
-    dealt = planner.by_worker([("a", "b")] * 8, {"a": 1, "b": 1}, 1, MIB, {})
-    assert [len(g.members) for g in dealt] == [4, 4]
+    groups = planner.by_worker([("a", "b")] * 8, {"a": 1, "b": 1}, 1, MIB, {})
+    assert [len(g.members) for g in groups] == [4, 4]
 
 
 def test_a_chunk_that_nobody_holds_follows_its_neighbour():
-    dealt = planner.by_worker([(), ("b",), (), ("a",), ()], {"a": 1, "b": 1}, 1, 1.0, {})
-    assert {g.worker: list(g.members) for g in dealt} == {"b": [0, 1, 2], "a": [3, 4]}
+    groups = planner.by_worker([(), ("b",), (), ("a",), ()], {"a": 1, "b": 1}, 1, 1.0, {})
+    assert {g.worker: list(g.members) for g in groups} == {"b": [0, 1, 2], "a": [3, 4]}
     assert len(planner.by_worker([(), ()], {}, 1, 1.0, {})) == 1
 
 

@@ -52,7 +52,7 @@ def client(cluster):
 REF = np.random.default_rng(3).normal(size=(24, 15))
 
 
-def held(client, ref=REF, chunks=(2, 4)):
+def on_workers(client, ref=REF, chunks=(2, 4)):
     """Chunks on every worker."""
     x = client.persist(da.from_array(ref, chunks=chunks).map_blocks(np.copy))
     distributed.wait(x, timeout=PATIENCE)
@@ -94,7 +94,7 @@ def pinned(worker):
 
 def handled(client, ref=REF, chunks=(2, 4)):
     """Chunks on every worker, their handles by worker, and the futures of these."""
-    x = held(client, ref, chunks)
+    x = on_workers(client, ref, chunks)
     value(client, gr.sum(x))
     found = handles._handle_sets[id(x.dask.layers[x.name])]
     return x, found.keys, found.futures
@@ -106,22 +106,22 @@ def ask_again(x):
 
 
 def test_a_task_a_worker_where_the_chunks_are(client):
-    x, ops = held(client), [gr.sum, gr.var, gr.argmax, gr.mean]
+    x, ops = on_workers(client), [gr.sum, gr.var, gr.argmax, gr.mean]
     found, tasks = tasks_of(client, lambda: gr.sum(x))
     assert len(tasks) == WORKERS + WORKERS + 1  # handles, groups and the total
     found, tasks = zip(*(tasks_of(client, lambda op=op: op(x)) for op in ops), strict=True)
     assert [len(each) for each in tasks] == [WORKERS + 1] * len(ops)
     assert found[2] == REF.argmax() and found[1] == pytest.approx(REF.var())
     integers = np.arange(24 * 15).reshape(24, 15) % 5
-    p = held(client, integers)
+    p = on_workers(client, integers)
     assert value(client, gr.reduction(p, AFFINE)) == compose(integers, (0, 1))
-    assert value(client, gr.vdot(p, held(client, integers))) == (integers * integers).sum()
+    assert value(client, gr.vdot(p, on_workers(client, integers))) == (integers * integers).sum()
     np.testing.assert_array_equal(value(client, gr.max(x, axis=1)), REF.max(1))  # by groups, each where its chunks are
     assert fetched(client) == 0
 
 
 def test_a_plan_knows(client):
-    x = held(client)
+    x = on_workers(client)
     for made, op in ((WORKERS, gr.sum), (0, gr.argmax)):
         plan = gr.plan(x, op.__name__)
         assert plan.handles == made and plan.moved_bytes > 0 and len(plan.shares) == WORKERS
@@ -129,7 +129,7 @@ def test_a_plan_knows(client):
 
 
 def test_copies_of_its_graph(client):
-    x = held(client)
+    x = on_workers(client)
     y = gr.sum(x)
     copies = clone(y), bind(y, da.ones(8, chunks=4))
     for node in y.dask.layers[y.name].values():
@@ -142,7 +142,7 @@ def test_copies_of_its_graph(client):
 
 
 def test_threads_of_one_client(client):
-    x = held(client)
+    x = on_workers(client)
     with ThreadPoolExecutor(4) as pool:
         assert len(set(pool.map(lambda op: float(value(client, op(x))), [gr.sum, gr.max] * 6))) == 2
 
@@ -235,7 +235,7 @@ def narrow(block, block_info=None):
 
 
 def test_a_chunk_that_cannot_be_reduced_is_named(client):
-    x = client.persist(held(client).map_blocks(narrow, dtype=float, meta=np.empty((0, 0)), name="tiles"))
+    x = client.persist(on_workers(client).map_blocks(narrow, dtype=float, meta=np.empty((0, 0)), name="tiles"))
     distributed.wait(x, timeout=PATIENCE)
     (home,) = client.who_has(x)["tiles", 5, 2]
     for worker in client.nthreads():
@@ -277,7 +277,7 @@ def scattered(client, each):
 def test_functions_of_an_array_and_its_results(client, chunks):
     """A graph that has handles and chunks beside them, here once as many as the array has chunks, says still which
     worker has what a chunk is made of."""
-    x = held(client, REF, chunks)
+    x = on_workers(client, REF, chunks)
     mean = gr.mean(x)
     z = x - mean
     if chunks == (8, 8):
@@ -311,7 +311,7 @@ def homes(client, keys):
 
 
 def test_unknown_sizes_are_dealt_once(client):
-    x = held(client, REF.ravel(), 12)
+    x = on_workers(client, REF.ravel(), 12)
     x = client.persist(x[x > 0])
     distributed.wait(x, timeout=PATIENCE)
     for op in (gr.sum, gr.max, gr.min):
@@ -322,7 +322,7 @@ def test_unknown_sizes_are_dealt_once(client):
 @pytest.mark.parametrize("count", [2, None])
 def test_chunks_that_move_before_a_handle_is_made(client, monkeypatch, count):
     """It takes them from where they are."""
-    x, made = held(client), handles.HandleSet.made
+    x, made = on_workers(client), handles.HandleSet.made
 
     def late(*args):
         monkeypatch.setattr(handles.HandleSet, "made", made)

@@ -45,13 +45,13 @@ def test_a_row_says_what_a_file_is_about(step):
 @pytest.mark.parametrize("step", WITH_KERNELS, ids=lambda step: step.label)
 @pytest.mark.parametrize("n", SIZES)
 def test_plans_stay_within_their_buffers(step, n):
-    todo = plan(step, n, 1056, 3 if step.family == "transpose" else 1)
-    room = {IN: n, OUT: todo.out, SCRATCH: todo.scratch}
-    for launch in todo.launches:
+    planned = plan(step, n, 1056, 3 if step.family == "transpose" else 1)
+    room = {IN: n, OUT: planned.out, SCRATCH: planned.scratch}
+    for launch in planned.launches:
         for buffer, at in (launch.reads, launch.writes):
             assert 0 <= at < room[buffer]
         assert 0 < launch.blocks < 2**31 and 0 < launch.threads <= 1024
-    assert todo.launches[-1].writes == (OUT, 0)
+    assert planned.launches[-1].writes == (OUT, 0)
 
 
 def test_too_many_and_no_elements_are_refused():

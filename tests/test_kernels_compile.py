@@ -107,12 +107,12 @@ def drawn(calls: dict[str, Call]) -> list[tuple[str, str]]:
     by_kernel: dict[str, dict[str, str]] = {}  # and row
     for name in draw.sample(sorted(calls), len(calls)):
         by_kernel.setdefault(chosen(name).kernel, {})[calls[name].row.name] = name
-    dealt = []
+    sample = []
     for _, by_row in sorted(by_kernel.items()):
         for architecture in ARCHITECTURES:
             share = -(-len(by_row) // 6) if architecture == MAIN else min(1, len(by_row))
-            dealt += [(architecture, by_row.pop(row)) for row in draw.sample(sorted(by_row), share)]
-    return dealt
+            sample += [(architecture, by_row.pop(row)) for row in draw.sample(sorted(by_row), share)]
+    return sample
 
 
 def test_rows_in_each_kernel_are_machine_code_without_spills(calls: dict[str, Call], pool: ProcessPoolExecutor) -> None:
@@ -206,9 +206,9 @@ def test_plans_of_other_layouts_choose_kernels_that_are_met(calls: dict[str, Cal
     for _ in range(5000):
         bound, finish, count = draw.choice(bounds), draw.choice(["ticket", "two-pass"]), draw.choice([1, 5])
         chunk = any_chunk(draw, bound)
-        for todo in planned(chunk, cuda_operator(bound), count, finish):
-            assert ways(chosen(todo.kernel)) in met, (todo.kernel, chunk)
-            assert few(chosen(todo.kernel)) <= numbers, (todo.kernel, chunk)
+        for step in planned(chunk, cuda_operator(bound), count, finish):
+            assert ways(chosen(step.kernel)) in met, (step.kernel, chunk)
+            assert few(chosen(step.kernel)) <= numbers, (step.kernel, chunk)
 
 
 def any_chunk(draw: random.Random, bound: Bound) -> Chunk:

@@ -49,10 +49,10 @@ def wanted(step: history.Step, x: np.ndarray) -> np.ndarray:
 def test_awkward_sizes(kernels, step):
     for turn, (n, dtype) in enumerate(itertools.product(SIZES, DTYPES)):
         x = numbers(n, dtype, turn)
-        todo = planned(step, n)
+        plan = planned(step, n)
         for seed in (turn, turn + 1):
             schedule = SCHEDULES[seed % len(SCHEDULES)]
-            np.testing.assert_array_equal(run(kernels[dtype], todo, x, schedule, seed), wanted(step, x))
+            np.testing.assert_array_equal(run(kernels[dtype], plan, x, schedule, seed), wanted(step, x))
 
 
 @pytest.mark.parametrize("step", TURNS, ids=lambda step: step.label)

@@ -167,9 +167,9 @@ EXPECTED = dask.compute(calls(da.from_array(VALUES, chunks=CHUNKS)), scheduler="
 def test_threads_read_at_the_same_time(way, folder, reads):
     x = WAYS[way](folder)
     with dask.config.set(scheduler="threads", num_workers=THREADS):
-        for name, todo in calls(x).items():
+        for name, lazy in calls(x).items():
             reads.clear()
-            for got, expected in zip(dask.compute(*todo), EXPECTED[name], strict=True):
+            for got, expected in zip(dask.compute(*lazy), EXPECTED[name], strict=True):
                 np.testing.assert_allclose(got, expected, rtol=1e-6)
             assert reads.count == STORED, name
             assert min(reads.most, len(reads.threads)) > 2, name  # of 4, of which one may come late
@@ -221,9 +221,9 @@ def test_workers_read_at_the_same_time_as_planned(way, folder, reads, client):
     plan = gr.plan(x, "sum")
     assert (plan.groups, plan.tasks) == (len(reads.tasks), ran.count)
     for name in ("along an axis", "two"):
-        todo = calls(x)[name]
+        lazy = calls(x)[name]
         reads.clear()
-        for got, expected in zip(dask.compute(*todo), EXPECTED[name], strict=True):
+        for got, expected in zip(dask.compute(*lazy), EXPECTED[name], strict=True):
             np.testing.assert_allclose(got, expected, rtol=1e-6)
         assert reads.count == STORED, name
         assert len(reads.workers) > 2, name

@@ -339,10 +339,10 @@ def test_no_temporary_of_a_chunks_size():
     u = np.random.default_rng(0).normal(size=(4096, 4096)).astype("f4")
     x = da.from_array(u, chunks=-1, name=False).persist()
     for op, axis in (("sum", None), ("sum", 0), ("var", 1), ("max", 0)):
-        todo = gr.map_reduce(lambda u: (u - 0.5) ** 2 + np.exp(-u), op, x, axis=axis)
-        todo.compute(scheduler="sync")
+        lazy = gr.map_reduce(lambda u: (u - 0.5) ** 2 + np.exp(-u), op, x, axis=axis)
+        lazy.compute(scheduler="sync")
         tracemalloc.start()
-        todo.compute(scheduler="sync")
+        lazy.compute(scheduler="sync")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 0.05 * u.nbytes, f"{op} along {axis} takes {peak / u.nbytes:.1%} of a chunk"

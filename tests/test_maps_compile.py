@@ -89,7 +89,7 @@ SHIPPED = {
 }
 
 
-def plans(todo, dtypes, shape, axes):
+def plans(operator, dtypes, shape, axes):
     """Kernels and texts that a chunk of this shape takes, as no kernel runs."""
     found = []
     import cupy
@@ -98,7 +98,7 @@ def plans(todo, dtypes, shape, axes):
     pointer = cupy.cuda.MemoryPointer(memory, 0)
 
     def ready(launches, number, text="", constants=()):
-        found.extend((todo.kernel, text) for todo in launches)
+        found.extend((step.kernel, text) for step in launches)
         return ()
 
     with Emulator("").installed(), pytest.MonkeyPatch.context() as patch:
@@ -106,7 +106,7 @@ def plans(todo, dtypes, shape, axes):
         patch.setattr(launch, "run", lambda *given: None)
         patch.setattr(launch, "new_array", lambda shape, dtype, nbytes: (None, 0))
         chunks = tuple(cupy.ndarray(shape, np.dtype(d), pointer) for d in dtypes.split())
-        device_reduce._reduce_one(chunks, todo, axes, None, "ticket", False)
+        device_reduce._reduce_one(chunks, operator, axes, None, "ticket", False)
     return found
 
 
@@ -146,9 +146,9 @@ def test_other_constants_do_not_compile_again(monkeypatch):
     compiler.clear()
     try:
         for c in (0.5, 0.25, 0.5, 0.125):
-            todo = bound(lambda x, c=c: (x - c) ** 2, "sum", "f4")
-            text, constants = device_operator.own_text(todo)
-            compiler.function(f"reduce_rows<{device_operator.cuda_operator(todo).type}>", 0, text, constants)
+            operator = bound(lambda x, c=c: (x - c) ** 2, "sum", "f4")
+            text, constants = device_operator.own_text(operator)
+            compiler.function(f"reduce_rows<{device_operator.cuda_operator(operator).type}>", 0, text, constants)
         assert len(compiled) == 1
         assert len(written) == 3  # and each is written but once
     finally:

@@ -93,10 +93,10 @@ def test_no_temporary_of_a_chunks_size():
     x = da.from_array(u, chunks=(2048, 4096), name=False)
     for chain in (CHAINS["squares"], CHAINS["rows"], lambda x: np.log1p(x * x).max(axis=0)):
         with gr.accelerate(numpy=True):
-            todo = chain(x)
-        todo.compute(scheduler="sync")
+            lazy = chain(x)
+        lazy.compute(scheduler="sync")
         tracemalloc.start()
-        todo.compute(scheduler="sync")
+        lazy.compute(scheduler="sync")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 0.05 * u.nbytes / 2
@@ -159,9 +159,9 @@ def test_scans_with_segments_and_backwards():
 
 def test_errors_are_those_of_the_function():
     with gr.accelerate(numpy=True):
-        todo = ((make() * 3).astype("i4") ** (make().astype("i4") - 10)).sum()
+        lazy = ((make() * 3).astype("i4") ** (make().astype("i4") - 10)).sum()
     with pytest.raises(ValueError, match="negative integer powers"):
-        todo.compute(scheduler="sync")
+        lazy.compute(scheduler="sync")
 
 
 def test_numbers_that_look_alike_are_told_apart():

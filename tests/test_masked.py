@@ -90,8 +90,8 @@ def test_chunks_of_which_the_meta_is_silent_are_reduced_as_stock_dask_does(name,
                 assert type(found) is type(want)
                 np.testing.assert_array_equal(np.ma.getmaskarray(found), np.ma.getmaskarray(want))
                 np.testing.assert_allclose(np.ma.filled(found, 0), np.ma.filled(want, 0))
-    held = x.persist(scheduler="sync")
-    want, got = (getattr(lib, name)(held, axis=0).compute(scheduler="threads") for lib in (da, gr))
+    persisted = x.persist(scheduler="sync")
+    want, got = (getattr(lib, name)(persisted, axis=0).compute(scheduler="threads") for lib in (da, gr))
     assert type(got) is type(want)
     np.testing.assert_allclose(np.ma.filled(got, 0), np.ma.filled(want, 0))
 

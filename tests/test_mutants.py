@@ -67,18 +67,25 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         *(partial_of("argmax", "f4", "short lines", seed=seed) for seed in range(2)),
         partial_of("sum", "i2", "many dimensions"),
     ),
-    "teams": tuple(
+    "subwarps": tuple(
         partial_of(name, dtype, layout, seed=1)
         for name, dtype, layout in [
-            *(("sum", "f8", "team rows"), ("argmax", "f4", "team rows"), ("max", "u1", "long team rows")),
-            *(("var", "i1", "long team rows"), ("var", "f4", "rows one row on"), ("prod", "i2", "rows one row on")),
+            *(("sum", "f8", "subwarp rows"), ("argmax", "f4", "subwarp rows"), ("max", "u1", "long subwarp rows")),
+            *(("var", "i1", "long subwarp rows"), ("var", "f4", "rows one row on"), ("prod", "i2", "rows one row on")),
         ]
     ),
-    "team runs": tuple(
+    "subwarp runs": tuple(
         partial_of(*each)
-        for each in (("sum", "f8", "team runs"), ("var", "f4", "team runs"), ("argmax", "f4", "long team runs"))
+        for each in (
+            ("sum", "f8", "subwarp runs"),
+            ("var", "f4", "subwarp runs"),
+            ("argmax", "f4", "long subwarp runs"),
+        )
     ),
-    "team positions": (partial_of("argmax", "?", "rows one row on"), partial_of("argmin", "i1", "team rows", seed=1)),
+    "subwarp positions": (
+        partial_of("argmax", "?", "rows one row on"),
+        partial_of("argmin", "i1", "subwarp rows", seed=1),
+    ),
     "staged": tuple(
         partial_of(name, dtype, layout, seed=seed)
         for name, dtype, layout in [("sum", "f8", "staged rows"), ("max", "u1", "staged rows inside")]
@@ -186,7 +193,7 @@ GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "sorted": (by_groups(line("var", "f4", 1500, 90), **bins.LINES), by_groups(line("var", "f4", 1500, 127), **SORTED)),
     "runs sorted": (by_groups(line("var", "f4", 3000, 5, runs=True), **bins.METHODS["scattered"]),),
     "pieces": (
-        by_groups(line("var", "f4", 700, 5), **bins.METHODS["scattered"], TEAMS=(8,)),
+        by_groups(line("var", "f4", 700, 5), **bins.METHODS["scattered"], SUBWARPS=(8,)),
         by_groups(line("first", "f4", 700, 5), **bins.LINES),
     ),
     "sorted by a block": tuple(
@@ -315,10 +322,10 @@ MUTANTS = [
     # rows
     Mutant("head of the line forgotten", "line", "absorb_edges(", "line.phase != 0", "false"),
     Mutant("tail of the line forgotten", "line", "absorb_edges(", "whole.end >= whole.first", "false"),
-    Mutant("edges taken in by every team", "line", "absorb_lines(", "&& team == 0"),
+    Mutant("edges taken in by every subwarp", "line", "absorb_lines(", "&& subwarp == 0"),
     Mutant("tile past the last whole slot", "line", "absorb_lines(", "<= whole.end)", "<= whole.end + Lanes * Items)"),
     Mutant("slot past the last whole one", "line", "absorb_lines(", "+ lane, whole.end)", "+ lane, whole.end + 1)", 1),
-    Mutant("tiles left out", "line", "absorb_whole_tiles(", "step = teams *", "step = (teams + 1) *"),
+    Mutant("tiles left out", "line", "absorb_whole_tiles(", "step = subwarps *", "step = (subwarps + 1) *"),
     Mutant(
         "a tile used before it is loaded",
         "line",
@@ -336,11 +343,11 @@ MUTANTS = [
     ),
     Mutant("slots past the last", "odd short rows", "absorb_short_line(", "if (slot >= task.slots) continue;"),
     Mutant("lines in any order as if in turn", "ties", "struct SlotOfLines", "N == 1 || gap >= (V - 1) * step", "true"),
-    Mutant("threads past the last line", "short lines", "absorb_short_lines(", "beside >= abreast || "),
+    Mutant("threads past the last line", "short lines", "absorb_short_lines(", "own >= lines_each || "),
     Mutant("rows past the last", "short rows", "reduce_short_rows(", "Lanes == 0 && row[r] < task.rows", "Lanes == 0"),
-    Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + teams * Batch - 1", "task.rows"),
+    Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + subwarps * Batch - 1", "task.rows"),
     Mutant("every lane writes", "short rows", "reduce_short_rows(", "threadIdx.x % Lanes == 0 && "),
-    Mutant("cells past the last", "teams", "write_rows(", "if (row < count) store_once", "store_once"),
+    Mutant("cells past the last", "subwarps", "write_rows(", "if (row < count) store_streaming", "store_streaming"),
     # columns
     Mutant("barrier dropped before columns are folded", "columns", "fold_down(", BARRIER),
     Mutant("barrier dropped between folds of columns", "columns", "fold_down(", BARRIER, nth=1),
@@ -352,9 +359,9 @@ MUTANTS = [
         "(*state, state[gap * Columns])",
         "(state[gap * Columns], *state)",
     ),
-    Mutant("barrier dropped between teams", "columns", "fold_tile(", BARRIER),
-    Mutant("a team of splits forgotten", "columns", "fold_tile(", "team = 1;", "team = 2;"),
-    Mutant("splits left over", "columns", "fold_tile(", "splits + teams - 1", "splits"),
+    Mutant("barrier dropped between ranges", "columns", "fold_tile(", BARRIER),
+    Mutant("a range of splits forgotten", "columns", "fold_tile(", "range = 1;", "range = 2;"),
+    Mutant("splits left over", "columns", "fold_tile(", "splits + ranges - 1", "splits"),
     Mutant("tiles past the last column", "columns", "write_tile(", "if (x >= task.rows * task.slots) continue;"),
     Mutant("columns outside the line", "columns", "write_tile(", "if (c < 0 || c >= (i64)task.length) continue;"),
     Mutant(
@@ -409,19 +416,27 @@ MUTANTS = [
         ": Op::combine(part, total)",
     ),
     Mutant("elements left over", "ordered rows", "reduce_ordered(", "slots + parts - 1", "slots"),
-    Mutant("barrier dropped before teams read", "teams", "reduce_team_rows(", BARRIER),
-    Mutant("a tile copied over the one that is read", "team runs", "reduce_team_runs(", "(line & 1) * task.tail", "0"),
-    Mutant("a pivot of each line's own", "team runs", "take_line(", "if (first) pivot = fill;", "pivot = fill;"),
-    Mutant("all lines where the first is", "team runs", "reduce_team_runs(", "index = next_index;", ";"),
-    Mutant("the start of a team's row forgotten", "teams", "each_slot(", "which = lane;", "which = lane + 1;"),
-    Mutant("the end of a team's row forgotten", "teams", "each_slot(", "which < 2;", "which < 1;"),
-    Mutant("a team's turn goes past the row", "teams", "each_slot(", ": n + turn - slots", ": n"),
-    Mutant("what lies behind a row counts", "teams", "fill_outside(", "behind & before)", "behind)"),
-    Mutant("elements outside a row count", "teams", "fill_outside(", "pack.at[j] = fill;", ";"),
-    Mutant("elements outside a row are taken", "teams", "take_part(", "if ((u32)(place + j) < (u32)length) "),
-    Mutant("of slots as good the last", "team positions", "void look(", "(place < seen.place)", "(place > seen.place)"),
-    Mutant("the last of like bytes", "team positions", "struct RawBytePlace", "(won & 255u)", "(255u - (won & 255u))"),
-    Mutant("a place before the row", "team positions", "placed(i32", "place < 0 ? 0 : place", "place < 0 ? 1 : place"),
+    Mutant("barrier dropped before subwarps read", "subwarps", "reduce_subwarp_rows(", BARRIER),
+    Mutant(
+        "a tile copied over the one that is read", "subwarp runs", "reduce_subwarp_runs(", "(line & 1) * task.tail", "0"
+    ),
+    Mutant("a pivot of each line's own", "subwarp runs", "take_line(", "if (first) pivot = fill;", "pivot = fill;"),
+    Mutant("all lines where the first is", "subwarp runs", "reduce_subwarp_runs(", "index = next_index;", ";"),
+    Mutant("the start of a subwarp's row forgotten", "subwarps", "each_slot(", "which = lane;", "which = lane + 1;"),
+    Mutant("the end of a subwarp's row forgotten", "subwarps", "each_slot(", "which < 2;", "which < 1;"),
+    Mutant("a subwarp's turn goes past the row", "subwarps", "each_slot(", ": n + turn - slots", ": n"),
+    Mutant("what lies behind a row counts", "subwarps", "fill_outside(", "behind & before)", "behind)"),
+    Mutant("elements outside a row count", "subwarps", "fill_outside(", "pack.at[j] = fill;", ";"),
+    Mutant("elements outside a row are taken", "subwarps", "take_part(", "if ((u32)(place + j) < (u32)length) "),
+    Mutant(
+        "of slots as good the last", "subwarp positions", "void look(", "(place < seen.place)", "(place > seen.place)"
+    ),
+    Mutant(
+        "the last of like bytes", "subwarp positions", "struct RawBytePlace", "(won & 255u)", "(255u - (won & 255u))"
+    ),
+    Mutant(
+        "a place before the row", "subwarp positions", "placed(i32", "place < 0 ? 0 : place", "place < 0 ? 1 : place"
+    ),
     Mutant("barrier dropped after staging", "staged", "reduce_staged_rows(", BARRIER),
     Mutant("tile used before it is copied", "staged", "reduce_staged_rows(", "wait_copies<0>", "wait_copies<1>"),
     Mutant("staging past the end", "staged", "stage_rows(", "owned / 16 < wanted ? owned / 16 : wanted", "wanted"),

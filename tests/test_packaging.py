@@ -106,8 +106,8 @@ def test_installed_kernels_are_the_tree_s(built, kind, tmp_path):
     loads = "from gpureduce_dask.operators.native import library; print(library() is not None)"
     done = subprocess.run([python, "-I", "-c", loads], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout.strip() == str(bool(compiled))
-    told = run(python, tmp_path, "--version")
-    assert told == f"gpureduce-dask {gpureduce_dask.__version__}\n"
+    printed = run(python, tmp_path, "--version")
+    assert printed == f"gpureduce-dask {gpureduce_dask.__version__}\n"
 
 
 @pytest.mark.slow
@@ -118,11 +118,11 @@ def test_without_a_compiler_the_doctor_says_what_is_lost(built, tmp_path):
     (site / "no_cupy.pth").write_text(
         "import sys; sys.modules['cupy'] = None"
     )  # whose libraries are not found from here
-    told = run(python, tmp_path, "doctor")
-    [at] = [number for number, line in enumerate(told.splitlines()) if " host loops " in line]
-    lost, mend = told.splitlines()[at : at + 2]
+    printed = run(python, tmp_path, "doctor")
+    [at] = [number for number, line in enumerate(printed.splitlines()) if " host loops " in line]
+    lost, mend = printed.splitlines()[at : at + 2]
     assert "NumPy does their work" in lost and "C compiler" in mend and "--no-binary gpureduce-dask" in mend
-    assert "Ready for NumPy chunks" in told.splitlines()[-1] and "without compiled loops" in told.splitlines()[-1]
+    assert "Ready for NumPy chunks" in printed.splitlines()[-1] and "without compiled loops" in printed.splitlines()[-1]
     reduces = "import gpureduce_dask as gr; print(int(gr.sum(range(10))))"
     done = subprocess.run([python, "-I", "-c", reduces], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout == "45\n"

@@ -76,9 +76,9 @@ def test_one_wrong_result_is_found(kind, monkeypatch):
         monkeypatch.setattr(chunk, "finalise", finalise)
         job = prepare(draw, 1)
         found = job.calls[0]()
-        told = finalise(found, OPERATORS[draw.op].bind(random_draws.dtype_of(draw.dtype))) if kind == BATCH else found
-        wrong = spoilt(told)
-        if draw.op in ("skew", "kurtosis") or np.array_equal(told, wrong, equal_nan=told.dtype.kind in "fc"):
+        answer = finalise(found, OPERATORS[draw.op].bind(random_draws.dtype_of(draw.dtype))) if kind == BATCH else found
+        wrong = spoilt(answer)
+        if draw.op in ("skew", "kurtosis") or np.array_equal(answer, wrong, equal_nan=answer.dtype.kind in "fc"):
             continue  # of few elements nearly alike nothing is known; NaN and infinity stay what they are
         monkeypatch.setattr(chunk, "finalise", lambda partial, bound, wrong=wrong: wrong)
         assert not job.is_right(wrong), draw
@@ -179,7 +179,7 @@ def case(ours, kind="scans", mib=64, **more):
     return {"kind": kind, "mib": mib, "ours": ours, **some, **more}
 
 
-def told(*cases):
+def result_of(*cases):
     return {"random": 7, "gpu": "a GPU", "date": "2026-11-25", "cases": [*cases]}
 
 
@@ -187,7 +187,7 @@ def test_what_is_told():
     scans = [case(i / 20) for i in range(1, 21)]
     slow = case(0.5, "reductions", 4, CuPy=0.6, CuPy_s=0.9, torch=0.1, torch_s=5.0, touched=2.0)
     level = case(0.6, "reductions", 4, CuPy=0.61, CuPy_s=0.97)
-    text = random_report.summary(told(*scans, slow, level))
+    text = random_report.summary(result_of(*scans, slow, level))
     assert text.startswith("a GPU, 2026-11-25, seed 7: 22 cases, 0 wrong, 0 failed, 1 slower than a peer\n")
     assert "| scans, 64 | 20 | 0.55 | 0.15 | 0.05 | 0.55, 0.15, 0.05 |  |  |" in text
     assert "| reductions, 4 | 2 | 0.60 | 0.50 | 0.50 | 1.00, 0.60, 0.60 | 2, 0.61 | 1, 0.10 |" in text
@@ -196,11 +196,13 @@ def test_what_is_told():
     assert worst.count("scan_lines<Sum>") == 10 and worst.splitlines()[1].startswith("  0.050  64 MiB scans: sum")
     assert "  1.11 times a peer's time: 0.500  CuPy 0.600  torch 0.100  4 MiB" in text
     assert random_report.above([0.2, 0.9]) == [1.0, 1.0, 0.5, 0.0]
-    assert random_report.is_clean(told(*scans))
+    assert random_report.is_clean(result_of(*scans))
     wrong, failed = case(0.9, right=False), {"case": "max", "error": "MemoryError: none left"}
     for bad, words in ((wrong, "WRONG: sum float32 (0.9)"), (failed, "FAILED: max: MemoryError: none left")):
-        assert not random_report.is_clean(told(*scans, bad)) and words in random_report.summary(told(*scans, bad))
-    assert "0 cases" in random_report.summary(told())
+        assert not random_report.is_clean(result_of(*scans, bad)) and words in random_report.summary(
+            result_of(*scans, bad)
+        )
+    assert "0 cases" in random_report.summary(result_of())
 
 
 @pytest.mark.parametrize("kind", ["reductions", "scans", "groups", "batch", ""])
@@ -209,9 +211,9 @@ def test_a_run_from_the_command_line(kind, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(random_draws, "DTYPES", ["float32", "int16", "complex64"])
     monkeypatch.setattr(random_chunks.device_reduce, "reduce", None)  # CuPy's arrays alone are taken there
     path, picture = tmp_path / "random.json", tmp_path / "random.png"
-    asked = ["bench", "random", "--seed", "5", "--count", "6", "--mib", "0.004,0.008", "--compilers", "0"]
-    asked += [f"--{kind}"] if kind else []
-    assert cli.main([*asked, "--json", str(path), "--plot", str(picture)]) == 0
+    arguments = ["bench", "random", "--seed", "5", "--count", "6", "--mib", "0.004,0.008", "--compilers", "0"]
+    arguments += [f"--{kind}"] if kind else []
+    assert cli.main([*arguments, "--json", str(path), "--plot", str(picture)]) == 0
     result = json.loads(path.read_text())
     assert result["random"] == 5 and result["gpu"] == "no GPU" and len(result["cases"]) == 6
     for found in result["cases"]:
@@ -224,7 +226,7 @@ def test_a_run_from_the_command_line(kind, tmp_path, capsys, monkeypatch):
     assert printed.count(" MiB ") >= 12 and "seed 5: 6 cases, 0 wrong, 0 failed" in printed
     assert cli.main(["bench", "report", "--json", str(path)]) == 0
     assert capsys.readouterr().out == printed[printed.index("no GPU, 20") :]
-    assert cli.main([*asked, "--json", str(path), "--seconds", "0"]) == 0
+    assert cli.main([*arguments, "--json", str(path), "--seconds", "0"]) == 0
     assert json.loads(path.read_text())["cases"] == []
 
 
@@ -241,18 +243,18 @@ def test_a_wrong_run_ends_with_a_status(tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(chunk, "results", broken)
     monkeypatch.setattr(random_draws, "DTYPES", ["int32"])
-    asked = ["bench", "random", "--seed", "1", "--count", "4", "--mib", "0.004", "--compilers", "0", "--reductions"]
-    assert cli.main([*asked, "--json", str(tmp_path / "random.json")]) == 1
+    arguments = ["bench", "random", "--seed", "1", "--count", "4", "--mib", "0.004", "--compilers", "0", "--reductions"]
+    assert cli.main([*arguments, "--json", str(tmp_path / "random.json")]) == 1
     printed = capsys.readouterr().out
     assert "4 cases, 1 wrong, 1 failed" in printed and "none left" in printed and printed.count("WRONG: ") == 1
 
 
 def test_without_a_gpu_calls_are_drawn(tmp_path, monkeypatch, capsys):
-    asked = ["bench", "random", "--seed", "1", "--count", "2", "--mib", "0.1", "--json", str(tmp_path / "a.json")]
-    assert cli.main([*asked, "--numpy"]) == 0 and "seed 1, " in capsys.readouterr().out
+    arguments = ["bench", "random", "--seed", "1", "--count", "2", "--mib", "0.1", "--json", str(tmp_path / "a.json")]
+    assert cli.main([*arguments, "--numpy"]) == 0 and "seed 1, " in capsys.readouterr().out
     monkeypatch.setattr(command, "_has_gpu", lambda: False)
-    assert cli.main(asked) == 0 and "2 calls" in capsys.readouterr().out
-    assert cli.main([*asked, "--mib", "1,2"]) == 1 and "one size" in capsys.readouterr().err
+    assert cli.main(arguments) == 0 and "2 calls" in capsys.readouterr().out
+    assert cli.main([*arguments, "--mib", "1,2"]) == 1 and "one size" in capsys.readouterr().err
 
 
 def test_buffers_take_turns():
@@ -277,11 +279,11 @@ def test_slow_peers_are_timed_on_a_part(monkeypatch):
 
 def test_the_ceiling_lies_between_those_that_are_measured(monkeypatch):
     """Of a GPU that takes 3 us to begin, and a picosecond a byte."""
-    asked = []
-    monkeypatch.setattr(ceilings, "rate", lambda kind, n, count: asked.append(n) or n / (3e-6 + n * 1e-12))
+    arguments = []
+    monkeypatch.setattr(ceilings, "rate", lambda kind, n, count: arguments.append(n) or n / (3e-6 + n * 1e-12))
     for nbytes in (5_000_000, 5_100_000, 70_000_001):
         assert random_chunks.ceiling("R", nbytes) == pytest.approx(nbytes / (3e-6 + nbytes * 1e-12))
-    assert len(asked) == 4 and all(n % 64 == 0 for n in asked)
+    assert len(arguments) == 4 and all(n % 64 == 0 for n in arguments)
 
 
 def test_compiling_ahead_says_nothing_of_what_fails(monkeypatch):
@@ -301,9 +303,9 @@ def test_compiling_ahead_says_nothing_of_what_fails(monkeypatch):
 
 
 def test_one_case_again(tmp_path, capsys):
-    asked = ["bench", "random", "--seed", "5", "--count", "6", "--mib", "0.004", "--compilers", "0", "--reductions"]
-    asked += ["--json", str(tmp_path / "random.json")]
-    assert cli.main([*asked, "--only", "kurtosis", "--no-peers"]) == 0
+    arguments = ["bench", "random", "--seed", "5", "--count", "6", "--mib", "0.004", "--compilers", "0", "--reductions"]
+    arguments += ["--json", str(tmp_path / "random.json")]
+    assert cli.main([*arguments, "--only", "kurtosis", "--no-peers"]) == 0
     (found,) = json.loads((tmp_path / "random.json").read_text())["cases"]
     assert found["op"] == "kurtosis" and "1 cases" in capsys.readouterr().out
 
@@ -313,16 +315,16 @@ def test_a_gpu_that_is_lost_ends_the_run(tmp_path, monkeypatch, capsys):
     lost = []
     monkeypatch.setattr(Stand.cuda, "get_current_stream", lambda: SimpleNamespace(synchronize=lambda: lost and 1 / 0))
     monkeypatch.setattr(random_chunks, "measure", lambda draw, with_peers: lost.append(1) or 1 / 0)
-    asked = ["bench", "random", "--seed", "5", "--count", "6", "--mib", "0.004", "--compilers", "0"]
-    assert cli.main([*asked, "--json", str(tmp_path / "random.json")]) == 1
+    arguments = ["bench", "random", "--seed", "5", "--count", "6", "--mib", "0.004", "--compilers", "0"]
+    assert cli.main([*arguments, "--json", str(tmp_path / "random.json")]) == 1
     assert "1 cases, 0 wrong, 1 failed" in capsys.readouterr().out
 
 
 @pytest.mark.slow
 def test_processes_compile_ahead(tmp_path, capsys):
     """Without a GPU each draw fails there, which stops nothing."""
-    asked = ["bench", "random", "--seed", "5", "--count", "3", "--mib", "0.004", "--compilers", "1", "--no-peers"]
-    assert cli.main([*asked, "--json", str(tmp_path / "random.json"), "--only", "float|int"]) == 0
+    arguments = ["bench", "random", "--seed", "5", "--count", "3", "--mib", "0.004", "--compilers", "1", "--no-peers"]
+    assert cli.main([*arguments, "--json", str(tmp_path / "random.json"), "--only", "float|int"]) == 0
     assert "1 processes compile ahead" in capsys.readouterr().out
 
 

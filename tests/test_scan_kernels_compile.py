@@ -82,7 +82,9 @@ def _as_on_a_gpu(kernel: str, name: str) -> str:
 SPILLS = ("contiguous columns of a warp in order", "products in columns", "products in lines")
 TAKEN = [name for name in CALLS if (name not in METHODS or "in order" in name) and name not in SPILLS]
 KERNELS = sorted({as_on_a_gpu(kernel) for name in TAKEN for kernel in CALLS[name].kernels()})
-ONE_LINE = re.compile(r"(scan_tiles<RowScan<(?:Sum<.*f64|MinMax|Kept|CountNonzero).*), \d+, \d+, (0, \w+, \w+, \w+)>>")
+ONE_LINE = re.compile(
+    r"(scan_tiles<RowScan<(?:Sum<.*f64|MinMax|FirstLast|CountNonzero).*), \d+, \d+, (0, \w+, \w+, \w+)>>"
+)
 BY_TWO = [f"{found[1]}, 7, 7, {found[2]}, 2>>" for found in map(ONE_LINE.fullmatch, KERNELS) if found]
 KERNELS = sorted({*KERNELS, *BY_TWO})  # and by two blocks an SM
 

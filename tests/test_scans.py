@@ -448,7 +448,7 @@ def names_of(*arrays):
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_lines_are_scanned_in_turn_where_all_results_are_kept(in_memory, monkeypatch):
     """A task a section of a line, one for what is behind it but for the last, and one for each chunk of the results."""
-    monkeypatch.setattr(planner, "MOST_IN_TURN", 6)
+    monkeypatch.setattr(planner, "MOST_SCAN_CHUNKS", 6)
     values = small((64, 40))
     x = lazy(values, (4, 10))
     x = x.persist() if in_memory else x

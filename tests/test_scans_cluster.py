@@ -61,26 +61,26 @@ def test_lazy_chunks(client):
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("abreast", [6, 12])
+@pytest.mark.parametrize("per_axis", [6, 12])
 @pytest.mark.parametrize("side", [4, 512])
-def test_how_many_tasks_over_all_axes(client, abreast, side):
+def test_how_many_tasks_over_all_axes(client, per_axis, side):
     """One a chunk of the result. A row of chunks that lie side by side takes five more at most: its totals by worker,
     what stands before them, and what scans or gathers it. Where chunks have yet to be made, each has its own totals."""
-    x = da.ones((side * abreast, side * abreast), chunks=side).map_blocks(np.copy)
-    chunks = abreast**2
-    held = persisted(client, x)
-    array = gr.cumsum(held)
-    assert array.npartitions == (chunks if side > 4 else min(side, abreast) * abreast)
+    x = da.ones((side * per_axis, side * per_axis), chunks=side).map_blocks(np.copy)
+    chunks = per_axis**2
+    x_persisted = persisted(client, x)
+    array = gr.cumsum(x_persisted)
+    assert array.npartitions == (chunks if side > 4 else min(side, per_axis) * per_axis)
     client.run_on_scheduler(taken)
-    moved = sum(client.run(outgoing).values())
+    sent = sum(client.run(outgoing).values())
     result = client.persist(array)
     distributed.wait(result)
-    assert len(client.run_on_scheduler(taken)) <= result.npartitions + 5 * abreast
+    assert len(client.run_on_scheduler(taken)) <= result.npartitions + 5 * per_axis
     if side > 4:  # each chunk goes to one worker
-        assert sum(client.run(outgoing).values()) - moved < 1.2 * held.nbytes
+        assert sum(client.run(outgoing).values()) - sent < 1.2 * x_persisted.nbytes
     assert result[-1].compute() == x.size
     _, tasks = run(client, gr.cumsum(x)[-1:])
-    assert sum("cumsum" in key for key in tasks) <= chunks + array.npartitions + 3 * abreast
+    assert sum("cumsum" in key for key in tasks) <= chunks + array.npartitions + 3 * per_axis
 
 
 def outgoing(dask_worker):

@@ -12,7 +12,7 @@ from gpureduce_dask.device import context, shared
 
 
 def test_a_plan_takes_nothing_back(monkeypatch):
-    allowed = {1: shared.UNASKED, 2: shared.UNASKED}
+    allowed = {1: shared.DEFAULT_SHARED_BYTES, 2: shared.DEFAULT_SHARED_BYTES}
     driver = SimpleNamespace(
         funcGetAttribute=lambda attribute, function: allowed[function],
         funcSetAttribute=lambda function, attribute, nbytes: allowed.update({function: nbytes}),

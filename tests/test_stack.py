@@ -22,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 GRID, SHAPE = (3, 4), (4, 5)  # chunks, and elements of each
 WHOLE = (GRID[0] * SHAPE[0], GRID[1] * SHAPE[1])
 # Chunks of one slice by the axes reduced: in a row, at other steps, and scattered.
-DEALT = {
+PICKS = {
     (): [[5]],
     (0,): [[0, 4, 8], [1, 9]],
     (1,): [[0, 1, 2, 3], [4, 6], [8, 9, 11]],
@@ -66,7 +66,7 @@ SOME = [(r, (d,)) for r, d in CASES[::3]] + [(r, d) for r, *d in PAIRS[::7]]  # 
 def test_every_operator(row, dtypes):
     bound = row.bind(*dtypes)
     chunks, places = chunks_of(dtypes)
-    for axes, picks in [(axes, picks) for axes, dealt in DEALT.items() for picks in dealt]:
+    for axes, picks in [(axes, picks) for axes, choices in PICKS.items() for picks in choices]:
         mine, at = [chunks[i] for i in picks], [places[i] for i in picks]
         assert_alike(host.reduce_many(mine, bound, axes, at), one_by_one(mine, bound, axes, at), bound)
 

@@ -51,11 +51,11 @@ def test_peers_are_asked_one_statistic_after_another(monkeypatch):
 
 
 def test_one_read_is_told_between_marks_of_its_own():
-    told = report.KINDS["one_read"]
+    kind = report.KINDS["one_read"]
     case = Case(one_read.FIVE, "float32", (8,), mode=one_read.TOGETHER)
     result = {**RESULT, "what": "one_read", "rows": [row(case.label, 0.95, CuPy=0.1)]}
-    made = report.into_page(f"{KERNELS.begin}kept{KERNELS.end}{told.begin}{told.end}", result)
-    assert made.startswith(f"{KERNELS.begin}kept{KERNELS.end}{told.begin}")
+    made = report.into_page(f"{KERNELS.begin}kept{KERNELS.end}{kind.begin}{kind.end}", result)
+    assert made.startswith(f"{KERNELS.begin}kept{KERNELS.end}{kind.begin}")
     assert f"| {case.label} | **0.95** | 0.10 |" in made
 
 

@@ -28,7 +28,7 @@ FIVE = "min max mean std argmax"
 # What is asked of which elements, and the layouts that it meets.
 CASES = [
     *[(FIVE, "float32", layout) for layout in ("line inside", "rows with edges", "short rows", "even rows", "columns")],
-    *[(FIVE, "float32", layout) for layout in ("staged rows", "team rows", "short lines", "columns of odd stride")],
+    *[(FIVE, "float32", layout) for layout in ("staged rows", "subwarp rows", "short lines", "columns of odd stride")],
     ("argmin argmax mean", "float32", "line inside"),
     ("argmin argmax min max sum", "uint8", "columns"),
     ("argmin var count", "uint8", "unaligned columns"),

@@ -83,18 +83,18 @@ def test_xarray_is_never_imported(monkeypatch):
 
 
 def test_describe(field):
-    told = gr.describe(field)
-    assert told["count"] == VALUES.size - 1 and told["nan"] == 1
+    description = gr.describe(field)
+    assert description["count"] == VALUES.size - 1 and description["nan"] == 1
     for name, want in {"mean": np.nanmean(VALUES), "std": np.nanstd(VALUES, ddof=1), "min": np.nanmin(VALUES)}.items():
-        assert told[name] == pytest.approx(want)
-    assert gr.describe((field, field))["count"] == 2 * told["count"]
-    lines = repr(told).splitlines()
+        assert description[name] == pytest.approx(want)
+    assert gr.describe((field, field))["count"] == 2 * description["count"]
+    lines = repr(description).splitlines()
     assert lines[0] == "float64 of shape (12, 8, 6), std with ddof=1"
     plain = gr.describe(field, ddof=0)
     assert plain["std"] == gr.stats(field, ["nanstd"]).nanstd == gr.nanstd(field) and "ddof=0" in repr(plain)
     assert [line.split()[0] for line in lines[1:]] == ["count", "mean", "std", "min", "max", "nan"]
     assert len({len(line) for line in lines[1:]}) == 1
-    assert "<th style='text-align: left'>max</th>" in told._repr_html_()
+    assert "<th style='text-align: left'>max</th>" in description._repr_html_()
 
 
 def test_describe_a_dataset(field):

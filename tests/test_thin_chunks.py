@@ -53,8 +53,8 @@ def test_what_another_task_holds_is_not_written_to(values):
     x = chunks_of(np.nan_to_num(values), 2)
     tree = gr.sum(x, axis=0, split_every=2)
     kept = dask.persist(x, scheduler="sync")[0]
-    for todo in (tree, gr.sum(kept, axis=0), gr.sum(kept, axis=0)):
-        np.testing.assert_array_equal(todo.compute(scheduler="sync"), np.nan_to_num(values).sum(axis=0))
+    for lazy in (tree, gr.sum(kept, axis=0), gr.sum(kept, axis=0)):
+        np.testing.assert_array_equal(lazy.compute(scheduler="sync"), np.nan_to_num(values).sum(axis=0))
     np.testing.assert_array_equal(kept.compute(scheduler="sync"), np.nan_to_num(values))
 
 
@@ -68,10 +68,10 @@ def test_a_group_holds_one_partial_and_few_chunks(name):
         meta=np.empty((0, 0), "f4"),
     )
     with dask.config.set(scheduler="sync"):
-        todo = gr.reduction(x, name, axis=0, group=days)
-        todo.compute()
+        lazy = gr.reduction(x, name, axis=0, group=days)
+        lazy.compute()
         tracemalloc.start()
-        todo.compute()
+        lazy.compute()
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 20 * 4 * cells  # a partial of 24 bytes a cell, as many of chunks, and the result

@@ -260,19 +260,19 @@ def test_wrong_plans_are_told_and_not_fitted_to(machine, monkeypatch, tmp_path, 
 def test_every_plan_of_a_draw_is_checked_and_timed(machine, monkeypatch):
     """By NumPy's results in place of each kernel's, one of which is wrong."""
     draw = next(draws(3, [1 / 256], [SCANS]))
-    told = [{key: plan[key] for key in Features.__dataclass_fields__} for plan in scans(1, 8)[0]]
+    plans = [{key: plan[key] for key in Features.__dataclass_fields__} for plan in scans(1, 8)[0]]
 
     class Stub(Scans):
         def plans(self, draw, job):
             wrong = [partial(lambda call: call() * 0 + 77, call) for call in job.calls]
-            return iter([(plan, wrong if i == 1 else job.calls) for i, plan in enumerate(told)])
+            return iter([(plan, wrong if i == 1 else job.calls) for i, plan in enumerate(plans)])
 
     monkeypatch.setattr(tune, "device_seconds", lambda call, **_: 1e-5)
     case = tune.measure(Stub(0), draw)
     assert [plan["right"] for plan in case["plans"]] == [True, False, True]
-    assert [plan["kernel"] for plan in tune.timed(case)] == [told[0]["kernel"], told[2]["kernel"]]
-    assert tune.described(case, "kernel").count("WRONG") == 1
-    assert tune.described({"case": "x", "error": "E"}, "kernel") == "ERROR x: E"
+    assert [plan["kernel"] for plan in tune.timed(case)] == [plans[0]["kernel"], plans[2]["kernel"]]
+    assert tune.describe(case, "kernel").count("WRONG") == 1
+    assert tune.describe({"case": "x", "error": "E"}, "kernel") == "ERROR x: E"
 
 
 # ---- of reductions
@@ -285,8 +285,8 @@ def reductions(count: int, seed: int) -> list[list[dict]]:
     for draw in islice(draws(seed, [4, 64, 256], Reductions.kinds), count):
         ways = [*waysof(draw)]
         case = tune_reductions.Model([[{**way, "seconds": 1.0} for way in ways]])
-        told = np.exp(tune_fit.predicted(case, TRUE)[0]) * rng.normal(1, 0.02, len(ways))
-        found.append([{**way, "seconds": float(s), "right": True} for way, s in zip(ways, told, strict=True)])
+        times = np.exp(tune_fit.predicted(case, TRUE)[0]) * rng.normal(1, 0.02, len(ways))
+        found.append([{**way, "seconds": float(s), "right": True} for way, s in zip(ways, times, strict=True)])
     return found
 
 
@@ -296,9 +296,9 @@ def waysof(draw):
     job = SimpleNamespace(arrays=[[x] * count])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "ready", lambda *_: ())
-        for told, calls in Reductions().plans(draw, job):
+        for plan, calls in Reductions().plans(draw, job):
             assert len(calls) == 1
-            yield told
+            yield plan
 
 
 def address_of(draw):
@@ -325,9 +325,9 @@ TRUE = {
 
 def test_times_of_reductions_are_predicted_as_the_planner_does():
     for case in reductions(20, 1):
-        told = tune_fit.predicted(tune_reductions.Model([case]), SHIPPED_VALUES)[0]
+        predicted = tune_fit.predicted(tune_reductions.Model([case]), SHIPPED_VALUES)[0]
         wanted = [sum(reduce_costs.seconds(reduce_costs.Effort(**e)) for e in way["efforts"]) for way in case]
-        np.testing.assert_allclose(np.exp(told), wanted, rtol=1e-12)
+        np.testing.assert_allclose(np.exp(predicted), wanted, rtol=1e-12)
 
 
 def test_a_fit_finds_the_costs_of_reductions():

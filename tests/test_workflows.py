@@ -68,8 +68,8 @@ def test_memory_of_processes_that_run_tasks_counts():
         where.compute(dask.delayed(abs)(-1))  # starts one
         where.reset()
         before = where.peak()  # of the largest process, which is this one
-        held = before + more
-        assert where.compute(dask.delayed(fill)(held)) == held
+        total = before + more
+        assert where.compute(dask.delayed(fill)(total)) == total
         assert where.peak() > before + more // 2
         where.reset()
         assert where.peak() < before + more // 2
@@ -90,11 +90,11 @@ def test_fewer_reads_at_a_time_are_worse_where_reads_wait():
 def test_a_row_says_why_calls_were_left(lazy, opener):
     names = ["t.resample(MS).mean", "t.median(time)", "t.mean(time)", "to_zarr of results"]
     rows = [{"operation": name} | check(name, lazy, opener) for name in names]
-    told = [run.describe(row) for row in rows]
-    assert "left to dask: nanmean of (6, 8, 730) float32 over axis 2 in 24 groups: each group lies in few" in told[0]
-    assert told[1].endswith("left to dask: no reduction, scan or group that this package has")
-    assert told[2].endswith("taken: nanmean")
-    assert "taken: nanmax, nanmean, nanstd" in told[3]
+    lines = [run.describe(row) for row in rows]
+    assert "left to dask: nanmean of (6, 8, 730) float32 over axis 2 in 24 groups: each group lies in few" in lines[0]
+    assert lines[1].endswith("left to dask: no reduction, scan or group that this package has")
+    assert lines[2].endswith("taken: nanmean")
+    assert "taken: nanmax, nanmean, nanstd" in lines[3]
     table = run.table({"workflows": rows}).splitlines()
     assert table[2].endswith(
         "| left to dask: each group lies in few chunks, and flox reduces these by themselves as fast |"

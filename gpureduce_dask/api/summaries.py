@@ -252,12 +252,12 @@ def describe(x: ArrayLike, ddof: float = 1) -> Description | Descriptions:
     nan       1
     """
     if xarray("Dataset") is None or not isinstance(x, xarray("Dataset")):
-        return _answered({None: _asked(x, ddof)}, ddof)[None]
-    asked = {}
+        return _compute_requests({None: _request(x, ddof)}, ddof)[None]
+    requests = {}
     for name, each in x.data_vars.items():
         with of_variable(name):
-            asked[name] = _asked(each, ddof)
-    return Descriptions(_answered(asked, ddof))
+            requests[name] = _request(each, ddof)
+    return Descriptions(_compute_requests(requests, ddof))
 
 
 @dataclass(frozen=True)
@@ -376,7 +376,7 @@ def _reduced(self: Any) -> tuple[Any, ...]:
     return named, (self._fields, tuple(self))
 
 
-def _asked(x: Any, ddof: float) -> tuple[Any, list[str], Statistics]:
+def _request(x: Any, ddof: float) -> tuple[Any, list[str], Statistics]:
     """An array, the statistics that have a meaning for it, and these and the number of elements, lazily."""
     from ..graph.apply import as_dask
     from ..graph.array_expressions import package_of
@@ -388,15 +388,15 @@ def _asked(x: Any, ddof: float) -> tuple[Any, list[str], Statistics]:
     return array, names, stats(array, [*names, "count"], ddof=ddof)
 
 
-def _answered(asked: Mapping[Any, tuple[Any, list[str], Statistics]], ddof: float) -> dict[Any, Description]:
-    """What :func:`_asked` asked for, computed together."""
+def _compute_requests(requests: Mapping[Any, tuple[Any, list[str], Statistics]], ddof: float) -> dict[Any, Description]:
+    """What :func:`_request` asks for, computed together."""
     from dask.base import compute
 
     from ..chunk import move
 
-    answers: Any = compute([lazy for _, _, lazy in asked.values()])[0]
+    answers: Any = compute([lazy for _, _, lazy in requests.values()])[0]
     tables = {}
-    for (key, (array, names, _)), found in zip(asked.items(), answers, strict=True):
+    for (key, (array, names, _)), found in zip(requests.items(), answers, strict=True):
         values = {label: move(getattr(found, name), False) for label, name in TABLE.items() if name in names}
         total = int(move(found.count, False))
         values = {**values, "count": int(values["count"]), "nan": total - int(values["count"])}

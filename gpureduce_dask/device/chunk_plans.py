@@ -19,7 +19,7 @@ from .operator import as_map, cuda_operator, options, own_text
 from .plan_cache import Plans
 from .plans import Launch, Operator
 from .reduce_costs import Effort, seconds
-from .specialise import Plan, still
+from .specialise import Plan, invariant_operands
 from .task import Work
 from .tuning import GRID, THREADS
 
@@ -195,7 +195,7 @@ def _cut(
     order = order_of(chunk[0].shape, strides, axes) if final else ()
     layout = collapse(chunk[0].shape, strides, sizes, axes, index, op.commutative, bound.indexed, order)
     of = as_map(bound) if len(chunk) > 1 else None
-    if of is not None and (fixed := still(layout)):
+    if of is not None and (fixed := invariant_operands(layout)):
         bound, op = of, cuda_operator(of, final, fixed)
     phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
     for a in chunk:

@@ -95,8 +95,8 @@ def blocks_by_log(found: Compiled) -> range:
 
     Left alone, ptxas spills a few registers where one more block then fits; told how many are enough, mostly not.
     """
-    said = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", found[2], re.DOTALL)
-    stores, loads, registers = map(int, said.groups()) if said else (0, 0, 1)
+    match = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", found[2], re.DOTALL)
+    stores, loads, registers = map(int, match.groups()) if match else (0, 0, 1)
     return _blocks(registers) if stores or loads else range(0)
 
 
@@ -111,11 +111,11 @@ def _blocks(registers: int) -> range:
 
 
 def _compile(kernel: str, arch: str, text: str, more: tuple[str, ...] = ()) -> Compiled:
-    program, options = _asked(kernel, arch, text, more)
+    program, options = _program_and_options(kernel, arch, text, more)
     return _for_fewer_blocks(kernel, program, options, compile_text(program, kernel, options), blocks_by_log)
 
 
-def _asked(kernel: str, arch: str, text: str, more: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
+def _program_and_options(kernel: str, arch: str, text: str, more: tuple[str, ...] = ()) -> tuple[str, tuple[str, ...]]:
     """The program with a kernel, and NVRTC's options."""
     return _program(text, _top(kernel)), (*OPTIONS, f"-arch={arch}", *more)
 
@@ -257,7 +257,7 @@ def _load(kernel: str, arch: str, text: str) -> Any:
     found = _function_of(code, name)
     if REPORT in log or not _may_spill(found):
         return found
-    again = _for_fewer_blocks(kernel, *_asked(kernel, arch, text), (code, name, log), _blocks_by_function)
+    again = _for_fewer_blocks(kernel, *_program_and_options(kernel, arch, text), (code, name, log), _blocks_by_function)
     found = _function_of(*again[:2])
     if _may_spill(found):
         again = _compile(kernel, arch, text, ("-no-cache",))

@@ -56,22 +56,26 @@ BLOCKS = 2112  # that share all rows, sixteen an SM
 THREADS = 256
 LOADS = 4  # of 16 bytes in flight a thread
 LEAST_SLOTS = 4  # that a thread of a block takes
-PIECE = 4096  # elements of a group that one warp folds, and teams of fewer lanes in proportion
+PIECE = 4096  # elements of a group that one warp folds, and sub-warps of fewer lanes in proportion
 DIGIT_BITS = 8  # of labels that a pass of their sort takes, at most
 SORT_ITEMS = 16  # elements that a thread has of a tile
 SORT_BLOCKS = 528  # that share them
 SORT_ROWS = 8  # from which on they share a sort of their labels, rather than that each element is added in memory
 SORT_WORDS = 8  # times the bytes of a row and its labels that words of exact sums may take before labels are sorted
 SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
-TEAMS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
-TEAM_THREADS = 1 << 18  # so many, and with which a lane has
-TEAM_ELEMENTS = 64  # elements of a group, in the mean
+SUBWARPS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
+SUBWARP_THREADS = 1 << 18  # so many, and with which a lane has
+SUBWARP_ELEMENTS = 64  # elements of a group, in the mean
 COLUMN_PIECE = 512  # elements that one thread folds, where columns lie side by side
 MANY_ROWS = 64  # from which on a block takes rows in shared memory: fewer leave most of a GPU idle
 SHORT_ROW = 4096  # elements of such rows, which it takes then whatever else fits
 ROW_BLOCKS = ((4, 256), (3, 320), (2, 512), (1, 1024))  # an SM, and their threads: the most that have room for a row
 ROW_TILES = 1056  # of rows at least, where they are so short that a block has room for several
-ROW_TEAMS = ((1, 256), (8, 512), (32, 2048))  # lanes that fold a piece, and its elements: the fewest lanes with which
+ROW_SUBWARPS = (
+    (1, 256),
+    (8, 512),
+    (32, 2048),
+)  # lanes that fold a piece, and its elements: the fewest lanes with which
 ROW_LANES = 256  # lanes have a group each in the rows that fit in
 ROW_BYTES = 56 * 1024  # bytes, whatever a GPU has: so the answer has the same bits on any
 ROW_LOADS = 64  # bytes of elements that a thread has on their way
@@ -96,7 +100,7 @@ _NUMBERS = {"boolean": (1, 1), "f64": (53, 2046), "f32": (24, 254), "half": (11,
 _NUMBERS |= {f"{sign}{8 * n}": (8 * n, 1) for sign in "iu" for n in (1, 2, 4, 8)}
 
 # Extremes, their positions, and first and last elements, beside a count that says whether there are any; magnitudes.
-_WORDS = re.compile(r"Both<(MinMax|Arg|Kept)<(\w+), [\w, ]+>, Tally<\2, false>>|(MaxMagnitude)<\w+>")
+_WORDS = re.compile(r"Both<(MinMax|Arg|FirstLast)<(\w+), [\w, ]+>, Tally<\2, false>>|(MaxMagnitude)<\w+>")
 
 PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "raised"
 ATOMIC, EXACT, PIECES, ROWS = "atomic", "exact", "pieces", "rows"
@@ -397,7 +401,7 @@ def word_of(op: Operator) -> Word | None:
     if kind == "MinMax":
         is_float = element in ("f32", "f64", "half", "bfloat16")
         return Word(8 if element.endswith("64") else 4, not is_float, False)
-    if kind == "Kept":
+    if kind == "FirstLast":
         return Word(4, True, False)
     if kind == "Arg" and element in ("c64", "c128"):
         return None
@@ -535,37 +539,37 @@ def batch(op: Operator, rows: Rows) -> int:
     return max(1, min(PIECES_BATCH, PARTS_BYTES // (rows.rows * most * rows.inner * op.state_bytes)))
 
 
-def _team(rows: Rows) -> int:
+def _lanes(rows: Rows) -> int:
     """Lanes that fold a piece."""
     fits = (
         n
-        for n in TEAMS
-        if rows.rows * rows.groups * n >= TEAM_THREADS and rows.length <= TEAM_ELEMENTS * rows.groups * n
+        for n in SUBWARPS
+        if rows.rows * rows.groups * n >= SUBWARP_THREADS and rows.length <= SUBWARP_ELEMENTS * rows.groups * n
     )
-    return next(fits, TEAMS[-1])
+    return next(fits, SUBWARPS[-1])
 
 
 def _parts(rows: Rows) -> tuple[int, int]:
     """The most pieces that a row of a chunk has, and elements of one at most."""
-    size = max(2, PIECE * _team(rows) // TEAMS[-1]) if rows.inner == 1 else COLUMN_PIECE
+    size = max(2, PIECE * _lanes(rows) // SUBWARPS[-1]) if rows.inner == 1 else COLUMN_PIECE
     return rows.groups + rows.length // size, size
 
 
 def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
     """Sorted positions of so many chunks, piece by piece, and the pieces of each group."""
     most, size = _parts(rows)
-    warps_a_block, team = THREADS // 32, _team(rows)
+    warps_a_block, lanes = THREADS // 32, _lanes(rows)
     work = rows.work(batch=2 * PIECES_BATCH, chunks=most, slots=size)
     if rows.inner == 1:
-        teams = count * rows.rows * most
-        kernel = f"bins_pieces<{op.type}, {rows.indexed}, {team}, {THREADS}>"
-        blocks, first = -(-teams // (THREADS // team)), replace(work, runs=teams, width=most)
+        subwarps = count * rows.rows * most
+        kernel = f"bins_pieces<{op.type}, {rows.indexed}, {lanes}, {THREADS}>"
+        blocks, first = -(-subwarps // (THREADS // lanes)), replace(work, runs=subwarps, width=most)
     else:
         tiles = -(-rows.inner // THREADS)
         kernel = f"bins_columns<{op.type}, {rows.indexed}, {THREADS}>"
         blocks, first = count * rows.rows * most * tiles, replace(work, runs=tiles)
     cells = rows.rows * rows.groups * rows.inner
-    side = cells >= MANY_CELLS and (rows.inner > 1 or team < TEAMS[-1])
+    side = cells >= MANY_CELLS and (rows.inner > 1 or lanes < SUBWARPS[-1])
     joining = max(1, min(-(-cells // (THREADS if side else warps_a_block)), JOIN_BLOCKS))
     join = f"bins_join<{op.type}, {str(side).lower()}, {THREADS}>"
     return (
@@ -591,8 +595,8 @@ def row_tile(op: Operator, rows: Rows, room: int) -> RowTile | None:
     if rows.inner > 1 or rows.rows < MANY_ROWS:
         return None
     element = _in_bytes(op)
-    teams = rows.groups * max(1, min(ROW_BYTES // (rows.length * element), rows.rows // ROW_TILES))
-    lanes, size = next((team for team in ROW_TEAMS if team[0] * teams >= ROW_LANES), ROW_TEAMS[-1])
+    groups = rows.groups * max(1, min(ROW_BYTES // (rows.length * element), rows.rows // ROW_TILES))
+    lanes, size = next((shape for shape in ROW_SUBWARPS if shape[0] * groups >= ROW_LANES), ROW_SUBWARPS[-1])
     more = rows.length // size
     each = -(-rows.length * element // 128) * 128 + more * op.state_bytes
     for blocks, threads in ROW_BLOCKS:

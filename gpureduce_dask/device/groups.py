@@ -144,7 +144,7 @@ def _order(array: Any, view: View, bound: Binned) -> _Order:
 def _may_be_turned(view: View, bound: Binned) -> bool:
     """Whether elements may be taken in another order than that of the reduced axes: labels, which have to be in the
     same, are in the graph, or a smaller copy than the chunk's. Of equal elements the first one's position is wanted."""
-    if not bound.inner.monoid.commutative or _asks_positions(bound) or view.pending:
+    if not bound.inner.monoid.commutative or _needs_positions(bound) or view.pending:
         return False
     return bound.bins.known is not None or view.outer * view.inner > 1
 
@@ -228,7 +228,7 @@ class _Prepared:
 
 def _positions(bound: Binned, reduced: Axes, view: View, place: Place) -> tuple[Dim, ...]:
     """How an element's position follows from its place in a row, for operators that ask; else nothing."""
-    if not _asks_positions(bound):
+    if not _needs_positions(bound):
         return ()
     steps = dict(zip(view.reduced, place.steps(view.reduced), strict=True))
     found = tuple(Dim(view.shape[a], 0, 0, steps[a]) for a in reduced) or (Dim(1, 0),)
@@ -238,15 +238,15 @@ def _positions(bound: Binned, reduced: Axes, view: View, place: Place) -> tuple[
     return found
 
 
-def _asks_positions(bound: Binned) -> bool:
+def _needs_positions(bound: Binned) -> bool:
     return bound.cells.indexed or bool(bound.inner.monoid.unsafe_cuda)
 
 
 def _prepare(arrays: Chunks, bound: Binned, axes: Axes, place: Place, order: _Order | None) -> _Prepared:
     layouts = tuple((a.shape, a.strides, a.data.ptr % 16) for a in arrays)
     bins = bound.bins
-    asked = (bound.cells, bins.count, bins.axes, bins.strict, bins.name, bins.known is None)
-    key = (layouts, asked, axes, place.shape if _asks_positions(bound) else None, order, arrays[0].data.device_id)
+    binning = (bound.cells, bins.count, bins.axes, bins.strict, bins.name, bins.known is None)
+    key = (layouts, binning, axes, place.shape if _needs_positions(bound) else None, order, arrays[0].data.device_id)
     found = _prepared.get(key)
     if found is None:
         found = _prepared[key] = _Prepared(arrays, bound, axes, place, order)

@@ -14,7 +14,7 @@ from ..operators.monoid import Bound
 Chunks = tuple[Any, ...]
 
 
-def within(chunks: Chunks, bound: Bound, most: int) -> tuple[Chunks, Bound]:
+def fit_operands(chunks: Chunks, bound: Bound, most: int) -> tuple[Chunks, Bound]:
     """Chunks, so many at most, and a monoid with the same states that a kernel takes."""
     of = map_of(bound)
     if len(chunks) <= most or of is None:

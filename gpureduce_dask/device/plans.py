@@ -197,7 +197,7 @@ class Planner:
 
     def _stops(self) -> bool:
         """Whether a thread reads on only until it has an element that decides."""
-        return self.op.core.startswith("Kept<")
+        return self.op.core.startswith("FirstLast<")
 
     def _is_narrow_float(self) -> bool:
         return "half" in self.op.type or "bfloat16" in self.op.type

@@ -18,7 +18,7 @@ from . import chunk_plans, launch
 from .batch import Batch
 from .chunk_plans import Addresses, Array, Chunks, Prepared, bases_of, fill, key_of, known, more_of, of_steps, plan
 from .layout import EMPTY, collapse
-from .map_cut import within
+from .map_cut import fit_operands
 from .operator import cuda_operator, options, own_text
 from .plan_cache import Plans
 from .plans import Launch
@@ -128,7 +128,7 @@ def _reduce_one(
 ) -> Any:
     if len(chunk) > MOST_ARRAYS and len(bound.parts) > 1:
         return _side_by_side([_reduce_one(chunk, part, axes, place, finish, False) for part in bound.parts], bound)
-    chunk, bound = within(chunk, bound, MOST_ARRAYS)
+    chunk, bound = fit_operands(chunk, bound, MOST_ARRAYS)
     starts = [place.start(axes)] if place and bound.indexed else None
     return _reduce([chunk], bound, axes, place, finish, final, [tuple(a.data.ptr for a in chunk)], starts)
 

@@ -108,9 +108,9 @@ def folding(states: int, written: float, state_bytes: int) -> Effort:
 
 def chain_of(splits: int, columns: int, threads: int) -> float:
     """States that a thread folds one after another, of so many columns that each split leaves: four are on their way
-    at a time, and teams of threads have a state each in the end."""
-    teams = min(32, threads // columns) / 8 if 1 < columns < threads else 0
-    return -(-splits * columns // threads) / 4 + teams
+    at a time, and threads of one column have a state each in the end."""
+    states = min(32, threads // columns) / 8 if 1 < columns < threads else 0
+    return -(-splits * columns // threads) / 4 + states
 
 
 def touched(dims: Sequence[Dim], operand: int, size: int) -> float:

@@ -16,8 +16,8 @@ from .task import Work
 from .tuning import CACHE_LINE
 
 # How lines are taken (kernels/grid/rows.cuh), as costs have it.
-LINES = {"ONE_LINE": "a line", "LINE_AHEAD": "a line", "LONG_LINES": "long lines", "EVEN_LINES": "lines abreast"}
-LINES |= {"SHORT_LINES": "lines looked up"}
+LINES = {"ONE_LINE": "a line", "LINE_AHEAD": "a line", "LONG_LINES": "long lines", "EVEN_LINES": "even lines"}
+LINES |= {"SHORT_LINES": "short lines"}
 
 # Operators that fill registers with more than a tile, of which nobody knows how many, and those that a tile of narrow
 # elements fills them for: a second tile would spill.
@@ -63,16 +63,16 @@ class RowPlanner(Planner):
     def ways(self) -> Iterator[tuple[str, float, Way]]:
         op = self.op
         if self._lies_in_rows():
-            fits_a_tile = op.commutative and 4 * self.row_bytes <= tuning.TEAM_TILE_BYTES
+            fits_a_tile = op.commutative and 4 * self.row_bytes <= tuning.SUBWARP_TILE_BYTES
             if self.lines == 1 and self._fits_a_thread():
                 yield "staged rows", 0, self._staged_rows
             if self.lines == 1 and fits_a_tile:
-                yield "team rows", 0, self._team_rows
-            fits_two = op.commutative and 2 * self._run_tile(tuning.TEAM_THREADS // 32) <= tuning.RUN_TILES_BYTES
+                yield "subwarp rows", 0, self._subwarp_rows
+            fits_two = op.commutative and 2 * self._run_tile(tuning.SUBWARP_THREADS // 32) <= tuning.RUN_TILES_BYTES
             if self.lines > 1 and fits_two and self.line.size * self.lines <= tuning.MOST_TAKEN:
-                yield "team runs", 0, self._team_runs
+                yield "subwarp runs", 0, self._subwarp_runs
         own = self._own_slots()[0]
-        if self.lines == 1 and (op.commutative or own.slots <= 32) and own.slots <= tuning.TEAM_ROW_SLOTS:
+        if self.lines == 1 and (op.commutative or own.slots <= 32) and own.slots <= tuning.SUBWARP_ROW_SLOTS:
             yield "own slots", 0, self._own_slot_rows
         if op.commutative:
             yield from self._commutative_ways()
@@ -88,19 +88,19 @@ class RowPlanner(Planner):
             yield "outer runs of rows", self.least_folded, self._outer_runs
 
     def _commutative_ways(self) -> Iterator[tuple[str, float, Way]]:
-        fits_a_team = self.slots * self.lines <= tuning.TEAM_ROW_SLOTS
+        fits_a_subwarp = self.slots * self.lines <= tuning.SUBWARP_ROW_SLOTS
         if self.lines == 1:
-            if fits_a_team:
-                yield "team a line", 0, self._team_line
+            if fits_a_subwarp:
+                yield "subwarp a line", 0, self._subwarp_line
             yield "blocks a line", 0, self._block_line
             return
         whole = self._side_by_side()[0]
         if whole.slots <= tuning.THREADS:
-            yield "blocks lines abreast", 0, self._block_lines_abreast
-        if whole.slots <= 32 and fits_a_team:
-            yield "team lines abreast", 0, self._team_lines_abreast
-        if fits_a_team:
-            yield "team long lines", 0, self._team_long_lines
+            yield "blocks short lines", 0, self._block_short_lines
+        if whole.slots <= 32 and fits_a_subwarp:
+            yield "subwarp short lines", 0, self._subwarp_short_lines
+        if fits_a_subwarp:
+            yield "subwarp long lines", 0, self._subwarp_long_lines
         yield "blocks long lines", 0, self._block_long_lines
 
     def _as_columns(self) -> Steps:
@@ -191,45 +191,45 @@ class RowPlanner(Planner):
         effort = self._effort("staged rows", rows, loads, 1, 2, self.read / CACHE_LINE, rows)
         return self._tiled(name, work, tile_rows, row_bytes, tuning.THREADS, effort)
 
-    def _team_slot(self) -> int:
+    def _subwarp_slot(self) -> int:
         """Bytes of a slot in shared memory: few slots reach past a short row, which costs more than words do."""
-        if self.row_bytes < tuning.TEAM_SLOT_BYTES and self.op.itemsizes[0] < 4:
+        if self.row_bytes < tuning.SUBWARP_SLOT_BYTES and self.op.itemsizes[0] < 4:
             return max(4, math.gcd(self.row_bytes, 16))
         return 16
 
-    def _team_lanes(self, tile_bytes: int) -> int:
-        """Lanes of a team, as few as let a row of each team fit into a tile of so many bytes."""
+    def _subwarp_lanes(self, tile_bytes: int) -> int:
+        """Lanes of a sub-warp, as few as let a row of each sub-warp fit into a tile of so many bytes."""
         lanes = 1
-        while lanes < 32 and tuning.TEAM_THREADS // lanes * self.row_bytes > tile_bytes:
+        while lanes < 32 and tuning.SUBWARP_THREADS // lanes * self.row_bytes > tile_bytes:
             lanes *= 2
         return lanes
 
-    def _team_rows(self) -> Steps:
-        op, threads, row_bytes, slot = self.op, tuning.TEAM_THREADS, self.row_bytes, self._team_slot()
-        lanes = self._team_lanes(tuning.TEAM_TILE_BYTES)
+    def _subwarp_rows(self) -> Steps:
+        op, threads, row_bytes, slot = self.op, tuning.SUBWARP_THREADS, self.row_bytes, self._subwarp_slot()
+        lanes = self._subwarp_lanes(tuning.SUBWARP_TILE_BYTES)
         tile_rows = threads // lanes
-        tile_rows *= max(1, tuning.TEAM_TILE_LEAST // (tile_rows * row_bytes))
+        tile_rows *= max(1, tuning.SUBWARP_TILE_LEAST // (tile_rows * row_bytes))
         sizes = f"{slot // op.itemsizes[0]}, {threads}, {lanes}, {self.batch}"
-        name = f"reduce_team_rows<{op.type}, {op.emits}, {sizes}>"
+        name = f"reduce_subwarp_rows<{op.type}, {op.emits}, {sizes}>"
         slots, members = -(-row_bytes // slot) + 1, self.cells * lanes
         each = -(-slots // lanes)
         rounds = 2 + each / 4 * -(-tile_rows * lanes // threads)
         blocks, vector = -(-self.cells // tile_rows), slot // op.itemsizes[0]
         lines = self.read / CACHE_LINE
-        effort = self._effort("team rows", blocks * threads, members * each, vector, rounds, lines, members)
+        effort = self._effort("subwarp rows", blocks * threads, members * each, vector, rounds, lines, members)
         return self._tiled(name, self.work, tile_rows, row_bytes, threads, effort)
 
-    def _team_runs(self) -> Steps:
-        """The same of several runs or chunks: a row a team, and two tiles, of which one is copied meanwhile."""
-        op, threads, row_bytes, slot = self.op, tuning.TEAM_THREADS, self.row_bytes, self._team_slot()
-        lanes = self._team_lanes(tuning.RUN_TILE_BYTES)
+    def _subwarp_runs(self) -> Steps:
+        """The same of several runs or chunks: a row a sub-warp, and two tiles, of which one is copied meanwhile."""
+        op, threads, row_bytes, slot = self.op, tuning.SUBWARP_THREADS, self.row_bytes, self._subwarp_slot()
+        lanes = self._subwarp_lanes(tuning.RUN_TILE_BYTES)
         tile_rows, vector = threads // lanes, slot // op.itemsizes[0]
         tile_bytes = self._run_tile(tile_rows)
-        name = f"reduce_team_runs<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
+        name = f"reduce_subwarp_runs<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
         slots, members, blocks = -(-row_bytes // slot) + 1, self.cells * lanes, -(-self.cells // tile_rows)
         each = -(-slots // lanes) * self.lines
         rounds, lines = self.lines + each / 4, self.read / CACHE_LINE
-        effort = self._effort("team runs", blocks * threads, members * each, vector, rounds, lines, members)
+        effort = self._effort("subwarp runs", blocks * threads, members * each, vector, rounds, lines, members)
         work = self.work.but(slots=tile_rows, tail=tile_bytes)
         return [Launch(name, blocks, work, 2 * tile_bytes, threads=threads, effort=effort)]
 
@@ -282,36 +282,36 @@ class RowPlanner(Planner):
         return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
 
     def _lanes(self, slots: int) -> int:
-        """Lanes of a team for so many slots of a row."""
+        """Lanes of a sub-warp for so many slots of a row."""
         each = tuning.SHORT_ROW_SLOTS_A_LANE if self.op.commutative else 1
         return min(32, _power_of_two(-(-slots // each)))
 
     def _own_slot_rows(self) -> Steps:
-        """Teams of lanes for rows that begin with a slot of theirs."""
+        """Sub-warps for rows that begin with a slot of theirs."""
         work, vector, partial = self._own_slots()
         lanes = self._lanes(work.slots)
         if work.slots <= lanes:
             batch = tuning.SHORT_ROW_BATCH // self._crowds(vector)
-            return self._teams(work, vector, lanes, "ONE_LINE", 1, 1, batch, partial, True)
-        return self._teams(work, vector, lanes, "SHORT_LINE", self._items(vector), 1, 1, partial, True)
+            return self._subwarps(work, vector, lanes, "ONE_LINE", 1, 1, batch, partial, True)
+        return self._subwarps(work, vector, lanes, "SHORT_LINE", self._items(vector), 1, 1, partial, True)
 
-    def _team_line(self) -> Steps:
+    def _subwarp_line(self) -> Steps:
         # of one load in flight, a lane has one slot of several rows
         lanes, items = self._lanes(self._own_slots()[0].slots), self._items(self.vector)
-        return self._teams(self.work, self.vector, lanes, "ONE_LINE", items, 2)
+        return self._subwarps(self.work, self.vector, lanes, "ONE_LINE", items, 2)
 
-    def _team_long_lines(self) -> Steps:
+    def _subwarp_long_lines(self) -> Steps:
         lanes, items = self._line_tile(self.work.slots, [8, 16, 32], self._items(self.vector))
-        return self._teams(self.work, self.vector, lanes, "LONG_LINES", items)
+        return self._subwarps(self.work, self.vector, lanes, "LONG_LINES", items)
 
-    def _team_lines_abreast(self) -> Steps:
+    def _subwarp_short_lines(self) -> Steps:
         whole, vector = self._side_by_side()
-        return self._teams(whole, vector, self._lanes_abreast(whole), *self._side_items(vector))
+        return self._subwarps(whole, vector, self._short_line_lanes(whole), *self._side_items(vector))
 
-    def _lanes_abreast(self, whole: Work) -> int:
+    def _short_line_lanes(self, whole: Work) -> int:
         return max(self._lanes(self._own_slots()[0].slots * self.lines), min(32, _power_of_two(whole.slots)))
 
-    def _teams(
+    def _subwarps(
         self,
         work: Work,
         vector: int,
@@ -323,20 +323,20 @@ class RowPlanner(Planner):
         partial: bool = False,
         own: bool = False,
     ) -> Steps:
-        """Rows by teams of lanes, each of which has so many loads in flight, ``least`` at least."""
+        """Rows by sub-warps, each of which has so many loads in flight, ``least`` at least."""
         op = self.op
         while items > least and lanes * items >= 2 * work.slots * self.lines:
             items //= 2
-        teams = tuning.THREADS // lanes
-        blocks = min(-(-work.rows // (teams * batch)), tuning.ROW_BLOCKS)
+        subwarps = tuning.THREADS // lanes
+        blocks = min(-(-work.rows // (subwarps * batch)), tuning.ROW_BLOCKS)
         name = (
             f"reduce_short_rows<{op.type}, {op.emits}, {vector}, {tuning.THREADS}, {lanes}, {batch}, {items}, "
             f"{kind}, {str(partial).lower()}, {self.batch}>"
         )
         work = work.but(tiles=-(-work.slots // (lanes * items)))
         loads, rounds, lines, lookups = self._walk(work, vector, lanes, items, kind)
-        rounds *= max(1.0, work.rows / (blocks * teams * batch))  # teams take one batch of rows after another
-        cost = "own slots, unaligned" if partial else "own slots" if own else f"team, {LINES[kind]}"
+        rounds *= max(1.0, work.rows / (blocks * subwarps * batch))  # sub-warps take one batch of rows after another
+        cost = "own slots, unaligned" if partial else "own slots" if own else f"subwarp, {LINES[kind]}"
         each = (loads * work.rows, vector, rounds, lines * work.rows, work.rows * lanes, lookups * work.rows)
         return [Launch(name, blocks, work, effort=self._effort(cost, blocks * tuning.THREADS, *each))]
 
@@ -382,7 +382,7 @@ class RowPlanner(Planner):
         items = self._items(self.vector)
         return max(items, tuning.PAIR_ITEMS) if self._folds_pairs() else items
 
-    def _block_lines_abreast(self) -> Steps:
+    def _block_short_lines(self) -> Steps:
         work, vector = self._side_by_side()
         kind, items = self._side_items(vector)
         while items > 1 and tuning.THREADS // work.slots * items >= 2 * self.lines:

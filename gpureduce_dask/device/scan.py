@@ -18,7 +18,7 @@ from . import contiguous, launch, scan_costs, scan_launch, scan_plans, scan_task
 from . import operator as device_operator
 from . import reduce as device_reduce
 from .chunk_plans import Chunks
-from .map_cut import within
+from .map_cut import fit_operands
 from .plan_cache import Plans
 
 # out, both operands, carry, totals, states, ticket, flags and the first element's index: the head of a Scan
@@ -70,7 +70,7 @@ def scan(
 
         with cupy.cuda.Device(device):
             return scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total, place, method)
-    chunks, bound = within(chunks, bound, MOST_SCANNED)
+    chunks, bound = fit_operands(chunks, bound, MOST_SCANNED)
     operands = chunks
     if resets is not None or out is not None:
         operands = _operands(chunks, bound, resets, out)
@@ -153,8 +153,8 @@ def _prepare(
     back = [0] * (first.ndim + 1)
     for place, a in enumerate([*kept, axis, first.ndim]):
         back[a] = place
-    moved = [a for a in kept if first.shape[a] > 1] != sorted(a for a in kept if first.shape[a] > 1)
-    if not moved:
+    is_transposed = [a for a in kept if first.shape[a] > 1] != sorted(a for a in kept if first.shape[a] > 1)
+    if not is_transposed:
         total = (*(1 if a == axis else n for a, n in enumerate(first.shape)), op.state_bytes)
     return Prepared(
         *scan_launch.load(plan, number, *device_operator.own_text(bound)),
@@ -163,9 +163,9 @@ def _prepare(
         made,
         scan_launch.Room(total, np.dtype(np.uint8), max(1, math.prod(total))),
         kept,
-        tuple(back) if moved else (),
+        tuple(back) if is_transposed else (),
         op.state_bytes,
-        moved or op.state_bytes > bound.state.itemsize,
+        is_transposed or op.state_bytes > bound.state.itemsize,
         any(f"<{scan_task.COUNTED}<" in step.kernel for step in plan.steps),
     )
 
@@ -278,7 +278,7 @@ def _run(prepared: Prepared, arrays: Chunks, carry: int, total: Any, index: int)
     if plan.scratch_bytes:
         scratch = launch.allocate(plan.scratch_bytes)
         states = scratch.ptr
-        if plan.begins_zeroed:
+        if plan.zeroes_scratch:
             launch.fill_zeros(states, plan.scratch_bytes, stream)
             ticket = states + plan.scratch_bytes - 16
     firsts = [a.data.ptr + start for a, start in zip(arrays, plan.starts, strict=True)]

@@ -90,8 +90,8 @@ def _adjacent_segments(op: Operator, arrays: Operands, columns: Dim, planes: lis
         return 1
     if (columns.a, columns.b) != op.itemsizes or math.prod(d.size for d in (*planes, columns)) < MANY_IN_SEGMENTS:
         return 1
-    begins = [arrays.phases, steps, *((d.a, d.b, d.c) for d in planes)]
-    aligned = all(at % (count * n) == 0 for place in begins for at, n in zip(place, sizes, strict=True))
+    offsets = [arrays.phases, steps, *((d.a, d.b, d.c) for d in planes)]
+    aligned = all(at % (count * n) == 0 for place in offsets for at, n in zip(place, sizes, strict=True))
     return count if aligned and columns.size >= LANES * count * STRIPS else 1
 
 
@@ -101,11 +101,11 @@ def _takes_rows(op: Operator, arrays: Operands, columns: Dim, steps: list[int]) 
         columns.size in WHOLE_ROWS
         and len(op.itemsizes) == 1
         and op.state_bytes <= 8
-        and _rows_are_dense(op, columns, steps)
+        and _rows_are_contiguous(op, columns, steps)
     )
 
 
-def _rows_are_dense(op: Operator, columns: Dim, steps: list[int]) -> bool:
+def _rows_are_contiguous(op: Operator, columns: Dim, steps: list[int]) -> bool:
     """True where one row lies after another in memory."""
     sizes = (*op.itemsizes, op.out_bytes)
     return columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(steps, sizes, strict=True))
@@ -115,7 +115,7 @@ def _strided_columns(op: Operator, arrays: Operands, columns: Dim, planes: list[
     """Columns a warp's width apart, where rows are not aligned: as many as fill a strip."""
     if len(op.itemsizes) > 1 or op.state_bytes > 8:
         return 1
-    if LANES < columns.size < 2 * LANES and _rows_are_dense(op, columns, steps):
+    if LANES < columns.size < 2 * LANES and _rows_are_contiguous(op, columns, steps):
         return 2  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84
     read_at = [steps[0], *(d.a for d in planes)]
     write_at = [arrays.phases[-1], steps[-1], *(d.c for d in planes)]
@@ -288,8 +288,8 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     chains, tiles = count * strips, count * strips * cut.links
     anchored = chains < FEW_CHAINS
     shape = (str(cut.warps), str(lane_columns), str(column_stride))
-    takes_early = anchored and len(op.itemsizes) == 1 and not _takes_tiles_late(op, cut, chains)
-    template = (op.type, op.emits, *shape, *map(flag, (anchored, takes_early, cut.stages_results, exclusive)))
+    prefetches_tile = anchored and len(op.itemsizes) == 1 and not _takes_tiles_late(op, cut, chains)
+    template = (op.type, op.emits, *shape, *map(flag, (anchored, prefetches_tile, cut.stages_results, exclusive)))
     step = Step(
         f"scan_tiles<StripScan<{', '.join(template)}>>",
         min(tiles, processors),

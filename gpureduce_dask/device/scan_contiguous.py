@@ -69,8 +69,8 @@ def contiguous_rows(op: Operator, arrays: Operands) -> ContiguousRows | None:
     (a, b), steps = sizes, [s[arrays.axis] for s in arrays.strides]
     if columns.size < 2 or [columns.a, columns.c, *steps] != [a, b, columns.size * a, columns.size * b]:
         return None
-    begins = [arrays.phases, *((dim.a, dim.c) for dim in planes)]
-    if not all(any((n * a - p) % PACK == 0 and (n * b - q) % PACK == 0 for n in range(PACK)) for p, q in begins):
+    offsets = [arrays.phases, *((dim.a, dim.c) for dim in planes)]
+    if not all(any((n * a - p) % PACK == 0 and (n * b - q) % PACK == 0 for n in range(PACK)) for p, q in offsets):
         return None
     lead = arrays.phases[0] // a if a <= b else arrays.phases[1] // b
     return ContiguousRows(columns.size, arrays.shape[arrays.axis], tuple(planes), (a, b), lead)

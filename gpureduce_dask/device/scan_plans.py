@@ -193,13 +193,13 @@ def _in_rows(
     if not arrays.is_along_memory:
         return None
     sizes = (*op.itemsizes, op.out_bytes)
-    is_dense = [is_contiguous(op, arrays, i) for i in range(len(sizes))]
+    contiguous = [is_contiguous(op, arrays, i) for i in range(len(sizes))]
     pairs = list(zip(sizes, arrays.phases, strict=True))
-    suits = all(is_dense)
+    suits = all(contiguous)
     lead = next((n for n in range(16) if all(n * size % 16 == phase for size, phase in pairs)), None) if suits else None
     strided = lead is None
     if lead is None:
-        lead = arrays.phases[-1] // op.out_bytes if is_dense[-1] else 0
+        lead = arrays.phases[-1] // op.out_bytes if contiguous[-1] else 0
     is_long = arrays.lines == 1 or (max(sizes) > 1 and arrays.shape[-1] * max(sizes) >= LONG_BYTES)
     is_light = is_long and max(sizes) >= 4 and op.state_bytes <= 2 * sum(op.itemsizes)
     of_variances = op.type.startswith(("Var<", "Std<"))
@@ -231,7 +231,7 @@ def _in_rows(
         tiles=tiles,
         lead=lead,
         steps=(steps[0], steps[1] if second else 0, steps[-1]),
-        units=(units[0], units[1] if second else 0, 0 if is_dense[-1] else units[-1]),
+        units=(units[0], units[1] if second else 0, 0 if contiguous[-1] else units[-1]),
         step_index=-1 if reverse else 1,
         option=op.option,
         walk=arrays.kept(),
@@ -286,8 +286,8 @@ def _copy_unit(arrays: Operands, operand: int, size: int, lead: int) -> int:
     strides = arrays.strides[operand]
     if strides[-1] != size and arrays.shape[-1] > 1:
         return size
-    begins = [s for s, n in zip(strides[:-1], arrays.shape, strict=False) if n > 1]
-    return math.gcd(16, arrays.phases[operand], arrays.shape[-1] * size, lead * size, *begins)
+    offsets = [s for s, n in zip(strides[:-1], arrays.shape, strict=False) if n > 1]
+    return math.gcd(16, arrays.phases[operand], arrays.shape[-1] * size, lead * size, *offsets)
 
 
 def _lanes_of(arrays: Operands) -> int:
@@ -305,7 +305,7 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, la
         steps = [-s for s in steps]
     splits = splits_of(lines, length, lanes)
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
-    batch = min(WARP_BATCH, batch) if lanes > 1 else scan_small_lines.rows_at_once(op, length, batch, HEAVY_BATCH)
+    batch = min(WARP_BATCH, batch) if lanes > 1 else scan_small_lines.rows_per_batch(op, length, batch, HEAVY_BATCH)
     blocks = -(-lines * splits * lanes // THREADS)
     shape = f"{THREADS}, {batch}, {lanes}"
     scan = f"scan_lines<{op.type}, {op.emits}, {shape}, {flag(splits > 1)}, {flag(exclusive)}>"

@@ -93,8 +93,8 @@ def _aligned(
         return False
     last = len(sizes) - 1
     for i, size in enumerate(sizes):
-        begins = [arrays.phases[i], steps[i], *(d.c if i == last else d.b if i else d.a for d in planes)]
-        if any(n % (lane_columns * size) for n in begins):
+        offsets = [arrays.phases[i], steps[i], *(d.c if i == last else d.b if i else d.a for d in planes)]
+        if any(n % (lane_columns * size) for n in offsets):
             return False
     return steps[0] % SECTOR == 0 and steps[-1] % SECTOR == 0
 

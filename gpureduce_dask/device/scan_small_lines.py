@@ -109,7 +109,7 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     blocks = -(-columns.size // (threads * each))  # of a plane
     if lines // columns.size * blocks >= 1 << 31:
         return None
-    rows = rows_at_once(op, length, BATCH // (groups * nbytes), HEAVY_ROWS)
+    rows = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS)
     steps = [s[arrays.axis] for s in arrays.strides]
     starts = [(length - 1) * s if reverse else 0 for s in steps]
     if reverse:
@@ -133,7 +133,7 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     return Plan((step,), members, starts=tuple(starts), chain=length * each)
 
 
-def rows_at_once(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
+def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
     """A power of two, so many at most and no more than twice the elements of a line."""
     if op.type.startswith(("Mean<", "Var<", "Std<")):
         most = min(most, most_of_heavy)
@@ -147,8 +147,8 @@ def _column_vector(op: Operator, arrays: Operands, columns: Dim, planes: Sequenc
         return 1
     vector = max(1, min(MOST_OF_VECTOR, COLUMN_BYTES // max(sizes), COLUMN_STATES // op.state_bytes))
     for i, size in enumerate(sizes):
-        begins = (arrays.phases[i], arrays.strides[i][arrays.axis], *(dim.c if i else dim.a for dim in planes))
-        vector = min(vector, max(1, math.gcd(COLUMN_BYTES, columns.size * size, *begins) // size))
+        offsets = (arrays.phases[i], arrays.strides[i][arrays.axis], *(dim.c if i else dim.a for dim in planes))
+        vector = min(vector, max(1, math.gcd(COLUMN_BYTES, columns.size * size, *offsets) // size))
     return 1 << (vector.bit_length() - 1)
 
 
@@ -226,8 +226,8 @@ def _pack(arrays: Operands, phases: tuple[int, ...], sizes: tuple[int, ...], len
     """Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them."""
     pack = 16 // max(sizes)
     for n, phase, strides in zip(sizes, phases, arrays.strides, strict=True):
-        begins = [s for s, many in zip(strides[:-1], arrays.shape, strict=False) if many > 1]
-        aligned = math.gcd(16, phase, length * n, *begins)
+        offsets = [s for s, many in zip(strides[:-1], arrays.shape, strict=False) if many > 1]
+        aligned = math.gcd(16, phase, length * n, *offsets)
         pack = min(pack, max(1, aligned // n))
     return math.gcd(pack, length)
 

@@ -119,7 +119,7 @@ class Plan:
     steps: tuple[Step, ...]
     words: bytes
     scratch_bytes: int = 0
-    begins_zeroed: bool = False  # scratch begins as zeros, a ticket of 16 bytes at its end
+    zeroes_scratch: bool = False  # scratch begins as zeros, a ticket of 16 bytes at its end
     starts: tuple[int, ...] = ()  # bytes from each array's first element to the first that the scan takes
     chain: float = 0.0  # elements that a thread, or tiles that a block takes one after another
     cost: str = ""  # whose costs are those of the plan, where they are not the first kernel's

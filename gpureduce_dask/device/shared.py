@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from . import context
 
-UNASKED = 48 * 1024  # bytes
+DEFAULT_SHARED_BYTES = 48 * 1024  # bytes
 MOST = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
 def allow(function: int, nbytes: int) -> None:
     """Let a kernel have so much. Plans share kernels: what another plan was allowed is not taken back."""
-    if nbytes <= UNASKED:
+    if nbytes <= DEFAULT_SHARED_BYTES:
         return
     from cupy_backends.cuda.api import driver
 

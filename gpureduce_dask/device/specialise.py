@@ -61,7 +61,7 @@ class Plan:
         return [replace(launch, reads=each, writes=step.writes) for launch, each in zip(folds, reads, strict=True)]
 
 
-def still(layout: Layout) -> tuple[int, ...]:
+def invariant_operands(layout: Layout) -> tuple[int, ...]:
     """The operands, but for the first, that have one element for a whole line of what kernels read."""
     dims = layout.kept if _columns_lie_together(layout) else layout.reduced
     return tuple(k for k, step in enumerate(dims[-1].strides) if k and not step) if dims else ()

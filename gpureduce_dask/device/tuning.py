@@ -28,7 +28,7 @@ ROW_ITEMS = 8  # 16-byte loads in flight a thread; half of that for states of HE
 # one or two bytes: 64 MiB on an H100, 2026-11-27, sum of int16 0.84 of a read, by 8 0.72; norm1 of uint8 0.79, 0.69
 PAIR_ITEMS = 6  # where half of that would be 4, for sums of two words: mean float64 0.989 R, 4: 0.965; complex128 alike
 HEAVY_STATE_BYTES = 24
-TEAM_ROW_SLOTS = 16384  # vectors in a row, up to which a team of lanes may take it
+SUBWARP_ROW_SLOTS = 16384  # vectors in a row, up to which a sub-warp may take it
 SHORT_ROW_SLOTS_A_LANE = 8  # so that few lanes fold: 1.1 to 3.6 times as fast as with 1 over four random layouts
 STOPPING_ITEMS = 4  # loads in flight of an operator that stops at the first element that decides: 22 us, 16: 44;
 STOPPING_RUNS = 64  # of so few elements a column
@@ -36,16 +36,18 @@ WARP_ROW_SLOTS = 1024  # of a row in element order, up to which a warp takes it,
 TILE_ITEMS = 1, 2, 3, 4, 6, 8, 12, 16  # loads in flight a lane of tiles of lines, and what fewer of them cost: so many
 LOAD_LATENCY = 0.5  # more would take as long as one
 END_SLOTS = 8  # that the two ends of a line take the time of, which begins at any alignment
-SHORT_ROW_BATCH = 4  # rows a team loads before it reduces the first
+SHORT_ROW_BATCH = 4  # rows a sub-warp loads before it reduces the first
 STAGED_ROW_BYTES = 64  # rows of fewer bytes, and few elements, may go through shared memory to a thread each
 STAGED_TILE_BYTES = 18432  # H200, 3 float32 a row: 0.97 R; 12288: var 0.96, 36864: 0.97; 2 a row: 0.95, 0.96, 0.95
 UNROLLED_ROW = 16  # elements of such a row: they are taken in without a loop
-TEAM_THREADS = 128  # argmax of 127 float16 a row 0.95 R, 256: 0.87; of 256 float32: var 0.97, 64: 0.96
-TEAM_TILE_BYTES = 49008  # at most, with as few lanes a row as that allows: var of 127 float32 0.96 R; 24 KiB: 0.76
-TEAM_TILE_LEAST = 24576  # of a tile: blocks of 16 bytes a row cost more to start than to run; 16, 32 KiB: alike
+SUBWARP_THREADS = 128  # argmax of 127 float16 a row 0.95 R, 256: 0.87; of 256 float32: var 0.97, 64: 0.96
+SUBWARP_TILE_BYTES = 49008  # at most, with as few lanes a row as that allows: var of 127 float32 0.96 R; 24 KiB: 0.76
+SUBWARP_TILE_LEAST = 24576  # of a tile: blocks of 16 bytes a row cost more to start than to run; 16, 32 KiB: alike
 RUN_TILES_BYTES = 65536  # of the two tiles of several runs, at most: what a block may have on every GPU
 RUN_TILE_BYTES = 8192  # of the rows of one run, at most, with as few lanes a row as that allows
-TEAM_SLOT_BYTES = 128  # rows of narrow elements below: 40 uint8 a row 0.97 R in slots of 8 bytes, 0.63 in those of 16
+SUBWARP_SLOT_BYTES = (
+    128  # rows of narrow elements below: 40 uint8 a row 0.97 R in slots of 8 bytes, 0.63 in those of 16
+)
 TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 16 bytes behind it
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
 NARROW_STATE_BYTES = 192  # the same for moments of float16 and bfloat16: var of 8 columns 0.93 R, of 2 0.90

@@ -207,8 +207,8 @@ class HandleLayer(MaterializedLayer):
     fetch them for as long as the graph is there. They do not travel with it.
     """
 
-    def __init__(self, held: HandleSet, layer: Any, client: Any) -> None:
-        super().__init__(held.made(client) | {key: layer.mapping[key] for key in held.anchors.values()})
+    def __init__(self, handle_set: HandleSet, layer: Any, client: Any) -> None:
+        super().__init__(handle_set.made(client) | {key: layer.mapping[key] for key in handle_set.anchors.values()})
         self.layer = layer
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -221,10 +221,10 @@ _handle_sets: dict[int, HandleSet] = {}  # by layer of futures; an entry goes wi
 
 def find_handles(layer: Any, client: Any) -> HandleSet | None:
     """The handles of a layer of futures, if it has any that are still good, whose chunks were there lately."""
-    held = _handle_sets.get(id(layer))
-    if held is None or time.monotonic() - held.when > STALE:
+    handle_set = _handle_sets.get(id(layer))
+    if handle_set is None or time.monotonic() - handle_set.when > STALE:
         return None
-    return held if held.is_good(workers.of_client(client).threads) else None
+    return handle_set if handle_set.is_good(workers.of_client(client).threads) else None
 
 
 def homes_of(layer: Any, holders: Sequence[tuple[str, ...]]) -> list[str]:
@@ -249,14 +249,14 @@ def keep_handles(
 ) -> HandleSet:
     """The handles of an array's layer of futures, for all of its reductions: those that there are, where the chunks lie
     where they did, or ones that have yet to be made. With ``is_placed`` they know where in the array the chunks lie."""
-    held = _handle_sets.get(id(layer))
-    if held is None:
+    handle_set = _handle_sets.get(id(layer))
+    if handle_set is None:
         weakref.finalize(layer, _handle_sets.pop, id(layer), None)
-    is_same = held is not None and held.homes == homes and (held.is_placed or not is_placed)
-    if held is None or not is_same or not held.is_good(known.threads):
-        held = _handle_sets[id(layer)] = plan_handles(name, chunks, homes)
-    held.when = time.monotonic()
-    return held
+    is_same = handle_set is not None and handle_set.homes == homes and (handle_set.is_placed or not is_placed)
+    if handle_set is None or not is_same or not handle_set.is_good(known.threads):
+        handle_set = _handle_sets[id(layer)] = plan_handles(name, chunks, homes)
+    handle_set.when = time.monotonic()
+    return handle_set
 
 
 def _whole(start: float) -> int:
@@ -303,9 +303,9 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
         order = _order(x, name, numblocks) if first.client is not None else None
         if order is None:
             continue
-        held = find_handles(layer, first.client)
-        if held is not None:
-            homes, known = list(held.holders().values()), workers.of_client(first.client)
+        handle_set = find_handles(layer, first.client)
+        if handle_set is not None:
+            homes, known = list(handle_set.holders().values()), workers.of_client(first.client)
         else:
             known, found = survey(first.client, [(name, numblocks, layer)])
             homes = [*found[0]] if found else []
@@ -329,10 +329,10 @@ def _order(x: Any, name: str, numblocks: Coords) -> list[int] | None:
         if n == 1:
             continue
         end = _source(x, name, tuple(n - 1 if a == axis else 0 for a in range(x.ndim)))
-        moved = [] if end is None else [(a, q - p) for a, (p, q) in enumerate(zip(begin, end, strict=True)) if q != p]
-        if len(moved) != 1 or abs(moved[0][1]) != n - 1 or numblocks[moved[0][0]] != n:
+        shifts = [] if end is None else [(a, q - p) for a, (p, q) in enumerate(zip(begin, end, strict=True)) if q != p]
+        if len(shifts) != 1 or abs(shifts[0][1]) != n - 1 or numblocks[shifts[0][0]] != n:
             return None
-        ((along, way),) = moved
+        ((along, way),) = shifts
         shape = [-1 if a == axis else 1 for a in range(x.ndim)]
         found += (np.arange(n) * (steps[along] if way > 0 else -steps[along])).reshape(shape)
     order: list[int] = found.ravel().tolist()

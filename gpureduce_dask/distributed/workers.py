@@ -50,7 +50,7 @@ class _Answer:
     package. Without the client, which would keep itself."""
 
     scheduler: str
-    asked: set[str] = field(default_factory=set)
+    checked: set[str] = field(default_factory=set)
     when: float = -math.inf
     workers: Workers | None = None
 
@@ -88,7 +88,7 @@ def _remember(client: Any, info: Mapping[str, Any]) -> Workers:
     answer = _answers.get(client)
     if answer is None or answer.scheduler != info["id"]:
         answer = _answers[client] = _Answer(info["id"])
-    _require_package(client, known.keys(), answer.asked)
+    _require_package(client, known.keys(), answer.checked)
     limits = {name: each["memory_limit"] for name, each in known.items() if each.get("memory_limit")}
     workers = Workers(
         {name: each["nthreads"] for name, each in known.items()} or {"": CPU_COUNT},
@@ -100,13 +100,13 @@ def _remember(client: Any, info: Mapping[str, Any]) -> Workers:
     return replace(workers, client=client)
 
 
-def _require_package(client: Any, names: Set[str], asked: set[str]) -> None:
+def _require_package(client: Any, names: Set[str], checked: set[str]) -> None:
     """Raise where some worker lacks this package: the first task that it cannot load would end it, and dask would wait
     for others. Asked of each worker once."""
-    if not names <= asked:
+    if not names <= checked:
         try:
             found = client.run(
-                _has_package, workers=sorted(names - asked), on_error="ignore", callback_timeout=ANSWER_SECONDS
+                _has_package, workers=sorted(names - checked), on_error="ignore", callback_timeout=ANSWER_SECONDS
             )
         except TimeoutError:  # one of them died just now, which its scheduler has yet to learn: next time, then
             return
@@ -120,7 +120,7 @@ def _require_package(client: Any, names: Set[str], asked: set[str]) -> None:
                     "Install it there, or call dask's own function.",
                 )
             )
-        asked.update(names)
+        checked.update(names)
 
 
 def _has_package() -> bool:
@@ -243,8 +243,8 @@ def survey_scheduler(
 def _holders(chunks: Sequence[Any]) -> Holders:
     """Of the tasks of chunks, or None for those that are not known."""
     sets: dict[Any, int] = {}
-    held = (frozenset(task.who_has or ()) if task is not None else frozenset() for task in chunks)
-    which = [sets.setdefault(each, len(sets)) for each in held]
+    holders = (frozenset(task.who_has or ()) if task is not None else frozenset() for task in chunks)
+    which = [sets.setdefault(each, len(sets)) for each in holders]
     return [tuple(sorted(worker.address for worker in each)) for each in sets], which
 
 
@@ -258,9 +258,9 @@ def known_keys(graph: Any, wanted: set[Any]) -> set[Any]:
     None where the scheduler is not of this process, which is where dask optimises graphs for a cluster. Two schedulers
     are two clusters: what the wrong one has is a task more.
     """
-    held = [each.tasks for each in private.schedulers_here() if each.status.name == "running"]
-    names = {key[0] if isinstance(key, tuple) else key for tasks in held for key in tasks}
+    known = [each.tasks for each in private.schedulers_here() if each.status.name == "running"]
+    names = {key[0] if isinstance(key, tuple) else key for tasks in known for key in tasks}
     if not any(name in names and not are_of_futures(layer) for name, layer in graph.layers.items()):
         return set()
     keys = (key for layer in graph.cull(wanted).layers.values() for key in layer.get_output_keys())
-    return {key for key in keys if any(key in tasks and tasks[key].state in KNOWN_STATES for tasks in held)}
+    return {key for key in keys if any(key in tasks and tasks[key].state in KNOWN_STATES for tasks in known)}

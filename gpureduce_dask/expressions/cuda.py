@@ -32,10 +32,10 @@ class Struct:
 
 
 @lru_cache(maxsize=256)
-def struct(of: Map, still: tuple[int, ...] = ()) -> Struct:
+def struct(of: Map, invariant: tuple[int, ...] = ()) -> Struct:
     """The struct of a map. Its arrays are of dtypes that CUDA has, four of them at most; those in ``still`` have one
     element for a line."""
-    body = "\n".join(_body(of, still))
+    body = "\n".join(_body(of, invariant))
     name = f"Map_{hashlib.sha256(body.encode()).hexdigest()[:16]}_{of.number}"
     data = b"".join(word for c in of.program.constants for word in _words(c))
     count = len(data) // 8
@@ -50,9 +50,9 @@ def struct(of: Map, still: tuple[int, ...] = ()) -> Struct:
     return Struct(name, memory + text, ((f"{name}_constants", data),))
 
 
-def _body(of: Map, still: tuple[int, ...]) -> Iterator[str]:
+def _body(of: Map, invariant: tuple[int, ...]) -> Iterator[str]:
     program = of.program
-    arrays = [f"Invariant<{_type(d)}>" if i in still else _type(d) for i, d in enumerate(program.dtypes)]
+    arrays = [f"Invariant<{_type(d)}>" if i in invariant else _type(d) for i, d in enumerate(program.dtypes)]
     given = _side_by_side(arrays[:2])
     if len(arrays) > 2:
         given = f"PairOfPairs<{given}, {_side_by_side(arrays[2:])}>"
@@ -63,12 +63,12 @@ def _body(of: Map, still: tuple[int, ...]) -> Iterator[str]:
     yield f"    typedef {given} In;"
     yield f"    static const bool masked = {str(of.masked).lower()};"
     yield f"    static GR_HD {result} of(In x) {{"
-    yield from _lines(program, values, still)
+    yield from _lines(program, values, invariant)
     stored = ", ".join(f"cast<{r}>(v{v})" for r, v in zip(results, values, strict=True))
     yield f"        return {stored if len(values) == 1 else f'{{{stored}}}'};"
     yield "    }"
     yield f"    static GR_HD bool counts(In{' x' if of.masked else ''}) {{"
-    yield from _lines(program, masks, still)
+    yield from _lines(program, masks, invariant)
     yield f"        return {f'v{masks[0]}' if masks else 'true'};"
     yield "    }"
 
@@ -84,7 +84,7 @@ def _member(number: int, count: int) -> str:
     return f".{'ab'[number // 2]}" + _member(number % 2, 2 if number < 2 else count - 2)
 
 
-def _lines(program: Program, outputs: tuple[int, ...], still: tuple[int, ...]) -> Iterator[str]:
+def _lines(program: Program, outputs: tuple[int, ...], invariant: tuple[int, ...]) -> Iterator[str]:
     """The steps that these outputs need, a line each."""
     needed = set(outputs)
     for number in range(len(program.nodes) - 1, -1, -1):
@@ -92,14 +92,15 @@ def _lines(program: Program, outputs: tuple[int, ...], still: tuple[int, ...]) -
             needed.update(program.nodes[number].args)
     for number in sorted(needed):
         node = program.nodes[number]
-        yield f"        const fn::ComputeType<{_type(node.dtype)}>::type v{number} = {_value(node, program, still)};"
+        value = _value(node, program, invariant)
+        yield f"        const fn::ComputeType<{_type(node.dtype)}>::type v{number} = {value};"
 
 
-def _value(node: Node, program: Program, still: tuple[int, ...]) -> str:
+def _value(node: Node, program: Program, invariant: tuple[int, ...]) -> str:
     """The expression of one node."""
     kind = _type(node.dtype)
     if node.op == ARRAY:
-        of = ".of" if node.args[0] in still else ""
+        of = ".of" if node.args[0] in invariant else ""
         return f"fn::load(x{_member(node.args[0], len(program.dtypes))}{of})"
     if node.op == CONSTANT:
         start = sum(len(list(_words(c))) for c in program.constants[: node.args[0]])

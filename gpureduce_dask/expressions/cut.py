@@ -26,8 +26,8 @@ def cut(program: Program, most: int) -> tuple[tuple[int, ...], Program] | None:
     steps = [i for i, node in enumerate(nodes) if not node.is_leaf]
 
     def cost(few: tuple[int, ...]) -> tuple[int, int]:
-        todo = frozenset().union(*(made[i] for i in few))
-        return sum(nodes[i].dtype.itemsize for i in todo), sum(nodes[i].dtype.itemsize for i in few)
+        needed = frozenset().union(*(made[i] for i in few))
+        return sum(nodes[i].dtype.itemsize for i in needed), sum(nodes[i].dtype.itemsize for i in few)
 
     for few in sorted((*((i,) for i in steps), *combinations(steps, 2)), key=cost):
         left = {i for i in _behind(program, few) if nodes[i].op == ARRAY}
@@ -48,15 +48,15 @@ def _made(nodes: tuple[Node, ...]) -> list[frozenset[int]]:
 
 def _behind(program: Program, leaves: tuple[int, ...]) -> Iterator[int]:
     """The nodes between these and the outputs."""
-    todo, seen = [i for i in program.outputs if i not in leaves], set(leaves)
-    while todo:
-        number = todo.pop()
+    pending, seen = [i for i in program.outputs if i not in leaves], set(leaves)
+    while pending:
+        number = pending.pop()
         if number in seen:
             continue
         seen.add(number)
         node = program.nodes[number]
         yield number
-        todo += () if node.is_leaf else node.args
+        pending += () if node.is_leaf else node.args
 
 
 def _of(program: Program, leaves: tuple[int, ...]) -> Program:

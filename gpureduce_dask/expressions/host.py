@@ -62,7 +62,7 @@ def schedule_of(program: Program) -> Schedule:
     last.update(dict.fromkeys(program.outputs, len(nodes)))
     constants = tuple(c.value for c in program.constants)
     places: dict[int, int] = {}
-    held: dict[int, int] = {}  # scratch by node
+    scratch_of: dict[int, int] = {}  # scratch by node
     free: list[int] = []
     used = 0
     steps: list[Step] = []
@@ -83,12 +83,12 @@ def schedule_of(program: Program) -> Schedule:
         elif node.op == CONSTANT:
             places[number] = count + node.args[0]
         else:
-            read = [a for a in set(node.args) if last[a] == number and a in held]  # for the last time
+            read = [a for a in set(node.args) if last[a] == number and a in scratch_of]  # for the last time
             if node.op in functions.BY_NAME:  # these write over what they read: less memory stays in cache
-                free += [held.pop(a) for a in read if nodes[a].dtype == node.dtype]
+                free += [scratch_of.pop(a) for a in read if nodes[a].dtype == node.dtype]
             places[number], scratch = add(_runner(node, nodes), tuple(places[a] for a in node.args), node.dtype)
-            free += [held.pop(a) for a in read if a in held]
-            held[number] = scratch
+            free += [scratch_of.pop(a) for a in read if a in scratch_of]
+            scratch_of[number] = scratch
     for number in program.outputs:
         if nodes[number].op == CONSTANT:
             outputs.append(add(_copy, (places[number],), nodes[number].dtype)[0])

@@ -27,12 +27,12 @@ WEAK = (int, float, complex)  # Python's numbers take the dtype of what they mee
 class Untraceable(Exception):
     """The function does to its arguments what no expression says.
 
-    ``asks_values``: it asks for what an array that has yet to be computed cannot tell, elements or its own type.
+    ``needs_values``: it asks for what an array that has yet to be computed cannot tell, elements or its own type.
     """
 
-    def __init__(self, what: str, asks_values: bool = False) -> None:
+    def __init__(self, what: str, needs_values: bool = False) -> None:
         super().__init__(what)
-        self.asks_values = asks_values
+        self.needs_values = needs_values
 
 
 class Tape:
@@ -44,8 +44,8 @@ class Tape:
         self.constants: dict[Constant, int] = {}
         self.stopped: Untraceable | None = None  # the first reason, also where the function caught the error
 
-    def spoil(self, what: str, asks_values: bool = False) -> NoReturn:
-        reason = Untraceable(what + _place(sys._getframe(1)), asks_values)
+    def spoil(self, what: str, needs_values: bool = False) -> NoReturn:
+        reason = Untraceable(what + _place(sys._getframe(1)), needs_values)
         self.stopped = self.stopped or reason
         raise reason
 

@@ -101,10 +101,10 @@ def _at_least(least: int, number: Any, name: str, received: str, expected: str, 
 
 
 def _default_fan_in(bound: Bound, axes: Axes, chunks: Chunks) -> int:
-    held = [sizes for a, sizes in enumerate(chunks) if a not in stages(bound, tuple(map(len, chunks)), axes)[0]]
-    if any(math.isnan(n) for sizes in held for n in sizes):
+    kept = [sizes for a, sizes in enumerate(chunks) if a not in stages(bound, tuple(map(len, chunks)), axes)[0]]
+    if any(math.isnan(n) for sizes in kept for n in sizes):
         return FAN_IN_UNKNOWN
-    fits = FAN_IN_BYTES // max(int(bytes_of_largest(held, bound)), 1)
+    fits = FAN_IN_BYTES // max(int(bytes_of_largest(kept, bound)), 1)
     return min(max(fits, FAN_IN_LEAST), FAN_IN)
 
 
@@ -182,9 +182,9 @@ def shift_positions(partial: Any, bound: Bound, axes: Axes, place: Place | None)
     found = to_host(partial, bound).copy()
     for axis, step in steps.items():
         along = place.offsets[axis] + np.arange(found.shape[axis], dtype=np.int64)
-        moved = (along * step).reshape([-1 if a == axis else 1 for a in range(found.ndim)])
+        shift = (along * step).reshape([-1 if a == axis else 1 for a in range(found.ndim)])
         for name in bound.positions:
-            found[name] += np.where(found[name] < 0, 0, moved)
+            found[name] += np.where(found[name] < 0, 0, shift)
     return found
 
 

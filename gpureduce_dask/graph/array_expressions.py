@@ -147,9 +147,9 @@ class CallTemplate:
 
     def results(self, operands: tuple[Any, ...], arrays: tuple[Any, ...]) -> Any:
         """What the call gives, with expressions for the graph-based arrays in it."""
-        standing = [stand_in(x) for x in operands]
-        own = {x.name: array for x, array in zip(standing, arrays, strict=True)}
-        found = self._run(standing)
+        stand_ins = [stand_in(x) for x in operands]
+        own = {x.name: array for x, array in zip(stand_ins, arrays, strict=True)}
+        found = self._run(stand_ins)
         graphs = _graphs(found)
         self.graphs[_names(operands)] = graphs
         numbers = iter(range(len(graphs)))
@@ -169,24 +169,24 @@ class CallTemplate:
         names = _names(operands)
         with self.lock:
             if names not in self.graphs:
-                standing = [stand_in(x) for x in operands]
-                self.graphs[names] = self.context.copy().run(self._again, standing)
+                stand_ins = [stand_in(x) for x in operands]
+                self.graphs[names] = self.context.copy().run(self._again, stand_ins)
                 while len(self.graphs) > REMEMBERED:
                     del self.graphs[next(iter(self.graphs))]
             return self.graphs[names]
 
-    def _again(self, standing: Sequence[Any]) -> list[Any]:
+    def _again(self, stand_ins: Sequence[Any]) -> list[Any]:
         with dask.config.set(self.settings):
-            return _graphs(self._run(standing))
+            return _graphs(self._run(stand_ins))
 
-    def _run(self, standing: Sequence[Any]) -> Any:
-        args, kwargs = substitute(self.slots, Slot, lambda slot: standing[slot.number])
-        with inside():
+    def _run(self, stand_ins: Sequence[Any]) -> Any:
+        args, kwargs = substitute(self.slots, Slot, lambda slot: stand_ins[slot.number])
+        with graph_based():
             return self.function(*args, **kwargs)
 
 
 @contextmanager
-def inside() -> Iterator[None]:
+def graph_based() -> Iterator[None]:
     """A block in which all arrays are graph-based."""
     token = _is_inside.set(True)
     try:

@@ -39,14 +39,14 @@ from .task_fusion import finish_together, move_in_steps, users_of
 class Tasks(MaterializedLayer):
     """Tasks by key. dask's own layer, which it is otherwise, would copy them with references to the old keys.
 
-    ``in_turn`` is how many of the groups that give its results one task makes, one after another.
+    ``groups_per_task`` is how many of the groups that give its results one task makes, one after another.
     """
 
-    in_turn = 1
+    groups_per_task = 1
 
-    def __init__(self, mapping: Mapping[Any, GraphNode], in_turn: int = 1) -> None:
+    def __init__(self, mapping: Mapping[Any, GraphNode], groups_per_task: int = 1) -> None:
         super().__init__(mapping)
-        self.in_turn = in_turn
+        self.groups_per_task = groups_per_task
 
     def clone(self, keys: set[Any], seed: Hashable, bind_to: Any = None) -> tuple[Tasks, bool]:
         """The layer with these keys replaced, and whether some task waits for ``bind_to`` now: those that refer to no
@@ -64,7 +64,7 @@ class Tasks(MaterializedLayer):
                 copy = Task(name, _after, copy, TaskRef(bind_to))
                 is_bound = True
             made[name] = copy
-        return Tasks(made, self.in_turn), is_bound
+        return Tasks(made, self.groups_per_task), is_bound
 
 
 def _after(result: Any, awaited: Any) -> Any:
@@ -206,8 +206,10 @@ class Optimize:
         known = set() if one is not None else workers.known_keys(dsk, wanted)
         low: Any = da.optimize(dsk, wanted | known, **kwargs) if one is None else one
         if known or any(isinstance(node, GroupNode) for node in low.values()):
-            in_turn = {name: layer.in_turn for name, layer in dsk.layers.items() if isinstance(layer, Tasks)}
-            low = private.fuse_linear(move_in_chains(low, wanted, known, in_turn), wanted | known)
+            groups_per_task = {
+                name: layer.groups_per_task for name, layer in dsk.layers.items() if isinstance(layer, Tasks)
+            }
+            low = private.fuse_linear(move_in_chains(low, wanted, known, groups_per_task), wanted | known)
         # Each alias that fusion leaves would run as a task.
         low = private.resolve_aliases(low, wanted | known, users_of(low))
         low = finish_together(move_in_steps(low, wanted | known), wanted, known)
@@ -290,10 +292,10 @@ def install() -> None:
 
 
 def move_in_chains(
-    graph: Graph, wanted: set[Key], known: Iterable[Key] = (), in_turn: Mapping[Any, int] = MappingProxyType({})
+    graph: Graph, wanted: set[Key], known: Iterable[Key] = (), groups_per_task: Mapping[Any, int] = MappingProxyType({})
 ) -> Graph:
     """The graph with each group's private chains moved into the group's task, and as many groups of one name into one
-    task as ``in_turn`` says.
+    task as ``groups_per_task`` says.
 
     Of what the scheduler has already, the ``known`` keys, those at which chains meet or part stay where dask would find
     them. What one task alone needs, and needs alone, is made again with it, as dask's fusion makes it.
@@ -302,7 +304,7 @@ def move_in_chains(
     there = {key: users[key] for key in known if key in users}
     ends = (key for key, mine in there.items() if len(mine) != 1 or any(len(graph[u].dependencies) > 1 for u in mine))
     wanted = wanted.union(ends)
-    moved = dict(graph)
+    fused = dict(graph)
     apart: set[Key] = set()  # groups whose chunks stay tasks of their own
     flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, GroupNode)}
     bundles = []
@@ -315,13 +317,13 @@ def move_in_chains(
         if not bundle.inside:
             apart.update(group.key for group in groups if _is_only_combined(group, users, wanted))
         for key in bundle.inside | replaced:
-            del moved[key]
+            del fused[key]
         bundles.append(bundle)
-    for several in _in_turn(bundles, in_turn):
-        moved.update((node.key, node) for node in _written(several))
+    for several in _batches(bundles, groups_per_task):
+        fused.update((node.key, node) for node in _written(several))
     for user in {user for key in apart for user in users[key]}:
-        _widen(user, moved, apart)
-    return moved
+        _widen(user, fused, apart)
+    return fused
 
 
 def _widen(user: Key, graph: Graph, apart: set[Key]) -> None:
@@ -560,18 +562,18 @@ class _Bundle:
         return cuts if all(u in self.inside and _is_cut(self.graph[u]) for u in cuts) else []
 
 
-def _in_turn(bundles: Iterable[_Bundle], in_turn: Mapping[Any, int]) -> Iterator[list[_Bundle]]:
+def _batches(bundles: Iterable[_Bundle], groups_per_task: Mapping[Any, int]) -> Iterator[list[_Bundle]]:
     """Bundles that one task makes one after another: those of one name that make their chunks anywhere, in order."""
     found: dict[Any, list[_Bundle]] = {}
     for bundle in bundles:
         names = tuple(_name(group.key) for group in bundle.groups)
-        if bundle.inside and not bundle.is_placed and min(in_turn.get(name, 1) for name in names) > 1:
+        if bundle.inside and not bundle.is_placed and min(groups_per_task.get(name, 1) for name in names) > 1:
             found.setdefault(names, []).append(bundle)
         else:
             yield [bundle]
     for names, each in found.items():
         each.sort(key=lambda bundle: bundle.groups[0].key)
-        for part in even_stretches(len(each), min(in_turn[name] for name in names)):
+        for part in even_stretches(len(each), min(groups_per_task[name] for name in names)):
             yield [each[i] for i in part.members]
 
 

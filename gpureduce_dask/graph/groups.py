@@ -273,16 +273,16 @@ def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequenc
     parts = _by_chunk(labels, x.chunks[-1])
     codes = np.concatenate([np.searchsorted(mine, part) for mine, part in zip(groups, parts, strict=True)])
     codes = da.from_array(codes.astype(np.min_scalar_type(-max(map(len, groups)))), chunks=(x.chunks[-1],))
-    how = {} if deferred.fuses() else {"fuse": False}
+    options = {} if deferred.fuses() else {"fuse": False}
     inds = tuple(range(x.ndim))
     return da.blockwise(
-        partial(_reduce_stretch, name=name, bound=bound, device=meta.promises_device(x._meta), **how),
+        partial(_reduce_stretch, name=name, bound=bound, device=meta.promises_device(x._meta), **options),
         inds,
         x,
         inds,
         codes,
         (axis,),
-        name=f"{key_prefix(name)}-{tokenize(x.name, codes.name, bound, how)}",
+        name=f"{key_prefix(name)}-{tokenize(x.name, codes.name, bound, options)}",
         adjust_chunks={axis: tuple(map(len, groups))},
         dtype=bound.result,
         meta=meta.like(x._meta, x.ndim, bound.result),
@@ -292,10 +292,10 @@ def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequenc
 
 @deferred.reads
 @faults.task
-def _reduce_stretch(block: Any, codes: Any, name: str, bound: Bound, **how: Any) -> Any:
+def _reduce_stretch(block: Any, codes: Any, name: str, bound: Bound, **options: Any) -> Any:
     axes = (len(block.shape) - 1,)
     bins = Bins(name, (int(codes.max()) + 1,), axes)
-    return reduce_tasks.reduce_whole(block, codes, bound=binned(bound, bins), axes=axes, keepdims=False, **how)
+    return reduce_tasks.reduce_whole(block, codes, bound=binned(bound, bins), axes=axes, keepdims=False, **options)
 
 
 def reduce_cohorts(

@@ -83,15 +83,15 @@ class Operands:
             return [self.arrays[i] for i in self.order]
         reason = self._attempt(function)
         is_lazy = not all(i in self.numbers or type(x) is np.ndarray for i, x in enumerate(self.given))
-        if is_lazy and isinstance(reason, Untraceable) and reason.asks_values:
+        if is_lazy and isinstance(reason, Untraceable) and reason.needs_values:
             raise self._refused(reason)
         try:
             with warnings.catch_warnings():  # of what dask has no function for, it would compute the arrays at once
                 warnings.filterwarnings("error", ".*is not implemented by Dask array", FutureWarning)
                 found = function(*(x if i in self.numbers else _own(x) for i, x in enumerate(self.given)))
         except Exception as error:
-            said = str(error).partition(". ")[0]
-            raise self._refused(reason, f", and raises {type(error).__name__}: {said}") from error
+            detail = str(error).partition(". ")[0]
+            raise self._refused(reason, f", and raises {type(error).__name__}: {detail}") from error
         many = found if isinstance(found, tuple | list) else (found,)
         wanted = self.arrays[0].shape
         for x in many:

@@ -67,7 +67,7 @@ def reduce(op: str, a: Any, also: Mapping[str, Any], name: str | None = None, **
         raise foreign(name, (x,)) if x.dtype.kind == "O" else unread(name, (x,), keywords)
     out = arguments.pop("out", None)
     result = _counted(op, x, given, arguments) if "min_count" in given else _reduced(op, x, given, arguments)
-    return write_to(out, _begun(op, result, given["initial"]) if "initial" in given else result)
+    return write_to(out, _with_initial(op, result, given["initial"]) if "initial" in given else result)
 
 
 def _check(op: str, name: str, also: Mapping[str, Any]) -> None:
@@ -111,7 +111,7 @@ def _weighted(monoid: Monoid, x: Any, given: Options, arguments: dict[str, Any])
     return function, found, (x, w)
 
 
-def _begun(op: str, result: Any, initial: Any) -> Any:
+def _with_initial(op: str, result: Any, initial: Any) -> Any:
     """The result with a value that stands before the elements."""
     value = np.asarray(initial)
     if value.ndim or not _holds(result.dtype, value):
@@ -150,10 +150,10 @@ def _counted(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
         ((total, count),) = reduce_together(op, function, ops, arrays, where=where, options=ddof, **places)
     result = np.dtype(arguments.get("dtype") or total.dtype)
     result = result if kind(result) in "fcmM" else np.dtype(np.float64)
-    return da.map_blocks(enough, total, count, least, result, dtype=result, meta=total._meta.astype(result))
+    return da.map_blocks(require_count, total, count, least, result, dtype=result, meta=total._meta.astype(result))
 
 
-def enough(total: Any, count: Any, least: int, dtype: Any) -> Any:
+def require_count(total: Any, count: Any, least: int, dtype: Any) -> Any:
     """Totals of at least so many elements; NaN, or NaT, for others."""
     nothing = np.nan if kind(dtype) in "fc" else np.asarray("NaT", dtype)
     return np.where(count >= least, total, nothing).astype(dtype)
@@ -186,7 +186,7 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
     if weights is None:
         mean = apply("mean", x, axis=axis, keepdims=keepdims, name="average")
         return (mean, _counts(x, mean, axis)) if returned else mean
-    w = _grown(as_dask("average", weights), x)
+    w = _broadcast_weights(as_dask("average", weights), x)
     if belongs_to_stock("average", (x, w), None):
         return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
     axes = ordered_axes("average", axis, x.ndim)
@@ -201,7 +201,7 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
     return mean, da.broadcast_to(total, mean.shape, chunks=mean.chunks)
 
 
-def _grown(weights: Any, x: Any) -> Any:
+def _broadcast_weights(weights: Any, x: Any) -> Any:
     """Weights of as many axes as ``x``, where these are of size 1 broadcast to its shape."""
     if weights.ndim != x.ndim or not all(m in (1, n) for m, n in zip(weights.shape, x.shape, strict=True)):
         return weights

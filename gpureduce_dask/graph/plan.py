@@ -210,7 +210,7 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     round_trip = 0 if known.client is None else ROUND_TRIP_SECONDS
     seconds = read / (rate * min(lanes, len(tree.groups))) + tasks * TASK_SECONDS + round_trip
     peak = float(threads * (alive + 2 * partial))
-    return Plan(name, tasks, handles, shares, read, _moved(tree, partial, known), peak, seconds)
+    return Plan(name, tasks, handles, shares, read, _moved_bytes(tree, partial, known), peak, seconds)
 
 
 def _tasks(results: list[Any], is_local: bool) -> int:
@@ -231,7 +231,7 @@ def _shares(tree: Tree, read: float) -> tuple[Share, ...]:
     return tuple(Share(worker, len(n), sum(n), sum(n) * each) for worker, n in sorted(found.items()))
 
 
-def _moved(tree: Tree, partial: float, known: workers.Workers) -> float:
+def _moved_bytes(tree: Tree, partial: float, known: workers.Workers) -> float:
     """Bytes of partials that go to another worker: all those of a slice are combined on one of the workers that have
     some of them."""
     workers_there = len(known.threads)

@@ -69,7 +69,7 @@ def build_tree(
     is_given = split_every is not None or dask.config.get("split_every", None) is not None
     size = group_size(name, group)
     if size is None and is_given:
-        size = _neighbours(split, axes, x.numblocks)
+        size = _fan_in(split, axes, x.numblocks)
     fusion.install()
     reduction = Reduction(arrays, bound, axes, size)
     is_whole = all(x.numblocks[a] == 1 for a in axes)
@@ -139,7 +139,7 @@ class Tree:
         """A task for each group of the source, then combines. Groups of chunks that have yet to be made take in the
         tasks that make them when the graph is optimised."""
         self.source = source
-        size = _neighbours(self.split, self.order[0], self.x.numblocks)
+        size = _fan_in(self.split, self.order[0], self.x.numblocks)
         is_lazy = isinstance(source, LazySource)
         if isinstance(source, LazySource):
             source.partials = self._partials_of_chunks()
@@ -210,7 +210,7 @@ class Tree:
         """Combine along the axes that are left."""
         blocks = [1 if a in self.order[0] else n for a, n in enumerate(self.x.numblocks)]
         for number, stage in enumerate(self.order[1:], 1):
-            size = _neighbours(self.split, stage, blocks)
+            size = _fan_in(self.split, stage, blocks)
             level = {
                 outer: self._close(self._narrow([level[c] for c in members], size), outer, number, Task)
                 for outer, members in slices_of(tuple(blocks), stage).items()
@@ -220,7 +220,7 @@ class Tree:
 
     def _as_array(self, source: Source) -> Tree:
         """The array of the blocks that were written."""
-        tasks = Tasks(self.writer.tasks, source.in_turn(self.order[0]))
+        tasks = Tasks(self.writer.tasks, source.slices_per_task(self.order[0]))
         graph = HighLevelGraph.from_collections(self.name, tasks, dependencies=source.dependencies)
         if layers := source.futures:
             names = {f"{self.name}-handles-{i}": layer for i, layer in enumerate(layers)}
@@ -311,7 +311,7 @@ class Tree:
         )
 
 
-def _neighbours(split: int | dict[int, int], axes: Axes, numblocks: Sequence[int]) -> int:
+def _fan_in(split: int | dict[int, int], axes: Axes, numblocks: Sequence[int]) -> int:
     """How many neighbours along some axes go together."""
     return split if isinstance(split, int) else math.prod(split[a] for a in axes if numblocks[a] > 1)
 

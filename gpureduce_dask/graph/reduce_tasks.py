@@ -52,7 +52,7 @@ def reduce_chunk(
             return deferred.UnreducedChunk(read, of, axes, place, size)
     partial = shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
-    return partial if deferred.is_group_task() else chunk.leave(partial, bound)
+    return partial if deferred.is_group_task() else chunk.small_to_host(partial, bound)
 
 
 def _bytes_together(blocks: Sequence[Any], bound: Bound, axes: Axes, place: Place | None) -> int:
@@ -89,7 +89,7 @@ def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device:
     if lacks_answer(blocks[0], bound, axes):
         raise empty_slice(bound.name, f"a chunk of shape {np.shape(blocks[0])}")
     if isinstance(bound, Product):
-        return chunk.leave(chunk.reduce(blocks, bound, axes), bound)
+        return chunk.small_to_host(chunk.reduce(blocks, bound, axes), bound)
     return _leave_axes(chunk.results(blocks, bound, axes), None if keepdims else axes, device)
 
 
@@ -97,7 +97,7 @@ def reduce_whole(*blocks: Any, bound: Bound, axes: Axes, keepdims: bool, device:
 def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
     """Partials in order to one, then folded along the axes whose turn is next."""
     folded = fold(merge(partials, bound), bound, then)
-    return None if folded is None else chunk.leave(folded, bound)
+    return None if folded is None else chunk.small_to_host(folded, bound)
 
 
 @faults.task
@@ -114,11 +114,11 @@ def _of_each_slice(partials: list[Partial], sizes: Sequence[int]) -> list[list[P
 def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partial]:
     """The partials of several slices, of the same handles. Those that leave a GPU do so together: each alone would wait
     for its kernel before the next one is launched."""
-    with chunk.staying():
+    with chunk.keep_on_device():
         found = [run(*given) for run in runs]
     bound = runs[0].keywords["bound"]  # type: ignore[attr-defined]
     kept = [each.partials if isinstance(each, Runs) else (each,) for each in found]
-    left = iter(chunk.leave_together([partial for each in kept for partial in each], bound))
+    left = iter(chunk.small_to_host_together([partial for each in kept for partial in each], bound))
     return [
         Runs(each.starts, tuple(islice(left, len(each.partials)))) if isinstance(each, Runs) else next(left)
         for each in found
@@ -192,7 +192,7 @@ def result(partial: Partial, bound: Bound, drop: Axes | None, device: bool) -> A
     if partial is None:
         raise empty_slice(bound.name, "an empty slice")
     if isinstance(bound, Product):
-        return chunk.leave(partial, bound)
+        return chunk.small_to_host(partial, bound)
     return _leave_axes(chunk.finalise(partial, bound), drop, device)
 
 
@@ -363,7 +363,7 @@ def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, where: Whe
     if bound.monoid.empty == "raise" and not handle.once(picks, lambda: all(c.size for (c,) in batch)):
         return _reduce_run(batch, bound, [handle.share.offsets[i] for i in picks], where)
     places = handle.once((picks, where.shape), lambda: where.places([handle.share.offsets[i] for i in picks]))
-    return chunk.leave(chunk.reduce_many(batch, bound, where.axes, places), bound)
+    return chunk.small_to_host(chunk.reduce_many(batch, bound, where.axes, places), bound)
 
 
 @contextmanager
@@ -436,7 +436,7 @@ def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[C
     places = where.places([o for _, o in found])
     partial = chunk.reduce_many([b for b, _ in found], bound, where.axes, places)
     # Chunks of a run lie side by side: along the axes that wait, all of them begin where the first does.
-    return chunk.leave(shift_positions(partial, bound, where.axes, places[0] if places else None), bound)
+    return chunk.small_to_host(shift_positions(partial, bound, where.axes, places[0] if places else None), bound)
 
 
 def in_order(groups: list[Runs], *_awaited: Any, close: Callable[[list[Partial]], Any]) -> Any:

@@ -78,8 +78,8 @@ class ScanGraph:
     segments start, which may have one chunk for many. Keys begin with ``prefix`` and have ``token`` in them.
     ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one task
     finds: for each line, or once for all of them as one; None where lines are scanned one chunk after another.
-    ``section`` is how many chunks of a line get their carries from one task, or are scanned by it; ``in_turn`` how many
-    the latter where all results are kept, 0 where none are.
+    ``section`` is how many chunks of a line get their carries from one task, or are scanned by it; ``kept_section`` how
+    many the latter where all results are kept, 0 where none are.
     """
 
     arrays: Sequence[tuple[str, tuple[int, ...]]]
@@ -89,7 +89,7 @@ class ScanGraph:
     offsets: Sequence[int]
     partition: Sequence[Sequence[Sequence[int]]] | None
     section: int
-    in_turn: int = 0
+    kept_section: int = 0
 
     @property
     def results(self) -> int:
@@ -102,9 +102,9 @@ class ScanGraph:
         known = workers.current()
         is_local = known.client is None and not workers.are_processes()
         lines = 1 if self.scan.flat else self.results // self.arrays[0][1][self.scan.axis]
-        if not (self.in_turn and is_local and planner.are_busy(lines, known.total)):
+        if not (self.kept_section and is_local and planner.are_threads_busy(lines, known.total)):
             return self
-        return replace(self, partition=None, section=self.in_turn)
+        return replace(self, partition=None, section=self.kept_section)
 
     def tasks(self) -> dict[Any, GraphNode]:
         """All of them, by key."""
@@ -252,11 +252,11 @@ class ScanTree:
         ends = [c for line in lines for c in line[:-1]]
         if source is None:
             size = section if workers.current().are_one else 1
-            partition = [_apart(len(line), size) for line in lines]
+            partition = [_ready_groups(len(line), size) for line in lines]
         elif len(lines) > 1 and len(ends) <= section:
             partition = [[g.members for g in source.partition(ends, 1)]]
         elif section < len(sizes):
-            partition = [_apart(len(line), 1) for line in lines]
+            partition = [_ready_groups(len(line), 1) for line in lines]
         else:
             partition = [[g.members for g in source.partition(line[:-1], len(lines))] for line in lines]
         self.token = tokenize(self.token, str(partition), source is None)
@@ -268,7 +268,7 @@ class ScanTree:
             [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else (),
             partition,
             section,
-            0 if scan.device else planner.in_turn(self.reduction.chunk_bytes),
+            0 if scan.device else planner.scan_chunks_per_task(self.reduction.chunk_bytes),
         )
         return self.array(LazyTasks(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
 
@@ -301,7 +301,7 @@ class ScanTree:
         return min(room, max(LAZY, int(min(many // SECTIONS, held))))
 
 
-def _apart(chunks: int, size: int) -> list[Sequence[int]]:
+def _ready_groups(chunks: int, size: int) -> list[Sequence[int]]:
     """A line's chunks in groups that are ready together, but for the last: nothing stands behind it."""
     groups = ([i for i in group.members if i + 1 < chunks] for group in planner.even_stretches(chunks, size))
     return [members for members in groups if members]

@@ -388,10 +388,10 @@ def _is_shifted(scan: Scan) -> bool:
 
 
 def _shifted(partials: Any, by: Any) -> Any:
-    moved = partials.copy()
-    index = moved[INDEX]
+    shifted = partials.copy()
+    index = shifted[INDEX]
     index += np.where(index < 0, 0, by)
-    return moved
+    return shifted
 
 
 def _totals_in_place(blocks: tuple[Any, ...], corner: tuple[int, ...], last: int, scan: Scan) -> Any:

@@ -209,14 +209,14 @@ class Source:
     def partition(self, members: Sequence[Coords], slices: int) -> list[planner.Group]:
         """The groups of one of so many slices, whose chunks these are in order."""
         reduction = self.reduction
-        held = self.homes(members)
-        if held is None:
+        homes = self.homes(members)
+        if homes is None:
             return planner.fixed_stretches(len(members), reduction.size or self._size(len(members), slices))
         threads = dict.fromkeys(self.known.threads, 1) if reduction.size else self.known.threads
-        groups = planner.by_worker(held, threads, slices, reduction.chunk_bytes, self.memory, self.least_bytes)
+        groups = planner.by_worker(homes, threads, slices, reduction.chunk_bytes, self.memory, self.least_bytes)
         return planner.smaller(groups, reduction.size) if reduction.size else groups
 
-    def in_turn(self, stage: Axes) -> int:
+    def slices_per_task(self, stage: Axes) -> int:
         """How many slices one task may make, one after another, where it makes all chunks of each."""
         return 1
 
@@ -236,11 +236,11 @@ class Source:
 class PersistedSource(Source):
     """Chunks in memory, by the futures of each."""
 
-    def __init__(self, reduction: Reduction, held: list[tuple[str, ...]] | None, known: workers.Workers) -> None:
-        """``held`` are the workers that hold each chunk, in C order."""
+    def __init__(self, reduction: Reduction, homes: list[tuple[str, ...]] | None, known: workers.Workers) -> None:
+        """``homes`` are the workers that hold each chunk, in C order."""
         super().__init__(reduction, known)
-        self.mark, self.memory = held, known.memory
-        self.holders = None if held is None else handles.by_coords(reduction.x.numblocks, held)
+        self.mark, self.memory = homes, known.memory
+        self.holders = None if homes is None else handles.by_coords(reduction.x.numblocks, homes)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         reduction, mine = self.reduction, [members[i] for i in group.members]
@@ -284,7 +284,7 @@ class LazySource(Source):
     def _size(self, chunks: int, slices: int) -> int:
         return self.size
 
-    def in_turn(self, stage: Axes) -> int:
+    def slices_per_task(self, stage: Axes) -> int:
         reduction = self.reduction
         blocks = reduction.x.numblocks
         chunks = math.prod(blocks[a] for a in stage)
@@ -294,7 +294,7 @@ class LazySource(Source):
         kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
         results = bytes_of_largest(kept, reduction.bound)
         known = reduction.chunk_bytes, reduction.partial_bytes, results
-        return planner.made_in_turn(chunks, slices, self.known.total, *known)
+        return planner.slices_per_task(chunks, slices, self.known.total, *known)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         name = self.partials.name
@@ -309,11 +309,16 @@ class HandleSource(Source):
     makes no handles."""
 
     def __init__(
-        self, reduction: Reduction, held: list[HandleSet], layers: list[Any], known: workers.Workers, dry_run: bool
+        self,
+        reduction: Reduction,
+        handle_sets: list[HandleSet],
+        layers: list[Any],
+        known: workers.Workers,
+        dry_run: bool,
     ) -> None:
         super().__init__(reduction, known)
-        self.handle_sets, self.layers, self.dry_run = held, layers, dry_run
-        self.mark = [sorted(h.keys.values()) for h in held]
+        self.handle_sets, self.layers, self.dry_run = handle_sets, layers, dry_run
+        self.mark = [sorted(h.keys.values()) for h in handle_sets]
 
     @property
     def dependencies(self) -> list[Any]:
@@ -324,7 +329,7 @@ class HandleSource(Source):
         if self.dry_run:
             return [MaterializedLayer({}) for _ in self.handle_sets]
         client, pairs = self.known.client, zip(self.handle_sets, self.layers, strict=True)
-        return [handles.HandleLayer(held, layer, client) for held, layer in pairs]
+        return [handles.HandleLayer(handle_set, layer, client) for handle_set, layer in pairs]
 
     @property
     def to_make(self) -> int:
@@ -346,13 +351,13 @@ class HandleSource(Source):
 
     def _layout(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
         """Groups of each slice, and the numbers of their chunks in the handle."""
-        numblocks, held, threads = self.reduction.x.numblocks, self.handle_sets[0], self.known.threads
+        numblocks, handle_set, threads = self.reduction.x.numblocks, self.handle_sets[0], self.known.threads
         if len(stage) == len(numblocks) and not self.reduction.size:  # a slice of all that each handle has
             yield (
                 (0,) * len(stage),
                 [
                     (planner.Group(planner.as_range(share.numbers[part.start : part.stop]), worker), part)
-                    for worker, share in held.shares.items()
+                    for worker, share in handle_set.shares.items()
                     for part in planner.shares(len(share.numbers), threads.get(worker, 1), self.reduction.chunk_bytes)
                 ],
             )
@@ -360,7 +365,7 @@ class HandleSource(Source):
         slices = slices_of(numblocks, stage)
         for outer, members in slices.items():
             groups = self.partition(members, len(slices))
-            yield outer, [(g, planner.as_range([held.numbers[members[i]] for i in g.members])) for g in groups]
+            yield outer, [(g, planner.as_range([handle_set.numbers[members[i]] for i in g.members])) for g in groups]
 
     def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
         places = self.handle_sets[0].places
@@ -405,10 +410,10 @@ def _on_workers(reduction: Reduction, layers: list[Any], dry_run: bool) -> Handl
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
-    held = [handles.find_handles(layer, client) for layer in layers]
-    held = [h if h is None or h.is_placed or reduction.shape is None else None for h in held]
-    good = [h for h in held if h is not None]
-    if len(good) == len(held) and all(h.homes == good[0].homes for h in good[1:]):
+    found_sets = [handles.find_handles(layer, client) for layer in layers]
+    found_sets = [h if h is None or h.is_placed or reduction.shape is None else None for h in found_sets]
+    good = [h for h in found_sets if h is not None]
+    if len(good) == len(found_sets) and all(h.homes == good[0].homes for h in good[1:]):
         known = workers.of_client(client)
     else:
         arrays = [(a.name, a.numblocks, layer) for a, layer in zip(reduction.arrays, layers, strict=True)]

@@ -81,12 +81,12 @@ def has_meaning(name: str, dtype: DType) -> bool:
     return True
 
 
-def field_names(operation: str, asked: Sequence[str | Monoid]) -> list[str]:
+def field_names(operation: str, ops: Sequence[str | Monoid]) -> list[str]:
     """The names of what is asked for, which become those of a tuple's fields."""
-    if isinstance(asked, (str, Monoid)) or not isinstance(asked, Sequence) or not asked:
+    if isinstance(ops, (str, Monoid)) or not isinstance(ops, Sequence) or not ops:
         remedy = "Pass a list, as ['min', 'mean']."
-        raise ArgumentError(message(operation, repr(asked), "a list of one or more operators", remedy))
-    found = [each.name if isinstance(each, Monoid) else str(each) for each in asked]
+        raise ArgumentError(message(operation, repr(ops), "a list of one or more operators", remedy))
+    found = [each.name if isinstance(each, Monoid) else str(each) for each in ops]
     for name in found:
         if found.count(name) > 1:
             raise ArgumentError(message(operation, f"{name!r} twice", "each operator once", "Name it once."))
@@ -100,10 +100,10 @@ def _row(name: str) -> Monoid | None:
     return COUNTS.get(name) or operators.OPERATORS.get(name)
 
 
-def _rows(operation: str, asked: Sequence[str | Monoid]) -> dict[str, Monoid]:
+def _rows(operation: str, ops: Sequence[str | Monoid]) -> dict[str, Monoid]:
     """The operators asked for by name."""
     rows = {}
-    for each, name in zip(asked, field_names(operation, asked), strict=True):
+    for each, name in zip(ops, field_names(operation, ops), strict=True):
         row = each if isinstance(each, Monoid) else _row(name)
         if row is None or row.arity != 1 or (row is not each and name in UNNAMED):
             expected = f"a Monoid of one array, or one of {', '.join(names())}"
@@ -113,11 +113,11 @@ def _rows(operation: str, asked: Sequence[str | Monoid]) -> dict[str, Monoid]:
     return rows
 
 
-def _weighted_rows(operation: str, asked: Sequence[Any], has_order: bool) -> tuple[str, ...]:
+def _weighted_rows(operation: str, ops: Sequence[Any], has_order: bool) -> tuple[str, ...]:
     """The names of operators that take weights, of moments too where there is an order."""
     takers = WEIGHTED.keys() if has_order else WEIGHTED.keys() - UNNAMED
-    found = tuple(field_names(operation, asked))
-    for name, each in zip(found, asked, strict=True):
+    found = tuple(field_names(operation, ops))
+    for name, each in zip(found, ops, strict=True):
         if name not in takers or operators.get(each) != operators.OPERATORS[name]:
             received, expected = f"weights= with {name!r}", f"them with one of {', '.join(sorted(takers))}"
             raise ArgumentError(message(operation, received, expected, "Ask for it in a call without weights."))
@@ -128,10 +128,10 @@ def _weighted_rows(operation: str, asked: Sequence[Any], has_order: bool) -> tup
 
 
 def _bind_all(
-    operation: str, asked: Sequence[str | Monoid], dtype: DType, ddof: float
+    operation: str, ops: Sequence[str | Monoid], dtype: DType, ddof: float
 ) -> tuple[dict[str, Bound], Holder]:
     """The operators of elements of this dtype by name, and whose states hold others'."""
-    rows = _rows(operation, asked)
+    rows = _rows(operation, ops)
 
     def holder(name: str) -> tuple[str, str | None] | None:
         if rows[name] is not _row(name):  # a user's own, of a name of the table
@@ -174,13 +174,13 @@ def share_states(bounds: Mapping[str, Bound], holder: Holder) -> tuple[list[Boun
 
 
 def plan_parts(
-    operation: str, asked: Sequence[str | Monoid], dtype: DType, ddof: float
+    operation: str, ops: Sequence[str | Monoid], dtype: DType, ddof: float
 ) -> tuple[Product, list[Statistic]]:
     """The product that the statistics of elements of this dtype need, and each of them in it.
 
     Raises as the single functions do for elements that an operator has no meaning for.
     """
-    bounds, holder = _bind_all(operation, asked, dtype, ddof)
+    bounds, holder = _bind_all(operation, ops, dtype, ddof)
     states, places = share_states(bounds, holder)
     whole = product(operation, tuple(states))
     pairs = zip(bounds.values(), places, strict=True)
@@ -193,7 +193,7 @@ def plan_parts(
 def build_statistics(
     operation: str,
     x: Any,
-    asked: Sequence[str | Monoid],
+    ops: Sequence[str | Monoid],
     axis: Any = None,
     keepdims: bool = False,
     split_every: Any = None,
@@ -203,7 +203,7 @@ def build_statistics(
 ) -> tuple[Tree, list[Any]]:
     """The tree of several statistics of an array-like, whose result is packed, and the array of each of them."""
     array = as_dask(operation, x)
-    whole, statistics = plan_parts(operation, asked, array.dtype, ddof)
+    whole, statistics = plan_parts(operation, ops, array.dtype, ddof)
     if belongs_to_stock(operation, (array,), None):
         remedy = "Convert the chunks first."
         raise DtypeError(message(operation, describe([array]), "NumPy or CuPy chunks", remedy))
@@ -238,7 +238,7 @@ def cut_statistic(tree: Tree, statistic: Statistic, keepdims: bool) -> Any:
 
 # Of one result of a function: operators by name, the numbers of the outputs that each takes, and whose states hold
 # others'.
-Asked = tuple[Mapping[str, Bound], Mapping[str, tuple[int, ...]], Holder]
+Request = tuple[Mapping[str, Bound], Mapping[str, tuple[int, ...]], Holder]
 
 
 def reduce_together(
@@ -275,17 +275,17 @@ def reduce_together(
         return [build_statistics(operation, x, ops, axis, keepdims, split_every, ddof)[1] for x in values]
     keeps_mask = is_masked and weights is None
     if weights is None:
-        asked = _mapped(operation, program, ops, ddof, keeps_mask)
+        requests = _mapped(operation, program, ops, ddof, keeps_mask)
     else:
-        asked = _weighted(operation, program, rows, extra[0].dtype, dtype, options)
-    whole, statistics = join(program, asked, keeps_mask)
+        requests = _weighted(operation, program, rows, extra[0].dtype, dtype, options)
+    whole, statistics = join(program, requests, keeps_mask)
     tree = build_tree(operands.arrays, whole, axis, True, split_every, whole.name)
     return [[cut_statistic(tree, statistic, keepdims) for statistic in each] for each in statistics]
 
 
 def _mapped(
     operation: str, program: Program, ops: Sequence[str | Monoid], ddof: float, keeps_mask: bool
-) -> Iterator[Asked]:
+) -> Iterator[Request]:
     """The statistics of each result; with a mask the last output says which elements count."""
     last = len(program.outputs) - keeps_mask
     for k in range(last):
@@ -295,7 +295,7 @@ def _mapped(
 
 def _weighted(
     operation: str, program: Program, rows: Sequence[str], weight: DType, dtype: Any, options: Mapping[str, Any]
-) -> Iterator[Asked]:
+) -> Iterator[Request]:
     """The statistics of each result, from what :class:`Weighing` gives."""
     arities = [WEIGHTED[name][1].arity for name in rows]
     step = 1 + sum(arities)
@@ -316,11 +316,11 @@ def _weighted(
         yield bounds, outputs, holder
 
 
-def join(program: Program, asked: Iterator[Asked], keeps_mask: bool) -> tuple[Product, list[list[Statistic]]]:
+def join(program: Program, requests: Iterator[Request], keeps_mask: bool) -> tuple[Product, list[list[Statistic]]]:
     """The product of all states, and where in it each statistic of each result is."""
     parts: list[Bound] = []
     found: list[list[tuple[Bound, int, int]]] = []
-    for bounds, outputs, holder in asked:
+    for bounds, outputs, holder in requests:
         states, places = share_states(bounds, holder)
         pairs = zip(bounds.values(), places, strict=True)
         found.append([(b, len(parts) + number, offset) for b, (number, offset) in pairs])

@@ -60,12 +60,12 @@ def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
         for key in steps
         if users[key] <= readers.keys() and _is_worth(graph[key], [_scan_of(readers[u], graph) for u in users[key]])
     }
-    moved = {key: node for key, node in graph.items() if key not in movable}
+    fused = {key: node for key, node in graph.items() if key not in movable}
     for key, node in readers.items():
         chains = [graph[need] for need in node.dependencies if need in movable]
         if chains:
-            moved[key] = Task.fuse(*chains, node, key=key)
-    return moved
+            fused[key] = Task.fuse(*chains, node, key=key)
+    return fused
 
 
 def are_computed(arrays: Sequence[Any], scan: Scan) -> bool:
@@ -122,25 +122,25 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
     joining = [key for key in wanted & graph.keys() if any(_finishes(graph.get(k)) for k in graph[key].dependencies)]
     if not joining:
         return graph
-    users, moved = users_of(graph), dict(graph)
+    users, fused = users_of(graph), dict(graph)
     for key in joining:
-        finished = {each: _at_once(graph[each]) for each in _finished_for(key, graph, wanted | known, users)}
+        finished = {each: _without_barrier(graph[each]) for each in _finished_for(key, graph, wanted | known, users)}
         inside = finished.keys()
         partials = {need for node in finished.values() for need in node.dependencies} - inside
         if len(partials) >= len(inside):
             continue
         names = tuple(sorted((partials | graph[key].dependencies) - inside, key=str))
         inner = {**finished, key: graph[key]}
-        moved[key] = Task(key, group_task.execute, inner, key, names, *map(TaskRef, names))
+        fused[key] = Task(key, group_task.execute, inner, key, names, *map(TaskRef, names))
         for each in inside:
-            del moved[each]
+            del fused[each]
         for need in {need for each in inside for need in graph[each].dependencies} - partials - inside:
             if users[need] <= inside:
-                moved.pop(need, None)
-    return moved
+                fused.pop(need, None)
+    return fused
 
 
-def _at_once(node: GraphNode) -> Task:
+def _without_barrier(node: GraphNode) -> Task:
     """A task that finishes a block, without what it awaits to be sent together with the others."""
     assert isinstance(node, Task)
     return Task(node.key, node.func, node.args[0]) if len(node.args) > 1 else node

@@ -123,13 +123,13 @@ def _form(chain: Chain, functions: frozenset[Any]) -> Any:
             return None
         if is_slice and not (isinstance(node.args[1], tuple) and all(isinstance(c, CUTS) for c in node.args[1])):
             return None
-        told = tuple(("node", places[a.key]) if isinstance(a, TaskRef) else _told(a) for a in args)
-        form.append((id(node.func), told, tuple((k, _told(v)) for k, v in sorted(node.kwargs.items()))))
+        keys = tuple(("node", places[a.key]) if isinstance(a, TaskRef) else _argument_key(a) for a in args)
+        form.append((id(node.func), keys, tuple((k, _argument_key(v)) for k, v in sorted(node.kwargs.items()))))
         places[node.key] = place
     return tuple(form)
 
 
-def _told(value: Any) -> Any:
+def _argument_key(value: Any) -> Any:
     """What tells a task's argument from others: objects are shared by all tasks of a layer."""
     value = value.value if isinstance(value, DataNode) else value
     return ("value", repr(value)) if isinstance(value, VALUES) else ("object", id(value))
@@ -139,9 +139,9 @@ class ViewSource(sources.HandleSource):
     """The chunks of a view, where the handles of a persisted array refer to the blocks that they are parts of."""
 
     def __init__(
-        self, reduction: Reduction, view: View, held: HandleSet, known: workers.Workers, dry_run: bool
+        self, reduction: Reduction, view: View, handle_set: HandleSet, known: workers.Workers, dry_run: bool
     ) -> None:
-        super().__init__(reduction, [held], [view.layer], known, dry_run)
+        super().__init__(reduction, [handle_set], [view.layer], known, dry_run)
         self.view = view
 
     slices = sources.Source.slices
@@ -172,8 +172,8 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
     client = view and next(iter(view.layer.mapping.values())).client
     if view is None or client is None:
         return None
-    held, known = handles.find_handles(view.layer, client), workers.of_client(client)
-    if held is None:
+    handle_set, known = handles.find_handles(view.layer, client), workers.of_client(client)
+    if handle_set is None:
         known, found = handles.survey(client, [(view.name, view.numblocks, view.layer)])
         homes = handles.homes_of(view.layer, found[0]) if found else []
         is_cut = any(cuts for _, cuts in view.parts.values())
@@ -181,5 +181,5 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
         if not homes or not is_known or not sources.fit(reduction, homes, known):
             return None
         unknown = tuple((math.nan,) * n for n in view.numblocks)
-        held = handles.keep_handles(view.layer, view.name, unknown, homes, known, is_placed=False)
-    return ViewSource(reduction, view, held, known, dry_run)
+        handle_set = handles.keep_handles(view.layer, view.name, unknown, homes, known, is_placed=False)
+    return ViewSource(reduction, view, handle_set, known, dry_run)

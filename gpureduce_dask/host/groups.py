@@ -96,11 +96,11 @@ def reduce_many(chunks: Sequence[Chunk], bound: Binned, axes: Axes, places: Sequ
     step = max(1, min(BLOCK * shape[cut] // max(1, most), JOINED // max(1, states)))
     labels = [np.concatenate([_labels_of(chunks, i, bound, axis, places) for i in each]) for each in stretches]
     starts = [places[each[0]] for each in stretches] if places else None
-    told = replace(bound, bins=replace(bound.bins, known=None))
+    unlabelled = replace(bound, bins=replace(bound.bins, known=None))
     for start in range(0, shape[cut], step):
         at = (*(slice(None),) * cut, slice(start, start + step))
         blocks = (_side_by_side([chunks[i][0] for i in each], at, axis) for each in stretches)
-        view, cells = _states(zip(blocks, labels, strict=True), told, axes, starts)
+        view, cells = _states(zip(blocks, labels, strict=True), unlabelled, axes, starts)
         for (name, _), values in zip(bound.cells.fields, cells, strict=True):
             partial[name][at] = view.partial(values, bound.bins.count)
     return partial
@@ -392,16 +392,16 @@ def _fold_runs(states: State, blocks: tuple[Array, ...], panel: Panel, bound: Bo
 def _states_of(blocks: tuple[Array, ...], panel: Panel, bound: Bound) -> State:
     """The state of each run, of shape (outer, runs, inner)."""
     runs, (outer, _, inner) = panel.runs, blocks[0].shape
-    begins, done = runs.starts.copy(), np.zeros(len(runs.starts), bool)
-    found = tuple(np.empty((outer, len(begins), inner), d) for _, d in bound.fields)
+    starts, done = runs.starts.copy(), np.zeros(len(runs.starts), bool)
+    found = tuple(np.empty((outer, len(starts), inner), d) for _, d in bound.fields)
     positions = panel.positions if bound.indexed or bound.monoid.fold is None else None
     for bit in reversed(range(int(runs.lengths.max()).bit_length())):
         size = 1 << bit
         (which,) = np.nonzero(runs.lengths & size)
         if not len(which):
             continue
-        where = begins[which][:, None] + np.arange(size)
-        begins[which] += size
+        where = starts[which][:, None] + np.arange(size)
+        starts[which] += size
         where = where if runs.order is None else runs.order[where]
         state = _fold(tuple(b[:, where] for b in blocks), where, positions, bound)
         is_later = done[which]

@@ -87,11 +87,11 @@ def bins_of(x: Any, edges: Any, is_even: bool, xp: Any) -> Any:
     inside = (x >= edges[0]) & (x <= edges[-1])
     if is_even and edges.dtype.kind == "f":
         # NumPy's own way (numpy.histogram): a guess by division, put right by the edges themselves.
-        kept = xp.where(inside, x, edges[0]).astype(edges.dtype)
-        scaled = (kept - edges[0]) / (edges[-1] - edges[0]) * (last + 1)
+        clipped = xp.where(inside, x, edges[0]).astype(edges.dtype)
+        scaled = (clipped - edges[0]) / (edges[-1] - edges[0]) * (last + 1)
         found = xp.minimum(scaled.astype(np.intp), last)
-        found -= kept < edges[found]
-        found += (kept >= edges[found + 1]) & (found != last)
+        found -= clipped < edges[found]
+        found += (clipped >= edges[found + 1]) & (found != last)
     else:
         found = xp.minimum(xp.searchsorted(edges, x, side="right") - 1, last)
     return xp.where(inside, found, -1).astype(CODES)

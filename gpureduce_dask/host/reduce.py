@@ -112,10 +112,10 @@ def reduce(
         ordered,
         is_mapped or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
-    apart = () if layout.direct or placed or ordered or is_mapped else layout.apart(shape, _are_added(bound))
-    if apart:
-        folded = reduce(given, bound, tuple(a for a in axes if a not in apart), place)
-        for axis in apart:
+    separate = () if layout.direct or placed or ordered or is_mapped else layout.separate_axes(shape, _are_added(bound))
+    if separate:
+        folded = reduce(given, bound, tuple(a for a in axes if a not in separate), place)
+        for axis in separate:
             folded = combine_axis(folded, bound, axis)
         return _closed(folded, bound, before, final)
     sizes = tuple(d.size for d in (*layout.outer, *layout.inner))
@@ -126,12 +126,12 @@ def reduce(
         if into is not None and not turned and into.flags.c_contiguous and back == [*range(len(back))]:
             _fill(into.reshape(sizes), walk, bound, start, is_added=before is not None)
             return into
-        at_once = final and before is None and math.prod(sizes) > JOINED
-        cells = np.empty(sizes, bound.result) if at_once else np.zeros(sizes, bound.state)
-        _fill(cells, walk, bound, start, final=at_once)
+        writes_results = final and before is None and math.prod(sizes) > JOINED
+        cells = np.empty(sizes, bound.result) if writes_results else np.zeros(sizes, bound.state)
+        _fill(cells, walk, bound, start, final=writes_results)
     partial = cells.reshape([keepdims[a] for a in layout.kept]).transpose(back).reshape(keepdims)
     found: Array = np.ascontiguousarray(partial[turn] if turned else partial).reshape(keepdims)
-    return found if at_once else _closed(found, bound, before, final)
+    return found if writes_results else _closed(found, bound, before, final)
 
 
 def _closed(partial: Array, bound: Bound, before: Array | None, final: bool) -> Array:

@@ -107,10 +107,10 @@ class Stacker:
         partial = partial.squeeze(stretch.axis)
         if self.starts:
             for name in self.positions:
-                partial[name] = self._moved(partial[name], stretch)
+                partial[name] = self._shift_positions(partial[name], stretch)
         return partial
 
-    def _moved(self, index: Array, stretch: Stretch) -> Array:
+    def _shift_positions(self, index: Array, stretch: Stretch) -> Array:
         shape = self._scratch[0].shape
         # Flat: of more than 8,192 elements in several dimensions NumPy 2.4's unravel_index is wrong.
         flat = np.unravel_index(np.maximum(index, 0).reshape(-1), [shape[a] for a in stretch.axes(self.axes)])

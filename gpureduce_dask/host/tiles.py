@@ -76,7 +76,7 @@ class Tiling:
     direct: bool = False
     turned: bool = False  # a copy holds rows as columns, or columns as rows
 
-    def apart(self, shape: tuple[int, ...], are_added: bool) -> tuple[int, ...]:
+    def separate_axes(self, shape: tuple[int, ...], are_added: bool) -> tuple[int, ...]:
         """The chunk's reduced axes but those of the shortest stride, if states of those alone are few.
 
         Axes that do not lie together would be copied; their states are folded in less time.

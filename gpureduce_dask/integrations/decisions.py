@@ -25,7 +25,7 @@ class Rule:
     holds: Callable[[Arguments], bool]
 
 
-class Left(Exception):
+class Fallback(Exception):
     """A call that is dask's to answer; the message is the reason."""
 
 
@@ -47,10 +47,10 @@ def is_lazy_array(x: Any) -> bool:
 
 
 def check(rules: Iterable[Rule], call: Arguments) -> None:
-    """Raise Left for the first rule that holds."""
+    """Raise Fallback for the first rule that holds."""
     for rule in rules:
         if rule.holds(call):
-            raise Left(rule.reason)
+            raise Fallback(rule.reason)
 
 
 def record(found: Any, name: str, call: Arguments, reason: str | None) -> None:

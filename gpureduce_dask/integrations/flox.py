@@ -29,7 +29,7 @@ from ..graph.meta import promises_device
 from ..graph.statistics import COUNTS, SPREADS
 from ..operators import table as operators
 from ..operators.monoid import Monoid
-from .decisions import Arguments, Left, Rule, check
+from .decisions import Arguments, Fallback, Rule, check
 from .match_stock import WithoutWarnings
 
 # Operators by flox's names.
@@ -72,7 +72,7 @@ def _reduce(call: Arguments) -> Any:
     found = run(_without_warnings(ROWS[agg.name], x), **agg.finalize_kwargs).astype(agg.dtype["final"])
     if least > 1 or (least and not (is_whole and agg.name in OWN_NAN and _is_nan(fill))):
         if fill is None:
-            raise Left("what takes the place of too few elements is flox's own")
+            raise Fallback("what takes the place of too few elements is flox's own")
         counts = run(_without_warnings(COUNTS["nancount"], x))
         found = da.map_blocks(_enough, found, counts, least, fill, dtype=found.dtype, meta=found._meta)
     return found, (groups,)

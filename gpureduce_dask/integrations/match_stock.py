@@ -40,7 +40,7 @@ class Found:
     name: str | None = None  # for keys, where it is not the operator's
 
 
-class _Seen(Exception):
+class _Captured(Exception):
     """The arguments of a call that was only looked at."""
 
     def __init__(self, call: Arguments) -> None:
@@ -69,15 +69,15 @@ def _calls_of(hooked: str, names: Sequence[str]) -> dict[str, Arguments]:
         call.apply_defaults()
         if call.arguments["x"] is not probe:  # of another thread
             return stock(*args, **kwargs)
-        raise _Seen(call.arguments)
+        raise _Captured(call.arguments)
 
     setattr(reductions, hooked, look)
     try:
         for name in names:
             try:
                 getattr(da, name)(probe, axis=0)
-            except _Seen as seen:
-                found[name] = seen.call
+            except _Captured as captured:
+                found[name] = captured.call
             except NotImplementedError:  # of arrays that are expressions
                 continue
     finally:
@@ -90,8 +90,8 @@ def _function(f: Any) -> Function:
     if not isinstance(f, partial):
         return f, (), frozenset()
     inner, args, kwargs = _function(f.func)
-    held = dict(kwargs) | {k: v for k, v in f.keywords.items() if k not in OPTIONS}
-    return inner, (*args, *f.args), frozenset(held.items())
+    options = dict(kwargs) | {k: v for k, v in f.keywords.items() if k not in OPTIONS}
+    return inner, (*args, *f.args), frozenset(options.items())
 
 
 def _options(f: Any) -> dict[str, Any]:

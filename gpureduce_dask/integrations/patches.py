@@ -30,7 +30,7 @@ from ..graph.scan_apply import apply as scan_array
 from ..operators import table as operators
 from ..operators.monoid import Bound
 from . import flox, match_stock
-from .decisions import Left, Rule, check, is_lazy_array, record
+from .decisions import Fallback, Rule, check, is_lazy_array, record
 from .match_stock import Arguments, Found, without_warnings
 
 TYPED = frozenset("sum prod nansum nanprod mean nanmean var nanvar std nanstd moment".split())  # they take dtype=
@@ -43,9 +43,9 @@ def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> An
     check(REDUCTIONS, call)
     x, found = _array(call), find(call)
     if found is None:
-        raise Left(UNKNOWN)
+        raise Fallback(UNKNOWN)
     if _is_short(x, found.row, call["axis"]):
-        raise Left(FEW)
+        raise Fallback(FEW)
     name = found.name or found.row
     bound = _bind(found, x.dtype, name)
     if found.row in WARNING and not promises_device(x._meta):  # the kernels do not warn
@@ -70,10 +70,10 @@ def _bind(found: Found, dtype: Any, name: str) -> Bound:
     wanted = bound.result if found.dtype is None else np.dtype(found.dtype)
     if bound.result != wanted and found.row in TYPED:
         if dtypes.kind(wanted) not in "fc" and (found.row in MEANS or dtypes.kind(dtype) in "fc"):
-            raise Left(WRAPS)
+            raise Fallback(WRAPS)
         bound = bind(monoid, (dtype,), wanted, options, name)
     if bound.result != wanted:
-        raise Left(f"its results are {bound.result} here, and {wanted} in dask")
+        raise Fallback(f"its results are {bound.result} here, and {wanted} in dask")
     return bound
 
 
@@ -107,7 +107,7 @@ def _named_scan(call: Arguments, name: str) -> Any:
 
 def _scan_by(row: str, name: str, x: Any, axis: Any, wanted: Any) -> Any:
     if wanted is not None and dtypes.kind(np.dtype(wanted)) not in "fc" and dtypes.kind(x.dtype) in "fc":
-        raise Left(WRAPS)
+        raise Fallback(WRAPS)
     return scan_array(row, x, axis, wanted, name=name)
 
 
@@ -306,8 +306,8 @@ def _take(
         check(ARRAYS if setting == "numpy" else (*ARRAYS, NUMPY), call)
         with deferred.allowed(fuses()):
             return call_on_graphs(build, (call,), {}), None
-    except Left as left:
-        return None, str(left)
+    except Fallback as fallback:
+        return None, str(fallback)
     except GpureduceError as error:
         group_size(name, None)  # its error is the caller's to see; others are dask's to raise, or to answer
         return None, str(error)

@@ -18,7 +18,7 @@ from .monoid import Array, DType, State
 from .totals import C16, F8, I8, NAT, two_sum
 
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, 2026-11
-ABREAST = 1 << 10  # lines side by side from which on a call a row costs less than two copies
+WIDE = 1 << 10  # lines side by side from which on a call a row costs less than two copies
 NARROW = 8  # lines side by side up to which NumPy's accumulate reads them well
 LONG = 256  # elements from which on a line of floats is better cut into stretches side by side
 STRETCH = 16  # elements of those
@@ -36,7 +36,7 @@ def accumulate(ufunc: np.ufunc, block: Array, carry: Array, out: Array, regroups
     if behind is not None:
         return behind
     n, inner = block.shape[1:]
-    if inner >= ABREAST or n < STRETCH:
+    if inner >= WIDE or n < STRETCH:
         return _rows(ufunc, block, carry, out)
     if not regroups:
         return _lines(ufunc, block, carry, out)
@@ -156,7 +156,7 @@ def pairs(block: Array, hi: Array, lo: Array, out: Array) -> tuple[Array, Array]
         return two_sum(*behind)
     n, inner = block.shape[1:]
     done = 0
-    if inner < ABREAST and n >= STRETCH:
+    if inner < WIDE and n >= STRETCH:
         step = 0 if inner >= NARROW else PLAIN if n >= 2 * PLAIN else n
         stretches = _Stretches(np.add, block, out, hi.dtype, step)
         done = stretches.length

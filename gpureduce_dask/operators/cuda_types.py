@@ -250,11 +250,11 @@ def average(x: DType, weight: DType) -> str:
 
 
 def first(dtype: DType) -> str:
-    return f"Kept<{element(dtype)}, false>"
+    return f"FirstLast<{element(dtype)}, false>"
 
 
 def last(dtype: DType) -> str:
-    return f"Kept<{element(dtype)}, true>"
+    return f"FirstLast<{element(dtype)}, true>"
 
 
 def affine(factor: DType, term: DType) -> str:

@@ -175,7 +175,7 @@ def distance(here: State, there: State) -> Array:
     return apart if len(here) == 1 else apart + (there[1] - here[1])
 
 
-def moved(mean: State, by: Array) -> State:
+def offset_mean(mean: State, by: Array) -> State:
     return (mean[0] + by,) if len(mean) == 1 else totals.two_sum(mean[0], by + mean[1])
 
 
@@ -196,7 +196,7 @@ def combine(earlier: State, later: State) -> State:
     m2 = earlier[-1] + later[-1]
     apart = distance(earlier[1:-1], later[1:-1])
     m2 = m2 + sum(p * (p * (earlier[0] * share)) for p in parts(apart))
-    return merged(earlier, later, (count, *moved(earlier[1:-1], apart * share), m2))
+    return merged(earlier, later, (count, *offset_mean(earlier[1:-1], apart * share), m2))
 
 
 def spread(state: State, ddof: float) -> Array:

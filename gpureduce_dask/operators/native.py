@@ -226,8 +226,8 @@ def row_summary(block: Array, what: int, pivot: Array | None) -> RowSummary | No
     found = RowSummary(*(np.empty((outer, 1), kind) for kind in kinds))
     pivots = np.zeros(outer) if pivot is None else np.ascontiguousarray(pivot, "f8")
     fields = (getattr(found, f.name) for f in dataclass_fields(found))
-    asked = np.array([what], np.int64)
-    _call(loops[f"several_{block.dtype.name}"], block, *_sizes(outer, block.strides[0], n), asked, pivots, *fields)
+    statistics = np.array([what], np.int64)
+    _call(loops[f"several_{block.dtype.name}"], block, *_sizes(outer, block.strides[0], n), statistics, pivots, *fields)
     return found
 
 

@@ -130,11 +130,11 @@ def search(arg: Callable[..., Array], best: np.ufunc, rows: Array) -> Array:
     starts = lines[:, None] + np.arange(0, n, step)
     extrema = best.reduceat(flat, starts.reshape(-1)).reshape(starts.shape)
     at: Array = np.minimum(arg(extrema, axis=1) * step, n - step)  # a last stretch is lengthened by what is no extremum
-    begins, stretches = lines + at, sliding_window_view(flat, step)
+    firsts, stretches = lines + at, sliding_window_view(flat, step)
     few = max(COPIED // (step * rows.itemsize), 1)
     for start in range(0, outer, few):
         some = slice(start, start + few)
-        at[some] += arg(stretches[begins[some]], axis=1)
+        at[some] += arg(stretches[firsts[some]], axis=1)
     return at
 
 

@@ -24,7 +24,7 @@ from .totals import I8
 # Xeon 2.6 GHz (2 MiB of L2 a core), NumPy 2.4, 2026-11
 FEW = 1 << 9  # numbers that are multiplied before anything is looked at;
 MOST, LEAST = 1 << 6, 1 << 4  # of more so many, and fewer where one leaves the range
-ABREAST = 1 << 6  # neighbours that a call should have to multiply at a time
+CALL_WIDTH = 1 << 6  # neighbours that a call should have to multiply at a time
 MANTISSAS = 1 << 9  # and of values from a half up to one
 LOOKED_AT = 1 << 15  # products at a time, which stay in cache
 FARTHEST = 1 << 14  # exponents beyond which every result has left the range
@@ -93,10 +93,10 @@ def scaled(value: Array, exponent: Any = 0) -> tuple[Array, Array]:
         return near, exponent + np.where(np.isfinite(value), more, 0).astype(I8)
     size = np.maximum(np.abs(value.real), np.abs(value.imag))
     more = np.where(np.isfinite(size), np.frexp(size)[1], 0)
-    return moved(value, -more), exponent + more.astype(I8)
+    return ldexp(value, -more), exponent + more.astype(I8)
 
 
-def moved(value: Array, exponent: Array) -> Array:
+def ldexp(value: Array, exponent: Array) -> Array:
     """Values times powers of two."""
     if value.dtype.kind != "c":
         return np.asarray(np.ldexp(value, exponent))
@@ -126,7 +126,7 @@ def _fold(block: Array) -> State:
     """A few numbers multiplied as they are, and what comes of those with exponents; where one leaves the range, fewer
     and at last none."""
     _, n, inner = block.shape
-    few = n if n <= FEW else min(max(n * inner // ABREAST, LEAST), MOST)
+    few = n if n <= FEW else min(max(n * inner // CALL_WIDTH, LEAST), MOST)
     for length in (few, LEAST):
         try:
             with np.errstate(over="raise", under="raise"):
@@ -164,7 +164,7 @@ def number(state: State) -> Array:
     """What a state stands for."""
     if len(state) == 1 or not np.any(state[1]):
         return state[0]
-    return moved(state[0], np.clip(state[1], -FARTHEST, FARTHEST))
+    return ldexp(state[0], np.clip(state[1], -FARTHEST, FARTHEST))
 
 
 def finalise(state: State, dtype: DType) -> Array:

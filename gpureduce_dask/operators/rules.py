@@ -70,7 +70,7 @@ class Rule:
         for each in dtypes:
             check(self.operation, self.kinds, each)
         if dtype is not None:
-            return self.asked(dtypes, dtype)
+            return self.checked(dtypes, dtype)
         try:
             return self.of(np.result_type(*dtypes))
         except TypeError as error:
@@ -79,7 +79,7 @@ class Rule:
                 message(self.operation, received, "dtypes with a common one", "Convert one with astype.")
             ) from error
 
-    def asked(self, dtypes: tuple[DType, ...], dtype: DType) -> DType:
+    def checked(self, dtypes: tuple[DType, ...], dtype: DType) -> DType:
         """The dtype that the caller asks for, where it can hold results."""
         remedy = "Convert the result with astype."
         if self.free is None:

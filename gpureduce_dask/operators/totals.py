@@ -149,12 +149,12 @@ def count_true(block: Array) -> Array:
     if outer * inner == 1:
         return np.full((1, 1), np.count_nonzero(block), I8)
     ones = (block.view(np.uint8) != 0).view(np.uint8)  # a bool's byte may be any but 0
-    beside = max(1, min(-(-SIDE // inner), n // LEAST))
-    rows = min(BYTE, n // beside)
+    side_rows = max(1, min(-(-SIDE // inner), n // LEAST))
+    rows = min(BYTE, n // side_rows)
     if rows < LEAST:
         return _count_bytes(ones)
-    even = n - n % (rows * beside)
-    head = ones[:, :even].reshape(outer, -1, rows, beside * inner)
+    even = n - n % (rows * side_rows)
+    head = ones[:, :even].reshape(outer, -1, rows, side_rows * inner)
     counts = _count_bytes(np.add.reduce(head, axis=2, dtype=np.uint8).reshape(outer, -1, inner))
     return counts + _count_bytes(ones[:, even:]) if even < n else counts
 

@@ -146,7 +146,7 @@ def _walk(step: Step, n: int, grid: int) -> Plan:
     return Plan((Launch(step.kernel, 1, step.threads, (IN, 0), (OUT, 0), n),), n, 1)
 
 
-def _beside(step: Step, suffix: str) -> str:
+def _companion(step: Step, suffix: str) -> str:
     """Another kernel of the step's file, which does not ask how shared memory is laid out."""
     return f"step_scan_{step.number:02}_{suffix}<{{T}}, {step.threads}>"
 
@@ -164,7 +164,7 @@ def _fan(step: Step, n: int, grid: int) -> Plan:
         room.launches.append(Launch(step.kernel, blocks, step.threads, reads, writes, length, totals))
         if blocks == 1:
             return Plan((*room.launches, *reversed(after)), n, room.taken)
-        after.append(Launch(_beside(step, "fan"), blocks, step.threads, writes, writes, length, totals))
+        after.append(Launch(_companion(step, "fan"), blocks, step.threads, writes, writes, length, totals))
         reads = writes = totals
         length = blocks
 
@@ -181,7 +181,7 @@ def _reduce_then_scan(step: Step, n: int, grid: int) -> Plan:
         after.append(Launch(step.kernel, blocks, step.threads, reads, writes, length, totals))
         if blocks == 1:
             return Plan((*room.launches, *reversed(after)), n, room.taken)
-        room.launches.append(Launch(_beside(step, "reduce"), blocks, step.threads, reads, totals, length))
+        room.launches.append(Launch(_companion(step, "reduce"), blocks, step.threads, reads, totals, length))
         reads = writes = totals
         length = blocks
 
@@ -192,7 +192,7 @@ def _two_level(step: Step, n: int, grid: int) -> Plan:
     totals = (SCRATCH, 0)
     return Plan(
         (
-            Launch(_beside(step, "reduce"), blocks, step.threads, (IN, 0), totals, n),
+            Launch(_companion(step, "reduce"), blocks, step.threads, (IN, 0), totals, n),
             Launch(f"step_scan_02<{{T}}, {padded}, 1024>", 1, 1024, totals, totals, blocks),
             Launch(step.kernel, blocks, step.threads, (IN, 0), (OUT, 0), n, totals),
         ),

@@ -49,17 +49,19 @@ class Run:
         self._starts = [self._ready(each, at, x.dtype, device) for each in self._plan.launches]
         self.refill()
 
-    def _ready(self, todo: Launch, at: Callable[[Buffer], int], dtype: Any, device: int) -> Callable[[], None]:
-        function = compiler.function(todo.kernel.format(T=TYPES[dtype]), device)
-        task = TASK.pack(at(todo.reads), at(todo.writes), at(todo.more), self._counter.data.ptr, todo.n, todo.m)
-        how = start_cooperative if todo.cooperative else launch.start_kernel
-        shared = todo.shared * dtype.itemsize
+    def _ready(self, planned: Launch, at: Callable[[Buffer], int], dtype: Any, device: int) -> Callable[[], None]:
+        function = compiler.function(planned.kernel.format(T=TYPES[dtype]), device)
+        task = TASK.pack(
+            at(planned.reads), at(planned.writes), at(planned.more), self._counter.data.ptr, planned.n, planned.m
+        )
+        start_grid = start_cooperative if planned.cooperative else launch.start_kernel
+        shared = planned.shared * dtype.itemsize
 
         def start() -> None:
             import cupy
 
             stream = cupy.cuda.get_current_stream().ptr
-            how(function.ptr, todo.blocks, todo.threads, shared, task, stream)
+            start_grid(function.ptr, planned.blocks, planned.threads, shared, task, stream)
 
         return start
 
@@ -121,6 +123,6 @@ def start_cooperative(entry: int, blocks: int, threads: int, shared_bytes: int, 
     from cupy_backends.cuda.api import driver
 
     context.enter()
-    held = ctypes.create_string_buffer(task, len(task))
-    pointer = ctypes.c_void_p(ctypes.addressof(held))
+    buffer = ctypes.create_string_buffer(task, len(task))
+    pointer = ctypes.c_void_p(ctypes.addressof(buffer))
     driver.launchCooperativeKernel(entry, blocks, 1, 1, threads, 1, 1, shared_bytes, stream, ctypes.addressof(pointer))

@@ -149,15 +149,15 @@ def scan_costs() -> str:
     runtime = need("cupy").cuda.runtime
     from ..device import scan_cost_tables
 
-    told, found = [], {gpu["name"].decode(): gpu for gpu in visible(runtime)}
+    lines, found = [], {gpu["name"].decode(): gpu for gpu in visible(runtime)}
     for name, gpu in found.items():
         architecture = f"sm_{gpu['major']}{gpu['minor']}"
         table, why = scan_cost_tables.in_use(name, architecture)
         nearest = "" if table.architecture == architecture else f", the nearest to {architecture} that was measured"
         if why:
             raise Doubt(f"{why}; in use: {table}{nearest}")
-        told.append(f"{name}: {table}{nearest}")
-    return "; ".join(told) or str(scan_cost_tables.shipped())
+        lines.append(f"{name}: {table}{nearest}")
+    return "; ".join(lines) or str(scan_cost_tables.shipped())
 
 
 def transfers() -> str:
@@ -334,18 +334,18 @@ def verdict(findings: Sequence[Finding]) -> str:
     if state.get("dask") != "ok":
         return "Not ready: mend dask and distributed first."
     loops = "compiled loops" if state.get("host loops") == "ok" else "without compiled loops"
-    told = [f"Ready for NumPy chunks on this machine: {count(processors(), 'processor')}, {loops}."]
+    sentences = [f"Ready for NumPy chunks on this machine: {count(processors(), 'processor')}, {loops}."]
     if state.get("GPUs") == state.get("kernels") == "ok":
         lacking = [each.check.name for each in findings if each.check.purpose == CLUSTER and each.state != "ok"]
         cluster = f"; a cluster of them is without {', '.join(lacking)}" if lacking else ", and for a cluster of them"
-        told.append(f"Ready for GPUs, {text['GPUs']}{cluster}.")
+        sentences.append(f"Ready for GPUs, {text['GPUs']}{cluster}.")
     elif state.get("driver") == "ok" or broken:
-        told.append("GPUs: not ready, see above.")
+        sentences.append("GPUs: not ready, see above.")
     else:
-        told.append("GPUs: none found; NumPy chunks need none.")
+        sentences.append("GPUs: none found; NumPy chunks need none.")
     if broken:
-        told.append(f"Broken: {', '.join(broken)}.")
-    return " ".join(told)
+        sentences.append(f"Broken: {', '.join(broken)}.")
+    return " ".join(sentences)
 
 
 def processors() -> int:

@@ -102,14 +102,14 @@ template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>,
     }
 };
 // The place of the last element that is no NaN, or of the first; what stands there is read at the end.
-template <class T, bool Last> struct Key<Both<Kept<T, Last>, Tally<T, false>>> : KeyDefaults {
+template <class T, bool Last> struct Key<Both<FirstLast<T, Last>, Tally<T, false>>> : KeyDefaults {
     typedef u32 Code;
     static const bool may_be_zero = true, rises = Last;
     static GR_HD u32 at(const T& x, u32 place) { return is_nan(x) ? 0 : Last ? place + 1 : ~place; }
     static GR_HD u32 place(u32 word) { return Last ? word - 1 : ~word; }
     template <class Position, class Element>
-    static GR_HD BothState<Kept<T, Last>, Tally<T, false>> state(u32 word, u32 place, bool is_there, Position, Element element) {
-        if (word == 0) return {Kept<T, Last>::identity(), is_there};
+    static GR_HD BothState<FirstLast<T, Last>, Tally<T, false>> state(u32 word, u32 place, bool is_there, Position, Element element) {
+        if (word == 0) return {FirstLast<T, Last>::identity(), is_there};
         return {{element(place), {1}}, is_there};
     }
 };

@@ -1,6 +1,7 @@
 // Any groups, in order: positions sorted by label make each group a stretch, which is cut into pieces of at most `slots`
-// elements. A team of lanes folds a piece, or where `tiles` cells lie side by side a thread folds a column. Chunk c of a launch has
-// its operands in base[2c], and in base[2c + 1] its positions and where stretches begin (one more than groups).
+// elements. A sub-warp folds a piece, or where `tiles` cells lie side by side a thread folds a column. Chunk c of a
+// launch has its operands in base[2c], and in base[2c + 1] its positions and where stretches begin (one more than
+// groups).
 #pragma once
 #include "../core/state.cuh"
 #include "../warp/reduce.cuh"
@@ -78,22 +79,22 @@ GR_HD typename Op::State fold_stretch(const Task& task, const Base* chunk, const
         [&](u32 at) { return Indexed ? chunk->index + task.run.at(at).c : 0; });
 }
 
-// Grid: ceil(chunks x rows x pieces / teams) where `chunks` is the most pieces there can be. A team of Lanes neighbouring
-// lanes takes a piece, and writes a state a chunk, row and piece.
+// Grid: ceil(chunks x rows x pieces / sub-warps) where `chunks` is the most pieces there can be. A sub-warp of Lanes
+// neighbouring lanes takes a piece, and writes a state a chunk, row and piece.
 template <class Op, bool Indexed, int Lanes, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_pieces(const __grid_constant__ Task<2 * CHUNKS_OF_PIECES> task) {
     typedef typename Op::In In;
-    const u64 team = (u64)blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes, lane = threadIdx.x % Lanes;
-    const bool is_there = team < task.runs;
-    const u64 line = !is_there ? 0 : task.chunks > 1 ? task.by_width.of(team) : team;  // a chunk's row
-    const u64 number = team - line * task.chunks, row = line % task.rows;
+    const u64 subwarp = (u64)blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes, lane = threadIdx.x % Lanes;
+    const bool is_there = subwarp < task.runs;
+    const u64 line = !is_there ? 0 : task.chunks > 1 ? task.by_width.of(subwarp) : subwarp;  // a chunk's row
+    const u64 number = subwarp - line * task.chunks, row = line % task.rows;
     const Base* chunk = task.base + line / task.rows * 2;
     const Piece piece = is_there ? find_piece(task, (const u32*)chunk[1].b, number) : Piece{0, 0};
     const u8* a = chunk->a + row * task.length * Reader<In>::size_a;
     const u8* b = chunk->b + row * task.length * Reader<In>::size_b;
     typename Op::State state = fold_stretch<Op, Indexed>(task, chunk, a, b, part_of<Op, Lanes, u64>(piece));
     state = warp_reduce<Op, Lanes>(state);
-    if (is_there && lane == 0) ((typename Op::State*)task.out)[team] = state;
+    if (is_there && lane == 0) ((typename Op::State*)task.out)[subwarp] = state;
 }
 
 // Grid: chunks x rows x pieces x column tiles (`runs` of them). Writes a state a chunk, row, piece and column.
@@ -112,7 +113,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_columns(const __grid_
         fold_stretch<Op, Indexed>(task, chunk, a, b, Part<u64>{piece.start, piece.stop, 1});
 }
 
-// All Lanes lanes of a team call: the states of a group's pieces in order, a share of them to each lane. Valid in the first.
+// All Lanes lanes of a sub-warp call: the states of a group's pieces in order, a share of them to each lane. Valid in
+// the first.
 template <class Op, int Lanes, class Get> GR_HD typename Op::State join_parts(u64 pieces, Get get) {
     const u64 each = (pieces + Lanes - 1) / Lanes, from = threadIdx.x % Lanes * each;
     const u64 to = from + each < pieces ? from + each : pieces;

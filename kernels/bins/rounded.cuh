@@ -198,8 +198,8 @@ template <class Op, int Lanes> struct Rounding {
 template <class Op, int Lanes, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_round(const __grid_constant__ Task<2> task) {
     const u32 apart = (u32)task.slots, each = ExactWords<Op>::each(apart);
-    const u64 cells = task.rows * task.cells, teams = Threads / Lanes;
-    for (u64 cell = blockIdx.x * teams + threadIdx.x / Lanes; cell < cells; cell += gridDim.x * teams) {
+    const u64 cells = task.rows * task.cells, subwarps = Threads / Lanes;
+    for (u64 cell = blockIdx.x * subwarps + threadIdx.x / Lanes; cell < cells; cell += gridDim.x * subwarps) {
         const u64 row = cell / task.cells, group = cell - row * task.cells;
         const i64* words = (const i64*)task.base[0].a + row * task.cells * each + group;
         const f64 count = Added<Op>::counted ? (f64)words[(each - 1) * task.cells] : 0;

@@ -1,6 +1,6 @@
 // Segmented reduction of rows that share their segments and fit in shared memory: a block stores the elements of some in the
-// order of groups, which all rows have in common, so that a group is a stretch of each row that a team of lanes folds. Longer
-// stretches are cut into pieces.
+// order of groups, which all rows have in common, so that a group is a stretch of each row that a sub-warp folds.
+// Longer stretches are cut into pieces.
 #pragma once
 #include "../core/shared.cuh"
 #include "pieces.cuh"
@@ -109,7 +109,7 @@ GR_HD void store_rows(const Task<2>& task, const RowTile<Op>& tile) {
     }
 }
 
-// All lanes call: a team's state of a piece of a row in shared memory, valid in its first lane.
+// All lanes call: a sub-warp's state of a piece of a row in shared memory, valid in its first lane.
 template <class Op, bool Indexed, int Lanes>
 GR_HD typename Op::State fold_ordered(const Task<2>& task, const typename Op::In* row, const Piece& piece) {
     const u32* order = (const u32*)task.partials;
@@ -131,10 +131,10 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 1024 / Thread
     const u32* const starts = (const u32*)task.base[1].b;
     State* const out = (State*)task.out + tile.first * task.cells;
     const u32 groups = (u32)task.cells, size = (u32)task.slots, lane = threadIdx.x % Lanes;
-    const u32 teams = Threads / Lanes, team = threadIdx.x / Lanes, first = threadIdx.x / 32 * (32 / Lanes);
+    const u32 subwarps = Threads / Lanes, subwarp = threadIdx.x / Lanes, first = threadIdx.x / 32 * (32 / Lanes);
     bool is_cut = false;
-    Cells cell(groups, team, teams);
-    for (u32 i = first; i < tile.rows * groups; i += teams, cell.next()) {
+    Cells cell(groups, subwarp, subwarps);
+    for (u32 i = first; i < tile.rows * groups; i += subwarps, cell.next()) {
         const bool is_there = cell.row < tile.rows;
         const u32 start = is_there ? starts[cell.column] : 0, end = is_there ? starts[cell.column + 1] : 0;
         const u32 stop = end - start > size ? start + size : end;
@@ -145,8 +145,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 1024 / Thread
     if (is_cut && lane == 0) atomicOr(tile.is_cut, 1u);
     __syncthreads();
     if (!*tile.is_cut) return;
-    Cells next(tile.more, team, teams);
-    for (u32 i = first; i < tile.rows * tile.more; i += teams, next.next()) {
+    Cells next(tile.more, subwarp, subwarps);
+    for (u32 i = first; i < tile.rows * tile.more; i += subwarps, next.next()) {
         const bool is_there = next.row < tile.rows;
         const Piece piece = is_there ? find_piece(task, starts, groups + next.column) : Piece{0, 0};
         const State state = fold_ordered<Op, Indexed, Lanes>(task, tile.row(is_there ? next.row : 0), piece);

@@ -59,9 +59,9 @@ struct Rest {
     u64 low;
     i64 high;
     GR_HD void add(u64 value, i64 above, u32 shift) {  // 96 bits and a sign, by less than 32
-        const u64 moved = value << shift;
-        low += moved;
-        high += (i64)((u64)above << shift | (shift ? value >> (64 - shift) : 0)) + (low < moved);
+        const u64 shifted = value << shift;
+        low += shifted;
+        high += (i64)((u64)above << shift | (shift ? value >> (64 - shift) : 0)) + (low < shifted);
     }
 };
 
@@ -146,16 +146,16 @@ template <class Op, int Columns> struct Window {
     }
     // Adds a number of 64 bits, and `above` beyond it.
     template <int F> GR_HD void add_to(u32 k, u32 limb, u64 value, u32 above) const {
-        u32 low = (u32)value, held = atomicAdd(word_of<F>(k, limb, 0), low), up = (u32)(value >> 32);
-        const bool carry = held + low < low;
+        u32 low = (u32)value, old = atomicAdd(word_of<F>(k, limb, 0), low), up = (u32)(value >> 32);
+        const bool carry = old + low < low;
         if (FieldAt<F>::words_a_limb == 2) {
             up += carry;
             if (up) atomicAdd(word_of<F>(k, limb, 1), up);
         } else {
             const u32 middle = up + carry;
             above += middle < up;
-            held = middle ? atomicAdd(word_of<F>(k, limb, 1), middle) : 0;
-            above += held + middle < middle;
+            old = middle ? atomicAdd(word_of<F>(k, limb, 1), middle) : 0;
+            above += old + middle < middle;
             if (above) atomicAdd(word_of<F>(k, limb, 2), above);
         }
     }

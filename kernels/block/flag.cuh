@@ -27,8 +27,8 @@ GR_HD void begin_flag(u32* flag, u32 number, u32 which, u32 lanes) {
 }
 
 // True for the lanes of a warp that raise and await for it, the others being held by __syncwarp: one, and under the checker
-// all, which does not see that the one speaks for them.
-GR_HD bool speaks(u32 lane) {
+// all, which does not see that the one stands for them.
+GR_HD bool represents_warp(u32 lane) {
 #ifdef GR_CHECKED
     return true;
 #else

@@ -57,7 +57,7 @@ template <class T, int N> GR_HD Pack<T, N> load_unaligned(const u8* from) {
 }
 
 // Stores a value that this launch does not read again: it need not stay in L2.
-template <class T> GR_HD void store_once(T* to, const T& value) {
+template <class T> GR_HD void store_streaming(T* to, const T& value) {
     const int wide = WordBytes<sizeof(T), alignof(T)>::count;
     typedef typename Word<wide>::type W;
     union Both { W words[sizeof(T) / wide]; T value; GR_HD Both(const T& x) : value(x) {} } both(value);
@@ -65,7 +65,7 @@ template <class T> GR_HD void store_once(T* to, const T& value) {
     for (int i = 0; i < (int)sizeof(T) / wide; i++) __stcs((W*)to + i, both.words[i]);
 }
 // The same of N elements that lie together, from a multiple of their size (of 16 when larger).
-template <class T, int N> GR_HD void store_pack_once(void* to, const Pack<T, N>& pack) {
+template <class T, int N> GR_HD void store_pack_streaming(void* to, const Pack<T, N>& pack) {
     const int wide = WordBytes<sizeof(T) * N, 16>::count;
     typedef typename Word<wide>::type W;
     union Both { W words[sizeof(T) * N / wide]; Pack<T, N> pack; GR_HD Both(const Pack<T, N>& x) : pack(x) {} } both(pack);

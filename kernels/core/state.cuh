@@ -75,7 +75,7 @@ template <class T> GR_HD T shuffle_xor(u32 mask, T value, int bits) {
     return both.value;
 }
 
-// All lanes of `mask` call. The value of lane `lane` of each team of `width` lanes.
+// All lanes of `mask` call. The value of lane `lane` of each sub-warp of `width` lanes.
 template <class T> GR_HD T shuffle_from(u32 mask, T value, int lane, int width) {
     Exchanged<T> both(value);
 #pragma unroll

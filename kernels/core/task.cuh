@@ -9,12 +9,12 @@ struct Base { const u8 *a, *b; i64 index; };
 // Where elements lie that are read together: of one or two operands, and of up to four.
 struct Pointers {
     const u8 *a, *b;
-    GR_HD Pointers moved(const Offset& by) const { return {a + by.a, b + by.b}; }
+    GR_HD Pointers offset_by(const Offset& by) const { return {a + by.a, b + by.b}; }
 };
 struct Pointers4 : Pointers {
     const u8* more[2];
-    GR_HD Pointers4 moved(const Offset4& by) const {
-        return {Pointers::moved(by), {more[0] + by.more[0], more[1] + by.more[1]}};
+    GR_HD Pointers4 offset_by(const Offset4& by) const {
+        return {Pointers::offset_by(by), {more[0] + by.more[0], more[1] + by.more[1]}};
     }
 };
 

@@ -22,15 +22,15 @@ template <int Wide> struct Column {
 
 // The runs of a block: from `begin` on up to `end` of those of its chunk, where runs are even (one stride apart in a
 // chunk) and each split is of one chunk; else of those of all chunks. `before` are the runs of earlier chunks.
-template <bool Even, class Todo> struct SplitRuns {
+template <bool Even, class TaskT> struct SplitRuns {
     const Base* base;
     u64 size, begin, end, before;
     bool is_last;
 
-    GR_HD SplitRuns(const Todo& task, u64 split) {
+    GR_HD SplitRuns(const TaskT& task, u64 split) {
         u64 part = split, parts = task.splits, runs = task.runs * task.chunks;
         base = &task.base[0], before = 0;
-        if constexpr (Even && Todo::most_chunks > 1) {
+        if constexpr (Even && TaskT::most_chunks > 1) {
             parts /= task.chunks, runs = task.runs;
             const u64 chunk = part / parts;
             base += chunk, before = chunk * runs, part -= chunk * parts;
@@ -50,23 +50,23 @@ template <class Op, int V> struct ColumnsFor<Op, V, false, false> { typedef Colu
 template <class Op, int V> struct ColumnsFor<Op, V, false, true> { typedef StoppingColumns<Op, V> type; };
 
 // All lanes of the warp call. Runs first, first + stride, ..., so many, or as many of them as decide.
-template <class Op, int V, int Items, bool Even, bool Unaligned, class Running, class Todo>
-GR_HD void absorb_columns(Running& columns, const Todo& task, const typename Todo::Place& row, const Base* base,
-                          u64 slot, u64 first, u64 count, u64 stride, const i64 (&within)[V]) {
-    RunWalk<Op, V, Even, Unaligned, Todo> walk(task, row, base, slot, first, count, stride, within);
+template <class Op, int V, int Items, bool Even, bool Unaligned, class Running, class TaskT>
+GR_HD void absorb_columns(Running& columns, const TaskT& task, const typename TaskT::Place& row, const Base* base,
+                          u64 slot, u64 first, u64 count, u64 stride, const i64 (&column_offset)[V]) {
+    RunWalk<Op, V, Even, Unaligned, TaskT> walk(task, row, base, slot, first, count, stride, column_offset);
     walk.template take_all<Items>(columns);
 }
 
 // The state of column j; a position is looked up from how many elements the thread had taken, from run `first` on.
-template <class Op, int V, class Running, class Todo>
-GR_HD typename Op::State settle_column(Running& columns, int j, const Todo& task, const typename Todo::Place& row,
+template <class Op, int V, class Running, class TaskT>
+GR_HD typename Op::State settle_column(Running& columns, int j, const TaskT& task, const typename TaskT::Place& row,
                                        u64 first,
-                                       u64 stride, i64 within) {
+                                       u64 stride, i64 column_offset) {
     typename Op::State state = columns.settle(j);
     if constexpr (Running::counts)
         columns.locate(state, j, [&](u32 taken) {
             const Base* base;
-            return find_line<typename Op::In, V>(task, row, first + taken * stride, base).index + within;
+            return find_line<typename Op::In, V>(task, row, first + taken * stride, base).index + column_offset;
         });
     return state;
 }
@@ -86,24 +86,24 @@ template <class State, class Op, int Columns, int Threads, int Tall> GR_HD void 
     }
 }
 
-// The last block of a tile folds what all of them published: teams of threads a column, each a range of splits.
+// The last block of a tile folds what all of them published: threads of one column take a range of splits each.
 template <class Op, int Threads, int Columns, class Partials>
 GR_HD void fold_tile(const Partials& partials, u64 splits) {
     typename Op::State* each = (typename Op::State*)GR_SHARED;
-    const u32 teams = Columns >= Threads ? 1 : Threads / Columns;
-    const u64 share = (splits + teams - 1) / teams;
-    for (u32 item = threadIdx.x; item < teams * Columns; item += Threads) {
-        u32 q = item % Columns, team = item / Columns;
+    const u32 ranges = Columns >= Threads ? 1 : Threads / Columns;
+    const u64 share = (splits + ranges - 1) / ranges;
+    for (u32 item = threadIdx.x; item < ranges * Columns; item += Threads) {
+        u32 q = item % Columns, range = item / Columns;
         typename Op::State state = Op::identity();
-        const u64 end = (team + 1) * share < splits ? (team + 1) * share : splits;
+        const u64 end = (range + 1) * share < splits ? (range + 1) * share : splits;
         combine_partials<Op, (sizeof(typename Op::State) > 24 ? 1 : sizeof(typename Op::State) > 8 ? 2 : 4)>(
-            state, partials, team * share * Columns + q, end * Columns, Columns);
+            state, partials, range * share * Columns + q, end * Columns, Columns);
         each[item] = state;
     }
     __syncthreads();
     for (u32 q = threadIdx.x; q < Columns; q += Threads) {
         typename Op::State state = each[q];
-        for (u32 team = 1; team < teams; team++) state = Op::combine(state, each[team * Columns + q]);
+        for (u32 range = 1; range < ranges; range++) state = Op::combine(state, each[range * Columns + q]);
         each[q] = state;
     }
     __syncthreads();
@@ -175,7 +175,7 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Unaligned>::blo
     Column<Wide> column(task, tile);
     typename ColumnsFor<Op, V, Even && Op::commutative>::type columns;
     columns.start();
-    const i64 within[V] = {};
+    const i64 column_offset[V] = {};
     const auto row = task.row_at(column.outer);
     const SplitRuns<Even, TaskOf<Op, Chunks>> share(task, split);
     u64 end = share.end, first = share.begin + column.down, stride = tall;
@@ -187,11 +187,11 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Unaligned>::blo
     const u64 count = column.inside && first < end ? (end - first + stride - 1) / stride : 0;
     if (Op::from_last) first = end - 1, stride = 0 - stride;
     absorb_columns<Op, V, Items, Even, Unaligned>(columns, task, row, share.base, column.slot, first, count, stride,
-                                                  within);
+                                                  column_offset);
     const u64 from = share.before + share.begin + column.down;
 #pragma unroll
     for (int j = 0; j < V; j++) {
-        const State state = settle_column<Op, V>(columns, j, task, row, from, tall, within[j]);
+        const State state = settle_column<Op, V>(columns, j, task, row, from, tall, column_offset[j]);
         each[column.down * (Wide * V) + column.across * V + j] = state;
     }
     finish_tile<Op, Emit, V, Threads, Wide, Unaligned, Finish>(task, tile, split);

@@ -33,7 +33,7 @@ template <class State> struct Published {
     GR_HD bool read(u32 i, State& to) const { return at[i].read(to); }
     GR_HD void clear(u32 i) const { at[i].clear(); }
 };
-template <class State, int Finish, class Todo> GR_HD auto partials_of(const Todo& task, u64 first) {
+template <class State, int Finish, class TaskT> GR_HD auto partials_of(const TaskT& task, u64 first) {
     if constexpr (Finish == POLLED) return Published<State>{(TileState<State, 16>*)task.tickets + first};
     else return Stored<State>{(const State*)task.partials + first};
 }
@@ -44,7 +44,7 @@ template <class State> GR_HD void publish_partial(const Stored<State>& to, u32 i
 template <class State> GR_HD void publish_partial(const Published<State>& to, u32 i, const State& state) { to.at[i].publish(state); }
 
 // All threads call. True in those of the block that brings the partials of `splits` blocks together. Block barriers.
-template <int Finish, class Todo> GR_HD bool is_joining(const Todo& task, u64 group, u64 split) {
+template <int Finish, class TaskT> GR_HD bool is_joining(const TaskT& task, u64 group, u64 split) {
     if constexpr (Finish == POLLED) {
         __syncthreads();
         return split == task.splits - 1;

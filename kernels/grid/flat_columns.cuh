@@ -4,15 +4,15 @@
 #include "columns.cuh"
 
 // The state with the incomplete last line's element of this column, where it has one.
-template <class Op, int V, class Todo>
-GR_HD typename Op::State with_tail(typename Op::State state, const Todo& task, const typename Todo::Place& row,
-                                   const Base* base, u64 column, i64 within) {
+template <class Op, int V, class TaskT>
+GR_HD typename Op::State with_tail(typename Op::State state, const TaskT& task, const typename TaskT::Place& row,
+                                   const Base* base, u64 column, i64 column_offset) {
     typedef typename Op::In In;
     if (column >= task.tail) return state;
     const auto at = task.run_at(task.runs);
-    const Line<In, V> line = line_at<In, V>(task.pointers(base).moved(row).moved(at), base->index + at.c);
+    const Line<In, V> line = line_at<In, V>(task.pointers(base).offset_by(row).offset_by(at), base->index + at.c);
     typename Op::Acc acc = Op::start();
-    Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, column)), line.index + within);
+    Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, column)), line.index + column_offset);
     return Op::combine(state, Op::settle(acc));
 }
 
@@ -41,17 +41,17 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
     const Offset at = task.row.at(row);
     EvenColumns<Op, V> columns;
     columns.start();
-    i64 within[V];
+    i64 column_offset[V];
 #pragma unroll
-    for (int j = 0; j < V; j++) within[j] = (i64)((slot * V + j) / width) * task.step_b;
+    for (int j = 0; j < V; j++) column_offset[j] = (i64)((slot * V + j) / width) * task.step_b;
     const SplitRuns<true, Task<Chunks>> share(task, split);
     const u64 begin = share.begin, end = share.end, count = slot < task.slots && begin < end ? end - begin : 0;
-    absorb_columns<Op, V, Items, true, false>(columns, task, at, share.base, slot, begin, count, 1, within);
+    absorb_columns<Op, V, Items, true, false>(columns, task, at, share.base, slot, begin, count, 1, column_offset);
     if (slot < task.slots) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
-            State state = settle_column<Op, V>(columns, j, task, at, share.before + begin, 1, within[j]);
-            if (task.tail && share.is_last) state = with_tail<Op, V>(state, task, at, share.base, slot * V + j, within[j]);
+            State state = settle_column<Op, V>(columns, j, task, at, share.before + begin, 1, column_offset[j]);
+            if (task.tail && share.is_last) state = with_tail<Op, V>(state, task, at, share.base, slot * V + j, column_offset[j]);
             each[slot * V + j] = state;
         }
     }
@@ -66,13 +66,13 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
         }
         if (!JOINS<Finish> || !is_joining<Finish>(task, row, split)) return;
         const auto partials = partials_of<State, Finish>(task, row * task.splits * width);
-        const u32 teams = Threads * V / width;  // as many partial folds as shared memory holds
-        for (u32 i = threadIdx.x; i < teams * width; i += Threads) {
+        const u32 folds = Threads * V / width;  // as many partial folds as shared memory holds
+        for (u32 i = threadIdx.x; i < folds * width; i += Threads) {
             State state = Op::identity();
-            combine_partials<Op, (sizeof(State) > 16 ? 2 : 4)>(state, partials, i, task.splits * width, teams * width);
+            combine_partials<Op, (sizeof(State) > 16 ? 2 : 4)>(state, partials, i, task.splits * width, folds * width);
             each[i] = state;
         }
-        fold_periods<Op, Threads>(teams, width);
+        fold_periods<Op, Threads>(folds, width);
     }
     for (u32 q = threadIdx.x; q < width; q += Threads)
         ((typename Emit::Out*)task.out)[cell + q * task.step_c] = Emit::of(each[q], task.option);

@@ -5,8 +5,8 @@
 #include "rows.cuh"
 
 // The line that holds slot `at` of a row, numbered through all of its lines, and the slot's number in it.
-template <class In, int V, class Todo>
-GR_HD Line<In, V> find_slot(const Todo& task, const typename Todo::Place& row, u64 at, u64& slot, const Base*& base) {
+template <class In, int V, class TaskT>
+GR_HD Line<In, V> find_slot(const TaskT& task, const typename TaskT::Place& row, u64 at, u64& slot, const Base*& base) {
     const u64 run = task.slots == 1 ? at : task.by_slots.of(at);
     slot = at - run * task.slots;
     return find_line<In, V>(task, row, run, base);
@@ -14,8 +14,8 @@ GR_HD Line<In, V> find_slot(const Todo& task, const typename Todo::Place& row, u
 
 // All lanes call. Slots [first, end) of a row, numbered through all of its lines, as if left to right; where the operator
 // stops, until it does. Result valid in lane 0. No block barrier.
-template <class Op, int V, int Items, class Todo>
-GR_HD typename Op::State reduce_span(const Todo& task, const typename Todo::Place& row, u64 first, u64 end) {
+template <class Op, int V, int Items, class TaskT>
+GR_HD typename Op::State reduce_span(const TaskT& task, const typename TaskT::Place& row, u64 first, u64 end) {
     typedef typename Op::In In;
     typename Op::State total = Op::identity();
     const Base* base;

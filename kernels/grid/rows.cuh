@@ -17,8 +17,8 @@ template <class In, int V> GR_HD Whole whole_slots(const Line<In, V>& line, u64 
 }
 
 // The elements before the first whole slot (`which` 0) and after the last (`which` 1).
-template <class Op, int V, class Todo>
-GR_HD void absorb_edges(typename Op::Acc& acc, const Todo& task, const Base* base,
+template <class Op, int V, class TaskT>
+GR_HD void absorb_edges(typename Op::Acc& acc, const TaskT& task, const Base* base,
                         const Line<typename Op::In, V>& line, u32 which, u32 step) {
     if (V == 1) return;
     const Whole whole = whole_slots(line, task.length);
@@ -29,21 +29,21 @@ GR_HD void absorb_edges(typename Op::Acc& acc, const Todo& task, const Base* bas
 }
 
 // A lane's share of a tile that is whole: its loads, and what is done with them.
-template <class In, int V, int Lanes, int Items, class Todo>
-GR_HD void load_tile(Pack<In, V> (&pack)[Items], const Todo& task, const Line<In, V>& line, u64 slot) {
+template <class In, int V, int Lanes, int Items, class TaskT>
+GR_HD void load_tile(Pack<In, V> (&pack)[Items], const TaskT& task, const Line<In, V>& line, u64 slot) {
 #pragma unroll
     for (int i = 0; i < Items; i++) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
 }
-template <class Op, int V, int Lanes, int Items, class Todo>
-GR_HD void absorb_loaded(typename Op::Acc& acc, const Pack<typename Op::In, V> (&pack)[Items], const Todo& task,
+template <class Op, int V, int Lanes, int Items, class TaskT>
+GR_HD void absorb_loaded(typename Op::Acc& acc, const Pack<typename Op::In, V> (&pack)[Items], const TaskT& task,
                          const Line<typename Op::In, V>& line, u64 slot) {
     const i64 index = line.index + line.position(slot) * task.step_c;
     Op::template absorb_packs<Lanes>(acc, pack, index, (i64)(Lanes * V) * task.step_c, task.step_c);
 }
 
 // One lane's share of a tile: Items slots, Lanes apart, those below `end`. All loads are issued before the first use.
-template <class Op, int V, int Lanes, int Items, bool Bounded, class Todo>
-GR_HD void absorb_tile(typename Op::Acc& acc, const Todo& task, const Line<typename Op::In, V>& line, u64 slot,
+template <class Op, int V, int Lanes, int Items, bool Bounded, class TaskT>
+GR_HD void absorb_tile(typename Op::Acc& acc, const TaskT& task, const Line<typename Op::In, V>& line, u64 slot,
                        u64 end) {
     typedef typename Op::In In;
     Pack<In, V> pack[Items];
@@ -61,15 +61,15 @@ GR_HD void absorb_tile(typename Op::Acc& acc, const Todo& task, const Line<typen
         if (slot + i * Lanes < end) Op::absorb_pack(acc, pack[i], index + i * gap, task.step_c);
 }
 
-// Every teams-th of the whole tiles of one line from `tile` on. The loads of one are issued before the one before it is
-// used, so that there are some under way at any time. Returns the tile behind the last.
-template <class Op, int V, int Lanes, int Items, class Todo>
-GR_HD u64 absorb_whole_tiles(typename Op::Acc& acc, const Todo& task, const Line<typename Op::In, V>& line, Whole whole,
-                             u64 tile, u64 teams) {
+// Takes one tile out of `subwarps` of the whole tiles of a line, from `tile` on. The loads of one are issued before the
+// one before it is used, so that there are some under way at any time. Returns the tile behind the last.
+template <class Op, int V, int Lanes, int Items, class TaskT>
+GR_HD u64 absorb_whole_tiles(typename Op::Acc& acc, const TaskT& task, const Line<typename Op::In, V>& line, Whole whole,
+                             u64 tile, u64 subwarps) {
     typedef typename Op::In In;
     const u64 tiles = whole.end > whole.first ? (whole.end - whole.first) / (Lanes * Items) : 0;
     if (tile >= tiles) return tile;
-    const u64 step = teams * (Lanes * Items), end = whole.first + tiles * (Lanes * Items);
+    const u64 step = subwarps * (Lanes * Items), end = whole.first + tiles * (Lanes * Items);
     u64 slot = whole.first + tile * (Lanes * Items) + threadIdx.x % Lanes;
     Pack<In, V> even[Items], odd[Items];
     load_tile<In, V, Lanes>(even, task, line, slot);
@@ -86,9 +86,10 @@ GR_HD u64 absorb_whole_tiles(typename Op::Acc& acc, const Todo& task, const Line
     return (slot - whole.first) / (Lanes * Items);
 }
 
-// Tile by tile through lines of many slots. `team` of `teams` teams of Lanes lanes takes every teams-th tile.
-template <class Op, int V, int Lanes, int Items, int Lines, class Todo>
-GR_HD void absorb_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u64 team, u64 teams) {
+// Tile by tile through lines of many slots. Sub-warp `subwarp`, of Lanes lanes, takes one tile out of `subwarps`.
+template <class Op, int V, int Lanes, int Items, int Lines, class TaskT>
+GR_HD void absorb_lines(typename Op::Acc& acc, const TaskT& task, const typename TaskT::Place& row, u64 subwarp,
+                        u64 subwarps) {
     typedef typename Op::In In;
     const Base* base = &task.base[0];
     const u32 lane = threadIdx.x % Lanes;
@@ -96,9 +97,9 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const Todo& task, const typename 
     const u64 tiles = task.tiles * (is_one ? 1 : task.runs * task.chunks);
     Line<In, V> line = first_line<In, V>(task, row, base);
     Whole whole = whole_slots(line, task.length);
-    if (is_one && team == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
-    if (Lines == LINE_AHEAD) team = absorb_whole_tiles<Op, V, Lanes, Items>(acc, task, line, whole, team, teams);
-    for (u64 tile = team; tile < tiles; tile += teams) {
+    if (is_one && subwarp == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
+    if (Lines == LINE_AHEAD) subwarp = absorb_whole_tiles<Op, V, Lanes, Items>(acc, task, line, whole, subwarp, subwarps);
+    for (u64 tile = subwarp; tile < tiles; tile += subwarps) {
         u64 in_line = tile;
         if (!is_one) {
             u64 run = task.tiles == 1 ? tile : task.by_tiles.of(tile);
@@ -119,8 +120,8 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const Todo& task, const typename 
 template <class In, int V> struct Slot { Pack<In, V> pack; i64 index; u32 count; };
 
 // True where the slot lies in the operands' memory, and is loaded. Else there is nothing in it yet.
-template <class In, int V, bool Partial, class Todo>
-GR_HD bool load_slot(Slot<In, V>& to, const Todo& task, const Base* base, const Line<In, V>& line, u64 slot) {
+template <class In, int V, bool Partial, class TaskT>
+GR_HD bool load_slot(Slot<In, V>& to, const TaskT& task, const Base* base, const Line<In, V>& line, u64 slot) {
     const u64 left = task.length - slot * V;
     to.index = line.index + (i64)(slot * V) * task.step_c;
     if (Partial && !owns_slot<In, V, Partial>(task, base, line, slot)) return false;
@@ -146,8 +147,8 @@ GR_HD void absorb_slot(typename Op::Acc& acc, Slot<typename Op::In, V>& slot, i6
 }
 
 // A slot at an end of the operands' memory, element by element.
-template <class Op, int V, class Todo>
-GR_HD void absorb_singly(typename Op::Acc& acc, const Todo& task, const Line<typename Op::In, V>& line, u64 slot) {
+template <class Op, int V, class TaskT>
+GR_HD void absorb_singly(typename Op::Acc& acc, const TaskT& task, const Line<typename Op::In, V>& line, u64 slot) {
     for (u64 at = slot * V; at < slot * V + V && at < task.length; at++)
         Op::absorb(acc, Reader<typename Op::In>::one(Reader<typename Op::In>::ahead(line, (i64)at)),
                    line.index + (i64)at * task.step_c);
@@ -155,8 +156,8 @@ GR_HD void absorb_singly(typename Op::Acc& acc, const Todo& task, const Line<typ
 
 // Slot by slot through one line that begins with a slot; with Partial it begins at any alignment, and its last slot is part
 // of one. Thread `member` of Group takes slots that are Group apart.
-template <class Op, int V, int Group, int Items, bool Partial, class Todo>
-GR_HD void absorb_short_line(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member) {
+template <class Op, int V, int Group, int Items, bool Partial, class TaskT>
+GR_HD void absorb_short_line(typename Op::Acc& acc, const TaskT& task, const typename TaskT::Place& row, u32 member) {
     typedef typename Op::In In;
     const Base* base = &task.base[0];
     const Line<In, V> line = first_line<In, V, Partial>(task, row, base);
@@ -190,35 +191,35 @@ template <class Op, int V, bool Even> struct SlotOfLines {
         Op::absorb_pack(acc, pack, index + ahead, step);
     }
     // Several lines at once where their indices ascend from one to the next, as packs' do: not those of a transposed array.
-    template <int N> GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+    template <int N> GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&column_offset)[V]) {
         const i64 gap = N > 1 ? index[N > 1] - index[0] : 0;
         if (N == 1 || gap >= (V - 1) * step) {
             Op::template absorb_packs<1>(acc, packs, index[0] + ahead, gap, step);
         } else {
 #pragma unroll
-            for (int i = 0; i < N; i++) take(packs[i], index[i], within);
+            for (int i = 0; i < N; i++) take(packs[i], index[i], column_offset);
         }
     }
 };
 
 // Lines of whole slots, as many side by side as fit into a group's threads: each keeps to one slot of those that it takes.
 // Even: one chunk, lines one stride apart.
-template <class Op, int V, int Group, int Items, bool Even, class Todo>
-GR_HD void absorb_short_lines(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member,
+template <class Op, int V, int Group, int Items, bool Even, class TaskT>
+GR_HD void absorb_short_lines(typename Op::Acc& acc, const TaskT& task, const typename TaskT::Place& row, u32 member,
                               u64 group, u64 groups) {
-    const u32 slots = (u32)task.slots, abreast = Group / slots, beside = member / slots, slot = member - beside * slots;
-    const u64 lines = task.runs * task.chunks, stride = groups * abreast, first = group * abreast + beside;
-    if (beside >= abreast || first >= lines) return;
-    const i64 within[V] = {};
+    const u32 slots = (u32)task.slots, lines_each = Group / slots, own = member / slots, slot = member - own * slots;
+    const u64 lines = task.runs * task.chunks, stride = groups * lines_each, first = group * lines_each + own;
+    if (own >= lines_each || first >= lines) return;
+    const i64 column_offset[V] = {};
     SlotOfLines<Op, V, Even> part = {acc, (i64)(slot * V) * task.step_c, task.step_c};
-    RunWalk<Op, V, Even, false, Todo> walk(task, row, &task.base[0], slot, first, (lines - first + stride - 1) / stride,
-                                               stride, within);
+    RunWalk<Op, V, Even, false, TaskT> walk(task, row, &task.base[0], slot, first, (lines - first + stride - 1) / stride,
+                                               stride, column_offset);
     walk.template take<Items, true>(part);
 }
 
 // A row that is shared by `groups` groups of Group threads: of this one `member` calls.
-template <class Op, int V, int Group, int Items, int Lines, bool Partial, class Todo>
-GR_HD void absorb_row(typename Op::Acc& acc, const Todo& task, const typename Todo::Place& row, u32 member, u64 group,
+template <class Op, int V, int Group, int Items, int Lines, bool Partial, class TaskT>
+GR_HD void absorb_row(typename Op::Acc& acc, const TaskT& task, const typename TaskT::Place& row, u32 member, u64 group,
                       u64 groups) {
     const int lanes = Group < 32 ? Group : 32;
     if constexpr (Lines == SHORT_LINE)
@@ -248,9 +249,9 @@ __global__ void __launch_bounds__(Threads, Lines == LINE_AHEAD ? AHEAD_THREADS /
 }
 
 // One slot of each of Batch rows a lane: all loads are issued before the first use.
-template <class Op, int V, int Lanes, int Batch, bool Partial, class Todo>
-GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Todo& task,
-                               const typename Todo::Place (&at)[Batch],
+template <class Op, int V, int Lanes, int Batch, bool Partial, class TaskT>
+GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const TaskT& task,
+                               const typename TaskT::Place (&at)[Batch],
                                const u64 (&row)[Batch]) {
     typedef typename Op::In In;
     Slot<In, V> each[Batch];
@@ -260,7 +261,7 @@ GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Todo& task,
 #pragma unroll
     for (int r = 0; r < Batch; r++) {
         if (row[r] >= task.rows || slot >= task.slots) continue;
-        line[r] = line_at<In, V, Partial>(task.pointers(task.base).moved(at[r]), task.base[0].index);
+        line[r] = line_at<In, V, Partial>(task.pointers(task.base).offset_by(at[r]), task.base[0].index);
         if (load_slot<In, V, Partial>(each[r], task, &task.base[0], line[r], slot)) loaded |= 1u << r;
         else singly |= 1u << r;
     }
@@ -271,17 +272,18 @@ GR_HD void absorb_single_slots(typename Op::Acc (&acc)[Batch], const Todo& task,
     }
 }
 
-// Rows of few elements: a team of Lanes lanes takes Batch rows at a time, so that many loads are in flight. Partial: a line
-// of few slots begins at any alignment, or does not end with one.
+// Rows of few elements: a sub-warp of Lanes lanes takes Batch rows at a time, so that many loads are in flight.
+// Partial: a line of few slots begins at any alignment, or does not end with one.
 // Grid: any number of blocks. For commutative operators; for others where each lane has one slot at most, since lanes are in order.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Batch, int Items, int Lines, bool Partial, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __grid_constant__ TaskOf<Op,
                                   Chunks> task) {
     typedef typename Op::In In;
-    const u64 teams = (u64)gridDim.x * (Threads / Lanes), team = (u64)blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes;
+    const u64 subwarps = (u64)gridDim.x * (Threads / Lanes);
+    const u64 subwarp = (u64)blockIdx.x * (Threads / Lanes) + threadIdx.x / Lanes;
     typename Emit::Out* out = (typename Emit::Out*)task.out;
-    // Whole warps go round together: a team without a row still takes part in the shuffles.
-    const u64 rounds = (task.rows + teams * Batch - 1) / (teams * Batch);
+    // Whole warps go round together: a sub-warp without a row still takes part in the shuffles.
+    const u64 rounds = (task.rows + subwarps * Batch - 1) / (subwarps * Batch);
     for (u64 round = 0; round < rounds; round++) {
         typename Op::Acc acc[Batch];
         typename TaskOf<Op, Chunks>::Place at[Batch];
@@ -289,7 +291,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __
 #pragma unroll
         for (int r = 0; r < Batch; r++) {
             acc[r] = Op::start();
-            row[r] = (round * Batch + r) * teams + team;
+            row[r] = (round * Batch + r) * subwarps + subwarp;
             if (row[r] < task.rows) at[r] = task.row_at(row[r]);
         }
         if (Lines == ONE_LINE && Items == 1) {
@@ -303,7 +305,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __
         for (int r = 0; r < Batch; r++) {
             typename Op::State state = warp_reduce<Op, Lanes>(Op::settle(acc[r]));
             if (threadIdx.x % Lanes == 0 && row[r] < task.rows)
-                store_once(out + task.first_cell + task.row.at(row[r]).c, Emit::of(state, task.option));
+                store_streaming(out + task.first_cell + task.row.at(row[r]).c, Emit::of(state, task.option));
         }
     }
 }

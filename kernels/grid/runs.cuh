@@ -5,8 +5,8 @@
 
 // A slot at an end of its line, element by element where it passes the operands' memory. Columns outside the line
 // hold whatever lies there: they are never written out.
-template <class In, int V, bool Unaligned, class Todo>
-GR_HD Pack<In, V> read_end_slot(const Todo& task, const Base* base, const Line<In, V>& line, u64 slot) {
+template <class In, int V, bool Unaligned, class TaskT>
+GR_HD Pack<In, V> read_end_slot(const TaskT& task, const Base* base, const Line<In, V>& line, u64 slot) {
     if (V == 1 || owns_slot<In, V, Unaligned>(task, base, line, slot)) return read_slot<In, V, Unaligned>(task, line, slot);
     Pack<In, V> pack = Pack<In, V>();
     const i64 from = line.position(slot);
@@ -22,8 +22,8 @@ GR_HD Pack<In, V> read_end_slot(const Todo& task, const Base* base, const Line<I
 }
 
 // The line of run number `run`, from that of run 0 where runs are even.
-template <class In, int V, bool Even, bool Unaligned, class Todo>
-GR_HD Line<In, V> run_of(const Todo& task, const typename Todo::Place& row, const Line<In, V>& origin, u64 run,
+template <class In, int V, bool Even, bool Unaligned, class TaskT>
+GR_HD Line<In, V> run_of(const TaskT& task, const typename TaskT::Place& row, const Line<In, V>& origin, u64 run,
                          const Base*& base) {
     if (!Even) return find_line<In, V, Unaligned>(task, row, run, base);
     Line<In, V> line = origin;
@@ -33,8 +33,8 @@ GR_HD Line<In, V> run_of(const Todo& task, const typename Todo::Place& row, cons
 }
 
 // Whether a slot belongs to the operands in all of a batch's runs.
-template <class In, int V, int Items, bool Even, bool Unaligned, class Todo>
-GR_HD bool owns_runs(const Todo& task, const typename Todo::Place& row, const Base* base, const Line<In, V>& origin,
+template <class In, int V, int Items, bool Even, bool Unaligned, class TaskT>
+GR_HD bool owns_runs(const TaskT& task, const typename TaskT::Place& row, const Base* base, const Line<In, V>& origin,
                      u64 run, u64 stride, u64 slot) {
     bool owned = true;
 #pragma unroll
@@ -47,20 +47,20 @@ GR_HD bool owns_runs(const Todo& task, const typename Todo::Place& row, const Ba
 
 // Where a thread is in the runs of its slot: the run it takes next, and how many are left, `stride` apart. Even runs are
 // those of one chunk, whose first elements `base` has.
-template <class Op, int V, bool Even, bool Unaligned, class Todo> struct RunWalk {
+template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWalk {
     typedef typename Op::In In;
-    const Todo& task;
-    const typename Todo::Place& row;
-    const i64 (&within)[V];
+    const TaskT& task;
+    const typename TaskT::Place& row;
+    const i64 (&column_offset)[V];
     const Base* base;
     const Line<In, V> origin;
     const u64 slot, stride;
     u64 run, left;
     bool whole;
 
-    GR_HD RunWalk(const Todo& of, const typename Todo::Place& place, const Base* first_of, u64 number, u64 first, u64 count,
+    GR_HD RunWalk(const TaskT& of, const typename TaskT::Place& place, const Base* first_of, u64 number, u64 first, u64 count,
                   u64 step, const i64 (&index)[V])
-        : task(of), row(place), within(index), base(first_of), origin(first_line<In, V, Unaligned>(of, place, first_of)),
+        : task(of), row(place), column_offset(index), base(first_of), origin(first_line<In, V, Unaligned>(of, place, first_of)),
           slot(number), stride(step), run(first), left(count) {
         const i64 from = origin.position(slot);  // the same in every run: the plan sees to that
         whole = left == 0 || V == 1 || (!Unaligned && from >= 0 && from + V <= (i64)task.length);
@@ -92,7 +92,7 @@ template <class Op, int V, bool Even, bool Unaligned, class Todo> struct RunWalk
         for (u64 i = 0; i < count; i++) {
             const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
             const Pack<In, V> pack = read_end_slot<In, V, Unaligned>(task, base, line, slot);
-            columns.take(pack, line.index, within);
+            columns.take(pack, line.index, column_offset);
         }
     }
     template <int Items, class Running> GR_HD void take_batch_of(Running& columns) {
@@ -104,6 +104,6 @@ template <class Op, int V, bool Even, bool Unaligned, class Todo> struct RunWalk
             index[i] = line.index;
             pack[i] = read_slot<In, V, Unaligned>(task, line, slot);
         }
-        take_batch(columns, pack, index, within);
+        take_batch(columns, pack, index, column_offset);
     }
 };

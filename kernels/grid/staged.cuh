@@ -54,10 +54,10 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const _
         if constexpr (Clean<Op>::simpler) {
             const auto state = staged_state<typename Clean<Op>::type, Length>(task, row);
             if (!is_suspect(state)) {
-                store_once(cell, Emit::of(state, task.option));
+                store_streaming(cell, Emit::of(state, task.option));
                 continue;
             }
         }
-        store_once(cell, Emit::of(staged_state<Op, Length>(task, row), task.option));
+        store_streaming(cell, Emit::of(staged_state<Op, Length>(task, row), task.option));
     }
 }

@@ -25,20 +25,20 @@ template <class T, class Place> GR_HD void transpose_tile(const Step& step, T* e
     const Tile tile(step);
     const T* in = (const T*)step.in;
     T* out = (T*)step.out;
-    T held[EACH];
+    T values[EACH];
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
         const u64 row = tile.row + tile.y + k * ROWS, column = tile.column + tile.x;
-        held[k] = row < step.n && column < step.m ? in[row * step.m + column] : T(0);
+        values[k] = row < step.n && column < step.m ? in[row * step.m + column] : T(0);
     }
 #pragma unroll
-    for (int k = 0; k < EACH; k++) each[Place::of(tile.y + k * ROWS, tile.x)] = held[k];
+    for (int k = 0; k < EACH; k++) each[Place::of(tile.y + k * ROWS, tile.x)] = values[k];
     __syncthreads();  // the tile is there
 #pragma unroll
-    for (int k = 0; k < EACH; k++) held[k] = each[Place::of(tile.x, tile.y + k * ROWS)];
+    for (int k = 0; k < EACH; k++) values[k] = each[Place::of(tile.x, tile.y + k * ROWS)];
 #pragma unroll
     for (int k = 0; k < EACH; k++) {
         const u64 row = tile.column + tile.y + k * ROWS, column = tile.row + tile.x;
-        if (row < step.m && column < step.n) out[row * step.n + column] = held[k];
+        if (row < step.m && column < step.n) out[row * step.n + column] = values[k];
     }
 }

@@ -2,7 +2,7 @@
 // (outer, n, inner), one label for each of n; sums have shape (outer, groups, inner), and start from what is there.
 #include "strips.h"
 
-enum { ABREAST = 4 }; // rows whose elements are added in turn: an addition waits for the last one to the same group
+enum { INTERLEAVED_ROWS = 4 };  // whose elements are added in turn: an addition waits for the last one to the same group
 
 #define GROUPED(NAME, T)                                                                                               \
     INLINE void rows_##NAME(const char *x, const int rows, const int64_t *step, const int64_t *labels, int64_t n,      \
@@ -29,8 +29,8 @@ enum { ABREAST = 4 }; // rows whose elements are added in turn: an addition wait
     INLINE void groups_##NAME(const char *x, int64_t outer, int64_t n, int64_t inner, const int64_t *step,             \
                               const int64_t *labels, int64_t groups, double *sum, int64_t *here, const int skip) {     \
         int64_t row = 0;                                                                                               \
-        for (; inner == 1 && row + ABREAST <= outer; row += ABREAST)                                                   \
-            rows_##NAME(x + row * step[0], ABREAST, step, labels, n, groups, sum + row * groups,                       \
+        for (; inner == 1 && row + INTERLEAVED_ROWS <= outer; row += INTERLEAVED_ROWS)                                 \
+            rows_##NAME(x + row * step[0], INTERLEAVED_ROWS, step, labels, n, groups, sum + row * groups,              \
                         skip ? here + row * groups : here, skip);                                                      \
         for (; row < outer; row++) {                                                                                   \
             const int64_t at = row * groups * inner;                                                                   \

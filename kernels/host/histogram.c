@@ -11,7 +11,7 @@ enum {
     EACH_PROCESSOR void histogram_##NAME(const T *restrict x, int64_t n, const T *restrict edges, int64_t bins,        \
                                          int64_t *restrict counts) {                                                   \
         const T low = edges[0], high = edges[bins], scale = (T)bins / (high - low), last = (T)(bins - 1);              \
-        T kept[SOME];                                                                                                  \
+        T clipped[SOME];                                                                                               \
         int32_t guess[SOME], outside[SOME];                                                                            \
         int64_t *tables[TABLES];                                                                                       \
         for (int t = 0; t < TABLES; t++)                                                                               \
@@ -21,7 +21,7 @@ enum {
             for (int k = 0; k < some; k++) {                                                                           \
                 const T v = x[begin + k], least = v >= low ? v : low, inside = least <= high ? least : high;           \
                 const T at = (inside - low) * scale;                                                                   \
-                kept[k] = inside;                                                                                      \
+                clipped[k] = inside;                                                                                   \
                 outside[k] = v != inside;                                                                              \
                 guess[k] = (int32_t)(at < last ? at : last);                                                           \
             }                                                                                                          \
@@ -34,7 +34,7 @@ enum {
             }                                                                                                          \
             for (int k = 0; k < some; k++) {                                                                           \
                 const int64_t g = guess[k];                                                                            \
-                const int64_t bin = g + ((kept[k] >= edges[g + 1]) & (g != bins - 1)) - (kept[k] < edges[g]);          \
+                const int64_t bin = g + ((clipped[k] >= edges[g + 1]) & (g != bins - 1)) - (clipped[k] < edges[g]);    \
                 tables[k % TABLES][outside[k] ? bins : bin]++;                                                         \
             }                                                                                                          \
         }                                                                                                              \

@@ -8,8 +8,8 @@
 #include "strips.h"
 
 enum {
-    ROUND = 4,          // elements of a cell that are multiplied before anything is looked at
-    BESIDE = 4 * LANES, // cells that are looked at together
+    ROUND = 4,              // elements of a cell that are multiplied before anything is looked at
+    CELL_BATCH = 4 * LANES, // cells that are looked at together
 };
 
 #define ONE 0x3ff0000000000000
@@ -94,7 +94,7 @@ INLINE double or_one(double value) {
        is no number, or zero, does not have to. */                                                                     \
     INLINE int near_##NAME(const char *rows, const int rounds, int64_t stride, int64_t j, int64_t cells,               \
                            Products *restrict a, const int skip) {                                                     \
-        double value[BESIDE];                                                                                          \
+        double value[CELL_BATCH];                                                                                      \
         int64_t far = 0;                                                                                               \
         for (int64_t k = 0; k < cells; k++) {                                                                          \
             const double begin = a->value[j + k];                                                                      \
@@ -124,8 +124,8 @@ INLINE double or_one(double value) {
         for (int64_t i = 0; i < n; i += ROUND) {                                                                       \
             const int64_t rounds = least(n - i, ROUND);                                                                \
             const char *x = rows + i * stride;                                                                         \
-            for (int64_t start = 0; start < width; start += BESIDE) {                                                  \
-                const int64_t end = least(start + BESIDE, width);                                                      \
+            for (int64_t start = 0; start < width; start += CELL_BATCH) {                                              \
+                const int64_t end = least(start + CELL_BATCH, width);                                                  \
                 if (round_##NAME(x, rounds, stride, start, end - start, a, skip)) continue;                            \
                 int64_t j = start;                                                                                     \
                 for (; j + LANES <= end; j += LANES) step_##NAME(x, rounds, stride, j, LANES, a, skip);                \

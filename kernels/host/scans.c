@@ -8,9 +8,9 @@
 enum { STEP = 16 };  // elements of a line of pairs that are added before what they lost is, and of products that are tried
 enum { CELLS = 256 };  // side by side, which stay in the first level of cache
 
-// Running results of n elements: `outer` lines in rows and `inner` neighbours abreast. `step` holds the bytes from one
-// row and from one element to the next, in what is read and then in what is written. `carry` stands before each line, and
-// behind it in the end. Lines go side by side where they can, since each element waits for the last.
+// Running results of n elements: `outer` lines in rows and `inner` neighbours side by side. `step` holds the bytes from
+// one row and from one element to the next, in what is read and then in what is written. `carry` stands before each
+// line, and behind it in the end. Lines go side by side where they can, since each element waits for the last.
 #define TAKE(T, R, JOIN, VALUE, a, x, y) (a = JOIN(a, *(const T *)(x)), *(R *)(y) = VALUE(a))
 
 #define LINE(NAME, T, A, R, JOIN, VALUE)                                                                               \
@@ -20,7 +20,7 @@ enum { CELLS = 256 };  // side by side, which stay in the first level of cache
     }
 
 #define SCAN_OF(NAME, T, A, R, JOIN, VALUE)                                                                            \
-    static inline void NAME##_abreast(const char *x, char *y, A *carry, int64_t n, const int64_t *step, int lines,     \
+    static inline void NAME##_lines(const char *x, char *y, A *carry, int64_t n, const int64_t *step, int lines,       \
                                       int64_t in, int64_t out) {                                                       \
         A a[4];                                                                                                        \
         for (int j = 0; j < lines; j++) a[j] = carry[j];                                                               \
@@ -32,7 +32,7 @@ enum { CELLS = 256 };  // side by side, which stay in the first level of cache
                         A *carry) {                                                                                    \
         int64_t row = 0;                                                                                               \
         for (; inner == 1 && row + 4 <= outer; row += 4)                                                               \
-            NAME##_abreast(x + row * step[0], y + row * step[2], carry + row, n, step, 4, step[0], step[2]);           \
+            NAME##_lines(x + row * step[0], y + row * step[2], carry + row, n, step, 4, step[0], step[2]);             \
         for (; row < outer; row++) {                                                                                   \
             const char *from = x + row * step[0];                                                                      \
             char *to = y + row * step[2];                                                                              \
@@ -40,11 +40,11 @@ enum { CELLS = 256 };  // side by side, which stay in the first level of cache
             if (inner == 1) {                                                                                          \
                 a[0] = NAME##_line(from, to, a[0], n, step);                                                           \
             } else if (inner == 2) {                                                                                   \
-                NAME##_abreast(from, to, a, n, step, 2, sizeof(T), sizeof(R));                                         \
+                NAME##_lines(from, to, a, n, step, 2, sizeof(T), sizeof(R));                                           \
             } else if (inner == 3) {                                                                                   \
-                NAME##_abreast(from, to, a, n, step, 3, sizeof(T), sizeof(R));                                         \
+                NAME##_lines(from, to, a, n, step, 3, sizeof(T), sizeof(R));                                           \
             } else if (inner == 4) {                                                                                   \
-                NAME##_abreast(from, to, a, n, step, 4, sizeof(T), sizeof(R));                                         \
+                NAME##_lines(from, to, a, n, step, 4, sizeof(T), sizeof(R));                                           \
             } else {                                                                                                   \
                 for (int64_t i = 0; i < n; i++) {                                                                      \
                     const T *restrict in = (const T *)(from + i * step[1]);                                            \
@@ -147,14 +147,14 @@ typedef struct {
     double factor, low, high;  // what turns values of this size into numbers
 } Range;
 
-#define PRODUCT_OF(A, TIMES_OF, LEAST, WITHIN, IS_NUMBER, IS_ONE, NORMALISED, MOVED, INFINITE)                         \
+#define PRODUCT_OF(A, TIMES_OF, LEAST, IN_RANGE, IS_NUMBER, IS_ONE, NORMALISED, LDEXP, INFINITE)                       \
     static A A##_number(A value, int64_t exponent) {                                                                   \
         const int64_t e = exponent, most = 4096;                                                                       \
-        return e ? MOVED(value, (int)(e < -most ? -most : e > most ? most : e)) : value;                               \
+        return e ? LDEXP(value, (int)(e < -most ? -most : e > most ? most : e)) : value;                               \
     }                                                                                                                  \
     static A A##_times(A a, A x, int64_t *exponent) {                                                                  \
         const A product = TIMES_OF(a, x);                                                                              \
-        if (WITHIN(product, LEAST, DBL_MAX)) return product;                                                           \
+        if (IN_RANGE(product, LEAST, DBL_MAX)) return product;                                                         \
         if (IS_ONE(a) && *exponent == 0) return x; /* whose infinite parts would become NaN */                         \
         if (IS_ONE(x)) return a;                                                                                       \
         if (!IS_NUMBER(a) || !IS_NUMBER(x)) return product;                                                            \
@@ -166,14 +166,14 @@ typedef struct {
     static inline Range A##_range(A *value, int64_t *exponent) {                                                       \
         if (*exponent == 0) return (Range){1, LEAST, DBL_MAX};                                                         \
         const A number = A##_number(*value, *exponent);                                                                \
-        if (!IS_NUMBER(*value) || WITHIN(number, LEAST, DBL_MAX)) *value = number, *exponent = 0;                      \
+        if (!IS_NUMBER(*value) || IN_RANGE(number, LEAST, DBL_MAX)) *value = number, *exponent = 0;                    \
         const int64_t e = *exponent;                                                                                   \
         if (e < -1074) return (Range){0, LEAST, e <= -2100 ? DBL_MAX : ldexp(1, (int)(-1076 - e))};                     \
         if (e > 1023) return (Range){INFINITY, INFINITE ? e >= 2046 ? LEAST : ldexp(1, (int)(1024 - e)) : INFINITY, DBL_MAX}; \
         return (Range){ldexp(1, (int)e), LEAST, DBL_MAX};                                                              \
     }
 
-#define PRODUCTS(NAME, T, A, R, WIDE, NARROW, TIMES_OF, BY, WITHIN, IS_NUMBER)                                         \
+#define PRODUCTS(NAME, T, A, R, WIDE, NARROW, TIMES_OF, BY, IN_RANGE, IS_NUMBER)                                       \
     static __attribute__((noinline)) Range NAME##_apart(const char *x, char *y, A *value, int64_t *exponent,           \
                                                         int64_t n, const int64_t *step) {                              \
         for (int64_t i = 0; i < n; i++, x += step[1], y += step[3]) {                                                  \
@@ -188,20 +188,20 @@ typedef struct {
         const char *x, char *y, A *value, const Range *range, int n, const int64_t *step, int lines, int64_t in,       \
         int64_t out) {                                                                                                 \
         A a[4];                                                                                                        \
-        int within[4], fits = 1;                                                                                       \
-        for (int j = 0; j < lines; j++) a[j] = value[j], within[j] = 1;                                                \
+        int in_range[4], fits = 1;                                                                                     \
+        for (int j = 0; j < lines; j++) a[j] = value[j], in_range[j] = 1;                                              \
         for (int i = 0; i < n; i++)                                                                                    \
             for (int j = 0; j < lines; j++) {                                                                          \
                 a[j] = TIMES_OF(a[j], WIDE(*(const T *)(x + i * step[1] + j * in)));                                   \
-                within[j] &= WITHIN(a[j], range[j].low, range[j].high);                                                \
+                in_range[j] &= IN_RANGE(a[j], range[j].low, range[j].high);                                            \
                 *(R *)(y + i * step[3] + j * out) = NARROW(BY(a[j], range[j].factor));                                 \
             }                                                                                                          \
-        for (int j = 0; j < lines; j++) fits &= within[j] | !IS_NUMBER(value[j]);                                      \
+        for (int j = 0; j < lines; j++) fits &= in_range[j] | !IS_NUMBER(value[j]);                                    \
         for (int j = 0; fits && j < lines; j++) value[j] = a[j];                                                       \
         return fits;                                                                                                   \
     }                                                                                                                  \
     /* A few lines side by side, some elements at a time: where one leaves the range, each line once more by itself. */ \
-    static inline void NAME##_abreast(const char *x, char *y, A *value, int64_t *exponent, int64_t n,                  \
+    static inline void NAME##_lines(const char *x, char *y, A *value, int64_t *exponent, int64_t n,                    \
                                       const int64_t *step, int lines, int64_t in, int64_t out) {                       \
         Range range[4];                                                                                                \
         for (int j = 0; j < lines; j++) range[j] = A##_range(value + j, exponent + j);                                 \
@@ -228,11 +228,11 @@ typedef struct {
             int64_t fits = 1;                                                                                          \
             for (int j = 0; j < lines; j++) {                                                                          \
                 a[j] = TIMES_OF(value[j], WIDE(in[j]));                                                                \
-                fits &= WITHIN(a[j], low[j], high[j]) | !IS_NUMBER(value[j]);                                          \
+                fits &= IN_RANGE(a[j], low[j], high[j]) | !IS_NUMBER(value[j]);                                        \
                 out[j] = NARROW(BY(a[j], factor[j]));                                                                  \
             }                                                                                                          \
             for (int j = 0; j < lines; j++) {                                                                          \
-                if (fits || WITHIN(a[j], low[j], high[j]) || !IS_NUMBER(value[j])) {                                   \
+                if (fits || IN_RANGE(a[j], low[j], high[j]) || !IS_NUMBER(value[j])) {                                 \
                     value[j] = a[j];                                                                                   \
                     continue;                                                                                          \
                 }                                                                                                      \
@@ -245,7 +245,7 @@ typedef struct {
                         A *value, int64_t *exponent) {                                                                 \
         int64_t row = 0;                                                                                               \
         for (; inner == 1 && row + 4 <= outer; row += 4)                                                               \
-            NAME##_abreast(x + row * step[0], y + row * step[2], value + row, exponent + row, n, step, 4, step[0],     \
+            NAME##_lines(x + row * step[0], y + row * step[2], value + row, exponent + row, n, step, 4, step[0],       \
                            step[2]);                                                                                   \
         for (; row < outer; row++) {                                                                                   \
             const char *from = x + row * step[0];                                                                      \
@@ -253,9 +253,9 @@ typedef struct {
             A *a = value + row * inner;                                                                                \
             int64_t *e = exponent + row * inner;                                                                       \
             if (inner == 1) {                                                                                          \
-                NAME##_abreast(from, to, a, e, n, step, 1, sizeof(T), sizeof(R));                                      \
+                NAME##_lines(from, to, a, e, n, step, 1, sizeof(T), sizeof(R));                                        \
             } else if (inner == 2) {                                                                                   \
-                NAME##_abreast(from, to, a, e, n, step, 2, sizeof(T), sizeof(R));                                      \
+                NAME##_lines(from, to, a, e, n, step, 2, sizeof(T), sizeof(R));                                        \
             } else {                                                                                                   \
                 for (int64_t j = 0; j < inner; j += CELLS)                                                             \
                     NAME##_strip(from + j * sizeof(T), to + j * sizeof(R), a + j, e + j, n, step,                      \
@@ -265,7 +265,7 @@ typedef struct {
     }
 
 #define REAL_BY(a, factor) ((a) * (factor))
-#define REAL_WITHIN(a, low, high) ((fabs(a) >= (low)) & (fabs(a) <= (high)))
+#define REAL_IN_RANGE(a, low, high) ((fabs(a) >= (low)) & (fabs(a) <= (high)))
 #define REAL_IS_NUMBER(a) (((a) != 0) & (fabs(a) <= DBL_MAX))
 #define REAL_IS_ONE(a) ((a) == 1)
 static inline int normalised(double *a) {
@@ -276,7 +276,7 @@ static inline int normalised(double *a) {
 
 #define COMPLEX_BY(a, factor) ((Complex128){(a).real * (factor), (a).imag * (factor)})
 #define COMPLEX_UP_TO(a, high) ((fabs((a).real) <= (high)) & (fabs((a).imag) <= (high)))
-#define COMPLEX_WITHIN(a, low, high) (((fabs((a).real) >= (low)) | (fabs((a).imag) >= (low))) & COMPLEX_UP_TO(a, high))
+#define COMPLEX_IN_RANGE(a, low, high) (((fabs((a).real) >= (low)) | (fabs((a).imag) >= (low))) & COMPLEX_UP_TO(a, high))
 #define COMPLEX_IS_NUMBER(a) ((((a).real != 0) | ((a).imag != 0)) & COMPLEX_UP_TO(a, DBL_MAX))
 #define COMPLEX_IS_ONE(a) (((a).real == 1) & ((a).imag == 0))
 static inline int normalised_complex(Complex128 *a) {
@@ -285,16 +285,16 @@ static inline int normalised_complex(Complex128 *a) {
     *a = (Complex128){ldexp(a->real, -e), ldexp(a->imag, -e)};
     return e;
 }
-static inline Complex128 moved(Complex128 a, int e) { return (Complex128){ldexp(a.real, e), ldexp(a.imag, e)}; }
+static inline Complex128 ldexp_complex(Complex128 a, int e) { return (Complex128){ldexp(a.real, e), ldexp(a.imag, e)}; }
 static inline Complex128 wide(Complex64 a) { return (Complex128){a.real, a.imag}; }
 
-PRODUCT_OF(double, PRODUCT, DBL_MIN, REAL_WITHIN, REAL_IS_NUMBER, REAL_IS_ONE, normalised, ldexp, 1)
-PRODUCT_OF(Complex128, times, 0x1p-900, COMPLEX_WITHIN, COMPLEX_IS_NUMBER, COMPLEX_IS_ONE, normalised_complex, moved, 0)
-PRODUCTS(products_float32, float, double, float, ITSELF, ITSELF, PRODUCT, REAL_BY, REAL_WITHIN, REAL_IS_NUMBER)
-PRODUCTS(products_float64, double, double, double, ITSELF, ITSELF, PRODUCT, REAL_BY, REAL_WITHIN, REAL_IS_NUMBER)
-PRODUCTS(products_complex64, Complex64, Complex128, Complex64, wide, narrow, times, COMPLEX_BY, COMPLEX_WITHIN,
+PRODUCT_OF(double, PRODUCT, DBL_MIN, REAL_IN_RANGE, REAL_IS_NUMBER, REAL_IS_ONE, normalised, ldexp, 1)
+PRODUCT_OF(Complex128, times, 0x1p-900, COMPLEX_IN_RANGE, COMPLEX_IS_NUMBER, COMPLEX_IS_ONE, normalised_complex, ldexp_complex, 0)
+PRODUCTS(products_float32, float, double, float, ITSELF, ITSELF, PRODUCT, REAL_BY, REAL_IN_RANGE, REAL_IS_NUMBER)
+PRODUCTS(products_float64, double, double, double, ITSELF, ITSELF, PRODUCT, REAL_BY, REAL_IN_RANGE, REAL_IS_NUMBER)
+PRODUCTS(products_complex64, Complex64, Complex128, Complex64, wide, narrow, times, COMPLEX_BY, COMPLEX_IN_RANGE,
          COMPLEX_IS_NUMBER)
-PRODUCTS(products_complex128, Complex128, Complex128, Complex128, ITSELF, ITSELF, times, COMPLEX_BY, COMPLEX_WITHIN,
+PRODUCTS(products_complex128, Complex128, Complex128, Complex128, ITSELF, ITSELF, times, COMPLEX_BY, COMPLEX_IN_RANGE,
          COMPLEX_IS_NUMBER)
 
 // Sums of float64 in pairs: what rounding took from each sum is added up beside it (Knuth 1969), where sums are finite.

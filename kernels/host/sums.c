@@ -8,7 +8,7 @@
 enum {
     ROUND = 4,       // rows that are added to what is loaded once
     PLAIN = 512,     // additions after which sums go into pairs, so that rounding loses little,
-    BESIDE = 32,     // and of rows that are added side by side, which rounding there loses less
+    ROW_BATCH = 32,  // and of rows that are added side by side, which rounding there loses less
     FEW = 16,        // rows, at most, whose many cells are added up in registers
     SHARE = 64,      // of a cell's elements, those whose mean deviations are measured from
 };
@@ -142,7 +142,7 @@ INLINE double masked_narrow(float value, int64_t mask) {
         if (skip) for (int64_t j = 0; j < inner; j++) t->here[j] = 0;                                                  \
         if (squares) for (int64_t j = inner; j < width; j++) a->pivot[j] = a->pivot[j - inner];                        \
         for (int64_t i = 0; i < n;) {                                                                                  \
-            const int64_t some = least(n - i, side > 1 ? side * BESIDE : PLAIN);                                       \
+            const int64_t some = least(n - i, side > 1 ? side * ROW_BATCH : PLAIN);                                    \
             for (int64_t j = 0; j < width; j++) a->sum[j] = 0;                                                         \
             if (squares) for (int64_t j = 0; j < width; j++) a->square[j] = 0;                                         \
             if (skip) for (int64_t j = 0; j < width; j++) a->here[j] = 0;                                              \

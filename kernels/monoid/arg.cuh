@@ -177,7 +177,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         if (later.index >= 0) offer(earlier, later.value, later.index);
         return earlier;
     }
-    static GR_HD State moved(const State& state, i64 by) { return {state.value, state.index < 0 ? -1 : state.index + by}; }
+    static GR_HD State shift_index(const State& state, i64 by) { return {state.value, state.index < 0 ? -1 : state.index + by}; }
     static GR_HD i64 finalise(State state, const f64*) { return state.index; }
 };
 

@@ -35,7 +35,7 @@ template <class A, class B> struct Both : Plain<Both<A, B>, typename A::In, Both
     }
     static GR_HD State settle(const Acc& acc) { return {A::settle(acc.head), B::settle(acc.tail)}; }
     static GR_HD State identity() { return {A::identity(), B::identity()}; }
-    static GR_HD State moved(const State& state, i64 by) { return {A::moved(state.head, by), B::moved(state.tail, by)}; }
+    static GR_HD State shift_index(const State& state, i64 by) { return {A::shift_index(state.head, by), B::shift_index(state.tail, by)}; }
     static GR_HD State combine(State earlier, State later) {
         return {A::combine(earlier.head, later.head), B::combine(earlier.tail, later.tail)};
     }
@@ -51,14 +51,14 @@ template <class State, class Head, class Tail, int V> struct BothColumns {
         head.start();
         tail.start();
     }
-    template <class In> GR_HD void take(const Pack<In, V>& pack, i64 index, const i64 (&within)[V]) {
-        head.take(pack, index, within);
-        tail.take(pack, index, within);
+    template <class In> GR_HD void take(const Pack<In, V>& pack, i64 index, const i64 (&column_offset)[V]) {
+        head.take(pack, index, column_offset);
+        tail.take(pack, index, column_offset);
     }
     template <class In, int N>
-    GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
-        take_batch(head, packs, index, within);
-        take_batch(tail, packs, index, within);
+    GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&column_offset)[V]) {
+        take_batch(head, packs, index, column_offset);
+        take_batch(tail, packs, index, column_offset);
     }
     GR_HD State settle(int j) { return {head.settle(j), tail.settle(j)}; }
     template <class At> GR_HD void locate(State& state, int j, At at) {

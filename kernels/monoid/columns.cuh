@@ -19,9 +19,9 @@ template <class Op, int V> struct Columns {
 #pragma unroll
         for (int j = 0; j < V; j++) acc[j] = Op::start();
     }
-    GR_HD void take(const Pack<typename Op::In, V>& pack, i64 index, const i64 (&within)[V]) {
+    GR_HD void take(const Pack<typename Op::In, V>& pack, i64 index, const i64 (&column_offset)[V]) {
 #pragma unroll
-        for (int j = 0; j < V; j++) Op::absorb(acc[j], pack.at[j], index + within[j]);
+        for (int j = 0; j < V; j++) Op::absorb(acc[j], pack.at[j], index + column_offset[j]);
     }
     GR_HD typename Op::State settle(int j) { return Op::settle(acc[j]); }
 };
@@ -33,11 +33,11 @@ template <class Op, int V> struct StoppingColumns {
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = Op::identity();
     }
-    GR_HD void take(const Pack<typename Op::In, V>& pack, i64 index, const i64 (&within)[V]) {
+    GR_HD void take(const Pack<typename Op::In, V>& pack, i64 index, const i64 (&column_offset)[V]) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
             typename Op::Acc acc = Op::start();
-            Op::absorb(acc, pack.at[j], index + within[j]);
+            Op::absorb(acc, pack.at[j], index + column_offset[j]);
             const typename Op::State one = Op::settle(acc);
             state[j] = Op::from_last ? Op::combine(one, state[j]) : Op::combine(state[j], one);
         }
@@ -89,15 +89,15 @@ template <class T, class A, int V> struct ByteColumns {
 
 // N rows, one after another.
 template <class Running, class In, int V, int N>
-GR_HD void take_batch(Running& columns, const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+GR_HD void take_batch(Running& columns, const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&column_offset)[V]) {
     if constexpr (Running::takes_rows) {
-        columns.take_rows(packs, index, within);
+        columns.take_rows(packs, index, column_offset);
     } else if constexpr (Running::takes_four && N % 4 == 0) {
 #pragma unroll
         for (int i = 0; i < N; i += 4) columns.take_four(packs[i], packs[i + 1], packs[i + 2], packs[i + 3]);
     } else {
 #pragma unroll
-        for (int i = 0; i < N; i++) columns.take(packs[i], index[i], within);
+        for (int i = 0; i < N; i++) columns.take(packs[i], index[i], column_offset);
     }
 }
 
@@ -159,14 +159,14 @@ template <class T, int V> struct MagnitudeColumns {
     ExtremeColumns<T, true, false, V> high;
     ExtremeColumns<T, false, false, V> low;
     GR_HD void start() {
-        const i64 within[V] = {};
+        const i64 column_offset[V] = {};
         high.start();
         low.start();
-        take(Pack<T, V>(), 0, within);  // zeros, whose magnitude is that of nothing
+        take(Pack<T, V>(), 0, column_offset);  // zeros, whose magnitude is that of nothing
     }
-    GR_HD void take(const Pack<T, V>& pack, i64 index, const i64 (&within)[V]) {
-        high.take(Unsign<T>::of(pack), index, within);
-        if (Unsign<T>::is_negative) low.take(pack, index, within);
+    GR_HD void take(const Pack<T, V>& pack, i64 index, const i64 (&column_offset)[V]) {
+        high.take(Unsign<T>::of(pack), index, column_offset);
+        if (Unsign<T>::is_negative) low.take(pack, index, column_offset);
     }
     GR_HD f64 settle(int j) {
         const f64 size = magnitude(high.settle(j));
@@ -183,13 +183,13 @@ template <class Map, class A, int V> struct MeanColumns {
         sums.start();
         count = 0;
     }
-    GR_HD void take(const Pack<typename Map::In, V>& pack, i64 index, const i64 (&within)[V]) {
-        sums.take(pack, index, within);
+    GR_HD void take(const Pack<typename Map::In, V>& pack, i64 index, const i64 (&column_offset)[V]) {
+        sums.take(pack, index, column_offset);
         count++;
     }
     template <int N>
-    GR_HD void take_rows(const Pack<typename Map::In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
-        take_batch(sums, packs, index, within);
+    GR_HD void take_rows(const Pack<typename Map::In, V> (&packs)[N], const i64 (&index)[N], const i64 (&column_offset)[V]) {
+        take_batch(sums, packs, index, column_offset);
         count += N;
     }
     GR_HD Averaged<A> settle(int j) { return {sums.settle(j), (i64)count}; }
@@ -270,10 +270,10 @@ template <class T, int Order, int V> struct IntegerMomentColumns {
         for (int j = 0; j < V; j++) powers[j] = IntegerPowers<T, Order, false>();
         count = 0;
     }
-    GR_HD void take(const Pack<T, V>& pack, i64 index, const i64 (&within)[V]) {
+    GR_HD void take(const Pack<T, V>& pack, i64 index, const i64 (&column_offset)[V]) {
         const Pack<T, V> packs[1] = {pack};
         const i64 at[1] = {index};
-        take_rows(packs, at, within);
+        take_rows(packs, at, column_offset);
     }
     template <int N> GR_HD void take_rows(const Pack<T, V> (&packs)[N], const i64 (&)[N], const i64 (&)[V]) {
         const int some = N < 8 ? N : 8;
@@ -345,7 +345,7 @@ template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
     }
     // The best of the rows by a tournament, and one comparison with the best so far.
     template <int N>
-    GR_HD void take_rows(const Pack<T, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+    GR_HD void take_rows(const Pack<T, V> (&packs)[N], const i64 (&index)[N], const i64 (&column_offset)[V]) {
         T top[V];
         u32 row[V];
         bool unclear = false;
@@ -368,7 +368,7 @@ template <class T, bool Max, bool SkipNan, int V> struct ArgColumns {
         }
         if (unclear) {  // a NaN, which no comparison finds, or a zero, which may have the other one's sign
 #pragma unroll
-            for (int i = 0; i < N; i++) take(packs[i], index[i], within);
+            for (int i = 0; i < N; i++) take(packs[i], index[i], column_offset);
             return;
         }
 #pragma unroll

@@ -45,15 +45,15 @@ template <class Op, class Map> struct Mapped : Op {
 // The columns of the operator itself, of a pack's values; where some do not count, each element for itself.
 template <class Mine, class Map, class Inner, int V, bool Masked = Map::masked> struct MappedColumns : Inner {
     typedef typename Map::In In;
-    GR_HD void take(const Pack<In, V>& pack, i64 index, const i64 (&within)[V]) {
-        Inner::take(values_of<Map>(pack), index, within);
+    GR_HD void take(const Pack<In, V>& pack, i64 index, const i64 (&column_offset)[V]) {
+        Inner::take(values_of<Map>(pack), index, column_offset);
     }
     template <int N>
-    GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&within)[V]) {
+    GR_HD void take_rows(const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&column_offset)[V]) {
         decltype(values_of<Map>(packs[0])) values[N];
 #pragma unroll
         for (int i = 0; i < N; i++) values[i] = values_of<Map>(packs[i]);
-        take_batch((Inner&)*this, values, index, within);
+        take_batch((Inner&)*this, values, index, column_offset);
     }
     GR_HD void take_four(const Pack<In, V>& a, const Pack<In, V>& b, const Pack<In, V>& c, const Pack<In, V>& d) {
         Inner::take_four(values_of<Map>(a), values_of<Map>(b), values_of<Map>(c), values_of<Map>(d));
@@ -66,9 +66,9 @@ template <class Mine, class Map, class Inner, int V> struct MappedColumns<Mine, 
 #pragma unroll
         for (int j = 0; j < V; j++) acc[j] = Mine::start();
     }
-    GR_HD void take(const Pack<typename Map::In, V>& pack, i64 index, const i64 (&within)[V]) {
+    GR_HD void take(const Pack<typename Map::In, V>& pack, i64 index, const i64 (&column_offset)[V]) {
 #pragma unroll
-        for (int j = 0; j < V; j++) Mine::absorb(acc[j], pack.at[j], index + within[j]);
+        for (int j = 0; j < V; j++) Mine::absorb(acc[j], pack.at[j], index + column_offset[j]);
     }
     GR_HD typename Mine::State settle(int j) { return Mine::settle(acc[j]); }
 };

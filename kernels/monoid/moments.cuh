@@ -10,13 +10,13 @@ struct ComplexMoments2 { f64 count, re, im, m2; };
 // What the mean of real elements is kept in for their variance: a pair where they have more digits than binary32. A
 // merge squares the distance of two means, and of rounded ones it has but the digits that elements far from zero leave.
 // Larger states keep rounded means: with pairs an SM would hold three of their blocks, not four (H200: 0.92 of the speed).
-template <class T> struct MeanKept { typedef f64 type; };
-template <> struct MeanKept<i32> { typedef Twofold type; };
-template <> struct MeanKept<u32> { typedef Twofold type; };
-template <> struct MeanKept<i64> { typedef Twofold type; };
-template <> struct MeanKept<u64> { typedef Twofold type; };
-template <> struct MeanKept<f64> { typedef Twofold type; };
-template <class T> using MeanOf = typename MeanKept<T>::type;
+template <class T> struct MeanType { typedef f64 type; };
+template <> struct MeanType<i32> { typedef Twofold type; };
+template <> struct MeanType<u32> { typedef Twofold type; };
+template <> struct MeanType<i64> { typedef Twofold type; };
+template <> struct MeanType<u64> { typedef Twofold type; };
+template <> struct MeanType<f64> { typedef Twofold type; };
+template <class T> using MeanOf = typename MeanType<T>::type;
 
 GR_HD f64 distance(f64 from, f64 to) { return to - from; }
 GR_HD f64 distance(Twofold from, Twofold to) { return (to.hi - from.hi) + (to.lo - from.lo); }

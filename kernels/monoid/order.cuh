@@ -12,14 +12,14 @@ template <> GR_HD bfloat16 absent<bfloat16>() { return {0x7fc0u}; }
 template <> GR_HD c64 absent<c64>() { return {absent<f32>(), absent<f32>()}; }
 template <> GR_HD c128 absent<c128>() { return {absent<f64>(), absent<f64>()}; }
 
-template <class T> struct KeptState {
+template <class T> struct FirstLastState {
     T value;
     boolean seen;
 };
 
 // The last element that is no NaN, or the first.
-template <class T, bool Last> struct Kept : Plain<Kept<T, Last>, T, KeptState<T>> {
-    typedef KeptState<T> State;
+template <class T, bool Last> struct FirstLast : Plain<FirstLast<T, Last>, T, FirstLastState<T>> {
+    typedef FirstLastState<T> State;
     static const bool commutative = false, stops = true, from_last = Last;
     static GR_HD bool is_decided(State state) { return state.seen.byte; }
     static GR_HD State identity() { return {absent<T>(), {0}}; }

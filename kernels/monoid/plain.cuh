@@ -7,7 +7,7 @@
 //                         their way
 //   start, absorb, absorb_pack(s), settle  begin a running value, take elements in, turn it into a state
 //   identity, combine, finalise            the algebra; combine's left argument is the earlier one
-//   moved                 a state whose elements lie so much further on: of operators that know positions
+//   shift_index           a state whose elements lie so much further on: of operators that know positions
 //   stops, from_last      whether a state may be decided (is_decided), so that no element beyond matters: elements are
 //                         then looked at from the first on, or from the last
 //   atomic                folds a state into a cell at once, where that is exact and order-free
@@ -36,7 +36,7 @@ template <class Op, class Element, class Packed> struct Plain {
         for (int i = 0; i < N; i++) Op::absorb_pack(acc, packs[i], index + i * gap, step);
     }
     static GR_HD State settle(const State& acc) { return acc; }
-    static GR_HD State moved(const State& state, i64) { return state; }
+    static GR_HD State shift_index(const State& state, i64) { return state; }
 };
 
 // The operator that does the same, and less, for elements without NaN. Both share their states, and the simpler one's
@@ -69,7 +69,7 @@ template <class Op> struct Refold : Plain<Refold<Op>, typename Op::State, typena
     typedef typename Op::State State;
     static const bool commutative = Op::commutative;
     static GR_HD State identity() { return Op::identity(); }
-    static GR_HD State lift(State x, i64 index) { return Op::moved(x, index); }
+    static GR_HD State lift(State x, i64 index) { return Op::shift_index(x, index); }
     static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
     static GR_HD auto finalise(State state, const f64* option) { return Op::finalise(state, option); }
 };

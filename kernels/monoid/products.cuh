@@ -35,7 +35,7 @@ template <class Number> struct Scaled {
     Number value;
     i64 exponent;
 };
-template <class Number> GR_HD void bring_near(Scaled<Number>& x) {
+template <class Number> GR_HD void normalise(Scaled<Number>& x) {
     const u32 bits = exponent_bits(x.value);
     if (bits - 524 > 998 && bits - 1 < 2046) {
         const i32 far = (i32)bits - 1024;
@@ -47,7 +47,7 @@ template <class Number> GR_HD void bring_near(Scaled<Number>& x) {
 template <class Number> GR_HD Scaled<Number> scaled(Number x) {
     Scaled<Number> found = {x, 0};
     if (exponent_bits(x) == 0) found = {scaled_by(x, power_of_two(600)), -600};  // or zero
-    bring_near(found);
+    normalise(found);
     return found;
 }
 // Rounded once: where the first of two steps rounds, the second leads to zero.
@@ -62,7 +62,7 @@ GR_HD c128 product_of(c128 x, c128 y) {
 }
 template <class Number> GR_HD Scaled<Number> times(Scaled<Number> x, Scaled<Number> y) {
     Scaled<Number> product = {product_of(x.value, y.value), x.exponent + y.exponent};
-    bring_near(product);
+    normalise(product);
     return product;
 }
 
@@ -145,7 +145,7 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
             const Term product = times(acc.value, terms[0]);
             if (fits && (in_range(product) || !is_number(acc.value))) {
                 acc.value = product;
-                bring_near(acc);
+                normalise(acc);
             } else {
                 for (int j = 0; j < V; j++) absorb(acc, pack.at[j], index + j * step);
             }

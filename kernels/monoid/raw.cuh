@@ -179,7 +179,7 @@ struct RawPlace : RawPlain<RawPlace<T, Max, SkipNan>, T, T, FIRST_FILL> {
         seen.best = either(wins, value, seen.best);
         seen.place = wins ? place : seen.place;
     }
-    // All lanes call. The best value of each team of Lanes lanes.
+    // All lanes call. The best value of each sub-warp of Lanes lanes.
     template <int Lanes> static GR_HD T agree(T value) {
 #pragma unroll
         for (int bits = 1; bits < Lanes; bits *= 2)

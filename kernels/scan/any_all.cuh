@@ -18,7 +18,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     static const int V = 16 / sizeof(In), elements = 32 * Run * V, bytes = elements * sizeof(In);
     static const int stage_bytes = Warps * bytes, tile_elements = Warps * elements;
     static const int shared_tiles = 2;  // tiles in shared memory: one comes while one is folded
-    static const bool takes_tile_early = true;
+    static const bool prefetches_tile = true;
     static const bool barrier_on_prefix = true;
     struct TileLocation { u64 tile; };
     struct SharedScratch {
@@ -53,9 +53,9 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
                                           (i64)task.lead, (i64)task.positions);
     }
 
-    typedef u32 KeptState;  // elements of the warp's share before the first that decides
-    static GR_HD KeptState nothing_kept() { return elements; }
-    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
+    typedef u32 PendingState;  // elements of the warp's share before the first that decides
+    static GR_HD PendingState no_pending() { return elements; }
+    GR_HD PendingState fold(const TileLocation& location, u32 stage, u32 slot) const {
         const i64 first = share_of(location.tile);
         const u32 found = is_inner(first) ? search(stage) : search_part(first, stage);
         if (lane == 0) scratch().decided[slot][warp] = found < elements;
@@ -112,9 +112,9 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
         }
         return make_uint4(words[0], words[1], words[2], words[3]);
     }
-    GR_HD void write(const TileLocation& location, u32, u32 slot, KeptState kept) const {
+    GR_HD void write(const TileLocation& location, u32, u32 slot, PendingState pending) const {
         const i64 first = share_of(location.tile), low = (i64)task.lead, high = (i64)task.positions;
-        const i32 undecided = scratch().before[slot][warp] ? 0 : (i32)kept;
+        const i32 undecided = scratch().before[slot][warp] ? 0 : (i32)pending;
         u8* to = (u8*)task.out - low + first;
         if (is_inner(first)) {
 #pragma unroll

@@ -18,7 +18,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
     typedef typename Columns::TileLocation TileLocation;
     typedef typename Columns::BatchedLinks BatchedLinks;
     typedef typename Columns::SharedScratch SharedScratch;
-    typedef typename Columns::KeptState KeptState;
+    typedef typename Columns::PendingState PendingState;
     typedef typename Emit::Out Out;
     using Columns::task, Columns::lane, Columns::warp_group, Columns::width, Columns::row_group, Columns::column, Columns::tile,
         Columns::share, Columns::is_inner, Columns::is_reverse, Columns::is_idle, Columns::sync_group, Columns::drain,
@@ -154,7 +154,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
     }
     // All threads that scan call. The results of the tile that is in registers, if there is one, take the place of the elements of
     // the next tile in shared memory, which are in registers from now on. One barrier of the warp group.
-    GR_HD void exchange(const TileLocation* location, u32 slot, const TileLocation& next, u32 stage, const KeptState& folded,
+    GR_HD void exchange(const TileLocation* location, u32 slot, const TileLocation& next, u32 stage, const PendingState& folded,
                         RegisterTile& elements_kept) const {
         const bool has_next = next.tile < task.tiles;
         if (!is_idle()) {

@@ -16,10 +16,11 @@ template <class Op, int V> struct IsSegmentedPair { static const bool yes = fals
 template <class Op, int V> struct IsSegmentedPair<Segmented<Op>, V> { static const bool yes = V > 1; };
 
 // A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
-// look back further than to the one before them. TakesEarly: tile numbers are taken a round before tiles are fetched.
+// look back further than to the one before them. PrefetchesTile: tile numbers are taken a round before tiles are
+// fetched.
 // StagesResults: results go through shared memory, where rows are too short to be written by a warp at once. Batch: rows that a
 // lane reads at once, if not as many as are best where tiles are folded first.
-template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool TakesEarly, bool StagesResults,
+template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool PrefetchesTile, bool StagesResults,
           bool Exclusive, int Batch = 0>
 struct StripScan : TileWork<Strips, Warps, 1> {
     typedef typename Op::In In;
@@ -27,7 +28,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     typedef typename Emit::Out Out;
     static const bool whole = StagesResults && V > 1 && ColumnStride == 1;  // a lane takes whole rows
     static const int room = whole ? 32 : 32 * V;  // columns whose states there is room for
-    static const bool takes_tile_early = TakesEarly;
+    static const bool prefetches_tile = PrefetchesTile;
     static const bool words = sizeof(In) == 4 && sizeof(Out) == 4 && ColumnStride > 1;
     // Rows that a lane reads from shared memory at once. Sums of float32 in strided columns, H200, 2026-11, shares of a copy with
     // two, three, four and six rows: down (32768, 32767) 0.89, 0.93, 0.91, 0.92; (n, 4095) 0.873, 0.874, 0.878, 0.871, (n, 513)
@@ -78,7 +79,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         State state[STATE_SLOTS][Warps][room];  // of each warp's rows; then their prefixes
         TileRing<TileLocation> ring;
     };
-    struct KeptState {
+    struct PendingState {
         State before[whole ? V : 1];  // the lane's prefix within the warp
         bool is_finite;               // what folding assumed is so
     };
@@ -110,8 +111,8 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         return *(SharedScratch*)(GR_SHARED + STAGES * stage_bytes() + Warps * (share_out() + table_bytes()));
     }
     GR_HD TileRing<TileLocation>& ring() const { return scratch().ring; }
-    static GR_HD KeptState nothing_kept() {
-        KeptState none;
+    static GR_HD PendingState no_pending() {
+        PendingState none;
 #pragma unroll
         for (int j = 0; j < (whole ? V : 1); j++) none.before[j] = Op::identity();
         none.is_finite = true;
@@ -220,18 +221,18 @@ struct StripScan : TileWork<Strips, Warps, 1> {
 #pragma unroll
                     for (int j = 0; j < V; j++)
                         if (first + j * (u32)(ColumnStride * sizeof(Out)) - low < high - low)
-                            store_once((Out*)to + j * ColumnStride, result.at[j]);
+                            store_streaming((Out*)to + j * ColumnStride, result.at[j]);
                 } else
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        if (j * ColumnStride < columns) store_once((Out*)to + j * ColumnStride, result.at[j]);
+                        if (j * ColumnStride < columns) store_streaming((Out*)to + j * ColumnStride, result.at[j]);
                 to += step;
             }
         }
     };
     static GR_HD void store_pack(u8* to, const Pack<Out, V>& result) {
         if constexpr (V == 1) {
-            store_once((Out*)to, result.at[0]);
+            store_streaming((Out*)to, result.at[0]);
         } else {
             Shared<Out, V> both;
             both.pack = result;
@@ -274,11 +275,11 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         if constexpr (Fold::assumes_finite) return folding.fold.was_finite();
         return true;
     }
-    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
+    GR_HD PendingState fold(const TileLocation& location, u32 stage, u32 slot) const {
         State state[V];
-        KeptState kept = nothing_kept();
-        kept.is_finite = fold_by<typename Ops::Fold>(location, stage, state);
-        if (assumes_finite && !kept.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, state);
+        PendingState pending = no_pending();
+        pending.is_finite = fold_by<typename Ops::Fold>(location, stage, state);
+        if (assumes_finite && !pending.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, state);
         if constexpr (V == 1 || whole) {
             if (task.row_groups > 1) {  // a scan over the row groups, column by column
                 const u32 next = whole ? 1 : width;  // lanes to the next row group
@@ -289,16 +290,16 @@ struct StripScan : TileWork<Strips, Warps, 1> {
                         if (lane >= up) state[j] = Op::combine(earlier, state[j]);
                     }
                     const State before = shuffle_up(0xffffffffu, state[j], (int)next, 32);
-                    if (row_group > 0) kept.before[j] = before;
+                    if (row_group > 0) pending.before[j] = before;
                 }
             }
         }
         if (row_group + 1 == task.row_groups)
 #pragma unroll
             for (int j = 0; j < V; j++) scratch().state[slot][warp][column + j * ColumnStride] = state[j];
-        return kept;
+        return pending;
     }
-    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, KeptState kept) const {
+    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, PendingState pending) const {
         const u32 rows = rows_of(location);
         State state[V];
 #pragma unroll
@@ -306,9 +307,9 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         if constexpr (V == 1 || whole) {
             if (task.row_groups > 1)
 #pragma unroll
-                for (int j = 0; j < V; j++) state[j] = Op::combine(state[j], kept.before[j]);
+                for (int j = 0; j < V; j++) state[j] = Op::combine(state[j], pending.before[j]);
         }
-        if (!assumes_finite || kept.is_finite) write_by<typename Ops::Scan>(location, rows, stage, state);
+        if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, rows, stage, state);
         else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, rows, stage, state);
         if (!StagesResults || rows == 0) return;
         __syncwarp();

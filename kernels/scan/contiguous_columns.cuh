@@ -21,7 +21,7 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
     // Rows that a lane reads from shared memory at once.
     static const int batch = ScansRowRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
-    struct KeptState {
+    struct PendingState {
         State before[WarpsPerGroup == 1 ? V : 1];  // the lane's prefix within its warp, where that is a warp group
         bool is_finite;                            // what folding assumed is so
     };
@@ -30,8 +30,8 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
     GR_HD ContiguousColumnScan(const Strips& scan)
         : Tiles(scan), row_group((u32)scan.by_width.of(group_thread * V)), column(group_thread * V - row_group * (u32)scan.width) {}
 
-    static GR_HD KeptState nothing_kept() {
-        KeptState none;
+    static GR_HD PendingState no_pending() {
+        PendingState none;
 #pragma unroll
         for (int j = 0; j < (WarpsPerGroup == 1 ? V : 1); j++) none.before[j] = Running::identity();
         none.is_finite = true;
@@ -129,18 +129,18 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
             left -= next;
             until -= next;
             if (next >= batch) {  // the next rows are read before results are written, which the compiler might take to overlap
-                Pack<In, V> kept[batch];
-                read(at, step_a, kept);
+                Pack<In, V> loaded[batch];
+                read(at, step_a, loaded);
 #pragma unroll 2
                 for (next -= batch; next >= batch; next -= batch) {
                     Pack<In, V> ahead[batch];
                     read(at, step_a, ahead);
-                    visit.take(kept, to, step_out);
+                    visit.take(loaded, to, step_out);
                     to += batch * step_out;
 #pragma unroll
-                    for (int i = 0; i < batch; i++) kept[i] = ahead[i];
+                    for (int i = 0; i < batch; i++) loaded[i] = ahead[i];
                 }
-                visit.take(kept, to, step_out);
+                visit.take(loaded, to, step_out);
                 to += batch * step_out;
             }
             if (batch > 4 && next >= 4) {
@@ -192,35 +192,35 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
         Writer<Scan> writing(*this, before);
         walk(location, stage, writing);
     }
-    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
+    GR_HD PendingState fold(const TileLocation& location, u32 stage, u32 slot) const {
         sync_group();  // all have their copies
         State states[V];
-        KeptState kept = nothing_kept();
-        kept.is_finite = fold_by<typename Ops::Fold>(location, stage, states);
-        if (assumes_finite && !kept.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, states);
+        PendingState pending = no_pending();
+        pending.is_finite = fold_by<typename Ops::Fold>(location, stage, states);
+        if (assumes_finite && !pending.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, states);
 #pragma unroll
         for (int j = 0; j < V; j++) {
             State state = states[j];
             bool ends = true;
             if constexpr (WarpsPerGroup == 1) {
-                state = scan_row_groups(state, kept.before[j]);
+                state = scan_row_groups(state, pending.before[j]);
                 ends = row_group == (is_reverse() ? 0 : row_groups / WarpGroups - 1);
             }
             if (!is_idle() && ends) scratch().state[slot][scratch_index() + j] = state;
         }
-        return kept;
+        return pending;
     }
-    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, const KeptState& kept) const {
+    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, const PendingState& pending) const {
         if (!in_place) sync_group();  // the results of the tile before have been drained
         if (!is_idle()) {
             Value before[V];
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 State state = scratch().state[slot][scratch_index() + j];
-                if constexpr (WarpsPerGroup == 1) state = Running::combine(state, kept.before[j]);
+                if constexpr (WarpsPerGroup == 1) state = Running::combine(state, pending.before[j]);
                 before[j] = Running::value(state);
             }
-            if (!assumes_finite || kept.is_finite) write_by<typename Ops::Scan>(location, stage, before);
+            if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, stage, before);
             else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, stage, before);
         }
         sync_group();

@@ -31,7 +31,7 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
     typedef typename Emit::Out Out;
     static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
     static const bool in_place = sizeof(In) == sizeof(Out);
-    static const bool takes_tile_early = Anchored;
+    static const bool prefetches_tile = Anchored;
     static const bool barrier_on_prefix = !IsComputeBound<Op>::yes;
     static const u32 FIRST_BARRIER = 4 * WRITE_DELAY + 1;  // named barrier of the first warp group
     // H200, 2026-11, shares of a copy, in three levels and two: sums of float32 down (n, 5) 0.90 and 0.85, (n, 8) 0.92 and 0.90,
@@ -155,7 +155,7 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
 #pragma unroll 4
         for (u32 t = begin; t < end; t++) own = Running::combine(own, part_state(slot, t, column));
         const State through = lane_groups.template through<Running>(own);
-        const State within = lane_groups.template of<Running>(through, lane_groups.group > 0 ? lane_groups.group - 1 : 0);
+        const State exclusive = lane_groups.template of<Running>(through, lane_groups.group > 0 ? lane_groups.group - 1 : 0);
         const u64 line = location.chain * width + column_of(location, column);
         if (!Lines && task.carry && active) start = Running::of(LineEnds<Op>::before(task, line), false);
         own = lane_groups.template of<Running>(through, groups - 1);
@@ -167,7 +167,7 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
             before = Links(task, location.chain, column, active, width < 8 ? 8 : width)
                          .before(location.link, own, start, lane_groups);
         if (!active) return;
-        if (lane_groups.group > 0) before = Running::combine(before, within);
+        if (lane_groups.group > 0) before = Running::combine(before, exclusive);
         State next = begin < end ? part_state(slot, begin, column) : before;
 #pragma unroll 2
         for (u32 t = begin; t < end; t++) {

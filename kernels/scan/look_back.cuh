@@ -96,7 +96,7 @@ GR_HD typename Op::State look_back(const Scan& task, u64 tile, LookBackRange ran
     const Published* from = is_near ? tile_states + one : lane > 0 ? stretches + many : anchors + group - 2;
     const bool wanted = is_near ? one >= begin && one < tile : lane > 0 ? many >= begin / STRETCH && many < stretch : anchored;
     State read = lane == 0 ? start : Op::identity();
-    bool there = !wanted, posted = !ends;
+    bool there = !wanted, is_published = !ends;
     for (u32 spins = 1;; spins++) {
         if (spins % SPINS == 0) spins = keep_waiting(task.ticket, spins);
         State seen;
@@ -109,10 +109,10 @@ GR_HD typename Op::State look_back(const Scan& task, u64 tile, LookBackRange ran
             const u32 cuts = __ballot_sync(0xffffffffu, there && wanted && StopsAtHead<Op>::of(read));
             if (cuts) missing &= 0xfffffffeu << (31 - __clz((i32)cuts));
         }
-        if (!posted && (missing & SINGLE_TILE_LANES) == 0) {
+        if (!is_published && (missing & SINGLE_TILE_LANES) == 0) {
             const State whole = fold_warp_states<Op>(lane >= 32 - STRETCH ? read : Op::identity());
             if (lane == 0) stretches[stretch].publish(range.contains_head ? own : Op::combine(whole, own));
-            posted = true;
+            is_published = true;
         }
         if (missing == 0) break;
     }

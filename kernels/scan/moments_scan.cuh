@@ -244,7 +244,7 @@ template <class T, bool SkipNan> struct VarianceResults<Std<T, SkipNan>, f64> {
 // Running variances of few digits by arithmetic of binary32, where a lane's run changes them little.
 
 // The number, which the compiler keeps in a register instead of computing it again where it is used.
-GR_HD f32 kept_in_register(f32 x) {
+GR_HD f32 pin_to_register(f32 x) {
 #ifndef GR_EMULATED
     asm volatile("" : "+f"(x));
 #endif
@@ -262,9 +262,9 @@ template <class Op, bool Root> struct VarianceDelta {
     GR_HD VarianceDelta(const typename Op::State& before, const f64* option) : sum(0), excess(0) {
         const f64 free = before.count - option[0], spread = before.m2 * one_over(free);
         mean = (f32)before.mean;
-        mean_rest = kept_in_register((f32)(before.mean - (f64)mean));
+        mean_rest = pin_to_register((f32)(before.mean - (f64)mean));
         variance = (f32)spread;
-        variance_rest = kept_in_register((f32)(spread - (f64)variance));
+        variance_rest = pin_to_register((f32)(spread - (f64)variance));
         // Too few elements, too large a correction of the divisor, or squares out of the range of binary32: no run is small.
         const bool none = !(free >= 1536 * (1 + fabs(option[0])) && variance >= 1e-18f && variance <= 1e18f);
         limit = none ? -1.0f : (f32)before.m2 * 0.03125f;

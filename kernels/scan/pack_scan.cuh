@@ -47,7 +47,7 @@ template <int V> struct PackScanOf<All<boolean>, Final<All<boolean>, boolean>, V
 // The first element: one result for all packs behind it. H200, 2026-11, 256 MiB of bool element by element and so: 243 us and 148.
 template <class T, class Emit, int V> struct FirstScan {
     static const bool exists = V > 1;
-    typedef Kept<T, false> Op;
+    typedef FirstLast<T, false> Op;
     typename Op::State first;
     const f64* option;
     GR_HD FirstScan(typename Op::State before, const f64* options) : first(before), option(options) {}
@@ -66,7 +66,7 @@ template <class T, class Emit, int V> struct FirstScan {
         for (int j = 0; j < V; j++) to.at[j] = result;
     }
 };
-template <class T, class Emit, int V> struct PackScanOf<Kept<T, false>, Emit, V> { typedef FirstScan<T, Emit, V> type; };
+template <class T, class Emit, int V> struct PackScanOf<FirstLast<T, false>, Emit, V> { typedef FirstScan<T, Emit, V> type; };
 
 // Running extremes of a pack of elements of one or two bytes, two lanes of 16 bits to an instruction.
 template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {

@@ -47,17 +47,18 @@ template <class Work> struct PipelineTraits<Work, typename Exists<typename Work:
 };
 
 // Work says what is done with a tile of a Task: each of `warps` warps fetches, folds and writes its share of it, and
-// `look_back_warps` warps find its prefixes. TileLocation is where a tile lies, found by one lane for all; KeptState is what a lane
-// keeps between folding and writing. A block takes tile numbers one by one, in order, so that it never waits for a tile of its own.
-// Where Work says `takes_tile_early`, a warp that scans takes the number a round before the tile is fetched; else a warp that
-// looks back does so when it is done. H200, CUDA 13.0, 2026-11, 4 GiB of float32, early and late: one line 0.95 and 0.93 of a copy
-// (float64 0.88 and 0.82), 32 lines 0.94 and 0.89, down (2^25, 32) 0.88 and 0.82; but down (32768, 32768) 0.87 and 0.97, where the
-// blocks that are ahead should have the next tiles of the same rows. Where Work says `barrier_on_prefix`, warps that scan wait for
-// one another at the barrier at which prefixes are found; else each goes on once they are, and some fold while others write: in
-// the same order, one line of float32 maxima 0.99 and 0.95, of int64 sums 0.98 and 0.96, but of float32 sums 0.94 and 0.97, of
-// float16 0.84 and 0.92; 32768 lines of float32 0.90 and 1.01.
+// `look_back_warps` warps find its prefixes. TileLocation is where a tile lies, found by one lane for all; PendingState
+// is what a lane keeps between folding and writing. A block takes tile numbers one by one, in order, so that it never
+// waits for a tile of its own. Where Work says `prefetches_tile`, a warp that scans takes the number a round before the
+// tile is fetched; else a warp that looks back does so when it is done. H200, CUDA 13.0, 2026-11, 4 GiB of float32,
+// early and late: one line 0.95 and 0.93 of a copy (float64 0.88 and 0.82), 32 lines 0.94 and 0.89, down (2^25, 32)
+// 0.88 and 0.82; but down (32768, 32768) 0.87 and 0.97, where the blocks that are ahead should have the next tiles of
+// the same rows. Where Work says `barrier_on_prefix`, warps that scan wait for one another at the barrier at which
+// prefixes are found; else each goes on once they are, and some fold while others write: in the same order, one line of
+// float32 maxima 0.99 and 0.95, of int64 sums 0.98 and 0.96, but of float32 sums 0.94 and 0.97, of float16 0.84 and
+// 0.92; 32768 lines of float32 0.90 and 1.01.
 template <class Work> struct Pipeline {
-    typedef typename Work::KeptState KeptState;
+    typedef typename Work::PendingState PendingState;
     typedef typename Work::TileLocation TileLocation;
     typedef PipelineTraits<Work> Traits;
     static const int stages = Traits::stages, Warps = Work::warps, LookBackWarps = Work::look_back_warps;
@@ -92,13 +93,13 @@ template <class Work> struct Pipeline {
                 arrive_at(prefix_barrier(round), barrier_threads);
             } else {
                 __syncwarp();
-                if (speaks(lane)) {  // one warp after another
+                if (represents_warp(lane)) {  // one warp after another
                     await(&work.ring().found, round * LookBackWarps + look_back_warp);
                     raise(&work.ring().found, round * LookBackWarps + look_back_warp + 1);
                 }
             }
             // An access to global memory for which the warps that scan need not wait.
-            if (!Work::takes_tile_early && look_back_warp == 0 && lane == 0) {
+            if (!Work::prefetches_tile && look_back_warp == 0 && lane == 0) {
                 await(&work.ring().taken, round + STAGES);
                 location(round + STAGES) = taken_location(round + STAGES, take_tile());
                 raise(&work.ring().taken, round + STAGES + 1);
@@ -114,13 +115,13 @@ template <class Work> struct Pipeline {
 
     // All lanes of the warps that scan call, each warp for its share of every tile.
     GR_HD void scan() const {
-        KeptState kept[WRITE_DELAY];  // of the WRITE_DELAY rounds before this one
-        u32 taken = Work::takes_tile_early && threadIdx.x == 0 ? take_tile() : 0;  // the tile number of the round three ahead
+        PendingState pending[WRITE_DELAY];  // of the WRITE_DELAY rounds before this one
+        u32 taken = Work::prefetches_tile && threadIdx.x == 0 ? take_tile() : 0;  // the tile number of the round three ahead
 #pragma unroll
-        for (int i = 0; i < 2 && !Work::takes_tile_early; i++) fetch_first(i);
+        for (int i = 0; i < 2 && !Work::prefetches_tile; i++) fetch_first(i);
         typename Traits::RegisterTile elements;
         for (u32 round = 0;; round++) {
-            KeptState now = Work::nothing_kept();
+            PendingState now = Work::no_pending();
             if (location(round).tile < tiles) {
                 wait_copies<1>();
                 __syncwarp();
@@ -129,7 +130,7 @@ template <class Work> struct Pipeline {
             if (round >= WRITE_DELAY && location(round - WRITE_DELAY).tile >= tiles) return;
             arrive_at(fold_barrier(round), barrier_threads);
             if (round >= WRITE_DELAY) {
-                if (Work::takes_tile_early && warp == 0) {  // the barrier or flag below shows the location to the other warps
+                if (Work::prefetches_tile && warp == 0) {  // the barrier or flag below shows the location to the other warps
                     if (lane == 0) {
                         location(round + 2) = taken_location(round + 2, taken);
                         taken = take_tile();  // nothing waits for it in this round
@@ -140,28 +141,28 @@ template <class Work> struct Pipeline {
                 if (Work::barrier_on_prefix) {
                     wait_at(prefix_barrier(round - WRITE_DELAY), barrier_threads);
                 } else {
-                    if (speaks(lane)) await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);
+                    if (represents_warp(lane)) await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);
                     __syncwarp();
                 }
                 if constexpr (!Traits::keeps_elements)
                     work.write(location(round - WRITE_DELAY), (round - WRITE_DELAY) % stages, (round - WRITE_DELAY) % STATE_SLOTS,
-                               kept[WRITE_DELAY - 1]);
+                               pending[WRITE_DELAY - 1]);
             }
             if constexpr (Traits::keeps_elements)
                 if (round > 0)
                     work.exchange(round >= WRITE_DELAY ? &location(round - WRITE_DELAY) : nullptr,
                                   (round + STATE_SLOTS - WRITE_DELAY) % STATE_SLOTS, location(round - 1), (round - 1) % stages,
-                                  kept[WRITE_DELAY - 1], elements);
+                                  pending[WRITE_DELAY - 1], elements);
             if (Traits::keeps_elements || round >= WRITE_DELAY) __syncwarp();
-            if (!Work::takes_tile_early || (!Work::barrier_on_prefix && round >= WRITE_DELAY)) {
-                if (speaks(lane)) await(&work.ring().taken, round + 3);
+            if (!Work::prefetches_tile || (!Work::barrier_on_prefix && round >= WRITE_DELAY)) {
+                if (represents_warp(lane)) await(&work.ring().taken, round + 3);
                 __syncwarp();
             }
             if (location(round + 2).tile < tiles) work.fetch(location(round + 2), (round + 2) % stages);
             commit_copies();
 #pragma unroll
-            for (int i = WRITE_DELAY - 1; i > 0; i--) kept[i] = kept[i - 1];
-            kept[0] = now;
+            for (int i = WRITE_DELAY - 1; i > 0; i--) pending[i] = pending[i - 1];
+            pending[0] = now;
         }
     }
 
@@ -175,7 +176,7 @@ template <class Work> struct Pipeline {
             begin_flag(&work.ring().found, 0, 1, 32);
             begin_named(1, 4 * WRITE_DELAY, barrier_threads);
         }
-        if constexpr (Work::takes_tile_early) {
+        if constexpr (Work::prefetches_tile) {
 #pragma unroll 1
             for (int i = 0; i < STAGES; i++) {
                 if (threadIdx.x == 0) location(i) = taken_location(i, take_tile());

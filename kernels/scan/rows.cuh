@@ -31,7 +31,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     typedef WarpShare<In, Out, Run> Share;
     typedef LaneRun<Op, Emit, Run, Lines, Strided, Exclusive, Reverse> Lane;
     static const int V = Share::V;
-    static const bool takes_tile_early = true;
+    static const bool prefetches_tile = true;
     // Where lines end, some warps have more to do than others: with a barrier 16384 float64 a line had 0.91 of a copy, else 0.99,
     // 65536 uint8 0.86 and 0.99; but maxima along 32 long lines, of which few shares have ends, 1.01, else 0.88 (H200, 2026-11).
     // 256 MiB of float32, products 255 us and 228, argmin 174 and 152, first elements 156 and 157, minima of float64 149 and 157.
@@ -173,20 +173,20 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         return scan_warp_states<Op, Running>(state);
     }
     // A lane's prefix within its warp, and what is known of the share: no line begins or ends in it; all its elements are finite.
-    struct KeptState {
+    struct PendingState {
         State before;
         bool even, finite;
     };
     // All lanes of a warp call. Replaces the warp's share by results, behind the warp's prefix and the lane's within it.
-    GR_HD void write_share(i64 first, u32 stage, u32 slot, KeptState kept) const {
+    GR_HD void write_share(i64 first, u32 stage, u32 slot, PendingState pending) const {
         const Value prefix = scratch().prefix[slot][warp];
         const Lane run = lane_run(stage);
         if constexpr (Lane::assumes_finite)
-            if (kept.finite)
+            if (pending.finite)
                 return write_finite<0>(misalignment(stage), run,
-                                       Running::value(Running::combine(Running::of(prefix, false), kept.before)));
+                                       Running::value(Running::combine(Running::of(prefix, false), pending.before)));
         // Of one line it is found again: kept in a register, float16 had 0.93 of a copy for 0.95.
-        const bool even = Lines == 0 ? is_inner(first) : kept.even;
+        const bool even = Lines == 0 ? is_inner(first) : pending.even;
         const Cursor at = Lines > 0 && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
         if constexpr (by_power_sums) {
             const Head head = even ? Head(share_a(stage), Head::all) : head_of(first, at, stage);
@@ -195,7 +195,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
                 f64 squares = bit_cast<f64>(0x7ff8000000000000ull);
                 typename Head::HeadElements head_state;
                 if (!skips || scratch().misaligned[stage][warp]) {
-                    const Value own = Running::value(kept.before);
+                    const Value own = Running::value(pending.before);
                     const ShiftedPowerSums<Op> fold(head.pivot());
                     if (head.exists()) {
                         head_state = head.load();
@@ -205,7 +205,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
                     value = fold.behind(head.is_behind() ? run.start_of(at.line) : prefix, fold.unpacked(own), head.before());
                     squares = fold.squares_of(own, value, Share::run);
                 } else {
-                    value = Running::value(Running::combine(Running::of(prefix, false), kept.before));
+                    value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
                 }
                 run.template write_even<0>(value, at.index, squares);
                 if (!head.exists()) return;
@@ -216,7 +216,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
                 return head.write(head_state, run.start_of(line), task.option, results(stage));
             }
         }
-        const Value value = Running::value(Running::combine(Running::of(prefix, false), kept.before));
+        const Value value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
         if (even) return write_even<0>(misalignment(stage), run, value, at.index);
         if constexpr (Lines > 0)
             if (is_inner(first)) return run.write_ends(at, value);
@@ -241,10 +241,10 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     }
 
     // What the pipeline asks for.
-    static GR_HD KeptState nothing_kept() { return {Running::identity(), false, false}; }
+    static GR_HD PendingState no_pending() { return {Running::identity(), false, false}; }
     GR_HD TileRing<TileLocation>& ring() const { return scratch().ring; }
     GR_HD TileLocation location_of(u64 tile) const { return {tile}; }
-    GR_HD KeptState fold(const TileLocation& location, u32 stage, u32 slot) const {
+    GR_HD PendingState fold(const TileLocation& location, u32 stage, u32 slot) const {
         realign(stage);
         const i64 first = share_of(location.tile);
         const Cursor at = lane_run(stage).cursor(first);
@@ -276,9 +276,9 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         if (lane == 31) scratch().total[slot][warp] = through;
         return {lane_before<Running, 32>(through), even, finite};
     }
-    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, KeptState kept) const {
+    GR_HD void write(const TileLocation& location, u32 stage, u32 slot, PendingState pending) const {
         const u64 tile = location.tile;
-        write_share(share_of(tile), stage, slot, kept);
+        write_share(share_of(tile), stage, slot, pending);
         __syncwarp();
         drain(tile, stage);
     }
@@ -292,7 +292,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const Value start = Lines == 0 || range.elements > 0 ? lane_run(0).start_of(range.line) : Op::identity();
         const Value before = Part::whole(look_back<typename Part::Rest, (Lines > 0)>(
             task, tile, range, Part::of(own), Part::of(Lines == 0 ? start : Op::identity())), start, range.elements);
-        const State within = lane_before<Running, 32>(through);
-        if (lane < Warps) scratch().prefix[slot][lane] = Running::value(Running::combine(Running::of(before, false), within));
+        const State exclusive = lane_before<Running, 32>(through);
+        if (lane < Warps) scratch().prefix[slot][lane] = Running::value(Running::combine(Running::of(before, false), exclusive));
     }
 };

@@ -100,12 +100,13 @@ template <class Op> struct SegmentedState<Op, true> {
 // The state before a line's first element, where a task has carries, and what is kept of the state behind its last.
 template <class Op> struct LineEnds {
     typedef typename Op::State State;
-    template <class Todo> static GR_HD State before(const Todo& task, u64 line) { return ((const State*)task.carry)[line]; }
-    template <class Todo> static GR_HD void keep(const Todo& task, u64 line, const State& state) { ((State*)task.totals)[line] = state; }
+    template <class TaskT> static GR_HD State before(const TaskT& task, u64 line) { return ((const State*)task.carry)[line]; }
+    template <class TaskT> static GR_HD void keep(const TaskT& task, u64 line, const State& state) { ((State*)task.totals)[line] = state; }
 };
 
 // Positions without an index that kernels tell: a state counts its elements, so that those of what it is combined with lie behind
-// them (`moved`). For lines from the first element to the last. Without carries positions begin at 0: the caller sees to that.
+// them (`shift_index`). For lines from the first element to the last. Without carries positions begin at 0: the caller
+// sees to that.
 template <class Op> struct Counted {
     typedef typename Op::In In;
     struct State {
@@ -116,7 +117,7 @@ template <class Op> struct Counted {
     static const bool commutative = false;
     static GR_HD State identity() { return {Op::identity(), 0}; }
     static GR_HD State combine(const State& earlier, const State& later) {
-        return {Op::combine(earlier.best, Op::moved(later.best, earlier.count)), earlier.count + later.count};
+        return {Op::combine(earlier.best, Op::shift_index(later.best, earlier.count)), earlier.count + later.count};
     }
     static GR_HD Acc start() { return identity(); }
     static GR_HD void absorb(Acc& acc, const In& x, i64) { Op::absorb(acc.best, x, acc.count++); }
@@ -135,10 +136,10 @@ template <class Op> struct ScanStep<Counted<Op>> {
 };
 template <class Op> struct LineEnds<Counted<Op>> {
     typedef typename Op::State Best;
-    template <class Todo> static GR_HD typename Counted<Op>::State before(const Todo& task, u64 line) {
+    template <class TaskT> static GR_HD typename Counted<Op>::State before(const TaskT& task, u64 line) {
         return {((const Best*)task.carry)[line], task.index};
     }
-    template <class Todo> static GR_HD void keep(const Todo& task, u64 line, const typename Counted<Op>::State& state) {
+    template <class TaskT> static GR_HD void keep(const TaskT& task, u64 line, const typename Counted<Op>::State& state) {
         ((Best*)task.totals)[line] = state.best;
     }
 };
@@ -181,7 +182,7 @@ template <class Op> struct SegmentedState<Segmented<Op>, true> {
 
 // The first element there is: nothing behind it makes a difference.
 template <class Op> struct KeepsFirst { static const bool yes = false; };
-template <class T> struct KeepsFirst<Kept<T, false>> { static const bool yes = true; };
+template <class T> struct KeepsFirst<FirstLast<T, false>> { static const bool yes = true; };
 
 // Folds elements in order: as a thread of a reduction does, but where ScanStep costs less.
 template <class Op> struct ThreadReduce {

@@ -18,14 +18,14 @@ template <int Count, class Out> GR_HD void store_rotated(u8* row, const Out (&re
     const bool own = lane >= turn;  // else the result of the store before
     Out* const to = (Out*)row + lane - turn;
     Out last = shuffle_from(0xffffffffu, results[0], (int)((lane - turn) % 32), 32);
-    if (own) store_once(to, last);
+    if (own) store_streaming(to, last);
 #pragma unroll
     for (int j = 1; j < Count; j++) {
         const Out now = shuffle_from(0xffffffffu, results[j], (int)((lane - turn) % 32), 32);
-        store_once(to + j * 32, own ? now : last);
+        store_streaming(to + j * 32, own ? now : last);
         last = now;
     }
-    if (!own) store_once(to + Count * 32, last);
+    if (!own) store_streaming(to + Count * 32, last);
 }
 
 // Rows of columns, with the position of each.
@@ -103,9 +103,9 @@ GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const
 }
 
 // Lines side by side, in planes, Groups * Vector a thread: Vector that one load takes, in groups a warp's width apart, so that the
-// warp reads and writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks. Without Dense operands'
-// columns lie apart, units the bytes from one to the next, and Vector is 1.
-template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Dense, bool Exclusive>
+// warp reads and writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks. Without
+// Contiguous operands' columns lie apart, units the bytes from one to the next, and Vector is 1.
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Contiguous, bool Exclusive>
 struct ThreadColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
@@ -128,8 +128,8 @@ struct ThreadColumnScan {
         out = (u8*)task.out + begin.c + column * sizeof(Out);
     }
 
-    GR_HD i64 unit_a() const { return Dense ? Reader<In>::size_a : (i64)task.unit_a; }
-    GR_HD i64 unit_b() const { return Dense ? Reader<In>::size_b : (i64)task.unit_b; }
+    GR_HD i64 unit_a() const { return Contiguous ? Reader<In>::size_a : (i64)task.unit_a; }
+    GR_HD i64 unit_b() const { return Contiguous ? Reader<In>::size_b : (i64)task.unit_b; }
     GR_HD bool is_whole() const { return first + 32 * columns <= task.parts; }
     // Whole: all lines of the warp exist. Those of a group exist together or not at all.
     template <bool Whole> GR_HD bool has(int group) const { return Whole || column + group * 32 * Vector < task.parts; }
@@ -156,14 +156,14 @@ struct ThreadColumnScan {
             else
 #pragma unroll
                 for (int g = 0; g < Groups; g++)
-                    if (has<Whole>(g)) store_once((Out*)out + g * 32, row.at[g]);
+                    if (has<Whole>(g)) store_streaming((Out*)out + g * 32, row.at[g]);
         } else {
 #pragma unroll
             for (int g = 0; g < Groups; g++) {
                 Pack<Out, Vector> pack;
 #pragma unroll
                 for (int j = 0; j < Vector; j++) pack.at[j] = row.at[g * Vector + j];
-                if (has<Whole>(g)) store_pack_once<Out, Vector>((Out*)out + g * 32 * Vector, pack);
+                if (has<Whole>(g)) store_pack_streaming<Out, Vector>((Out*)out + g * 32 * Vector, pack);
             }
         }
         out += task.step_out;
@@ -196,10 +196,10 @@ struct ThreadColumnScan {
 };
 
 // Grid: the blocks of all planes. Results lie side by side.
-template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Dense, bool Exclusive>
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Contiguous, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : ThreadColumnOps<Op, Emit, 1, Exclusive>::resident / Threads)
     scan_thread_columns(const __grid_constant__ Scan task) {
-    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Dense, Exclusive> work(task);
+    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Contiguous, Exclusive> work(task);
     if (work.is_whole()) work.template run<true>();
     else work.template run<false>();
 }
@@ -283,7 +283,7 @@ GR_HD void scan_part(const Scan& task, const StridedLine<typename Op::In>& line,
 #pragma unroll
     for (int i = 0; i < Batch; i++)
         if (!Last || at + i < end) batch[i].at[0] = line.get(task, at + i);
-    const auto put = [&](int i, const Pack<Out, 1>& to) { store_once((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
+    const auto put = [&](int i, const Pack<Out, 1>& to) { store_streaming((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
     scan_batch<Pack<Out, 1>, (Batch < Together ? Batch : Together), !Last>(scan, batch, end - at, put);
 }
 // By a thread; the state behind the part.
@@ -317,7 +317,7 @@ GR_HD typename Op::State scan_by_warp(const Scan& task, const StridedLine<typena
         for (int i = 0; i < Batch; i++) {
             if (first + i >= part.end) break;
             const State with = ScanStep<Op>::of(state, batch[i], index_of(task, first + i));
-            store_once((typename Emit::Out*)(out + (i64)(first + i) * task.step_out),
+            store_streaming((typename Emit::Out*)(out + (i64)(first + i) * task.step_out),
                        Emit::of(Exclusive ? ExclusiveState<Op>::of(state, batch[i]) : with, task.option));
             state = with;
         }

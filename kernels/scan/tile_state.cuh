@@ -66,20 +66,20 @@ template <class State> struct __align__(128) FloatTileState {
     }
     GR_HD bool read(State& state) const {
         Exchanged<State> to;
-        bool posted = true;
+        bool is_published = true;
 #pragma unroll
         for (int i = 0; i < vectors; i++) {
             u64 seen[2];
             read_words(at + 2 * i, seen);
 #pragma unroll
             for (int j = 0; j < 2 && 2 * i + j < words; j++) {
-                posted = posted && seen[j] != 0;
+                is_published = is_published && seen[j] != 0;
                 to.words[4 * i + 2 * j] = (u32)decoded(seen[j]);
                 to.words[4 * i + 2 * j + 1] = (u32)(decoded(seen[j]) >> 32);
             }
         }
         state = to.value;
-        return posted;
+        return is_published;
     }
 };
 template <class State> struct TileStateOf { typedef TileState<State> type; };

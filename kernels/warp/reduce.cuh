@@ -2,11 +2,11 @@
 #pragma once
 #include "../core/state.cuh"
 
-// How all lanes of a team bring their states together at once, where that takes less than two by two.
+// How all lanes of a sub-warp bring their states together at once, where that takes less than two by two.
 template <class State> struct Pooled { static const bool exists = false; };
 
-// All lanes of the warp call. Each team of Lanes neighbouring lanes reduces by itself, left to right. Result valid
-// in the first lane of each team. No block barrier.
+// All lanes of the warp call. Each sub-warp of Lanes neighbouring lanes reduces by itself, left to right. Result valid
+// in the first lane of each sub-warp. No block barrier.
 template <class Op, int Lanes> GR_HD typename Op::State warp_reduce(typename Op::State state) {
     if constexpr (Pooled<typename Op::State>::exists && Lanes > 1) {
         return Pooled<typename Op::State>::template reduce<Lanes>(state);
@@ -18,10 +18,10 @@ template <class Op, int Lanes> GR_HD typename Op::State warp_reduce(typename Op:
     }
 }
 
-// All lanes call. Reduces Rows states a lane across teams of Lanes neighbouring lanes, Rows results at once: at each
-// step a lane gives away half of its rows and takes in its neighbour's share of the other half. Op::combine takes
+// All lanes call. Reduces Rows states a lane across sub-warps of Lanes neighbouring lanes, Rows results at once: at
+// each step a lane gives away half of its rows and takes in its neighbour's share of the other half. Op::combine takes
 // its arguments in either order. Rows and Lanes are
-// powers of two. Results valid in states[0 .. max(1, Rows / Lanes)): those of the rows that kept_row names, several
+// powers of two. Results valid in states[0 .. max(1, Rows / Lanes)): those of the rows that result_row names, several
 // lanes holding the same where Lanes > Rows. No block barrier.
 template <class Op, int Lanes, int Rows, int Step = 1> struct TransposeReduce {
     static GR_HD void run(typename Op::State (&states)[Rows]) {
@@ -42,7 +42,7 @@ template <class Op, int Lanes, int Rows, int Step = 1> struct TransposeReduce {
         }
     }
     // The row that states[r] belongs to after the reduction, in this lane.
-    static GR_HD int kept_row(int r) {
+    static GR_HD int result_row(int r) {
         int row = r, half = Rows / 2;
 #pragma unroll
         for (int step = 1; step < Lanes && half >= 1; step *= 2, half /= 2)

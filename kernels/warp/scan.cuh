@@ -2,8 +2,8 @@
 #pragma once
 #include "../core/state.cuh"
 
-// All lanes of the warp call. Each team of Lanes neighbouring lanes scans by itself, left to right (Hillis and Steele
-// 1986). Inclusive. No block barrier.
+// All lanes of the warp call. Each sub-warp of Lanes neighbouring lanes scans by itself, left to right (Hillis and
+// Steele 1986). Inclusive. No block barrier.
 template <class Op, int Lanes> GR_HD typename Op::State warp_scan(typename Op::State state) {
 #pragma unroll
     for (int up = 1; up < Lanes; up *= 2) {
@@ -13,7 +13,8 @@ template <class Op, int Lanes> GR_HD typename Op::State warp_scan(typename Op::S
     return state;
 }
 
-// All lanes of the warp call. What lies before this lane in its team of Lanes lanes, given the team's inclusive scan.
+// All lanes of the warp call. What lies before this lane in its sub-warp of Lanes lanes, given the sub-warp's inclusive
+// scan.
 template <class Op, int Lanes> GR_HD typename Op::State lane_before(typename Op::State inclusive) {
     const typename Op::State before = shuffle_up(0xffffffffu, inclusive, 1, Lanes);
     return threadIdx.x % Lanes ? before : Op::identity();

@@ -68,8 +68,8 @@ def test_axes(op, axis):
     close(*both(x, "i2", op, axis, 7, (40, 30, 50)))
 
 
-# Operators, a dtype, elements of a row, groups, and how labels are dealt: teams of each size, groups that are cut, more
-# groups than elements, rows too short for a pack, and as long as fit; one a block, or several.
+# Operators, a dtype, elements of a row, groups, and how labels are distributed: sub-warps of each size, groups that are
+# cut, more groups than elements, rows too short for a pack, and as long as fit; one a block, or several.
 ROWS = [
     (("var", "last"), "f4", 2, 3, "random"),
     (("argmin", "prod"), "i1", 41, 5, "in turn"),

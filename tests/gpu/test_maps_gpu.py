@@ -178,13 +178,13 @@ def test_no_temporary_of_a_chunks_size():
     u = cp.random.default_rng(0).random((4096, 4096), dtype="f4")
     x = da.from_array(np.zeros((1, 1)), chunks=1)
     x = da.map_blocks(lambda: u, chunks=u.shape, dtype="f4", meta=gr.device_meta(2, "f4"))
-    todo = [
+    lazy = [
         gr.map_reduce(lambda x: (x - 0.5) ** 2, "sum", x),
         gr.map_reduce(lambda x: np.log1p(x), "var", x, axis=0),
         gr.map_reduce(lambda x: x > 0.5, "any", x, axis=1),
     ]
-    dask.compute(*todo, scheduler="sync")
-    for each in todo:
+    dask.compute(*lazy, scheduler="sync")
+    for each in lazy:
         memory.watch()
         try:
             each.compute(scheduler="sync")
@@ -219,11 +219,11 @@ def test_a_chain_takes_no_memory_of_a_chunks_size():
     u = [cp.random.default_rng(i).random(1 << 24, dtype="f4") for i in range(4)]
     x = da.concatenate([da.from_array(c, asarray=False, name=False) for c in u])
     with gr.accelerate():
-        todo = ((x - 0.25) ** 2).sum()
-    todo.compute(scheduler="sync")
+        lazy = ((x - 0.25) ** 2).sum()
+    lazy.compute(scheduler="sync")
     memory.watch()
     try:
-        todo.compute(scheduler="sync")
+        lazy.compute(scheduler="sync")
     finally:
         most = memory.unwatch()
     assert most < 0.05 * u[0].nbytes

@@ -56,15 +56,15 @@ def main(part: str = "1/1", how: str = "") -> None:
 
     cp.cuda.set_allocator(None)  # memory from a pool has no end that a tool could see
     first, parts = map(int, part.split("/"))
-    works = list(islice(walk(with_allies=how != "raced"), first - 1, None, parts))
+    works = list(islice(walk(with_clusters=how != "raced"), first - 1, None, parts))
     for work in works:
         work()
     cp.cuda.Device().synchronize()
     print(f"walked {len(works)} works, part {part}")
 
 
-def walk(with_allies: bool = True) -> Iterator[Work]:
-    yield from walk_scans(with_allies)
+def walk(with_clusters: bool = True) -> Iterator[Work]:
+    yield from walk_scans(with_clusters)
     yield from walk_one_read()
     yield from walk_groups()
     yield from walk_reductions()
@@ -139,13 +139,13 @@ OTHERS = [  # operator, dtype, shape and axis of kernels that those do not meet
 ]
 
 
-ALLIES = ("sum", "float32", 100), ("max", "float32", 70), ("sum", "float64", 33), ("max", "int64", 20)
+CLUSTER_COLUMNS = ("sum", "float32", 100), ("max", "float32", 70), ("sum", "float64", 33), ("max", "int64", 20)
 
 
-def walk_scans(with_allies: bool) -> Iterator[Work]:
+def walk_scans(with_clusters: bool) -> Iterator[Work]:
     for what in OTHERS:
         yield partial(_scan_by, *what)
-    for what in ALLIES if with_allies else ():
+    for what in CLUSTER_COLUMNS if with_clusters else ():
         yield partial(_allies, *what)
     for number in range(len(SCANS)):
         for dtype in ("uint8", "float32", "float64"):

@@ -111,13 +111,13 @@ class Emulator:
                 calls()
         finally:
             self.collecting = False
-        dealt = [
+        shares = [
             (own, Unit(f"{self.text}\n{own}", tuple(names)[i::parts]))
             for own, names in self._wanted.items()
             for i in range(min(parts, len(names)))
         ]
-        self._owners = [own for own, _ in dealt]
-        return [unit for _, unit in dealt]
+        self._owners = [own for own, _ in shares]
+        return [unit for _, unit in shares]
 
     def adopt(self, compiled: Sequence[Kernels]) -> None:
         """Takes the compiled units of :meth:`collect`, in its order."""
@@ -142,10 +142,10 @@ class Emulator:
         if self.collecting:
             self._wanted.setdefault(own, {})[name] = None
             return
-        todo = step.launch
+        launch = step.launch
         run = self._kernels[own, name].launch
         memory = [(g.address, g.array.nbytes) for g in _memory]
-        run(name, task, todo.blocks, todo.threads, todo.shared_bytes, self.schedule, self.seed, memory=memory)
+        run(name, task, launch.blocks, launch.threads, launch.shared_bytes, self.schedule, self.seed, memory=memory)
         assert not get(self._tickets).any(), f"{name} leaves tickets behind"
 
     @contextmanager

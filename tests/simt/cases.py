@@ -48,20 +48,20 @@ LAYOUTS = {
     "long rows": Layout((3, 9001), (1,), way="blocks a line"),
     "more rows than blocks": Layout((8, 9001), (1,), way="blocks a line"),
     "rows with edges": Layout((5, 2411), (1,), lambda x: x[:, 1:-1], way="blocks a line"),
-    "short rows": Layout((901, 32), (1,), way="team rows"),
+    "short rows": Layout((901, 32), (1,), way="subwarp rows"),
     "even rows": Layout((901, 48), (1,), lambda x: x[:, :32], way="own slots"),
     "few short rows": Layout((40, 35), (1,), lambda x: x[:, 1:-1], way="own slots"),
     "staged rows": Layout((3401, 7), (1,), way="staged rows"),
     "staged rows inside": Layout((3401, 7), (1,), lambda x: x[1:], way="staged rows"),
     "long staged rows": Layout((1700, 13), (1,), way="staged rows"),
-    "team rows": Layout((501, 33), (1,), way="team rows"),
-    "long team rows": Layout((70, 501), (1,), way="team rows"),
-    "team runs": Layout((5, 301, 33), (0, 2), way="team runs"),
-    "long team runs": Layout((3, 70, 501), (0, 2), way="team runs"),
-    "rows one row on": Layout((302, 101), (1,), lambda x: x[1:], way="team rows"),
-    "rows of several slots": Layout((301, 200), (1,), way="team a line"),
-    "even rows of several slots": Layout((301, 208), (1,), lambda x: x[:, :192], way="team a line"),
-    "short lines": Layout((6, 50, 33), (0, 2), lambda x: x[:, :, 1:], way="blocks lines abreast"),
+    "subwarp rows": Layout((501, 33), (1,), way="subwarp rows"),
+    "long subwarp rows": Layout((70, 501), (1,), way="subwarp rows"),
+    "subwarp runs": Layout((5, 301, 33), (0, 2), way="subwarp runs"),
+    "long subwarp runs": Layout((3, 70, 501), (0, 2), way="subwarp runs"),
+    "rows one row on": Layout((302, 101), (1,), lambda x: x[1:], way="subwarp rows"),
+    "rows of several slots": Layout((301, 200), (1,), way="subwarp a line"),
+    "even rows of several slots": Layout((301, 208), (1,), lambda x: x[:, :192], way="subwarp a line"),
+    "short lines": Layout((6, 50, 33), (0, 2), lambda x: x[:, :, 1:], way="blocks short lines"),
     "short lines as columns": Layout((7, 53, 38, 3), (0, 1, 3), way="columns first"),
     "short lines as columns of planes": Layout((3, 1600, 4, 3), (1, 3), lambda x: x[:, :, ::-1], way="columns first"),
     "short lines as columns with gaps": Layout(
@@ -82,9 +82,9 @@ LAYOUTS = {
         (5, 9, 6, 67), (1, 2), lambda x: x[::-1, :, :-1, 1:], way="unaligned columns"
     ),
     "strided rows of a thread": Layout((2001, 78), (1,), lambda x: x[:, ::3], way="rows as columns"),
-    "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T, way="team long lines"),
+    "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T, way="subwarp long lines"),
     "rows of another order of three": Layout(
-        (3, 409, 7, 8), (1, 2, 3), lambda x: x.transpose(0, 3, 1, 2), way="blocks lines abreast"
+        (3, 409, 7, 8), (1, 2, 3), lambda x: x.transpose(0, 3, 1, 2), way="blocks short lines"
     ),
     "columns in any order": Layout(
         (4, 13, 40, 21), (0, 1, 2), lambda x: x.transpose(1, 0, 2, 3), way="inner runs as columns"
@@ -93,13 +93,13 @@ LAYOUTS = {
     "columns with gaps": Layout((300, 6, 9), (0,), lambda x: x[::-1, :, 1:-1]),
     "planes": Layout((20, 30, 40), (1,), way="columns"),
     "transposed": Layout((20, 30, 40), (1, 2), lambda x: x.transpose(2, 0, 1)),
-    "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2], way="team lines abreast"),
+    "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2], way="subwarp short lines"),
     "broadcast": Layout((40, 1000), (0,), "broadcast"),
 }
 UNALIGNED = ("unaligned columns", "unaligned columns inside", "unaligned columns of planes")
 TABLE_LAYOUTS = (
     *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
-    *("columns of odd stride", "team rows", "team runs", "rows one row on"),
+    *("columns of odd stride", "subwarp rows", "subwarp runs", "rows one row on"),
 )
 
 
@@ -310,7 +310,7 @@ FINISHES += [  # slots that are in part outside of their line
     )
     for layout in ("short lines", "few short rows")
 ]
-ORDERED_ALIKE = re.compile("(short|even|staged|team) rows|rows (one|of several)")  # as "few short rows", for longer
+ORDERED_ALIKE = re.compile("(short|even|staged|subwarp) rows|rows (one|of several)")  # as "few short rows", for longer
 DEEP_CASES = [
     (name, layout)
     for name in DEEP
@@ -337,7 +337,7 @@ def check_zeros(machine: Emulator, bound: Bound) -> None:
     np.fill_diagonal(x[3 + 2 * width :], lowest.view(dtype)[0])  # the top bit alone
     if dtype.kind in "fc":
         x[1], x[2] = -x[1], np.nan
-    with taken("team rows"):
+    with taken("subwarp rows"):
         partial = device_reduce.reduce((put(x),), bound, (1,))
     if not machine.collecting:
         wanted = {"any": np.any, "all": np.all, "count_nonzero": np.count_nonzero}[bound.name](x, axis=1, keepdims=True)
@@ -407,8 +407,8 @@ def check_far(machine: Emulator) -> None:
 # Kept and reduced axes in either order, of odd lengths, of one element and two: shape, reduced axis, view.
 INTEGER_LAYOUTS = {
     "long rows": Layout((5, 4001), (1,), lambda x: x[:, 3:-2], way="blocks a line"),
-    "team rows": Layout((91, 33), (1,), way="team rows"),
-    "team rows of several slots": Layout((35, 301), (1,), way="team rows"),
+    "subwarp rows": Layout((91, 33), (1,), way="subwarp rows"),
+    "subwarp rows of several slots": Layout((35, 301), (1,), way="subwarp rows"),
     "even rows": Layout((70, 48), (1,), lambda x: x[:, :32], way="own slots"),
     "staged rows": Layout((91, 7), (1,), way="staged rows"),
     "rows with gaps": Layout((70, 95), (1,), lambda x: x[:, ::3], way="own slots"),
@@ -470,13 +470,13 @@ def check_integers(machine: Emulator, dtype: np.dtype[Any]) -> None:
 
 
 # Lines that lie closer together than their elements do, as those of a transposed array, and others of several lines.
-ABREAST = "blocks lines abreast"
+SHORT_LINES = "blocks short lines"
 TIES = {
-    "lines turned": Layout((3, 200, 24), (1, 2), lambda x: x[:, :, :16].transpose(0, 2, 1), way=ABREAST),
+    "lines turned": Layout((3, 200, 24), (1, 2), lambda x: x[:, :, :16].transpose(0, 2, 1), way=SHORT_LINES),
     "lines turned of planes": Layout(
-        (70, 20, 24), (0, 2), lambda x: x[:, :, :16].transpose(2, 1, 0), way="team lines abreast"
+        (70, 20, 24), (0, 2), lambda x: x[:, :, :16].transpose(2, 1, 0), way="subwarp short lines"
     ),
-    "lines backwards": Layout((5, 300, 24), (1, 2), lambda x: x[:, ::-1, 3:19], way=ABREAST),
+    "lines backwards": Layout((5, 300, 24), (1, 2), lambda x: x[:, ::-1, 3:19], way=SHORT_LINES),
 }
 
 

@@ -41,24 +41,24 @@ def unit(names: Iterable[str], text: str | None = None) -> Unit:
 
 
 def run(
-    kernels: Kernels, todo: Plan, x: np.ndarray, schedule: str = "forward", seed: int = 0, counter: int = 0
+    kernels: Kernels, plan: Plan, x: np.ndarray, schedule: str = "forward", seed: int = 0, counter: int = 0
 ) -> np.ndarray:
     """What the launches of a plan write. Results and scratch begin as noise, and every array ends at a guard page."""
     noise = np.random.default_rng(seed)
     held = {
         IN: Guarded(x),
-        OUT: Guarded(noise.integers(-99, 99, todo.out).astype(x.dtype)),
-        SCRATCH: Guarded(noise.integers(-99, 99, todo.scratch).astype(x.dtype)),
+        OUT: Guarded(noise.integers(-99, 99, plan.out).astype(x.dtype)),
+        SCRATCH: Guarded(noise.integers(-99, 99, plan.scratch).astype(x.dtype)),
     }
     count = Guarded(np.array([counter], np.uint32))
-    if todo.overwrites:
+    if plan.overwrites:
         held[SCRATCH].array[: x.size] = x.ravel()
     memory = [(g.address, g.array.nbytes) for g in (*held.values(), count)]
 
     def at(buffer: tuple[str, int]) -> int:
         return held[buffer[0]].address + buffer[1] * x.itemsize
 
-    for launch in todo.launches:
+    for launch in plan.launches:
         task = TASK.pack(at(launch.reads), at(launch.writes), at(launch.more), count.address, launch.n, launch.m)
         name = launch.kernel.format(T=TYPES[x.dtype])
         shared = launch.shared * x.itemsize or STATIC

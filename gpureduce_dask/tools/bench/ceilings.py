@@ -84,5 +84,5 @@ def mixed(source: Any, reads: int, writes: int) -> float:
     target = cupy.empty(tiles * MIX_THREADS * writes * 16, "u1")
     _, function = _kernel(f"mix_all<{MIX_THREADS}, {reads}, {writes}>", source.data.device_id)
     call = partial(function, (tiles,), (MIX_THREADS,), (source.data.ptr, target.data.ptr))
-    moved: int = tiles * MIX_THREADS * 16 * (reads + writes)
-    return moved / device_seconds(call)
+    nbytes: int = tiles * MIX_THREADS * 16 * (reads + writes)
+    return nbytes / device_seconds(call)

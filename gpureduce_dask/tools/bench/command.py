@@ -300,8 +300,8 @@ def _trees(args: argparse.Namespace) -> int:
     suite = suites.get(args.suite, trees.REDUCTIONS)
     for gpus in [count_gpus()] if args.gpus is None else args.gpus:
         mib = args.mib or (8192 if gpus else 128)
-        how = (args.repeats, not args.no_stock, path, args.budget, args.protocol)
-        trees.run(suite, gpus, args.workers, mib, args.chunks, *how)
+        options = (args.repeats, not args.no_stock, path, args.budget, args.protocol)
+        trees.run(suite, gpus, args.workers, mib, args.chunks, *options)
     return _report_trees(args, json.loads(path.read_text()))
 
 
@@ -309,14 +309,14 @@ def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
     from . import grids_report, scan_trees_report, trees_report
 
     of_suite: dict[str, Any] = {"scans": scan_trees_report, "grids": grids_report, "mechanisms": grids_report}
-    told = of_suite.get(result.get("what", ""), trees_report)
+    report = of_suite.get(result.get("what", ""), trees_report)
     for run in result["runs"]:
-        print(told.summary(run))
-    if args.plot and told is not grids_report:
-        told.plot(result, args.plot)
+        print(report.summary(run))
+    if args.plot and report is not grids_report:
+        report.plot(result, args.plot)
     if args.page:
         picture = args.plot and os.path.relpath(args.plot, args.page.parent)
-        args.page.write_text(told.into_page(args.page.read_text(), result, picture))
+        args.page.write_text(report.into_page(args.page.read_text(), result, picture))
     return 0 if all(map(trees_report.is_clean, result["runs"])) else 1
 
 
@@ -331,10 +331,10 @@ def _host(args: argparse.Namespace) -> int:
 def _report_host(args: argparse.Namespace, result: dict[str, Any]) -> int:
     from . import beside_numbagg, host
 
-    told: Any = beside_numbagg if "numbagg" in result else host
+    report: Any = beside_numbagg if "numbagg" in result else host
     if args.page:
-        args.page.write_text(told.into_page(args.page.read_text(), result))
-    return 0 if told.is_clean(result) else 1
+        args.page.write_text(report.into_page(args.page.read_text(), result))
+    return 0 if report.is_clean(result) else 1
 
 
 def _soak(args: argparse.Namespace) -> int:
@@ -367,10 +367,10 @@ def _workflows(args: argparse.Namespace) -> int:
         raise ExtraError(message("bench workflows", str(error), "xarray, zarr, h5netcdf and flox", remedy)) from error
     size, repeats = (data.SMALL, (0, 0)) if args.small else (data.FULL, measure.REPEATS)
     path = _path(args, "workflows.json")
-    how = {"only": args.only, "persisted": args.persisted, "gpu": args.gpu, "latency": args.latency / 1e3}
+    options = {"only": args.only, "persisted": args.persisted, "gpu": args.gpu, "latency": args.latency / 1e3}
     with tempfile.TemporaryDirectory() as folder:
         where = args.data or Path(folder)
-        result = run.run(args.scheduler, where, path, size=size, repeats=repeats, **how)
+        result = run.run(args.scheduler, where, path, size=size, repeats=repeats, **options)
     return _report_workflows(args, result)
 
 
@@ -396,8 +396,13 @@ def _random(args: argparse.Namespace) -> int:
         from . import random_chunks, random_draws
 
         kinds = [args.suite] if args.suite else random_draws.BOTH
-        how = {"only": args.only, "seconds": args.seconds, "with_peers": not args.no_peers, "processes": args.compilers}
-        random_chunks.run(_seed_of(args), args.count, args.mib, kinds, path, **how)
+        options = {
+            "only": args.only,
+            "seconds": args.seconds,
+            "with_peers": not args.no_peers,
+            "processes": args.compilers,
+        }
+        random_chunks.run(_seed_of(args), args.count, args.mib, kinds, path, **options)
     return _report_random(args, json.loads(path.read_text()))
 
 
@@ -415,14 +420,14 @@ def _tune(args: argparse.Namespace) -> int:
 def _report_random(args: argparse.Namespace, result: dict[str, Any]) -> int:
     from . import random_calls, random_report
 
-    told: Any = random_report if "gpu" in result else random_calls
-    print(told.summary(result))
-    if args.plot and told is random_report:
+    report: Any = random_report if "gpu" in result else random_calls
+    print(report.summary(result))
+    if args.plot and report is random_report:
         random_report.plot(result, args.plot)
-    if args.page and told is random_report:
+    if args.page and report is random_report:
         picture = args.plot and os.path.relpath(args.plot, args.page.parent)
         args.page.write_text(random_report.into_page(args.page.read_text(), result, picture))
-    return 0 if told.is_clean(result) else 1
+    return 0 if report.is_clean(result) else 1
 
 
 def _has_gpu() -> bool:

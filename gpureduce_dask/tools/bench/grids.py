@@ -76,11 +76,11 @@ def cases(bench: Bench, chunks: int) -> None:
     """Every case on the grid, the column and the files, each of which is there while it is needed."""
     for data in dict.fromkeys(case.data for case in CASES.values() if bench.gpus or case.data != LARGE_FILES):
         with tempfile.TemporaryDirectory() as folder:
-            held: list[Any] = []  # the array, where it could be made
+            cache: list[Any] = []  # the array, where it could be made
             for name, case in CASES.items():
                 if case.data == data:
                     row = {"case": name, "kind": data, "chunks": chunks}
-                    bench.case(row, partial(_measure, bench, case, held, Path(folder)))
+                    bench.case(row, partial(_measure, bench, case, cache, Path(folder)))
 
 
 GRIDS = Suite("grids", cases, counts=(256,), of_one_size=True, peers={"flox": "flox"})
@@ -133,11 +133,11 @@ def _on_host(block: Any) -> Any:
     return block.get() if hasattr(block, "get") else np.asarray(block)
 
 
-def _measure(bench: Bench, case: Case, held: list[Any], folder: Path, row: Row) -> None:
-    if not held:
+def _measure(bench: Bench, case: Case, cache: list[Any], folder: Path, row: Row) -> None:
+    if not cache:
         # With a meta that works: dask finds out by it what where() gives.
-        held.append(for_stock(bench, _array(bench, case.data, row["chunks"], folder)))
-    (x,) = held
+        cache.append(for_stock(bench, _array(bench, case.data, row["chunks"], folder)))
+    (x,) = cache
     ours, stock = partial(case.make, gr), partial(case.make, da)
     row["cold"], value = seconds(partial(_call, bench, case, ours, x))
     if bench.with_stock:

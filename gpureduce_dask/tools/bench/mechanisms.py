@@ -49,7 +49,10 @@ MECHANISMS: dict[str, tuple[tuple[Any, str, Callable[..., Any]], ...]] = {
     "views by handles": ((views, "select_source", _nothing),),
     "bundles of slices": ((sources, "partials_travel", _no),),
     "sets of slices": ((planner, "sets_of_slices", _none),),
-    "partials that leave a GPU together": ((chunk, "leave_together", _as_it_is), (chunk, "staying", nullcontext)),
+    "partials that leave a GPU together": (
+        (chunk, "small_to_host_together", _as_it_is),
+        (chunk, "keep_on_device", nullcontext),
+    ),
     "blocks finished in the joining task": ((fusion, "finish_together", _as_it_is),),
     "groups of lazy chunks fused": ((fusion, "move_in_chains", _as_it_is),),
 }
@@ -73,10 +76,10 @@ CASES: dict[str, tuple[Callable[[Any], Any], bool]] = {
 
 def cases(bench: Bench, chunks: int) -> None:
     """Every case with and without each mechanism."""
-    held: list[Any] = []  # the lazy array, and the same in memory, where they could be made
+    cache: list[Any] = []  # the lazy array, and the same in memory, where they could be made
     for mechanism in MECHANISMS:
         for name in CASES:
-            bench.case({"case": name, "kind": mechanism, "chunks": chunks}, partial(_measure, bench, held))
+            bench.case({"case": name, "kind": mechanism, "chunks": chunks}, partial(_measure, bench, cache))
 
 
 SUITE = Suite("mechanisms", cases, counts=(256,), of_one_size=True)
@@ -106,12 +109,12 @@ def _switch(mechanism: str | None) -> None:
         _off.enter_context(mock.patch.object(module, name, instead))
 
 
-def _measure(bench: Bench, held: list[Any], row: Row) -> None:
-    if not held:
+def _measure(bench: Bench, cache: list[Any], row: Row) -> None:
+    if not cache:
         lazy = random_array(grid_chunks(bench.nbytes, row["chunks"]), bench.gpus > 0)
-        held += [for_stock(bench, lazy), for_stock(bench, bench.hold(lazy))]
+        cache += [for_stock(bench, lazy), for_stock(bench, bench.hold(lazy))]
     function, of_memory = CASES[row["case"]]
-    call = partial(bench.compute, function, held[of_memory])
+    call = partial(bench.compute, function, cache[of_memory])
     switches: tuple[Callable[[], Any], ...] = nullcontext, partial(without, row["kind"], bench.client)
     values, times = [], ([], [])  # type: tuple[list[Any], tuple[list[float], list[float]]]
     for switch, name in zip(switches, ("tasks", "tasks_off"), strict=True):

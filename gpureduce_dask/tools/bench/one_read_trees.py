@@ -32,9 +32,9 @@ def stock(x: Any) -> list[Any]:
 
 def cases(bench: Bench, chunks: int) -> None:
     """Five statistics of chunks that workers hold, and of chunks yet to be made."""
-    held: list[Any] = []  # the array, where it could be made
-    bench.case({"case": CASE, "kind": "persisted", "chunks": chunks}, partial(_persisted, bench, held))
-    held.clear()
+    cache: list[Any] = []  # the array, where it could be made
+    bench.case({"case": CASE, "kind": "persisted", "chunks": chunks}, partial(_persisted, bench, cache))
+    cache.clear()
     if chunks <= MOST_LAZY:
         bench.case({"case": CASE, "kind": "lazy", "chunks": chunks}, partial(_lazy, bench))
 
@@ -42,10 +42,10 @@ def cases(bench: Bench, chunks: int) -> None:
 ONE_READ = Suite("one_read", cases)
 
 
-def _persisted(bench: Bench, held: list[Any], row: Row) -> None:
-    held.append(bench.persist(row["chunks"]))
-    computed(together, held[0])  # handles are made, kernels compile
-    _measure(bench, held[0], row, bench.repeats)
+def _persisted(bench: Bench, cache: list[Any], row: Row) -> None:
+    cache.append(bench.persist(row["chunks"]))
+    computed(together, cache[0])  # handles are made, kernels compile
+    _measure(bench, cache[0], row, bench.repeats)
 
 
 def _lazy(bench: Bench, row: Row) -> None:

@@ -22,7 +22,7 @@ def versions(distributions: Mapping[str, str] = DISTRIBUTIONS) -> dict[str, str]
     return found
 
 
-def told_versions(result: Mapping[str, Any]) -> str:
+def version_list(result: Mapping[str, Any]) -> str:
     """The versions of dask, of CuPy and of the peers, of results that have them."""
     own = {"dask": result.get("dask"), "CuPy": result.get("cupy")}
     return ", ".join(f"{name} {version}" for name, version in {**own, **result.get("peers", {})}.items() if version)

@@ -118,7 +118,7 @@ def _reduction(draw: Draw, xs: list[Any], bound: Any) -> Job:
         lambda ours: is_near(_drop(ours, draw), reduced(draw.op, xs[0], draw.axes, bound.result)),
         xs[0].nbytes,
         _results(draw, xs[0]) * bound.result.itemsize,
-        {name: _asked(peers.PEERS[name], draw) for name in ("CuPy", "torch")},
+        {name: _peer_calls(peers.PEERS[name], draw) for name in ("CuPy", "torch")},
         [[x] for x in xs],
     )
 
@@ -128,7 +128,7 @@ def _drop(x: Any, draw: Draw) -> Any:
     return x.reshape(tuple(x.shape[a] for a in draw.kept))
 
 
-def _asked(peer: Any, draw: Draw) -> Callable[[Any], list[Callable[[], Any] | None]]:
+def _peer_calls(peer: Any, draw: Draw) -> Callable[[Any], list[Callable[[], Any] | None]]:
     """What a peer is asked for each of several arrays."""
     axis: Any = draw.axes[0] if len(draw.axes) == 1 else draw.axes
     if len(draw.axes) == len(draw.base) and draw.kind != SCANS:
@@ -153,7 +153,7 @@ def _scan(draw: Draw, xs: list[Any], bound: Any) -> Job:
         wanted = scanned(draw.op, x[(*ahead, slice(-1))], axis, bound.result) if x.shape[axis] > 1 else None
         return starts and (wanted is None or is_near(ours[(*ahead, slice(1, None))], wanted))
 
-    others = {} if draw.mode else {name: _asked(scan_peers.SCAN_PEERS[name], draw) for name in ("CuPy", "torch")}
+    others = {} if draw.mode else {name: _peer_calls(scan_peers.SCAN_PEERS[name], draw) for name in ("CuPy", "torch")}
     return Job(
         [call(x) for x in xs], is_right, xs[0].nbytes, xs[0].size * bound.result.itemsize, others, [[x] for x in xs]
     )
@@ -186,7 +186,7 @@ def _batch(draw: Draw, xs: list[Any], bound: Any) -> Job:
         is_right,
         CHUNKS * xs[0].nbytes,
         _results(draw, xs[0]) * bound.state.itemsize,
-        {name: _asked(peers.PEERS[name], draw) for name in ("CuPy", "torch")},
+        {name: _peer_calls(peers.PEERS[name], draw) for name in ("CuPy", "torch")},
         parts,
     )
 
@@ -223,7 +223,7 @@ def _groups(draw: Draw, xs: list[Any], bound: Any) -> Job:
 def _bincount(labels: Any, count: int, module: str) -> Callable[[Any], list[Callable[[], Any] | None]]:
     """Sums by labels as CuPy and torch have them: of one line, which a view is copied to."""
 
-    def asked(arrays: Any) -> list[Callable[[], Any] | None]:
+    def calls(arrays: Any) -> list[Callable[[], Any] | None]:
         if module == "cupy":
             import cupy
 
@@ -236,7 +236,7 @@ def _bincount(labels: Any, count: int, module: str) -> Callable[[Any], list[Call
         flat = mine.reshape(-1)
         return [partial(lambda x: torch.bincount(flat[: x.numel()], x.reshape(-1), count), x) for x in given]
 
-    return asked
+    return calls
 
 
 def _are_groups_right(draw: Draw, x: Any, labels: Any, found: Any, result: Any) -> bool:
@@ -363,10 +363,10 @@ def _peer_seconds(peer: Any, arrays: list[list[Any]], longest: int) -> float | N
     once = 0.0
     if sum(x.nbytes for x in arrays[0]) > PROBED:
         parts = [_part(x, longest) for x in arrays[0]]
-        asked = peer(parts)
-        if None in asked:
+        calls = peer(parts)
+        if None in calls:
             return None
-        each = device_seconds(partial(_all, asked), 3, 0.1)
+        each = device_seconds(partial(_all, calls), 3, 0.1)
         once = each * float(arrays[0][0].size / parts[0].size)
         if once > PATIENCE:
             return once

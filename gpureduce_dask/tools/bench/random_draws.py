@@ -133,16 +133,16 @@ def _draw(rng: np.random.Generator, kind: str, mib: float) -> Draw | None:
     shape = _extents(rng, ndim, max(1, int(mib * 2**20) // width))
     base, spread = list(shape), None
     cuts: list[Cut] = [(None, None, None)] * ndim
-    how, axis = str(rng.choice(("", "step", "reversed", "offset", "spread"), p=(0.5, 0.15, 0.15, 0.15, 0.05))), -1
-    if how:
+    cut, axis = str(rng.choice(("", "step", "reversed", "offset", "spread"), p=(0.5, 0.15, 0.15, 0.15, 0.05))), -1
+    if cut:
         axis = int(rng.integers(ndim))
         count = int(rng.integers(2, 4))
-        if how == "step":
+        if cut == "step":
             base[axis] = shape[axis] * count
             cuts[axis] = (None, None, count)
-        elif how == "reversed":
+        elif cut == "reversed":
             cuts[axis] = (None, None, -1)
-        elif how == "offset":
+        elif cut == "offset":
             base[axis] += 2
             cuts[axis] = (1, -1, None)
         elif shape[axis] < max(shape):  # the longest repeated would leave little to read

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .peers import told_versions
+from .peers import version_list
 from .report import between
 
 Case = dict[str, Any]
@@ -121,14 +121,14 @@ def into_page(text: str, result: Result, picture: str | None = None) -> str:
     ran = sorted((case for case in result["cases"] if "ours" in case), key=lambda case: float(case["ours"]))
     wrong = sum(not case["right"] for case in ran)
     head = (
-        f"{result['gpu']}, {result['date']}, {told_versions(result)}, seed {result['random']}: {len(result['cases'])} "
+        f"{result['gpu']}, {result['date']}, {version_list(result)}, seed {result['random']}: {len(result['cases'])} "
         f"cases, {wrong} called wrong, {len(result['cases']) - len(ran)} failed, {len(slower(ran))} slower than a peer."
     )
     shown = [f"![share of cases above each share of the ceiling]({picture})"] if picture else []
     worst = "\n".join(f"- {describe(case)}" for case in ran[:WORST])
     planned = sum("predicted_s" in case for case in ran)
-    told = f"Of {planned} cases the plan missed the time of {len(missed(ran))} by more than {MISSED} times."
-    body = "\n\n".join([head, *shown, table(result), told, f"The {WORST} least:", worst])
+    misses = f"Of {planned} cases the plan missed the time of {len(missed(ran))} by more than {MISSED} times."
+    body = "\n\n".join([head, *shown, table(result), misses, f"The {WORST} least:", worst])
     return between("<!-- bench:random -->", "<!-- /bench:random -->", body, text)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .peers import COMPILERS, PEERS, told_versions
+from .peers import COMPILERS, PEERS, version_list
 
 Result = dict[str, Any]
 Row = dict[str, Any]
@@ -17,14 +17,14 @@ LEVEL = 0.99  # what "level with a peer" means
 
 @dataclass(frozen=True)
 class Kind:
-    """How rows of one kind are told: between which marks of a page, and beside which ceiling."""
+    """How rows of one kind are reported: between which marks of a page, and beside which ceiling."""
 
     mark: str
     ceiling: str
     fastest: str  # what the ceiling is
     floor: float  # a share of it that counts as reached
     counted: str  # of bytes
-    told: str  # of rows that have a ceiling of their own
+    bounded: str  # the sentence of rows that have a ceiling of their own
     is_headline: Callable[[Row], bool]  # rows of the open table; the others are folded away
 
     @property
@@ -80,7 +80,7 @@ KINDS = {
 
 
 def kind_of(result: Result) -> Kind:
-    """How a result is told."""
+    """How a result is reported."""
     return KINDS[result.get("what", "reductions")]
 
 
@@ -137,7 +137,7 @@ def into_page(text: str, result: Result) -> str:
     """A page with the table between its markers made anew."""
     rows, kind = _rows(result), kind_of(result)
     heading = (
-        f"{result['gpu']}, {result['date']}, {told_versions(result)}; chunks of {result['gib']:g} GiB; share of the "
+        f"{result['gpu']}, {result['date']}, {version_list(result)}; chunks of {result['gib']:g} GiB; share of the "
         f"fastest {kind.fastest} of that GPU, {result[kind.ceiling] / 1e9:,.0f} GB/s, measured in the same run (1.00 "
         f"is the limit; bytes are {kind.counted})."
     )
@@ -165,7 +165,7 @@ def between(begin: str, end: str, body: str, text: str) -> str:
 def _notes(rows: list[Row], kind: Kind) -> list[str]:
     """Rows of which the ceiling is not the limit."""
     found = [f"{row['case']} {row['ours']:.3f} (such a copy {row['mixed']:.3f})" for row in rows if "mixed" in row]
-    return [f"{kind.told} {'; '.join(found)}."] if found else []
+    return [f"{kind.bounded} {'; '.join(found)}."] if found else []
 
 
 def plot(result: Result, path: Path) -> None:

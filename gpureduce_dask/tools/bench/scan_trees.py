@@ -34,12 +34,12 @@ CLOSE = 1e-3  # relative: stock dask adds float32 in float32
 
 def cases(bench: Bench, chunks: int) -> None:
     """Whole scans of arrays that workers hold, and of chunks yet to be made; and reductions of scans."""
-    held: list[Any] = []  # the array, where it could be made
+    cache: list[Any] = []  # the array, where it could be made
     for case in WHOLE:
-        bench.case({"case": case, "kind": "persisted", "chunks": chunks}, partial(_whole, bench, held))
+        bench.case({"case": case, "kind": "persisted", "chunks": chunks}, partial(_whole, bench, cache))
     for case in REDUCED:
-        bench.case({"case": case, "kind": "persisted", "chunks": chunks}, partial(_reduced, bench, held))
-    held.clear()
+        bench.case({"case": case, "kind": "persisted", "chunks": chunks}, partial(_reduced, bench, cache))
+    cache.clear()
     if chunks <= MOST_LAZY:
         bench.case({"case": "cumsum", "kind": "lazy", "chunks": chunks}, partial(_whole, bench, [bench.array(chunks)]))
 
@@ -47,14 +47,14 @@ def cases(bench: Bench, chunks: int) -> None:
 SCANS = Suite("scans", cases)
 
 
-def _array(bench: Bench, held: list[Any], row: Row) -> Any:
-    if not held:
-        held.append(bench.persist(row["chunks"]))
-    return held[0]
+def _array(bench: Bench, cache: list[Any], row: Row) -> Any:
+    if not cache:
+        cache.append(bench.persist(row["chunks"]))
+    return cache[0]
 
 
-def _whole(bench: Bench, held: list[Any], row: Row) -> None:
-    x = _array(bench, held, row)
+def _whole(bench: Bench, cache: list[Any], row: Row) -> None:
+    x = _array(bench, cache, row)
     ours, stock = WHOLE[row["case"]]
     y = scanned(bench, ours, x)  # kernels compile
     row["tasks"] = len(ours(x).__dask_graph__()) - x.npartitions
@@ -69,8 +69,8 @@ def _whole(bench: Bench, held: list[Any], row: Row) -> None:
         row["sequential"] = whole_seconds(bench, partial(stock, method="sequential"), x)
 
 
-def _reduced(bench: Bench, held: list[Any], row: Row) -> None:
-    x, (end, stock_end) = _array(bench, held, row), REDUCED[row["case"]]
+def _reduced(bench: Bench, cache: list[Any], row: Row) -> None:
+    x, (end, stock_end) = _array(bench, cache, row), REDUCED[row["case"]]
     scan, stock = WHOLE["cumsum"]
     assert stock is not None
     ours = partial(bench.compute, lambda x: end(scan(x)), x)
@@ -98,8 +98,8 @@ def _with_peak(bench: Bench, row: Row, x: Any, call: Callable[[], Any], written:
     with memory.peak(bench.client, bench.gpus > 0, row, 1.0):
         call()
     if bench.gpus:
-        above, held = row.pop("peak_chunks"), x.nbytes / bench.workers
-        row["peak"] = (above + held * (row["kind"] == "persisted")) / (held + written / bench.workers)
+        above, array_bytes = row.pop("peak_chunks"), x.nbytes / bench.workers
+        row["peak"] = (above + array_bytes * (row["kind"] == "persisted")) / (array_bytes + written / bench.workers)
 
 
 def whole_seconds(bench: Bench, scan: Scan, x: Any, enough: float = ENOUGH) -> float:

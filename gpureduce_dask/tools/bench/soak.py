@@ -47,13 +47,13 @@ def run(workers: int, mib: float, minutes: float, path: Path) -> Result:
     """Reduce arrays that come and go until the time is up; sample memory after each, and write the JSON as it grows."""
     with dask.config.set(SHORT_LOGS), trees.cluster(0, workers) as client:
         result: Result = {"date": time.strftime("%Y-%m-%d"), "workers": workers, "minutes": minutes, "samples": []}
-        begin, told = time.monotonic(), -float(EVERY)
+        begin, reported = time.monotonic(), -float(EVERY)
         for reductions, wrong in _rounds(client, int(mib * 2**20) * workers):
             spent = time.monotonic() - begin
             result["samples"].append({"seconds": spent, "reductions": reductions, "wrong": wrong, **_sample(client)})
             path.write_text(json.dumps(result))
-            if spent >= told + EVERY:
-                told = spent
+            if spent >= reported + EVERY:
+                reported = spent
                 progress(f"{spent / 60:.1f} of {minutes:g} minutes: {reductions} reductions, {wrong} wrong")
             if spent > 60 * minutes:
                 return result
@@ -65,17 +65,17 @@ def _rounds(client: Any, nbytes: int) -> Iterator[tuple[int, int]]:
     done = wrong = 0
     for chunks in itertools.cycle(CHUNKS):
         lazy = trees.lazy_array(chunks, nbytes, on_gpu=False)
-        held = gr.persist(lazy)
-        wanted = float(da.sum(held, dtype="f8").compute())
+        persisted = gr.persist(lazy)
+        wanted = float(da.sum(persisted, dtype="f8").compute())
         for op in OPS:
-            getattr(gr, op)(held).compute()
-        rows = held.reshape(chunks, -1)
+            getattr(gr, op)(persisted).compute()
+        rows = persisted.reshape(chunks, -1)
         gr.max(rows, axis=0).sum().compute()
-        found = [gr.sum(held), gr.sum(lazy), gr.sum(rows, axis=1).sum(), gr.mean(lazy**2)]
+        found = [gr.sum(persisted), gr.sum(lazy), gr.sum(rows, axis=1).sum(), gr.mean(lazy**2)]
         got = client.gather(client.compute(found))
         done += len(OPS) + 1 + len(found)
         wrong += sum(not np.isclose(float(value), wanted, rtol=1e-4) for value in got[:3])
-        del lazy, held, rows, found, got
+        del lazy, persisted, rows, found, got
         yield done, wrong
 
 

@@ -21,7 +21,7 @@ from .soak_calls import Rng
 PATIENCE = 90.0  # seconds until an answer counts as never coming: a worker starts anew within ten, or several at once
 PAUSE = (0.1, 2.5)  # seconds between faults
 LATE = 1.0  # seconds after a cancel in which what it took may be asked for
-HELD = 4  # arrays that a client keeps in memory
+MOST_ARRAYS = 4  # arrays that a client keeps in memory
 
 
 class Hang(Exception):
@@ -55,33 +55,33 @@ class Asker:
         self.cluster, self.client = cluster, connect(cluster)
         self.connection = self.client.scheduler_comm
         self.lock = threading.Lock()  # of what a closed client held
-        self.held: dict[int, tuple[float, Any]] = {}
+        self.arrays: dict[int, tuple[float, Any]] = {}
         self.running: Any = None  # the futures of its call, where they are known
         self.closed = -math.inf  # when its client was
 
     def array(self, client: Any, number: int, on_gpu: bool) -> Any:
         """An array that this client of its holds, from now on where it did not."""
-        if number in self.held:
-            return self.held[number][1]
-        for old in list(self.held)[: 1 - HELD]:
-            self.held.pop(old, None)
+        if number in self.arrays:
+            return self.arrays[number][1]
+        for old in list(self.arrays)[: 1 - MOST_ARRAYS]:
+            self.arrays.pop(old, None)
         since, x = time.monotonic(), client.persist(soak_calls.grid(number, on_gpu))
         with self.lock:
             if client is self.client:
-                self.held[number] = since, x
+                self.arrays[number] = since, x
         return x
 
-    def compute(self, client: Any, lazy: list[Any], how: str) -> Any:
+    def compute(self, client: Any, lazy: list[Any], mode: str) -> Any:
         """The results: by one blocking call, as futures, or of arrays that stay on the workers."""
-        if how == "persisted":
+        if mode == "persisted":
             lazy = self.running = list(client.persist(lazy))
-        if how == "futures":
+        if mode == "futures":
             self.running = client.compute(lazy)
             return client.gather(self.running)
         return dask.base.compute(*lazy)
 
     def let_go(self) -> None:
-        self.held.clear()
+        self.arrays.clear()
         self.running = None
 
     def is_cut_off(self) -> bool:
@@ -161,9 +161,9 @@ def kill(site: Site, rng: Rng) -> None:
 def cancel_array(site: Site, rng: Rng) -> None:
     """Cancel the chunks of an array that a client holds."""
     asker = site.askers[int(rng.integers(2))]
-    held = list(asker.held.items())
-    if held:
-        number, (_, x) = held[int(rng.integers(len(held)))]
+    arrays = list(asker.arrays.items())
+    if arrays:
+        number, (_, x) = arrays[int(rng.integers(len(arrays)))]
         site.cancelled[number] = time.monotonic()
         asker.client.cancel(x)
 
@@ -196,9 +196,9 @@ def scale(site: Site, rng: Rng) -> None:
 
 def delete_array(site: Site, rng: Rng) -> None:
     """Let go of an array that a client holds, perhaps while it is reduced."""
-    held = site.askers[int(rng.integers(2))].held
-    if held:
-        held.pop(int(rng.choice(list(held))), None)
+    arrays = site.askers[int(rng.integers(2))].arrays
+    if arrays:
+        arrays.pop(int(rng.choice(list(arrays))), None)
 
 
 def restart(site: Site, rng: Rng) -> None:

@@ -108,20 +108,20 @@ class Soak:
 
     def call(self, asker: Asker, kind: str, rng: Rng) -> None:
         """Compute one call, and compare it with NumPy."""
-        number, is_held = int(rng.integers(soak_calls.GRIDS)), bool(rng.random() < 0.6)
+        number, is_persisted = int(rng.integers(soak_calls.GRIDS)), bool(rng.random() < 0.6)
         if not self.is_mixed():
-            is_held = (number + self.number) % 2 == 0
-        how = str(rng.choice(["blocking", "futures", "persisted"]))
+            is_persisted = (number + self.number) % 2 == 0
+        mode = str(rng.choice(["blocking", "futures", "persisted"]))
         client, begin = asker.client, time.monotonic()
-        since, _ = asker.held.get(number, (begin, None))
-        about = {"kind": kind, "grid": number, "held": is_held, "how": how}
+        since, _ = asker.arrays.get(number, (begin, None))
+        about = {"kind": kind, "grid": number, "held": is_persisted, "how": mode}
 
         def answer() -> tuple[soak_calls.Call, Any]:
             with client.as_current():
-                x = asker.array(client, number, self.on_gpu) if is_held else soak_calls.grid(number, self.on_gpu)
+                x = asker.array(client, number, self.on_gpu) if is_persisted else soak_calls.grid(number, self.on_gpu)
                 call = soak_calls.draw(rng, x, soak_calls.values(number), kind)
                 about["call"] = call.about
-                return call, asker.compute(client, call.results, how)
+                return call, asker.compute(client, call.results, mode)
 
         try:
             call, got = within(soak_faults.PATIENCE, answer)
@@ -141,7 +141,7 @@ class Soak:
                 self.errors[type(error).__name__] += 1
             else:
                 self.note("failed", **about, error=traceback.format_exc())
-            asker.held.pop(number, None)
+            asker.arrays.pop(number, None)
             # A stock client keeps the error of a future that another one cancelled; its frames keep that future, and
             # the arrays that were asked for, for as long as the client lives.
             error.__traceback__ = None

@@ -68,7 +68,7 @@ class Bench:
                 row["error"] = f"{type(error).__name__}: {error}"[:300]
         self.rows.append(row)
         self.write()
-        progress(told(row))
+        progress(describe(row))
 
     def compute(self, function: Callable[[Any], Any], x: Any) -> Any:
         """What a user pays: ``client.compute`` would run a task more, which gives the result another key."""
@@ -89,7 +89,7 @@ class Bench:
         return x
 
 
-def told(row: Row) -> str:
+def describe(row: Row) -> str:
     """One line of a case that has ended."""
     name = f"{row['kind']} {row['case']}, {row['chunks']} chunks"
     if "error" in row:
@@ -158,17 +158,17 @@ def rates() -> dict[str, float]:
 
 def persisted(bench: Bench, chunks: int) -> None:
     """Reductions of arrays that the workers hold: later ones of one array, stock dask's, and the first of others."""
-    held: list[Any] = []  # the array, where it could be made
+    cache: list[Any] = []  # the array, where it could be made
     for op in OPS:
-        bench.case({"case": op, "kind": "persisted", "chunks": chunks}, partial(_later, bench, held, op))
-    held.clear()
+        bench.case({"case": op, "kind": "persisted", "chunks": chunks}, partial(_later, bench, cache, op))
+    cache.clear()
     bench.case({"case": FIRST, "kind": "persisted", "chunks": chunks}, partial(_first, bench))
 
 
-def _later(bench: Bench, held: list[Any], op: str, row: Row) -> None:
-    if not held:
-        held.append(bench.persist(row["chunks"]))
-    (x,) = held
+def _later(bench: Bench, cache: list[Any], op: str, row: Row) -> None:
+    if not cache:
+        cache.append(bench.persist(row["chunks"]))
+    (x,) = cache
     ours = partial(bench.compute, getattr(gr, op), x)
     ours()  # handles are made, kernels compile
     row["tasks"] = gr.plan(x, op).tasks

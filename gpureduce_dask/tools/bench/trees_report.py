@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .peers import told_versions
+from .peers import version_list
 from .report import between
 
 Result = dict[str, Any]
@@ -34,7 +34,7 @@ def where(run: Result) -> str:
 
 def when(run: Result) -> str:
     """The date of a run, and the versions that it was with."""
-    return ", ".join(filter(None, (run["date"], told_versions(run))))
+    return ", ".join(filter(None, (run["date"], version_list(run))))
 
 
 def target(run: Result) -> float | None:

@@ -80,13 +80,13 @@ def run(
     chosen = [*islice(draws(seed, sizes, tuned.kinds), count)]
     for case in measured(chosen, partial(compile_plans, tuned), partial(measure, tuned), processes, until):
         result["cases"].append(case)
-        print(described(case, tuned.named), flush=True)
+        print(describe(case, tuned.named), flush=True)
         write(result, path)
     found = fitted(result, tuned)
     if found is not None:
-        told = tuned.keep(*found, result)
+        summary = tuned.keep(*found, result)
         write(result, path)
-        print(f"{path} has the table; {told}")
+        print(f"{path} has the table; {summary}")
     return int(any(not plan["right"] for case in result["cases"] for plan in case.get("plans", ())))
 
 
@@ -104,9 +104,9 @@ def forget() -> int:
 def measure(tuned: Tuned, draw: Draw) -> Case:
     """Check every plan of a draw, and time it."""
     job, found = prepare(draw), []
-    for told, calls in tuned.plans(draw, job):
+    for plan, calls in tuned.plans(draw, job):
         is_right = bool(job.is_right(calls[0]()))
-        found.append({**told, "seconds": device_seconds(Rotation(calls), patience=PATIENCE), "right": is_right})
+        found.append({**plan, "seconds": device_seconds(Rotation(calls), patience=PATIENCE), "right": is_right})
     return {"case": draw.label, "mib": draw.mib, "plans": found}
 
 
@@ -125,13 +125,13 @@ def compile_plans(tuned: Tuned, draw: Draw) -> None:
         cp.get_default_memory_pool().free_all_blocks()
 
 
-def described(case: Case, named: str) -> str:
+def describe(case: Case, named: str) -> str:
     """One line: the fastest plans first, wrong ones named."""
     if "error" in case:
         return f"ERROR {case['case']}: {case['error'][:200]}"
     plans = sorted(case["plans"], key=lambda plan: float(plan["seconds"]))
-    told = [f"{plan[named]} {plan['seconds'] * 1e6:.0f}{'' if plan['right'] else ' WRONG'}" for plan in plans]
-    return f"{case['mib']:g} MiB {case['case']}: us {', '.join(told)}"
+    times = [f"{plan[named]} {plan['seconds'] * 1e6:.0f}{'' if plan['right'] else ' WRONG'}" for plan in plans]
+    return f"{case['mib']:g} MiB {case['case']}: us {', '.join(times)}"
 
 
 # ---- fitted
@@ -149,11 +149,11 @@ def fitted(result: Result, tuned: Tuned) -> tuple[Values, Quality] | None:
         return None
     before = tuned.values()
     order = np.random.default_rng(result["tune"]).permutation(len(cases))
-    known, held = (tuned.model([cases[i] for i in half]) for half in (order[::2], order[1::2]))
-    half = fit(known, before)
-    then, now = quality(held, before), quality(held, half)
+    training, validation = (tuned.model([cases[i] for i in half]) for half in (order[::2], order[1::2]))
+    half = fit(training, before)
+    then, now = quality(validation, before), quality(validation, half)
     print(f"of the half that was not fitted to\n  as shipped: {then}\n  fitted:     {now}")
-    if now.mean_slower > then.mean_slower or loss(held, half) > WORTH * loss(held, before):
+    if now.mean_slower > then.mean_slower or loss(validation, half) > WORTH * loss(validation, before):
         print("hardly better than what is shipped, which stays in use")
         return None
     return fit(tuned.model(cases), before), now

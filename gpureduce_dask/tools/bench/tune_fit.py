@@ -43,7 +43,7 @@ class Model(Protocol):
     def tried(self, key: Key, value: float) -> Sequence[float]:
         """Other values that a cost may have; none where the cases say nothing of it."""
 
-    def moved(self, key: Key, now: float, before: float) -> float:
+    def penalty(self, key: Key, now: float, before: float) -> float:
         """What it weighs that a cost is no longer what it was."""
 
 
@@ -80,9 +80,9 @@ def predicted(model: Model, values: Values) -> Array:
 
 def quality(model: Model, values: Values) -> Quality:
     """How well costs predict measured times."""
-    told, is_one = predicted(model, values), np.isfinite(model.measured)
-    missed = np.exp(np.abs(told[is_one] - model.measured[is_one]))
-    picked = np.take_along_axis(model.measured, told.argmin(1)[:, None], 1)[:, 0]
+    seconds, is_one = predicted(model, values), np.isfinite(model.measured)
+    missed = np.exp(np.abs(seconds[is_one] - model.measured[is_one]))
+    picked = np.take_along_axis(model.measured, seconds.argmin(1)[:, None], 1)[:, 0]
     slower = picked - model.measured.min(1)
     mean = round(math.exp(float(slower.mean())), 4)
     return Quality(len(slower), _percentiles(missed), _percentiles(np.exp(slower)), mean)
@@ -103,26 +103,26 @@ class _Fit:
         self.behind = np.where(self.is_one, model.measured - model.measured.min(1, keepdims=True), 0.0)
         self.weights = np.where(self.is_one, np.exp(-self.behind), 0.0)  # a way that nobody wants may be missed
         self.predicted = predicted(model, values)
-        self.moved = 0.0
+        self.penalty = 0.0
 
     def loss(self) -> float:
         off = np.where(self.is_one, self.predicted, 0) - self.measured
         chances = np.exp((self.predicted.min(1, keepdims=True) - self.predicted) / SOFT)
         picked = (chances * self.behind).sum(1) / chances.sum(1)
-        return float((self.weights * off**2).sum() + PICKING * picked.sum()) + self.moved
+        return float((self.weights * off**2).sum() + PICKING * picked.sum()) + self.penalty
 
     def descend(self, key: Key, best: float) -> float:
         """Move one cost while that lowers the loss."""
         for value in self.model.tried(key, self.values[key]):
-            kept, moved, told = self.values[key], self.moved, self.predicted.copy()
-            weighs = [self.model.moved(key, each, self.before[key]) for each in (value, kept)]
-            self.values[key], self.moved = value, moved + weighs[0] - weighs[1]
+            value_before, penalty, predictions = self.values[key], self.penalty, self.predicted.copy()
+            weighs = [self.model.penalty(key, each, self.before[key]) for each in (value, value_before)]
+            self.values[key], self.penalty = value, penalty + weighs[0] - weighs[1]
             self.model.predict(self.values, key[0], self.predicted)
             loss = self.loss()
             if loss < best:
                 best = loss
             else:
-                self.values[key], self.moved, self.predicted = kept, moved, told
+                self.values[key], self.penalty, self.predicted = value_before, penalty, predictions
         return best
 
 

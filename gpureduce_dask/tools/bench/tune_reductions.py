@@ -53,8 +53,8 @@ class Reductions:
         least = min(seconds for _, _, seconds, _ in found)
         for name, efforts, seconds, compiled in found:
             if seconds < HOPELESS * least:
-                prepared, told = compiled(), {"way": name, "efforts": [effort._asdict() for effort in efforts]}
-                yield told, [partial(device_reduce.run, prepared, each, starts, device) for each in addresses]
+                prepared, plan = compiled(), {"way": name, "efforts": [effort._asdict() for effort in efforts]}
+                yield plan, [partial(device_reduce.run, prepared, each, starts, device) for each in addresses]
 
     def model(self, cases: Sequence[Sequence[dict[str, Any]]]) -> Model:
         return Model(cases)
@@ -95,8 +95,8 @@ class Model:
             at = self.kinds == kind
             self.seconds[at] = _seconds({name: each[at] for name, each in self.of.items()}, values, kind)
         with np.errstate(divide="ignore"):
-            told = np.log(np.bincount(self.ways, self.seconds, minlength=into.size).reshape(into.shape))
-        into[:] = np.where(np.isfinite(self.measured), told, np.inf)
+            seconds = np.log(np.bincount(self.ways, self.seconds, minlength=into.size).reshape(into.shape))
+        into[:] = np.where(np.isfinite(self.measured), seconds, np.inf)
 
     def tried(self, key: Key, value: float) -> Sequence[float]:
         kind, name = key
@@ -105,7 +105,7 @@ class Model:
         low, high = BOUNDS[name] if kind else (0.0, math.inf)
         return [each for each in scaled(value) if low <= each <= high]
 
-    def moved(self, key: Key, now: float, before: float) -> float:
+    def penalty(self, key: Key, now: float, before: float) -> float:
         return far(now, before)
 
 

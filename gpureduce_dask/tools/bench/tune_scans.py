@@ -98,7 +98,7 @@ class Model:
             return []
         return scaled(value) + [0.0] * (name in FIRST) if value else [FIRST[name]]
 
-    def moved(self, key: Key, now: float, before: float) -> float:
+    def penalty(self, key: Key, now: float, before: float) -> float:
         """The same as of every cost, and more where one was not there before."""
         is_new = NEW * ((now == 0) != (before == 0))
         return is_new + (far(now, before or FIRST[key[1]]) if now and now != before else 0.0)

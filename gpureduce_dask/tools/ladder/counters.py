@@ -41,12 +41,12 @@ def count(steps: Iterable[Step], n: int) -> dict[str, Any]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return {"note": f"Nsight Compute took more than {SECONDS} s: nothing was counted."}
-    said = done.stdout + done.stderr
-    if REFUSED in said:
+    output = done.stdout + done.stderr
+    if REFUSED in output:
         return {"note": f"Nsight Compute may not read the GPU's counters here ({REFUSED}): nothing was counted."}
     rows = parse(done.stdout, watched)
     if not rows:
-        return {"note": f"Nsight Compute counted nothing; it ended with {done.returncode} and said: {said[-600:]}"}
+        return {"note": f"Nsight Compute counted nothing; it ended with {done.returncode} and said: {output[-600:]}"}
     return {"n": n, "rows": rows}
 
 

@@ -15,7 +15,7 @@ def findings(result: Result) -> str:
     """Markdown bullets, each left out where its figures are missing."""
     rates = {row["step"]: row["rate"] for row in result["rows"] if "rate" in row}
     counted = result.get("counters", {}).get("rows", {})
-    said = [
+    sentences = [
         _seven_steps(rates),
         _neighbours(rates, counted),
         _divergence(rates, counted),
@@ -23,7 +23,7 @@ def findings(result: Result) -> str:
         _scans(rates),
         _banks(rates, counted),
     ]
-    return "\n".join(f"- {text}" for text in said if text)
+    return "\n".join(f"- {text}" for text in sentences if text)
 
 
 def _has(rates: dict[str, float], *steps: str) -> bool:

@@ -75,11 +75,11 @@ def failures(steps: Iterable[Step]) -> dict[str, list[str]]:
     return wrong
 
 
-def _agrees(step: Step, x: Any, wanted: Any, said: list[str]) -> bool:
+def _agrees(step: Step, x: Any, wanted: Any, messages: list[str]) -> bool:
     try:
         return bool(np.array_equal(answer(step, x), wanted))
     except Exception as error:  # one step that cannot run here must not hide the others
-        said.append(f"{type(error).__name__}: {str(error)[:300]}")
+        messages.append(f"{type(error).__name__}: {str(error)[:300]}")
         return False
 
 
@@ -150,8 +150,8 @@ def call_of(step: Step, x: Any, grid: int = 0) -> tuple[Callable[[], Any], Calla
 
         return ready.start, once
     if step.number == 0:
-        held = x.get()
-        return lambda: pairwise(held), lambda: cupy.asarray(pairwise(held))
+        host = x.get()
+        return lambda: pairwise(host), lambda: cupy.asarray(pairwise(host))
     bound = OPERATORS["sum"].bind(x.dtype)
     if step.family == "reduce":  # what the trees' tasks call for a chunk that holds all of its elements
         return (lambda: chunk.results((x,), bound, (0,)),) * 2
@@ -182,5 +182,5 @@ def describe(row: Row) -> str:
     flag = f"  WRONG: {'; '.join(row['wrong'][:3])}" if row["wrong"] else ""
     if "seconds" not in row:
         return f"{row['step']:<16} {row['name']:<17} not timed{flag}"
-    said = f"{row['seconds'] * 1e3:10.3f} ms {row['rate'] / 1e9:8.1f} GB/s {row['share']:6.3f}"
-    return f"{row['step']:<16} {row['name']:<17} {said}{flag}"
+    figures = f"{row['seconds'] * 1e3:10.3f} ms {row['rate'] / 1e9:8.1f} GB/s {row['share']:6.3f}"
+    return f"{row['step']:<16} {row['name']:<17} {figures}{flag}"

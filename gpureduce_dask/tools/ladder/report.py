@@ -54,9 +54,9 @@ def summary(result: Result) -> str:
     for row in result["rows"]:
         cells = _cells(row, times[row["step"]])
         widths = (10, 9, 8, 8, 8)
-        said = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+        cells_text = "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         wrong = f"  WRONG: {'; '.join(row['wrong'][:3])}" if row["wrong"] else ""
-        lines.append(f"{row['step']:<16} {row['name']:<17}{said}{wrong}")
+        lines.append(f"{row['step']:<16} {row['name']:<17}{cells_text}{wrong}")
     right = sum(not row["wrong"] for row in result["rows"])
     lines.append(f"right at every size: {right} of {len(result['rows'])}; share is of R for sums, of C for the others")
     if "note" in result.get("counters", {}):
@@ -134,17 +134,19 @@ def _link(step: history.Step) -> str:
 def measured(result: Result, picture: str) -> str:
     """The picture, a table a family, and the sweep of the grid."""
     counters = result.get("counters", {})
-    said = [
+    sentences = [
         f"{result['gpu']}, {result['date']}, CuPy {result['cupy']}; {result['n']:,} elements of {result['dtype']} "
         f"(matrices almost square; a single warp or block gets fewer). R, the fastest read, is "
         f"{result['R'] / 1e9:,.0f} GB/s, C, the fastest copy, {result['C'] / 1e9:,.0f} GB/s, in the same run. GB/s "
         "count the bytes that must be moved, however many are."
     ]
     if "rows" in counters:
-        said.append(f"Counters are those of a step's longest launch on {counters['n']:,} elements, by Nsight Compute.")
+        sentences.append(
+            f"Counters are those of a step's longest launch on {counters['n']:,} elements, by Nsight Compute."
+        )
     elif "note" in counters:
-        said.append(counters["note"])
-    parts = [" ".join(said), f"![shares of the ceilings, step by step]({picture})"]
+        sentences.append(counters["note"])
+    parts = [" ".join(sentences), f"![shares of the ceilings, step by step]({picture})"]
     for family in history.FAMILIES:
         if any(row["family"] == family for row in result["rows"]):
             parts.append(table(result, family))

@@ -170,10 +170,10 @@ def measure(
             try:
                 lazy[name] = _count(operation, sources[name], where, log, run, name == "ours")
             except Exception as error:
-                told = f"{name}: {type(error).__name__}: {error}"[:300]
+                reason = f"{name}: {type(error).__name__}: {error}"[:300]
                 if name == "ours" or on_host is None:
-                    return row | {"error": f"{row['plain_fails']}; {told}" if "plain_fails" in row else told}
-                row["plain_fails"], sources[name] = told, on_host
+                    return row | {"error": f"{row['plain_fails']}; {reason}" if "plain_fails" in row else reason}
+                row["plain_fails"], sources[name] = reason, on_host
                 lazy[name] = _count(operation, on_host, where, log, run, False)
         wrong = [*compare.differences(runs["plain"].value, runs["ours"].value, kinds="plain_fails" not in row)]
         if wrong and on_host is not None and "plain_fails" not in row:
@@ -191,7 +191,7 @@ def measure(
                 _time(operation, sources, where, runs, repeats[1])
     if "plain_fails" not in row:
         row["worse"] = worse(runs, log.latency)
-    return row | {name: _told(run) for name, run in runs.items()}
+    return row | {name: _timing(run) for name, run in runs.items()}
 
 
 def _count(operation: Operation, fields: Fields, where: Local, log: Log, run: Run, is_ours: bool) -> Any:
@@ -241,10 +241,10 @@ def worse(runs: dict[str, Run], latency: float = 0) -> list[str]:
     return found
 
 
-def _told(run: Run) -> Row:
-    told = asdict(run)
-    del told["value"]
-    return told | {"seconds": statistics.median(run.seconds) if run.seconds else None}
+def _timing(run: Run) -> Row:
+    row = asdict(run)
+    del row["value"]
+    return row | {"seconds": statistics.median(run.seconds) if run.seconds else None}
 
 
 def taken(result: Any) -> list[str]:

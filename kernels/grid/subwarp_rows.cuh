@@ -1,5 +1,6 @@
-// Rows of some hundred bytes that lie one after another at no alignment: a tile of rows is staged through shared memory,
-// and teams of lanes take them from there, slot by slot of 16 bytes. Other blocks' copies are on their way meanwhile.
+// Rows of some hundred bytes that lie one after another at no alignment: a tile of rows is staged through shared
+// memory, and sub-warps take them from there, slot by slot of 16 bytes. Other blocks' copies are on their way
+// meanwhile.
 #pragma once
 #include "../monoid/raw.cuh"
 #include "../warp/reduce.cuh"
@@ -18,8 +19,9 @@ template <class In, int V> struct TileRow {
     }
 };
 
-// A team's lanes go through the slots of their row: `whole` for those that lie in it, and `edge` for what is left at its
-// ends, each with the slot's pack and the place of its first element. Lanes that read together begin in banks of their own.
+// A sub-warp's lanes go through the slots of their row: `whole` for those that lie in it, and `edge` for what is left
+// at its ends, each with the slot's pack and the place of its first element. Lanes that read together begin in banks of
+// their own.
 template <int Lanes, class In, int V, class Take, class Edge>
 GR_HD void each_slot(const TileRow<In, V>& line, Take whole, Edge edge) {
     const i32 lane = threadIdx.x % Lanes, first = line.phase ? V - line.phase : 0;  // place of the first whole slot
@@ -43,7 +45,8 @@ GR_HD void each_slot(const TileRow<In, V>& line, Take whole, Edge edge) {
     }
 }
 
-// Takes in one line of a team's row. Where lanes know the row's first element, it fills what lies outside every line.
+// Takes in one line of a sub-warp's row. Where lanes know the row's first element, it fills what lies outside every
+// line.
 template <class R, int Lanes, class In, int V>
 GR_HD void take_line(typename R::Acc& acc, const TileRow<In, V>& line, typename R::Pivot& pivot, bool first, i64 index,
                      i64 step) {
@@ -64,7 +67,8 @@ GR_HD void take_line(typename R::Acc& acc, const TileRow<In, V>& line, typename 
         });
 }
 
-// All lanes of the warp call, each team with a row, or with one of length 0. What each lane knows of its row; its pivot.
+// All lanes of the warp call, each sub-warp with a row, or with one of length 0. What each lane knows of its row; its
+// pivot.
 template <class Op, int V, int Lanes, int Chunks>
 GR_HD typename Raw<Op>::State tile_row_state(const Task<Chunks>& task, const TileRow<typename Op::In, V>& line,
                                              typename Raw<Op>::Pivot& pivot) {
@@ -93,43 +97,43 @@ GR_HD typename Raw<Op>::State tile_row_state(const Task<Chunks>& task, const Til
     return R::raw(acc);
 }
 
-// All lanes of the warp call, each team of Lanes lanes with what its lanes know of Batch rows: of the `count` rows from
-// `first` on, dealt to the teams in turn. Writes their cells. With Checked it leaves all unwritten, and answers false,
-// where one of them may have had a NaN in it.
+// All lanes of the warp call, each sub-warp of Lanes lanes with what its lanes know of Batch rows: of the `count` rows
+// from `first` on, the sub-warps take one after another. Writes their cells. With Checked it leaves all unwritten, and
+// answers false, where one of them may have had a NaN in it.
 template <class Op, class Emit, int Lanes, int Batch, bool Checked, int Chunks>
 GR_HD bool write_rows(const Task<Chunks>& task, u64 first, u32 count, typename Raw<Op>::State (&states)[Batch],
                       const typename Raw<Op>::Pivot (&pivots)[Batch]) {
     typedef TransposeReduce<Raw<Op>, Lanes, Batch> Transpose;
-    const u32 teams = 32 / Lanes, team = threadIdx.x % 32 / Lanes, lane = threadIdx.x % Lanes;
-    const int kept_rows = Batch > Lanes ? Batch / Lanes : 1;
+    const u32 subwarps = 32 / Lanes, subwarp = threadIdx.x % 32 / Lanes, lane = threadIdx.x % Lanes;
+    const int rows_per_lane = Batch > Lanes ? Batch / Lanes : 1;
     Transpose::run(states);
-    typename Op::State settled[kept_rows];
+    typename Op::State settled[rows_per_lane];
     bool suspect = false;
 #pragma unroll
-    for (int r = 0; r < kept_rows; r++) {
+    for (int r = 0; r < rows_per_lane; r++) {
         typename Raw<Op>::Pivot pivot = pivots[0];
         if constexpr (Raw<Op>::pivoted) {
 #pragma unroll
             for (int k = 1; k < Batch; k++)  // a constant index keeps them in registers
-                pivot = either(k == Transpose::kept_row(r), pivots[k], pivot);
+                pivot = either(k == Transpose::result_row(r), pivots[k], pivot);
         }
         settled[r] = Raw<Op>::settle(states[r], pivot, task.length, task.base[0].index, task.step_c);
-        if constexpr (Checked) suspect |= Transpose::kept_row(r) * teams + team < count && is_suspect(settled[r]);
+        if constexpr (Checked) suspect |= Transpose::result_row(r) * subwarps + subwarp < count && is_suspect(settled[r]);
     }
     if (Checked && __any_sync(0xffffffffu, suspect)) return false;
     // Lanes past the number of rows hold copies: the first of each writes.
     if (Lanes > Batch && lane >= Batch) return true;
     typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell;
 #pragma unroll
-    for (int r = 0; r < kept_rows; r++) {
-        const u32 row = Transpose::kept_row(r) * teams + team;
-        if (row < count) store_once(out + task.row.at(first + row).c, Emit::of(settled[r], task.option));
+    for (int r = 0; r < rows_per_lane; r++) {
+        const u32 row = Transpose::result_row(r) * subwarps + subwarp;
+        if (row < count) store_streaming(out + task.row.at(first + row).c, Emit::of(settled[r], task.option));
     }
     return true;
 }
 
-// All lanes of the warp call. Reduces `count` rows of the tile, from its row `first` on, a row a team, and writes their
-// cells, or with Checked what write_rows says.
+// All lanes of the warp call. Reduces `count` rows of the tile, from its row `first` on, a row a sub-warp, and writes
+// their cells, or with Checked what write_rows says.
 template <class Op, class Emit, int V, int Lanes, bool Checked, int Chunks>
 GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const typename Op::In* tile, u32 first, u32 count) {
     typedef typename Op::In In;
@@ -141,16 +145,17 @@ GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const typename Op::In* til
     return write_rows<Op, Emit, Lanes, 1, Checked>(task, blockIdx.x * task.slots + first, count, states, pivots);
 }
 
-// Grid: one block a tile of `slots` rows, which follow one another. Uses a tile of shared memory. For commutative operators.
+// Grid: one block a tile of `slots` rows, which follow one another. Uses a tile of shared memory. For commutative
+// operators.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_team_rows(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_subwarp_rows(const __grid_constant__ Task<Chunks> task) {
     const u64 first = blockIdx.x * task.slots;
     const typename Op::In* tile = stage_rows<typename Op::In, Threads>(task, task.base[0].a, first, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();
     __syncthreads();
     const u32 rows = (u32)(task.rows - first < task.slots ? task.rows - first : task.slots);
-    // Whole warps go round together: a team without a row still takes part in the shuffles.
+    // Whole warps go round together: a sub-warp without a row still takes part in the shuffles.
     for (u32 row = threadIdx.x / 32 * (32 / Lanes); row < rows; row += Threads / Lanes) {
         const u32 count = rows - row < 32 / Lanes ? rows - row : 32 / Lanes;
         if constexpr (Clean<Op>::simpler)

@@ -1,17 +1,17 @@
-// Short rows that lie one after another in each of several runs or chunks: the same rows of one after another are staged
-// through shared memory, and teams of lanes take them from there while the next are copied.
+// Short rows that lie one after another in each of several runs or chunks: the same rows of one after another are
+// staged through shared memory, and sub-warps take them from there while the next are copied.
 #pragma once
-#include "team_rows.cuh"
+#include "subwarp_rows.cuh"
 
 // What lanes exchange of a row of several lines: of positions the state itself, for each line has an index of its own.
 template <class Op> struct RawOfLines : Raw<Op> {};
 template <class T, bool Max, bool SkipNan>
 struct RawOfLines<Arg<T, Max, SkipNan>> : RawState<Arg<T, Max, SkipNan>, NO_FILL> {};
 
-// Grid: one block a tile of `slots` rows, a row a team, which follow one another in every run. Uses two tiles of shared
-// memory, of `tail` bytes each. For commutative operators.
+// Grid: one block a tile of `slots` rows, a row a sub-warp, which follow one another in every run. Uses two tiles of
+// shared memory, of `tail` bytes each. For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_team_runs(const __grid_constant__ Task<Chunks> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_subwarp_runs(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
     typedef RawOfLines<Op> R;
     const u64 first = blockIdx.x * task.slots, lines = task.runs * task.chunks;
@@ -44,5 +44,5 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_team_runs(const __g
     TransposeReduce<R, Lanes, 1>::run(states);
     if (row >= rows || threadIdx.x % Lanes) return;
     const auto state = R::settle(states[0], pivot, task.length * lines, task.base[0].index, task.step_c);
-    store_once((typename Emit::Out*)task.out + task.first_cell + task.row.at(first + row).c, Emit::of(state, task.option));
+    store_streaming((typename Emit::Out*)task.out + task.first_cell + task.row.at(first + row).c, Emit::of(state, task.option));
 }
