@@ -135,7 +135,7 @@ SHARED = {  # cells that several blocks share
     "batch of short even lines": Reduced((3000, 40), (0, 1), lambda x: x[:, :32], count=5, way="blocks short lines"),
     "columns": Reduced((9000, 512), (0,), way="columns"),
     "odd columns": Reduced((9000, 1001), (0,), way="unaligned columns"),
-    "unaligned columns": Reduced((2000, 70001), (0,), way="unaligned columns"),
+    "unaligned columns": Reduced((500, 70001), (0,), way="unaligned columns"),
     "flat columns": Reduced((90000, 3), (0,)),
     "planes inside": Reduced((30, 50, 1030), (0, 1), lambda x: x[:, :-1, 2:], way="columns"),
     "batch of columns": Reduced((500, 400), (0,), count=5, way="columns"),

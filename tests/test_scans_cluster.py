@@ -50,6 +50,15 @@ def test_persisted_chunks(client):
     assert gr.max(gr.scan(x, "sum", axis=0, reverse=True)).compute() == np.cumsum(ref[::-1], 0).max()
 
 
+def test_results_that_are_reduced_are_made_where_their_chunks_are(client):
+    """One task a worker scans its chunks and reduces what it finds: no task a chunk, and no result of a scan is kept."""
+    ref = np.random.default_rng(2).integers(-9, 9, 48)
+    x = persisted(client, da.from_array(ref, chunks=2).map_blocks(np.copy))
+    got, tasks = run(client, gr.max(gr.cumsum(x)))
+    assert got == np.cumsum(ref).max()
+    assert len(tasks) == 3 + 1 + 3 + 1  # totals a worker, what stands before each chunk, a group a worker, their result
+
+
 def test_lazy_chunks(client):
     ref = np.random.default_rng(1).normal(size=(60, 6))
     x = da.from_array(ref, chunks=(4, 3)).map_blocks(np.negative)

@@ -13,7 +13,7 @@ on a worker (16 to 128 float32 chunks of 0.5 to 32 MiB, NumPy, one thread, 2026-
 Over all axes, in C order, no chunk is cut or joined before it is scanned. Where each chunk is one stretch of the C
 order, so is each chunk of the result. Otherwise the rows of chunks that lie side by side interleave. A band is all
 chunks with the same first rows: each gives the totals of its stretches of rows, one task puts them in order, and a
-chunk of the result is some rows of the band, from as many chunks as lie band_chunks.
+chunk of the result is some rows of the band, from as many chunks as lie side by side.
 
 So all chunks of a band must come together where its rows are scanned. One task gathers them, which gives no more than a
 list, and those that scan depend on it alone: they run where it lies, and each chunk goes to one worker. To cut each
@@ -313,7 +313,7 @@ def _longer(size: float) -> float:
 
 # ---- all axes, in C order
 
-PARTS = 16  # of a band to be scanned apart: each takes a piece of every chunk that lies band_chunks
+PARTS = 16  # of a band to be scanned apart: each takes a piece of every chunk that lies side by side
 PIECE_BYTES = 2**20  # of a chunk: to scan these takes longer than to call for it
 CUT_BYTES = 2**22  # of pieces: to copy these takes longer than a task does
 TOGETHER_BYTES = 2**20  # of results that are scanned as one: to cut them into parts takes less than to scan each apart

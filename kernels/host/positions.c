@@ -56,7 +56,7 @@ POSITIONS(argmin_float64, double, <)
 #define COLUMNS(NAME, T, AT, BETTER, SKIP)                                                                             \
     EACH_PROCESSOR void NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step, T *best,  \
                              int64_t *where) {                                                                         \
-        EACH_STRIP(T, {                                                                                                \
+        EACH_STRIP(T, STRIP, {                                                                                         \
             T b[STRIP];                                                                                                \
             AT row_of[STRIP]; /* of floats as wide as an element, for both are chosen at a time */                     \
             for (int64_t j = 0; j < cells; j++) {                                                                      \

@@ -136,7 +136,7 @@ INLINE double or_one(double value) {
     INLINE void products_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,        \
                                 double *value, int64_t *exponent, const int skip) {                                    \
         Products a;                                                                                                    \
-        EACH_STRIP(T, {                                                                                                \
+        EACH_STRIP(T, STRIP, {                                                                                         \
             const int64_t side = side_by_side(n, cells, stride, sizeof(T)), width = side * cells;                      \
             for (int64_t j = 0; j < width; j++) a.value[j] = 1, a.exponent[j] = 0;                                     \
             const int64_t full = n / side, rest = (n - full * side) * cells;                                           \

@@ -32,15 +32,15 @@ INLINE int64_t side_by_side(int64_t n, int64_t inner, int64_t stride, int64_t it
 
 // The cells of a block of shape (outer, n, inner), whose last axis is that of neighbours, in the order of the results:
 // a strip of one row of cells at a time, or, where a row has few elements, as many rows as there is room for.
-#define EACH_STRIP(T, ...)                                                                                             \
+#define EACH_STRIP(T, STRIP_CELLS, ...)                                                                                \
     {                                                                                                                  \
         T room[ROOM];                                                                                                  \
-        const int64_t most = least(ROOM / (n * inner), STRIP / inner); /* as many cells as a strip has */              \
+        const int64_t strip = (STRIP_CELLS), most = least(ROOM / (n * inner), strip / inner);                          \
         const int64_t many = n * inner <= SHORT ? least(outer, most) : 1;                                              \
         for (int64_t row = 0; row < outer; row += many)                                                                \
-            for (int64_t begin = 0; begin < inner; begin += STRIP) {                                                   \
+            for (int64_t begin = 0; begin < inner; begin += strip) {                                                   \
                 const int64_t some = least(many, outer - row), at = row * inner + begin;                               \
-                const int64_t cells = many > 1 ? some * inner : least(inner - begin, STRIP);                           \
+                const int64_t cells = many > 1 ? some * inner : least(inner - begin, strip);                           \
                 const int64_t stride = many > 1 ? cells * sizeof(T) : step[1];                                         \
                 const char *x = rows + row * step[0] + begin * sizeof(T);                                              \
                 if (many > 1) {                                                                                        \

@@ -10,6 +10,9 @@ enum {
     PLAIN = 512,     // additions after which sums go into pairs, so that rounding loses little,
     ROW_BATCH = 32,  // and of rows that are added side by side, which rounding there loses less
     FEW = 16,        // rows, at most, whose many cells are added up in registers
+    // Cells of a strip: the second level of cache holds their states. Whole rows come faster from memory than parts of them:
+    // six float32 chunks of (4096, 4096) on two threads, summed down, 16 ms, by strips of 1024 cells 21, NumPy 16 (a Xeon).
+    CELLS = 4096,
     SHARE = 64,      // of a cell's elements, those whose mean deviations are measured from
 };
 
@@ -23,13 +26,16 @@ enum {
 
 // What stretches of rows add up to, and what cells do.
 typedef struct {
-    double sum[STRIP], square[STRIP], pivot[STRIP];
-    int64_t here[STRIP];
+    double sum[CELLS], square[CELLS], pivot[CELLS];
+    int64_t here[CELLS];
 } Lanes;
 typedef struct {
-    double hi[STRIP], lo[STRIP], square[STRIP];
-    int64_t here[STRIP];
+    double hi[CELLS], lo[CELLS], square[CELLS];
+    int64_t here[CELLS];
 } Totals;
+
+// How many cells a strip of rows of so many has. Of longer rows states of more than a sum take the cache from elements.
+INLINE int64_t strip_of(int64_t inner, const int more) { return more && inner > CELLS ? STRIP : CELLS; }
 
 // Adds up what several rows have added to the same cells.
 #define FOLD(NAME, TYPE)                                                                                               \
@@ -217,7 +223,7 @@ INLINE double masked_narrow(float value, int64_t mask) {
             if (lo) memset(lo, 0, (size_t)(outer * inner) * sizeof *lo);                                               \
             return;                                                                                                    \
         }                                                                                                              \
-        EACH_STRIP(T, {                                                                                                \
+        EACH_STRIP(T, strip_of(inner, skip), {                                                                         \
             total_##NAME(x, n, stride, cells, &a, &t, skip, 0);                                                        \
             for (int64_t j = 0; j < cells; j++) t.lo[j] = t.hi[j] - t.hi[j] == 0 ? t.lo[j] : 0;                        \
             for (int64_t j = 0; j < cells; j++) hi[at + j] = lo ? t.hi[j] : t.hi[j] + t.lo[j];                         \
@@ -249,7 +255,7 @@ INLINE double masked_narrow(float value, int64_t mask) {
                                double *count, double *mean, double *lost, double *m2, const int skip) {                \
         Lanes a;                                                                                                       \
         Totals t;                                                                                                      \
-        EACH_STRIP(T, {                                                                                                \
+        EACH_STRIP(T, strip_of(inner, 1), {                                                                            \
             int64_t end = (n + SHARE - 1) / SHARE;                                                                     \
             for (int64_t j = 0; j < cells; j++) a.pivot[j] = 0;                                                        \
             for (int64_t all = 0;; end = n) {                                                                          \
