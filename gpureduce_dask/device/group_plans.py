@@ -33,7 +33,9 @@ from .task import Work, base_bytes
 # elements that rise 0.36).
 PRIVATE_BYTES = 56 * 1024  # of a block's states, one a thread and group: four blocks an SM,
 PRIVATE_MOST = 112 * 1024  # or two, where fewer threads take more groups
-PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most
+PRIVATE_FULL = 28 * 1024  # eight: as many as an SM has threads for. Where additions are exact, the most,
+PRIVATE_SHARE = 0.75  # but for several exact sums of floats, which take as long as five of smaller blocks: var of 2^28
+# float32 into 10 groups, H200, 801 us by states of 128 threads a block, 1,155 by exact sums
 TILE_ITEMS = (64, 32, 16)  # bytes of elements, of 4 at least, that a thread has of a tile, the most that fit in
 TILE_BYTES = 220 * 1024  # with the states of all groups
 SM_BYTES = 228 * 1024  # of shared memory that blocks divide, a kilobyte of each its own
@@ -233,7 +235,9 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     if fits and rows.length >= max(BEST_LEAST, in_tiles * fits * rows.groups):
         return BEST
     each = (rows.groups + 1) * op.state_bytes
-    if op.commutative and each * 256 <= (PRIVATE_BYTES if adds_several_floats(op) else PRIVATE_FULL):
+    if op.commutative and (
+        each * 256 <= PRIVATE_FULL or (adds_several_floats(op) and each * 128 <= PRIVATE_SHARE * PRIVATE_BYTES)
+    ):
         return PRIVATE
     if word and not ((op.commutative and fits) or in_tiles):
         return RAISED
