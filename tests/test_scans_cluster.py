@@ -51,7 +51,7 @@ def test_persisted_chunks(client):
 
 
 def test_results_that_are_reduced_are_made_where_their_chunks_are(client):
-    """One task a worker scans its chunks and reduces what it finds: no task a chunk, and no result of a scan is kept."""
+    """One task a worker scans its chunks and reduces what it finds: none a chunk, and no result of a scan is kept."""
     ref = np.random.default_rng(2).integers(-9, 9, 48)
     x = persisted(client, da.from_array(ref, chunks=2).map_blocks(np.copy))
     got, tasks = run(client, gr.max(gr.cumsum(x)))

@@ -265,8 +265,8 @@ class ColumnPlanner(Planner):
         return effort._replace(nbytes=effort.nbytes * taken / each)
 
     def _width(self, work: Work, runs: int) -> int:
-        """Threads across a tile; the rest of the block goes down it, where tiles alone would not fill the GPU, or columns
-        are so long that to fold them costs little."""
+        """Threads across a tile; the rest of the block goes down it, where tiles alone would not fill the GPU, or where
+        columns are so long that to fold them costs little."""
         wide, least = 256, tuning.COLUMN_WIDTH
         is_tall = work.rows * work.slots < tuning.COLUMN_TILES * wide or runs >= tuning.TALL_RUNS
         while is_tall and wide > least and runs >= 2 * tuning.THREADS // wide:

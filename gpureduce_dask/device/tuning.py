@@ -14,8 +14,9 @@ TILES_PER_WARP = 16  # above that: sum float32 of 256 MiB 0.93 R, 4: 0.91; argma
 ONE_WAVE = 1056  # blocks over columns that are never too many, however much they publish
 COLUMN_TILES = 264  # tiles as wide as a block, from which on no block goes down one: its fold costs more than rows do.
 # Nine random layouts 1.8 times as fast as without
-TALL_RUNS = 512  # elements of a column, from which on blocks go down it all the same. (1024, 1048576) float32, H200: sum
-# 954 us, by tiles as wide as a block 1029; var 1035, 1186; max 944, 976; sum float64 948, 995; argmax int8 1102, 1063
+TALL_RUNS = 512  # elements of a column, from which on blocks go down it all the same. (1024, 1048576) float32, an H200:
+# sum 954 us, by tiles as wide as a block 1029; var 1035, 1186; max 944, 976; sum of float64 948, 995; argmax of int8
+# 1102, 1063
 TICKETS = 288 << 10  # words, all zero, that a stream's launches share: 264 blocks can publish 256 columns of 8 bytes
 POLLED_GROUPS = 16  # groups of blocks of which one waits for the others: fewer than any GPU has room for at a time,
 POLLED_BLOCKS = 1056  # and so many blocks. Sums of 4 MiB 5.3 us, by a ticket 6.8; of 64 MiB 25.2 and 26.6 (an H100)
