@@ -14,6 +14,7 @@ from test_cluster_grouping import install, persisted, run, taken
 from test_scans import OPTIONS, small, whole
 
 import gpureduce_dask as gr
+from gpureduce_dask.distributed import handles
 from gpureduce_dask.graph import scan, scan_tasks
 
 distributed = pytest.importorskip("distributed")
@@ -57,6 +58,14 @@ def test_results_that_are_reduced_are_made_where_their_chunks_are(client):
     got, tasks = run(client, gr.max(gr.cumsum(x)))
     assert got == np.cumsum(ref).max()
     assert len(tasks) == 3 + 1 + 3 + 1  # totals a worker, what stands before each chunk, a group a worker, their result
+
+
+def test_chunks_that_take_others_of_the_array_follow_no_worker(client):
+    """One task a worker would take all of these at once."""
+    x = persisted(client, da.random.random((48, 4), chunks=(2, 4)))
+    smooth = da.map_overlap(np.copy, x, depth={0: 1}, boundary="none")
+    assert all(handles.origins(y) is None for y in (x - smooth, x - x[::-1], x - x.mean()))
+    assert all(handles.origins(y) for y in (gr.cumsum(x, axis=0), x - gr.mean(x), x[::-1] * 2, x.T + 1))
 
 
 def test_lazy_chunks(client):

@@ -19,14 +19,13 @@ from operator import getitem
 from typing import Any
 
 import numpy as np
-from dask.array.optimization import optimize
 from dask.base import annotate, tokenize
 from dask.highlevelgraph import MaterializedLayer
 
 from ..errors import ArgumentError, message
 from ..planner import as_range
 from . import workers
-from .private import List, Task, TaskRef
+from .private import List, Task, TaskRef, as_tasks
 
 Coords = tuple[int, ...]
 
@@ -342,18 +341,23 @@ def _order(x: Any, name: str, numblocks: Coords) -> list[int] | None:
     return order if is_so else None
 
 
+class SummaryTask(Task):
+    """A task that gives little of many chunks, such as their totals: what is made with it is not made of these chunks."""
+
+    __slots__ = ()
+
+
 def _source(x: Any, name: str, coords: Coords) -> Coords | None:
-    """The one block of an array of this name that a chunk is made of: the nearest, for a result of many blocks, such as
-    the mean that chunks are compared with or the total of those before it, is further away."""
-    graph = optimize(x.dask, [(x.name, *coords)])
+    """The one block of an array of this name that a chunk is made of, but for what summaries of the array tell."""
+    graph = as_tasks(x.dask.cull({(x.name, *coords)}))
     ahead: set[Any] = {(x.name, *coords)}
     seen: set[Any] = set()
-    while ahead:
-        found = [key[1:] for key in ahead if isinstance(key, tuple) and key[0] == name]
-        if found:
-            return found[0] if len(found) == 1 else None
+    found: set[Coords] = set()
+    while ahead and len(found) < 2:
         seen |= ahead
-        needs: list[frozenset[Any]] = [getattr(graph.get(key), "dependencies", frozenset()) for key in ahead]
+        found |= {key[1:] for key in ahead if isinstance(key, tuple) and key[0] == name}
+        nodes = [node for key in ahead if not isinstance(node := graph.get(key), SummaryTask)]
+        needs: list[frozenset[Any]] = [getattr(node, "dependencies", frozenset()) for node in nodes]
         # Of a task that takes handles, its other chunks are there to keep it on their worker.
         ahead = {key for each in needs if not any(str(k).startswith(PREFIX) for k in each) for key in each} - seen
-    return None
+    return found.pop() if len(found) == 1 else None

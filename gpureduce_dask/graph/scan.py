@@ -38,7 +38,7 @@ from dask.highlevelgraph import HighLevelGraph
 
 from .. import planner
 from ..distributed import handles, workers
-from ..distributed.handles import Coords
+from ..distributed.handles import Coords, SummaryTask
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
 from . import deferred, fusion, meta, sources, task_fusion
@@ -147,7 +147,8 @@ class ScanGraph:
             orders = [[(number[g], at) for g, at in order] for order in orders]
             offsets = [self._offset(lines[0][i]) for i in section.members]
             if each:
-                before = writer.add("carry", carries, List(*(groups[g] for g in number)), orders, offsets, before, scan)
+                found = List(*(groups[g] for g in number))
+                before = writer.add("carry", carries, found, orders, offsets, before, scan, kind=SummaryTask)
             for k, line in enumerate(lines):
                 for at, i in enumerate(section.members):
                     key = self._key(writer.name, line[i])

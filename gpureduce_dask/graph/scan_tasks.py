@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import chunk
 from ..device import faults
-from ..distributed.private import Task
+from ..distributed.handles import SummaryTask
 from ..host import scan as host_scan
 from ..operators.monoid import INDEX, Bound
 from ..operators.table import OPERATORS
@@ -229,7 +229,7 @@ class Section:
         return self._there[where]
 
 
-class TotalsTask(Task):
+class TotalsTask(SummaryTask):
     """The task of :func:`totals`. dask fuses that of one chunk with nothing: whether it then fuses the chunk with what
     makes it would depend on which of them it comes to first, and be another in another graph of the same keys."""
 

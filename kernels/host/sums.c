@@ -10,9 +10,9 @@ enum {
     PLAIN = 512,     // additions after which sums go into pairs, so that rounding loses little,
     ROW_BATCH = 32,  // and of rows that are added side by side, which rounding there loses less
     FEW = 16,        // rows, at most, whose many cells are added up in registers
-    // Cells of a strip: the second level of cache holds their states. Whole rows come faster from memory than parts of them:
-    // six float32 chunks of (4096, 4096) on two threads, summed down, 16 ms, by strips of 1024 cells 21, NumPy 16 (a Xeon).
-    CELLS = 4096,
+    // Cells of a strip: longer parts of rows come faster from memory. Six float32 chunks of (4096, 4096) on two threads, summed
+    // down, 16 ms, by strips of 1024 cells 21, NumPy 16 (a Xeon). A thread's stack of 192 KiB holds the states of so many.
+    CELLS = 2048,
     SHARE = 64,      // of a cell's elements, those whose mean deviations are measured from
 };
 

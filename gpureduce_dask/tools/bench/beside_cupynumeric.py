@@ -93,22 +93,22 @@ def call(module: Any, case: Case, x: Any) -> Any:
 def measure_all(
     xp: Any, gib: float, only: str, path: Path, result: Result, measure: Callable[[Case, Any], Row]
 ) -> Result:
-    """A row for each case that ``path`` has none of yet, written as it comes. Before a call its row says that the
-    process ended in it, and remains so where it does."""
+    """A row for each case that ``path`` has none of yet, written as it comes. Before its array is made and the call is timed
+    its row says that the process ended in it, and remains so where it does."""
     rows = result["rows"] = json.loads(path.read_text())["rows"] if path.exists() else {}
+    path.write_text(json.dumps(result, indent=1))
     made: dict[tuple[str, str], Any] = {}
     for dtype in RANGES:
         for case in CASES:
             key = f"{case.name} {dtype}"
             if dtype not in case.dtypes or key in rows or not re.search(only, key):
                 continue
+            rows[key] = {"error": ENDED}
+            path.write_text(json.dumps(result, indent=1))
             if (case.data, dtype) not in made:
                 made.clear()  # the array before it, whose memory the next one needs
                 made[case.data, dtype] = make(xp, shape_of(case.data, gib), dtype)
-            x = made[case.data, dtype]
-            rows[key] = {"error": ENDED}
-            path.write_text(json.dumps(result, indent=1))
-            rows[key] = measure(case, x)
+            rows[key] = measure(case, made[case.data, dtype])
             path.write_text(json.dumps(result, indent=1))
             print(describe(key, rows[key]), flush=True)
     return result
@@ -183,10 +183,10 @@ def _gpu() -> tuple[str, str]:
     """Names of the first GPU and of its driver, as the driver's own tool says them."""
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
-        told = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+        listing = subprocess.run(query, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return "", ""
-    name, _, driver = told.partition("\n")[0].partition(", ")
+    name, _, driver = listing.partition("\n")[0].partition(", ")
     return name, driver
 
 
