@@ -342,7 +342,7 @@ def _order(x: Any, name: str, numblocks: Coords) -> list[int] | None:
 
 
 class SummaryTask(Task):
-    """A task that gives little of many chunks, such as their totals: what is made with it is not made of these chunks."""
+    """A task that gives little of many chunks, as their totals. What is made with it is not made of these chunks."""
 
     __slots__ = ()
 

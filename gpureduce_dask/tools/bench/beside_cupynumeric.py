@@ -93,8 +93,8 @@ def call(module: Any, case: Case, x: Any) -> Any:
 def measure_all(
     xp: Any, gib: float, only: str, path: Path, result: Result, measure: Callable[[Case, Any], Row]
 ) -> Result:
-    """A row for each case that ``path`` has none of yet, written as it comes. Before its array is made and the call is timed
-    its row says that the process ended in it, and remains so where it does."""
+    """A row for each case that ``path`` has none of yet, written as it comes. Before a case's array is made its row says
+    that the process ended in it, and remains so where it does."""
     rows = result["rows"] = json.loads(path.read_text())["rows"] if path.exists() else {}
     path.write_text(json.dumps(result, indent=1))
     made: dict[tuple[str, str], Any] = {}
