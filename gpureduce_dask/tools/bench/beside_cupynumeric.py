@@ -93,7 +93,7 @@ def call(module: Any, case: Case, x: Any) -> Any:
 def measure_all(
     xp: Any, gib: float, only: str, path: Path, result: Result, measure: Callable[[Case, Any], Row]
 ) -> Result:
-    """A row for each case that ``path`` has none of yet, written as it comes. Before a case's array is made its row says
+    """A row for each case that ``path`` has none of yet, written as it comes. Before its array is made a row says
     that the process ended in it, and remains so where it does."""
     rows = result["rows"] = json.loads(path.read_text())["rows"] if path.exists() else {}
     path.write_text(json.dumps(result, indent=1))
