@@ -291,8 +291,19 @@ MUTANTS = [
     Mutant("partials read past their end", "line", "fold_partials(", "> count ? count :", "> count ? count + 1 :"),
     Mutant("partials of rows mixed", "rows", "finish_cell(", "row * task.splits", "row"),
     Mutant("partials of blocks mixed", "line", "finish_cell(", "(partials, split,", "(partials, split / 2,"),
-    Mutant("published states left behind", "line", "combine_partials(", "partials.clear(at + i * step);"),
-    Mutant("published states not waited for", "line", "combine_partials(", "while (!all)", "while (false)"),
+    Mutant(
+        "published states left behind",
+        "line",
+        "const Published<State>& partials, u32",
+        "partials.clear(at + i * step);",
+    ),
+    Mutant(
+        "published states not waited for",
+        "line",
+        "const Published<State>& partials, u32",
+        "while (!all)",
+        "while (false)",
+    ),
     Mutant(
         "half of a state waited for", "line", "is_published(", "there && seen[i] >> 32 == mark", "seen[i] >> 32 == mark"
     ),
