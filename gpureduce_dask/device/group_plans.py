@@ -73,11 +73,7 @@ MANY_ROWS = 64  # from which on a block takes rows in shared memory: fewer leave
 SHORT_ROW = 4096  # elements of such rows, which it takes then whatever else fits
 ROW_BLOCKS = ((4, 256), (3, 320), (2, 512), (1, 1024))  # an SM, and their threads: the most that have room for a row
 ROW_TILES = 1056  # of rows at least, where they are so short that a block has room for several
-ROW_SUBWARPS = (
-    (1, 256),
-    (8, 512),
-    (32, 2048),
-)  # lanes that fold a piece, and its elements: the fewest lanes with which
+ROW_SUBWARPS = ((1, 256), (8, 512), (32, 2048))  # lanes that fold a piece, and its elements: the fewest with which
 ROW_LANES = 256  # lanes have a group each in the rows that fit in
 ROW_BYTES = 56 * 1024  # bytes, whatever a GPU has: so the answer has the same bits on any
 ROW_LOADS = 64  # bytes of elements that a thread has on their way

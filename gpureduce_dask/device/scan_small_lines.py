@@ -15,9 +15,7 @@ LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
 # and 0.59, (n, 32) 1.00 and 0.76, (n, 64) 0.97 and 0.76, (n, 100) 0.95 and 0.76; with 16 and with 32 warps at most,
 # maxima of uint8 (n, 32) 0.84 and 0.99, sums of float16 (n, 17) 0.63 and 0.80.
 WARPS = (32, 28, 24, 20, 16, 14, 12, 10, 8, 6)
-ENOUGH_OF_WIDENED = (
-    10  # of bytes to 64 bits, which sub-warps take better than fewer: sums of uint8 (n, 100) 0.76 and 0.87
-)
+ENOUGH_OF_WIDENED = 10  # of bytes to 64 bits, which sub-warps take better: sums of uint8 (n, 100) 0.76 and 0.87
 MOST_OF_LARGE = 16  # where states, of more than 16 bytes, take registers
 RUN = 36  # elements of a lane, or what comes next
 PACKS = (16, 8, 4)  # bytes: the first that leaves PLENTY of warps, for as many lines a lane as packs divide

@@ -46,9 +46,7 @@ SUBWARP_TILE_BYTES = 49008  # at most, with as few lanes a row as that allows: v
 SUBWARP_TILE_LEAST = 24576  # of a tile: blocks of 16 bytes a row cost more to start than to run; 16, 32 KiB: alike
 RUN_TILES_BYTES = 65536  # of the two tiles of several runs, at most: what a block may have on every GPU
 RUN_TILE_BYTES = 8192  # of the rows of one run, at most, with as few lanes a row as that allows
-SUBWARP_SLOT_BYTES = (
-    128  # rows of narrow elements below: 40 uint8 a row 0.97 R in slots of 8 bytes, 0.63 in those of 16
-)
+SUBWARP_SLOT_BYTES = 128  # rows of narrow elements below: 40 uint8 a row 0.97 R in slots of 8 bytes, of 16 0.63
 TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 16 bytes behind it
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
 NARROW_STATE_BYTES = 192  # the same for moments of float16 and bfloat16: var of 8 columns 0.93 R, of 2 0.90
