@@ -136,6 +136,7 @@ SHARED = {  # cells that several blocks share
     "columns": Reduced((9000, 512), (0,), way="columns"),
     "odd columns": Reduced((9000, 1001), (0,), way="unaligned columns"),
     "unaligned columns": Reduced((500, 70001), (0,), way="unaligned columns"),
+    "columns end to end": Reduced((9001, 1001), (0,), way="columns end to end"),
     "flat columns": Reduced((90000, 3), (0,)),
     "planes inside": Reduced((30, 50, 1030), (0, 1), lambda x: x[:, :-1, 2:], way="columns"),
     "batch of columns": Reduced((500, 400), (0,), count=5, way="columns"),

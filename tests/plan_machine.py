@@ -123,7 +123,7 @@ class Machine:
             for k in range(work.length):
                 q = k % work.width if flat else k
                 within = k // work.width * work.step_b if flat else 0
-                beyond = _beyond(work) if flat and k < work.tail else None
+                beyond = _beyond(work) if k < work.tail else None
                 read = [self._read(step, chunk, at, run, k, run[2] + within, flat) for chunk, run in taken]
                 read += [
                     self._read(step, chunk, at, beyond, k, beyond[2] + within, flat)
@@ -161,6 +161,8 @@ def check_launch(step: Launch, what: Chosen, op: Operator) -> None:
         groups, states = -(-work.rows * work.slots // what["Wide"]), what["Wide"] * what["V"]
         shared = max(threads, what["Wide"]) * what["V"]
         assert step.blocks == groups * work.splits
+        even = what["V"] > 1 and (what.arguments["Even"], what.arguments["Unaligned"]) == ("true", "false")
+        assert work.tail == 0 or (even and work.tail < work.length)
     elif what.kernel == "reduce_flat_columns":
         states, shared = work.width, threads * what["V"]
         assert step.blocks == groups * work.splits

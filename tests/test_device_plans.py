@@ -378,6 +378,9 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "odd columns of a plane": ("reduce_columns Unaligned=true", plain((18, 1001, 1), (0, 2)), 1, "ticket"),
     "few columns of planes": ("reduce_columns", inside((90, 14, 3), (0, 1), 4), 1, "ticket"),
     "few columns of a plane": ("reduce_flat_columns", plain((9000, 3, 1), (0, 2), **PLANE), 1, "ticket"),
+    "odd columns end to end": ("reduce_columns V=4 Even=true", plain((531, 131), (0,)), 1, "ticket"),
+    "odd columns of planes end to end": ("reduce_columns V=4 Even=true", plain((3, 316, 77), (1,)), 1, "ticket"),
+    "a batch of odd columns end to end": ("reduce_columns V=4 Even=true", plain((531, 131), (0,)), 3, "ticket"),
     "odd columns in two passes": ("reduce_columns Unaligned=true", plain((2, 20, 1001), (1,)), 1, "two-pass"),
     "odd columns, turned": (
         "reduce_columns Unaligned=false",

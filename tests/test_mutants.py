@@ -97,6 +97,10 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         *(partial_of(name, "f8", "columns") for name in ("var", "skew")),
     ),
     "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
+    "end to end": (
+        partial_of("sum", "f4", "columns end to end", seed=1),
+        partial_of("argmax", "f4", "columns of planes end to end", seed=1),
+    ),
     "unaligned": tuple(
         partial_of(name, dtype, layout, seed=seed)
         for seed, (name, dtype, layout) in enumerate(
@@ -404,6 +408,15 @@ MUTANTS = [
         "take_singly(columns, Items)",
         "take_singly(columns, 1)",
     ),
+    Mutant(
+        "incomplete line of columns forgotten",
+        "end to end",
+        "finish_tile(",
+        "(share.is_last) take_tail",
+        "(false) take_tail",
+    ),
+    Mutant("incomplete line of columns in every split", "end to end", "finish_tile(", "if (share.is_last) "),
+    Mutant("incomplete line past the last column", "end to end", "take_tail(", "if (x < task.rows * task.slots)"),
     Mutant("incomplete line forgotten", "flat", "reduce_flat_columns(", "if (task.tail && ", "if (false && "),
     Mutant("incomplete line in every split", "flat", "reduce_flat_columns(", " && share.is_last"),
     Mutant("elements of the first chunk in every split", "batch", "struct SplitRuns", "base += chunk, "),

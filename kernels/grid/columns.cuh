@@ -71,6 +71,19 @@ GR_HD typename Op::State settle_column(Running& columns, int j, const TaskT& tas
     return state;
 }
 
+// The state with the incomplete last line's element of this column, where it has one.
+template <class Op, int V, class TaskT>
+GR_HD typename Op::State with_tail(typename Op::State state, const TaskT& task, const typename TaskT::Place& row,
+                                   const Base* base, u64 column, i64 column_offset) {
+    typedef typename Op::In In;
+    if (column >= task.tail) return state;
+    const auto at = task.run_at(task.runs);
+    const Line<In, V> line = line_at<In, V>(task.pointers(base).offset_by(row).offset_by(at), base->index + at.c);
+    typename Op::Acc acc = Op::start();
+    Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, column)), line.index + column_offset);
+    return Op::combine(state, Op::settle(acc));
+}
+
 // All threads call; each has put its states into shared memory. Folds them down each column, neighbours first, so that
 // they stay in run order: the column numbered q of the tile is left in place q. Two block barriers and more.
 template <class State, class Op, int Columns, int Threads, int Tall> GR_HD void fold_down() {
@@ -134,11 +147,27 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     }
 }
 
+// What an incomplete last line adds to a tile's columns, behind which their last split has come.
+template <class Op, int V, int Threads, int Wide, class TaskT>
+GR_HD void take_tail(const TaskT& task, u64 tile, const Base* base) {
+    typename Op::State* each = (typename Op::State*)GR_SHARED;
+    for (u32 q = threadIdx.x; q < Wide * V; q += Threads) {
+        const u64 x = tile * Wide + q / V, outer = task.slots == 1 ? x : task.by_slots.of(x);
+        if (x < task.rows * task.slots)
+            each[q] = with_tail<Op, V>(each[q], task, task.row_at(outer), base, (x - outer * task.slots) * V + q % V, 0);
+    }
+}
+
 // All threads call; each has put its states into shared memory. Writes the tile once all its splits have called.
-template <class Op, class Emit, int V, int Threads, int Wide, bool Unaligned, int Finish, int Chunks>
-GR_HD void finish_tile(const Task<Chunks>& task, u64 tile, u64 split) {
+template <class Op, class Emit, int V, int Threads, int Wide, bool Even, bool Unaligned, int Finish, class TaskT>
+GR_HD void finish_tile(const TaskT& task, u64 tile, u64 split) {
     typedef typename Op::State State;
     fold_down<State, Op, Wide * V, Threads, Threads / Wide>();
+    if constexpr (Even && !Unaligned && V > 1 && Op::commutative)
+        if (task.tail) {
+            const SplitRuns<Even, TaskT> share(task, split);
+            if (share.is_last) take_tail<Op, V, Threads, Wide>(task, tile, share.base);
+        }
     if (task.splits == 1) {
         write_tile<Op, Emit, V, Threads, Wide, Unaligned, Finish, false>(task, tile, split);
         return;
@@ -164,7 +193,8 @@ template <class Op, int V, bool Even, bool Unaligned> struct Resident {
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
-// one chunk. Unaligned: lines begin at any alignment, and slots with them. Uses Threads * V states of shared memory.
+// one chunk; its last line may end after `tail` elements. Unaligned: lines begin at any alignment, and slots with them.
+// Uses Threads * V states of shared memory.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, bool Unaligned, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Unaligned>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
@@ -194,5 +224,5 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Unaligned>::blo
         const State state = settle_column<Op, V>(columns, j, task, row, from, tall, column_offset[j]);
         each[column.down * (Wide * V) + column.across * V + j] = state;
     }
-    finish_tile<Op, Emit, V, Threads, Wide, Unaligned, Finish>(task, tile, split);
+    finish_tile<Op, Emit, V, Threads, Wide, Even, Unaligned, Finish>(task, tile, split);
 }

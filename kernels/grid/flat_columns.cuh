@@ -3,19 +3,6 @@
 #pragma once
 #include "columns.cuh"
 
-// The state with the incomplete last line's element of this column, where it has one.
-template <class Op, int V, class TaskT>
-GR_HD typename Op::State with_tail(typename Op::State state, const TaskT& task, const typename TaskT::Place& row,
-                                   const Base* base, u64 column, i64 column_offset) {
-    typedef typename Op::In In;
-    if (column >= task.tail) return state;
-    const auto at = task.run_at(task.runs);
-    const Line<In, V> line = line_at<In, V>(task.pointers(base).offset_by(row).offset_by(at), base->index + at.c);
-    typename Op::Acc acc = Op::start();
-    Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, column)), line.index + column_offset);
-    return Op::combine(state, Op::settle(acc));
-}
-
 // All threads call. Folds `rows` by `columns` states in shared memory down each column; column q is left in place q.
 // Order is fixed, but not the rows': for commutative operators. Block barriers.
 template <class Op, int Threads> GR_HD void fold_periods(u32 rows, u32 columns) {

@@ -74,6 +74,8 @@ LAYOUTS = {
     "columns": Layout((517, 70), (0,), way="columns"),
     "few columns": Layout((9000, 3), (0,), way="flat columns"),
     "few columns of planes": Layout((90, 6, 7, 5), (0, 1, 2), lambda x: x[:, ::2], way="inner runs as columns"),
+    "columns end to end": Layout((2133, 37), (0,), way="columns end to end"),
+    "columns of planes end to end": Layout((3, 564, 37), (1,), way="columns end to end"),
     "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3], way="columns"),
     "columns of odd stride": Layout((900, 6), (0,), lambda x: x[:, :5]),
     "unaligned columns": Layout((1070, 1101), (0,), way="unaligned columns"),
@@ -501,6 +503,7 @@ BATCHES = [  # the shape of each chunk, the axis along which they follow one ano
     ((2, 3), 0, (0,), "columns by chunk"),
     ((2051, 7), 0, (0,), "flat columns"),
     ((900, 5), 0, (0,), "flat columns"),
+    ((533, 131), 0, (0,), "columns end to end"),
 ]
 
 
