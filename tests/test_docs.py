@@ -256,6 +256,17 @@ def test_benchmarks_are_those_of_the_stored_results(page, files, write):
     assert write(text, result) == text
 
 
+def test_the_overview_has_the_last_date_of_each_page():
+    overview, last = PAGES["docs/benchmarks/index.md"], {}
+    for page, files, _ in TABLES:
+        for result in map(stored, files):
+            dates = [each["date"] for each in (result, *result.get("runs", [])) if "date" in each]
+            last[page] = max([last.get(page, ""), *dates])
+    for page, date in last.items():
+        [row] = [line for line in overview.splitlines() if line.startswith("|") and f"({page}.md)" in line]
+        assert date in row or f"to {date[-2:]}" in row, (page, date)
+
+
 def test_every_table_has_its_raw_results_beside_it():
     for page, text in PAGES.items():
         for file in re.findall(r"\{download\}`[^`<]*<([^>]+)>`", text):
