@@ -1,4 +1,4 @@
-// Everything that a kernel of maps is made of, whether it reduces or scans.
+// Everything that kernels of maps are made of: functions of elements, fused with a reduction or a scan.
 #pragma once
 #include "scan.cuh"
 #include "monoid/mapped.cuh"

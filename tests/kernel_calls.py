@@ -134,8 +134,6 @@ SHARED = {  # cells that several blocks share
     "short even lines": Reduced((6, 3000, 40), (1, 2), lambda x: x[:, :, :32], way="blocks short lines"),
     "batch of short even lines": Reduced((3000, 40), (0, 1), lambda x: x[:, :32], count=5, way="blocks short lines"),
     "columns": Reduced((9000, 512), (0,), way="columns"),
-    "odd columns": Reduced((9000, 1001), (0,), way="unaligned columns"),
-    "unaligned columns": Reduced((500, 70001), (0,), way="unaligned columns"),
     "columns end to end": Reduced((9001, 1001), (0,), way="columns end to end"),
     "flat columns": Reduced((90000, 3), (0,)),
     "planes inside": Reduced((30, 50, 1030), (0, 1), lambda x: x[:, :-1, 2:], way="columns"),
@@ -163,7 +161,7 @@ OTHERS: dict[str, Family] = {
     "batch of many rows of short even lines": Reduced(
         (64, 105, 40), (1, 2), lambda x: x[:, :, :32], count=5, way="blocks short lines"
     ),
-    "batch of odd columns": Reduced((50, 70001), (0,), count=5, way="unaligned columns"),
+    "batch of odd columns": Reduced((500, 7001), (0,), count=5, way="columns end to end"),
     "flat columns of planes": Reduced((40, 6000, 3), (1,), way="flat columns"),
     "wide columns": Reduced((12, 5000), (0,)),
     "columns with gaps": Reduced((3000, 1000), (0,), lambda x: x[:, ::2]),

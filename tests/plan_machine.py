@@ -161,8 +161,7 @@ def check_launch(step: Launch, what: Chosen, op: Operator) -> None:
         groups, states = -(-work.rows * work.slots // what["Wide"]), what["Wide"] * what["V"]
         shared = max(threads, what["Wide"]) * what["V"]
         assert step.blocks == groups * work.splits
-        even = what["V"] > 1 and (what.arguments["Even"], what.arguments["Unaligned"]) == ("true", "false")
-        assert work.tail == 0 or (even and work.tail < work.length)
+        assert work.tail == 0 or (what["V"] > 1 and what.arguments["Even"] == "true" and work.tail < work.length)
     elif what.kernel == "reduce_flat_columns":
         states, shared = work.width, threads * what["V"]
         assert step.blocks == groups * work.splits
@@ -205,7 +204,7 @@ def check_reads(step: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
     if vector > 1:
         assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if flat else 2], strict=False))
     layout = chunk.layout()
-    unaligned = "true" in (what.arguments.get("Unaligned"), what.arguments.get("Partial"))  # slots begin with lines
+    unaligned = what.arguments.get("Partial") == "true"  # slots begin with lines
     assert not unaligned or vector * chunk.itemsizes[0] in (4, 8, 16)
     for base, at in itertools.product(bases, walked(work.row)):
         phases = set()

@@ -253,8 +253,8 @@ def test_exact_sums_have_the_numbers_of_their_kernels():
         for power, field in enumerate(plans.fields(cuda("var", dtype)), 1):
             name = f"Field<{cuda_type}, {power}>"
             numbers = {
-                "chunks": field.chunks,
-                "chunk": field.chunk,
+                "digits": field.digits,
+                "digit": field.digit,
                 "span": field.span,
                 "words_a_limb": field.limb_words,
             }
@@ -270,7 +270,7 @@ def test_words_in_memory_hold_as_many_elements_as_there_are(length, dtype):
     op = cuda("sum", dtype)
     (field,) = plans.fields(op)
     apart = plans.apart(op, length)
-    assert length * (2**field.chunk - 1) * 2 ** (apart - 1) < 2**63
+    assert length * (2**field.digit - 1) * 2 ** (apart - 1) < 2**63
     assert field.words(apart) * apart >= field.places + field.bits
     assert 2 * plans.WINDOW_MOST * (2**32 - 1) < 2**63  # two squares an element, cut into words of 32 bits
 

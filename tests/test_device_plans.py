@@ -363,32 +363,27 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "columns by atomics": ("reduce_columns Finish=ATOMIC", gapped((3000, 9), (0,)), 1, "atomic"),
     "ordered columns": ("reduce_columns", plain((300, 65), (0,), commutative=False), 1, "two-pass"),
     "planes": ("reduce_columns", plain((20, 30, 40), (1,)), 1, "ticket"),
-    "unaligned columns": ("reduce_columns Unaligned=true", plain((600, 301), (0,)), 1, "ticket"),
-    "unaligned columns inside": (
-        "reduce_columns Unaligned=true Finish=TWO_PASS",
-        inside((700, 301), (0,)),
-        1,
-        "two-pass",
-    ),
-    "unaligned columns of planes": ("reduce_columns Unaligned=true", inside((20, 9, 61), (1,)), 3, "ticket"),
+    "columns with gaps end to end": ("reduce_columns V=4 Even=true", inside((700, 301), (0,)), 1, "two-pass"),
+    "columns of planes with gaps end to end": ("reduce_columns V=4 Even=true", inside((5, 557, 61), (1,)), 3, "ticket"),
     "few columns": ("reduce_flat_columns Finish=POLLED", plain((9000, 3), (0,), indexed=True), 1, "ticket"),
     "few columns in two passes": ("reduce_flat_columns Finish=TWO_PASS", plain((9000, 3), (0,)), 1, "two-pass"),
     "few columns by atomics": ("reduce_flat_columns Finish=ATOMIC", plain((2, 6000, 3), (1,)), 1, "atomic"),
-    "odd columns": ("reduce_columns Unaligned=true", plain((18, 1001), (0,)), 1, "ticket"),
-    "odd columns of a plane": ("reduce_columns Unaligned=true", plain((18, 1001, 1), (0, 2)), 1, "ticket"),
+    "odd columns": ("reduce_columns V=1", plain((18, 1001), (0,)), 1, "ticket"),
+    "odd columns of a plane": ("reduce_columns V=1", plain((18, 1001, 1), (0, 2)), 1, "ticket"),
+    "odd columns one element on": ("reduce_columns V=4", plain((531, 131), (0,), starts=(4,)), 1, "ticket"),
     "few columns of planes": ("reduce_columns", inside((90, 14, 3), (0, 1), 4), 1, "ticket"),
     "few columns of a plane": ("reduce_flat_columns", plain((9000, 3, 1), (0, 2), **PLANE), 1, "ticket"),
     "odd columns end to end": ("reduce_columns V=4 Even=true", plain((531, 131), (0,)), 1, "ticket"),
-    "odd columns of planes end to end": ("reduce_columns V=4 Even=true", plain((3, 316, 77), (1,)), 1, "ticket"),
+    "odd columns of planes end to end": ("reduce_columns V=4 Even=true", plain((3, 717, 77), (1,)), 1, "ticket"),
     "a batch of odd columns end to end": ("reduce_columns V=4 Even=true", plain((531, 131), (0,)), 3, "ticket"),
-    "odd columns in two passes": ("reduce_columns Unaligned=true", plain((2, 20, 1001), (1,)), 1, "two-pass"),
+    "odd columns in two passes": ("reduce_columns V=1", plain((2, 20, 1001), (1,)), 1, "two-pass"),
     "odd columns, turned": (
-        "reduce_columns Unaligned=false",
+        "reduce_columns V=1",
         turned((1001, 2, 20), (2,), (0, 2, 1), (1, 1, 1)),
         1,
         "ticket",
     ),
-    "odd columns backwards": ("reduce_columns Unaligned=false", turned((18, 1001), (0,), (1, 0), (1, -1)), 1, "ticket"),
+    "odd columns backwards": ("reduce_columns V=1", turned((18, 1001), (0,), (1, 0), (1, -1)), 1, "ticket"),
     "few columns, turned": ("reduce_flat_columns", turned((3, 2, 2000), (2,), (0, 2, 1), (1, 1, 1)), 1, "ticket"),
     "few columns one element on": ("reduce_columns", plain((3000, 3), (0,), starts=(4,)), 1, "ticket"),
     "rows backwards": ("reduce_rows Finish=TWO_PASS", turned((5, 9000), (1,), (1, 0), (-1, 1)), 1, "two-pass"),
@@ -434,9 +429,7 @@ def test_every_kernel_takes_something(name: str, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(tuning, "FEW_BLOCKS", 6)
     kernel, *words = wanted.split()
     words = dict(word.split("=") for word in words)
-    for state_bytes in (
-        (4,) if kernel == "reduce_columns" and "Unaligned" in words else (4, 16)
-    ):  # of large states a thread owns few columns
+    for state_bytes in (4, 16):
         launches = [step for way in check_plan(chunk, state_bytes, count, finish).values() for step in way]
         met = [chosen(step.kernel) for step in launches]
         assert [m for m in met if m.kernel == kernel and words.items() <= m.arguments.items()], launches

@@ -21,7 +21,6 @@ from simt.backend import Emulator, get, put
 from simt.cases import (
     DEEP,
     LOGIC,
-    UNALIGNED,
     Case,
     check_batch,
     check_exact,
@@ -61,7 +60,8 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         partial_of("var", "f8", "few short rows", seed=1),
     ),
     "odd short rows": tuple(
-        partial_of(name, dtype, "few short rows") for name, dtype in (("sum", "u1"), ("max", "i2"))
+        partial_of(name, dtype, "few short rows", seed=seed)
+        for name, dtype, seed in (("sum", "u1", 0), ("sum", "u1", 1), ("max", "i2", 0))
     ),
     "short lines": (
         *(partial_of("argmax", "f4", "short lines", seed=seed) for seed in range(2)),
@@ -100,12 +100,8 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "end to end": (
         partial_of("sum", "f4", "columns end to end", seed=1),
         partial_of("argmax", "f4", "columns of planes end to end", seed=1),
-    ),
-    "unaligned": tuple(
-        partial_of(name, dtype, layout, seed=seed)
-        for seed, (name, dtype, layout) in enumerate(
-            zip(("max", "sum", "mean"), ("f4", "f4", "i4"), UNALIGNED, strict=True)
-        )
+        partial_of("sum", "f4", "columns with gaps end to end"),
+        partial_of("mean", "i4", "columns of planes with gaps end to end", seed=1),
     ),
     "moved": (
         partial_of("argmax", "f4", "short lines as columns, in any order"),
@@ -390,11 +386,15 @@ MUTANTS = [
         "runs dealt out of order", "order", "reduce_columns(", "column.down * part", "(tall - 1 - column.down) * part"
     ),
     Mutant(
-        "words that hold a load shifted too far", "unaligned", "load_unaligned(", "past & 4 * gap", "past & 8 * gap"
+        "words that hold a load shifted too far",
+        "odd short rows",
+        "load_unaligned(",
+        "past & 4 * gap",
+        "past & 8 * gap",
     ),
     Mutant("positions stay where a part began", "moved", "struct Arg", "state.index + by", "state.index"),
     Mutant("the word behind forgotten", "odd short rows", "load_unaligned(", "at[w + 1] << 32", "at[w] << 32"),
-    Mutant("words that no operand owns", "unaligned", "owns_unaligned(", "(past ? 2 : 1) * V", "V"),
+    Mutant("words that no operand owns", "odd short rows", "owns_unaligned(", "(past ? 2 : 1) * V", "V"),
     Mutant(
         "what is left of a batch forgotten",
         "columns",
@@ -403,7 +403,7 @@ MUTANTS = [
     ),
     Mutant(
         "runs at the ends forgotten",
-        "unaligned",
+        "end to end",
         "struct RunWalk",
         "take_singly(columns, Items)",
         "take_singly(columns, 1)",
@@ -416,6 +416,14 @@ MUTANTS = [
         "(false) take_tail",
     ),
     Mutant("incomplete line of columns in every split", "end to end", "finish_tile(", "if (share.is_last) "),
+    Mutant("incomplete line before its first column", "end to end", "with_tail(", "(i64)place < line.phase || "),
+    Mutant(
+        "incomplete line from its first slot on",
+        "end to end",
+        "with_tail(",
+        "(i64)place - line.phase >=",
+        "(i64)place >=",
+    ),
     Mutant("incomplete line past the last column", "end to end", "take_tail(", "if (x < task.rows * task.slots)"),
     Mutant("incomplete line forgotten", "flat", "reduce_flat_columns(", "if (task.tail && ", "if (false && "),
     Mutant("incomplete line in every split", "flat", "reduce_flat_columns(", " && share.is_last"),

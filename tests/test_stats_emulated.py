@@ -31,7 +31,7 @@ CASES = [
     *[(FIVE, "float32", layout) for layout in ("staged rows", "subwarp rows", "short lines", "columns of odd stride")],
     ("argmin argmax mean", "float32", "line inside"),
     ("argmin argmax min max sum", "uint8", "columns"),
-    ("argmin var count", "uint8", "unaligned columns"),
+    ("argmin var count", "uint8", "columns with gaps end to end"),
     ("argmax nanmean nanstd nancount", "float16", "planes"),
     ("nanmin nanargmax nanmean nanvar nancount", "float32", "few columns"),
     ("sum skew std argmin", "float64", "long lines"),

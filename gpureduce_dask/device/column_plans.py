@@ -46,7 +46,7 @@ class ColumnPlanner(Planner):
         self.line, self.rows, self.runs = layout.kept[-1], layout.kept[:-1], layout.reduced
         self.together = self.line.strides[: len(op.itemsizes)] == op.itemsizes
         self.crowded = op.crowded and self.chunks == 1 and len(self.runs) <= 1
-        others = (*self.rows, *self.runs)
+        others = self.runs if len(op.itemsizes) == 1 else (*self.rows, *self.runs)
         self.vector = self._column_vector(self.line, others, self.crowded) if self.together else 1
         self.tail = 0  # elements of a last, incomplete run
 
@@ -60,8 +60,6 @@ class ColumnPlanner(Planner):
             return
         if self._is_flat():
             yield "flat columns", 0, self._flat_columns
-        if self._takes_unaligned():
-            yield "unaligned columns", 0, self._unaligned_columns
         if self.depth == DEEPEST or not self.together or not self._folds_states():
             return
         if self._may_lie_end_to_end():
@@ -87,9 +85,6 @@ class ColumnPlanner(Planner):
         aligned = self.vector == 1 or (self.phases[0] % nbytes == 0 and aligned_by(self.rows, 0, nbytes))
         return self._tiles(self.vector, aligned, by_chunk=by_chunk)
 
-    def _unaligned_columns(self) -> Steps:
-        return self._tiles(self._widest(), True, unaligned=True)
-
     def _widest(self, crowded: bool = False) -> int:
         """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
         sizes = self.op.itemsizes
@@ -113,10 +108,10 @@ class ColumnPlanner(Planner):
         heavy = heavy or self.op.type.startswith(("Casting<", "Mapped<", "Sum<Magnitude<boolean>"))
         return min(16, max(2, tuning.COLUMN_LOAD_BYTES // (2 if heavy else 1) // load_bytes))
 
-    def _tile_items(self, load_bytes: int, unaligned: bool) -> int:
+    def _tile_items(self, load_bytes: int) -> int:
         """Loads in flight of a thread that walks a tile."""
-        items = self._column_items(load_bytes * (tuning.UNALIGNED_WORDS if unaligned else 1))
-        widens = self.op.core.startswith(WIDENING) and self.op.itemsizes[0] in (2, 4) and not unaligned
+        items = self._column_items(load_bytes)
+        widens = self.op.core.startswith(WIDENING) and self.op.itemsizes[0] in (2, 4)
         return max(2, items // 2) if widens else items
 
     def _column_vector(self, line: Dim, others: Sequence[Dim], crowded: bool) -> int:
@@ -130,22 +125,14 @@ class ColumnPlanner(Planner):
             vector //= 2
         return vector
 
-    def _takes_unaligned(self) -> bool:
-        """Whether lines that begin at any alignment may be read as the aligned words that hold a load, of more columns
-        than an aligned load has."""
-        widest, size, is_single = self._widest(), self.op.itemsizes[0], len(self.op.itemsizes) == 1
-        if not self.together or self.crowded or not is_single or not self.op.commutative or self._has_positions():
-            return False
-        return widest > self.vector and widest * size >= 4 and self.line.size >= widest
-
     def _may_lie_end_to_end(self) -> bool:
-        """Whether lines of no whole number of vectors follow one another without a gap, the first is aligned, and the
+        """Whether lines follow one another with little between them, are no whole number of vectors apart, and the
         states of several are few beside what is read."""
         line, runs, size = self.line, self.runs, self.op.itemsizes[0]
         is_simple = len(runs) == 1 and len(self.op.itemsizes) == 1 and not self.crowded
-        if not is_simple or runs[0].a != line.size * size or (vector := self._widest()) <= self.vector:
+        if not is_simple or self._widest() <= self.vector:
             return False
-        if self.phases[0] or not aligned_by(self.rows, 0, vector * size):
+        if not line.size * size <= runs[0].a < tuning.MOST_APART * line.size * size or runs[0].a % size:
             return False
         together = self._lines_together()
         left = self.cells * together * self.op.state_bytes
@@ -154,23 +141,35 @@ class ColumnPlanner(Planner):
         return self.chunks == 1 or self._may_go_by_chunk()
 
     def _lines_together(self) -> int:
-        """Lines of which the last ends with a whole vector."""
-        vector = self._widest()
-        return vector // math.gcd(vector, self.line.size)
+        """Lines behind which the next one begins as far from a vector as the first does, and as many of these as leave few
+        threads of a tile idle."""
+        vector, apart = self._widest(), self.runs[-1].a // self.op.itemsizes[0]
+        least = vector // math.gcd(vector, apart)
+
+        def threads_a_slot(times: int) -> float:
+            slots = -(-least * times * apart // vector)
+            return round(-(-slots // tuning.COLUMN_WIDTH) * tuning.COLUMN_WIDTH / slots, 1)
+
+        return least * min(range(1, tuning.COLUMN_WIDTH // 2), key=threads_a_slot)
 
     def _columns_end_to_end(self) -> Steps:
-        """Several lines as one longer, aligned one; the states of its columns are folded behind."""
+        """Several lines, with what lies between them, as one longer line of the same alignment as all others; the
+        states of its columns are folded behind, but for those between lines."""
         (run,), count = self.runs, self._lines_together()
+        apart = run.a // self.op.itemsizes[0]
         long = Dim(run.size // count, run.a * count, 0, run.c * count)
-        return self._inner_run_as_columns(replace(run, size=count), (long,), run.size % count * self.line.size)
+        left = run.size % count
+        tail = (left - 1) * apart + self.line.size if left else 0
+        return self._inner_run_as_columns(replace(run, size=count), apart, (long,), tail)
 
     def _inner_runs_as_columns(self) -> Steps:
-        return self._inner_run_as_columns(self.runs[-1], self.runs[:-1])
+        return self._inner_run_as_columns(self.runs[-1], self.line.size, self.runs[:-1])
 
-    def _inner_run_as_columns(self, inner: Dim, runs: Sequence[Dim], tail: int = 0) -> Steps:
-        """All elements of the innermost run as columns; their states are folded behind."""
+    def _inner_run_as_columns(self, inner: Dim, apart: int, runs: Sequence[Dim], tail: int = 0) -> Steps:
+        """All elements of the innermost run, whose lines are so far apart, as columns; their states are folded
+        behind."""
         line, rows, state = self.line, self.rows, self.op.state_bytes
-        length = inner.size * line.size
+        length = (inner.size - 1) * apart + line.size
         cells = tuple(replace(dim, c=row_major(rows, i) * length) for i, dim in enumerate(rows))
         planner = state_planner(self, ColumnPlanner, (*cells, replace(line, size=length, c=1)), runs)
         planner.tail = tail
@@ -178,7 +177,7 @@ class ColumnPlanner(Planner):
             *(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(rows, cells, strict=True)),
             Dim(line.size, state, 0, line.c),
         )
-        reduced = (Dim(inner.size, line.size * state, 0, inner.c),)
+        reduced = (Dim(inner.size, apart * state, 0, inner.c),)
         return folded_behind(self, planner.launches(), kept, reduced, planner.cells)
 
     def _is_flat(self) -> bool:
@@ -240,7 +239,7 @@ class ColumnPlanner(Planner):
         blocks, groups = work.rows * splits, work.rows
         return self._finished(name, work, blocks, groups, line.size, shared, work.cells, finish, effort=effort)
 
-    def _tiles(self, vector: int, aligned: bool, unaligned: bool = False, by_chunk: bool = False) -> Steps:
+    def _tiles(self, vector: int, aligned: bool, by_chunk: bool = False) -> Steps:
         """Columns by tiles of so many a thread, whose lines begin with slots where they are aligned. ``by_chunk``:
         a block keeps to runs of one chunk, which are one stride apart."""
         op, line, crowded = self.op, self.line, self.crowded
@@ -262,7 +261,7 @@ class ColumnPlanner(Planner):
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
-        items = tuning.CROWDED_ITEMS[vector] if crowded else self._tile_items(load, unaligned)
+        items = tuning.CROWDED_ITEMS[vector] if crowded else self._tile_items(load)
         if self._stops() and runs <= tuning.STOPPING_RUNS:
             items = min(items, tuning.STOPPING_ITEMS)
         while items > 1 and items * tall >= 2 * runs:
@@ -278,13 +277,13 @@ class ColumnPlanner(Planner):
         splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart
         name = (
             f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
-            f"{str(even).lower()}, {str(unaligned).lower()}, {{}}, {self.batch}>"
+            f"{str(even).lower()}, {{}}, {self.batch}>"
         )
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
         is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         work = work.but(splits=splits, tiles=tiles)
-        kind = ("unaligned columns" if unaligned else "columns") + ("" if even else " looked up")
+        kind = "columns" if even else "columns looked up"
         effort = self._tile_effort(kind, work, vector, wide, items)
         blocks, columns = tiles * splits, wide * vector
         return self._finished(name, work, blocks, tiles, columns, shared, work.cells, finish, effort=effort)

@@ -1,4 +1,4 @@
-"""NVRTC, straight: name expressions to functions, once a kernel and GPU, failures remembered.
+"""Compiles kernels by NVRTC directly: name expressions to functions, once a kernel and GPU, failures remembered.
 
 CuPy's own compile path appends ``-ftz=true``, which would lose float32 subnormals; its binding of NVRTC does not.
 """

@@ -82,11 +82,11 @@ PARTS_BYTES = 2**27  # and bytes of what it leaves to be joined
 JOIN_BLOCKS = 4224
 ROUNDED = 1 << 15  # groups from which on a thread rounds each one's sums, in place of a warp
 MANY_CELLS = 1 << 16  # from which on threads alone keep a GPU busy, one each
-# Of kernels/bins/numbers.cuh: bits of a chunk, at most, of floats and of integers; of one that is added to limbs of 64
-# bits, not of 96; and those that such a limb has for a shifted chunk
-CHUNK_OF_FLOATS, CHUNK_OF_INTEGERS, NARROW_CHUNK, LIMB_BITS = 53, 64, 27, 41
-CHUNK_IN_MEMORY = 32  # bits, at most, of a chunk that is added to a word of 64 in memory
-APART = 32  # bits from one word of an exact sum in memory to the next, where chunks are cut at their border
+# Of kernels/bins/numbers.cuh: bits of a digit, at most, of floats and of integers; of one that is added to limbs of 64
+# bits, not of 96; and those that such a limb has for a shifted digit
+DIGIT_OF_FLOATS, DIGIT_OF_INTEGERS, NARROW_DIGIT, LIMB_BITS = 53, 64, 27, 41
+DIGIT_IN_MEMORY = 32  # bits, at most, of a digit that is added to a word of 64 in memory
+APART = 32  # bits from one word of an exact sum in memory to the next, where digits are cut at their border
 
 # Operators that add integers which may wrap; and those that add numbers, or their squares, exactly: to a sum or several
 _WHOLE = re.compile(r"Sum<.*, [iu]64>|CountNonzero<.*>|Tally<.*>|Mean<.*, i64>")
@@ -145,32 +145,32 @@ class Field:
         return self.places > 1
 
     @property
-    def chunks(self) -> int:
-        return -(-self.bits // (CHUNK_OF_FLOATS if self.is_float else CHUNK_OF_INTEGERS))
+    def digits(self) -> int:
+        return -(-self.bits // (DIGIT_OF_FLOATS if self.is_float else DIGIT_OF_INTEGERS))
 
     @property
-    def chunk(self) -> int:
+    def digit(self) -> int:
         """Bits of one."""
-        return -(-self.bits // self.chunks)
+        return -(-self.bits // self.digits)
 
     @property
     def limb_words(self) -> int:
         """Words of 32 bits that a limb has in shared memory."""
-        most = LIMB_BITS if not self.is_float else NARROW_CHUNK if self.power == 1 else 0
-        return 3 if self.chunk > most else 2
+        most = LIMB_BITS if not self.is_float else NARROW_DIGIT if self.power == 1 else 0
+        return 3 if self.digit > most else 2
 
     @property
     def span(self) -> int:
         """Bits from one limb to the next."""
         if not self.is_float:
-            return CHUNK_OF_INTEGERS
-        return 65 - self.chunk if self.limb_words == 3 else LIMB_BITS - self.chunk
+            return DIGIT_OF_INTEGERS
+        return 65 - self.digit if self.limb_words == 3 else LIMB_BITS - self.digit
 
     def limbs(self, more: int) -> int:
-        """Limbs in shared memory where there may be so many besides the one in the middle and those of chunks below."""
+        """Limbs in shared memory where there may be so many besides the one in the middle and those of digits below."""
         if not self.is_float:
-            return self.chunks
-        lower = self.chunk * (self.chunks - 1)
+            return self.digits
+        lower = self.digit * (self.digits - 1)
         return min(-(-lower // self.span) + 1 + more, -(-(self.places + lower) // self.span))
 
     def words(self, apart: int) -> int:
@@ -205,7 +205,7 @@ def adds_whole(op: Operator) -> bool:
 
 def adds_chunks(op: Operator) -> bool:
     """Whether elements add a narrow chunk each, to one exact sum: so little that it may be done in memory."""
-    return len(fields(op)) == 1 and fields(op)[0].bits <= CHUNK_IN_MEMORY
+    return len(fields(op)) == 1 and fields(op)[0].bits <= DIGIT_IN_MEMORY
 
 
 def adds_several_floats(op: Operator) -> bool:
@@ -464,7 +464,7 @@ def apart(op: Operator, length: int) -> int:
     """Bits from one word of an exact sum in memory to the next, so that a chunk of each of so many elements, shifted by
     less than that, fits in 63 bits; 0 or less where it does not. Integers are not shifted."""
     adds = fields(op)
-    room = 64 - max(field.chunk for field in adds) - max(length, 2).bit_length()
+    room = 64 - max(field.digit for field in adds) - max(length, 2).bit_length()
     return room if room < 1 or any(field.is_float for field in adds) else APART
 
 

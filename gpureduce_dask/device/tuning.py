@@ -65,7 +65,5 @@ CROWDED_ROWS = 320  # that their blocks could read in the time they take to end;
 PROCESSORS = 132  # SMs of an H200: five statistics 978 us in one wave, 1001 in three; of 4096 x 4096 61 us, 91 in many.
 # Chunks are cut for as many on any GPU, so that bits stay; how many blocks a launch has, the GPU at hand says.
 COLUMN_WIDTH = 32  # threads across a tile of columns where there are runs enough to fill a block
-STATES_A_READ = (
-    32  # times as many bytes read as those of the states of several lines that are taken end to end, at least
-)
-UNALIGNED_WORDS = 2  # words in flight for a load of theirs, as loads are counted
+STATES_A_READ = 32  # times as many bytes are read as those of states of lines end to end, at least
+MOST_APART = 2  # times as far apart as they are long, that such lines may be

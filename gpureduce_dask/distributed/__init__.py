@@ -1,1 +1,2 @@
-"""What talks to clusters: their workers, the homes of chunks, and handles."""
+"""What talks to clusters: workers and their memory pools, where chunks lie, handles of these, and the private interfaces
+of dask and distributed."""

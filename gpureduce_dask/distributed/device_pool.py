@@ -1,4 +1,4 @@
-"""The memory pool of a GPU's worker, made when the memory is there."""
+"""The memory pool of a GPU's worker: one that replaces a killed worker waits until the memory of that is free."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Norms of vectors and matrices, by NumPy's rules of which is meant, and dot products."""
+"""Norms of vectors and matrices, chosen by axis and order as NumPy chooses, and dot products."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ class Tree:
         if needs_places(self.bound, self.x.numblocks, self.axes):
             sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
             slices = private.slices_of_blocks(sizes)
-            inputs += (_as_array(sizes) if slices is None else slices, self.inds)
+            inputs += (_slices_as_array(sizes) if slices is None else slices, self.inds)
             shape = tuple(sum(s) for s in sizes)
         run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape, **self.fuse_option)
         state = np.empty((0,) * self.x.ndim, self.bound.state)
@@ -316,7 +316,7 @@ def _fan_in(split: int | dict[int, int], axes: Axes, numblocks: Sequence[int]) -
     return split if isinstance(split, int) else math.prod(split[a] for a in axes if numblocks[a] > 1)
 
 
-def _as_array(chunks: tuple[tuple[int, ...], ...]) -> Any:
+def _slices_as_array(chunks: tuple[tuple[int, ...], ...]) -> Any:
     """The slices of each block, as an array of blocks of one object each."""
     found = np.empty(tuple(map(len, chunks)), object)
     ends = [list(accumulate(sizes, initial=0)) for sizes in chunks]

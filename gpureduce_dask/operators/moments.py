@@ -1,7 +1,6 @@
-"""Rows var, std, nanvar, nanstd and moments: counts, means and central sums, merged pairwise.
+"""Rows var, std, nanvar and nanstd: counts, means and central sums of squares, merged pairwise (Chan, Golub & LeVeque 1979).
 
-Merging: Chan, Golub & LeVeque 1979 for the second moment, Pebay 2008 for the third and fourth. A block is
-measured from a pivot near its elements.
+A block is measured from a pivot near its elements. Third and fourth moments are in higher_moments.
 """
 
 from __future__ import annotations

@@ -106,16 +106,16 @@ template <class Op> struct ExactWords {
     template <int F> GR_HD void add_word(u32 group, u32 word, u64 value) const {
         atomicAdd(first + (before<F>(apart) + word) * groups + group, value);
     }
-    // A chunk at a place, in one word, which is right while so few come that it cannot overflow; or, 32 bits apart, cut at
+    // A digit at a place, in one word, which is right while so few come that it cannot overflow; or, 32 bits apart, cut at
     // the borders of words.
-    template <int F> GR_HD void add(u32 group, u32 place, u64 chunk, bool negative) const {
+    template <int F> GR_HD void add(u32 group, u32 place, u64 digit, bool negative) const {
         const u32 word = place / apart;
-        const u64 shifted = chunk << (place - word * apart);
+        const u64 shifted = digit << (place - word * apart);
         add_word<F>(group, word, negative ? 0 - shifted : shifted);
     }
-    template <int F> GR_HD void add_cut(u32 group, u32 place, u64 chunk, bool negative) const {
+    template <int F> GR_HD void add_cut(u32 group, u32 place, u64 digit, bool negative) const {
         const u32 word = place / 32, shift = place % 32;
-        const u64 parts[3] = {(u32)(chunk << shift), (chunk << shift) >> 32, shift ? chunk >> (64 - shift) : 0};
+        const u64 parts[3] = {(u32)(digit << shift), (digit << shift) >> 32, shift ? digit >> (64 - shift) : 0};
         for (u32 i = 0; i < 3; i++)
             if (parts[i]) add_word<F>(group, word + i, negative ? 0 - parts[i] : parts[i]);
     }

@@ -1,4 +1,4 @@
-// Operators that are exact in any order: each element goes to its group's state in memory at once.
+// One atomic an element on its group's state in global memory, for operators that are exact in any order.
 #pragma once
 #include "elements.cuh"
 

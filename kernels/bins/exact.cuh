@@ -1,5 +1,5 @@
 // A Kulisch accumulator a group in GPU memory, by 64-bit atomics: exact sums of more groups than blocks have room for, of
-// elements that are one chunk each.
+// elements whose significand is a single digit of at most 32 bits.
 #pragma once
 #include "added.cuh"
 
@@ -15,7 +15,7 @@ template <class Op> struct WordsAdder {
         return here;
     }
     template <int F> GR_HD void add_rare(const Exact& x) const {
-        static_assert(Added<Op>::template At<F>::chunks == 1, "a word has room for one chunk");
+        static_assert(Added<Op>::template At<F>::digits == 1, "a word has room for one digit");
         if (x.low) words.template add<F>(group, x.place, x.low, x.negative);
     }
 };

@@ -44,29 +44,29 @@ template <> struct Exactly<bfloat16> : ExactlyFloat<bfloat16, u16, 7, 8> {};
 
 GR_HD Exact squared(const Exact& x) { return {x.low * x.low, __umul64hi(x.low, x.low), 2 * x.place, false}; }
 
-// A sum of numbers of type T, or of their squares. A magnitude is added in chunks of `chunk` bits. In a block's limbs, one
+// A sum of numbers of type T, or of their squares. A magnitude is added in digits of `digit` bits. In a block's limbs, one
 // `span` bits from the next, it is shifted by less than that. A limb has 64 bits, or 96 where it is wide, as those of squares
 // are, whose places are many: a block has 2^21 elements at most, two squares each, so that 22 bits and a sign beside the shifted
-// chunk do. group_plans.py has the same numbers, which a test compares.
-const int LIMB_BITS = 41, CHUNK_OF_FLOATS = 53, CHUNK_OF_INTEGERS = 64, NARROW_CHUNK = 27;
+// digit do. group_plans.py has the same numbers, which a test compares.
+const int LIMB_BITS = 41, DIGIT_OF_FLOATS = 53, DIGIT_OF_INTEGERS = 64, NARROW_DIGIT = 27;
 template <class T, int Power> struct Field {
     typedef Exactly<T> Of;
     static const bool floats = Of::places > 1;
     static const int bits = Power * Of::bits, places = Power * (Of::places - 1) + 1, unit = Power * Of::unit;
-    static const int most_of_chunk = floats ? CHUNK_OF_FLOATS : CHUNK_OF_INTEGERS;
-    static const int chunks = (bits + most_of_chunk - 1) / most_of_chunk, chunk = (bits + chunks - 1) / chunks;
-    static const bool wide = chunk > (!floats ? LIMB_BITS : Power == 1 ? NARROW_CHUNK : 0);
-    static const int span = !floats ? CHUNK_OF_INTEGERS : wide ? 65 - chunk : LIMB_BITS - chunk, words_a_limb = wide ? 3 : 2;
-    static const int below = floats ? (chunk * (chunks - 1) + span - 1) / span : 0;  // limbs that hold a number's lower chunks
-    static const int most = floats ? (places + chunk * (chunks - 1) + span - 1) / span : chunks;  // limbs of all places
+    static const int most_of_digit = floats ? DIGIT_OF_FLOATS : DIGIT_OF_INTEGERS;
+    static const int digits = (bits + most_of_digit - 1) / most_of_digit, digit = (bits + digits - 1) / digits;
+    static const bool wide = digit > (!floats ? LIMB_BITS : Power == 1 ? NARROW_DIGIT : 0);
+    static const int span = !floats ? DIGIT_OF_INTEGERS : wide ? 65 - digit : LIMB_BITS - digit, words_a_limb = wide ? 3 : 2;
+    static const int below = floats ? (digit * (digits - 1) + span - 1) / span : 0;  // limbs that hold a number's lower digits
+    static const int most = floats ? (places + digit * (digits - 1) + span - 1) / span : digits;  // limbs of all places
     static GR_HD u64 part(const Exact& x, int j) {
-        if (chunks == 1) return x.low;
-        const int at = j * chunk;
+        if (digits == 1) return x.low;
+        const int at = j * digit;
         const u64 word = at == 0 ? x.low : at >= 64 ? x.high >> (at - 64) : x.low >> at | x.high << (64 - at);
-        return chunk == 64 ? word : word & ((1ull << (chunk % 64)) - 1);
+        return digit == 64 ? word : word & ((1ull << (digit % 64)) - 1);
     }
-    // Limbs of a group that has so many besides the middle one and those of the chunks below it.
-    static constexpr GR_HD u32 limbs(u32 more) { return !floats ? chunks : below + 1 + more < most ? below + 1 + more : most; }
+    // Limbs of a group that has so many besides the middle one and those of the digits below it.
+    static constexpr GR_HD u32 limbs(u32 more) { return !floats ? digits : below + 1 + more < most ? below + 1 + more : most; }
     // Words in memory, `apart` bits from one to the next, that sums of up to 2^32 numbers reach.
     static constexpr GR_HD u32 words(u32 apart) { return (places + bits + 33) / apart + 1; }
 };

@@ -1,4 +1,4 @@
-// Any groups, in order: positions sorted by label make each group a stretch, which is cut into pieces of at most `slots`
+// Segmented reduction of positions sorted by label: each group is a segment, which is cut into pieces of at most `slots`
 // elements. A sub-warp folds a piece, or where `tiles` cells lie side by side a thread folds a column. Chunk c of a
 // launch has its operands in base[2c], and in base[2c + 1] its positions and where stretches begin (one more than
 // groups).

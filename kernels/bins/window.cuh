@@ -1,7 +1,7 @@
 // A privatised Kulisch accumulator a group, in a block's shared memory: of all its exponents a window, about those of a sample.
 // Atomics there add integers of 32 bits in one instruction. A group has limbs of 64 or 96 bits for each of its sums, in words
 // of 32: what is added to a word returns what it held, and so tells the carry to the next one, which is right in any order.
-// The last one needs few additions. A chunk of a number belongs to the limb of its place: the limbs lie about the mean place of
+// The last one needs few additions. A digit of a number belongs to the limb of its place: the limbs lie about the mean place of
 // a sample, and what is outside of all goes to words in memory. Of the limb in the middle, which takes more than any, there are
 // `Columns` times all words but the last, so that lanes meet neither at a word nor, with 32, in a bank.
 #pragma once
@@ -16,13 +16,13 @@ const u32 HALF = 0x80000000u;  // what all words but the last begin with: sums a
 struct Limbs {
     u32 *middle_words, *words;
     u32 number, low, middle;  // of limbs; the place of the first; the middle one
-    u32 cover;                // places from `low` on that are in a limb with all chunks of a number
+    u32 cover;                // places from `low` on that are in a limb with all digits of a number
 };
 
-// A whole integer is a sum of one chunk, which is as it is.
+// A whole integer is a sum of one digit, which is as it is.
 struct WholeField {
     static const bool floats = false;
-    static const int chunks = 1, words_a_limb = 2, span = 64;
+    static const int digits = 1, words_a_limb = 2, span = 64;
     static GR_HD u32 limbs(u32) { return 1; }
 };
 template <class Add, int F, bool IsWhole> struct FieldOf { typedef typename Add::template At<F> type; };
@@ -122,16 +122,16 @@ template <class Op, int Columns> struct Window {
             begin<F + 1>(threads);
         }
     }
-    // The mean place of numbers says where the highest chunk of theirs, or of their squares, lies.
+    // The mean place of numbers says where the highest digit of theirs, or of their squares, lies.
     template <int F> GR_HD void place(u32 mean) {
         if constexpr (F < Add::fields) {
             typedef FieldAt<F> At;
-            const u32 power = F < Add::sums ? 1 : 2, at = power * mean + At::chunk * (At::chunks - 1);
+            const u32 power = F < Add::sums ? 1 : 2, at = power * mean + At::digit * (At::digits - 1);
             const u32 below = At::wide ? At::span / 2 : BELOW, from = at > below ? at - below : 0, number = sums[F].number;
             const u32 middle = number > At::below ? At::below + (number - 1 - At::below) / 2 : number - 1;
             sums[F].middle = from / At::span < middle ? from / At::span : middle;
             sums[F].low = from - sums[F].middle * At::span;
-            const u32 covered = number * At::span - At::chunk * (At::chunks - 1);
+            const u32 covered = number * At::span - At::digit * (At::digits - 1);
             const u32 there = At::places > sums[F].low ? At::places - sums[F].low : 0;  // of numbers that are finite
             sums[F].cover = covered < there ? covered : there;
             place<F + 1>(mean);
@@ -172,36 +172,36 @@ template <class Op, int Columns> struct Window {
         const ExactWords<Op>& outside;
         u32 k;
         GR_HD void special(u32 flags) const { outside.special(window.first + k, flags); }
-        // A chunk times 2^shift, which is less than 2^64.
-        template <int F> GR_HD void add_chunk(u32 limb, u64 chunk, u32 shift, bool negative) const {
+        // A digit times 2^shift, which is less than 2^64.
+        template <int F> GR_HD void add_digit(u32 limb, u64 digit, u32 shift, bool negative) const {
             typedef FieldAt<F> At;
             u64 value;
             const u32 sign = negative ? ~0u : 0;
-            if constexpr (At::chunk < 32) value = (u64)(i64)(i32)(((u32)chunk ^ sign) - sign) << shift;
-            else value = ((chunk ^ (i64)(i32)sign) - (i64)(i32)sign) << shift;
-            window.template add_to<F>(k, limb, value, chunk ? sign : 0);
+            if constexpr (At::digit < 32) value = (u64)(i64)(i32)(((u32)digit ^ sign) - sign) << shift;
+            else value = ((digit ^ (i64)(i32)sign) - (i64)(i32)sign) << shift;
+            window.template add_to<F>(k, limb, value, digit ? sign : 0);
         }
         template <int F> GR_HD bool add(const Exact& x) const {
             typedef FieldAt<F> At;
             const u32 at = x.place - window.sums[F].low;
             if (At::floats && __builtin_expect(at >= window.sums[F].cover, 0)) return false;
 #pragma unroll
-            for (int j = 0; j < At::chunks; j++) {
-                const u64 chunk = At::part(x, j);
-                if (At::chunks > 1 && chunk == 0) continue;
-                const u32 place = at + j * At::chunk, limb = At::floats ? place / At::span : j;
-                add_chunk<F>(limb, chunk, At::floats ? place - limb * At::span : 0, x.negative);
+            for (int j = 0; j < At::digits; j++) {
+                const u64 digit = At::part(x, j);
+                if (At::digits > 1 && digit == 0) continue;
+                const u32 place = at + j * At::digit, limb = At::floats ? place / At::span : j;
+                add_digit<F>(limb, digit, At::floats ? place - limb * At::span : 0, x.negative);
             }
             return true;
         }
         template <int F> GR_HD void add_rare(const Exact& x) const {
             typedef FieldAt<F> At;
-            for (int j = 0; j < At::chunks; j++) {
-                const u64 chunk = At::part(x, j);
-                const u32 place = x.place + j * At::chunk, at = place - window.sums[F].low, limb = at / At::span;
-                if (chunk == 0) continue;
-                if (limb < window.sums[F].number) add_chunk<F>(limb, chunk, at - limb * At::span, x.negative);
-                else outside.template add_cut<F>(window.first + k, place, chunk, x.negative);  // below the first, `at` is past all
+            for (int j = 0; j < At::digits; j++) {
+                const u64 digit = At::part(x, j);
+                const u32 place = x.place + j * At::digit, at = place - window.sums[F].low, limb = at / At::span;
+                if (digit == 0) continue;
+                if (limb < window.sums[F].number) add_digit<F>(limb, digit, at - limb * At::span, x.negative);
+                else outside.template add_cut<F>(window.first + k, place, digit, x.negative);  // below the first, `at` is past all
             }
         }
     };

@@ -1,4 +1,4 @@
-// Blocks that run side by side and reach into each other's shared memory (clusters, sm_90).
+// Thread block clusters: blocks that run side by side and reach into each other's shared memory (distributed shared memory, sm_90).
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/types.cuh"

@@ -1,4 +1,4 @@
-// Barriers that some warps of a block wait at and others only arrive at, numbered 1 to 15. The hardware counts warps, whose lanes
+// Named barriers (bar.sync and bar.arrive, 1 to 15): some warps of a block wait, others only arrive. The hardware counts warps, whose lanes
 // have to come together.
 #pragma once
 #include "checked.cuh"

@@ -1,4 +1,4 @@
-// Copies from global to shared memory that go on while the thread does something else (sm_80), 4 to 16 bytes each.
+// Asynchronous copies from global to shared memory (cp.async, sm_80), 4 to 16 bytes each.
 #pragma once
 #include "pack.cuh"
 

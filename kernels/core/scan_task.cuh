@@ -1,4 +1,4 @@
-// What one scan does, by value. Python packs the same bytes: every member is eight bytes wide.
+// Kernel parameters of one scan, by value. Python packs the same bytes: every member is eight bytes wide.
 //
 // Positions number the elements of all lines one after another, behind `lead` positions that hold none: they move
 // the first element to where its address, modulo 16, has it.

@@ -1,4 +1,4 @@
-// What one launch does, by value: layouts, operands and where results go. Python packs the same bytes.
+// Kernel parameters of one launch, by value: layouts, operands and where results go. Python packs the same bytes.
 #pragma once
 #include "types.cuh"
 #include "walk.cuh"

@@ -1,4 +1,4 @@
-// Rows in element order, for operators that do not commute: neighbouring elements always meet first.
+// Rows for operators that do not commute: lanes take neighbouring elements, and states merge left to right.
 #pragma once
 #include "../core/line.cuh"
 #include "finish.cuh"

@@ -1,4 +1,5 @@
-// Rows of many elements: one or several blocks a row, each warp striding over tiles of it.
+// Rows along memory: a long one by one or several blocks, whose warps stride over tiles of it; short ones by a warp or a
+// sub-warp, several at a time.
 #pragma once
 #include "../core/line.cuh"
 #include "../monoid/raw.cuh"
@@ -212,7 +213,7 @@ GR_HD void absorb_short_lines(typename Op::Acc& acc, const TaskT& task, const ty
     if (own >= lines_each || first >= lines) return;
     const i64 column_offset[V] = {};
     SlotOfLines<Op, V, Even> part = {acc, (i64)(slot * V) * task.step_c, task.step_c};
-    RunWalk<Op, V, Even, false, TaskT> walk(task, row, &task.base[0], slot, first, (lines - first + stride - 1) / stride,
+    RunWalk<Op, V, Even, TaskT> walk(task, row, &task.base[0], slot, first, (lines - first + stride - 1) / stride,
                                                stride, column_offset);
     walk.template take<Items, true>(part);
 }

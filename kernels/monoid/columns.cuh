@@ -1,8 +1,11 @@
 // The running values of V neighbouring columns of one thread: what the columns kernels keep in registers.
 //
-//   take(pack, index, within)   one element of each column; element j has index `index + within[j]`
-//   settle(j)                   the state of column j
+//   start()                     nothing taken in yet
+//   take(pack, index, column_offset)  one element of each column; element j has index `index + column_offset[j]`
 //   takes_four, take_four       true where four rows together are cheaper than one by one
+//   takes_rows, take_rows       the same of all rows of a batch
+//   is_decided()                of an operator that stops: nothing that comes can change the states
+//   settle(j)                   the state of column j
 //   counts                      true where settle(j) leaves the index to locate(state, j, at): at(n) is the index of the
 //                               element that n of the column came before
 // A thread takes at most 2^16 elements a column: the plan sees to that.

@@ -1,4 +1,4 @@
-// What the grid asks of an operator, and the defaults for one whose running value is its state.
+// The operator concept, what kernels of grid/ ask of a type, and the defaults for one whose running value is its state.
 //
 //   In, State, Acc        element, packed state, a thread's running value
 //   commutative           false keeps element order

@@ -1,4 +1,4 @@
-// What lanes that share a short row exchange: less than a state where that is cheaper to add up.
+// What the lanes of a sub-warp exchange that share a short row: raw sums in place of a state, where these are cheaper to merge.
 //
 //   Acc, start, take(acc, pack, pivot, place, index, step), raw(acc)
 //                                           a lane's running value; the pack's first element is number `place` of the row

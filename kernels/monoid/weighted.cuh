@@ -1,4 +1,4 @@
-// Variances and moments of elements that count as often as their weights say: counts of moments.cuh that are weights.
+// Weighted variances and moments (frequency weights): the merges of moments.cuh with sums of weights in place of counts.
 #pragma once
 #include "../core/line.cuh"
 #include "moments.cuh"

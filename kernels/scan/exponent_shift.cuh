@@ -1,4 +1,4 @@
-// Floats of 16 and 32 bits read as binary64 without a conversion, of which an SM does 16 at a time.
+// Floats of 16 and 32 bits read as binary64 without a conversion, of which an SM does 16 a clock.
 #pragma once
 #include "../monoid/sums.cuh"
 

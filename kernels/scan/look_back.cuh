@@ -1,5 +1,5 @@
-// Each tile's prefix, from what the tiles before it have published: a single pass (after Merrill and Garland 2016), with anchors at
-// fixed tiles, so that states are folded in one order whatever the timing.
+// Decoupled look-back (after Merrill and Garland 2016): each tile's prefix, from what the tiles before it have published, in a single
+// pass. Anchors are at fixed tiles, so that states are folded in one order whatever the timing.
 //
 // A tile publishes its own state; the last tile of every stretch the state of the stretch; and the last of every group of stretches
 // the prefix through it, an anchor. A prefix is an anchor, then whole stretches, then single tiles: a tile state each lane of a

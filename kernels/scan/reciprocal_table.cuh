@@ -1,5 +1,5 @@
 // Running means and variances of columns with equally many elements: the reciprocals of a row's count are computed once for all of
-// them, into a table in shared memory. And how a warp scans the rows of a strip alone.
+// them, into a table in shared memory. Below it the serial scan of a strip, by one warp from its first row to its last.
 #pragma once
 #include "column_ops.cuh"
 

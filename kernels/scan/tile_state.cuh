@@ -1,5 +1,5 @@
-// What tiles publish to each other in global memory: states whose words are seen whole or not at all, and that say themselves
-// whether they have been published, so that neither side needs a fence.
+// Tile states of a look-back, polled with a bound on waiting. Words carry marks (core/published.cuh), or, where all can be told
+// from zero, none.
 #pragma once
 #include "../core/published.cuh"
 #include "../core/scan_task.cuh"

@@ -75,13 +75,12 @@ LAYOUTS = {
     "few columns": Layout((9000, 3), (0,), way="flat columns"),
     "few columns of planes": Layout((90, 6, 7, 5), (0, 1, 2), lambda x: x[:, ::2], way="inner runs as columns"),
     "columns end to end": Layout((2133, 37), (0,), way="columns end to end"),
-    "columns of planes end to end": Layout((3, 564, 37), (1,), way="columns end to end"),
+    "columns of planes end to end": Layout((3, 565, 37), (1,), way="columns end to end"),
     "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3], way="columns"),
     "columns of odd stride": Layout((900, 6), (0,), lambda x: x[:, :5]),
-    "unaligned columns": Layout((1070, 1101), (0,), way="unaligned columns"),
-    "unaligned columns inside": Layout((530, 523), (0,), lambda x: x[:, 3:-2], way="unaligned columns"),
-    "unaligned columns of planes": Layout(
-        (5, 9, 6, 67), (1, 2), lambda x: x[::-1, :, :-1, 1:], way="unaligned columns"
+    "columns with gaps end to end": Layout((530, 523), (0,), lambda x: x[1:, 3:-2], way="columns end to end"),
+    "columns of planes with gaps end to end": Layout(
+        (3, 1203, 35), (1,), lambda x: x[::-1, :, 1:], way="columns end to end"
     ),
     "strided rows of a thread": Layout((2001, 78), (1,), lambda x: x[:, ::3], way="rows as columns"),
     "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T, way="subwarp long lines"),
@@ -98,7 +97,7 @@ LAYOUTS = {
     "many dimensions": Layout((6, 5, 4, 3, 2, 3), (0, 2, 5), lambda x: x[:, ::-1, :, ::2], way="subwarp short lines"),
     "broadcast": Layout((40, 1000), (0,), "broadcast"),
 }
-UNALIGNED = ("unaligned columns", "unaligned columns inside", "unaligned columns of planes")
+END_TO_END = ("columns end to end", "columns with gaps end to end", "columns of planes with gaps end to end")
 TABLE_LAYOUTS = (
     *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
     *("columns of odd stride", "subwarp rows", "subwarp runs", "rows one row on"),
@@ -303,7 +302,7 @@ FINISHES = [
 FINISHES += [
     Case(OPERATORS[name].bind(dtype), layout, seed, finish, forms=(finish == "ticket",))
     for name, dtype in [("sum", "f4"), ("mean", "i4"), ("max", "f4"), ("any", "u4"), ("prod", "f4")]
-    for seed, (layout, finish) in enumerate(zip(UNALIGNED, ("ticket", "two-pass", "ticket"), strict=True))
+    for seed, (layout, finish) in enumerate(zip(END_TO_END, ("ticket", "two-pass", "ticket"), strict=True))
 ]
 FINISHES += [  # slots that are in part outside of their line
     Case(OPERATORS[name].bind(dtype), layout, seed)
@@ -317,7 +316,6 @@ DEEP_CASES = [
     (name, layout)
     for name in DEEP
     for layout in LAYOUTS
-    if layout not in UNALIGNED
     if name != "affine" or not ORDERED_ALIKE.match(layout.removeprefix("long "))
 ]
 LOGIC = [
