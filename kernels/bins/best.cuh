@@ -1,5 +1,6 @@
-// Extremes, their places, and the first or last elements: every group has a word that all threads raise by atomicMax, in shared memory or,
-// where groups are too many, in the GPU's. Soon few elements are better than what is there, and most are compared and dropped.
+// Extremes, their places, and the first or last elements: every group has a word that all threads raise by atomicMax, in
+// shared memory or, where groups are too many, in the GPU's. Soon few elements are better than what is there, and most
+// are compared and dropped.
 #pragma once
 #include "../core/shared.cuh"
 #include "elements.cuh"

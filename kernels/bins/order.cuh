@@ -1,5 +1,6 @@
-// Order-preserving keys: elements as unsigned words that order as they do, so that the better of two is the larger word and one atomic keeps it. Of
-// floats, no element is as small as zero; one stands for NaN where it loses, all ones where it wins.
+// Order-preserving keys: elements as unsigned words that order as they do, so that the better of two is the larger word
+// and one atomic keeps it. Of floats, no element is as small as zero; one stands for NaN where it loses, all ones where
+// it wins.
 #pragma once
 #include "../monoid/arg.cuh"
 #include "../monoid/both.cuh"

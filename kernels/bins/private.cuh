@@ -1,5 +1,5 @@
-// Privatised states, for few groups: every thread has one of its own for each, in shared memory. No two threads share a bank's word, so
-// that it does not matter which groups a warp's elements are of.
+// Privatised states, for few groups: every thread has one of its own for each, in shared memory. No two threads share a
+// bank's word, so that it does not matter which groups a warp's elements are of.
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/state.cuh"

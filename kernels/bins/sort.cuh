@@ -1,7 +1,7 @@
-// Positions in the order of their groups: a stable LSD radix sort of labels, a digit of a few bits a pass (Satish, Harris
-// and Garland 2009). Blocks count the digits of their share; an exclusive scan of the histograms says where each share's elements of a digit go; blocks
-// split tiles of their share by digit in shared memory, and write what is of one digit side by side. Few labels are for one
-// block, which does all passes.
+// Positions in the order of their groups: a stable LSD radix sort of labels, a digit of a few bits a pass (Satish,
+// Harris and Garland 2009). Blocks count the digits of their share; an exclusive scan of the histograms says where each
+// share's elements of a digit go; blocks split tiles of their share by digit in shared memory, and write what is of one
+// digit side by side. Few labels are for one block, which does all passes.
 #pragma once
 #include "../core/shared.cuh"
 #include "elements.cuh"

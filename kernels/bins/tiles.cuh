@@ -1,5 +1,5 @@
-// More groups than threads have room for: multisplit (Ashkiani et al. 2016) of a tile of elements by group in shared memory, so that one thread
-// takes in all elements of a group.
+// More groups than threads have room for: multisplit (Ashkiani et al. 2016) of a tile of elements by group in shared
+// memory, so that one thread takes in all elements of a group.
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/state.cuh"

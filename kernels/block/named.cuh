@@ -1,5 +1,5 @@
-// Named barriers (bar.sync and bar.arrive, 1 to 15): some warps of a block wait, others only arrive. The hardware counts warps, whose lanes
-// have to come together.
+// Named barriers (bar.sync and bar.arrive, 1 to 15): some warps of a block wait, others only arrive. The hardware counts
+// warps, whose lanes have to come together.
 #pragma once
 #include "checked.cuh"
 

@@ -1,6 +1,6 @@
-// Chained scan and look-back of columns, a lane a column. A tile's prefix comes from the tile before it where chains are many, so that it has long been
-// published; else from an anchor, groups of tiles and single tiles (look_back.cuh), in two levels or three. States are folded in
-// one order whatever the timing.
+// Chained scan and look-back of columns, a lane a column. A tile's prefix comes from the tile before it where chains are
+// many, so that it has long been published; else from an anchor, groups of tiles and single tiles (look_back.cuh), in
+// two levels or three. States are folded in one order whatever the timing.
 #pragma once
 #include "column_ops.cuh"
 #include "tile_state.cuh"

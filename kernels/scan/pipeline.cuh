@@ -1,5 +1,6 @@
-// A persistent, warp-specialised software pipeline: the rounds of a block. Two tiles are on their way into shared memory. Each is folded to states, which are published to
-// the other blocks; WRITE_DELAY rounds later, when warps of their own have found its prefix, it is scanned from there and written.
+// A persistent, warp-specialised software pipeline: the rounds of a block. Two tiles are on their way into shared
+// memory. Each is folded to states, which are published to the other blocks; WRITE_DELAY rounds later, when warps of
+// their own have found its prefix, it is scanned from there and written.
 #pragma once
 #include "../block/cluster.cuh"
 #include "../block/flag.cuh"

@@ -1,6 +1,6 @@
-// Scans lines along memory in one pass over tiles. Lines, a template argument: 0, one line; else lines one after another as if all
-// were one, 1, long lines, 2, others. Every array starts where position `lead` of aligned packs of 16 bytes would; or Strided: lines with gaps
-// between them or at another alignment are copied unit by unit.
+// Scans lines along memory in one pass over tiles. Lines, a template argument: 0, one line; else lines one after another
+// as if all were one, 1, long lines, 2, others. Every array starts where position `lead` of aligned packs of 16 bytes
+// would; or Strided: lines with gaps between them or at another alignment are copied unit by unit.
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
