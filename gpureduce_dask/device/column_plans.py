@@ -134,23 +134,22 @@ class ColumnPlanner(Planner):
             return False
         if not line.size * size <= runs[0].a < tuning.MOST_APART * line.size * size or runs[0].a % size:
             return False
-        together = self._lines_together()
-        left = self.cells * together * self.op.state_bytes
-        if runs[0].size < 2 * together or left > self.read / tuning.STATES_A_READ:
-            return False
-        return self.chunks == 1 or self._may_go_by_chunk()
+        return self._lines_together() > 0 and (self.chunks == 1 or self._may_go_by_chunk())
 
     def _lines_together(self) -> int:
         """Lines behind which the next one begins as far from a vector as the first does, and as many of these as leave
-        few threads of a tile idle."""
-        vector, apart = self._widest(), self.runs[-1].a // self.op.itemsizes[0]
+        few threads of a tile idle; 0 where their states would not be few beside what is read."""
+        vector, run = self._widest(), self.runs[-1]
+        apart = run.a // self.op.itemsizes[0]
         least = vector // math.gcd(vector, apart)
+        few = self.read / tuning.STATES_A_READ / (self.cells * self.op.state_bytes)
+        most = int(min(few, run.size / 2)) // least
 
         def threads_a_slot(times: int) -> float:
             slots = -(-least * times * apart // vector)
             return round(-(-slots // tuning.COLUMN_WIDTH) * tuning.COLUMN_WIDTH / slots, 1)
 
-        return least * min(range(1, tuning.COLUMN_WIDTH // 2), key=threads_a_slot)
+        return least * min(range(1, min(most, tuning.COLUMN_WIDTH // 2) + 1), key=threads_a_slot, default=0)
 
     def _columns_end_to_end(self) -> Steps:
         """Several lines, with what lies between them, as one longer line of the same alignment as all others; the

@@ -79,7 +79,7 @@ GR_HD typename Op::State with_tail(typename Op::State state, const TaskT& task, 
     typedef typename Op::In In;
     const auto at = task.run_at(task.runs);
     const Line<In, V> line = line_at<In, V>(task.pointers(base).offset_by(row).offset_by(at), base->index + at.c);
-    if ((i64)place < line.phase || (i64)place - line.phase >= (i64)task.tail) return state;
+    if ((i64)place - line.phase >= (i64)task.tail) return state;  // what lies before the line is of the line before it
     typename Op::Acc acc = Op::start();
     Op::absorb(acc, Reader<In>::one(Reader<In>::ahead(line, (i64)place)), line.index + column_offset);
     return Op::combine(state, Op::settle(acc));

@@ -51,6 +51,7 @@ LAYOUTS = {
     "short rows": Layout((901, 32), (1,), way="subwarp rows"),
     "even rows": Layout((901, 48), (1,), lambda x: x[:, :32], way="own slots"),
     "few short rows": Layout((40, 35), (1,), lambda x: x[:, 1:-1], way="own slots"),
+    "few short rows to the end": Layout((40, 35), (1,), lambda x: x[:, 1:], way="own slots"),
     "staged rows": Layout((3401, 7), (1,), way="staged rows"),
     "staged rows inside": Layout((3401, 7), (1,), lambda x: x[1:], way="staged rows"),
     "long staged rows": Layout((1700, 13), (1,), way="staged rows"),
@@ -74,13 +75,13 @@ LAYOUTS = {
     "columns": Layout((517, 70), (0,), way="columns"),
     "few columns": Layout((9000, 3), (0,), way="flat columns"),
     "few columns of planes": Layout((90, 6, 7, 5), (0, 1, 2), lambda x: x[:, ::2], way="inner runs as columns"),
-    "columns end to end": Layout((2133, 37), (0,), way="columns end to end"),
-    "columns of planes end to end": Layout((3, 565, 37), (1,), way="columns end to end"),
+    "columns end to end": Layout((2133, 31), (0,), way="columns end to end"),
+    "columns of planes end to end": Layout((3, 565, 29), (1,), way="columns end to end"),
     "columns inside": Layout((300, 1032), (0,), lambda x: x[::-1, 5:-3], way="columns"),
     "columns of odd stride": Layout((900, 6), (0,), lambda x: x[:, :5]),
-    "columns with gaps end to end": Layout((530, 523), (0,), lambda x: x[1:, 3:-2], way="columns end to end"),
+    "columns with gaps end to end": Layout((1531, 31), (0,), lambda x: x[1:, 1:-1], way="columns end to end"),
     "columns of planes with gaps end to end": Layout(
-        (3, 1203, 35), (1,), lambda x: x[::-1, :, 1:], way="columns end to end"
+        (3, 1203, 31), (1,), lambda x: x[::-1, :, 1:], way="columns end to end"
     ),
     "strided rows of a thread": Layout((2001, 78), (1,), lambda x: x[:, ::3], way="rows as columns"),
     "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T, way="subwarp long lines"),
