@@ -134,7 +134,6 @@ SHARED = {  # cells that several blocks share
     "short even lines": Reduced((6, 3000, 40), (1, 2), lambda x: x[:, :, :32], way="blocks short lines"),
     "batch of short even lines": Reduced((3000, 40), (0, 1), lambda x: x[:, :32], count=5, way="blocks short lines"),
     "columns": Reduced((9000, 512), (0,), way="columns"),
-    "columns end to end": Reduced((9001, 1001), (0,), way="columns end to end"),
     "flat columns": Reduced((90000, 3), (0,)),
     "planes inside": Reduced((30, 50, 1030), (0, 1), lambda x: x[:, :-1, 2:], way="columns"),
     "batch of columns": Reduced((500, 400), (0,), count=5, way="columns"),
@@ -142,6 +141,7 @@ SHARED = {  # cells that several blocks share
     "batch of flat columns": Reduced((9000, 3), (0,), count=5, way="flat columns"),
 }
 OTHERS: dict[str, Family] = {
+    "columns end to end": Reduced((9001, 1001), (0,), way="columns end to end"),
     "batch of few short lines": Reduced((4, 3, 9), (1, 2), lambda x: x[:, :, :8], count=5, way="subwarp short lines"),
     "few short lines": Reduced((14, 38, 2), (0, 2), way="subwarp short lines"),
     "batch of an element": Reduced((2,), (0,), lambda x: x[::2], count=5, way="subwarp short lines"),

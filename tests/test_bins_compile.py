@@ -88,7 +88,7 @@ def kernels():
                 yield from (plans.rounding(op, rows(n), adding).kernel for n in (10, 10**6))
         if name in ("min", "max", "argmax"):
             yield plans.best(op, rows(1000, label=label, vector=vector), 0).kernel
-        if plans.adds_chunks(op):
+        if plans.adds_digits(op):
             yield plans.scattered(plans.EXACT, op, some).kernel
         if name == "count_nonzero":
             yield plans.scattered(plans.ATOMIC, op, some).kernel
@@ -241,7 +241,7 @@ def test_operators_whose_additions_are_exact():
     assert kinds("var", "c16") == (False, 3)
     for name, dtype in (("norm1", "c8"), ("max", "i4"), ("prod", "f4"), ("kurtosis", "f4")):
         assert kinds(name, dtype) == (False, 0), (name, dtype)
-    assert [plans.adds_chunks(cuda("sum", t)) for t in ("f2", "f4", "f8", "c8")] == [True, True, False, False]
+    assert [plans.adds_digits(cuda("sum", t)) for t in ("f2", "f4", "f8", "c8")] == [True, True, False, False]
 
 
 def test_exact_sums_have_the_numbers_of_their_kernels():
@@ -293,7 +293,7 @@ def test_integers_are_added_in_memory_where_one_word_holds_their_sum(name, dtype
 @pytest.mark.parametrize("dtype", ["f2", "bfloat16", "f4", "f8", "?", "i1", "u2", "i4", "u8"])
 def test_limbs_of_a_block_hold_as_many_elements_as_it_has(dtype):
     for field in plans.fields(cuda("var", dtype)):
-        largest = 2**field.chunk * 2 ** (field.span - 1 if field.is_float else 0)
+        largest = 2**field.digit * 2 ** (field.span - 1 if field.is_float else 0)
         assert largest <= 2**64  # what is added at once
         assert 2 * plans.WINDOW_SHARE * largest < 2 ** (32 * field.limb_words - 1)
 

@@ -618,7 +618,7 @@ def test_labels_without_a_group_are_reported(emulator, method):
 def adds_exactly(op: str, dtype: str, limits: str) -> bool:
     """Whether the operator is exact there: in memory alone where elements are a chunk each."""
     found = device_operator.cuda_operator(labelled(op, dtype, (8,), (0,), 5, True)[0].cells)
-    return plans.adds_chunks(found) if limits == "memory" else bool(plans.fields(found))
+    return plans.adds_digits(found) if limits == "memory" else bool(plans.fields(found))
 
 
 def magnitudes(op: str, dtype: str, spread: int = 60) -> Any:

@@ -203,7 +203,7 @@ def adds_whole(op: Operator) -> bool:
     return bool(_WHOLE.fullmatch(op.type))
 
 
-def adds_chunks(op: Operator) -> bool:
+def adds_digits(op: Operator) -> bool:
     """Whether elements add a narrow chunk each, to one exact sum: so little that it may be done in memory."""
     return len(fields(op)) == 1 and fields(op)[0].bits <= DIGIT_IN_MEMORY
 
@@ -257,7 +257,7 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
 def _adds_in_memory(op: Operator, rows: Rows) -> bool:
     """Whether elements are added to words in memory one by one: a word has room for all, words are not many times the
     elements, and no sort of labels serves many rows."""
-    if not adds_chunks(op) or rows.rows >= SORT_ROWS or (bits := apart(op, rows.length)) <= 0:
+    if not adds_digits(op) or rows.rows >= SORT_ROWS or (bits := apart(op, rows.length)) <= 0:
         return False
     return 8 * rows.groups * words(op, bits) <= SORT_WORDS * rows.length * rows.nbytes
 
