@@ -217,7 +217,7 @@ def test_tables_are_those_of_the_stored_results():
 
 def test_what_is_said_of_protocols_is_in_their_table():
     page = PAGES["docs/start/cluster.md"]
-    times = {row[0]: float(row[3]) for row in sections(between(page, "protocols", "figures"))[1:]}
+    times = {row[0]: float(row[3]) for row in sections(between("docs/start/cluster.md", "figures:protocols"))[1:]}
     groups = times.pop("mean of 365 groups, axis 0")
     assert f"take {groups} times as long by TCP" in " ".join(page.split())
     assert f"take {min(times.values())} to {max(times.values())} times as long" in " ".join(page.split())
