@@ -105,6 +105,23 @@ def test_keys_of_the_configuration_are_all_named():
     assert named == set(KNOWN)
 
 
+def names_of_tasks() -> set[str]:
+    """What the code puts behind a call's name in the names of its tasks, or behind ``gr-``."""
+    files = [path for path in (ROOT / "gpureduce_dask").rglob("*.py") if "tools" not in path.parts]
+    text = "\n".join(path.read_text() for path in files)
+    found = set(re.findall(r"\b(?:writer\.add|step_name|add)\(f?\"([a-z]+)", text))
+    found |= set(re.findall(r"\{(?:key_prefix\([\w.]+\)|self\.prefix)\}-([a-z]+)-", text))
+    found |= {name.rstrip("-") for name in re.findall(r"(?:key|again|token|PREFIX) ?= ?f?\"gr-([a-z-]+)", text)}
+    return found | set(re.findall(r'names if [^"]+ else \["(\w+)"\]', text))
+
+
+def test_names_of_tasks_are_all_shown():
+    found = names_of_tasks()
+    assert {"group", "placeholder", "gather", "codes", "average-weights", "fetch", "handle", "several"} <= found
+    shown = " ".join(cells[0] for cells in sections(PAGES["docs/how/graphs.md"]) if cells[0].startswith("`gr-"))
+    assert {name for name in found if not re.search(rf"-{name}\b", shown)} == set()
+
+
 def test_commands_are_all_named():
     from gpureduce_dask.tools.cli import COMMANDS
 
