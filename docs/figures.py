@@ -402,7 +402,11 @@ PICTURES = {"chunks.svg": chunks_picture, "numpy.svg": host_picture}
 
 
 # The command line that an example runs with in the gallery: less work than by default.
-SMALLER = {"drawdown.py": ["--steps", "2**22"], "primes.py": ["--upto", "6"]}
+SMALLER = {
+    "drawdown.py": ["--steps", "2**22"],
+    "larger_than_memory.py": ["--threads", "--gib", "1"],
+    "primes.py": ["--upto", "6"],
+}
 
 
 def arguments(gallery_conf: Any, script_vars: Row) -> list[str]:
