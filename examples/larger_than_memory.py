@@ -12,8 +12,8 @@ The array has the shape of a reanalysis, (time, latitude, longitude), and is mad
 longer than it takes to reduce it. It is the sum of a signal in time and one in space, so that every statistic is known
 beforehand, and the script checks each of them.
 
-The output on this page is of ``--threads --gib 1``: workers import the script that starts them, and while
-the page is built that would be Sphinx. Two threads have no limit of memory to keep; each has a few chunks of 16 MiB at a time.
+The output on this page is of ``--threads --gib 1``: workers import the script that starts them, and while the page is
+built that would be Sphinx. Two threads have no limit of memory to keep; each has a few chunks of 16 MiB at a time.
 """
 
 import argparse
